@@ -9,15 +9,15 @@ ENV := . tools/env && find_rust
 CI := --workspace --locked --profile ci
 # The lab's tests, run with the programs that the tests' profile builds.
 LAB = . tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab
-# What the comparison runs: ours, the emulator of links, and what speaks QUIC.
+# The programs of the comparison: ours, the link emulator, and the QUIC load generator.
 COMPARED := -p taut -p taut-coordinator -p taut-linkbox -p taut-load
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## three hosts, two behind NATs, join a network and find direct paths; HOLD=1 leaves it running (needs root, nft, iperf3)
+demo: ## starts three hosts, two of them behind NATs, that join a network and find direct paths; HOLD=1 leaves it running (needs root, nft, iperf3)
 	@tools/preflight demo
 	@tools/setup demo
 	@$(ENV) && say 'building taut and taut-coordinator for release' && cargo build --release --locked -p taut -p taut-coordinator
@@ -147,7 +147,7 @@ hammer: ## ten million malformed datagrams through a node's real socket; ARGS='-
 	@. tools/env && say 'hammering' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.hammer $(ARGS)
 
 .PHONY: api-fuzz
-api-fuzz: ## requests made from the description of the coordinator's API, many; ARGS='--examples N' (needs root)
+api-fuzz: ## sends many requests made from the description of the coordinator's API; ARGS='--examples N' (needs root)
 	@tools/preflight test
 	@tools/setup api
 	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
@@ -161,7 +161,7 @@ flood: ## floods of handshakes against a node, and what honest peers notice; wri
 	@. tools/env && say 'flooding' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.flood $(if $(QUICK),--quick,--document docs/flood.md) $(ARGS)
 
 .PHONY: hostile
-hostile: ## what a member of the network that says what it likes costs others; ARGS='--rounds 3' (minutes; needs root, iperf3)
+hostile: ## measures the cost of a hostile member for other members; ARGS='--rounds 3' (minutes; needs root, iperf3)
 	@tools/preflight test
 	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator && cargo build --release --locked -p taut-sim --example member
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release python3 -m lab.runs.hostile $(ARGS)
@@ -174,7 +174,7 @@ bench-micro: ## instructions (compared with tools/micro.json) and time of each p
 	    else say 'instructions not counted: needs valgrind (apt-get install valgrind)'; fi
 
 .PHONY: bench-aead
-bench-aead: ## what the AEADs of the library that ships take, and those of another one
+bench-aead: ## times the AEADs of the library that ships and of another one
 	@$(ENV) && say 'building both libraries for release' && cargo build --release --locked -p taut-sim --features aws-lc --example aead \
 	    && say 'measuring; leave the machine alone' && $$CARGO_TARGET_DIR/release/examples/aead
 
@@ -187,7 +187,7 @@ bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUI
 	    python3 -m lab.compare.tunnel.command $(if $(QUICK),--quick) --document docs/performance.md $(ARGS)
 
 .PHONY: paths
-paths: ## how soon paths are there, and what happens when they go; fills docs/paths.md (a quarter of an hour; needs root, nft, iperf3)
+paths: ## measures how soon paths exist, and what happens when they fail; fills docs/paths.md (a quarter of an hour; needs root, nft, iperf3)
 	@tools/preflight test
 	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server -p taut-linkbox
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
@@ -207,7 +207,7 @@ bench-link: ## how many packets a second the link emulator takes on one core; fi
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.linkspeed --document docs/linkbox.md $(ARGS)
 
-# $(1): words for `lab bench`. What cannot be drawn is measured all the same.
+# $(1): options of `lab bench`. Without matplotlib the plots are left out, and the rest is measured.
 define compare
 @tools/preflight test
 @tools/setup bench
@@ -266,6 +266,11 @@ flap: ## cables, routes, NATs, coordinator and relays go and come back at random
 	@. tools/env && say 'in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.flap --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: clean
-clean: ## removes what was built, and what crashed labs left behind
+clean: ## removes all build results, and the remains of crashed labs
 	@[ "$$(id -u)" != 0 ] || ! command -v ip >/dev/null || python3 -m lab clean
 	rm -rf target
+
+.PHONY: manuals
+manuals: ## manual pages and completions for bash, zsh and fish, from the help of the programs, in target/manuals
+	@$(ENV) && say 'building the programs' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server
+	@. tools/env && tools/manuals.py "$$CARGO_TARGET_DIR/release" target/manuals

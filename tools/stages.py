@@ -12,7 +12,6 @@ every stage passed, 1 when one failed, 130 after an interrupt. Its own tests: te
 import argparse
 import dataclasses
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -23,8 +22,6 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "target" / "stages"
 # Seconds that `make test` may take on two cores, from a clean clone with a filled registry cache: longer checks are not run before each change.
 BUDGET_S = {"day": 1500}
-# Seeds have 32 bits, so that tests may double them and add to them.
-SEED_BITS = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,12 +200,6 @@ def table(records, seconds):
     yield f"{'total':<16}{'':>9}{seconds:>9.0f}{processor:>9.0f}  {busy:.0%} of {cores} cores"
 
 
-def with_seed(environment):
-    """The environment with TAUT_SEED, freshly drawn unless it is set."""
-    seed = environment.get("TAUT_SEED") or str(random.SystemRandom().getrandbits(SEED_BITS))
-    return {**environment, "TAUT_SEED": seed}
-
-
 def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="print the stages of each run")
@@ -223,13 +214,11 @@ def main(words=None):
     unknown = set(args.names) - {stage.name for stage in stages}
     if unknown:
         parser.error(f"{args.run} has no stage {', '.join(sorted(unknown))}")
-    os.environ.update(with_seed(os.environ))
     return run(args.run, stages)
 
 
 def run(name, stages):
     """Runs the stages, prints the table, and returns the exit status."""
-    print(f"==> seeds start at {os.environ['TAUT_SEED']}; TAUT_SEED={os.environ['TAUT_SEED']} repeats them", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     going = Run(stages, lambda stage: ["make", "--no-print-directory", stage.name])
     status = 130

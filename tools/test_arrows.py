@@ -231,6 +231,16 @@ class Rules(unittest.TestCase):
                 self.uses(member, what)
                 self.breaks("coordinator-only")
 
+    def test_servers_only(self):
+        for member in ("engine/control", "apps/taut", "proof/load"):
+            with self.subTest(member=member):
+                self.setUp()
+                self.uses(member, "tracing")
+                self.breaks("servers-only")
+        self.setUp()
+        self.uses("apps/coordinator", "tracing-subscriber")
+        self.breaks()
+
     def test_apps_only(self):
         self.uses("engine/agent", "lexopt")
         self.breaks("apps-only")

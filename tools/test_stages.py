@@ -70,12 +70,6 @@ class StagesTest(unittest.TestCase):
         self.assertEqual(lines[2].split()[-1], "waiting")
         self.assertEqual(lines[-1].split()[:3], ["total", "60", "45"])
 
-    def test_a_seed_is_kept_or_drawn(self):
-        self.assertEqual(stages.with_seed({"TAUT_SEED": "7"})["TAUT_SEED"], "7")
-        drawn = {stages.with_seed({})["TAUT_SEED"] for _ in range(3)}
-        self.assertEqual(len(drawn), 3)
-        self.assertTrue(all(int(seed) < 1 << 32 for seed in drawn))
-
     def test_every_stage_is_a_recipe_and_comes_after_stages_of_its_run(self):
         recipes = (stages.ROOT / "Makefile").read_text()
         for make in stages.RUNS.values():

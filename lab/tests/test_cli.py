@@ -147,7 +147,7 @@ def test_a_port_that_another_program_has_is_named(layout):
     node = net.nodes[0]
     node.host.start(sys.executable, "-c", TAKE, PORT, name="other").wait_for_output("ready")
     refused = node.taut("up", "--join", net.coordinator.join_token, "--port", PORT, check=False)
-    assert refused.returncode == 1 and f"another program has UDP port {PORT}" in refused.stderr, refused
+    assert refused.returncode == 1 and f"another program uses UDP port {PORT}" in refused.stderr, refused
     wanted = node.taut("up")
     me = node.status()["self"]
     assert me["ports_taken"] == [PORT] and me["port"] != PORT

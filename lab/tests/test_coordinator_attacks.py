@@ -137,8 +137,8 @@ def test_fault_p6_limits_are_raised_divided_and_logged(lab):
     host.prefix = ["prlimit", "--nofile=256:4096"]
     coordinator = Coordinator(host).start()
     line = next(line for line in coordinator.process.err.read_text().splitlines() if "event=descriptors" in line)
-    assert line.endswith("unauthenticated=960 channels=1440 relay-streams=1440 rest=256"), line
+    assert line.endswith("unauthenticated=960 channels=1440 relay_streams=1440 rest=256"), line
     assert "4096" in host.run("prlimit", "--pid", coordinator.process.pid, "--nofile", "--noheadings", "--output", "SOFT").stdout
     relay = Relay(limited(internet.server("far")), coordinator, web=True).start()
     told = relay.process.err.read_text()
-    assert f"descriptors: {UNAUTHENTICATED} for connections before they are bound, 672 for bound ones, 128 for everything else" in told
+    assert f"event=descriptors unauthenticated={UNAUTHENTICATED} streams=672 rest=128" in told

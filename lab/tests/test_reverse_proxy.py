@@ -66,7 +66,7 @@ def test_fault_e19_f13_a_flood_through_a_proxy_leaves_other_clients_alone(lab, k
     assert first.ping("node2", "-c", "1") and second.status()["coordinator"]["connected"]
     crowd.wait_until_closed()
     # The log and the map name the client, not the proxy.
-    assert f'name=node1 from="{outside} via {world.address}"' in world.log()
+    assert f'name=node1 address="{outside} via {world.address}"' in world.log()
     listed = json.loads(world.coordinator.cli("nodes", "list", "--json").stdout)["nodes"]
     endpoints = next(node for node in listed if node["name"] == "node1")["endpoints"]
     assert any(endpoint.startswith(f"{outside}:") for endpoint in endpoints), endpoints
@@ -91,5 +91,5 @@ def test_fault_e19_an_untrusted_proxy_is_one_client(lab):
     assert crowd.open() <= OF_ONE_ADDRESS
     crowd.wait_until_closed()
     node = world.node("node1")
-    assert f"name=node1 from={world.address}" in world.log()
+    assert f"name=node1 address={world.address}" in world.log()
     node.stop()

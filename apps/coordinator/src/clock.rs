@@ -1,26 +1,26 @@
-//! The wall clock, in the one form that is stored and shown.
+//! The wall clock, in seconds since 1970: the form that is stored and shown.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Seconds since 1970; a clock before that counts as 1970.
+/// Returns the seconds since 1970. A clock before 1970 counts as 1970.
 pub(crate) fn unix_now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Time for which the wall clock must have agreed with the monotonic one before what is old by it is deleted, 1 h. A time server corrects a clock within
-/// minutes of the start; a clock that is set wrong for a shorter time deletes nothing.
+/// Time for which the wall clock must agree with the monotonic clock before old rows are deleted by it, 1 h. A time server corrects a clock within minutes
+/// of the start, and a clock that is wrong for less than an hour deletes nothing.
 const STEADY_FOR: Duration = Duration::from_secs(3600);
 
-/// Seconds by which the two clocks may differ after that time, 300. Slewing by a time server makes 2 s an hour.
+/// Largest difference between the two clocks after that time, 300 s. A time server that slews the clock changes it by 2 s an hour.
 const TOLERANCE: i64 = 300;
 
-/// Watches whether the wall clock is set. Pure: both clocks are arguments.
+/// Detector of changes to the wall clock. Pure: both clocks are arguments.
 #[derive(Default)]
 pub(crate) struct SteadyClock(Option<(Instant, i64)>);
 
 impl SteadyClock {
-    /// Returns `wall` if the wall clock has not been set for [`STEADY_FOR`].
+    /// Returns `wall` if nobody has set the wall clock for [`STEADY_FOR`].
     pub(crate) fn read(&mut self, wall: i64, now: Instant) -> Option<i64> {
         let (since, then) = *self.0.get_or_insert((now, wall));
         let passed = now.saturating_duration_since(since);

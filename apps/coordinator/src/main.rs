@@ -1,12 +1,12 @@
 //! The coordinator: enrols nodes, hands out addresses, streams the network map.
 //!
-//! Three rooms, each entered only from the one above it: [`api`] (what may be said over the network, and how it is answered), [`state`]
-//! (the one place where rules about members, addresses and keys live), [`store`] (SQLite; the only room that names sqlx). Beside them
-//! [`cli`]: `serve`, and commands that talk to the HTTP API of a running coordinator; and [`relay`]: the relay inside.
+//! Three modules, each used only by the one above it: [`api`] (the HTTP server: control channels and the operator's API), [`state`] (the rules about members,
+//! addresses and keys), [`store`] (SQLite; the only module that names sqlx). Beside them: [`contract`], the types of the operator's API; [`cli`], `serve` and
+//! the commands that use the API of a running coordinator; [`relay`], the coordinator's own relay.
 //!
-//! It promises: what was acknowledged survives a loss of power; a map is sent only from one complete read, after the check that the node
-//! will make, too (an error is never an empty map); an address is not handed out twice; a one-off key opens the network once.
-//! It refuses: to hold a node's private key, to see a packet, to serve a path of its API without a token, to act on a byte before the
+//! Promises: an acknowledged change survives a loss of power. A map is sent only from one complete read, after the check that the node will repeat; an error
+//! is never an empty map. No address is assigned twice. A one-off key admits one node.
+//! The coordinator never holds a node's private key, never sees a packet, serves no path of its API without a token, and acts on no message before the
 //! handshake has ended.
 
 mod api;

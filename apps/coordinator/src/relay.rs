@@ -1,50 +1,50 @@
-//! The relay inside: a coordinator on one box is a relay for its networks, too (`taut_relay_server`, threads of its own beside the server's).
+//! The coordinator's own relay, for its networks (`taut_relay_server`, with threads of its own).
 //!
-//! It takes the tickets of this coordinator and no others, under a key that the database keeps. Maps name it as `coordinator`; where it is
-//! reached is left open, so that each node takes the address by which it reaches the coordinator, unless the operator knows better.
-//! Where UDP is blocked it is reached by WebSocket at the coordinator's own HTTP port, by whatever URL a node reaches that (`crate::api::relay`).
-//! Without its ports the coordinator goes on without it, and says so.
+//! It accepts only tickets of this coordinator. Its key is in the database. Network maps list it as `coordinator`, with unspecified addresses unless the
+//! operator gives some: each node then uses the address at which it reaches the coordinator. A node whose UDP is blocked reaches it by WebSocket at the
+//! coordinator's HTTP port (`crate::api::relay`). If its UDP ports are in use, the coordinator runs without a relay and logs why.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use taut_netmap::{Relay as Named, coordinator_relay_url};
+use taut_netmap::{Relay as NetmapRelay, coordinator_relay_url};
 use taut_relay_server::{Admission, Config, DEFAULT_PORT, DEFAULT_STUN_PORT, Relay, WebConfig};
 
 use crate::log;
 use crate::state::{OWN, OWN_NAME, State, StateError};
 
-/// What `serve` is told of it.
-pub(crate) struct Wanted {
+/// Options of the relay.
+pub(crate) struct RelayOptions {
     /// UDP port of frames and STUN; STUN alone is answered on the next one.
     pub(crate) port: u16,
-    /// Where nodes reach it; none for where they reach the coordinator.
-    pub(crate) addresses: Vec<Place>,
-    /// Most WebSockets of bound clients.
+    /// Addresses at which nodes reach the relay; empty for those at which they reach the coordinator.
+    pub(crate) addresses: Vec<RelayAddress>,
+    /// Limit on WebSockets of bound clients.
     pub(crate) streams: usize,
 }
 
-/// An address that the operator gave, with the port if it is another one outside.
+/// An address of the relay that the operator gave, with a port if the port outside is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RelayAddress {
     pub(crate) ip: IpAddr,
     pub(crate) port: Option<u16>,
 }
 
-impl Default for Wanted {
+impl Default for RelayOptions {
     fn default() -> Self {
         Self { port: DEFAULT_PORT, addresses: Vec::new(), streams: 0 }
     }
 }
 
-/// Starts the relay, or none, and names it in all maps. It ends when what is returned is dropped. Connections in `admission` may become clients'.
+/// Starts the relay if there are options for it, and lists it in all network maps. The relay ends when the returned value is dropped. It admits clients from
+/// the connections in `admission`.
 pub(crate) async fn start(
     state: &State,
-    wanted: Option<&Wanted>,
+    wanted: Option<&RelayOptions>,
     admission: &Arc<Admission>,
 ) -> Result<Option<Relay>, StateError> {
     let running = wanted.and_then(|wanted| Some((open(state, wanted, admission)?, wanted)));
-    let named = running.as_ref().map(|(relay, wanted)| Named {
+    let named = running.as_ref().map(|(relay, wanted)| NetmapRelay {
         id: OWN,
         name: String::from(OWN_NAME),
         key: relay.key(),
@@ -56,16 +56,14 @@ pub(crate) async fn start(
     let relay = running.map(|(relay, _)| relay);
     if let Some(relay) = &relay {
         state.watch_relay(relay.removals()).await?;
-        log::event(
-            "relay-started",
-            &[("port", &relay.port()), ("stun-port", &relay.stun_port()), ("key", &relay.key())],
-        );
+        let (port, stun_port, key) = (relay.port(), relay.stun_port(), relay.key());
+        tracing::info!(target: log::RELAY, event = "relay-started", port, stun_port, %key);
     }
     Ok(relay)
 }
 
-/// `None` when its ports cannot be had: coordinating matters more.
-fn open(state: &State, wanted: &Wanted, admission: &Arc<Admission>) -> Option<Relay> {
+/// Returns `None` if the ports are in use: the coordinator then runs without a relay.
+fn open(state: &State, wanted: &RelayOptions, admission: &Arc<Admission>) -> Option<Relay> {
     let mut config = Config::new(state.relay_key().clone());
     config.port = wanted.port;
     config.stun_port = stun_port(wanted.port);
@@ -75,17 +73,15 @@ fn open(state: &State, wanted: &Wanted, admission: &Arc<Admission>) -> Option<Re
     match Relay::start(&config) {
         Ok(relay) => Some(relay),
         Err(error) => {
-            let todo = "nodes that no direct path joins need a relay: free the ports, choose others with --relay-port, or say --no-relay";
-            log::event(
-                "relay-not-started",
-                &[("port", &config.port), ("stun-port", &config.stun_port), ("error", &error), ("do", &todo)],
-            );
+            let hint = "nodes without a direct path need a relay: free the ports, choose others with --relay-port, or give --no-relay";
+            let (port, stun_port) = (config.port, config.stun_port);
+            tracing::error!(target: log::RELAY, event = "relay-not-started", port, stun_port, reason = %error, hint);
             None
         }
     }
 }
 
-/// The port after that of frames; any free one for any free one.
+/// Returns the STUN port: the one after the port of frames, or 0 (any free port) if that is 0.
 fn stun_port(port: u16) -> u16 {
     match port {
         0 => 0,
@@ -95,7 +91,7 @@ fn stun_port(port: u16) -> u16 {
     }
 }
 
-fn endpoints(addresses: &[Place], port: u16) -> Vec<SocketAddr> {
+fn endpoints(addresses: &[RelayAddress], port: u16) -> Vec<SocketAddr> {
     if addresses.is_empty() {
         let open: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
         return open.map(|ip| SocketAddr::new(ip, port)).to_vec();
@@ -103,13 +99,13 @@ fn endpoints(addresses: &[Place], port: u16) -> Vec<SocketAddr> {
     addresses.iter().map(|place| SocketAddr::new(place.ip, place.port.unwrap_or(port))).collect()
 }
 
-/// Reads `IP`, `IP:PORT`, `[IPv6]:PORT`.
-pub(crate) fn place(text: &str) -> Option<Place> {
+/// Parses `IP`, `IP:PORT` or `[IPv6]:PORT`.
+pub(crate) fn parse_address(text: &str) -> Option<RelayAddress> {
     if let Ok(ip) = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-        return Some(Place { ip, port: None });
+        return Some(RelayAddress { ip, port: None });
     }
     let endpoint: SocketAddr = text.parse().ok()?;
-    Some(Place { ip: endpoint.ip(), port: Some(endpoint.port()) })
+    Some(RelayAddress { ip: endpoint.ip(), port: Some(endpoint.port()) })
 }
 
 #[cfg(test)]
@@ -118,7 +114,7 @@ mod tests {
 
     #[test]
     fn addresses_are_read_with_and_without_a_port() {
-        let read = |text: &str| place(text).map(|place| (place.ip.to_string(), place.port));
+        let read = |text: &str| parse_address(text).map(|place| (place.ip.to_string(), place.port));
         assert_eq!(read("203.0.113.7"), Some((String::from("203.0.113.7"), None)));
         assert_eq!(read("203.0.113.7:5"), Some((String::from("203.0.113.7"), Some(5))));
         assert_eq!(read("2001:db8::7"), Some((String::from("2001:db8::7"), None)));
@@ -130,9 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_stays_open_unless_somebody_knows() {
+    fn addresses_are_unspecified_unless_the_operator_gives_some() {
         assert_eq!(endpoints(&[], 3478), ["[::]:3478".parse().unwrap(), "0.0.0.0:3478".parse().unwrap()]);
-        let known = ["203.0.113.7", "[2001:db8::7]:5"].map(|text| place(text).unwrap());
+        let known = ["203.0.113.7", "[2001:db8::7]:5"].map(|text| parse_address(text).unwrap());
         assert_eq!(endpoints(&known, 3478), ["203.0.113.7:3478".parse().unwrap(), "[2001:db8::7]:5".parse().unwrap()]);
         assert_eq!([0, 3478, 5000, u16::MAX].map(stun_port), [0, 3479, 5001, u16::MAX - 1]);
     }

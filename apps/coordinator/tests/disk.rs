@@ -1,4 +1,4 @@
-//! The program on a disk that is full or read-only: a small disk of its own, in a mount namespace of its own.
+//! The program on a full or read-only disk: a small disk in a mount namespace of its own.
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
 
 use std::fs::{self, File};
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_taut-coordinator");
 
-/// `serve` on a disk that only it sees; both end with this.
+/// A running `serve` on a disk that only this process sees. Dropping this ends both.
 struct OnDisk {
     child: Child,
     directory: PathBuf,
 }
 
 impl OnDisk {
-    /// `None` where disks cannot be mounted.
+    /// Starts both; `None` if this host does not allow mounts.
     fn start(size: &str, then: &str) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("taut-disk-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -86,7 +86,7 @@ fn fault_o3_a_full_disk_stops_writes_and_nothing_else() {
         assert!(made < 500, "the disk is full");
     };
     assert_eq!(refused.0, 503, "{}", refused.1);
-    // In our words: SQLite's own speak of "database or disk".
+    // The message is the coordinator's own: that of SQLite speaks of "database or disk".
     assert!(refused.1.contains("\"the disk is full ("), "{}", refused.1);
     let count = |body: &str| body.matches("\"created_at\"").count();
     let (status, listed) = ask("GET", "");

@@ -33,10 +33,10 @@ impl Drop for Directory {
     }
 }
 
-/// A running `serve`; ended when it is dropped.
+/// A running `serve`, which is killed when this is dropped.
 struct Serve {
     child: Child,
-    /// What it printed up to the line that says where it listens.
+    /// Lines that it printed up to `listening on …`.
     printed: Vec<String>,
     /// The lines of the file with the first tokens.
     tokens: Vec<String>,
@@ -66,7 +66,7 @@ impl Serve {
         format!("http://{}", self.value("listening on ").unwrap())
     }
 
-    /// Asks it to end, as systemd does; what it printed after that, and its exit code.
+    /// Sends SIGTERM. Returns what the program printed afterwards, and its exit status.
     fn terminate(mut self) -> (String, Option<i32>) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -83,7 +83,7 @@ impl Drop for Serve {
     }
 }
 
-/// What a `serve` says that must not run; one that does run fails the test instead of stopping it.
+/// Runs a `serve` that must fail, and returns its complaint. A `serve` that runs fails the test.
 fn refusal(directory: &Directory, listen: &str) -> String {
     let mut command = Command::new(PROGRAM);
     command.arg("serve").arg("--state").arg(&directory.0).args(["--listen", listen]);
@@ -151,7 +151,7 @@ fn the_relay_inside_is_reached_by_websocket_at_the_coordinators_port() {
     let figures = || agent.get(format!("http://{free}/metrics")).call().unwrap().body_mut().read_to_string().unwrap();
     assert!(figures().contains("taut_relay_websockets 0\n"));
     let mut socket = ask(&serve).unwrap();
-    // Who is not bound, and sends all the same, is told so: by the relay, and by nobody in between.
+    // The relay itself answers a frame of a client that is not bound.
     let frame = [&data_header(7)[..], &[4, 0, 0, 0], &[0; 28]].concat();
     socket.send(Message::binary(frame)).unwrap();
     let answer = socket.read().unwrap().into_data();
@@ -293,7 +293,7 @@ fn with_json_a_failure_is_an_object() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_a_failure_and_a_lost_token_is_told() {
+fn output_that_cannot_be_written_is_a_failure_and_a_lost_token_is_reported() {
     let directory = Directory::new();
     let serve = Serve::start(&directory, &["--no-relay"]);
     let state = directory.0.to_str().unwrap();
@@ -315,7 +315,7 @@ fn output_that_cannot_be_written_is_a_failure_and_a_lost_token_is_told() {
     assert!(told.contains("key 2 exists") && told.contains("taut-coordinator keys revoke 2"), "{told}");
     let told = full(&["operator-token", "create", "--state", state]);
     assert!(told.contains("the token exists") && told.contains("operator-token list"), "{told}");
-    // A reader that has enough is no failure.
+    // A reader that closes the pipe is not a failure.
     let mut child = Command::new(PROGRAM).arg("openapi").stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -337,8 +337,8 @@ fn a_lost_operator_token_is_replaced() {
     let tokens = |words: &[&str]| run(&[&["operator-token"], words, &["--api", &api, "--token", token]].concat(), &[]);
     let json: serde_json::Value = serde_json::from_str(&out(&tokens(&["list", "--json"]))).unwrap();
     assert_eq!((&json["operator_tokens"][1]["id"], &json["operator_tokens"][1]["current"]), (&2.into(), &true.into()));
-    assert!(out(&tokens(&["list"])).contains("the one that you use"));
-    assert!(out(&tokens(&["revoke", "1"])).contains("opens nothing"));
+    assert!(out(&tokens(&["list"])).contains("token of this command"));
+    assert!(out(&tokens(&["revoke", "1"])).contains("is revoked"));
     assert!(complaint(&tokens(&["revoke", "2"])).contains("the last operator token"));
     assert_eq!(tokens(&["revoke", "x"]).status.code(), Some(2));
     let lost = serve.value("operator-token: ").unwrap();

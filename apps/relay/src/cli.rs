@@ -13,6 +13,7 @@ use taut_base::{Descriptors, Prefix, Uses, closest};
 use taut_event::{Events, Interest, Poller, Signal, Signals};
 use taut_noise::public_key;
 use taut_relay::Share;
+use taut_relay_server::log::{self, LogFormat, LogLevels};
 use taut_relay_server::{Admission, Config, Metrics, Relay, WebConfig, key_from_file, raise_open_files};
 
 const HELP: &str = "\
@@ -31,6 +32,9 @@ taut-relay: carries WireGuard's datagrams between nodes that have no direct path
       --trusted-proxy PREFIX
                          reverse proxies in front of --web, as in 10.0.0.0/8: limits count the client that they name in Forwarded, X-Forwarded-For
                          or by the PROXY protocol; several times for several (docs/reverse-proxy.md)
+      --log-format FORMAT    text (default) or json: the form of the log on standard error
+      --log-level LEVELS     error, warn, info (default), debug or trace; others for some areas as in info,relay=debug. Areas: daemon, relay.
+                             SIGUSR1 records one level more, and after trace those of the command line again
       --key FILE             the relay's key; made at the first start (/var/lib/taut-relay/key)
   taut-relay key     prints the public key, which the coordinator has to know (--key FILE, --json)
   taut-relay status  asks a relay that runs (--metrics ADDRESS, --json)
@@ -41,7 +45,7 @@ What it counts and what to do about it: docs/relay.md
 ";
 
 const COMMANDS: [&str; 5] = ["serve", "key", "status", "help", "version"];
-const OPTIONS: [&str; 14] = [
+const OPTIONS: [&str; 16] = [
     "listen",
     "stun-port",
     "trust",
@@ -53,10 +57,17 @@ const OPTIONS: [&str; 14] = [
     "web-key",
     "trusted-proxy",
     "key",
+    "log-format",
+    "log-level",
     "json",
     "help",
     "version",
 ];
+
+/// Area of the log: start, stop and signals.
+const DAEMON: &str = "daemon";
+/// All areas of the log, for `--log-level`; the second one is that of the library's events.
+const AREAS: &[&str] = &[DAEMON, log::RELAY];
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Where the key is unless told otherwise.
@@ -95,6 +106,8 @@ struct Flags {
     web_cert: Option<PathBuf>,
     web_key: Option<PathBuf>,
     trusted: Vec<Prefix>,
+    log_format: LogFormat,
+    log_levels: LogLevels,
     json: bool,
 }
 
@@ -156,6 +169,8 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
         web_cert: None,
         web_key: None,
         trusted: Vec::new(),
+        log_format: LogFormat::default(),
+        log_levels: LogLevels::new(AREAS),
         json: false,
     };
     let mut verb = None;
@@ -174,6 +189,10 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
             Arg::Long("web-key") => flags.web_key = Some(PathBuf::from(parser.value()?)),
             Arg::Long("trusted-proxy") => flags.trusted.push(parser.value()?.parse()?),
             Arg::Long("key") => flags.key = PathBuf::from(parser.value()?),
+            Arg::Long("log-format") => flags.log_format = parser.value()?.parse()?,
+            Arg::Long("log-level") => {
+                flags.log_levels = parser.value()?.parse_with(|text| LogLevels::parse(text, AREAS))?;
+            }
             Arg::Long("json") => flags.json = true,
             Arg::Value(word) if verb.is_none() => verb = Some(word.string()?),
             Arg::Long(name) => return Err(unknown("option", "--", name, &OPTIONS)),
@@ -197,7 +216,9 @@ fn bits(text: &str) -> Result<u64, String> {
 }
 
 fn serve(flags: &Flags) -> Result<(), Failed> {
-    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt]).map_err(run_failed)?;
+    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Inquire]).map_err(run_failed)?;
+    let log = log::start(flags.log_format, flags.log_levels.clone());
+    let log = log.ok_or_else(|| Failed::Run(String::from("this process has a log already")))?;
     let mut config = Config::new(key_from_file(&flags.key).map_err(run_failed)?);
     (config.port, config.stun_port, config.workers) = (flags.listen, flags.stun_port, flags.threads);
     config.trusted.clone_from(&flags.trust);
@@ -212,11 +233,19 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     let poller = Poller::new().map_err(run_failed)?;
     poller.add(std::os::fd::AsFd::as_fd(&signals), 0, Interest::READ).map_err(run_failed)?;
     let mut events = Events::with_capacity(1);
-    while signals.next().is_none() {
-        poller.wait(&mut events, None).map_err(run_failed)?;
+    loop {
+        match signals.next() {
+            None => poller.wait(&mut events, None).map_err(run_failed)?,
+            Some(Signal::Inquire) => {
+                let levels = log.next_levels();
+                tracing::info!(target: DAEMON, event = "levels-changed", %levels);
+            }
+            Some(_) => break,
+        }
     }
     drop(metrics);
     relay.stop();
+    tracing::info!(target: DAEMON, event = "stopped");
     Ok(())
 }
 
@@ -247,6 +276,15 @@ fn web(flags: &Flags, descriptors: &Descriptors) -> Result<Option<WebConfig>, Fa
 fn tell(flags: &Flags, relay: &Relay, metrics: Option<SocketAddr>, descriptors: &Descriptors) -> Result<(), Failed> {
     let (key, port, stun_port) = (relay.key(), relay.port(), relay.stun_port());
     let Descriptors { unauthenticated, streams, rest, .. } = *descriptors;
+    tracing::info!(target: DAEMON, event = "started", version = VERSION, port, stun_port, %key);
+    if flags.trust.is_empty() {
+        let hint = "give --trust KEY; `taut-coordinator ticket-key` prints the key";
+        let reason = "this relay answers STUN and forwards nothing, because it trusts no coordinator";
+        tracing::warn!(target: DAEMON, event = "no-coordinator", reason, hint);
+    }
+    if flags.web.is_some() {
+        tracing::info!(target: DAEMON, event = "descriptors", unauthenticated, streams, rest);
+    }
     if flags.json {
         let metrics = metrics.map(|address| address.to_string());
         let web = relay.web().map(|address| address.to_string());
@@ -255,14 +293,6 @@ fn tell(flags: &Flags, relay: &Relay, metrics: Option<SocketAddr>, descriptors: 
             "schema": 1, "key": key, "port": port, "stun_port": stun_port, "metrics": metrics, "web": web, "descriptors": descriptors,
         });
         return say(&format!("{object}\n"));
-    }
-    if flags.trust.is_empty() {
-        complain("no --trust KEY: this relay answers STUN, and carries nothing for anybody");
-    }
-    if flags.web.is_some() {
-        complain(&format!(
-            "descriptors: {unauthenticated} for connections before they are bound, {streams} for bound ones, {rest} for everything else"
-        ));
     }
     say(&format!("relay {key} on UDP {port}, STUN on {stun_port}, too\n"))
 }

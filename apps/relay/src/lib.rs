@@ -24,6 +24,7 @@
 mod admission;
 mod key;
 mod listener;
+pub mod log;
 mod metrics;
 mod outbox;
 mod places;

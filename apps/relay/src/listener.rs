@@ -11,6 +11,8 @@ use std::time::Duration;
 use taut_base::Time;
 use taut_event::{Interest, Poller};
 
+use crate::log::{self, UNAUTHENTICATED};
+
 /// Pause after the system had no room: longer than what closing a connection takes, shorter than a person notices.
 pub const PAUSE: Duration = Duration::from_millis(100);
 
@@ -58,7 +60,10 @@ impl Listener {
                 Ok(accepted) => return Some(accepted),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
                 Err(error) if is_of_one_connection(&error) => {}
-                Err(_) => break,
+                Err(error) => {
+                    tracing::warn!(target: log::RELAY, limited = UNAUTHENTICATED, event = "not-accepted", reason = %error);
+                    break;
+                }
             }
         }
         self.paused = Some(now + PAUSE);

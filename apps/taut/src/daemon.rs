@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taut_agent::Config;
+use taut_agent::DaemonConfig;
 
 use crate::fault::Fault;
 use crate::flags::{DaemonFlags, Word, Words, daemon_details, unexpected};
@@ -38,8 +38,8 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     taut_agent::run(config(flags, ephemeral)).map_err(|error| Fault::failed(error.to_string(), ""))
 }
 
-fn config(flags: DaemonFlags, ephemeral: bool) -> Config {
-    Config {
+fn config(flags: DaemonFlags, ephemeral: bool) -> DaemonConfig {
+    DaemonConfig {
         state_dir: flags.state,
         socket: flags.socket,
         port: flags.port,

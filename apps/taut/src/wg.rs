@@ -45,7 +45,7 @@ const TEST_REKEY: &str = "TAUT_TEST_REKEY_AFTER_S";
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let mut foreground = std::env::var(FOREGROUND).is_ok_and(|value| value == "1");
     let mut interface = None;
-    let mut config = wg::Config {
+    let mut config = wg::WgConfig {
         interface: String::new(),
         tun_offload: true,
         udp_gso: true,
@@ -78,7 +78,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     result.map_err(|fault| if log == Log::Silent { Fault::Said } else { fault })
 }
 
-fn serve(config: &wg::Config, log: Log, ready: impl FnOnce()) -> Result<(), Fault> {
+fn serve(config: &wg::WgConfig, log: Log, ready: impl FnOnce()) -> Result<(), Fault> {
     launch::check_host()?;
     let ready = || {
         if log == Log::Verbose {
@@ -87,7 +87,7 @@ fn serve(config: &wg::Config, log: Log, ready: impl FnOnce()) -> Result<(), Faul
         ready();
     };
     let inherited = wg::Inherited { tun: inherited(TUN_FD)?, uapi: inherited(UAPI_FD)? };
-    let complain = |error: &wg::Error| {
+    let complain = |error: &wg::WgError| {
         if log != Log::Silent {
             output::complain(&format!("taut wg: {} is up, but cannot be used yet: {error}", config.interface));
         }

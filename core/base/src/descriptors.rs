@@ -36,7 +36,7 @@ const MOST_STREAMS: usize = 4_096;
 const MOST_CHANNELS: usize = 65_536;
 
 impl Descriptors {
-    /// Divides `files` descriptors. An eighth is for all other uses, within [`REST`] but at most half of all. A quarter of the remainder is for unauthenticated
+    /// Divides `files` descriptors. An eighth is for all other uses, from 64 to 256 but at most half of all. A quarter of the remainder is for unauthenticated
     /// connections, so that members have three times as many; a program with both channels and streams halves the members' share between them.
     pub fn divide(files: u64, uses: Uses) -> Self {
         let files = usize::try_from(files).unwrap_or(usize::MAX);

@@ -90,7 +90,7 @@ pub struct Hello {
     /// Version of the program, shown to the operator.
     #[serde(default)]
     pub version: String,
-    /// Random number of this run of the program, never 0. It tells a host from its clone. Omitted by older nodes.
+    /// Random number of this run of the program, never 0. It tells a host from its clone. Omitted by nodes that do not tell it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub run: u64,
 }
@@ -182,7 +182,7 @@ pub enum ProblemCode {
     Twin,
     /// The machine or its token is over the rate limit. The node retries; release 0.1.0 retries as after every unknown code.
     TooOften,
-    /// One program is too old for the other.
+    /// One program is too old for the other. Final.
     Version,
     /// The message is invalid.
     BadRequest,

@@ -1,4 +1,4 @@
-//! What agent and lanes say to each other. Plain data in bounded queues (ARCHITECTURE.md).
+//! Messages between agent and lanes: plain data in bounded queues (ARCHITECTURE.md).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use taut_wire::wireguard::{cookie_reply, initiation, response};
 
 use crate::routes::Routes;
 
-/// The two clocks, read together.
+/// Both clocks of the host, read at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
-    /// Since boot; all timers use it.
+    /// Time since boot; all timers use it.
     pub now: Time,
-    /// Since the Unix epoch, as the host believes; only for the stamp of an initiation.
+    /// Time since the Unix epoch by the host's wall clock; only stamps of initiations and of binds to relays use it.
     pub wall: Duration,
 }
 
-/// A handshake message (types 1 to 3), in place: agent and lanes pass it without allocating.
+/// A handshake message (types 1 to 3), stored inline: agent and lanes pass it without an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeMessage {
     length: u8,
@@ -30,7 +30,7 @@ pub struct HandshakeMessage {
 }
 
 impl HandshakeMessage {
-    /// Takes the bytes of an initiation, a response or a cookie reply; `None` for any other length.
+    /// Copies an initiation, a response or a cookie reply. Returns `None` for any other length.
     pub fn new(message: &[u8]) -> Option<Self> {
         let length = match message.len() {
             length @ (initiation::LEN | response::LEN | cookie_reply::LEN) => u8::try_from(length).ok()?,
@@ -41,42 +41,42 @@ impl HandshakeMessage {
         Some(Self { length, bytes })
     }
 
-    /// The message as it goes on the wire.
+    /// Returns the message as it is on the wire.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// The same, to write mac2 into it.
+    /// Returns the message for writing, which is how mac2 is set.
     pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..usize::from(self.length)]
     }
 
-    /// The index by which an initiation's or a response's sender is named in the answer.
+    /// Returns the sender's receiver index of an initiation or a response. The reply to the message names this index.
     pub(crate) fn sender(&self) -> Option<u32> {
         self.as_bytes().get(initiation::SENDER)?.try_into().ok().map(u32::from_le_bytes)
     }
 }
 
-/// A datagram that is nobody's packet, as it goes on the wire: a frame between us and a relay, or a STUN message.
+/// A datagram between this node and a relay or a STUN server, as it is on the wire. It carries no packet of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram(Box<[u8]>);
 
 impl Datagram {
-    /// Bytes at most: no frame of a relay is longer, nor any STUN message that we understand.
+    /// Maximum length in bytes: no control frame of a relay and no STUN message that this node understands is longer.
     pub const MAX: usize = 512;
 
-    /// Takes a copy of the bytes; `None` for more than [`Self::MAX`].
+    /// Copies the bytes. Returns `None` for more than [`Self::MAX`] bytes.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (bytes.len() <= Self::MAX).then(|| Self(bytes.into()))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Who a message that came this way is from, for cookies and limits (protocol.md 2.3).
+/// Returns the sender that cookies and rate limits count a message from this way under (protocol.md 2.3).
 pub fn source_of(way: Way) -> SourceAddress {
     match way {
         Way::Direct(endpoint) => endpoint.into(),
@@ -84,264 +84,268 @@ pub fn source_of(way: Way) -> SourceAddress {
     }
 }
 
-/// What the agent tells a lane. What concerns one lane of a session goes to the lane of ours that serves it ([`LaneId::served_by`]).
+/// A command of the agent to a lane. A command about one lane of a session goes to the local lane that serves it ([`LaneId::served_by`]).
 pub enum ToLane {
-    /// Routes from now on; replaces the former ones.
+    /// Replaces the routes.
     Routes(Arc<Routes>),
-    /// A peer that sessions may belong to.
+    /// Adds a peer, which sessions may belong to.
     AddPeer {
-        /// Who.
+        /// The peer.
         peer: PeerId,
         /// Interval of unconditional keepalives, if any.
         persistent_keepalive: Option<Duration>,
-        /// Whether an authentic packet from elsewhere moves it there ([`FromLane::Moved`]), as stock WireGuard does. Otherwise it is where
-        /// [`Self::SetPath`] says, and the lane only tells that it heard from elsewhere ([`FromLane::Arrived`]); before the first of them it is where the
-        /// first authentic packet came from.
+        /// Whether an authentic packet from another endpoint moves the peer there ([`FromLane::Moved`]), as in stock WireGuard. Packets to any other peer
+        /// take the path of [`Self::SetPath`], and the lane only reports packets from other endpoints ([`FromLane::Arrived`]); before the first
+        /// `SetPath` they go to the source of the first authentic packet.
         roams: bool,
     },
-    /// How packets go to the peer from now on: only a proof moves it (law 3). Nothing that is on the way is overtaken (protocol.md 5.4).
+    /// Sets the path to the peer: only a proof moves it (law 3). Packets on the new path do not overtake those on the old one (protocol.md 5.4).
     SetPath {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// The ways, and how far apart they are.
+        /// The way for data and the spare way, with the difference of their delays.
         choice: Choice,
     },
-    /// Where packets for the peer go until it is heard from elsewhere: somebody configured it.
+    /// Sets the endpoint that a user configured: packets go there until the peer is heard from another endpoint.
     SetEndpoint {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Where to.
+        /// The endpoint.
         endpoint: SocketAddr,
     },
-    /// Another interval of unconditional keepalives; the first one goes at once.
+    /// Changes the interval of unconditional keepalives. The first keepalive leaves at once.
     SetKeepalive {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
         /// The interval, if any.
         interval: Option<Duration>,
     },
-    /// The TUN has another MTU: what is padded never becomes longer.
+    /// Sets the MTU of the TUN. Padding never makes a packet longer than this.
     SetMtu(u16),
-    /// Forget the peer and its sessions.
+    /// Removes the peer and its sessions.
     RemovePeer(PeerId),
-    /// A session on one of its lanes, once: its counters and windows live in the lane from here on (protocol.md 1.7).
+    /// Gives one lane of a session to this lane, once: from then on its counters and replay windows exist only there (protocol.md 1.7).
     AddSession {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Its name; never used before for the lane that the keys are for.
+        /// The session's id; never used before for the lane that the keys are for.
         id: SessionId,
-        /// Its keys.
+        /// The session's keys.
         keys: Box<SessionKeys>,
-        /// When its handshake ended.
+        /// Time at which the handshake ended.
         born: Time,
-        /// Where the handshake proved the peer to be; on the answering side the peer's first packet proves it. On further lanes a probe will.
+        /// The way that the handshake proved. `None` on the answering side, where the peer's first packet proves a way, and on extra lanes, where a
+        /// probe does.
         proven: Option<Way>,
     },
-    /// The peer used a session that we had answered for, on another lane than this: it is in use on all.
+    /// The peer used a session that this node answered for, on another lane than this one: the session is in use on all lanes.
     Confirm {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Which.
+        /// The session.
         id: SessionId,
     },
-    /// All lanes of the peer's sessions that this lane of ours serves were proven. What is read here for the peer is sealed here, as soon as nothing
-    /// that was handed over to the first lane can be overtaken.
+    /// Opens this lane for the peer, because all session lanes that it serves were proven. Packets for the peer that are read here are also sealed here,
+    /// as soon as they cannot overtake packets that were handed off to the first lane.
     OpenLanes {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Each further lane that is served here, and where the peer answered on it.
+        /// Each extra lane of the session that this lane serves, and the peer's endpoint on it.
         lanes: Vec<(LaneId, SocketAddr)>,
-        /// The ids that follow this one are for probes on the first lane, one for each try: once the last is answered, everything that was sent there
-        /// before has arrived ([`Self::Passed`]).
+        /// Base of the ids of this lane's probes on the first lane, one id for each attempt. The answer to the last probe shows that everything sent
+        /// on the first lane before it has arrived ([`Self::Passed`]).
         barrier: u64,
     },
-    /// A probe of those was answered.
+    /// Reports the answer to a probe that this lane sent after [`Self::OpenLanes`].
     Passed {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Its id.
+        /// The probe's id.
         barrier: u64,
     },
-    /// What is for the peer goes by the first lane again.
+    /// Closes all extra lanes of the peer: packets to it go through the first lane.
     CloseLanes(PeerId),
-    /// The way to this place from the address of ours that it speaks to is another one now, or none: the routes choose the address again.
+    /// Forgets the local address that packets to this endpoint leave from, because the route from there changed or is gone. The kernel's routes
+    /// choose the address.
     ForgetLocal {
-        /// Where.
+        /// The endpoint.
         place: SocketAddr,
     },
-    /// Forget which addresses of ours the peers speak to: the routes choose the source of what is sent, until a peer is heard again. Sent when the
-    /// user changes the mark of the socket, as the kernel's WireGuard does.
+    /// Forgets all local addresses that packets leave from: the kernel's routes choose the source until a peer is heard again. The agent sends this
+    /// when the user changes the mark of the socket, like the kernel's WireGuard.
     ForgetLocals,
-    /// Send a handshake message from this lane's socket: a NAT mapping belongs to the socket that made it.
+    /// Sends a handshake message from this lane's socket, because a NAT mapping belongs to the socket that made it.
     Send {
-        /// Where to.
+        /// The way that the message takes.
         way: Way,
-        /// What.
+        /// The message.
         message: HandshakeMessage,
     },
-    /// Send this from this lane's socket as it is: a frame to a relay, or a question to a STUN server.
+    /// Sends a frame to a relay or a request to a STUN server from this lane's socket.
     Datagram {
-        /// Where to.
+        /// The address of the relay or server.
         destination: SocketAddr,
-        /// What.
+        /// The frame or request.
         bytes: Datagram,
     },
-    /// From these places, and no others, this lane takes relayed datagrams, and frames and STUN answers ([`FromLane::Datagram`]). Replaces the former
-    /// ones.
+    /// Replaces the addresses of relays. From these addresses, and no others, a lane accepts relayed datagrams, frames and STUN answers
+    /// ([`FromLane::Datagram`]).
     Relays(Arc<[SocketAddr]>),
-    /// Send a control message on the control pair of a lane of a session, if it is still there.
+    /// Sends a control message on the control pair of a lane of a session, if the session still exists.
     Control {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// Which lane of it.
+        /// The lane of the session.
         lane: LaneId,
-        /// Where to; `None` for where data goes.
+        /// The way that the message takes; `None` for the way of data.
         way: Option<Way>,
-        /// What.
+        /// The message.
         message: ControlMessage,
     },
-    /// Send a probe that is as long as a packet of `size` bytes, on the control pair of the first lane of a session. Its answer is short.
+    /// Sends a probe as long as an inner packet of `size` bytes, on the control pair of the first lane of a session. The answer is short.
     SizedProbe {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// Where to.
+        /// The way that the probe takes.
         way: Way,
         /// The probe's id.
         id: u64,
-        /// Bytes of the packet; an ordinary probe if it is shorter than one.
+        /// Bytes of the inner packet. For a packet shorter than an ordinary probe, an ordinary probe is sent.
         size: u16,
     },
-    /// Open many sockets, each with a probe to where the peer is, on the control pair of the first lane of a session; the one where an authentic packet of
-    /// the peer comes from there first stays and carries all that goes there, and the others are closed (protocol.md 5.7). What was dug for the peer
-    /// before is filled.
+    /// Starts a port search (protocol.md 5.7): opens many sockets, and sends a probe to the peer's endpoint from each, on the control pair of the first lane of a
+    /// session. The first socket that receives an authentic packet of the peer from there stays open and carries all packets to that endpoint; the others
+    /// are closed. An earlier search for the peer ends.
     OpenSearch {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// Where to, how many, and for how long.
+        /// The endpoint, the number of sockets, and the time limit.
         search: PortSearch,
     },
-    /// Close all sockets that were opened for the peer: what goes to where it is goes by this lane's own again.
+    /// Ends the port search for the peer: closes all its sockets. Packets to the endpoint leave from this lane's own socket.
     CloseSearch(PeerId),
-    /// The peer is ready for data under this suite: seal with it from now on.
+    /// Seals data to the peer under this suite, which the peer is ready to open.
     UseSuite {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// Which suite.
+        /// The suite.
         suite: Suite,
-        /// What else the peer understands.
+        /// Extensions that the peer understands.
         abilities: Abilities,
     },
-    /// How long a packet takes to the peer and back.
+    /// Sets the round-trip time to the peer.
     SetRoundTrip {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// As measured by a probe.
+        /// The time that a probe measured.
         round_trip: Duration,
     },
-    /// Nobody answered for a long time: drop what waits for this peer.
+    /// Drops the packets that wait for this peer, because no handshake was answered for a long time.
     GiveUp(PeerId),
-    /// What of the host's packets this lane reads from now on.
+    /// Sets which packets of the host this lane reads.
     Read(Reading),
-    /// Say [`FromLane::Drained`] once everything that waits now was read, as far as this lane reads, and handed over where it belongs.
+    /// Requests [`FromLane::Drained`] once this lane has read the packets that wait now, and has handed off those of other lanes.
     Drain,
 }
 
-/// What a lane reads of the host's packets.
+/// The packets of the host that a lane reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Nothing: no packet waits on its queue.
+    /// None: no packet waits on its queue.
     Nothing,
-    /// What waits on its queue, for itself.
+    /// Those on its queue, which are its own to seal.
     Own,
-    /// What waits on its queue, for all lanes: each packet is handed to the lane of its flow.
+    /// Those on its queue, which are for all lanes: each packet is handed off to the lane of its flow.
     Spread,
 }
 
-/// What a lane tells the agent. Rare things only.
+/// A message of a lane to the agent. Only rare events are reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromLane {
-    /// A handshake message with a mac1 made for us.
+    /// A handshake message whose mac1 was made for this node's key.
     Handshake {
-        /// Where from.
+        /// The way that it came.
         source: Way,
-        /// What.
+        /// The message.
         message: HandshakeMessage,
     },
-    /// A frame of a relay that carries nobody's packet, or a STUN answer, from a place that [`ToLane::Relays`] named. Nothing of it is checked yet.
+    /// A control frame of a relay or a STUN answer, from an address that [`ToLane::Relays`] named. Its contents are not checked yet.
     Datagram {
-        /// Where from.
+        /// The sender's address.
         source: SocketAddr,
-        /// What.
+        /// The frame or answer.
         bytes: Datagram,
     },
-    /// Packets wait for this peer, or its session is getting old.
+    /// A handshake is needed: packets wait for this peer, or its session is due for renewal.
     WantsHandshake(PeerId),
-    /// The peer used a session that we had answered for, or that of two that crossed which both sides use: packets are sent with it from now on.
+    /// The peer used a session that this node answered for, or the one that both sides prefer of two whose handshakes crossed. The lane sends
+    /// packets under this session from now on.
     Confirmed {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Which.
+        /// The session.
         id: SessionId,
     },
-    /// Authenticated packets come from another endpoint than before, and packets go there now.
+    /// Authentic packets of a roaming peer come from another endpoint than before, and packets to it go there now.
     Moved {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Where to.
+        /// The new way.
         way: Way,
     },
-    /// An authentic packet of a peer that does not roam came by another way than packets go to it. At most once per way and second.
+    /// An authentic packet of a peer that does not roam came by another way than the path to it. Reported at most once per way and second.
     Arrived {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Which way.
+        /// The way that the packet came.
         way: Way,
     },
-    /// Data is sent and nothing comes back, neither data nor a receipt (protocol.md 5.3). Data goes on the spare way too, if there is one.
+    /// Data is sent to the peer, and neither data nor a receipt comes back (protocol.md 5.3). The lane sends data on the spare way too, if the path
+    /// has one.
     Suspect {
-        /// Whom to.
+        /// The peer.
         peer: PeerId,
     },
-    /// Data was sent to the peer or came from it. At most once per 5 seconds and peer.
+    /// Data was sent to the peer or came from it. Reported at most once per 5 seconds and peer.
     Active {
-        /// Which.
+        /// The peer.
         peer: PeerId,
     },
-    /// An authentic control message that is the agent's to act on: offer, accept or answer. Probes and receipts end in the lane.
+    /// An authentic control message for the agent: offer, accept, answer, endpoints or search. Probes and receipts are handled in the lane.
     Control {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// On which session.
+        /// The session that it came on.
         session: SessionId,
-        /// On which lane of it.
+        /// The lane of the session.
         lane: LaneId,
-        /// Where it came from.
+        /// The way that it came.
         source: Way,
-        /// What.
+        /// The message.
         message: ControlMessage,
     },
-    /// To [`ToLane::Drain`].
+    /// The reply to [`ToLane::Drain`].
     Drained,
-    /// Nothing comes back on further lanes of the peer's session: what is for it goes by the first one again.
+    /// Nothing comes back on the extra lanes that this lane serves: it closed them, and packets to the peer go through the first lane.
     Silent {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
     },
-    /// A session is gone from one of its lanes; its indices there are free.
+    /// A session was removed from one of its lanes; its receiver indices there are free.
     Retired {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Which.
+        /// The session.
         id: SessionId,
-        /// The indices that it had.
+        /// The receiver indices that it had.
         indices: SessionIndices,
     },
 }

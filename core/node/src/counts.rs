@@ -1,14 +1,14 @@
-//! What became of the initiations that reached the node.
+//! Counters of the initiations that reached the node.
 
-/// Counts since the node began. What a lane drops before is counted there.
+/// Outcomes of received initiations since the node started. Initiations that a lane drops are counted in the lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandshakeCounts {
-    /// Initiations that were computed for: one Diffie-Hellman each, which tells who they are from.
+    /// Initiations whose sender was decrypted, at the cost of one Diffie-Hellman each.
     pub computed: u64,
-    /// Of these, answered by a response that makes a session: three more.
+    /// Of these, initiations answered by a response that makes a session, at the cost of three more.
     pub answered: u64,
-    /// Of these, copies that got the same response again.
+    /// Of the computed ones, copies that were answered with the same response again.
     pub repeated: u64,
-    /// Initiations dropped because a limit was reached, of all (not computed for) or of their peer (computed for).
+    /// Initiations dropped by the limit for all senders (not in `computed`) or by the limit of their peer (in `computed`).
     pub over_limit: u64,
 }

@@ -1,15 +1,16 @@
-//! The further lanes of one peer's sessions, seen from the agent: which there are, and which were proven.
+//! The extra lanes of one peer's sessions, those beyond the first, as the agent sees them: which lanes exist, and which are proven.
 //!
 //! ```text
-//! an offer or an accept names the peer's lanes ──▶ a probe on each further lane ───▶ … ◀─── answer: it leads there
-//! all that one lane of ours serves lead there  ──▶ ToLane::OpenLanes
-//! silence, other ports                         ──▶ closed, and probed again;     no session left ──▶ forgotten
+//! an offer or an accept names the peer's lanes    ──▶ a probe on each extra lane ───▶ … ◀─── answer: the lane is proven
+//! all lanes that one local lane serves are proven ──▶ ToLane::OpenLanes
+//! silence, other ports                            ──▶ closed, and probed again;     no session left ──▶ forgotten
 //! ```
-//! What was proven holds over renewals of the session: sockets and endpoints stay, and a lane that is in use is judged by what comes back on it.
-//! Lanes that one lane of ours serves open together, because flows are spread over all of them.
+//! A proof outlives the session: sockets and endpoints stay the same when a session is renewed, and a lane in use is judged by the packets that come
+//! back on it. The lanes that one local lane serves open together, because flows are spread over all of them.
 //!
-//! Each change of lanes holds the peer's packets for a moment. So a peer changes its lanes at most once within [`APART`] (protocol.md 5.8): what it
-//! says sooner is counted, closes what is open, and the newest of it is taken when the time is over. What was proven is not proven again sooner either.
+//! Each change of lanes holds the peer's packets for a moment. A peer may therefore change its lanes at most once within [`CHANGE_INTERVAL`] (protocol.md
+//! 5.8). An earlier change is counted and closes the open lanes; the newest one takes effect when the interval is over. Proofs are not repeated sooner
+//! either.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,72 +19,74 @@ use std::time::Duration;
 use taut_base::{Entropy, LaneId, Time};
 use taut_wire::control::Lanes;
 
-use crate::talk::Ask;
+use crate::negotiation::RetryTimer;
 
-/// How soon a lane that fell silent is probed again.
+/// Time until a lane that fell silent is probed again, 2 s.
 const AFTER_SILENCE: Duration = Duration::from_secs(2);
 
-/// Time between two changes of one peer's lanes (protocol.md 5.8). A node says which lanes it has once per session; only one that is started again and
-/// again, or a hostile one, says more.
-const APART: Duration = Duration::from_secs(5);
+/// Shortest time between two changes of one peer's lanes, 5 s (protocol.md 5.8). A node names its lanes once per session; only a node that restarts again
+/// and again, or a hostile one, names them more often.
+const CHANGE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Probes of one lane whose answers are waited for: an answer to an older one says nothing that the newer will not.
+/// Unanswered probes of one lane that are remembered: the answer to an older probe proves nothing that the answer to a newer one does not prove.
 const WAITING: usize = 4;
 
-/// Ids that a barrier has: of one try a second, for longer than anything stays as it is.
-const TRIES: u64 = 1 << 32;
+/// Number of probe ids that belong to one barrier: with one attempt a second they last for a century.
+const BARRIER_IDS: u64 = 1 << 32;
 
-/// The further lanes of one peer.
+/// The extra lanes of one peer.
 #[derive(Default)]
 pub(crate) struct ExtraLanes {
-    /// Lanes of ours and of the peer's, once the peer said so.
+    /// The number of local lanes, and the peer's lanes; `None` until the peer has named them.
     lanes: Option<(u8, Lanes)>,
-    sides: Vec<Side>,
-    /// Lanes of ours that were opened, each with the id of the probe that they wait for before they use it.
+    extra: Vec<ExtraLane>,
+    /// Local lanes that were opened, each with the barrier whose probes must be answered before the lane sends data.
     open: Vec<(LaneId, u64)>,
-    /// When the peer last said something new of its lanes, and when some were last opened.
+    /// Time of the peer's last change of its lanes.
     changed: Option<Time>,
+    /// Time at which lanes were last opened.
     opened: Option<Time>,
-    /// What the peer said of its lanes too soon after that.
-    later: Option<Lanes>,
-    /// Changes that came too soon.
+    /// The newest change that came before [`CHANGE_INTERVAL`] was over.
+    deferred: Option<Lanes>,
+    /// Number of changes that came before [`CHANGE_INTERVAL`] was over.
     ignored: u64,
     outputs: VecDeque<LaneOutput>,
 }
 
-/// What came of what a peer says of its lanes.
+/// The effect of a message in which a peer names its lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Learned {
-    /// Nothing new.
+pub(crate) enum LaneChange {
+    /// The lanes were known already.
     Known,
-    /// These are its lanes from now on; what was proven before counts no more.
+    /// The peer has other lanes than before; earlier proofs are void.
     Changed,
-    /// It changed them a moment ago: none beyond the first is used until [`ExtraLanes::take_later`] gives what it said last.
+    /// The change came too soon after another one: no extra lane is used until [`ExtraLanes::deferred`] returns the newest change.
     TooSoon,
 }
 
-/// One further lane.
-struct Side {
+/// One extra lane.
+struct ExtraLane {
     lane: LaneId,
-    /// Asked until it is answered.
-    ask: Option<Ask>,
+    /// When the next probe is sent; `None` once the lane is proven.
+    timer: Option<RetryTimer>,
+    /// Ids of the latest unanswered probes.
     sent: VecDeque<u64>,
-    /// Where it was answered from.
+    /// The endpoint from which the peer answered.
     proven: Option<SocketAddr>,
 }
 
-/// The ports of a peer's lanes.
+/// The UDP ports of a peer's lanes.
 #[derive(Clone, Copy)]
-pub(crate) struct Ports(Lanes);
+pub(crate) struct LanePorts(Lanes);
 
-impl Ports {
-    /// The port to probe a lane at, where that is not the first lane's.
+impl LanePorts {
+    /// Returns the port to probe a lane at; `None` for the port of the first lane.
     pub(crate) fn of(self, lane: LaneId) -> Option<u16> {
         self.0.port(lane.0)
     }
 }
 
-/// What the node does for the lanes of a peer.
+/// What the node does for the extra lanes of a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LaneOutput {
     /// A probe to be sent on a lane.
@@ -95,106 +98,110 @@ pub(crate) enum LaneOutput {
     },
     /// Lanes that were proven, see [`crate::ToLane::OpenLanes`].
     Open {
-        /// The lane of ours that serves them.
+        /// The local lane that serves them.
         own: LaneId,
-        /// Each lane, and where the peer answered on it.
+        /// Each extra lane, and the endpoint from which the peer answered on it.
         lanes: Vec<(LaneId, SocketAddr)>,
-        /// The id that the ids of the probes on the first lane follow.
+        /// Base of the ids of the probes that the local lane sends on the first lane.
         barrier: u64,
     },
 }
 
 impl ExtraLanes {
-    /// We have `own` lanes, the peer has these. Where that is known, what is not proven is asked about at once again: it may have been the former session
-    /// that nobody answered on.
-    pub(crate) fn learn(&mut self, own: u8, theirs: Lanes, now: Time) -> Learned {
-        if self.lanes == Some((own, theirs)) && self.later.is_none() {
+    /// Takes the number of local lanes and the lanes that the peer names. If both are known, unproven lanes are probed again at once: the peer may not have
+    /// answered because it had lost the former session.
+    pub(crate) fn learn(&mut self, own: u8, theirs: Lanes, now: Time) -> LaneChange {
+        if self.lanes == Some((own, theirs)) && self.deferred.is_none() {
             let soon = self.may_open(now);
-            self.sides.iter_mut().filter_map(|side| side.ask.as_mut()).for_each(|ask| *ask = Ask::new(soon));
-            return Learned::Known;
+            self.extra
+                .iter_mut()
+                .filter_map(|extra| extra.timer.as_mut())
+                .for_each(|timer| *timer = RetryTimer::new(soon));
+            return LaneChange::Known;
         }
-        if self.lanes.is_some() && now < self.rest() {
-            self.later = Some(theirs);
+        if self.lanes.is_some() && now < self.unchanged_until() {
+            self.deferred = Some(theirs);
             self.ignored += 1;
             self.open.clear();
-            self.sides.clear();
-            return Learned::TooSoon;
+            self.extra.clear();
+            return LaneChange::TooSoon;
         }
-        let sides = (1..own.max(theirs.count())).map(|lane| Side::asked(LaneId(lane), self.may_open(now))).collect();
+        let first_probe = self.may_open(now);
+        let extra = (1..own.max(theirs.count())).map(|lane| ExtraLane::unproven(LaneId(lane), first_probe)).collect();
         let lanes = Some((own, theirs));
         let outputs = std::mem::take(&mut self.outputs);
-        *self = Self { lanes, sides, open: Vec::new(), changed: Some(now), later: None, outputs, ..*self };
-        Learned::Changed
+        *self = Self { lanes, extra, open: Vec::new(), changed: Some(now), deferred: None, outputs, ..*self };
+        LaneChange::Changed
     }
 
-    /// What the peer said of its lanes when that was too soon, once it is not any more.
-    pub(crate) fn take_later(&mut self, now: Time) -> Option<Lanes> {
-        if now < self.rest() { None } else { self.later }
+    /// Returns the newest change that came too soon, once [`CHANGE_INTERVAL`] is over.
+    pub(crate) fn deferred(&self, now: Time) -> Option<Lanes> {
+        if now < self.unchanged_until() { None } else { self.deferred }
     }
 
-    /// Changes of its lanes that the peer asked for too soon after another.
+    /// Returns the number of changes that came too soon after another one.
     pub(crate) fn ignored(&self) -> u64 {
         self.ignored
     }
 
-    /// Without a session nothing is known of the peer's lanes. When they last changed is remembered.
+    /// Forgets the peer's lanes, because no session is left. The times of the last changes are kept.
     pub(crate) fn forget(&mut self) {
         *self = Self { changed: self.changed, opened: self.opened, ignored: self.ignored, ..Self::default() };
     }
 
-    /// Until when the peer's lanes stay as they are.
-    fn rest(&self) -> Time {
-        self.changed.max(self.opened).map_or(Time::ZERO, |last| last + APART)
+    /// Returns the time before which the peer's lanes do not change.
+    fn unchanged_until(&self) -> Time {
+        self.changed.max(self.opened).map_or(Time::ZERO, |last| last + CHANGE_INTERVAL)
     }
 
-    /// When lanes may be opened that are closed now.
+    /// Returns the earliest time at which closed lanes may open.
     fn may_open(&self, now: Time) -> Time {
-        self.opened.map_or(now, |opened| now.max(opened + APART))
+        self.opened.map_or(now, |opened| now.max(opened + CHANGE_INTERVAL))
     }
 
-    /// Lanes of the peer's sessions, as far as is known.
+    /// Returns the number of lanes of the peer's sessions; 1 until the peer has named its lanes.
     pub(crate) fn count(&self) -> u8 {
         self.lanes.map_or(1, |(own, theirs)| own.max(theirs.count()))
     }
 
-    /// How many of them carry data, the first included.
+    /// Returns the number of lanes that carry data, the first one included.
     pub(crate) fn in_use(&self) -> u8 {
-        let used = |side: &&Side| self.open.iter().any(|(own, _)| *own == self.owner(side.lane));
-        1 + u8::try_from(self.sides.iter().filter(used).count()).unwrap_or(0)
+        let used = |extra: &&ExtraLane| self.open.iter().any(|(own, _)| *own == self.server_of(extra.lane));
+        1 + u8::try_from(self.extra.iter().filter(used).count()).unwrap_or(0)
     }
 
-    /// The peer's ports.
-    pub(crate) fn ports(&self) -> Ports {
-        Ports(self.lanes.map_or(Lanes::ONE, |(_, theirs)| theirs))
+    /// Returns the ports of the peer's lanes.
+    pub(crate) fn ports(&self) -> LanePorts {
+        LanePorts(self.lanes.map_or(Lanes::ONE, |(_, theirs)| theirs))
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// Returns the time at which [`Self::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        let later = self.later.map(|_| self.rest());
-        self.sides.iter().filter_map(|side| side.ask.as_ref().map(Ask::next)).chain(later).min()
+        let deferred = self.deferred.map(|_| self.unchanged_until());
+        self.extra.iter().filter_map(|extra| extra.timer.as_ref().map(RetryTimer::next)).chain(deferred).min()
     }
 
-    /// Probes the lanes that are due. `may` says whether the budget of probes has room for one more on that lane; a lane without room is probed again
-    /// soon.
+    /// Probes the lanes that are due. `may` returns true if the probe budget has room for another probe on a lane; a lane without room is probed a
+    /// moment later.
     pub(crate) fn handle_timeout(
         &mut self,
         entropy: &mut impl Entropy,
         now: Time,
         mut may: impl FnMut(LaneId) -> bool,
     ) {
-        for side in &mut self.sides {
-            let Some(ask) = side.ask.as_mut().filter(|ask| now >= ask.next()) else { continue };
-            if !may(side.lane) {
-                ask.put_back(entropy, now);
+        for extra in &mut self.extra {
+            let Some(timer) = extra.timer.as_mut().filter(|timer| now >= timer.next()) else { continue };
+            if !may(extra.lane) {
+                timer.postpone(entropy, now);
                 continue;
             }
-            ask.due(entropy, now);
+            timer.expire(entropy, now);
             let id = draw(entropy);
-            if side.sent.len() == WAITING {
-                side.sent.pop_front();
+            if extra.sent.len() == WAITING {
+                extra.sent.pop_front();
             }
-            side.sent.push_back(id);
-            self.outputs.push_back(LaneOutput::Probe { lane: side.lane, probe: id });
+            extra.sent.push_back(id);
+            self.outputs.push_back(LaneOutput::Probe { lane: extra.lane, probe: id });
         }
     }
 
@@ -203,7 +210,7 @@ impl ExtraLanes {
         self.outputs.pop_front()
     }
 
-    /// Takes the answer to a probe. Opens the lanes that one lane of ours serves, if this was the last answer that was missing.
+    /// Takes the answer to a probe. Opens the lanes that one local lane serves, if this was the last of them without a proof.
     pub(crate) fn handle_answer(
         &mut self,
         lane: LaneId,
@@ -212,14 +219,14 @@ impl ExtraLanes {
         entropy: &mut impl Entropy,
         now: Time,
     ) {
-        let known = self.sides.iter_mut().find(|side| side.lane == lane && side.sent.contains(&id));
-        let Some(side) = known else { return };
-        side.ask = None;
-        side.sent.clear();
-        side.proven = Some(source);
-        let own = self.owner(lane);
-        let served = self.sides.iter().filter(|side| self.owner(side.lane) == own);
-        let Some(lanes) = served.map(|side| Some((side.lane, side.proven?))).collect::<Option<Vec<_>>>() else {
+        let known = self.extra.iter_mut().find(|extra| extra.lane == lane && extra.sent.contains(&id));
+        let Some(extra) = known else { return };
+        extra.timer = None;
+        extra.sent.clear();
+        extra.proven = Some(source);
+        let own = self.server_of(lane);
+        let served = self.extra.iter().filter(|extra| self.server_of(extra.lane) == own);
+        let Some(lanes) = served.map(|extra| Some((extra.lane, extra.proven?))).collect::<Option<Vec<_>>>() else {
             return;
         };
         let barrier = draw(entropy);
@@ -228,40 +235,40 @@ impl ExtraLanes {
         self.outputs.push_back(LaneOutput::Open { own, lanes, barrier });
     }
 
-    /// Which lane of ours waits for the answer to this probe. It asks under the ids that follow the barrier's, one for each try.
+    /// Returns the local lane that sent this probe on the first lane after it was opened. Its probes have the ids that follow the barrier's.
     pub(crate) fn waits_for(&self, id: u64) -> Option<LaneId> {
-        self.open.iter().find(|(_, barrier)| id.wrapping_sub(*barrier) <= TRIES).map(|(own, _)| *own)
+        self.open.iter().find(|(_, barrier)| id.wrapping_sub(*barrier) <= BARRIER_IDS).map(|(own, _)| *own)
     }
 
-    /// A lane of ours hears nothing on what it serves, and does without.
-    pub(crate) fn silent(&mut self, own: LaneId, now: Time) {
+    /// Closes the lanes that a local lane serves, because nothing comes back on them, and probes them again later.
+    pub(crate) fn handle_silence(&mut self, own: LaneId, now: Time) {
         self.open.retain(|(open, _)| *open != own);
         let count = self.lanes.map_or(1, |(own, _)| own);
         let again = self.may_open(now + AFTER_SILENCE);
-        for side in self.sides.iter_mut().filter(|side| side.lane.served_by(count) == own) {
-            *side = Side::asked(side.lane, again);
+        for extra in self.extra.iter_mut().filter(|extra| extra.lane.served_by(count) == own) {
+            *extra = ExtraLane::unproven(extra.lane, again);
         }
     }
 
-    /// The peer's host is elsewhere, or is reached by a relay: nothing is proven any more.
-    pub(crate) fn prove_anew(&mut self, now: Time) {
+    /// Voids all proofs, because the path to the peer leads to another address or through a relay.
+    pub(crate) fn void_proofs(&mut self, now: Time) {
         let again = self.may_open(now);
         self.open.clear();
-        for side in &mut self.sides {
-            *side = Side::asked(side.lane, again);
+        for extra in &mut self.extra {
+            *extra = ExtraLane::unproven(extra.lane, again);
         }
     }
 
-    /// Which lane of ours serves a lane of the session.
-    fn owner(&self, lane: LaneId) -> LaneId {
+    /// Returns the local lane that serves a lane of the session.
+    fn server_of(&self, lane: LaneId) -> LaneId {
         lane.served_by(self.lanes.map_or(1, |(own, _)| own))
     }
 }
 
-impl Side {
-    /// A lane of which nothing is known, and that is probed from `first` on.
-    fn asked(lane: LaneId, first: Time) -> Self {
-        Self { lane, ask: Some(Ask::new(first)), sent: VecDeque::new(), proven: None }
+impl ExtraLane {
+    /// Creates a lane without a proof, which is probed from `first` on.
+    fn unproven(lane: LaneId, first: Time) -> Self {
+        Self { lane, timer: Some(RetryTimer::new(first)), sent: VecDeque::new(), proven: None }
     }
 }
 
@@ -281,7 +288,7 @@ mod tests {
         SocketAddr::from(([192, 0, 2, 1], port))
     }
 
-    /// Each draw is another number.
+    /// Entropy whose draws are all different.
     fn counting() -> impl Entropy {
         let mut draws = 0_u32;
         move |bytes: &mut [u8]| {
@@ -292,13 +299,13 @@ mod tests {
 
     /// Lets time pass, and returns the probes that are sent.
     fn probes(
-        further: &mut ExtraLanes,
+        lanes: &mut ExtraLanes,
         entropy: &mut impl Entropy,
         now: Time,
         may: impl FnMut(LaneId) -> bool,
     ) -> Vec<(LaneId, u64)> {
-        further.handle_timeout(entropy, now, may);
-        let outputs = std::iter::from_fn(|| further.poll_output());
+        lanes.handle_timeout(entropy, now, may);
+        let outputs = std::iter::from_fn(|| lanes.poll_output());
         let probe = |output| match output {
             LaneOutput::Probe { lane, probe } => (lane, probe),
             LaneOutput::Open { .. } => panic!("nothing was answered"),
@@ -308,147 +315,153 @@ mod tests {
 
     /// Answers a probe, and returns what is opened.
     fn answer(
-        further: &mut ExtraLanes,
+        lanes: &mut ExtraLanes,
         (lane, probe): (LaneId, u64),
         source: SocketAddr,
         entropy: &mut impl Entropy,
         now: Time,
-    ) -> Option<(LaneId, Vec<(LaneId, SocketAddr)>, u64)> {
-        further.handle_answer(lane, probe, source, entropy, now);
-        let output = further.poll_output()?;
-        let LaneOutput::Open { own, lanes, barrier } = output else { panic!("{output:?}") };
-        Some((own, lanes, barrier))
+    ) -> Option<LaneOutput> {
+        lanes.handle_answer(lane, probe, source, entropy, now);
+        lanes.poll_output()
     }
 
     #[test]
-    fn lanes_that_one_of_ours_serves_open_together() {
+    fn lanes_that_one_local_lane_serves_open_together() {
         let mut entropy = counting();
-        let mut further = ExtraLanes::default();
-        assert_eq!((further.count(), further.poll_timeout()), (1, None));
-        assert_eq!(further.learn(2, Lanes::with_ports(&[11, 12, 13]), at(0)), Learned::Changed);
-        assert_eq!((further.count(), further.in_use()), (4, 1));
-        assert_eq!([1, 2, 3].map(|lane| further.ports().of(LaneId(lane))), [Some(11), Some(12), Some(13)]);
-        let probes = probes(&mut further, &mut entropy, at(0), |_| true);
+        let mut lanes = ExtraLanes::default();
+        assert_eq!((lanes.count(), lanes.poll_timeout()), (1, None));
+        assert_eq!(lanes.learn(2, Lanes::with_ports(&[11, 12, 13]), at(0)), LaneChange::Changed);
+        assert_eq!((lanes.count(), lanes.in_use()), (4, 1));
+        assert_eq!([1, 2, 3].map(|lane| lanes.ports().of(LaneId(lane))), [Some(11), Some(12), Some(13)]);
+        let probes = probes(&mut lanes, &mut entropy, at(0), |_| true);
         let [one, two, three] = probes[..] else { panic!("{probes:?}") };
         assert_eq!([one.0, two.0, three.0], [LaneId(1), LaneId(2), LaneId(3)]);
-        assert_eq!(answer(&mut further, one, place(11), &mut entropy, at(0)), None, "lane 3 is missing");
-        assert_eq!(answer(&mut further, (one.0, two.1), place(11), &mut entropy, at(0)), None, "another lane's");
-        let (own, lanes, _) = answer(&mut further, two, place(12), &mut entropy, at(0)).unwrap();
-        assert_eq!((own, &lanes[..]), (LaneId(0), &[(LaneId(2), place(12))][..]));
-        assert_eq!(further.in_use(), 2);
-        let (own, lanes, barrier) = answer(&mut further, three, place(40), &mut entropy, at(0)).unwrap();
-        assert_eq!((own, &lanes[..]), (LaneId(1), &[(LaneId(1), place(11)), (LaneId(3), place(40))][..]));
-        assert_eq!((further.in_use(), further.poll_timeout()), (4, None));
-        assert_eq!(further.waits_for(barrier), Some(LaneId(1)));
-        assert_eq!(further.waits_for(barrier + 3), Some(LaneId(1)), "its third try");
-        assert_eq!(further.waits_for(barrier - 1), None);
+        assert_eq!(answer(&mut lanes, one, place(11), &mut entropy, at(0)), None, "lane 3 is not proven yet");
+        assert_eq!(
+            answer(&mut lanes, (one.0, two.1), place(11), &mut entropy, at(0)),
+            None,
+            "the probe of another lane"
+        );
+        let opened = answer(&mut lanes, two, place(12), &mut entropy, at(0));
+        let Some(LaneOutput::Open { own: LaneId(0), lanes: open, .. }) = opened else { panic!("{opened:?}") };
+        assert_eq!(open, [(LaneId(2), place(12))]);
+        assert_eq!(lanes.in_use(), 2);
+        let opened = answer(&mut lanes, three, place(40), &mut entropy, at(0));
+        let Some(LaneOutput::Open { own: LaneId(1), lanes: open, barrier }) = opened else { panic!("{opened:?}") };
+        assert_eq!(open, [(LaneId(1), place(11)), (LaneId(3), place(40))]);
+        assert_eq!((lanes.in_use(), lanes.poll_timeout()), (4, None));
+        assert_eq!(lanes.waits_for(barrier), Some(LaneId(1)));
+        assert_eq!(lanes.waits_for(barrier + 3), Some(LaneId(1)), "its third attempt");
+        assert_eq!(lanes.waits_for(barrier - 1), None);
     }
 
     #[test]
-    fn a_lane_that_nobody_answers_on_stays_closed_and_is_asked_ever_more_rarely() {
+    fn an_unanswered_lane_stays_closed_and_is_probed_with_back_off() {
         let mut entropy = |bytes: &mut [u8]| bytes.fill(0);
-        let mut further = ExtraLanes::default();
-        further.learn(2, Lanes::ONE, at(0));
+        let mut lanes = ExtraLanes::default();
+        lanes.learn(2, Lanes::ONE, at(0));
         let mut asked = Vec::new();
-        while let Some(due) = further.poll_timeout().filter(|due| *due < at(200_000)) {
-            assert_eq!(probes(&mut further, &mut entropy, due, |_| true).len(), 1);
+        while let Some(due) = lanes.poll_timeout().filter(|due| *due < at(200_000)) {
+            assert_eq!(probes(&mut lanes, &mut entropy, due, |_| true).len(), 1);
             asked.push(due.since(Time::ZERO).as_millis());
         }
         assert_eq!(asked[..8], [0, 250, 750, 1_750, 3_750, 7_750, 15_750, 31_750]);
         assert_eq!(asked[8..], [61_750, 91_750, 121_750, 151_750, 181_750]);
-        assert_eq!(further.in_use(), 1);
+        assert_eq!(lanes.in_use(), 1);
     }
 
-    /// Has the lane that is asked about answered.
-    fn open(further: &mut ExtraLanes, entropy: &mut impl Entropy, now: Time) -> u64 {
-        let probes = probes(further, entropy, now, |_| true);
-        answer(further, probes[0], place(11), entropy, now).unwrap().2
+    /// Answers the probe of the first extra lane; returns the barrier.
+    fn open(lanes: &mut ExtraLanes, entropy: &mut impl Entropy, now: Time) -> u64 {
+        let probes = probes(lanes, entropy, now, |_| true);
+        let opened = answer(lanes, probes[0], place(11), entropy, now);
+        let Some(LaneOutput::Open { barrier, .. }) = opened else { panic!("{opened:?}") };
+        barrier
     }
 
     #[test]
-    fn what_was_proven_holds_until_silence_or_other_ports() {
+    fn a_proof_holds_until_silence_or_other_ports() {
         let mut entropy = counting();
-        let mut further = ExtraLanes::default();
+        let mut lanes = ExtraLanes::default();
         let theirs = Lanes::with_ports(&[11]);
-        further.learn(2, theirs, at(0));
-        let barrier = open(&mut further, &mut entropy, at(0));
-        assert_eq!(further.learn(2, theirs, at(1)), Learned::Known, "said again in the next session");
-        assert_eq!((further.in_use(), further.poll_timeout()), (2, None));
-        further.silent(LaneId(1), at(6_000));
-        assert_eq!((further.in_use(), further.waits_for(barrier)), (1, None));
-        assert_eq!(further.poll_timeout(), Some(at(8_000)));
-        while further.poll_timeout().is_some_and(|due| due < at(8_500)) {
-            probes(&mut further, &mut entropy, at(8_500), |_| true);
+        lanes.learn(2, theirs, at(0));
+        let barrier = open(&mut lanes, &mut entropy, at(0));
+        assert_eq!(lanes.learn(2, theirs, at(1)), LaneChange::Known, "named again in the next session");
+        assert_eq!((lanes.in_use(), lanes.poll_timeout()), (2, None));
+        lanes.handle_silence(LaneId(1), at(6_000));
+        assert_eq!((lanes.in_use(), lanes.waits_for(barrier)), (1, None));
+        assert_eq!(lanes.poll_timeout(), Some(at(8_000)));
+        while lanes.poll_timeout().is_some_and(|due| due < at(8_500)) {
+            probes(&mut lanes, &mut entropy, at(8_500), |_| true);
         }
-        assert_eq!(further.learn(2, theirs, at(8_600)), Learned::Known);
-        assert_eq!(further.poll_timeout(), Some(at(8_600)), "in another session, nothing is late");
-        open(&mut further, &mut entropy, at(8_600));
-        assert_eq!(further.learn(2, Lanes::with_ports(&[12]), at(13_600)), Learned::Changed);
-        assert_eq!((further.in_use(), further.poll_timeout()), (1, Some(at(13_600))));
+        assert_eq!(lanes.learn(2, theirs, at(8_600)), LaneChange::Known);
+        assert_eq!(lanes.poll_timeout(), Some(at(8_600)), "the retry timer starts again with a new session");
+        open(&mut lanes, &mut entropy, at(8_600));
+        assert_eq!(lanes.learn(2, Lanes::with_ports(&[12]), at(13_600)), LaneChange::Changed);
+        assert_eq!((lanes.in_use(), lanes.poll_timeout()), (1, Some(at(13_600))));
     }
 
     #[test]
     fn fault_b11_a_peer_changes_its_lanes_once_in_five_seconds_and_the_newest_counts() {
         let mut entropy = counting();
-        let mut further = ExtraLanes::default();
+        let mut lanes = ExtraLanes::default();
         let mut closed = 0;
         let (mut changed, mut opened) = (0, 0);
-        // Another port every 48 ms for half a minute, each probe answered at once.
+        // The peer names another port every 48 ms for half a minute, and answers each probe at once.
         for (number, now) in (0..).zip((0..30_000).step_by(48)) {
-            let before = further.in_use();
-            changed += u64::from(further.learn(1, Lanes::with_ports(&[number]), at(now)) == Learned::Changed);
-            closed += u64::from(further.in_use() < before);
-            for probe in probes(&mut further, &mut entropy, at(now), |_| true) {
-                opened += u64::from(answer(&mut further, probe, place(number), &mut entropy, at(now)).is_some());
+            let before = lanes.in_use();
+            changed += u64::from(lanes.learn(1, Lanes::with_ports(&[number]), at(now)) == LaneChange::Changed);
+            closed += u64::from(lanes.in_use() < before);
+            for probe in probes(&mut lanes, &mut entropy, at(now), |_| true) {
+                opened += u64::from(answer(&mut lanes, probe, place(number), &mut entropy, at(now)).is_some());
             }
         }
-        assert_eq!((changed, opened, closed, further.ignored()), (6, 6, 6, 30_000 / 48 - 6));
-        // What it said last is what it has, once it rests.
-        assert_eq!((further.in_use(), further.take_later(at(30_000))), (1, None));
-        let due = further.poll_timeout().unwrap();
+        assert_eq!((changed, opened, closed, lanes.ignored()), (6, 6, 6, 30_000 / 48 - 6));
+        // The newest change takes effect once the peer rests.
+        assert_eq!((lanes.in_use(), lanes.deferred(at(30_000))), (1, None));
+        let due = lanes.poll_timeout().unwrap();
         assert!(due <= at(35_000));
-        assert_eq!(further.take_later(due), Some(Lanes::with_ports(&[624])));
-        assert_eq!(further.learn(1, Lanes::with_ports(&[624]), due), Learned::Changed);
-        assert_eq!((further.take_later(due), further.poll_timeout()), (None, Some(due)));
-        // Without a session in between it is no sooner.
-        open(&mut further, &mut entropy, due);
-        further.forget();
-        assert_eq!(further.learn(1, Lanes::with_ports(&[7]), due), Learned::Changed);
-        assert_eq!(further.poll_timeout(), Some(due + APART), "it is not probed before");
+        assert_eq!(lanes.deferred(due), Some(Lanes::with_ports(&[624])));
+        assert_eq!(lanes.learn(1, Lanes::with_ports(&[624]), due), LaneChange::Changed);
+        assert_eq!((lanes.deferred(due), lanes.poll_timeout()), (None, Some(due)));
+        // A gap between sessions does not shorten the interval.
+        open(&mut lanes, &mut entropy, due);
+        lanes.forget();
+        assert_eq!(lanes.learn(1, Lanes::with_ports(&[7]), due), LaneChange::Changed);
+        assert_eq!(lanes.poll_timeout(), Some(due + CHANGE_INTERVAL), "it is not probed earlier");
     }
 
     #[test]
     fn fault_b11_lanes_that_were_just_opened_are_not_opened_again_at_once() {
         let mut entropy = counting();
-        let mut further = ExtraLanes::default();
-        further.learn(2, Lanes::with_ports(&[11]), at(0));
-        further.prove_anew(at(100));
-        assert_eq!(further.poll_timeout(), Some(at(100)), "nothing was open yet");
-        open(&mut further, &mut entropy, at(100));
-        further.prove_anew(at(200));
-        assert_eq!((further.in_use(), further.poll_timeout()), (1, Some(at(5_100))));
-        open(&mut further, &mut entropy, at(5_100));
-        further.silent(LaneId(1), at(6_000));
-        assert_eq!(further.poll_timeout(), Some(at(10_100)));
-        further.learn(2, Lanes::with_ports(&[11]), at(6_001));
-        further.prove_anew(at(6_001));
-        assert_eq!(further.poll_timeout(), Some(at(10_100)), "whatever else happens");
+        let mut lanes = ExtraLanes::default();
+        lanes.learn(2, Lanes::with_ports(&[11]), at(0));
+        lanes.void_proofs(at(100));
+        assert_eq!(lanes.poll_timeout(), Some(at(100)), "no lane was open yet");
+        open(&mut lanes, &mut entropy, at(100));
+        lanes.void_proofs(at(200));
+        assert_eq!((lanes.in_use(), lanes.poll_timeout()), (1, Some(at(5_100))));
+        open(&mut lanes, &mut entropy, at(5_100));
+        lanes.handle_silence(LaneId(1), at(6_000));
+        assert_eq!(lanes.poll_timeout(), Some(at(10_100)));
+        lanes.learn(2, Lanes::with_ports(&[11]), at(6_001));
+        lanes.void_proofs(at(6_001));
+        assert_eq!(lanes.poll_timeout(), Some(at(10_100)), "other events do not shorten the interval");
     }
 
     #[test]
-    fn fault_d16_what_the_budget_refuses_is_asked_a_moment_later() {
+    fn fault_d16_a_probe_that_the_budget_refuses_is_sent_a_moment_later() {
         let mut entropy = counting();
-        let mut further = ExtraLanes::default();
-        further.learn(1, Lanes::with_ports(&[11; 15]), at(0));
+        let mut lanes = ExtraLanes::default();
+        lanes.learn(1, Lanes::with_ports(&[11; 15]), at(0));
         let mut left = 4;
         let mut may = |_| {
             left -= 1;
             left >= 0
         };
-        assert_eq!(probes(&mut further, &mut entropy, at(0), &mut may).len(), 4);
-        let due = further.poll_timeout().unwrap();
-        assert!(due >= at(200) && probes(&mut further, &mut entropy, at(199), |_| true).is_empty(), "{due:?}");
-        let later: usize = (200..400).map(|now| probes(&mut further, &mut entropy, at(now), |_| true).len()).sum();
-        assert_eq!(later, 11 + 4, "the others, and those of before once more");
+        assert_eq!(probes(&mut lanes, &mut entropy, at(0), &mut may).len(), 4);
+        let due = lanes.poll_timeout().unwrap();
+        assert!(due >= at(200) && probes(&mut lanes, &mut entropy, at(199), |_| true).is_empty(), "{due:?}");
+        let later: usize = (200..400).map(|now| probes(&mut lanes, &mut entropy, at(now), |_| true).len()).sum();
+        assert_eq!(later, 11 + 4, "the other eleven, and the first four once more");
     }
 }

@@ -1,17 +1,17 @@
-//! Which receiver indices are in use, and by whom.
+//! The receiver indices in use, each with the peer that uses it.
 
 use std::collections::BTreeMap;
 
 use taut_base::{Entropy, PeerId, ReceiverIndex};
 
-/// All indices of this node: waiting initiations and sessions of all peers. The same index never stands for two (fault A13).
+/// The receiver indices of sent initiations and of sessions of all peers. Two of them never have the same index (fault A13).
 #[derive(Default)]
-pub(crate) struct Indices {
+pub(crate) struct ReceiverIndices {
     owners: BTreeMap<ReceiverIndex, PeerId>,
 }
 
-impl Indices {
-    /// Draws a free index for `peer`. Ends: at most a few per peer are in use, of 2^28.
+impl ReceiverIndices {
+    /// Draws a free index for `peer`. The loop ends because only a few of the 2^28 indices are in use per peer.
     pub(crate) fn draw(&mut self, peer: PeerId, entropy: &mut impl Entropy) -> ReceiverIndex {
         loop {
             let index = ReceiverIndex::draw(entropy);
@@ -22,7 +22,7 @@ impl Indices {
         }
     }
 
-    /// Takes these for `peer`, all or none; false when one is in use already, or stands twice among them.
+    /// Reserves all of these indices for `peer`. Returns false and reserves none if one is in use already or is listed twice.
     pub(crate) fn claim(&mut self, peer: PeerId, wanted: &[ReceiverIndex]) -> bool {
         let free = |(place, index)| !self.owners.contains_key(index) && !wanted[..place].contains(index);
         let all_free = wanted.iter().enumerate().all(free);
@@ -32,22 +32,22 @@ impl Indices {
         all_free
     }
 
-    /// How many are in use.
+    /// Returns the number of indices in use.
     pub(crate) fn len(&self) -> usize {
         self.owners.len()
     }
 
-    /// Who uses `index`.
+    /// Returns the peer that uses `index`.
     pub(crate) fn owner(&self, index: ReceiverIndex) -> Option<PeerId> {
         self.owners.get(&index).copied()
     }
 
-    /// `index` is free again.
+    /// Frees `index`.
     pub(crate) fn release(&mut self, index: ReceiverIndex) {
         self.owners.remove(&index);
     }
 
-    /// All indices of `peer` are free again.
+    /// Frees all indices of `peer`.
     pub(crate) fn release_all(&mut self, peer: PeerId) {
         self.owners.retain(|_, owner| *owner != peer);
     }
@@ -61,7 +61,7 @@ mod tests {
     fn fault_a13_a_taken_index_is_drawn_again() {
         let mut draws = [7_u32 << 4, 7 << 4, 9 << 4].into_iter();
         let mut scripted = |bytes: &mut [u8]| bytes.copy_from_slice(&draws.next().unwrap_or(0).to_le_bytes());
-        let mut indices = Indices::default();
+        let mut indices = ReceiverIndices::default();
         assert_eq!(indices.draw(PeerId(1), &mut scripted), ReceiverIndex(7 << 4));
         assert_eq!(indices.draw(PeerId(2), &mut scripted), ReceiverIndex(9 << 4));
         assert_eq!(indices.owner(ReceiverIndex(7 << 4)), Some(PeerId(1)));

@@ -1,4 +1,4 @@
-//! One node, composed out of tunnel, path and map: everything that an agent decides.
+//! One node, composed of tunnel, path, relay and map: all decisions of the agent.
 //!
 //! [`Node`] is pure. Inputs are methods (a map, a message of a lane, the time). Everything that it wants done comes out of [`Node::poll_output`]:
 //!
@@ -10,18 +10,19 @@
 //! handle_timeout()        ─▶ └──────┘      until poll_output() is empty
 //!                                          then wait until poll_timeout()
 //! ```
-//! The agent carries the commands to the lanes. A lane owns its sessions' counters and windows; the node only knows which indices are in use,
-//! so that no two sessions share one (protocol.md 1.7).
+//! The agent passes commands on to the lanes. A lane owns the counters and replay windows of its sessions. The node only tracks which receiver indices are
+//! in use, so that no two sessions share one (protocol.md 1.7).
 //!
-//! A node may have several lanes, which all hear of peers, routes and sessions ([`Node::set_lanes`]); who has one need not ask which it is.
+//! A node may have several lanes ([`Node::set_lanes`]), which are all told of peers, routes and sessions.
 //!
-//! Peers come from a network map ([`Node::set_map`]), or one by one, as stock WireGuard's do ([`Node::configure`], [`uapi`]).
+//! Peers come either from a network map ([`Node::set_map`]) or one by one from a user, like those of stock WireGuard ([`Node::configure`], [`uapi`]).
 
 mod answer;
 mod contract;
 mod counts;
 mod extra_lanes;
 mod indices;
+mod negotiation;
 mod node;
 mod output;
 mod outside_endpoints;
@@ -29,7 +30,6 @@ mod peer;
 mod relays;
 mod routes;
 mod stamps;
-mod talk;
 pub mod uapi;
 
 pub use contract::{Clocks, Datagram, FromLane, HandshakeMessage, Reading, ToLane, source_of};

@@ -1,5 +1,11 @@
-//! The node: peers, their handshakes, and the commands that follow. `native`: peers that somebody configures by hand; `control`: what Taut nodes
-//! say to each other inside a session.
+//! The node: its peers, their handshakes, and the outputs that follow.
+//!
+//! - this file: maps, peers, handshakes and sessions;
+//! - `control`: control messages between Taut nodes, inside a session;
+//! - `native`: peers that a user configures one by one, without a map;
+//! - `paths`: the paths to Taut peers;
+//! - `relayed`: relays, and the ways through them;
+//! - `nat_report`: the node's endpoints and its NAT, as relays see them.
 
 mod control;
 mod nat_report;
@@ -23,32 +29,33 @@ use taut_tunnel::{Attempt, AttemptAction, Bucket, Limits, Rate, Role, SessionInd
 use taut_wire::control::{Lanes, Suites};
 use taut_wire::wireguard::{self, Message, classify};
 
-use crate::answer::Answer;
+use crate::answer::SentResponse;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
-use crate::indices::Indices;
+use crate::indices::ReceiverIndices;
 use crate::output::{Output, Outputs};
 use crate::outside_endpoints::OutsideEndpoints;
-use crate::peer::{HELD, Made, Peer, PeerView};
+use crate::peer::{LaneSource, MAX_SESSIONS, Peer, PeerView};
 use crate::relays::Relays;
 use crate::routes::Routes;
-use crate::stamps::Stamps;
+use crate::stamps::InitiationStamps;
 
-/// After we answered an initiation, the peer's first packet is on its way: for this long there is no need for an initiation of ours.
+/// Time after an answered initiation in which this node sends no initiation of its own, 500 ms: the peer's first packet is on its way and will confirm the
+/// session.
 const AWAIT_CONFIRMATION: Duration = Duration::from_millis(500);
 
-/// A session this young is what the lane wished for before it had it.
+/// Age up to which a session satisfies a lane's request for a handshake, 500 ms: the lane sent the request before it had the session.
 const JUST_MADE: Duration = Duration::from_millis(500);
 
-/// Initiations per second that are computed for at the first lane: with four Diffie-Hellman each, some 30 % of a slow core. The lane shares it among classes
-/// and prefixes: its limits (`CLASSES` in engine/lane/src/ingress.rs) add up to this.
+/// Limit on initiations that are processed at the first lane, 1,800 per second: with four Diffie-Hellman each they take some 30 % of a slow core. The lane
+/// divides this limit among classes and prefixes of senders (`CLASSES` in engine/lane/src/ingress.rs).
 const WORK: Rate = Rate::new(1_800, 200);
 
-/// Initiations per second that are computed for at all other lanes together. Peers are told the port of the first lane for handshakes, so an honest
-/// initiation reaches another lane only by a stale endpoint. Each lane has limits of its own, and fifteen lanes together would use up the first lane's share.
-const WORK_FURTHER: Rate = Rate::new(200, 50);
+/// Limit on initiations that are processed at all extra lanes together, 200 per second. Peers send handshakes to the port of the first lane, so an honest
+/// initiation reaches another lane only at a stale endpoint. Fifteen lanes with limits of their own would together use up the first lane's share.
+const WORK_EXTRA: Rate = Rate::new(200, 50);
 
-/// Initiations accepted from one peer, evenly spread: each makes a session (paper, section 5.1: initiations are limited; the number is the kernel's
+/// Limit on initiations that are accepted from one peer, 50 per second, evenly spread: each makes a session (paper, section 5.1; the number is the kernel's
 /// `INITIATIONS_PER_SECOND`, fault B7).
 const ACCEPTED: Rate = Rate::new(50, 1);
 
@@ -57,51 +64,51 @@ pub struct Node<E> {
     identity: Identity,
     limits: Limits,
     entropy: E,
-    /// The network's own prefixes: never sent to outside.
+    /// The prefixes of the overlay and of other overlays on this host: no endpoint in them is used.
     overlay: Arc<[Prefix]>,
     /// Prefixes of other overlays on this host.
     avoided: Vec<Prefix>,
-    /// Our own inner addresses, the only ones that packets of peers are delivered to; `None` while no map says them: then AllowedIPs decide.
+    /// The node's own inner addresses, the only ones that packets of peers are delivered to. `None` without a map: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
     peers: BTreeMap<PeerId, Peer>,
     by_key: BTreeMap<PublicKey, PeerId>,
-    /// Which inner addresses belong to whom.
+    /// The peer of each prefix of inner addresses.
     allowed: BTreeMap<Prefix, PeerId>,
-    indices: Indices,
+    indices: ReceiverIndices,
     next_peer: u32,
     next_session: u64,
     outputs: Outputs,
-    /// Initiations that may still be computed for: at the first lane, and at the others.
+    /// Initiations that may still be processed: at the first lane, and at the others.
     work: [Bucket; 2],
     counts: HandshakeCounts,
-    stamps: Stamps,
-    /// What we are ready to receive data with.
+    stamps: InitiationStamps,
+    /// The suites under which this node can receive data.
     suites: Suites,
-    /// Our lanes, as we tell peers.
+    /// The lanes of this node, as peers are told of them.
     lanes: Lanes,
-    /// Peers whose sessions have lanes beyond the first.
-    spread: BTreeSet<PeerId>,
-    /// Where we may be reached.
+    /// Peers whose sessions have extra lanes.
+    multi_lane: BTreeSet<PeerId>,
+    /// The endpoints of this node that peers are told of.
     local_endpoints: LocalEndpoints,
-    /// What all probes share.
+    /// The budget that all probes share.
     budget: Budget,
     families: Families,
     relays: Relays,
-    /// The networks that this host is in, for reports.
+    /// The networks that this host is in; only reports use them.
     networks: Vec<Prefix>,
-    /// Which relays are ours.
+    /// The choice of home relays.
     home: HomeRelay,
-    /// What relays say of where we are.
+    /// The NAT in front of this host, as relays see it.
     nat_report: NatReport,
-    /// What gateways and relays say of our endpoints.
+    /// The endpoints outside the NAT, for the coordinator.
     outside: OutsideEndpoints,
-    /// The clocks at the latest input that named them.
+    /// The clocks at the latest input.
     now: Time,
     wall: Duration,
 }
 
 impl<E: Entropy> Node<E> {
-    /// A node without peers.
+    /// Creates a node without peers.
     pub fn new(node_key: PrivateKey, limits: Limits, mut entropy: E) -> Self {
         let local_endpoints = LocalEndpoints::new(&mut entropy);
         Self {
@@ -114,16 +121,16 @@ impl<E: Entropy> Node<E> {
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
             allowed: BTreeMap::new(),
-            indices: Indices::default(),
+            indices: ReceiverIndices::default(),
             next_peer: 0,
             next_session: 0,
             outputs: Outputs::default(),
             work: [Bucket::default(); 2],
             counts: HandshakeCounts::default(),
-            stamps: Stamps::default(),
+            stamps: InitiationStamps::default(),
             suites: Suites::STOCK,
             lanes: Lanes::ONE,
-            spread: BTreeSet::new(),
+            multi_lane: BTreeSet::new(),
             local_endpoints,
             budget: Budget::new(),
             families: Families::default(),
@@ -137,7 +144,7 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    /// What a lane judges handshake messages to this node by. Each has cookies of its own.
+    /// Returns a checker of handshake messages to this node, for one lane. Each checker makes cookies with a secret of its own.
     pub fn checker(&mut self) -> CookieChecker {
         let mut seed = zeroize::Zeroizing::new([0; 32]);
         self.entropy.fill(&mut *seed);
@@ -149,22 +156,22 @@ impl<E: Entropy> Node<E> {
         self.stamps.resume(ceiling);
     }
 
-    /// What the node calls itself.
+    /// Returns the node's key pair.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// All peers.
+    /// Returns all peers.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
         self.peers.values().map(Peer::view)
     }
 
-    /// Receiver indices in use: those of sessions and of initiations that wait for a response. Stays within a few per peer.
+    /// Returns the number of receiver indices in use, those of sessions and of unanswered initiations. It stays within a few per peer.
     pub fn indices_in_use(&self) -> usize {
         self.indices.len()
     }
 
-    /// What became of the initiations to this node.
+    /// Returns the counters of the initiations to this node.
     pub fn handshake_counts(&self) -> HandshakeCounts {
         self.counts
     }
@@ -190,18 +197,19 @@ impl<E: Entropy> Node<E> {
         (self.now, self.wall) = (clocks.now, clocks.wall);
     }
 
-    /// When [`Self::handle_timeout`] has something to do; may change with every call.
+    /// Returns the time at which [`Self::handle_timeout`] has something to do. It may change with every input.
     pub fn poll_timeout(&self) -> Option<Time> {
         let peers = self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits, self.now));
         peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).min()
     }
 
-    /// Has these prefixes avoided like the overlay's own, from the next map on: no address in them is offered as ours, or probed because a peer names it.
+    /// Sets the prefixes of other overlays on this host, from the next map on. As with the overlay's own prefixes, this node offers no endpoint in them, and
+    /// probes none that a peer names.
     pub fn set_avoided(&mut self, prefixes: Vec<Prefix>) {
         self.avoided = prefixes;
     }
 
-    /// Takes a checked map: peers that are new, changed or gone, and the routes. Sessions of peers that stay are not touched (law 5).
+    /// Takes a validated map: adds, changes and removes peers, and replaces the routes. Sessions of peers that stay are not touched (law 5).
     pub fn set_map(&mut self, map: &NetworkMap) {
         self.overlay = [map.network.ipv4, map.network.ipv6].into_iter().chain(self.avoided.iter().copied()).collect();
         self.own = Some(map.me.addresses.clone());
@@ -221,11 +229,11 @@ impl<E: Entropy> Node<E> {
         let hosts =
             |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
         self.allowed = self.peers.values().flat_map(hosts).collect();
-        self.publish_routes();
+        self.tell_routes();
         self.relays_turn();
     }
 
-    fn publish_routes(&mut self) {
+    fn tell_routes(&mut self) {
         let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
         let routes = Arc::new(match &self.own {
             Some(own) => routes.only_to(own),
@@ -236,12 +244,12 @@ impl<E: Entropy> Node<E> {
 
     fn upsert_peer(&mut self, listed: &taut_netmap::Peer) -> Option<PeerId> {
         let known = self.by_key.get(&listed.key).and_then(|id| self.peers.get(id));
-        // Whether a peer moves by itself is said when it is added.
+        // A lane learns whether a peer roams when the peer is added: a peer that became native, or ceased to be, is added again.
         let other = known.filter(|peer| peer.native != listed.native).map(|peer| peer.id);
         other.into_iter().for_each(|id| self.remove_peer(id));
         let id = match self.by_key.get(&listed.key) {
             Some(id) => *id,
-            // A key that no handshake can be made with: the peer stays unreachable, the others are served (fault E10).
+            // No handshake is possible with a key of low order: this peer stays unreachable, and the others are served (fault E10).
             None => self.add_peer(Remote::new(&self.identity, listed.key, PresharedKey::NONE).ok()?, listed.native),
         };
         let peer = self.peers.get_mut(&id)?;
@@ -275,7 +283,7 @@ impl<E: Entropy> Node<E> {
             self.by_key.remove(&peer.key);
             self.relays.forget_peer(&peer.key);
             self.indices.release_all(id);
-            self.spread.remove(&id);
+            self.multi_lane.remove(&id);
             if peer.paths.is_some_and(|paths| paths.has_open_search()) {
                 self.tell(LaneId::FIRST, ToLane::CloseSearch(id));
             }
@@ -283,63 +291,63 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    /// Takes what the one lane of a node says.
-    pub fn handle_lane(&mut self, said: FromLane, clocks: Clocks) {
-        self.handle(LaneId::FIRST, said, clocks);
+    /// Takes a message of the only lane of a node.
+    pub fn handle_lane(&mut self, message: FromLane, clocks: Clocks) {
+        self.handle(LaneId::FIRST, message, clocks);
     }
 
-    /// Takes what a lane says.
-    pub fn handle(&mut self, lane: LaneId, said: FromLane, clocks: Clocks) {
+    /// Takes a message of a lane.
+    pub fn handle(&mut self, lane: LaneId, message: FromLane, clocks: Clocks) {
         self.set_clocks(clocks);
-        match said {
+        match message {
             FromLane::Handshake { source, message } => self.handle_handshake(lane, source, &message, clocks),
             FromLane::WantsHandshake(peer) => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
                     peer.wanted = Some(clocks.now);
                 }
-                self.want_handshake(peer, clocks);
+                self.start_handshake(peer, clocks);
             }
             FromLane::Confirmed { peer, id } => self.confirm(peer, id, clocks),
             FromLane::Moved { peer, way } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
-                    peer.is_at(way);
+                    peer.set_proven(way);
                 }
             }
-            FromLane::Arrived { peer, way } => self.arrived(peer, way),
-            FromLane::Suspect { peer } => self.suspect(peer),
-            FromLane::Active { peer } => self.active(peer),
+            FromLane::Arrived { peer, way } => self.handle_arrival(peer, way),
+            FromLane::Suspect { peer } => self.handle_suspicion(peer),
+            FromLane::Active { peer } => self.handle_activity(peer),
             FromLane::Datagram { source, bytes } => self.handle_datagram(source, &bytes),
             FromLane::Control { peer, session, lane, source, message } => {
                 self.handle_control(peer, session, lane, source, message, clocks);
             }
-            // Which lane reads what is the agent's, not ours.
+            // The agent decides which lanes read the TUN.
             FromLane::Drained => {}
             FromLane::Silent { peer } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
-                    peer.further.silent(lane, clocks.now);
+                    peer.extra_lanes.handle_silence(lane, clocks.now);
                 }
             }
             FromLane::Retired { peer, id, indices } => self.retire(peer, id, &indices),
         }
     }
 
-    /// Starts handshakes with these peers, as far as they are listed: those that had a session before this node restarted or moved. They would go on
-    /// sending to a session, or a place, that is gone, and notice only after 15 seconds.
+    /// Starts handshakes with those of these peers that are in the map: the peers that had a session before this node restarted or moved. Otherwise they would
+    /// send to a session or an endpoint that no longer exists, and notice only after 15 seconds.
     pub fn greet(&mut self, peers: &[PublicKey], clocks: Clocks) {
         self.set_clocks(clocks);
         for key in peers {
             if let Some(id) = self.by_key.get(key).copied() {
-                self.want_handshake(id, clocks);
+                self.start_handshake(id, clocks);
             }
         }
     }
 
-    /// The peers that have a session with this node now.
+    /// Returns the peers that have a session with this node now.
     pub fn connected(&self) -> impl Iterator<Item = PublicKey> + '_ {
         self.peers.values().filter(|peer| peer.since().is_some()).map(|peer| peer.key)
     }
 
-    /// Does what is due: tries again, gives up.
+    /// Does the work that is due: retransmits, probes, and ends attempts.
     pub fn handle_timeout(&mut self, clocks: Clocks) {
         self.set_clocks(clocks);
         self.relays_timeout(clocks);
@@ -354,7 +362,7 @@ impl<E: Entropy> Node<E> {
             .collect();
         for id in due {
             self.continue_attempt(id, clocks);
-            self.continue_talk(id, clocks);
+            self.continue_negotiation(id, clocks);
             self.continue_paths(id);
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             for index in peer.expire_waiting(&self.limits, clocks.now) {
@@ -363,14 +371,14 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    fn want_handshake(&mut self, id: PeerId, clocks: Clocks) {
-        self.want_relays(id);
+    fn start_handshake(&mut self, id: PeerId, clocks: Clocks) {
+        self.request_relays(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let just_made = peer.since().is_some_and(|since| clocks.now < since + JUST_MADE);
         if peer.attempt.is_some() || just_made {
             return;
         }
-        // The wish is kept, because the lane may have no reason to repeat it; a confirmation in time ends the attempt before it began.
+        // The attempt is kept even if it starts later, because the lane may have no reason to ask again. A confirmation before that ends it.
         let start = peer.answer.as_ref().map_or(clocks.now, |answer| clocks.now.max(answer.at + AWAIT_CONFIRMATION));
         peer.attempt = Some(Attempt::start(peer.retry(), &self.limits, start));
         self.continue_attempt(id, clocks);
@@ -392,7 +400,7 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    /// Makes and sends a new initiation.
+    /// Creates and sends a new initiation.
     fn send_initiation(&mut self, id: PeerId, clocks: Clocks) {
         let index = self.indices.draw(id, &mut self.entropy);
         let ephemeral = draw_key(&mut self.entropy);
@@ -411,13 +419,13 @@ impl<E: Entropy> Node<E> {
         self.send_to_candidates(id, message);
     }
 
-    /// One byte string by relays and to every candidate, each copy with the mac2 of its path (protocol.md 2.1).
+    /// Sends copies of one handshake message through relays and to every candidate, each with the mac2 of its path (protocol.md 2.1).
     fn send_to_candidates(&mut self, id: PeerId, message: HandshakeMessage) {
         let ways = self.peers.get(&id).map(|peer| peer.handshake_ways().collect::<Vec<_>>());
         self.send_by(id, &ways.unwrap_or_default(), message);
     }
 
-    /// Copies of one byte string by these ways.
+    /// Sends copies of one handshake message by these ways.
     fn send_by(&mut self, id: PeerId, ways: &[Way], message: HandshakeMessage) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         for way in ways.iter().copied() {
@@ -440,15 +448,15 @@ impl<E: Entropy> Node<E> {
                     self.tell(lane, ToLane::Send { way: source, message });
                 }
             }
-            // Data never comes here.
+            // A lane passes no data packet to the agent.
             Ok(Message::Data(_)) | Err(_) => {}
         }
     }
 
-    /// The answer leaves from the lane that heard it: that is where its sender looks for us.
+    /// Takes an initiation. The response leaves from the lane that received it, because the sender expects it from that endpoint.
     fn handle_initiation(&mut self, lane: LaneId, source: Way, message: &wireguard::Initiation<'_>, clocks: Clocks) {
-        let [first, further] = &mut self.work;
-        let (work, rate) = if lane == LaneId::FIRST { (first, &WORK) } else { (further, &WORK_FURTHER) };
+        let [first, extra] = &mut self.work;
+        let (work, rate) = if lane == LaneId::FIRST { (first, &WORK) } else { (extra, &WORK_EXTRA) };
         if !work.take(rate, clocks.now) {
             self.counts.over_limit += 1;
             return;
@@ -481,8 +489,8 @@ impl<E: Entropy> Node<E> {
         peer.heard = heard;
         peer.heard_from(source, message.bytes.len(), response.len());
         let response = HandshakeMessage::new(&response);
-        peer.answer = response.map(|response| Answer::new(*message.mac1, response, clocks.now));
-        self.heard_by_relay(id, source);
+        peer.answer = response.map(|response| SentResponse::new(*message.mac1, response, clocks.now));
+        self.note_relayed_way(id, source);
         let session = self.add_session(id, keys, None, clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.unconfirmed = Some((session, clocks.now));
@@ -505,45 +513,45 @@ impl<E: Entropy> Node<E> {
         peer.attempt = None;
         peer.heard_from(source, message.bytes.len(), 0);
         let id = peer.id;
-        self.heard_by_relay(id, source);
+        self.note_relayed_way(id, source);
         let session = self.add_session(id, keys, Some(source), clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.begin(session, clocks.now);
         }
-        self.start_talk(id, session, Role::Initiator, clocks);
+        self.start_negotiation(id, session, Role::Initiator, clocks);
         self.begin_paths(id, Some(source));
     }
 
     fn add_session(&mut self, peer: PeerId, mut keys: SessionKeys, proven: Option<Way>, now: Time) -> SessionId {
         keys.suites = self.suites;
         let native = self.peers.get(&peer).is_none_or(|peer| peer.native);
-        // Derived indices cannot be drawn again. Once in 2^28 one is in use already: then the session stays a stock one, until the next.
+        // Derived indices cannot be drawn again. If one is in use already, which happens once in 2^28, this session stays a stock one.
         if native || !self.indices.claim(peer, &keys.indices().derived()) {
             keys.extension = None;
         }
         let id = SessionId(self.next_session);
         self.next_session += 1;
-        let further = keys.extension.clone().map(|exporter| (keys.role, exporter));
+        let extension = keys.extension.clone().map(|exporter| (keys.role, exporter));
         self.tell(LaneId::FIRST, ToLane::AddSession { peer, id, keys: Box::new(keys), born: now, proven });
-        if let (Some((role, exporter)), Some(known)) = (further, self.peers.get_mut(&peer)) {
-            if known.made.len() == HELD {
-                known.made.remove(0);
+        if let (Some((role, exporter)), Some(known)) = (extension, self.peers.get_mut(&peer)) {
+            if known.derived.len() == MAX_SESSIONS {
+                known.derived.remove(0);
             }
-            known.made.push(Made { session: id, role, exporter, born: now, lanes: 1 });
-            let lanes = self.lanes.count().max(known.further.count());
+            known.derived.push(LaneSource { session: id, role, exporter, born: now, lanes: 1 });
+            let lanes = self.lanes.count().max(known.extra_lanes.count());
             self.give_lanes(peer, id, lanes);
         }
         id
     }
 
-    /// Gives the lanes of ours what they serve of a session that has so many lanes now, as far as they do not have it.
+    /// Gives each local lane the keys of the session lanes that it serves and does not have yet. `lanes` is the number of lanes of the session.
     fn give_lanes(&mut self, id: PeerId, session: SessionId, lanes: u8) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(made) = peer.made.iter_mut().find(|made| made.session == session) else { return };
+        let Some(made) = peer.derived.iter_mut().find(|made| made.session == session) else { return };
         while made.lanes < lanes {
             let lane = LaneId(made.lanes);
             let keys = SessionKeys::for_extra_lane(made.role, made.exporter.clone(), self.suites, lane);
-            // As above: then this lane and those behind it stay closed, until the next session.
+            // If a derived index is in use, as above, this lane and the following ones stay closed in this session.
             if !self.indices.claim(id, &keys.indices().derived()) {
                 return;
             }
@@ -566,12 +574,12 @@ impl<E: Entropy> Node<E> {
         } else {
             return;
         };
-        let further = peer.made.iter().any(|made| made.session == id && made.lanes > 1);
+        let has_extra_lanes = peer.derived.iter().any(|made| made.session == id && made.lanes > 1);
         let peer = peer.id;
-        if further {
+        if has_extra_lanes {
             self.tell_all(|| ToLane::Confirm { peer, id });
         }
-        self.start_talk(peer, id, role, clocks);
+        self.start_negotiation(peer, id, role, clocks);
         self.begin_paths(peer, None);
     }
 
@@ -587,14 +595,14 @@ impl<E: Entropy> Node<E> {
         if known.since().is_some() {
             return;
         }
-        // Another one is about to be used: what is known of ways and lanes holds.
+        // Another session is about to be used: its paths and lanes stay valid.
         if known.unconfirmed.is_some() {
             known.paths.iter_mut().for_each(Paths::handle_session_ended);
             return;
         }
-        // Without a session nothing is known of the lanes any more: the next one begins with the first.
-        known.further.forget();
-        if self.spread.remove(&peer) {
+        // The next session begins with the first lane.
+        known.extra_lanes.forget();
+        if self.multi_lane.remove(&peer) {
             self.tell_all(|| ToLane::CloseLanes(peer));
         }
         self.end_paths(peer);

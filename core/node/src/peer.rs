@@ -1,30 +1,30 @@
-//! What the node knows of one peer: its keys, its handshakes, its candidates.
+//! The state of one peer: its keys, handshakes, sessions and candidates.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use taut_base::{MAX_CANDIDATES, NodeId, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
-use taut_path::{Candidates, Paths, View, Way};
+use taut_path::{Candidates, PathView, Paths, Way};
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
 use taut_tunnel::{Attempt, Bucket, Exporter, Limits, Retry, Role};
 use taut_wire::control::Suite;
 use taut_wire::wireguard::CookieReply;
 
-use crate::answer::{Answer, REPEAT};
+use crate::answer::{REPEAT, SentResponse};
 use crate::contract::{HandshakeMessage, source_of};
 use crate::extra_lanes::ExtraLanes;
-use crate::talk::Talk;
+use crate::negotiation::Negotiation;
 
-/// Sessions of one peer that a lane holds at most, and one on its way to it.
-pub(crate) const HELD: usize = 4;
+/// Maximum number of sessions of one peer: three in a lane, and one on its way there.
+pub(crate) const MAX_SESSIONS: usize = 4;
 
-/// Initiations of one peer whose response may still come. Later ones do not spoil earlier ones: on a round trip of seconds the response to the
-/// first is on its way when the second leaves.
+/// Maximum number of unanswered initiations of one peer. A later one does not replace an earlier one, because on a round trip of seconds the response to
+/// the first is on its way when the second leaves.
 const WAITING: usize = 3;
 
-/// A peer, seen from the agent.
+/// A peer.
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) node: NodeId,
@@ -34,68 +34,70 @@ pub(crate) struct Peer {
     pub(crate) remote: Remote,
     pub(crate) candidates: Candidates,
     pub(crate) attempt: Option<Attempt>,
-    /// When a packet for it last waited for a session, or flowed.
+    /// Time at which a packet for the peer last waited for a session or was sent.
     pub(crate) wanted: Option<Time>,
+    /// Unanswered initiations, each with the time at which it was sent, the oldest first.
     waiting: VecDeque<(Time, SentInitiation)>,
-    /// The bytes of the newest waiting initiation.
+    /// The bytes of the newest unanswered initiation.
     message: Option<HandshakeMessage>,
-    /// Initiations of the peer that may still be accepted.
+    /// The limit on accepted initiations of the peer.
     pub(crate) accepted: Bucket,
-    /// Cookies that the peer asked us to show.
+    /// Cookies that the peer requires in messages to it.
     cookies: Cookies,
-    /// Where the newest initiation went once more, because a cookie came from there.
-    shown: Vec<Way>,
-    /// The latest stamp of an initiation of the peer; an earlier or equal one is a replay.
+    /// Ways by which the newest initiation was sent once more, because a cookie came by them.
+    cookie_ways: Vec<Way>,
+    /// The latest timestamp of an accepted initiation of the peer. An initiation with an earlier or the same timestamp is a replay.
     pub(crate) heard: Timestamp,
-    /// The latest stamp of an initiation of ours.
+    /// The latest timestamp of an initiation to the peer.
     pub(crate) stamped: Timestamp,
-    /// What we last answered to an initiation, until the peer uses that session; for a moment there is no need for one of ours.
-    pub(crate) answer: Option<Answer>,
-    /// The sessions that were used and are not retired, the one in use last.
+    /// The latest response, until the peer uses its session.
+    pub(crate) answer: Option<SentResponse>,
+    /// Sessions that were used and are not retired, each with its start. The last one is in use.
     pub(crate) sessions: Vec<(SessionId, Time)>,
-    /// Answered, not yet confirmed.
+    /// The session of the latest response, until the peer uses it.
     pub(crate) unconfirmed: Option<(SessionId, Time)>,
+    /// Number of sessions made with the peer.
     pub(crate) established: u64,
-    /// When the newest session was made, though it may be gone.
+    /// Time at which the newest session was made, even if the session is gone.
     pub(crate) last_handshake: Option<Time>,
-    /// Stock WireGuard: its retries, one endpoint, none of our extensions (law 1).
+    /// Whether the peer is stock WireGuard: stock retries, one endpoint, no extensions (law 1).
     pub(crate) native: bool,
     /// Interval of unconditional keepalives.
     pub(crate) keepalive: Option<Duration>,
-    /// Bytes of handshake messages received from it and sent to it.
+    /// Bytes of handshake messages received from the peer and sent to it.
     pub(crate) handshake_bytes: (u64, u64),
-    /// What is asked on the control pair of the newest session.
-    pub(crate) talk: Option<Talk>,
-    /// The suite that both ends of a session use for data, as far as they agreed on one.
+    /// The negotiation on the control pair of the newest session.
+    pub(crate) negotiation: Option<Negotiation>,
+    /// The agreed suite of each session.
     agreed: Vec<(SessionId, Suite)>,
-    /// How it is reached; a native peer moves by itself.
+    /// The paths to the peer; `None` for a native peer, which roams.
     pub(crate) paths: Option<Paths>,
-    /// The way that data takes, as the paths chose it.
+    /// The way for data that the paths chose.
     pub(crate) way: Option<Way>,
-    /// By which relays it is reached, best first.
+    /// The ways to the peer through relays, best first.
     pub(crate) relayed: Vec<Way>,
-    /// The relays that it is bound to, as the map says.
+    /// The relays that the peer is bound to, according to the map.
     pub(crate) relays: Vec<RelayId>,
-    /// How long a packet takes to it and back, on the way in use.
+    /// Round-trip time of the path in use.
     pub(crate) round_trip: Option<Duration>,
-    /// Its lanes beyond the first.
-    pub(crate) further: ExtraLanes,
-    /// What further lanes of its sessions are made of.
-    pub(crate) made: Vec<Made>,
+    /// The lanes beyond the first.
+    pub(crate) extra_lanes: ExtraLanes,
+    /// The key material of the extra lanes of each session.
+    pub(crate) derived: Vec<LaneSource>,
 }
 
-/// A session between Taut nodes: where its lanes come from, and which there are.
-pub(crate) struct Made {
+/// A session between Taut nodes: the key material of its lanes, and the number of lanes that were made of it.
+pub(crate) struct LaneSource {
     pub(crate) session: SessionId,
     pub(crate) role: Role,
     pub(crate) exporter: Exporter,
     pub(crate) born: Time,
-    /// Lanes that were given away, each once (protocol.md 1.7).
+    /// Number of lanes whose keys local lanes have. Each lane is given away once (protocol.md 1.7).
     pub(crate) lanes: u8,
 }
 
 impl Peer {
-    /// A peer of which nothing is known but its key.
+    /// Creates a peer of which only the key is known.
     pub(crate) fn new(id: PeerId, remote: Remote) -> Self {
         Self {
             id,
@@ -111,7 +113,7 @@ impl Peer {
             message: None,
             accepted: Bucket::default(),
             cookies: Cookies::default(),
-            shown: Vec::new(),
+            cookie_ways: Vec::new(),
             heard: Timestamp::default(),
             stamped: Timestamp::default(),
             answer: None,
@@ -122,62 +124,62 @@ impl Peer {
             native: false,
             keepalive: None,
             handshake_bytes: (0, 0),
-            talk: None,
+            negotiation: None,
             agreed: Vec::new(),
             paths: None,
             way: None,
             relayed: Vec::new(),
             relays: Vec::new(),
             round_trip: None,
-            further: ExtraLanes::default(),
-            made: Vec::new(),
+            extra_lanes: ExtraLanes::default(),
+            derived: Vec::new(),
         }
     }
 
-    /// How it likes to be asked for a handshake again.
+    /// Returns the schedule of handshake retransmissions to this peer.
     pub(crate) fn retry(&self) -> Retry {
         if self.native { Retry::Stock } else { Retry::Taut }
     }
 
-    /// An authentic handshake message came from `source`, and is answered with `answer` bytes. Stock WireGuard goes by any such message; a Taut
-    /// peer moves by a proof of both sides only.
+    /// Notes that an authentic handshake message came from `source` and is answered with `answer` bytes. Such a message moves the endpoint of a native peer,
+    /// as in stock WireGuard. A Taut peer moves only when both sides have proven the path.
     pub(crate) fn heard_from(&mut self, source: Way, message: usize, answer: usize) {
         self.handshake_bytes.0 += message as u64;
         self.handshake_bytes.1 += answer as u64;
         if self.native {
-            self.is_at(source);
+            self.set_proven(source);
         }
     }
 
-    /// It was proven to be reached this way.
-    pub(crate) fn is_at(&mut self, way: Way) {
-        // What a relay carries is no candidate.
+    /// Sets the proven endpoint of the peer.
+    pub(crate) fn set_proven(&mut self, way: Way) {
+        // A way through a relay is not a candidate.
         if let Some(endpoint) = way.direct() {
             self.candidates.set_proven(endpoint);
         }
     }
 
-    /// Forgets its sessions and the handshakes under way. What it said last stays, so that nothing old is taken for new.
-    pub(crate) fn start_over(&mut self) {
+    /// Forgets the sessions and the handshakes in progress. The latest timestamps are kept, because they reveal replays.
+    pub(crate) fn forget_sessions(&mut self) {
         (self.attempt, self.message, self.answer, self.unconfirmed) = (None, None, None, None);
-        self.talk = None;
+        self.negotiation = None;
         self.agreed.clear();
-        self.further.forget();
-        self.made.clear();
+        self.extra_lanes.forget();
+        self.derived.clear();
         self.waiting.clear();
         self.sessions.clear();
-        // Cookies are bound to the port that we had.
+        // Cookies are bound to the former local port.
         self.cookies = Cookies::default();
     }
 
-    /// The newest initiation once more, while it is young enough to be answered with the same response. A new one would make another session
-    /// on the other side, and replace the one that the response on its way to us carries.
+    /// Returns the newest initiation for another transmission, while the peer would answer it with the same response. A new initiation would make another
+    /// session on the other side, which would replace the session of the response that is on its way to this node.
     pub(crate) fn repeatable(&self, now: Time) -> Option<HandshakeMessage> {
         let (sent, _) = self.waiting.back()?;
         self.message.filter(|_| now < *sent + REPEAT)
     }
 
-    /// Remembers an initiation that is sent. Returns the index of one that is not waited for any more.
+    /// Adds a sent initiation. Returns the index of the oldest one if it is dropped for that.
     pub(crate) fn wait_for(
         &mut self,
         initiation: SentInitiation,
@@ -186,53 +188,55 @@ impl Peer {
     ) -> Option<ReceiverIndex> {
         self.waiting.push_back((now, initiation));
         self.message = Some(message);
-        self.shown.clear();
+        self.cookie_ways.clear();
         if self.waiting.len() <= WAITING {
             return None;
         }
         self.waiting.pop_front().map(|(_, initiation)| initiation.local())
     }
 
-    /// A copy of a message for one path, with mac2 if the peer asked for it there (protocol.md 2.1, 2.3).
+    /// Returns a copy of a message for one way, with mac2 if the peer requires a cookie there (protocol.md 2.1, 2.3).
     pub(crate) fn copy_for(&self, way: Way, mut message: HandshakeMessage, now: Time) -> HandshakeMessage {
         self.cookies.write_mac2(source_of(way), message.as_bytes_mut(), now);
         message
     }
 
-    /// The peer is busy and answers the message that it names with a cookie, which the next copy or message to `source` shows. A cookie for anything
-    /// but our last initiation or response changes nothing, and none moves an endpoint (fault B8). Returns the copy that goes there at once, if any.
+    /// Takes a cookie of a busy peer. The next message to `source` carries it. A cookie that refers to neither the newest initiation nor the latest response is
+    /// ignored, and no cookie moves an endpoint (fault B8). Returns the copy of the initiation that is sent to `source` at once, if any.
     pub(crate) fn take_cookie(&mut self, source: Way, reply: &CookieReply<'_>, now: Time) -> Option<HandshakeMessage> {
-        let sent = [self.message.as_ref(), self.answer.as_ref().map(Answer::response)];
+        let sent = [self.message.as_ref(), self.answer.as_ref().map(SentResponse::response)];
         let message = sent.into_iter().flatten().find(|message| message.sender() == Some(reply.receiver))?;
         let taken = self.cookies.take(&self.remote, mac1(message.as_bytes())?, source_of(source), reply, now);
         if taken { self.copy_at_once(source, reply.receiver, now) } else { None }
     }
 
-    /// The initiation `index` with the cookie that just came from `source`, instead of the try that is due later (protocol.md 2.1). Only while it is
-    /// asked for, only to where it went before, and only once there: who can read it can make cookies for it, and must not make us send.
+    /// Returns the initiation `index` with the cookie that just came from `source`, ahead of the next retransmission (protocol.md 2.1). It is returned only
+    /// during an attempt, only for a way that the initiation went before, and only once for each way: an eavesdropper can make valid cookies for the
+    /// initiation, and must not be able to make this node send.
     fn copy_at_once(&mut self, source: Way, index: u32, now: Time) -> Option<HandshakeMessage> {
         let message = self.repeatable(now).filter(|message| message.sender() == Some(index))?;
-        let asked = self.attempt.is_some() && self.handshake_ways().any(|way| way == source);
-        let again = self.shown.contains(&source) || self.shown.len() >= MAX_CANDIDATES;
-        // Stock WireGuard keeps the cookie for its next try (paper, section 6.6), and so do we with it (protocol.md 2.2).
-        if self.native || !asked || again {
+        let was_sent = self.attempt.is_some() && self.handshake_ways().any(|way| way == source);
+        let is_repeated = self.cookie_ways.contains(&source) || self.cookie_ways.len() >= MAX_CANDIDATES;
+        // Stock WireGuard keeps the cookie for its next retransmission (paper, section 6.6), and so does this node for native peers (protocol.md 2.2).
+        if self.native || !was_sent || is_repeated {
             return None;
         }
-        self.shown.push(source);
+        self.cookie_ways.push(source);
         Some(self.copy_for(source, message, now))
     }
 
-    /// Which ways a handshake goes: by relays, which have the peer at once, and to all candidates (protocol.md 2.1).
+    /// Returns the ways of a handshake: through relays, which reach the peer at once, and to all candidates (protocol.md 2.1).
     pub(crate) fn handshake_ways(&self) -> impl Iterator<Item = Way> + '_ {
         self.relayed.iter().copied().chain(self.candidates.for_handshake().map(Way::Direct))
     }
 
-    /// The initiation that the peer names `index`.
+    /// Returns the unanswered initiation with this index.
     pub(crate) fn waiting_for(&self, index: ReceiverIndex) -> Option<&SentInitiation> {
         self.waiting.iter().map(|(_, initiation)| initiation).find(|initiation| initiation.local() == index)
     }
 
-    /// The initiation `index` became a session. Earlier ones are of no use then; a later one is, because the peer will know only that.
+    /// Removes the initiation `index`, which became a session, and the earlier ones. A later one is kept, because the peer may answer it and would then know
+    /// only its session. Returns the indices of the earlier ones.
     pub(crate) fn finished(&mut self, index: ReceiverIndex) -> Vec<ReceiverIndex> {
         let Some(place) = self.waiting.iter().position(|(_, initiation)| initiation.local() == index) else {
             return Vec::new();
@@ -242,7 +246,7 @@ impl Peer {
         earlier
     }
 
-    /// Initiations that waited for longer than a stock retry interval after the attempt ended are given up.
+    /// Removes initiations that are older than a stock retry interval, once no attempt is in progress. Returns their indices.
     pub(crate) fn expire_waiting(&mut self, limits: &Limits, now: Time) -> Vec<ReceiverIndex> {
         if self.attempt.is_some() {
             return Vec::new();
@@ -254,32 +258,33 @@ impl Peer {
         expired
     }
 
-    /// When something is due for this peer.
+    /// Returns the time at which work for this peer is due.
     pub(crate) fn poll_timeout(&self, limits: &Limits, now: Time) -> Option<Time> {
         let handshake = match &self.attempt {
             Some(attempt) => Some(attempt.poll_timeout()),
             None => self.waiting.front().map(|(sent, _)| *sent + limits.retry),
         };
-        // Further lanes are asked about as long as there is a session to do it in.
-        let talk = self.talk.as_ref().and_then(Talk::poll_timeout);
-        let further = self.talk.as_ref().and_then(|_| self.further.poll_timeout());
+        // Extra lanes are probed inside a session.
+        let negotiation = self.negotiation.as_ref().and_then(Negotiation::poll_timeout);
+        let extra_lanes = self.negotiation.as_ref().and_then(|_| self.extra_lanes.poll_timeout());
         let paths = self.paths.as_ref().and_then(|paths| paths.poll_timeout(now));
-        [handshake, talk, further, paths].into_iter().flatten().min()
+        [handshake, negotiation, extra_lanes, paths].into_iter().flatten().min()
     }
 
-    /// Since when the newest session is there.
+    /// Returns the start of the session in use.
     pub(crate) fn since(&self) -> Option<Time> {
         self.sessions.last().map(|(_, since)| *since)
     }
 
-    /// A session is in use.
+    /// Adds a session that is in use now.
     pub(crate) fn begin(&mut self, id: SessionId, since: Time) {
         self.sessions.push((id, since));
         self.established += 1;
         self.last_handshake = Some(since);
     }
 
-    /// Of two sessions whose handshakes crossed, the earlier one is in use after all. Returns our part in it; `None` if that is nothing new.
+    /// Makes an earlier session the one in use, as both sides prefer it after their handshakes crossed. Returns this node's role in it; `None` if it is in use
+    /// already or unknown.
     pub(crate) fn prefer(&mut self, id: SessionId) -> Option<Role> {
         let place = self.sessions.iter().position(|(session, _)| *session == id)?;
         if place + 1 == self.sessions.len() {
@@ -287,35 +292,35 @@ impl Peer {
         }
         let session = self.sessions.remove(place);
         self.sessions.push(session);
-        self.made.iter().find(|made| made.session == id).map(|made| made.role)
+        self.derived.iter().find(|made| made.session == id).map(|made| made.role)
     }
 
-    /// What data is sealed with in a session, once both ends know it of each other.
+    /// Sets the suite that both ends agreed on for a session.
     pub(crate) fn agree(&mut self, id: SessionId, suite: Suite) {
         self.agreed.retain(|(session, _)| *session != id);
-        if self.agreed.len() == HELD {
+        if self.agreed.len() == MAX_SESSIONS {
             self.agreed.remove(0);
         }
         self.agreed.push((id, suite));
     }
 
-    /// A session is gone from the first lane, and soon will be from the others: they have it for as long.
+    /// Forgets a session that the first lane has retired. The other lanes keep it for the same time.
     pub(crate) fn end(&mut self, id: SessionId) {
-        self.made.retain(|made| made.session != id);
+        self.derived.retain(|made| made.session != id);
         self.sessions.retain(|(session, _)| *session != id);
         self.unconfirmed.take_if(|(session, _)| *session == id);
-        self.talk.take_if(|talk| talk.session() == id);
+        self.negotiation.take_if(|negotiation| negotiation.session() == id);
         self.agreed.retain(|(session, _)| *session != id);
     }
 
-    /// What data is sealed with in the newest session, if there is one.
+    /// Returns the suite of data in the session in use.
     fn suite(&self) -> Option<Suite> {
         let (newest, _) = self.sessions.last()?;
         let agreed = self.agreed.iter().find(|(session, _)| session == newest);
         Some(agreed.map_or(Suite::ChaCha20Poly1305, |(_, suite)| *suite))
     }
 
-    /// Where packets go to it, if no relay is between.
+    /// Returns the endpoint that packets to the peer go to; `None` on a relayed path.
     fn proven(&self) -> Option<SocketAddr> {
         if self.native { self.candidates.proven() } else { self.way.and_then(|way| way.direct()) }
     }
@@ -336,45 +341,45 @@ impl Peer {
             wanted: self.wanted,
             round_trip: self.round_trip,
             suite: self.suite(),
-            lanes: (self.further.in_use(), self.further.count()),
-            lane_changes_ignored: self.further.ignored(),
+            lanes: (self.extra_lanes.in_use(), self.extra_lanes.count()),
+            lane_changes_ignored: self.extra_lanes.ignored(),
         }
     }
 }
 
-/// A peer, as a user may see it.
+/// The state of a peer for users.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerView<'a> {
-    /// Its number in this daemon.
+    /// The peer's number in this daemon.
     pub id: PeerId,
-    /// Its number in the network.
+    /// The peer's number in the network.
     pub node: NodeId,
-    /// Its name.
+    /// The peer's name.
     pub name: &'a str,
-    /// Its WireGuard key.
+    /// The peer's WireGuard key.
     pub key: PublicKey,
-    /// Its overlay addresses.
+    /// The peer's overlay addresses.
     pub addresses: &'a [IpAddr],
-    /// Where packets go to it, if no relay is between.
+    /// The endpoint that packets to the peer go to; `None` on a relayed path.
     pub proven: Option<SocketAddr>,
-    /// How it is reached; a native peer is where it was heard from last.
-    pub path: Option<View>,
-    /// Where the map says it may be reached.
+    /// The state of the paths to the peer; `None` for a native peer.
+    pub path: Option<PathView>,
+    /// The endpoints that the map lists.
     pub candidates: &'a [SocketAddr],
-    /// When the session in use was made.
+    /// Start of the session in use.
     pub session: Option<Time>,
-    /// Sessions made with it so far.
+    /// Number of sessions made with the peer.
     pub established: u64,
-    /// Whether a handshake is being tried.
+    /// Whether a handshake attempt is in progress.
     pub trying: bool,
-    /// When a packet for it last waited for a session, or flowed.
+    /// Time at which a packet for the peer last waited for a session or was sent.
     pub wanted: Option<Time>,
-    /// How long a packet takes to it and back; never known of a native peer.
+    /// Round-trip time of the path in use; `None` for a native peer.
     pub round_trip: Option<Duration>,
-    /// What data to it is sealed with in the session in use.
+    /// The suite of data in the session in use.
     pub suite: Option<Suite>,
-    /// Lanes of its sessions that carry data, and how many there are.
+    /// Number of its sessions' lanes that carry data, and number of all lanes.
     pub lanes: (u8, u8),
-    /// Changes of its lanes that it asked for too soon after another, and that were ignored.
+    /// Number of changes of its lanes that came too soon after another one and were deferred.
     pub lane_changes_ignored: u64,
 }

@@ -1,18 +1,18 @@
-//! The relays that this node uses, and by which of them each peer is reached (protocol.md 6).
+//! The relays that this node uses, and the relays through which each peer is reached (protocol.md 6).
 //!
 //! ```text
-//!   network map ─▶ relays ─┬─ homes: the nearest and the next one ── bound as long as we have a ticket; the coordinator is told of them
-//!                          └─ others ── bound while a peer that is bound nowhere else is wanted, and for 5 minutes after
+//!   network map ─▶ relays ─┬─ home relays: the nearest and the second nearest ── bound while the node has a ticket; the coordinator is told of them
+//!                          └─ others ── bound while a peer that is bound only there is needed, and for 5 minutes after
 //!
-//!   want(peer) ─▶ where both are bound, two at most; else where the peer is ─▶ Client::open ─▶ a way at once, if we are bound there
-//!                                                                                          └▶ a way as soon as we are
-//!   a way ends: the relay is lost, or says that the peer is not there
+//!   request(peer) ─▶ the relays of both, two at most; else those of the peer ─▶ Client::open ─▶ a way, at once if the node is bound there,
+//!                                                                                               otherwise as soon as it is
+//!   a way ends: the relay is lost, or says that the peer is not bound there
 //! ```
-//! One [`taut_relay::Client`] for each relay in use; they speak through the first lane's socket, as frames that the lane passes down and up unread. A relay's addresses
-//! of both families are asked at once, and the first that answers is used until the relay is lost. What a relay says is believed only under the keys of
-//! a bind with the key that the map names. Where UDP is blocked a relay is reached by a bridge ([`web`]).
+//! There is one [`taut_relay::Client`] for each relay in use. Clients send frames through the first lane's socket, and the lane does not interpret them. A client
+//! asks the relay's addresses of both families at once, and the first that answers is used until the relay is lost. Frames of a relay are believed only
+//! under the keys of a bind with the key that the map names. Where UDP is blocked, a relay is reached through a bridge ([`web`]).
 //!
-//! The agent owns all of it. It refuses: to send anything to an address that no map names, and to bind without a ticket.
+//! Nothing is sent to an address that no map names, and no client binds without a ticket.
 
 mod bridges;
 mod served;
@@ -26,43 +26,44 @@ use taut_base::{Entropy, PublicKey, RelayId, Time};
 use taut_path::{Families, Way};
 use taut_relay::{Client, Credentials, Event};
 
+use crate::contract::Datagram;
 pub use bridges::BridgeRequest;
+use served::KnownRelay;
 pub use served::RelayView;
-use served::Served;
 
-/// Relays that a node is bound to whatever happens: the nearest, and a second one that is warm when the first one dies.
+/// Number of home relays, which the node is always bound to: the nearest one, and a second one that takes over at once when the first one fails.
 const HOMES: usize = 2;
 
-/// Relays by which one peer is reached at the same time.
+/// Maximum number of relays through which one peer is reached at the same time.
 const PER_PEER: usize = 2;
 
-/// Without a wish for so long a peer is closed, and so is a relay that nobody needs (protocol.md 5.5).
+/// Time after the last use of a peer until its ways are closed, and of a relay until its binding ends: five minutes (protocol.md 5.5).
 const IDLE: Duration = Duration::from_secs(300);
 
-/// All relays of the map, those in use, and who is wanted.
+/// All relays of the map, with the clients of those in use, and the peers that are reached through them.
 #[derive(Default)]
 pub(crate) struct Relays {
     credentials: Option<Credentials>,
-    served: BTreeMap<RelayId, Served>,
-    /// Best first.
+    served: BTreeMap<RelayId, KnownRelay>,
+    /// The home relays, best first.
     homes: Vec<RelayId>,
-    wanted: BTreeMap<PublicKey, Wanted>,
+    wanted: BTreeMap<PublicKey, WantedPeer>,
     families: Families,
-    /// Frames for relays, with where they go.
+    /// Frames for relays, each with its destination.
     out: VecDeque<(SocketAddr, taut_relay::Datagram)>,
-    /// Peers whose ways may be others now.
+    /// Peers whose ways may have changed.
     changed: BTreeSet<PublicKey>,
-    /// What the coordinator was told.
+    /// The relays of the last [`RelaysOutput::Bound`].
     told: Vec<RelayId>,
-    /// The places of the relays are others than the lanes know.
+    /// Whether the addresses of the relays changed since the last [`RelaysOutput::Places`].
     moved: bool,
-    /// Relays that were lost, to be told to who chooses.
+    /// Relays that were lost.
     lost: Vec<RelayId>,
     /// The bridges of the last [`RelaysOutput::Bridges`].
     bridges: Vec<BridgeRequest>,
-    /// Relays that were lost by a bridge.
+    /// Relays that were lost while they were reached through a bridge.
     stuck: Vec<RelayId>,
-    /// What the clock of the stamps showed at `Time` 0, since 1970.
+    /// Time since 1970 at `Time` 0, by the clock of the stamps.
     clock: Duration,
     /// The latest stamp of a bind since the last [`RelaysOutput::Stamped`].
     stamped: Option<Duration>,
@@ -77,7 +78,7 @@ pub(crate) enum RelaysOutput {
     /// The addresses of all relays, for the lanes: they take frames and STUN answers from there only.
     Places(Vec<SocketAddr>),
     /// A frame to be sent from the first lane's socket. It leaves before what the relay is to forward, because the relay needs it for that.
-    Transmit(SocketAddr, taut_relay::Datagram),
+    Transmit(SocketAddr, Datagram),
     /// A peer whose ways ([`Relays::ways`]) may have changed.
     WaysChanged(PublicKey),
     /// The home relays that the node is bound to, best first.
@@ -88,16 +89,16 @@ pub(crate) enum RelaysOutput {
     ResetBridge(RelayId),
 }
 
-/// A peer that is to be reached.
-struct Wanted {
-    /// By which relays, best first.
+/// A peer that is reached through relays.
+struct WantedPeer {
+    /// The relays, best first.
     by: Vec<RelayId>,
-    /// When it was last wished for.
+    /// Time at which the peer was last needed.
     since: Time,
 }
 
 impl Relays {
-    /// The map's relays. Those that stay as they are keep their bindings.
+    /// Takes the map's relays. Relays that did not change keep their bindings.
     pub(crate) fn set_map(&mut self, relays: &[taut_netmap::Relay], now: Time) {
         let listed: BTreeSet<RelayId> = relays.iter().map(|relay| relay.id).collect();
         let gone = self.served.iter().filter(|(id, _)| !listed.contains(id)).map(|(id, _)| *id).collect::<Vec<_>>();
@@ -109,12 +110,12 @@ impl Relays {
             let same = self.served.get(&relay.id).is_some_and(|served| served.is(relay));
             if !same {
                 self.forget(relay.id);
-                self.served.insert(relay.id, Served::new(relay, now));
+                self.served.insert(relay.id, KnownRelay::new(relay, now));
                 self.moved = true;
             }
         }
         self.homes.retain(|id| listed.contains(id));
-        // Until they are measured, in the order of the map.
+        // Until relays are measured, home relays are taken in the order of the map.
         for id in relays.iter().map(|relay| relay.id) {
             if self.homes.len() < HOMES && !self.homes.contains(&id) {
                 self.homes.push(id);
@@ -123,12 +124,12 @@ impl Relays {
         self.bind(now);
     }
 
-    /// Binds are stamped by this clock from now on: at `Time` 0 it showed `at_zero` since 1970.
+    /// Sets the clock of the stamps of binds: at `Time` 0 it showed `at_zero` since 1970.
     pub(crate) fn set_clock(&mut self, at_zero: Duration) {
         self.clock = at_zero;
     }
 
-    /// What we are known by to all relays, from now on.
+    /// Sets the ticket and the key that all clients bind with.
     pub(crate) fn set_credentials(&mut self, credentials: Credentials, now: Time) {
         for served in self.served.values_mut() {
             if let Some(client) = &mut served.client {
@@ -139,20 +140,20 @@ impl Relays {
         self.bind(now);
     }
 
-    /// The relays that were measured as nearest, best first.
+    /// Sets the home relays, best first.
     pub(crate) fn set_homes(&mut self, homes: &[RelayId], now: Time) {
         let known = homes.iter().filter(|id| self.served.contains_key(id)).take(HOMES);
         let homes: Vec<RelayId> = known.copied().collect();
         if !homes.is_empty() && homes != self.homes {
             for former in std::mem::replace(&mut self.homes, homes) {
-                // It stays for a while: peers know us there.
+                // It stays bound for a while, because peers still look for the node there.
                 self.served.get_mut(&former).into_iter().for_each(|served| served.needed = now);
             }
             self.bind(now);
         }
     }
 
-    /// A client for each relay that has to have one.
+    /// Starts a client for each relay that needs one.
     fn bind(&mut self, now: Time) {
         let Some(credentials) = &self.credentials else { return };
         let by_peers = self.wanted.values().flat_map(|wanted| &wanted.by);
@@ -164,10 +165,10 @@ impl Relays {
         }
     }
 
-    /// The peer is to be reached, and is bound to these relays. Says by which ways it is from now on, best first.
-    pub(crate) fn want(&mut self, peer: PublicKey, at: &[RelayId], entropy: &mut impl Entropy, now: Time) {
-        let by = self.meeting_places(at);
-        let wanted = self.wanted.entry(peer).or_insert_with(|| Wanted { by: Vec::new(), since: now });
+    /// Opens ways to a peer that is bound to these relays.
+    pub(crate) fn request(&mut self, peer: PublicKey, at: &[RelayId], entropy: &mut impl Entropy, now: Time) {
+        let by = self.common_relays(at);
+        let wanted = self.wanted.entry(peer).or_insert_with(|| WantedPeer { by: Vec::new(), since: now });
         wanted.since = now;
         if by.iter().all(|id| wanted.by.contains(id)) {
             return;
@@ -177,13 +178,13 @@ impl Relays {
         self.open(peer, entropy, now);
     }
 
-    /// The peer is still being talked to.
-    pub(crate) fn still_wants(&mut self, peer: &PublicKey, now: Time) {
+    /// Notes that the peer is still in use.
+    pub(crate) fn note_use(&mut self, peer: &PublicKey, now: Time) {
         self.wanted.get_mut(peer).into_iter().for_each(|wanted| wanted.since = now);
     }
 
-    /// Where both of us are bound; or else where the peer is; or, if nobody knows that, where we are.
-    fn meeting_places(&self, at: &[RelayId]) -> Vec<RelayId> {
+    /// Returns the relays that both nodes are bound to; otherwise those of the peer; if these are unknown, the home relays.
+    fn common_relays(&self, at: &[RelayId]) -> Vec<RelayId> {
         let known = at.iter().filter(|id| self.served.contains_key(id));
         let both: Vec<RelayId> = self.homes.iter().filter(|id| at.contains(id)).copied().collect();
         match () {
@@ -193,7 +194,7 @@ impl Relays {
         }
     }
 
-    /// Asks the relays of a peer for it.
+    /// Has the clients at the relays of a peer open it.
     fn open(&mut self, peer: PublicKey, entropy: &mut impl Entropy, now: Time) {
         let Some(wanted) = self.wanted.get(&peer) else { return };
         for id in wanted.by.clone() {
@@ -205,23 +206,23 @@ impl Relays {
         self.changed.insert(peer);
     }
 
-    /// Nobody wants the peer any more.
+    /// Closes the ways to a peer that is not needed any more.
     pub(crate) fn release(&mut self, peer: &PublicKey) {
         if self.wanted.remove(peer).is_none() {
             return;
         }
-        // Also where it was only asked about.
+        // This includes clients that have asked for the peer and got no answer.
         self.tell_clients(|_, client| client.close(peer));
         self.changed.insert(*peer);
     }
 
-    /// Forgets a peer that is no member of the network any more.
+    /// Forgets a peer that has left the network.
     pub(crate) fn forget_peer(&mut self, peer: &PublicKey) {
         self.release(peer);
         self.served.values_mut().for_each(|served| served.forget(peer));
     }
 
-    /// The peer authenticated itself behind this number.
+    /// Notes that the peer authenticated itself by this relayed way.
     pub(crate) fn learn(&mut self, peer: PublicKey, way: Way, now: Time) {
         let Way::Relayed { relay, id } = way else { return };
         let Some((at, served)) = self.at(relay) else { return };
@@ -232,19 +233,20 @@ impl Relays {
         self.send(at);
     }
 
-    /// The relay in use at this place.
-    fn at(&mut self, place: SocketAddr) -> Option<(RelayId, &mut Served)> {
+    /// Returns the relay that is in use at this address.
+    fn at(&mut self, place: SocketAddr) -> Option<(RelayId, &mut KnownRelay)> {
         self.served.iter_mut().find(|(_, served)| served.place == Some(place)).map(|(id, served)| (*id, served))
     }
 
-    /// The ways to a peer, best first.
+    /// Returns the ways to a peer, best first.
     pub(crate) fn ways(&self, peer: &PublicKey) -> Vec<Way> {
         let wanted = self.wanted.get(peer).map_or(&[][..], |wanted| &wanted.by);
         let others = self.served.keys().filter(|id| !wanted.contains(id));
         wanted.iter().chain(others).filter_map(|id| self.served.get(id)?.way_to(peer)).collect()
     }
 
-    /// A frame came from a relay's address. `is_member`: whether a key is in the map. Says whether the relay sees us elsewhere than before.
+    /// Takes a frame from a relay's address. `is_member` returns true for keys in the map. Returns true if the relay sees this node at another endpoint than
+    /// before.
     pub(crate) fn handle_datagram(
         &mut self,
         source: SocketAddr,
@@ -259,9 +261,9 @@ impl Relays {
         let event = served.handle_datagram(source, bytes, is_member, entropy, now);
         let moved = before.is_some() && before != served.seen();
         let tell = moved && served.take_move(now);
-        self.happened(id, event, entropy, now);
+        self.handle_event(id, event, entropy, now);
         if tell {
-            // A NAT has another address, or began anew: the other relays send to where we were until they hear from us.
+            // The NAT has another address or lost its mappings: the other relays send to the former endpoint until they receive a frame.
             self.tell_clients(|other, client| {
                 if other != id {
                     client.handle_suspicion(now, entropy);
@@ -271,7 +273,7 @@ impl Relays {
         moved
     }
 
-    /// Tells all clients something, and takes what they send.
+    /// Calls `tell` for all clients, and takes the frames that they send.
     fn tell_clients(&mut self, mut tell: impl FnMut(RelayId, &mut Client)) {
         for (id, served) in &mut self.served {
             if let Some(client) = &mut served.client {
@@ -281,21 +283,21 @@ impl Relays {
         }
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// Returns the time at which [`Self::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let clients = self.served.values().filter_map(|served| served.client.as_ref()?.poll_timeout());
         let on_demand = self.served.iter().filter(|(id, served)| served.client.is_some() && !self.is_needed(**id));
         let idle = on_demand.map(|(_, served)| served.needed + IDLE);
-        let wishes = self.wanted.values().map(|wanted| wanted.since + IDLE);
+        let unused = self.wanted.values().map(|wanted| wanted.since + IDLE);
         let bridges = self.served.values().filter(|served| served.relay.web.is_some() && served.client.is_some());
-        clients.chain(idle).chain(wishes).chain(bridges.filter_map(|served| served.web.poll_timeout())).min()
+        clients.chain(idle).chain(unused).chain(bridges.filter_map(|served| served.web.poll_timeout())).min()
     }
 
     fn is_needed(&self, id: RelayId) -> bool {
         self.homes.contains(&id) || self.wanted.values().any(|wanted| wanted.by.contains(&id))
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub(crate) fn handle_timeout(&mut self, entropy: &mut impl Entropy, now: Time) {
         let over = |since: Time| now >= since + IDLE;
         let idle = self.wanted.iter().filter(|(_, wanted)| over(wanted.since)).map(|(peer, _)| *peer);
@@ -311,15 +313,15 @@ impl Relays {
             } else if served.client.is_some() && over(served.needed) {
                 served.stop();
                 self.send(id);
-                self.served.get_mut(&id).into_iter().for_each(Served::end);
+                self.served.get_mut(&id).into_iter().for_each(KnownRelay::end);
                 continue;
             }
-            // Twice: who was lost by one way asks by the other at once.
+            // Twice, because a client that lost the relay by UDP asks through the bridge at once, and the other way round.
             (0..2).for_each(|_| self.turn_client(id, entropy, now));
         }
     }
 
-    /// Does what is due for one relay's client.
+    /// Does the work that is due for one relay's client.
     fn turn_client(&mut self, id: RelayId, entropy: &mut impl Entropy, now: Time) {
         let client = self.served.get(&id).and_then(|served| served.client.as_ref());
         if client.and_then(Client::poll_timeout).is_some_and(|due| now >= due) {
@@ -327,7 +329,7 @@ impl Relays {
         }
     }
 
-    /// Has a relay's client do what it can now.
+    /// Lets a relay's client do all work that it can do now.
     fn drive_client(&mut self, id: RelayId, entropy: &mut impl Entropy, now: Time) {
         let Some(served) = self.served.get_mut(&id) else { return };
         let Some(client) = served.client.as_mut() else { return };
@@ -339,12 +341,13 @@ impl Relays {
             self.stamped = self.stamped.max(Some(stamp));
         }
         if client.is_asking() {
-            served.web.silent(now);
+            served.web.note_silence(now);
         }
-        self.happened(id, event, entropy, now);
+        self.handle_event(id, event, entropy, now);
     }
 
-    /// The peer does not answer by this way: if it leads by a relay, that may be gone, or the peer may be from there. The relay is asked about both.
+    /// Notes that the peer does not answer by this way. If the way leads through a relay, the relay may be gone, or the peer may not be bound there any more:
+    /// the relay is asked about both.
     pub(crate) fn suspect(&mut self, peer: &PublicKey, way: Way, entropy: &mut impl Entropy, now: Time) {
         let Some((id, served)) = self.at(way.first_hop()).filter(|_| way.is_relayed()) else { return };
         if let Some(client) = served.client.as_mut() {
@@ -354,19 +357,19 @@ impl Relays {
         self.send(id);
     }
 
-    /// The host changed, or slept: relays are shown where we are now.
+    /// Notes that the host's network changed, or that the host slept: clients show the relays their present endpoint.
     pub(crate) fn handle_look_around(&mut self, families: Families, entropy: &mut impl Entropy, now: Time) {
         self.families = families;
         for id in self.served.keys().copied().collect::<Vec<_>>() {
             let Some(served) = self.served.get_mut(&id) else { continue };
-            served.web.elsewhere();
+            served.web.forget_distrust();
             served.client.as_mut().into_iter().for_each(|client| client.handle_move(now, entropy));
             self.send(id);
         }
     }
 
-    /// What came of it at a relay.
-    fn happened(&mut self, id: RelayId, event: Option<Event>, entropy: &mut impl Entropy, now: Time) {
+    /// Takes an event of a relay's client.
+    fn handle_event(&mut self, id: RelayId, event: Option<Event>, entropy: &mut impl Entropy, now: Time) {
         match event {
             Some(
                 Event::Opened { peer, .. }
@@ -394,7 +397,7 @@ impl Relays {
         self.send(id);
     }
 
-    /// Takes what a client sends.
+    /// Takes the frames that a client sends.
     fn send(&mut self, id: RelayId) {
         if let Some(served) = self.served.get_mut(&id) {
             served.take_frames(self.families, &mut self.out);
@@ -419,10 +422,12 @@ impl Relays {
             return Some(RelaysOutput::Lost(relay));
         }
         if std::mem::take(&mut self.moved) {
-            return Some(RelaysOutput::Places(self.served.values().flat_map(Served::places).collect()));
+            return Some(RelaysOutput::Places(self.served.values().flat_map(KnownRelay::places).collect()));
         }
-        if let Some((destination, frame)) = self.out.pop_front() {
-            return Some(RelaysOutput::Transmit(destination, frame));
+        while let Some((destination, frame)) = self.out.pop_front() {
+            if let Some(frame) = Datagram::new(frame.as_bytes()) {
+                return Some(RelaysOutput::Transmit(destination, frame));
+            }
         }
         if let Some(peer) = self.changed.pop_first() {
             return Some(RelaysOutput::WaysChanged(peer));
@@ -436,13 +441,13 @@ impl Relays {
         self.stuck.pop().map(RelaysOutput::ResetBridge)
     }
 
-    /// Returns true if a relay serves us by UDP, as far as is known: one that went away is noticed within half a minute.
+    /// Returns true if a relay serves this node by UDP, as far as is known: a relay that fails is noticed within half a minute.
     pub(crate) fn is_any_by_udp(&self) -> bool {
-        let is_ready = |served: &Served| served.client.as_ref().is_some_and(Client::is_ready);
+        let is_ready = |served: &KnownRelay| served.client.as_ref().is_some_and(Client::is_ready);
         self.served.values().any(|served| served.is_by_udp() && is_ready(served))
     }
 
-    /// Returns the home relays that we are bound to, best first, if the coordinator was told of others.
+    /// Returns the home relays that the node is bound to, best first, if they are not those of the last [`RelaysOutput::Bound`].
     fn newly_bound(&mut self) -> Option<Vec<RelayId>> {
         let ready = |id: &&RelayId| {
             self.served.get(id).and_then(|served| served.client.as_ref()).is_some_and(|client| client.is_ready())
@@ -455,7 +460,7 @@ impl Relays {
         Some(bound)
     }
 
-    /// All relays of the map, as users may see them.
+    /// Returns the state of all relays of the map for users.
     pub(crate) fn views(&self) -> impl Iterator<Item = RelayView<'_>> {
         self.served.values().map(|served| served.view(self.homes.iter().position(|home| *home == served.relay.id)))
     }

@@ -1,22 +1,22 @@
-//! Which peer an inner address belongs to.
+//! The table from inner addresses to peers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use taut_base::{PeerId, Prefix};
 
-/// An immutable table: built by the agent, read by lanes. The longest prefix wins, as in WireGuard's cryptokey routing (paper, section 2);
-/// it serves both directions: where to send, and who may send from an address.
+/// An immutable table that the agent builds and lanes read. The longest prefix wins, as in WireGuard's cryptokey routing (paper, section 2). The
+/// table serves both directions: the peer to send to, and the peer that may send from an address.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
-    /// One map per prefix length in use, longest first; in a plain network that is one map for each family.
+    /// One map per prefix length in use, longest first. A network without subnet routes has one map for each address family.
     by_length: Vec<(u8, HashMap<IpAddr, PeerId>)>,
-    /// The only inner addresses that packets of peers are delivered to; `None` delivers to all.
+    /// The only inner addresses that packets of peers are delivered to; `None` for all addresses.
     own: Option<Box<[IpAddr]>>,
 }
 
 impl Routes {
-    /// Builds the table. Of two equal prefixes the later one wins, as in WireGuard.
+    /// Builds a table. Of two equal prefixes the later one wins, as in WireGuard.
     pub fn new(entries: impl IntoIterator<Item = (Prefix, PeerId)>) -> Self {
         let mut routes = Self::default();
         for (prefix, peer) in entries {
@@ -33,21 +33,21 @@ impl Routes {
         routes
     }
 
-    /// The same table for a node that takes packets for its own addresses alone (fault G15): on a host that forwards, any other
-    /// destination would let every member into the networks behind the host.
+    /// Restricts delivery to the node's own addresses (fault G15): on a host that forwards packets, other destinations would give every member access
+    /// to the networks behind the host.
     #[must_use]
     pub fn only_to(self, own: &[IpAddr]) -> Self {
         Self { own: Some(own.into()), ..self }
     }
 
-    /// Returns true if a packet of a peer may be delivered to this inner destination. A `source_routed` packet names a further destination, which
-    /// a host that forwards may obey, so a node that takes packets for its own addresses alone takes none of them.
+    /// Returns true if a packet of a peer may be delivered to this inner destination. A `source_routed` packet names another destination, which a
+    /// forwarding host may send it to. A node that restricts delivery to its own addresses therefore delivers no such packet.
     #[inline]
     pub fn delivers_to(&self, destination: IpAddr, source_routed: bool) -> bool {
         self.own.as_ref().is_none_or(|own| !source_routed && own.contains(&destination))
     }
 
-    /// Whose address this is.
+    /// Returns the peer that owns this address.
     pub fn lookup(&self, address: IpAddr) -> Option<PeerId> {
         self.by_length.iter().find_map(|(length, table)| {
             let prefix = Prefix::new(address, *length).ok()?;

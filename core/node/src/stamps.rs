@@ -1,69 +1,71 @@
-//! The stamps of our initiations (protocol.md 1.9): they only rise, over restarts and wrong clocks too, because a peer drops what is stamped no later than
-//! the last initiation that it heard.
+//! The timestamps of this node's initiations (protocol.md 1.9). They only rise, even across restarts and with a wrong clock, because a peer drops an
+//! initiation whose timestamp is not later than the last one that it accepted.
 //!
-//! A stamp is the wall clock's reading, or the *floor* where that is later: the latest reading used so far, and at the start the *ceiling* that the
-//! last run left on the disk. The ceiling stays ahead of all stamps, so that it is written once an hour and not for each handshake. While the clock is
-//! behind, stamps stand still but for the one step that each of a peer's must take, and the ceiling is put ahead by a minute only: a node that
-//! restarts again and again walks into the future by a minute at a time, and comes back when its clock has caught up.
+//! A timestamp is the wall clock's reading or the *floor*, whichever is later. The floor is the latest timestamp used so far; at the start it is the
+//! *ceiling* that the last run left on the disk. The ceiling stays ahead of all timestamps, which is why it is written about once an hour instead of for
+//! each handshake. While the clock is behind the floor, timestamps stay at the floor, except that each timestamp for one peer is a step later than the
+//! last. The ceiling is then raised by only a minute: a node that restarts often drifts into the future by one minute per restart, and returns to its
+//! clock when the clock has caught up.
 
 use std::time::Duration;
 
 use taut_tunnel::handshake::Timestamp;
 
-/// How far ahead of a good clock the ceiling is put.
+/// Distance of the ceiling from a good clock, one hour: the ceiling is written at most twice an hour.
 const AHEAD: Duration = Duration::from_secs(3600);
-/// How far ahead of a floor that the clock has not reached: 3,600 handshakes with one peer, days of rekeys.
+/// Distance of the ceiling from a floor that the clock has not reached, one minute: it lasts for 3,600 handshakes with one peer, days of rekeys.
 const AHEAD_OF_FLOOR: Duration = Duration::from_secs(60);
 
-/// A clock that is behind the floor by no more than this is good: handshakes in quick succession step ahead of it.
+/// Lag behind the floor up to which a clock counts as good, 1 s: handshakes in quick succession move the floor slightly ahead of the clock.
 const BEHIND: Duration = Duration::from_secs(1);
 
-/// Where the stamps of one node stand. All times are since the Unix epoch.
+/// The floor and the ceiling of one node's timestamps. All times are since the Unix epoch.
 #[derive(Default)]
-pub(crate) struct Stamps {
+pub(crate) struct InitiationStamps {
     floor: Duration,
     ceiling: Duration,
-    news: Option<Duration>,
+    /// A ceiling that was raised and not returned yet.
+    raised: Option<Duration>,
 }
 
-impl Stamps {
-    /// What an earlier run left: no stamp of its own was later.
+impl InitiationStamps {
+    /// Takes the ceiling that an earlier run left: no timestamp of that run was later.
     pub(crate) fn resume(&mut self, ceiling: Duration) {
         self.floor = self.floor.max(ceiling);
         self.ceiling = self.ceiling.max(ceiling);
     }
 
-    /// The stamp of an initiation that is made now, for a peer whose last one was `last`.
+    /// Returns the timestamp of a new initiation to a peer whose last timestamp was `last`.
     pub(crate) fn next(&mut self, wall: Duration, last: Timestamp) -> Timestamp {
         let stamp = Timestamp::from_wall_clock(self.floor.max(wall)).after(last);
         self.raise(stamp.since_epoch(), wall);
         stamp
     }
 
-    /// Returns what the clock shows that binds to relays are stamped by: never less than in an earlier run.
+    /// Returns the time for the stamps of binds to relays. It is never earlier than in an earlier run.
     pub(crate) fn reading(&self, wall: Duration) -> Duration {
         self.floor.max(wall)
     }
 
-    /// Notes that a bind to a relay was stamped with this reading, so that later ones are stamped later, after a restart too.
-    pub(crate) fn used(&mut self, reading: Duration, wall: Duration) {
+    /// Notes that a bind to a relay was stamped with this time: later stamps will be later, also after a restart.
+    pub(crate) fn note_used(&mut self, reading: Duration, wall: Duration) {
         self.raise(reading.saturating_add(Duration::from_nanos(1)), wall);
     }
 
-    /// Raises the floor, and the ceiling with it.
+    /// Raises the floor, and the ceiling when the floor comes near it.
     fn raise(&mut self, floor: Duration, wall: Duration) {
         let good = wall.saturating_add(BEHIND) >= self.floor;
         self.floor = self.floor.max(floor);
         let ahead = if good { AHEAD } else { AHEAD_OF_FLOOR };
         if self.floor.saturating_add(ahead / 2) > self.ceiling {
             self.ceiling = self.floor.saturating_add(ahead);
-            self.news = Some(self.ceiling);
+            self.raised = Some(self.ceiling);
         }
     }
 
     /// Returns a ceiling to be kept for the next run, if it was raised.
     pub(crate) fn poll_output(&mut self) -> Option<Duration> {
-        self.news.take()
+        self.raised.take()
     }
 }
 
@@ -78,9 +80,9 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// A run of the node: a handshake every two minutes by this clock. Yields its last stamp, and what is on the disk after it.
+    /// Runs a node that makes a handshake every two minutes by this clock. Returns its last timestamp, the ceiling on the disk, and the number of writes.
     fn run(saved: Option<Duration>, clock: impl Fn(u64) -> u64, seconds: u64) -> (Timestamp, Option<Duration>, usize) {
-        let (mut stamps, mut disk, mut writes) = (Stamps::default(), saved, 0);
+        let (mut stamps, mut disk, mut writes) = (InitiationStamps::default(), saved, 0);
         if let Some(ceiling) = saved {
             stamps.resume(ceiling);
         }
@@ -132,21 +134,21 @@ mod tests {
     fn fault_f15_binds_are_stamped_later_than_those_of_an_earlier_run() {
         let (mut last, mut disk) = (Duration::ZERO, None);
         for clock in [TODAY, 0, TODAY - DAY, TODAY + 10] {
-            let mut stamps = Stamps::default();
+            let mut stamps = InitiationStamps::default();
             stamps.resume(disk.unwrap_or_default());
             for second in 0..10 {
                 let reading = stamps.reading(at(clock + second));
                 assert!(reading > last, "with the clock at {clock}");
-                stamps.used(reading, at(clock + second));
+                stamps.note_used(reading, at(clock + second));
                 last = reading;
                 disk = stamps.poll_output().or(disk);
-                assert!(disk > Some(last), "what is on the disk is ahead");
+                assert!(disk > Some(last), "the ceiling on the disk is ahead");
             }
         }
     }
 
     #[test]
-    fn restarts_walk_into_the_future_by_a_minute_at_most() {
+    fn a_restart_drifts_into_the_future_by_a_minute_at_most() {
         let mut disk = Some(at(TODAY));
         for _ in 0..100 {
             (_, disk, _) = run(disk, |_| TODAY - 2, 120);

@@ -1,6 +1,6 @@
-//! Whatever comes in, in whatever order, a node's state stays within its bounds, and it asks to be woken only when there is something to do.
+//! A node's state stays within its bounds under any input in any order, and its timeouts are due only when there is work.
 //!
-//! Seeded: each run is the same every time. The other nodes are real ones, so that a part of the messages is valid.
+//! The runs are seeded and the same every time. The other nodes are real ones, which makes a part of the messages valid.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -10,62 +10,62 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::{Dice, dice, draw, endpoint, key, lane_command, map};
+use common::{Seeded, draw, endpoint, key, lane_command, map, seeded};
 use taut_base::{LaneId, MAX_CANDIDATES, MAX_LANES, PeerId, SessionId, Time};
 use taut_node::{Clocks, Datagram, FromLane, HandshakeMessage, Node, ToLane};
 use taut_path::Way;
 use taut_tunnel::{Limits, SessionIndices};
 use taut_wire::control::{Abilities, ControlMessage, Endpoints, Lanes, Search, Suite, Suites};
 
-/// Nodes; the first one is under test.
+/// Number of nodes; the first one is under test.
 const NODES: u8 = 5;
-/// Sessions of one peer that a lane keeps: the previous, the current, the next.
+/// Sessions of one peer that a lane keeps: the previous, the current and the next one.
 const LANE_SESSIONS: usize = 3;
-/// Initiations of one peer that wait for a response.
+/// Maximum number of unanswered initiations of one peer.
 const WAITING: usize = 3;
-/// Captured messages that are played again.
+/// Number of captured messages that are replayed.
 const CAPTURED: usize = 64;
-/// Ways to one peer that are known at most: listed, said, heard of, by relays (core/path).
+/// Maximum number of known ways to one peer: listed, named by the peer, heard from, and through relays (core/path).
 const WAYS: usize = 8 + 8 + 4 + 4;
 
-/// Probes of one session.
+/// Maximum number of probes of one session.
 const PROBES: usize = 8;
-/// What a node of Taut can have.
+/// All suites of a Taut node.
 const AES: Suites = Suites::STOCK.with(Suite::Aes256Gcm);
 
-/// A node with a lane that keeps what a real one keeps, and no more.
+/// A node, and a lane that keeps as many sessions as a real one.
 struct Host {
     number: u8,
-    node: Node<Dice>,
+    node: Node<Seeded>,
     suites: Suites,
     lane: BTreeMap<PeerId, VecDeque<(SessionId, Vec<SessionIndices>)>>,
     sent: Vec<(SocketAddr, HandshakeMessage)>,
-    /// The newest probes, by session and lane, and how many there were of each.
+    /// The newest probe and the number of probes, by session and lane.
     probes: BTreeMap<(PeerId, SessionId, LaneId), (u64, usize)>,
-    /// The newest probe about a way, by session.
+    /// The newest probe of a way, by session.
     asked: BTreeMap<(PeerId, SessionId), (Way, u64)>,
     seen: Seen,
 }
 
-/// How often there was what makes a run worth something.
+/// Counters of the events without which a run would prove nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     sessions: usize,
     /// Sessions with three indices.
     fast: usize,
-    /// Sessions that were told to use AES.
+    /// Sessions that switched to AES.
     agreed: usize,
     round_trips: usize,
-    /// Lanes of sessions beyond the first.
-    further: usize,
-    /// How often further lanes were opened.
+    /// Extra lanes of sessions.
+    extra_lanes: usize,
+    /// Number of times that extra lanes were opened.
     opened: usize,
 }
 
 impl Host {
     fn new(number: u8, seed: u64) -> Self {
-        let mut node = Node::new(key(number), Limits::WIREGUARD, dice(seed ^ u64::from(number)));
-        // Who has AES differs from run to run; in each some have, and some have not.
+        let mut node = Node::new(key(number), Limits::WIREGUARD, seeded(seed ^ u64::from(number)));
+        // In each run some nodes have AES and some do not; which ones depends on the seed.
         let suites = if (u64::from(number) + seed).is_multiple_of(3) { Suites::STOCK } else { AES };
         node.set_suites(suites);
         Self {
@@ -80,7 +80,7 @@ impl Host {
         }
     }
 
-    /// Carries out what the node wants, until it wants nothing. Returns how much that was.
+    /// Carries out all commands of the node. Returns their number.
     fn settle(&mut self, clocks: Clocks) -> usize {
         let mut commands = 0;
         while let Some(command) = lane_command(&mut self.node) {
@@ -89,9 +89,9 @@ impl Host {
                 ToLane::Send { way, message } => self.sent.push((way.first_hop(), message)),
                 ToLane::RemovePeer(peer) => drop(self.lane.remove(&peer)),
                 ToLane::AddSession { peer, id, keys, .. } if keys.lane != LaneId::FIRST => {
-                    self.seen.further += 1;
+                    self.seen.extra_lanes += 1;
                     let sessions = self.lane.get_mut(&peer).into_iter().flatten();
-                    // One that is gone was retired whole.
+                    // A session that is gone was retired with all its lanes.
                     if let Some((_, lanes)) = sessions.into_iter().find(|(session, _)| *session == id) {
                         assert!(lanes.iter().all(|known| known.lane() != keys.lane), "a lane was given twice");
                         lanes.push(keys.indices());
@@ -106,7 +106,7 @@ impl Host {
                         self.retire(peer, clocks);
                     }
                 }
-                // What is asked about ways has limits of its own (core/path/src/budget.rs).
+                // Probes of ways have limits of their own (core/path/src/budget.rs).
                 ToLane::Control {
                     peer,
                     session,
@@ -122,7 +122,7 @@ impl Host {
                     assert!(lane != LaneId::FIRST || probes.1 <= PROBES, "{} probes of one session", probes.1);
                 }
                 ToLane::UseSuite { suite, .. } => {
-                    assert!(self.suites.has(suite), "told to seal with what it has not");
+                    assert!(self.suites.has(suite), "told to seal under a suite that the node does not have");
                     self.seen.agreed += usize::from(suite == Suite::Aes256Gcm);
                 }
                 ToLane::OpenLanes { .. } => self.seen.opened += 1,
@@ -142,23 +142,23 @@ impl Host {
 
     fn check(&self, commands: usize, what: &str) {
         let peers = self.node.peers().count();
-        // WireGuard's own pair, the control pair, and that of AES, on each lane.
+        // On each lane: WireGuard's own pair, the control pair, and the AES pair.
         let indices = MAX_LANES * if self.suites == AES { 3 } else { 2 };
         let most = peers * (LANE_SESSIONS * indices + WAITING);
         assert!(self.node.indices_in_use() <= most, "{what}: {} indices, {peers} peers", self.node.indices_in_use());
         assert!(peers < usize::from(NODES) && self.lane.len() <= peers, "{what}");
         assert!(self.node.peers().all(|peer| peer.candidates.len() <= MAX_CANDIDATES), "{what}");
-        // A map says something of each peer, a time-out may ask each at all its places, and send a probe and an offer; anything else is about one peer.
+        // A map concerns all peers, and a timeout may send each of them an initiation to all endpoints, a probe and an offer. Any other input concerns one peer.
         let about_all = matches!(what, "a map" | "the first map" | "time");
         let peers = if about_all { usize::from(NODES) } else { 1 };
-        // On each further lane a session, a probe and the choice of a way, in the worst case; and a probe for each way that is known.
+        // In the worst case, a session, a probe and a path on each extra lane, and a probe for each known way.
         let most = 2 + MAX_CANDIDATES + 3 + 3 * MAX_LANES + WAYS;
         assert!(commands <= peers * most, "{what}: {commands} commands");
     }
 }
 
 struct Run {
-    dice: Dice,
+    entropy: Seeded,
     hosts: Vec<Host>,
     captured: VecDeque<(u8, HandshakeMessage)>,
     clocks: Clocks,
@@ -172,16 +172,16 @@ impl Run {
         }
         let start = Duration::from_secs(1_700_000_000);
         let clocks = Clocks { now: Time::from_duration(start), wall: start };
-        Self { dice: dice(seed), hosts, captured: VecDeque::new(), clocks }
+        Self { entropy: seeded(seed), hosts, captured: VecDeque::new(), clocks }
     }
 
     fn draw(&mut self, below: u64) -> u64 {
-        draw(&mut self.dice, below)
+        draw(&mut self.entropy, below)
     }
 
     fn step(&mut self) -> &'static str {
         let who = usize::try_from(self.draw(u64::from(NODES))).unwrap();
-        // The node under test gets most of it.
+        // The node under test gets most of the inputs.
         let who = if self.draw(2) == 0 { 0 } else { who };
         let peers: Vec<PeerId> = self.hosts[who].node.peers().map(|peer| peer.id).collect();
         let count = u64::try_from(peers.len()).unwrap().max(1);
@@ -190,7 +190,7 @@ impl Run {
         match self.draw(15) {
             0 | 1 => {
                 self.hosts[who].node.handle_lane(FromLane::WantsHandshake(peer), clocks);
-                "a wish"
+                "a request for a handshake"
             }
             2..=5 => self.message(who),
             6 => {
@@ -225,7 +225,7 @@ impl Run {
                 "a map"
             }
             _ => {
-                // Milliseconds, or hours; the wall clock may go anywhere.
+                // Milliseconds or hours pass; the wall clock may jump.
                 let step = if self.draw(20) == 0 { self.draw(10_000_000) } else { self.draw(2_000) };
                 self.clocks.now = clocks.now + Duration::from_millis(step);
                 self.clocks.wall = match self.draw(30) {
@@ -236,14 +236,17 @@ impl Run {
                 for host in &mut self.hosts {
                     host.node.handle_timeout(clocks);
                     let next = host.node.poll_timeout();
-                    assert!(next.is_none_or(|next| next > clocks.now), "wants to be woken for what it has just done");
+                    assert!(
+                        next.is_none_or(|next| next > clocks.now),
+                        "a timeout is due again right after it was handled"
+                    );
                 }
                 "time"
             }
         }
     }
 
-    /// A captured message, or one that was sent to it: whole, altered, or with another length.
+    /// Delivers a captured message, mostly one that was sent to this node: unchanged or with a flipped bit.
     fn message(&mut self, who: usize) -> &'static str {
         let number = u8::try_from(who).unwrap();
         let count = u64::try_from(self.captured.len()).unwrap();
@@ -265,10 +268,10 @@ impl Run {
         "a message"
     }
 
-    /// Any control message, on a session of the peer or on one that never was; answers fit a probe now and then.
+    /// Delivers a random control message, on a session of the peer or on an unknown one. Some answers match a probe.
     fn control(&mut self, who: usize, peer: PeerId) -> &'static str {
         let sessions = self.hosts[who].lane.get(&peer).map_or(0, VecDeque::len);
-        // The newest one mostly: about that one there are questions.
+        // Mostly the newest session, because it is the one that is negotiated.
         let place = usize::try_from(self.draw(6).saturating_sub(2)).unwrap();
         let fits = self.draw(3) > 0;
         let session = match self.hosts[who].lane.get(&peer).filter(|_| place < sessions) {
@@ -276,7 +279,7 @@ impl Run {
             None => SessionId(self.draw(9)),
         };
         let lanes = u8::try_from(self.draw(256)).unwrap();
-        // One further lane at the same port mostly: of many, or of ever new ones, a random run seldom proves all.
+        // Mostly one extra lane at the same port: a random run seldom proves all of many lanes, or lanes that keep changing.
         let (count, port, lane) = if self.draw(4) == 0 {
             (lanes % 16, u16::from(lanes), self.draw(16))
         } else {
@@ -337,7 +340,7 @@ impl Run {
 #[test]
 fn state_is_bounded_under_any_input() {
     let mut seen = Seen::default();
-    // Lanes are opened beside a proven way only, which takes many steps to come about by chance.
+    // Extra lanes open only beside a proven path, which takes many random steps.
     let mut runs = 0;
     for seed in taut_testkit::seeds(12, 600) {
         runs += 1;
@@ -352,16 +355,16 @@ fn state_is_bounded_under_any_input() {
             seen.fast += host.seen.fast;
             seen.agreed += host.seen.agreed;
             seen.round_trips += host.seen.round_trips;
-            seen.further += host.seen.further;
+            seen.extra_lanes += host.seen.extra_lanes;
             seen.opened += host.seen.opened;
         }
         for host in &mut run.hosts {
             host.node.set_map(&map(host.number, std::iter::empty()));
             host.settle(run.clocks);
-            assert_eq!(host.node.indices_in_use(), 0, "indices of peers that are gone");
+            assert_eq!(host.node.indices_in_use(), 0, "indices of removed peers");
             assert_eq!(host.node.poll_timeout(), None);
         }
     }
-    let worth = [seen.sessions, seen.fast, seen.agreed, seen.round_trips, seen.further, seen.opened];
-    assert!(worth.iter().all(|count| 3 * *count > runs), "{runs} runs are not worth much without any: {seen:?}");
+    let counts = [seen.sessions, seen.fast, seen.agreed, seen.round_trips, seen.extra_lanes, seen.opened];
+    assert!(counts.iter().all(|count| 3 * *count > runs), "{runs} runs reach too few of these states: {seen:?}");
 }

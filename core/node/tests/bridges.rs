@@ -1,5 +1,5 @@
-//! A relay that UDP does not reach is asked for a bridge, used by it, and reached by UDP again as soon as that answers: a whole node, and the real rules of a
-//! relay, on a wire that lets UDP through or not.
+//! A node reaches a relay through a bridge where UDP is blocked, and by UDP again as soon as the relay answers there. The test runs a whole node and the real rules
+//! of a relay, on a wire that passes or blocks UDP.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -9,7 +9,7 @@ mod common;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::{Dice, dice, key, map};
+use common::{Seeded, key, map, seeded};
 use taut_base::{LaneId, PrivateKey, RelayId, Time};
 use taut_netmap::Relay;
 use taut_node::{Clocks, Datagram, FromLane, Node, Output, ToLane};
@@ -21,14 +21,14 @@ use taut_wire::stun::{BindingRequest, BindingResponse, MAX_ANSWER_LEN};
 const STEP: Duration = Duration::from_millis(5);
 const WALL: Duration = Duration::from_secs(1_800_000_000);
 const RELAY: RelayId = RelayId(1);
-/// Who the relay's end of the bridge is to it.
+/// The client's address, as the relay sees it through the bridge.
 const STREAM: Place = Place::Stream(1);
 
 fn at_udp() -> SocketAddr {
     SocketAddr::from(([198, 51, 100, 7], 3478))
 }
 
-/// Where the relay sees the node.
+/// The node's endpoint, as the relay sees it by UDP.
 fn me() -> SocketAddr {
     SocketAddr::from(([203, 0, 113, 1], 8288))
 }
@@ -37,21 +37,21 @@ fn at_bridge() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 40_000))
 }
 
-/// One node, its relay, and what is between.
+/// One node, its relay, and the network between them.
 struct World {
-    node: Node<Dice>,
+    node: Node<Seeded>,
     relay: Server,
-    dice: Dice,
+    entropy: Seeded,
     now: Time,
-    /// What UDP lets through: frames, STUN.
+    /// Whether UDP passes frames, and whether it passes STUN.
     udp: (bool, bool),
-    /// A bridge that is wished for opens, or stays closed.
+    /// Whether a requested bridge opens.
     web: bool,
-    wished: bool,
+    requested: bool,
     is_open: bool,
-    /// What the coordinator was told of the node's relays.
+    /// The relays that the coordinator was told of.
     homes: Vec<RelayId>,
-    /// The places that the lane hears.
+    /// The addresses that the lane accepts frames from.
     heard: Vec<SocketAddr>,
 }
 
@@ -76,13 +76,13 @@ fn world(udp: (bool, bool)) -> World {
         expires: WALL.as_secs() + 72 * 3600,
     };
     let credentials = Credentials { bind, ticket: Ticket::sign(&terms, &signer), numbered: None };
-    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(1));
+    let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(1));
     node.set_map(&listed);
     let relay = Server::new(relay_key, vec![signer.verifying()], RelayLimits::DEFAULT, [5; 32]);
     let heard = Vec::new();
-    let (now, dice) = (Time::ZERO + Duration::from_secs(100), dice(2));
+    let (now, entropy) = (Time::ZERO + Duration::from_secs(100), seeded(2));
     let mut world =
-        World { node, relay, dice, now, udp, web: true, wished: false, is_open: false, homes: Vec::new(), heard };
+        World { node, relay, entropy, now, udp, web: true, requested: false, is_open: false, homes: Vec::new(), heard };
     let clocks = world.clocks();
     world.node.set_ticket(credentials, clocks);
     world
@@ -102,12 +102,12 @@ impl World {
                 self.node.handle_timeout(clocks);
                 assert!(
                     self.node.poll_timeout().is_none_or(|due| due > self.now),
-                    "it has nothing to do, and says that it has"
+                    "a timeout is due again right after it was handled"
                 );
             }
             self.relay.handle_timeout(self.now);
             self.carry();
-            self.set_bridge(self.wished && self.web);
+            self.set_bridge(self.requested && self.web);
             self.carry();
         }
     }
@@ -124,14 +124,14 @@ impl World {
         }
     }
 
-    /// What the node's lane would send, and what comes back.
+    /// Carries the datagrams of the node's lane to the relay, and the replies back.
     fn carry(&mut self) {
         while let Some(output) = self.node.poll_output() {
             match output {
                 Output::Lane(_, ToLane::Relays(places)) => self.heard = places.to_vec(),
                 Output::Bridges(requests) => {
-                    self.wished = requests == [(RELAY, String::from("wss://r.example/"))];
-                    assert!(self.wished || requests.is_empty());
+                    self.requested = requests == [(RELAY, String::from("wss://r.example/"))];
+                    assert!(self.requested || requests.is_empty());
                 }
                 Output::HomeRelays(relays) => self.homes = relays,
                 Output::Lane(_, ToLane::Datagram { destination, bytes }) => {
@@ -170,7 +170,7 @@ impl World {
             _ if to == at_bridge() && self.is_open => STREAM,
             _ => return,
         };
-        let _ = self.relay.handle_frame(place, None, bytes, clocks, &mut self.dice);
+        let _ = self.relay.handle_frame(place, None, bytes, clocks, &mut self.entropy);
     }
 
     fn hear(&mut self, source: SocketAddr, bytes: &[u8]) {
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Where the relay answers, if it does.
+    /// Returns the address at which the relay answers, if it does.
     fn place(&self) -> Option<SocketAddr> {
         self.node.relays().next().unwrap().place
     }
@@ -191,21 +191,21 @@ const fn secs(seconds: u64) -> Duration {
 }
 
 #[test]
-fn where_udp_passes_nobody_wishes_for_a_bridge() {
+fn no_bridge_is_requested_where_udp_passes() {
     let mut world = world((true, true));
     world.run(secs(3_600));
-    assert!(world.place() == Some(at_udp()) && !world.wished);
+    assert!(world.place() == Some(at_udp()) && !world.requested);
 }
 
 #[test]
 fn fault_j10_without_udp_the_relay_is_reached_by_the_bridge_within_two_seconds_and_stays_so() {
     let mut world = world((false, false));
     world.run(Duration::from_millis(900));
-    assert!(!world.wished, "UDP has a second");
+    assert!(!world.requested, "only UDP is tried for a second");
     world.run(Duration::from_millis(1_100));
     assert_eq!(world.place(), Some(at_bridge()));
     assert!(world.node.relays().next().unwrap().is_bridged);
-    assert_eq!(world.homes, [RELAY], "others are told that we are there");
+    assert_eq!(world.homes, [RELAY], "the coordinator is told of the relay");
     for _ in 0..360 {
         world.run(secs(10));
         assert_eq!(world.place(), Some(at_bridge()));
@@ -213,7 +213,7 @@ fn fault_j10_without_udp_the_relay_is_reached_by_the_bridge_within_two_seconds_a
 }
 
 #[test]
-fn udp_that_comes_back_takes_the_binding_along_and_the_bridge_is_let_go_after_its_trial() {
+fn the_binding_moves_to_udp_when_it_works_again_and_the_bridge_closes_after_the_trial() {
     let mut world = world((false, false));
     world.run(secs(5));
     world.udp = (true, true);
@@ -224,18 +224,18 @@ fn udp_that_comes_back_takes_the_binding_along_and_the_bridge_is_let_go_after_it
         assert!(world.place().is_some(), "the relay is never lost meanwhile");
         assert!(waited < 70 * 200, "UDP is asked every minute at least");
     }
-    assert!(world.wished, "it is on trial");
+    assert!(world.requested, "UDP is on trial");
     world.run(secs(11));
-    assert!(!world.wished && !world.is_open && world.place() == Some(at_udp()));
+    assert!(!world.requested && !world.is_open && world.place() == Some(at_udp()));
     assert!(!world.heard.contains(&at_bridge()));
-    // And it goes again.
+    // UDP is blocked again.
     world.udp = (false, false);
     world.run(secs(40));
     assert_eq!(world.place(), Some(at_bridge()));
 }
 
 #[test]
-fn where_only_stun_passes_the_bridge_is_left_for_half_a_second_and_then_not_for_ten_minutes() {
+fn a_failed_trial_of_udp_takes_half_a_second_and_is_repeated_after_ten_minutes() {
     let mut world = world((false, true));
     world.run(secs(30));
     assert_eq!(world.place(), Some(at_bridge()));
@@ -246,7 +246,7 @@ fn where_only_stun_passes_the_bridge_is_left_for_half_a_second_and_then_not_for_
             away += STEP;
         }
     }
-    // Once in ten minutes, and half a second each time.
+    // One trial in ten minutes, and half a second each time.
     assert!(away <= 7 * Duration::from_millis(1_000), "{away:?}");
 }
 
@@ -257,14 +257,14 @@ fn fault_f8_a_bridge_that_breaks_is_noticed_and_used_again_when_it_is_back() {
     world.web = false;
     for _ in 0..20 {
         world.run(Duration::from_millis(100));
-        assert!(world.wished, "that it is broken is no reason to let it go");
+        assert!(world.requested, "a broken bridge is still requested");
     }
-    assert!(world.place().is_none() && world.wished && !world.heard.contains(&at_bridge()));
+    assert!(world.place().is_none() && world.requested && !world.heard.contains(&at_bridge()));
     world.run(secs(60));
     world.web = true;
     world.run(secs(1));
     assert_eq!(world.place(), Some(at_bridge()));
-    // Broken and back between two looks of the agent: the relay has forgotten us, and says so.
+    // The bridge broke and opened between two turns of the agent: the relay has forgotten the client, and says so.
     world.relay.handle_hangup(STREAM);
     let clocks = world.clocks();
     world.node.bridge_opened(RELAY, at_bridge(), clocks);
@@ -273,13 +273,13 @@ fn fault_f8_a_bridge_that_breaks_is_noticed_and_used_again_when_it_is_back() {
 }
 
 #[test]
-fn a_relay_that_was_started_again_needs_no_bridge() {
+fn a_restarted_relay_needs_no_bridge() {
     let mut world = world((true, true));
     world.run(secs(5));
     for _ in 0..20 {
-        // It has forgotten us.
+        // The relay forgets the client.
         world.relay.handle_hangup(Place::Udp(me()));
         world.run(secs(30));
-        assert!(world.place() == Some(at_udp()) && !world.wished);
+        assert!(world.place() == Some(at_udp()) && !world.requested);
     }
 }

@@ -1,4 +1,4 @@
-//! A peer that is busy asks for a cookie: when our initiation goes there once more.
+//! A busy peer requires a cookie: when the node sends its initiation again.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -17,7 +17,7 @@ use taut_tunnel::handshake::Identity;
 type Noise = Box<dyn FnMut(&mut [u8])>;
 type Sent = Vec<(SocketAddr, HandshakeMessage)>;
 
-/// Where the peer may be; where it sees us; somebody else.
+/// The peer's endpoints, the node's endpoint as the peer sees it, and an unrelated endpoint.
 const PLACES: [SocketAddr; 2] = [place(1), place(2)];
 const US: SocketAddr = place(9);
 const ELSEWHERE: SocketAddr = place(66);
@@ -35,10 +35,10 @@ fn at(milliseconds: u64) -> Clocks {
     Clocks { now: Time::from_duration(time), wall: time }
 }
 
-/// A node that was just asked for a session with its only peer, and that peer's door.
+/// A node that has just sent an initiation to its only peer, and the peer's cookie checker.
 struct Asking {
     node: Node<Noise>,
-    door: CookieChecker,
+    checker: CookieChecker,
     asked: Sent,
 }
 
@@ -81,7 +81,7 @@ impl Asking {
         let mut node = Node::new(key(1), Limits::WIREGUARD, noise);
         set_up(&mut node);
         node.handle_lane(FromLane::WantsHandshake(PeerId(0)), at(0));
-        let mut asking = Self { node, door: Identity::new(key(2)).checker([7; 32]), asked: Vec::new() };
+        let mut asking = Self { node, checker: Identity::new(key(2)).checker([7; 32]), asked: Vec::new() };
         asking.asked = asking.sent();
         asking
     }
@@ -95,9 +95,9 @@ impl Asking {
         sent.collect()
     }
 
-    /// What is sent when `source` answers the first copy with a cookie.
+    /// Returns the messages that are sent when `source` answers the first copy with a cookie.
     fn cookie_from(&mut self, source: SocketAddr, clocks: Clocks) -> Sent {
-        let reply = self.door.reply(self.asked[0].1.as_bytes(), US, clocks.now).unwrap();
+        let reply = self.checker.reply(self.asked[0].1.as_bytes(), US, clocks.now).unwrap();
         self.hear(source, &reply, clocks)
     }
 
@@ -107,8 +107,8 @@ impl Asking {
         self.sent()
     }
 
-    /// What is sent when the next try is due, which is not before `clocks`.
-    fn next_try(&mut self, not_before: Clocks) -> (Time, Sent) {
+    /// Returns the messages of the next retransmission, which is due at `not_before` or later.
+    fn next_retransmission(&mut self, not_before: Clocks) -> (Time, Sent) {
         let due = self.node.poll_timeout().unwrap();
         assert!(due >= not_before.now, "{due:?}");
         self.node.handle_timeout(Clocks { now: due, ..not_before });
@@ -116,7 +116,7 @@ impl Asking {
     }
 
     fn shows(&mut self, message: &HandshakeMessage, now: Time) -> bool {
-        self.door.proves_address(message.as_bytes(), US, now)
+        self.checker.proves_address(message.as_bytes(), US, now)
     }
 }
 
@@ -131,39 +131,40 @@ fn fault_b2_a_cookie_is_shown_at_once_and_only_where_it_came_from() {
         let first = asking.asked[0].1;
         assert_eq!(copy.as_bytes()[..132], first.as_bytes()[..132], "a copy: the same but for mac2");
     }
-    let (_, again) = asking.next_try(at(250));
-    assert_eq!(again.len(), 2, "the try that was due comes as ever");
+    let (_, again) = asking.next_retransmission(at(250));
+    assert_eq!(again.len(), 2, "the regular retransmission is sent, too");
 }
 
 #[test]
-fn fault_b8_cookies_make_us_send_once_and_nowhere_else() {
+fn fault_b8_cookies_make_the_node_send_once_and_nowhere_else() {
     let mut asking = Asking::taut();
-    assert!(asking.cookie_from(ELSEWHERE, at(10)).is_empty(), "we never asked there");
-    let mut forged = asking.door.reply(asking.asked[0].1.as_bytes(), US, at(10).now).unwrap();
+    assert!(asking.cookie_from(ELSEWHERE, at(10)).is_empty(), "no initiation was sent there");
+    let mut forged = asking.checker.reply(asking.asked[0].1.as_bytes(), US, at(10).now).unwrap();
     forged[40] ^= 1;
     assert!(asking.hear(PLACES[0], &forged, at(10)).is_empty());
     let copies = (20..240).map(|time| asking.cookie_from(PLACES[0], at(time)).len());
     assert_eq!(copies.sum::<usize>(), 1);
-    let (due, _) = asking.next_try(at(250));
-    assert!(due <= at(313).now, "none of it moved the next try");
-    assert!(asking.cookie_from(PLACES[0], at(320)).is_empty(), "nor is a try another initiation");
+    let (due, _) = asking.next_retransmission(at(250));
+    assert!(due <= at(313).now, "no cookie moved the next retransmission");
+    assert!(asking.cookie_from(PLACES[0], at(320)).is_empty(), "a retransmission is not another initiation");
 }
 
 #[test]
 fn fault_b8_a_cookie_too_late_for_a_copy_waits_for_the_next_initiation() {
     let mut asking = Asking::taut();
     assert!(asking.cookie_from(PLACES[0], at(2_000)).is_empty());
-    // The tries until then repeat the first initiation.
-    let initiations = std::iter::from_fn(|| Some(asking.next_try(at(0)))).find(|(due, _)| *due >= at(2_000).now);
+    // The retransmissions until then repeat the first initiation.
+    let initiations =
+        std::iter::from_fn(|| Some(asking.next_retransmission(at(0)))).find(|(due, _)| *due >= at(2_000).now);
     let (due, sent) = initiations.unwrap();
     assert_ne!(sent[0].1.as_bytes()[..116], asking.asked[0].1.as_bytes()[..116], "another initiation");
     assert!(asking.shows(&sent[0].1, due));
 }
 
 #[test]
-fn a_native_peer_is_asked_again_when_stock_wireguard_would() {
+fn a_native_peer_gets_the_cookie_with_the_next_stock_retransmission() {
     let mut asking = Asking::native();
     assert!(asking.cookie_from(PLACES[0], at(20)).is_empty());
-    let (due, sent) = asking.next_try(at(5_000));
+    let (due, sent) = asking.next_retransmission(at(5_000));
     assert!(asking.shows(&sent[0].1, due), "with the cookie");
 }

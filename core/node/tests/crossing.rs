@@ -1,8 +1,8 @@
-//! Two nodes that ask each other at about the same moment, over a wire that loses, doubles, delays and reorders: in the end each seals with the same
-//! session, and neither is deaf.
+//! Two nodes that start handshakes with each other at about the same moment, over a wire that loses, duplicates, delays and reorders messages. In the end both seal
+//! with the same session, and each can open the packets of the other.
 //!
-//! Beside each node stands the least that a lane is: the sessions of one peer, a packet that waits, and queues to and fro that lag. No IP, no
-//! cryptography of packets, so that thousands of networks take seconds; proof/sim has whole lanes, and hours of them.
+//! Each node has a minimal lane: the sessions of one peer, a packet that waits, and queues with a lag in both directions. Packets have no IP and no cryptography,
+//! which lets thousands of networks run in seconds. proof/sim tests whole lanes over hours.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -12,57 +12,57 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::{Dice, dice, draw, endpoint, key, lane_command, map};
+use common::{Seeded, draw, endpoint, key, lane_command, map, seeded};
 use taut_base::{PeerId, ReceiverIndex, Time};
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
 use taut_tunnel::{Keyring, KeyringAction, Limits, Role, Session};
 
-/// Networks that are tried.
+/// Number of networks that are tried.
 const CASES: u64 = 2_000;
-/// For so long the wire is bad.
+/// Time for which the wire is bad, 15 s.
 const BAD: Duration = Duration::from_secs(15);
-/// After that, what the bad wire left behind ends: 15 s without an answer make a new session (paper, section 6.5).
+/// Time after which the effects of the bad wire are over: 15 s without an answer make a new session (paper, section 6.5).
 const SETTLED: Duration = Duration::from_secs(40);
-/// From then on everything arrives, on one session. No session is old by then.
+/// End of the run. All packets between [`SETTLED`] and this time must arrive, on one session. No session is due for renewal by then.
 const END: Duration = Duration::from_secs(70);
-/// What a host sends once the wire is good.
+/// Interval between the packets of a host once the wire is good, 500 ms.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// Sessions that a lane keeps: the previous, the current, the next.
+/// Sessions that a lane keeps: the previous, the current and the next one.
 const SESSIONS: usize = 3;
 /// Indices of one session: WireGuard's own pair and the control pair.
 const INDICES: usize = 2;
 
-/// So long whoever has answered waits for the other side's first packet, before it begins a handshake of its own (core/node).
+/// Time for which a node that has answered waits for the other side's first packet before it starts a handshake of its own (core/node).
 const AWAIT_CONFIRMATION: Duration = Duration::from_millis(500);
 
-/// For so long an initiation is repeated and answered with the same response (core/node).
+/// Time for which an initiation is retransmitted and answered with the same response (core/node).
 const REPEAT: Duration = Duration::from_secs(2);
-/// What can happen in one network, and more.
+/// Maximum number of events in one network; more mean an endless loop.
 const TURNS: u32 = 20_000;
 
 type Name = (ReceiverIndex, ReceiverIndex);
 
-/// Something that happens to one of the two at a time.
+/// An event at one of the two nodes.
 enum Happening {
-    /// Bytes of a handshake arrive.
+    /// A handshake message arrives.
     Handshake(SocketAddr, HandshakeMessage),
-    /// A packet arrives that names a session by this index of ours.
+    /// A packet arrives for this receiver index.
     Packet { index: ReceiverIndex, data: bool, counted: bool },
-    /// The agent looks at what the lane said.
+    /// The agent takes a message of the lane.
     Said(FromLane),
-    /// The lane looks at what the agent commanded.
+    /// The lane takes a command of the agent.
     Command(ToLane),
-    /// The host has a packet to send, and the next after this time.
+    /// The host has a packet to send, and the next one after this time.
     Data(Option<Duration>),
 }
 
-/// What the wire does to one message.
+/// The condition of the wire.
 #[derive(Debug)]
 struct Wire {
-    /// Of a hundred.
+    /// Lost messages, per cent.
     lost: u64,
-    /// Of a hundred.
+    /// Duplicated messages, per cent.
     doubled: u64,
     least: Duration,
     jitter: u64,
@@ -70,40 +70,41 @@ struct Wire {
 
 /// One node and its lane.
 struct Host {
-    node: Node<Dice>,
+    node: Node<Seeded>,
     ring: Keyring,
     waits: bool,
-    /// Packets with data that were sent while it was counted.
+    /// Data packets that were sent while counting was on.
     sent: u64,
-    /// Those of the other side's that were opened.
+    /// Data packets of the other side that were opened.
     opened: u64,
-    /// Packets that named no session of ours, which is silence for the peer.
+    /// Packets for an unknown session, which are lost.
     unknown: u64,
+    /// Number of sessions.
     began: u64,
-    /// The names of those.
+    /// The names of these sessions.
     had: BTreeSet<Name>,
-    /// Until when what was put in the queues between lane and agent is on its way: they keep the order.
+    /// Time at which the last entry of each queue between lane and agent arrives: the queues keep the order.
     queued: [Time; 2],
 }
 
 struct Net {
-    dice: Dice,
+    entropy: Seeded,
     now: Time,
     hosts: [Host; 2],
-    /// By time, and among equal times by the order in which they were made.
+    /// Events by time, and among equal times in the order in which they were made.
     coming: BTreeMap<(Time, u64), (usize, Happening)>,
     made: u64,
     wire: Wire,
-    /// Milliseconds by which a queue between lane and agent lags at most.
+    /// Maximum lag of a queue between lane and agent, in milliseconds.
     lag: u64,
-    /// Whether packets that are sent now are counted.
+    /// Whether sent packets are counted.
     counting: bool,
 }
 
 impl Net {
     fn new(seed: u64) -> Self {
         let host = |number: u8| {
-            let mut node = Node::new(key(number), Limits::WIREGUARD, dice(seed * 2 + u64::from(number)));
+            let mut node = Node::new(key(number), Limits::WIREGUARD, seeded(seed * 2 + u64::from(number)));
             node.set_map(&map(number, 0..2));
             while lane_command(&mut node).is_some() {}
             Host {
@@ -118,20 +119,20 @@ impl Net {
                 queued: [Time::ZERO; 2],
             }
         };
-        let mut dice = dice(seed ^ 0x0c05_5ed0);
-        // The longest round trip is some 2 s. Handshakes count as crossed when they end within 5 s of each other: on a round trip of 2.4 s, one network
-        // in thousands has its two sides differ about that, and each goes on with its own session until the next renewal.
-        let least = [1, 10, 60, 200, 400, 700][usize::try_from(draw(&mut dice, 6)).unwrap()];
+        let mut entropy = seeded(seed ^ 0x0c05_5ed0);
+        // The longest round trip is about 2 s. Handshakes count as crossed when they end within 5 s of each other. On a round trip of 2.4 s, in one network of
+        // thousands the two sides differ about that, and each keeps its own session until the next renewal.
+        let least = [1, 10, 60, 200, 400, 700][usize::try_from(draw(&mut entropy, 6)).unwrap()];
         let wire = Wire {
-            lost: draw(&mut dice, 4) * 12,
-            doubled: draw(&mut dice, 3) * 15,
+            lost: draw(&mut entropy, 4) * 12,
+            doubled: draw(&mut entropy, 3) * 15,
             least: Duration::from_millis(least),
-            jitter: 1 + draw(&mut dice, least.min(200)),
+            jitter: 1 + draw(&mut entropy, least.min(200)),
         };
-        let lag = [1, 1, 5, 100][usize::try_from(draw(&mut dice, 4)).unwrap()];
+        let lag = [1, 1, 5, 100][usize::try_from(draw(&mut entropy, 4)).unwrap()];
         let start = Time::from_duration(Duration::from_secs(1_000));
         Self {
-            dice,
+            entropy,
             now: start,
             hosts: [host(0), host(1)],
             coming: BTreeMap::new(),
@@ -151,20 +152,20 @@ impl Net {
         Clocks { now: self.now, wall: Duration::from_secs(1_780_000_000) + self.now.since(Time::ZERO) }
     }
 
-    /// Puts something into the queue from (0) or to (1) the lane of `who`.
+    /// Puts an event into the queue from (0) or to (1) the lane of `who`.
     fn queue(&mut self, way: usize, who: usize, happening: Happening) {
-        let due = self.now + Duration::from_millis(draw(&mut self.dice, self.lag));
+        let due = self.now + Duration::from_millis(draw(&mut self.entropy, self.lag));
         let due = due.max(self.hosts[who].queued[way]);
         self.hosts[who].queued[way] = due;
         self.at(due, who, happening);
     }
 
-    /// Brings something from `who` to the other one: once, twice or never, and as it comes.
+    /// Carries a message from `who` to the other node: once, twice or never, with a random delay.
     fn carry(&mut self, who: usize, make: impl Fn() -> Happening) {
-        let copies = 1 + u64::from(draw(&mut self.dice, 100) < self.wire.doubled);
+        let copies = 1 + u64::from(draw(&mut self.entropy, 100) < self.wire.doubled);
         for _ in 0..copies {
-            if draw(&mut self.dice, 100) >= self.wire.lost {
-                let delay = self.wire.least + Duration::from_millis(draw(&mut self.dice, self.wire.jitter));
+            if draw(&mut self.entropy, 100) >= self.wire.lost {
+                let delay = self.wire.least + Duration::from_millis(draw(&mut self.entropy, self.wire.jitter));
                 self.at(self.now + delay, 1 - who, make());
             }
         }
@@ -177,7 +178,7 @@ impl Net {
         let (one, other) = session.name();
         let index = if session.local() == one { other } else { one };
         let known = self.hosts[1 - who].had.contains(&(one, other));
-        assert!(known, "seals for a side that has never had this session: it would be deaf");
+        assert!(known, "seals with a session that the other side has never had");
         let host = &mut self.hosts[who];
         host.ring.sent(data, &Limits::WIREGUARD, self.now);
         host.waits &= !data;
@@ -187,7 +188,7 @@ impl Net {
         true
     }
 
-    fn wish(&mut self, who: usize) {
+    fn request_handshake(&mut self, who: usize) {
         if self.hosts[who].ring.needs_handshake_to_send(&Limits::WIREGUARD, self.now) {
             self.queue(0, who, Happening::Said(FromLane::WantsHandshake(PeerId(0))));
         }
@@ -207,7 +208,7 @@ impl Net {
                 let session = Session::new(id, *keys, born);
                 host.had.insert(session.name());
                 host.ring.add(session);
-                // The other side may use it only after it heard from us on it.
+                // The responder may use the session only after a packet of the initiator.
                 let waits = host.waits;
                 if ours {
                     self.send(who, waits);
@@ -238,7 +239,7 @@ impl Net {
                 if !self.send(who, true) {
                     self.hosts[who].waits = true;
                 }
-                self.wish(who);
+                self.request_handshake(who);
                 if let Some(pause) = again {
                     self.at(self.now + pause, who, Happening::Data(again));
                 }
@@ -246,7 +247,7 @@ impl Net {
         }
     }
 
-    /// Does what is due at `who`, and passes on what its node and its lane want.
+    /// Does the work that is due at `who`, and carries out the outputs of its node and its lane.
     fn settle(&mut self, who: usize) {
         let clocks = self.clocks();
         self.hosts[who].node.handle_timeout(clocks);
@@ -272,7 +273,7 @@ impl Net {
 
     fn run_until(&mut self, end: Time) {
         for turn in 0.. {
-            assert!(turn < TURNS, "it turns in circles");
+            assert!(turn < TURNS, "an endless loop");
             let timers = self.hosts.iter().enumerate().filter_map(|(who, host)| {
                 let due = [host.node.poll_timeout(), host.ring.poll_timeout(&Limits::WIREGUARD)];
                 Some((due.into_iter().flatten().min()?, who))
@@ -296,7 +297,7 @@ impl Net {
         self.now = end;
     }
 
-    /// How long a message takes at most, while nothing is lost, from agent to agent.
+    /// Returns the longest time of a message from agent to agent without loss.
     fn one_way(&self) -> Duration {
         self.wire.least + Duration::from_millis(self.wire.jitter + 2 * self.lag)
     }
@@ -306,28 +307,27 @@ impl Net {
     }
 }
 
-/// What one network went through.
+/// The outcome of one network.
 struct Outcome {
     sessions: u64,
-    /// Whether handshakes crossed: each side began one.
+    /// Whether handshakes crossed.
     crossed: bool,
 }
 
 fn try_one(seed: u64) -> Outcome {
     let mut net = Net::new(seed);
     let start = net.now;
-    // One begins, and the other one after it: at once, while the first one's messages are on their way, or later. Some have a single packet to
-    // send, some more.
-    let first = usize::try_from(draw(&mut net.dice, 2)).unwrap();
-    let within = [1, 20, 200, 1_000, 6_000][usize::try_from(draw(&mut net.dice, 5)).unwrap()];
-    let later = Duration::from_millis(draw(&mut net.dice, within));
+    // One node starts, and the other one after it: at once, while the first one's messages are on their way, or later. A node has one packet to send or several.
+    let first = usize::try_from(draw(&mut net.entropy, 2)).unwrap();
+    let within = [1, 20, 200, 1_000, 6_000][usize::try_from(draw(&mut net.entropy, 5)).unwrap()];
+    let later = Duration::from_millis(draw(&mut net.entropy, within));
     for (who, begin) in [(first, start), (1 - first, start + later)] {
-        let pause = [None, Some(40), Some(300), Some(3_000)][usize::try_from(draw(&mut net.dice, 4)).unwrap()];
+        let pause = [None, Some(40), Some(300), Some(3_000)][usize::try_from(draw(&mut net.entropy, 4)).unwrap()];
         net.at(begin, who, Happening::Data(pause.map(Duration::from_millis)));
     }
     net.run_until(start + BAD);
-    // Loss costs either side a further session, and so does a round trip after which an initiation is not repeated but made anew. Without, each side
-    // makes one at most, and the second one none if it begins when it has answered already.
+    // Loss costs each side another session, and so does a round trip longer than `REPEAT`, after which a new initiation is made. Otherwise each side makes one
+    // session at most, and the second node makes none if it starts after it has answered.
     let smooth = net.wire.lost == 0 && 2 * net.one_way() < REPEAT;
     let answered = later > net.one_way() && 3 * net.one_way() < AWAIT_CONFIRMATION;
     let most = match smooth {
@@ -347,10 +347,10 @@ fn try_one(seed: u64) -> Outcome {
     net.counting = false;
     net.run_until(start + END + SETTLED / 10);
     let wire = &net.wire;
-    assert!(names[0].is_some() && names[0] == names[1], "seed {seed}: {names:?} are sealed with, {wire:?}");
-    assert_eq!(net.names(), names, "seed {seed}: ping-pong, {wire:?}");
+    assert!(names[0].is_some() && names[0] == names[1], "seed {seed}: {names:?} are in use, {wire:?}");
+    assert_eq!(net.names(), names, "seed {seed}: the session changes without a reason, {wire:?}");
     let after = net.hosts.each_ref().map(|host| (host.began, host.unknown));
-    assert_eq!(after, before, "seed {seed}: sessions begun and packets that nobody could open, {wire:?}");
+    assert_eq!(after, before, "seed {seed}: new sessions and unopened packets, {wire:?}");
     for who in [0, 1] {
         let (sent, opened) = (net.hosts[who].sent, net.hosts[1 - who].opened);
         assert!(sent > 40 && opened == sent, "seed {seed}: {opened} of {sent} opened, {wire:?}");
@@ -360,15 +360,15 @@ fn try_one(seed: u64) -> Outcome {
     let began = net.hosts.each_ref().map(|host| host.began);
     assert!(began.iter().all(|began| *began <= most), "seed {seed}: {began:?} sessions, {most} at most, {wire:?}");
     let unknown = net.hosts.each_ref().map(|host| host.unknown);
-    assert!(!smooth || unknown == [0, 0], "seed {seed}: {unknown:?} packets that nobody could open, {wire:?}");
+    assert!(!smooth || unknown == [0, 0], "seed {seed}: {unknown:?} unopened packets, {wire:?}");
     Outcome { sessions: began.iter().sum(), crossed: began.iter().sum::<u64>() > 2 }
 }
 
 #[test]
-fn fault_b9_whoever_starts_first_over_whatever_wire_both_end_on_one_session() {
+fn fault_b9_crossing_handshakes_end_on_one_session_over_any_wire() {
     let outcomes: Vec<Outcome> = (0..CASES).map(try_one).collect();
     let crossed = outcomes.iter().filter(|outcome| outcome.crossed).count();
-    assert!(crossed > outcomes.len() / 4, "{crossed} crossings: the runs are not worth much without any");
+    assert!(crossed > outcomes.len() / 4, "only {crossed} handshakes crossed: the runs prove too little");
     let sessions: u64 = outcomes.iter().map(|outcome| outcome.sessions).sum();
     assert!(sessions < 5 * CASES, "{sessions} sessions in {CASES} networks");
 }

@@ -1,4 +1,4 @@
-//! What a node makes of a map: the inner addresses that it takes packets for (fault G15), and the endpoints that it leaves out (fault D17).
+//! Effects of a map: the inner addresses that a node accepts packets for (fault G15), and the endpoints that it ignores (fault D17).
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Dice, dice, key, lane_command, map};
+use common::{Seeded, key, lane_command, map, seeded};
 use taut_base::{Prefix, Time};
 use taut_node::uapi::PeerChange;
 use taut_node::{Clocks, Node, Routes, ToLane};
@@ -17,7 +17,7 @@ use taut_noise::public_key;
 use taut_path::Families;
 use taut_tunnel::Limits;
 
-fn told(node: &mut Node<Dice>) -> Arc<Routes> {
+fn next_routes(node: &mut Node<Seeded>) -> Arc<Routes> {
     let mut commands = std::iter::from_fn(|| lane_command(node));
     commands.find_map(|command| if let ToLane::Routes(routes) = command { Some(routes) } else { None }).unwrap()
 }
@@ -28,27 +28,27 @@ fn inner(number: u8) -> IpAddr {
 
 #[test]
 fn fault_g15_a_node_of_a_network_takes_packets_for_its_own_addresses_and_a_native_one_for_all() {
-    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(1));
+    let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(1));
     let mut own = map(0, 0..3);
     node.set_map(&own);
-    let routes = told(&mut node);
+    let routes = next_routes(&mut node);
     let taken = |routes: &Routes| (1..=4).map(|number| routes.delivers_to(inner(number), false)).collect::<Vec<_>>();
-    assert_eq!(taken(&routes), [true, false, false, false], "not those of its peers either");
+    assert_eq!(taken(&routes), [true, false, false, false], "not for the addresses of its peers");
     own.me.addresses = vec![inner(4)];
     node.set_map(&own);
-    assert_eq!(taken(&told(&mut node)), [false, false, false, true]);
+    assert_eq!(taken(&next_routes(&mut node)), [false, false, false, true]);
 
-    let mut native = Node::new(key(0), Limits::WIREGUARD, dice(2));
+    let mut native = Node::new(key(0), Limits::WIREGUARD, seeded(2));
     native.configure(false, vec![PeerChange::new(public_key(&key(1)))]).unwrap();
-    assert_eq!(taken(&told(&mut native)), [true; 4]);
+    assert_eq!(taken(&next_routes(&mut native)), [true; 4]);
 }
 
 #[test]
 fn fault_d17_endpoints_inside_other_overlays_of_the_host_are_left_out() {
-    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(3));
+    let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(3));
     let map = map(0, 0..3);
     // Each peer has two: one in 192.0.2.0/24, one in 198.51.100.0/24.
-    let inside = |node: &Node<Dice>| {
+    let inside = |node: &Node<Seeded>| {
         let all = node.peers().flat_map(|peer| peer.candidates.to_vec()).collect::<Vec<_>>();
         let prefix: Prefix = "198.51.100.0/24".parse().unwrap();
         (all.len(), all.iter().filter(|endpoint| prefix.contains(endpoint.ip())).count())
@@ -60,12 +60,12 @@ fn fault_d17_endpoints_inside_other_overlays_of_the_host_are_left_out() {
     assert_eq!(inside(&node), (2, 0));
     node.set_avoided(Vec::new());
     node.set_map(&map);
-    assert_eq!(inside(&node), (4, 2), "the tunnel is gone");
+    assert_eq!(inside(&node), (4, 2), "without the other overlay");
 }
 
 #[test]
-fn a_peer_that_is_listed_later_is_judged_by_the_families_that_the_host_has() {
-    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(4));
+fn a_peer_that_is_listed_later_is_judged_by_the_hosts_address_families() {
+    let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(4));
     let clocks = Clocks { now: Time::ZERO, wall: Duration::ZERO };
     node.handle_look_around(Families { v4: false, v6: true }, clocks);
     node.set_map(&map(0, 0..2));

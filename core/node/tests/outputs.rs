@@ -7,7 +7,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{dice, endpoint, key, map};
+use common::{endpoint, key, map, seeded};
 use taut_base::{LaneId, PresharedKey, ReceiverIndex, Time};
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, Output, ToLane};
 use taut_noise::public_key;
@@ -19,7 +19,7 @@ const CLOCKS: Clocks = Clocks { now: Time::ZERO, wall: Duration::from_secs(1_800
 
 #[test]
 fn a_session_is_in_every_lane_before_the_response_leaves() {
-    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(1));
+    let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(1));
     node.set_lanes(Lanes::with_ports(&[9, 10]));
     node.set_map(&map(0, 0..2));
     while node.poll_output().is_some() {}
@@ -41,7 +41,7 @@ fn a_session_is_in_every_lane_before_the_response_leaves() {
 
 #[test]
 fn a_ceiling_of_stamps_comes_before_the_first_initiation() {
-    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(2));
+    let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(2));
     node.set_map(&map(0, 0..2));
     while node.poll_output().is_some() {}
     node.greet(&[public_key(&key(1))], CLOCKS);

@@ -1,4 +1,4 @@
-//! Initiations with a good mac1 that nobody of ours made: they cost one Diffie-Hellman and get nothing.
+//! Initiations with a valid mac1 that no peer made: they cost one Diffie-Hellman and are not answered.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -22,8 +22,8 @@ fn key(byte: u8) -> PrivateKey {
     PrivateKey::from_bytes([byte; 32])
 }
 
-/// A node with key 2 whose one peer has key 1, its door, and how often it drew randomness. The static-static secrets are made with the
-/// peers, so that every Diffie-Hellman after the first needs a fresh key: who draws nothing has computed one at most.
+/// Returns a node with key 2 whose only peer has key 1, its checker, and its number of draws of randomness. Static-static secrets are computed when a peer is added,
+/// so each Diffie-Hellman of a handshake after the first one needs a fresh key: a node that draws nothing has computed at most one.
 fn node() -> (Node<Noise>, CookieChecker, Rc<Cell<u32>>) {
     let drawn = Rc::new(Cell::new(0));
     let count = Rc::clone(&drawn);
@@ -40,7 +40,7 @@ fn node() -> (Node<Noise>, CookieChecker, Rc<Cell<u32>>) {
     (node, checker, drawn)
 }
 
-/// An initiation to the node from this key.
+/// Returns an initiation to the node from this key.
 fn initiation_of(from: u8) -> [u8; initiation::LEN] {
     let from = Identity::new(key(from));
     let to = Remote::new(&from, public_key(&key(2)), PresharedKey::NONE).unwrap();
@@ -48,7 +48,7 @@ fn initiation_of(from: u8) -> [u8; initiation::LEN] {
     SentInitiation::start(&from, &to, ReceiverIndex(16), stamp, key(9)).unwrap().1
 }
 
-/// The same, with random bytes from its ephemeral key on (`start`) and a mac1 that is right again.
+/// Returns an initiation with random bytes from `start` on and a valid mac1.
 fn around_noise(start: usize, seed: u8) -> [u8; initiation::LEN] {
     let mut message = initiation_of(1);
     let mut state = u32::from(seed) + 1;
@@ -78,29 +78,29 @@ fn commands(node: &mut Node<Noise>) -> Vec<ToLane> {
     std::iter::from_fn(|| node.poll_output()).filter_map(command).collect()
 }
 
-/// The message passes the door and gets nothing; the peer's own one is answered afterwards.
+/// Asserts that these messages pass the checker and are not answered, and that the peer's own initiation is answered afterwards.
 #[track_caller]
 fn assert_silent(messages: impl Iterator<Item = [u8; initiation::LEN]>) {
     let (mut node, checker, drawn) = node();
     for message in messages {
-        assert!(mac1(&message).is_some() && checker.is_for_us(&message), "the door lets it pass");
+        assert!(mac1(&message).is_some() && checker.is_for_us(&message), "the checker lets it pass");
         assert!(hears(&mut node, &message).is_empty(), "an answer");
-        assert_eq!((drawn.get(), node.indices_in_use()), (0, 0), "a second Diffie-Hellman was begun, or an index kept");
+        assert_eq!((drawn.get(), node.indices_in_use()), (0, 0), "no second Diffie-Hellman, and no index is kept");
     }
     assert!(node.peers().all(|peer| peer.proven.is_none()), "no endpoint moved");
     let answered = hears(&mut node, &initiation_of(1));
     assert!(matches!(answered[..], [ToLane::AddSession { .. }, ToLane::Send { .. }]));
-    assert!(drawn.get() > 0, "an answer draws a key, so that the count above means something");
+    assert!(drawn.get() > 0, "an answer draws a key, which proves that draws are counted");
 }
 
 #[test]
-fn fault_a6_an_initiation_around_random_bytes_costs_one_diffie_hellman_and_gets_silence() {
-    // All of it random; only what seals the sender's name; only the stamp, behind the name of a peer of ours.
+fn fault_a6_an_initiation_of_random_bytes_costs_one_diffie_hellman_and_is_not_answered() {
+    // Random from the ephemeral key on, from the sender's encrypted key on, or from the timestamp on, which follows the key of a real peer.
     let starts = [initiation::EPHEMERAL.start, initiation::STATIC.start, initiation::TIMESTAMP.start];
     assert_silent((0..60).map(|number| around_noise(starts[usize::from(number) % 3], number)));
 }
 
 #[test]
-fn fault_a7_an_initiation_from_a_key_that_is_no_peers_gets_silence() {
+fn fault_a7_an_initiation_from_an_unknown_key_is_not_answered() {
     assert_silent((3..63).map(initiation_of));
 }

@@ -1,21 +1,22 @@
-//! How many probes may go where (protocol.md 5.6, fault D10).
+//! Limits on probes (protocol.md 5.6, fault D10).
 //!
-//! Whoever writes lists of endpoints (a coordinator, a peer) makes nodes send to them. Probes to where somebody has answered are consented to and only
-//! counted per peer; for all others there are two limits for the whole node, whatever the lists say and however many peers there are:
+//! A coordinator or a peer that lists endpoints makes nodes send to them. Probes to an address that answered recently have consent and are counted
+//! per peer only. All other probes have two limits for the whole node, whatever the lists contain and however many peers there are:
 //!
 //! ```text
 //! per address   5/s, burst 24     an IPv6 /64 counts as one; 8 times as much where the same peer's authentic packets came from just before
 //! in all      200/s, burst 400
 //! ```
-//! Guesses (protocol.md 5.7) go to ports that nobody named, at an address that the peer says is its NAT's; they have limits of their own:
+//! Guesses (protocol.md 5.7) are sent to ports that nothing has confirmed, at an address that the peer reports as its NAT's. They have limits of
+//! their own:
 //!
 //! ```text
-//! per address   2/s, burst 3,200     three rounds of a search, and then one in nine minutes, whoever asks for it
+//! per address   2/s, burst 3,200     three rounds of a search, and then one in nine minutes, whichever peer asks for it
 //! in all        8/s, burst 8,192; of these 500 in a second, 32 at once
 //! sockets       one peer's at a time
 //! ```
-//! A burst of 24 is four candidates at one address (a port each of lanes and mappings) in all the haste of a first try. 5/s of 96 bytes is less than
-//! what a domestic line carries of background noise. 200/s is what 50 peers look for that are relayed and talk.
+//! A burst of 24 is four candidates at one address (a port for each of the lanes and mappings) in a first burst of probes. 5/s of 96 bytes is less
+//! than the background noise on a domestic line. 200/s is enough for 50 relayed peers with data.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::BTreeMap;
@@ -28,10 +29,10 @@ const IN_ALL: Rate = Rate::new(200, 400);
 
 const GUESSES_PER_ADDRESS: Rate = Rate::new(2, 3_200);
 const GUESSES_IN_ALL: Rate = Rate::new(8, 8_192);
-/// 46 kB a second while it lasts: a round of 1,024 takes two seconds, which is as long as the other side's sockets are open.
+/// Guesses in all: 46 kB per second while the burst lasts. A round of 1,024 takes two seconds, as long as the other side's sockets are open.
 const GUESSES_AT_A_TIME: Rate = Rate::new(500, 32);
 
-/// Addresses that are kept apart. A full bucket need not be kept, so that this many were sent to within the last five seconds.
+/// Addresses with a bucket of their own. A full bucket is dropped, so this many addresses were sent to within the last five seconds.
 const ADDRESSES: usize = 4_096;
 
 /// The limits of one node, for all its peers.
@@ -41,7 +42,7 @@ pub struct Budget {
     addresses: BTreeMap<IpAddr, Bucket>,
     refused: u64,
     guesses: Guesses,
-    /// Sockets that one search may open, and until when one has them.
+    /// Sockets that one search may open, and the time until which a search has them.
     sockets: u16,
     searched: Option<Time>,
     /// Bytes of the longest inner packet: the TUN's MTU.
@@ -55,34 +56,34 @@ struct Guesses {
     addresses: BTreeMap<IpAddr, Bucket>,
 }
 
-/// What a budget says to one more guess.
+/// The answer of a budget to one more guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grant {
-    /// It may go.
+    /// The guess may be sent now.
     Now,
-    /// In a moment.
+    /// The guess may be sent in a moment.
     Soon,
-    /// Not for minutes.
+    /// The guess may not be sent for minutes.
     No,
 }
 
 impl Budget {
-    /// Limits that nothing was taken from yet.
+    /// Returns limits that nothing was taken from.
     pub fn new() -> Self {
         Self { longest: DEFAULT_MTU, ..Self::default() }
     }
 
-    /// The TUN's MTU: probes that ask how long a packet may be are no longer.
+    /// Sets the TUN's MTU: probes of a packet-size test are at most this long.
     pub fn set_longest(&mut self, mtu: u16) {
         self.longest = mtu;
     }
 
-    /// Bytes of the longest inner packet.
+    /// Returns the bytes of the longest inner packet.
     pub const fn longest(&self) -> u16 {
         self.longest
     }
 
-    /// Whether one more probe may go to this address, where nobody has proven to be; takes it if so. `trusted`: authentic packets come from there.
+    /// Takes one probe to an address without consent. Returns true if there was room. `trusted`: authentic packets of the peer come from the address.
     pub(crate) fn take(&mut self, address: IpAddr, trusted: bool, now: Time) -> bool {
         let rate = if trusted { &PER_TRUSTED_ADDRESS } else { &PER_ADDRESS };
         let granted =
@@ -95,12 +96,12 @@ impl Budget {
         granted
     }
 
-    /// Probes that were not sent, or later, because of these limits.
+    /// Returns the number of probes that these limits refused or delayed.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Whether one more guess may go to this address; takes it if so.
+    /// Takes one guess to this address, if there is room.
     pub(crate) fn take_guess(&mut self, address: IpAddr, now: Time) -> Grant {
         let Guesses { in_all, at_a_time, addresses } = &mut self.guesses;
         if !at_a_time.has(&GUESSES_AT_A_TIME, now) {
@@ -117,12 +118,12 @@ impl Budget {
         Grant::Now
     }
 
-    /// How many sockets a search may open, at most; 0, as before the first call, for none.
+    /// Sets how many sockets a search may open; 0, as before the first call, for none.
     pub fn set_sockets(&mut self, most: u16) {
         self.sockets = most;
     }
 
-    /// Sockets for a search that has them until then; `None` while another one does, or when there are none.
+    /// Takes the sockets for one search until that time; `None` if another search has them, or none are allowed.
     pub(crate) fn take_sockets(&mut self, until: Time, now: Time) -> Option<u16> {
         if self.sockets == 0 || self.searched.is_some_and(|until| now < until) {
             return None;
@@ -136,7 +137,7 @@ impl Budget {
     }
 }
 
-/// The account of an address; `None` when there are too many busy ones.
+/// Returns the bucket of an address; `None` if too many addresses are busy.
 fn account(addresses: &mut BTreeMap<IpAddr, Bucket>, address: IpAddr, now: Time) -> Option<&mut Bucket> {
     let network = network(address);
     if addresses.len() >= ADDRESSES && !addresses.contains_key(&network) {
@@ -148,7 +149,7 @@ fn account(addresses: &mut BTreeMap<IpAddr, Bucket>, address: IpAddr, now: Time)
     Some(addresses.entry(network).or_default())
 }
 
-/// What counts as one address: a host may choose any of an IPv6 /64.
+/// Returns the unit that counts as one address: a host may choose any address of an IPv6 /64.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn where_packets_come_from_more_may_go() {
+    fn an_address_that_packets_come_from_gets_a_larger_budget() {
         let mut budget = Budget::new();
         assert_eq!((0..1_000_u64).filter(|_| budget.take(victim(1), true, at(0))).count(), 192);
         assert!(!budget.take(victim(1), false, at(0)), "what was taken counts for all");
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_without_end() {
+    fn the_state_is_bounded() {
         let mut budget = Budget::new();
         for number in 0..20_000 {
             budget.take(victim(number), false, at(u64::from(number)));

@@ -1,14 +1,14 @@
-//! One way to the peer, and what is known of it.
+//! One candidate for the path to a peer, and what is known of it.
 //!
 //! ```text
-//!             answered on this very way             a probe lost, or data without receipts
+//!             a probe answered on this path         a probe lost, or data not acknowledged
 //!  Unproven ──────────────────────────▶ Proven ◀──────────────────────────────────────────▶ Suspected: three quick probes
 //!                                         ▲             one of the three answered             │ none of them answered
 //!                                         └────────────── Down ◀──────────────────────────────┘ (or: loses too much)
-//!                                             so many answers in a row
+//!                                             several answers in a row
 //! ```
-//! A way that is down needs one answer to be back, and ever more of them when it goes down again within two minutes: a link that comes and goes every few
-//! seconds is left alone for longer each time, and one that died once is back at once.
+//! A candidate that is down returns after one answer, or after more of them if it went down again within two minutes. A link that fails every few
+//! seconds is avoided longer each time; a link that failed once returns at once.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -17,22 +17,25 @@ use taut_base::Time;
 
 use crate::event::PathEvent;
 use crate::probes::Probes;
+use crate::reasons::{DownCause, Suspicion};
 use crate::sizes::Sizes;
 use crate::way::Way;
 
-/// Probes that judge a suspected way. Of three, all are lost by chance once in a thousand times where a tenth is lost.
-pub(crate) const QUICK: u8 = 3;
+/// Probes that judge a suspected candidate. Where a tenth of all packets is lost, three in a row are lost once in a thousand times.
+pub(crate) const QUICK_PROBES: u8 = 3;
 
-/// Between them: half a round trip, so that they do not share one moment's loss, and soon enough for all to be judged within three.
+/// Bounds of the gap between quick probes, which is half a round-trip time: far enough apart not to share one burst of loss, and short enough to end
+/// within three.
 const QUICK_GAP: (Duration, Duration) = (Duration::from_millis(30), Duration::from_millis(200));
 
-/// How long each is waited for when the lane has already waited for receipts, or the peer is heard elsewhere: silence on both counts is no queue that fills.
-const QUICK_PATIENCE: (Duration, Duration) = (Duration::from_millis(60), Duration::from_secs(1));
+/// Bounds of the time that a quick probe is waited for, when the lane already waited for receipts or the peer is heard elsewhere: silence on both
+/// counts is not a queue that fills.
+const QUICK_TIMEOUT: (Duration, Duration) = (Duration::from_millis(60), Duration::from_secs(1));
 
-/// The same before a round trip is known.
-const QUICK_UNKNOWN: Duration = Duration::from_millis(250);
+/// The same time before a round-trip time was measured.
+const QUICK_TIMEOUT_UNMEASURED: Duration = Duration::from_millis(250);
 
-/// After news of a way: the two ends' first probes rarely cross in the right order, the next ones then do. The sum is 1.5 s.
+/// Gaps between probes after a change, 1.5 s in all. The first probes of the two ends rarely open both NATs in the right order; the next ones do.
 pub(crate) const BURST: [Duration; 6] = [
     Duration::from_millis(60),
     Duration::from_millis(120),
@@ -42,108 +45,83 @@ pub(crate) const BURST: [Duration; 6] = [
     Duration::from_millis(500),
 ];
 
-/// A judgement without a verdict is begun anew after this: longer than any answer is waited for.
-const VERDICT: Duration = Duration::from_secs(10);
+/// Time after which a suspected candidate without a verdict is probed again, 10 s: longer than any answer is waited for.
+const VERDICT_RETRY: Duration = Duration::from_secs(10);
 
-/// News that come thicker than this do not begin another burst.
-const BURST_APART: Duration = Duration::from_secs(2);
+/// Least time between two bursts.
+const BURST_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Between two probes of one way whatever happens.
-pub(crate) const LEAST_GAP: Duration = Duration::from_millis(30);
+/// Least gap between two probes of one candidate.
+pub(crate) const MIN_GAP: Duration = Duration::from_millis(30);
 
-/// Between the probes by which a way comes back that needs more than one answer.
+/// Gap between the probes that bring back a candidate which needs several answers.
 const RETURN_GAP: Duration = Duration::from_millis(250);
 
-/// Going down again within this time counts against a way.
+/// Time within which another failure counts as flapping, 2 minutes.
 const FLAPPING: Duration = Duration::from_secs(120);
 
-/// Data without receipts though probes are answered, so often within [`DOUBTS_WITHIN`], and the way carries no data: too long packets, or a filter.
-const DOUBTS: u8 = 4;
-const DOUBTS_WITHIN: Duration = Duration::from_secs(10);
+/// Unacknowledged data on a path whose probes are answered, this many times within the window: the path carries no data. Packets are too long for it,
+/// or a filter drops them.
+const MAX_UNACKNOWLEDGED: u8 = 4;
+const UNACKNOWLEDGED_WINDOW: Duration = Duration::from_secs(10);
 
-/// Where a way was heard of.
+/// The sources that name a candidate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     /// The coordinator's map lists it.
     pub listed: bool,
-    /// The peer says so itself.
-    pub said: bool,
-    /// The peer's authentic packets came from there.
+    /// The peer itself reports it.
+    pub reported: bool,
+    /// Authentic packets of the peer came from it.
     pub heard: bool,
-    /// A relay says that the peer is there.
+    /// A relay says that the peer is connected to it.
     pub relay: bool,
 }
 
-/// What is known of a way.
+/// The state of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nobody has answered.
+    /// No probe was answered.
     Unproven,
-    /// A probe was answered on it.
+    /// A probe was answered on this path.
     Proven {
-        /// Since when it leads there.
+        /// When it was proven.
         since: Time,
     },
-    /// It did, and is being judged.
+    /// It was proven, and quick probes judge whether it still works.
     Suspected {
-        /// Since when it leads there.
+        /// When it was proven.
         since: Time,
-        /// Since when it is being judged.
-        from: Time,
-        /// Quick probes still to be sent.
-        left: u8,
-        /// Why.
-        by: Suspicion,
+        /// When the suspicion began.
+        judged_since: Time,
+        /// Quick probes still to send.
+        remaining: u8,
+        /// The reason for the suspicion.
+        reason: Suspicion,
     },
-    /// It leads there no more.
+    /// It does not lead to the peer any more.
     Down {
-        /// Since when.
+        /// When it went down.
         since: Time,
-        /// Why.
+        /// The reason.
         cause: DownCause,
         /// Answers in a row that bring it back.
         needs: u32,
     },
 }
 
-/// Why a way is suspected: the later, the stronger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Suspicion {
-    /// A probe was not answered.
-    Lost,
-    /// Our addresses or routes changed, or the peer's.
-    Moved,
-    /// The peer was just proven to be elsewhere, and is not heard from here any more.
-    Elsewhere,
-    /// Data is not receipted.
-    Data,
-}
-
-/// Why a way is down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DownCause {
-    /// Three quick probes were not answered.
-    Silent,
-    /// It loses much more than the relay does.
-    Lossy,
-    /// Probes are answered, and data is not receipted.
-    NoData,
-}
-
-impl DownCause {
-    /// Answers in a row that bring a way back that went down so often within a short time.
-    fn needs(self, deaths: u32) -> u32 {
-        match self {
-            Self::Silent => [1, 3, 6, 12].get(deaths as usize - 1).copied().unwrap_or(12),
-            // Five at the pace of a second or less: soon after the loss has ended. Where a third is lost for good, five in a row are rare.
-            Self::Lossy => (5 * deaths).min(12),
-            // Probes say nothing here: ten seconds.
-            Self::NoData => 40,
-        }
+/// Returns the answers in a row that bring back a way that went down `failures` times within a short time.
+fn answers_needed(cause: DownCause, failures: u32) -> u32 {
+    match cause {
+        DownCause::Silent => [1, 3, 6, 12].get(failures as usize - 1).copied().unwrap_or(12),
+        // Five answers at one probe per second or faster: soon after the loss ended. Where a third is lost for good, five in a row are rare.
+        DownCause::Lossy => (5 * failures).min(12),
+        // Answers to probes prove nothing here. Forty of them take ten seconds.
+        DownCause::NoData => 40,
     }
 }
 
-/// One way to the peer.
+/// One candidate for the path to a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct CandidateState {
     pub(crate) way: Way,
@@ -152,32 +130,32 @@ pub(crate) struct CandidateState {
     /// The state when [`Self::poll_event`] was last called.
     reported: State,
     pub(crate) probes: Probes,
-    /// How long a packet may be, once data is lost where probes pass.
+    /// The test of packet sizes, which begins when data is lost where probes pass.
     pub(crate) sizes: Sizes,
-    /// When it was last worth trying anew.
-    pub(crate) news: Time,
-    /// Known since.
-    pub(crate) known: Time,
+    /// When something last changed that makes a new try worthwhile.
+    pub(crate) changed_at: Time,
+    /// When the candidate was added.
+    pub(crate) known_since: Time,
     burst: usize,
-    /// Its next probe is due as soon as may be.
-    soon: bool,
-    /// The budget was used up: not before.
+    /// True if the next probe is due as soon as possible.
+    is_due: bool,
+    /// Earliest time of the next probe after a budget refused one.
     pub(crate) not_before: Option<Time>,
-    /// What gaps are stretched by, in 1,024ths: drawn anew with each probe, so that peers do not probe in step.
+    /// Stretch of the intervals in 1,024ths, drawn again with each probe, so that peers do not probe in step.
     pub(crate) stretch: u32,
-    /// Where the peer saw our probes come from.
+    /// The endpoint that the peer saw probes come from.
     pub(crate) seen: Option<SocketAddr>,
-    /// When an authentic packet of the peer came this way last.
-    pub(crate) heard: Option<Time>,
+    /// When an authentic packet of the peer last came this way.
+    pub(crate) last_heard: Option<Time>,
     /// Probes of the peer that came this way.
-    pub(crate) asked: u64,
-    /// Answers to probes of this way that came by another.
-    pub(crate) elsewhere: u64,
+    pub(crate) peer_probes: u64,
+    /// Answers to probes of this candidate that came by another path.
+    pub(crate) answered_elsewhere: u64,
     /// Probes that the budget refused.
     pub(crate) refused: u64,
-    deaths: u32,
-    died: Option<Time>,
-    doubts: (u8, Option<Time>),
+    failures: u32,
+    failed_at: Option<Time>,
+    unacknowledged: (u8, Option<Time>),
 }
 
 impl CandidateState {
@@ -189,39 +167,39 @@ impl CandidateState {
             reported: State::Unproven,
             probes: Probes::default(),
             sizes: Sizes::default(),
-            news: now,
-            known: now,
+            changed_at: now,
+            known_since: now,
             burst: 0,
-            soon: true,
+            is_due: true,
             not_before: None,
             stretch: 0,
             seen: None,
-            heard: None,
-            asked: 0,
-            elsewhere: 0,
+            last_heard: None,
+            peer_probes: 0,
+            answered_elsewhere: 0,
             refused: 0,
-            deaths: 0,
-            died: None,
-            doubts: (0, None),
+            failures: 0,
+            failed_at: None,
+            unacknowledged: (0, None),
         }
     }
 
-    /// Whether it leads to the peer, as far as is known.
+    /// Returns true if the candidate leads to the peer, suspected or not.
     pub(crate) fn is_proven(&self) -> bool {
         matches!(self.state, State::Proven { .. } | State::Suspected { .. })
     }
 
-    /// Whether an answer on it may be relied on now.
-    pub(crate) fn is_sound(&self) -> bool {
+    /// Returns true if the candidate is proven and not suspected.
+    pub(crate) fn is_unsuspected(&self) -> bool {
         matches!(self.state, State::Proven { .. })
     }
 
-    /// Whether it was given up, and is answered again.
+    /// Returns true if the candidate is down and answers again.
     pub(crate) fn is_returning(&self) -> bool {
         matches!(self.state, State::Down { .. }) && self.probes.answers_in_row > 0
     }
 
-    /// Since when it leads to the peer.
+    /// Returns when the candidate was proven.
     pub(crate) fn proven_since(&self) -> Option<Time> {
         match self.state {
             State::Proven { since } | State::Suspected { since, .. } => Some(since),
@@ -229,20 +207,20 @@ impl CandidateState {
         }
     }
 
-    /// Something changed: it is tried at once, and several times.
-    pub(crate) fn try_anew(&mut self, now: Time) {
-        if self.burst == 0 || now.since(self.news) >= BURST_APART {
-            (self.burst, self.news) = (0, now);
+    /// Starts a burst of probes after a change.
+    pub(crate) fn start_burst(&mut self, now: Time) {
+        if self.burst == 0 || now.since(self.changed_at) >= BURST_INTERVAL {
+            (self.burst, self.changed_at) = (0, now);
         }
-        self.soon = true;
+        self.is_due = true;
     }
 
-    /// It is tried at once.
-    pub(crate) fn try_soon(&mut self) {
-        self.soon = true;
+    /// Makes the next probe due at once.
+    pub(crate) fn probe_soon(&mut self) {
+        self.is_due = true;
     }
 
-    /// A handshake went this way and back: as good as an answered probe.
+    /// Takes a handshake that went this way in both directions as a proof.
     pub(crate) fn prove(&mut self, now: Time) {
         if !self.is_proven() {
             self.state = State::Proven { since: now };
@@ -250,84 +228,85 @@ impl CandidateState {
         }
     }
 
-    /// It is to be judged. Says whether that is new.
-    pub(crate) fn suspect(&mut self, why: Suspicion, now: Time) -> bool {
+    /// Begins to judge a proven candidate. Returns true if it was not suspected before.
+    pub(crate) fn suspect(&mut self, reason: Suspicion, now: Time) -> bool {
         match &mut self.state {
             State::Proven { since } => {
-                self.state = State::Suspected { since: *since, from: now, left: QUICK, by: why };
-                self.soon = true;
+                self.state = State::Suspected { since: *since, judged_since: now, remaining: QUICK_PROBES, reason };
+                self.is_due = true;
                 true
             }
-            State::Suspected { by, .. } => {
-                *by = why.max(*by);
+            State::Suspected { reason: known, .. } => {
+                *known = reason.max(*known);
                 false
             }
             State::Unproven | State::Down { .. } => false,
         }
     }
 
-    /// Data is not receipted. When that is so again and again after probes were answered, the way carries no data, and goes down for it.
-    pub(crate) fn doubt(&mut self, now: Time) {
-        if self.suspect(Suspicion::Data, now) {
-            let (count, since) = &mut self.doubts;
-            if since.is_none_or(|since| now.since(since) >= DOUBTS_WITHIN) {
+    /// Data is not acknowledged. If that repeats although probes are answered, the path carries no data, and the candidate goes down.
+    pub(crate) fn suspect_data(&mut self, now: Time) {
+        if self.suspect(Suspicion::DataUnacknowledged, now) {
+            let (count, since) = &mut self.unacknowledged;
+            if since.is_none_or(|since| now.since(since) >= UNACKNOWLEDGED_WINDOW) {
                 (*count, *since) = (0, Some(now));
             }
             *count = count.saturating_add(1);
-            if *count >= DOUBTS {
-                self.doubts = (0, None);
-                // Where probes are lost as well, it is no matter of data.
+            if *count >= MAX_UNACKNOWLEDGED {
+                self.unacknowledged = (0, None);
+                // Where probes are lost as well, the cause is loss and not a filter.
                 self.go_down(if self.probes.lost_none() { DownCause::NoData } else { DownCause::Lossy }, now);
             }
         }
     }
 
-    /// It leads there no more.
+    /// The candidate does not lead to the peer any more.
     pub(crate) fn go_down(&mut self, cause: DownCause, now: Time) {
-        let again = self.died.is_some_and(|died| now.since(died) < FLAPPING);
-        self.deaths = if again { self.deaths.saturating_add(1) } else { 1 };
-        self.died = Some(now);
-        self.state = State::Down { since: now, cause, needs: cause.needs(self.deaths) };
+        let again = self.failed_at.is_some_and(|failed_at| now.since(failed_at) < FLAPPING);
+        self.failures = if again { self.failures.saturating_add(1) } else { 1 };
+        self.failed_at = Some(now);
+        self.state = State::Down { since: now, cause, needs: answers_needed(cause, self.failures) };
         self.probes.answers_in_row = 0;
-        self.news = now;
+        self.changed_at = now;
         if cause == DownCause::NoData {
             self.sizes.begin(now);
         }
     }
 
-    /// Nothing is known of it any more but where it was heard of.
+    /// Forgets everything except the sources that name the candidate.
     pub(crate) fn forget(&mut self, now: Time) {
-        *self = Self { seen: self.seen, soon: false, ..Self::new(self.way, self.origins, now) };
+        *self = Self { seen: self.seen, is_due: false, ..Self::new(self.way, self.origins, now) };
     }
 
-    /// A probe leaves by it.
+    /// A probe is sent on this path.
     pub(crate) fn send(&mut self, id: u64, now: Time) {
-        let patience = match &mut self.state {
-            State::Suspected { left, by, .. } => {
-                *left = left.saturating_sub(1);
-                let (least, most) = QUICK_PATIENCE;
-                let quick = self.probes.round_trip().map_or(QUICK_UNKNOWN, |mean| (mean * 2).clamp(least, most));
-                (*by >= Suspicion::Elsewhere).then_some(quick)
+        let timeout = match &mut self.state {
+            State::Suspected { remaining, reason, .. } => {
+                *remaining = remaining.saturating_sub(1);
+                let (least, most) = QUICK_TIMEOUT;
+                let quick =
+                    self.probes.round_trip().map_or(QUICK_TIMEOUT_UNMEASURED, |mean| (mean * 2).clamp(least, most));
+                (*reason >= Suspicion::PeerMoved).then_some(quick)
             }
             _ => {
                 self.burst = (self.burst + 1).min(BURST.len() + 1);
                 None
             }
         };
-        (self.soon, self.not_before) = (false, None);
-        self.probes.send(id, patience, now);
+        (self.is_due, self.not_before) = (false, None);
+        self.probes.send(id, timeout, now);
     }
 
-    /// An answer came by it to a probe that went by it. Says whether it leads to the peer from now on, and did not before.
+    /// An answer came by this path to a probe sent on it. Returns true if the candidate is proven by it and was not before.
     pub(crate) fn answer(&mut self, id: u64, seen: SocketAddr, now: Time) -> bool {
         let Some(sent) = self.probes.answer(id, now) else { return false };
         self.seen = Some(seen);
-        self.heard = Some(now);
+        self.last_heard = Some(now);
         let news = match self.state {
             State::Unproven => true,
             State::Proven { .. } => return false,
-            State::Suspected { since, from, .. } => {
-                if sent >= from {
+            State::Suspected { since, judged_since, .. } => {
+                if sent >= judged_since {
                     self.state = State::Proven { since };
                 }
                 return false;
@@ -341,14 +320,14 @@ impl CandidateState {
         news
     }
 
-    /// Judges. Says whether it went down.
+    /// Judges overdue probes. Returns true if the candidate went down.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
         let lost = self.probes.handle_timeout(now);
         match self.state {
             State::Proven { .. } if lost > 0 => {
-                self.suspect(Suspicion::Lost, now);
+                self.suspect(Suspicion::ProbeLost, now);
             }
-            State::Suspected { from, left: 0, .. } if !self.probes.any_open(from) => {
+            State::Suspected { judged_since, remaining: 0, .. } if !self.probes.any_open(judged_since) => {
                 self.go_down(DownCause::Silent, now);
                 return true;
             }
@@ -357,41 +336,41 @@ impl CandidateState {
         false
     }
 
-    /// When its next probe is due, if it is otherwise probed at this `pace`.
+    /// Returns when the next probe is due; `pace` is the interval without a burst or a suspicion.
     pub(crate) fn due(&self, pace: Duration) -> Time {
         let gap = match (&self.state, self.probes.last_sent) {
-            (_, None) => return self.not_before.unwrap_or(self.known),
-            (State::Suspected { left: 1.., .. }, _) => {
+            (_, None) => return self.not_before.unwrap_or(self.known_since),
+            (State::Suspected { remaining: 1.., .. }, _) => {
                 let (least, most) = QUICK_GAP;
-                if self.soon {
-                    LEAST_GAP
+                if self.is_due {
+                    MIN_GAP
                 } else {
                     (self.probes.round_trip().unwrap_or_default() / 2).clamp(least, most)
                 }
             }
-            _ if self.soon => LEAST_GAP,
-            // The quick ones are out: another probe would be one more to wait for, and the verdict would never come.
-            (State::Suspected { .. }, _) => pace.max(VERDICT),
+            _ if self.is_due => MIN_GAP,
+            // All quick probes are sent. Another one would have to be waited for, too, and delay the verdict for ever.
+            (State::Suspected { .. }, _) => pace.max(VERDICT_RETRY),
             _ if self.in_burst() => BURST[self.burst.saturating_sub(1).min(BURST.len() - 1)],
             (State::Down { .. }, _) if self.probes.answers_in_row > 0 => RETURN_GAP.min(pace),
             _ => pace + pace * self.stretch / 4 / 1_024,
         };
-        let due = self.probes.last_sent.map_or(self.known, |sent| sent + gap);
+        let due = self.probes.last_sent.map_or(self.known_since, |sent| sent + gap);
         self.not_before.map_or(due, |earliest| due.max(earliest))
     }
 
-    /// Whether it is being tried in haste: until it is proven and measured.
+    /// Returns true while the candidate is in its first burst and not yet proven and measured.
     fn in_burst(&self) -> bool {
         let enough = self.is_proven() && self.probes.shortest().is_some();
         self.burst <= BURST.len() && !enough
     }
 
-    /// Returns the change of state since the last call, if it is one that users may want to know of.
+    /// Returns the change of state since the last call, if it is one to report.
     pub(crate) fn poll_event(&mut self) -> Option<PathEvent> {
         let (before, way) = (std::mem::replace(&mut self.reported, self.state), self.way);
         match (before, self.state) {
             (State::Unproven | State::Down { .. }, State::Proven { .. }) => Some(PathEvent::CandidateProven { way }),
-            (State::Proven { .. }, State::Suspected { by, .. }) => Some(PathEvent::Suspected { way, reason: by }),
+            (State::Proven { .. }, State::Suspected { reason, .. }) => Some(PathEvent::Suspected { way, reason }),
             (State::Suspected { .. }, State::Proven { .. }) => Some(PathEvent::SuspicionCleared { way }),
             (State::Proven { .. } | State::Suspected { .. }, State::Down { cause, .. }) => {
                 Some(PathEvent::CandidateLost { way, reason: cause })
@@ -400,7 +379,7 @@ impl CandidateState {
         }
     }
 
-    /// When something is to be judged.
+    /// Returns when a probe is overdue.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.probes.poll_timeout()
     }
@@ -411,25 +390,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_that_only_a_handshake_proved_and_that_answers_nothing_goes_down() {
-        for why in [Suspicion::Lost, Suspicion::Moved, Suspicion::Elsewhere, Suspicion::Data] {
+    fn a_candidate_proven_by_a_handshake_that_answers_no_probe_goes_down() {
+        for reason in
+            [Suspicion::ProbeLost, Suspicion::NetworkChanged, Suspicion::PeerMoved, Suspicion::DataUnacknowledged]
+        {
             let way = Way::Direct(SocketAddr::from(([192, 0, 2, 1], 8288)));
             let mut now = Time::ZERO;
-            let mut track = CandidateState::new(way, Origins::default(), now);
-            track.prove(now);
-            track.suspect(why, now);
-            while track.is_proven() && now < Time::ZERO + Duration::from_secs(60) {
+            let mut candidate = CandidateState::new(way, Origins::default(), now);
+            candidate.prove(now);
+            candidate.suspect(reason, now);
+            while candidate.is_proven() && now < Time::ZERO + Duration::from_secs(60) {
                 let pace = Duration::from_secs(1);
-                if now >= track.due(pace) {
-                    track.send(track.probes.sent, now);
+                if now >= candidate.due(pace) {
+                    candidate.send(candidate.probes.sent, now);
                 }
-                track.handle_timeout(now);
+                candidate.handle_timeout(now);
                 now = now + Duration::from_millis(10);
             }
-            assert!(matches!(track.state, State::Down { cause: DownCause::Silent, .. }), "{why:?}");
+            assert!(matches!(candidate.state, State::Down { cause: DownCause::Silent, .. }), "{reason:?}");
             assert!(
-                now < Time::ZERO + Duration::from_secs(2) && track.probes.sent == u64::from(QUICK),
-                "{why:?}: {now:?}"
+                now < Time::ZERO + Duration::from_secs(2) && candidate.probes.sent == u64::from(QUICK_PROBES),
+                "{reason:?}: {now:?}"
             );
         }
     }

@@ -1,11 +1,11 @@
-//! The candidates of one peer.
+//! The candidate endpoints of one native peer.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 
 use taut_base::{MAX_CANDIDATES, Prefix};
 
-/// Whether packets may ever be sent to `endpoint`, whoever lists it (protocol.md 5.6, fault D11): never to loopback, multicast, broadcast,
-/// link-local (cloud metadata services live there), unspecified or overlay addresses, nor to port 0.
+/// Returns true if packets may be sent to `endpoint` at all, whichever source lists it (protocol.md 5.6, fault D11): never to loopback, multicast,
+/// broadcast, link-local (cloud metadata services), unspecified or overlay addresses, nor to port 0.
 pub fn acceptable(endpoint: SocketAddr, overlay: &[Prefix]) -> bool {
     let address = endpoint.ip().to_canonical();
     let special = match address {
@@ -28,22 +28,22 @@ pub fn acceptable(endpoint: SocketAddr, overlay: &[Prefix]) -> bool {
     !special && endpoint.port() != 0 && !overlay.iter().any(|prefix| prefix.contains(address))
 }
 
-/// IPv4-compatible, NAT64 and 6to4 addresses name an IPv4 host that the checks above would not see.
+/// IPv4-compatible, NAT64 and 6to4 addresses contain an IPv4 address that the checks above do not see.
 fn embeds_v4(segments: [u16; 8]) -> bool {
     matches!(segments, [0, 0, 0, 0, 0, 0, _, _] | [0x64, 0xff9b, ..] | [0x2002, ..])
 }
 
-/// Where one peer may be reached, best first. At most [`MAX_CANDIDATES`] plus the one that worked.
+/// Endpoints of one peer, best first. At most [`MAX_CANDIDATES`] and the proven one.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
-    /// Where the peer was last proven to be.
+    /// The endpoint that was last proven.
     proven: Option<SocketAddr>,
-    /// What the network map lists, in its order.
+    /// The endpoints that the network map lists, in its order.
     listed: Vec<SocketAddr>,
 }
 
 impl Candidates {
-    /// Replaces what the map lists; what may never be a candidate is left out. Says whether anything changed.
+    /// Replaces the listed endpoints, without those that are not acceptable. Returns true if anything changed.
     pub fn set_listed(&mut self, endpoints: &[SocketAddr], overlay: &[Prefix]) -> bool {
         let mut listed: Vec<SocketAddr> = Vec::with_capacity(endpoints.len().min(MAX_CANDIDATES));
         for endpoint in endpoints.iter().map(|endpoint| canonical(*endpoint)) {
@@ -61,28 +61,28 @@ impl Candidates {
         self.proven = Some(canonical(endpoint));
     }
 
-    /// Where the peer was last proven to be.
+    /// Returns the endpoint that was last proven.
     pub fn proven(&self) -> Option<SocketAddr> {
         self.proven
     }
 
-    /// What the map lists.
+    /// Returns the endpoints that the map lists.
     pub fn listed(&self) -> &[SocketAddr] {
         &self.listed
     }
 
-    /// Where to send the copies of one handshake message: the proven endpoint first, then the listed ones, [`MAX_CANDIDATES`] at most.
+    /// Returns the destinations of one handshake message: the proven endpoint first, then the listed ones, [`MAX_CANDIDATES`] at most.
     pub fn for_handshake(&self) -> impl Iterator<Item = SocketAddr> {
         let others = self.listed.iter().copied().filter(|endpoint| Some(*endpoint) != self.proven);
         self.proven.into_iter().chain(others).take(MAX_CANDIDATES)
     }
 }
 
-/// IPv4 as IPv4, so that one endpoint has one spelling.
+/// Returns the endpoint with an IPv4-mapped address written as IPv4, so that equal endpoints compare equal.
 pub(crate) fn canonical(endpoint: SocketAddr) -> SocketAddr {
     match endpoint.ip().to_canonical() {
         IpAddr::V4(v4) => SocketAddr::V4(SocketAddrV4::new(v4, endpoint.port())),
-        // With its scope: a link-local address means nothing without.
+        // The scope is kept: a link-local address is ambiguous without it.
         IpAddr::V6(_) => endpoint,
     }
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proven_one_comes_first_and_once() {
+    fn the_proven_endpoint_comes_first_and_once() {
         let mut candidates = Candidates::default();
         assert!(candidates.set_listed(&[endpoint("10.0.0.1:1"), endpoint("10.0.0.2:1"), endpoint("10.0.0.1:1")], &[]));
         assert!(!candidates.set_listed(&[endpoint("10.0.0.1:1"), endpoint("[::ffff:10.0.0.2]:1")], &[]));

@@ -7,8 +7,8 @@ use std::vec::Vec;
 
 use taut_base::RelayId;
 
-use crate::candidate_state::{DownCause, Suspicion};
 use crate::nat::Nat;
+use crate::reasons::{DownCause, Suspicion};
 use crate::way::Way;
 
 /// Events that wait to be polled, per machine. One input makes fewer; the oldest is dropped if a caller does not poll.
@@ -51,9 +51,9 @@ pub enum PathEvent {
         reason: DownCause,
     },
     /// No data flowed for a while: probing ends, and all proofs are forgotten.
-    LetGo {
-        /// Time without data after which this happens.
-        idle: Duration,
+    PeerIdle {
+        /// Time without data after which a peer is idle.
+        after: Duration,
     },
     /// A round of port search began on this side.
     SearchOpened {
@@ -109,9 +109,9 @@ pub enum PathChangeReason {
     RelaySilent,
     /// The former path is no candidate any more: its relay lost the peer, or the network's prefixes contain the endpoint.
     Withdrawn,
-    /// The former path lost its proof without failing: this host has no address of that family any more, or the peer was let go.
+    /// The former path lost its proof without failing: this host has no address of that family any more, or the peer was idle.
     NoLongerProven,
-    /// The peer was let go: the next packet goes through a relay first.
+    /// The peer is idle: the next packet goes through a relay first.
     Idle,
 }
 

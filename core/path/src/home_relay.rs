@@ -1,13 +1,13 @@
-//! Which relays are ours: the nearest one, where peers look for us, and a second one that is warm when the first one is lost.
+//! The choice of home relays: the nearest relay, where peers look for this node, and a second one that is ready when the first is lost.
 //!
 //! ```text
-//! measured, all of them       ──▶ ┌──────┐
-//! lost: nobody answers there  ──▶ │ HomeRelay │ ──▶ at most two, best first, when they are others than before
-//! the map lists others        ──▶ └──────┘
+//! measured: round-trip time   ──▶ ┌───────────┐
+//! lost: no answers            ──▶ │ HomeRelay │ ──▶ at most two relays, best first, when they changed
+//! set_listed: the map         ──▶ └───────────┘
 //! ```
-//! Moving costs: the coordinator and all peers have to hear of it, and who looks for us meanwhile asks at the wrong relay first. So a home is kept until
-//! another relay is nearer by a fifth and by 10 ms: round trips of one day vary by less than that. A home that is lost is left at once, and comes
-//! into question again a minute after it answered, or when nothing else is left.
+//! A change costs: the coordinator and all peers have to learn of it, and a peer that looks for this node meanwhile asks the wrong relay first. A
+//! home relay is therefore kept until another one is nearer by a fifth and by 10 ms, which is more than round-trip times vary within a day. A lost
+//! home relay is left at once. It is considered again a minute later if it answers, or when there is no other.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -17,28 +17,28 @@ use taut_base::{RelayId, Time};
 
 use crate::event::{EventQueue, HomeChangeReason, HomeRelayEvent};
 
-/// The nearest and a second one.
-const HOMES: usize = 2;
+/// The number of home relays: the nearest and a second one.
+const MAX_HOMES: usize = 2;
 
-/// What another relay must gain.
-const LEAST_GAIN: Duration = Duration::from_millis(10);
+/// Least gain in round-trip time of another relay: in time, and as a part of the present one.
+const MIN_GAIN: Duration = Duration::from_millis(10);
 const GAIN_PART: u32 = 5;
 
-/// After it was lost, for so long a relay is only taken when there is no other.
-const SHUNNED: Duration = Duration::from_secs(60);
+/// Time for which a lost relay is chosen only if there is no other, 1 minute.
+const LOST_PENALTY: Duration = Duration::from_secs(60);
 
-/// The relays of the map, and which of them are ours.
+/// The relays of the map, and the home relays among them.
 #[derive(Clone, Debug, Default)]
 pub struct HomeRelay {
-    known: BTreeMap<RelayId, Standing>,
-    /// As the map has them: whom to take before anything was measured.
+    known: BTreeMap<RelayId, RelayState>,
+    /// The map's order, which decides before anything was measured.
     order: Vec<RelayId>,
     homes: Vec<RelayId>,
     changed: bool,
     events: EventQueue<HomeRelayEvent>,
 }
 
-/// What the choice of home relays asks the node to do, or reports.
+/// Something that the choice of home relays asks the node to do, or reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HomeRelayOutput {
     /// The node binds to these relays from now on, best first.
@@ -48,13 +48,13 @@ pub enum HomeRelayOutput {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct RelayState {
     round_trip: Option<Duration>,
     lost: Option<Time>,
 }
 
 impl HomeRelay {
-    /// The relays of the map.
+    /// Replaces the relays of the map.
     pub fn set_listed(&mut self, relays: &[RelayId], now: Time) {
         self.known.retain(|id, _| relays.contains(id));
         for id in relays {
@@ -65,36 +65,36 @@ impl HomeRelay {
         self.choose(&homes, HomeChangeReason::MapChanged, now);
     }
 
-    /// So far away is a relay, by the shortest of a few tries.
+    /// Takes the shortest round-trip time of a few requests to a relay.
     pub fn measured(&mut self, relay: RelayId, round_trip: Duration, now: Time) {
-        if let Some(standing) = self.known.get_mut(&relay) {
-            standing.round_trip = Some(round_trip);
+        if let Some(relay_state) = self.known.get_mut(&relay) {
+            relay_state.round_trip = Some(round_trip);
         }
         self.choose(&self.homes.clone(), HomeChangeReason::Measured, now);
     }
 
-    /// Nobody answers there.
+    /// A relay does not answer.
     pub fn lost(&mut self, relay: RelayId, now: Time) {
-        if let Some(standing) = self.known.get_mut(&relay) {
-            if standing.round_trip.is_some() || standing.lost.is_none() {
+        if let Some(relay_state) = self.known.get_mut(&relay) {
+            if relay_state.round_trip.is_some() || relay_state.lost.is_none() {
                 self.events.push(HomeRelayEvent::Lost(relay));
             }
-            (standing.round_trip, standing.lost) = (None, Some(now));
+            (relay_state.round_trip, relay_state.lost) = (None, Some(now));
         }
         self.choose(&self.homes.clone(), HomeChangeReason::Lost, now);
     }
 
-    /// Ours, best first.
+    /// Returns the home relays, best first.
     pub fn homes(&self) -> &[RelayId] {
         &self.homes
     }
 
-    /// How far away a relay is.
+    /// Returns the round-trip time of a relay.
     pub fn round_trip(&self, relay: RelayId) -> Option<Duration> {
         self.known.get(&relay)?.round_trip
     }
 
-    /// Returns the next thing to do or to know of. Call it after every input, until it returns `None`.
+    /// Returns the next output. Call it after every input, until it returns `None`.
     pub fn poll_output(&mut self) -> Option<HomeRelayOutput> {
         if std::mem::take(&mut self.changed) {
             return Some(HomeRelayOutput::Homes(self.homes.clone()));
@@ -102,21 +102,22 @@ impl HomeRelay {
         self.events.pop().map(HomeRelayOutput::Event)
     }
 
-    /// What a relay is worth, less is better: lost ones last, then by distance; one that was not measured is as far away as any, in the map's order.
-    fn worth(&self, id: RelayId, now: Time) -> (bool, Duration, usize) {
-        let standing = self.known.get(&id).copied().unwrap_or_default();
-        let shunned = standing.lost.is_some_and(|lost| now.since(lost) < SHUNNED || standing.round_trip.is_none());
+    /// Returns the rank of a relay, lower is better: lost relays last, then by distance; relays that were not measured follow in the map's order.
+    fn rank(&self, id: RelayId, now: Time) -> (bool, Duration, usize) {
+        let relay_state = self.known.get(&id).copied().unwrap_or_default();
+        let is_avoided =
+            relay_state.lost.is_some_and(|lost| now.since(lost) < LOST_PENALTY || relay_state.round_trip.is_none());
         let place = self.order.iter().position(|other| *other == id).unwrap_or(usize::MAX);
-        (shunned, standing.round_trip.unwrap_or(Duration::MAX), place)
+        (is_avoided, relay_state.round_trip.unwrap_or(Duration::MAX), place)
     }
 
-    /// Chooses again. `present`: the home relays, those of them that are still listed.
+    /// Chooses again. `present_homes`: the home relays that are still listed.
     fn choose(&mut self, present_homes: &[RelayId], reason: HomeChangeReason, now: Time) {
         let mut ranked = self.order.clone();
-        ranked.sort_by_key(|id| self.worth(*id, now));
-        let mut homes: Vec<RelayId> = Vec::with_capacity(HOMES);
-        for place in 0..HOMES {
-            // Who is at this place stays unless another one is clearly nearer.
+        ranked.sort_by_key(|id| self.rank(*id, now));
+        let mut homes: Vec<RelayId> = Vec::with_capacity(MAX_HOMES);
+        for place in 0..MAX_HOMES {
+            // The relay at this place stays unless another one is clearly nearer.
             let present = present_homes.get(place).copied().filter(|id| !homes.contains(id));
             let Some(best) = ranked.iter().copied().find(|id| !homes.contains(id)) else { break };
             homes.push(present.filter(|present| !self.is_clearly_better(best, *present, now)).unwrap_or(best));
@@ -129,10 +130,10 @@ impl HomeRelay {
     }
 
     fn is_clearly_better(&self, best: RelayId, present: RelayId, now: Time) -> bool {
-        let (lost, near, _) = self.worth(best, now);
-        let (present_lost, far, _) = self.worth(present, now);
+        let (lost, near, _) = self.rank(best, now);
+        let (present_lost, far, _) = self.rank(present, now);
         let gain = far.saturating_sub(near);
-        let clear = gain > LEAST_GAIN && gain > far / GAIN_PART;
+        let clear = gain > MIN_GAIN && gain > far / GAIN_PART;
         present_lost && !lost || present_lost == lost && clear
     }
 }
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_two_and_before_anything_was_measured_the_first_two() {
+    fn homes_are_the_nearest_two_and_before_any_measurement_the_first_two() {
         let (mut home, [one, two, three]) = three();
         assert_eq!(home.poll_output(), Some(HomeRelayOutput::Homes(vec![one, two])));
         let changed = |from, to, reason| HomeRelayOutput::Event(HomeRelayEvent::Changed { from, to, reason });
@@ -176,7 +177,7 @@ mod tests {
             home.measured(id, millis(far), at(1));
         }
         home.measured(two, millis(41), at(2));
-        assert_eq!(home.homes(), [one, two], "9 ms are none");
+        assert_eq!(home.homes(), [one, two], "9 ms are no clear gain");
         home.measured(two, millis(30), at(3));
         assert_eq!(home.homes(), [two, one]);
         home.lost(two, at(4));
@@ -188,11 +189,11 @@ mod tests {
         home.lost(one, at(66));
         home.lost(two, at(66));
         home.lost(three, at(66));
-        assert_eq!(home.homes().len(), 2, "somewhere one has to try");
+        assert_eq!(home.homes().len(), 2, "some relay has to be tried");
     }
 
     #[test]
-    fn who_is_listed_no_more_is_no_home() {
+    fn a_relay_that_is_not_listed_any_more_is_no_home_relay() {
         let (mut home, [one, two, three]) = three();
         home.set_listed(&[three], at(1));
         assert_eq!(home.homes(), [three]);

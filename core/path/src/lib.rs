@@ -1,25 +1,27 @@
-//! Where a peer may be reached, and the way data takes to it.
+//! Where a peer may be reached, and the path that data takes to it.
 //!
-//! A *candidate* is an endpoint not yet proven: the map lists it, the peer says it, or its packets came from there. A way carries data after a proof on it
-//! (law 3), or because a relay says that it has the peer. Pure and deterministic: time, entropy and what happened are arguments.
+//! A *candidate* is an endpoint that is not yet proven: the network map lists it, the peer reports it, or packets of the peer came from it. A path
+//! carries data after a proof on it (law 3), or because a relay says that the peer is connected to it. The crate is pure and deterministic: time,
+//! entropy and events are arguments. Each state machine takes inputs by method and returns everything through one `poll_output` (law 17).
 //!
 //! ```text
-//! for each Taut peer    Paths      its candidates, their probes, the choice between them; says why (Report)
-//!                                  (looking for ports that nobody knows: `search`)
-//! for the node          Budget     what probes may go where
-//!                       LocalEndpoints       where we may be reached, as we tell peers
-//!                       NatReport    where relays see us, how our NAT maps and filters, how far the relays are
-//!                       HomeRelay       which relays are ours
-//! for each lane, peer   LivenessDetector      has what was sent been heard of?
-//! for native peers      Candidates what to try for a handshake; they roam as stock WireGuard does
+//! for each Taut peer    Paths             candidates, their probes, the choice between them, and its explanation (PathReport)
+//!                       search            the search for ports that neither side can name
+//! for the node          Budget            limits on probes
+//!                       LocalEndpoints    this node's own endpoints, as it reports them to peers
+//!                       NatReport         the endpoints that relays see, the NAT's mapping and filtering, distances of relays
+//!                       HomeRelay         the relays that this node is bound to
+//! for each lane, peer   LivenessDetector  detects that data is not acknowledged
+//! for native peers      Candidates        endpoints to try for a handshake; native peers roam as in stock WireGuard
 //! ```
-//! [`acceptable`] says what may never be sent to, whoever lists it.
+//! [`acceptable`] decides which addresses may never be sent to, whichever source lists them.
 
 mod budget;
 mod candidate_state;
 mod candidates;
 mod choice;
 mod event;
+mod families;
 mod home_relay;
 mod liveness;
 mod local_endpoints;
@@ -27,24 +29,27 @@ mod nat;
 mod nat_report;
 mod paths;
 mod probes;
+mod reasons;
 mod report;
 mod search;
 mod sizes;
 mod way;
 
 pub use budget::Budget;
-pub use candidate_state::{DownCause, Origins, Suspicion};
+pub use candidate_state::Origins;
 pub use candidates::{Candidates, acceptable};
 pub use choice::Choice;
 pub use event::{HomeChangeReason, HomeRelayEvent, NatChangeReason, NatEvent, PathChangeReason, PathEvent};
+pub use families::Families;
 pub use home_relay::{HomeRelay, HomeRelayOutput};
 pub use liveness::{LivenessDetector, SILENCE};
 pub use local_endpoints::LocalEndpoints;
-pub use nat::Nat;
+pub use nat::{Nat, PortPrediction};
 pub use nat_report::{
-    Ask, Distance, Filtering, Foretold, Mapping, Measured, NatReport, NatReportOutput, NatReportView, Server,
+    Distance, Measured, NatFiltering, NatMapping, NatReport, NatReportOutput, NatReportView, StunQuery, StunServer,
 };
-pub use paths::{Families, PathContext, PathOutput, Paths, PortSearch, Probe, SearchRound, View};
-pub use report::{Here, Meaning, Place, Report, Verdict, WayReport};
-pub use search::{Guessed, SOCKETS};
+pub use paths::{PathContext, PathOutput, PathView, Paths, PortSearch, Probe, SearchRound};
+pub use reasons::{DownCause, Suspicion};
+pub use report::{EndpointLocation, LocalNetwork, Meaning, PathReport, Verdict, WayReport};
+pub use search::{SOCKETS, SearchProgress};
 pub use way::Way;

@@ -1,4 +1,4 @@
-//! Where this node may be reached, as far as it knows: what it tells its peers, and the coordinator.
+//! The endpoints of this node, as it reports them to its peers and the coordinator.
 
 use core::net::SocketAddr;
 use std::vec::Vec;
@@ -7,46 +7,45 @@ use taut_base::{Entropy, Prefix};
 use taut_wire::control::{Endpoints, MAX_ENDPOINTS};
 
 use crate::candidates::{acceptable, canonical};
-use crate::nat::Nat;
-use crate::nat_report::Foretold;
+use crate::nat::{Nat, PortPrediction};
 
-/// This node's endpoints, from all that knows of some.
+/// This node's endpoints, from all sources.
 #[derive(Clone, Debug)]
 pub struct LocalEndpoints {
     serial: u32,
     nat: Nat,
-    /// Its interfaces' addresses, best first.
+    /// The addresses of the interfaces, best first.
     host: Vec<SocketAddr>,
-    /// What a gateway says that it forwards.
+    /// The endpoints that gateways forward to this node.
     mapped: Vec<SocketAddr>,
-    /// What relays see.
+    /// The endpoints that relays see.
     reflexive: Vec<SocketAddr>,
-    /// Where another destination may see us, behind a NAT that gives each another port.
-    foretold: Option<Foretold>,
+    /// The endpoint that the next destination may see, behind a NAT that gives each destination another port.
+    prediction: Option<PortPrediction>,
     list: Vec<SocketAddr>,
 }
 
 impl LocalEndpoints {
-    /// Nothing known yet. The serial begins somewhere, so that peers take this for another run of the node.
+    /// Returns an empty list. The serial starts at random, so that peers notice a restart.
     pub fn new(entropy: &mut impl Entropy) -> Self {
         let serial = entropy.next_u32().max(1);
         let (host, mapped, reflexive, list) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { serial, nat: Nat::Unknown, host, mapped, reflexive, foretold: None, list }
+        Self { serial, nat: Nat::Unknown, host, mapped, reflexive, prediction: None, list }
     }
 
-    /// The addresses of the interfaces with the first lane's port, best first. Says whether the list is another one now.
+    /// Sets the addresses of the interfaces with the first lane's port, best first. Returns true if the list changed.
     pub fn set_host(&mut self, endpoints: &[SocketAddr], overlay: &[Prefix]) -> bool {
         self.host = clean(endpoints, overlay);
         self.renew()
     }
 
-    /// What gateways map to the first lane's port.
+    /// Sets the endpoints that gateways map to the first lane's port.
     pub fn set_mapped(&mut self, endpoints: &[SocketAddr], overlay: &[Prefix]) -> bool {
         self.mapped = clean(endpoints, overlay);
         self.renew()
     }
 
-    /// Where relays see the first lane's socket, and what kind of NAT follows from it.
+    /// Sets the endpoints at which relays see the first lane's socket, and the kind of NAT that follows from them.
     pub fn set_reflexive(&mut self, endpoints: &[SocketAddr], nat: Nat, overlay: &[Prefix]) -> bool {
         self.reflexive = clean(endpoints, overlay);
         let other = nat != self.nat;
@@ -54,32 +53,32 @@ impl LocalEndpoints {
         self.renew_if(other)
     }
 
-    /// Where another destination may see us; it is not told with the list, but when somebody is to look for us there.
-    pub fn set_foretold(&mut self, foretold: Option<Foretold>) {
-        self.foretold = foretold;
+    /// Sets the endpoint that the next destination may see. It is not in the list; a port search uses it.
+    pub fn set_prediction(&mut self, prediction: Option<PortPrediction>) {
+        self.prediction = prediction;
     }
 
-    /// Where another destination may see us, if our NAT gives each another port.
-    pub const fn foretold(&self) -> Option<Foretold> {
-        self.foretold
+    /// Returns the endpoint that the next destination may see, behind a NAT that gives each destination another port.
+    pub const fn prediction(&self) -> Option<PortPrediction> {
+        self.prediction
     }
 
-    /// The list, best first: one of each kind, then the next of each, so that no kind crowds out another.
+    /// Returns the list, best first: one endpoint of each source, then the next of each, so that no source crowds out another.
     pub fn list(&self) -> &[SocketAddr] {
         &self.list
     }
 
-    /// The NAT in front of us, as far as is known.
+    /// Returns the kind of NAT in front of this node, as far as it is known.
     pub const fn nat(&self) -> Nat {
         self.nat
     }
 
-    /// Which list this is; never 0.
+    /// Returns the serial of the list; never 0.
     pub const fn serial(&self) -> u32 {
         self.serial
     }
 
-    /// What a peer is told; `heard` is the latest serial of its own.
+    /// Returns the message to a peer; `heard` is the latest serial of the peer.
     pub(crate) fn message(&self, heard: u32) -> Endpoints {
         Endpoints::new(self.serial, heard, self.nat.number(), self.list.iter().copied())
     }
@@ -119,21 +118,24 @@ mod tests {
     }
 
     #[test]
-    fn no_kind_crowds_out_another_and_changes_have_new_serials() {
-        let mut ours = LocalEndpoints::new(&mut |bytes: &mut [u8]| bytes.fill(7));
+    fn no_source_crowds_out_another_and_changes_have_new_serials() {
+        let mut local_endpoints = LocalEndpoints::new(&mut |bytes: &mut [u8]| bytes.fill(7));
         let host: Vec<_> = (1..20).map(|number| SocketAddr::from(([10, 0, 0, number], 8288))).collect();
-        let before = ours.serial();
-        assert!(ours.set_host(&host, &[]));
-        assert!(ours.set_reflexive(&[endpoint("192.0.2.1:4000")], Nat::Symmetric, &[]));
-        assert!(ours.set_mapped(&[endpoint("192.0.2.1:8288"), endpoint("127.0.0.1:1")], &[]));
-        assert_eq!(ours.list().len(), 8);
-        assert_eq!(ours.list()[..3], [host[0], endpoint("192.0.2.1:8288"), endpoint("192.0.2.1:4000")]);
-        assert_eq!(ours.serial(), before + 3);
-        assert!(!ours.set_host(&host, &[]), "the same");
-        assert_eq!(ours.serial(), before + 3);
-        let message = ours.message(5);
+        let before = local_endpoints.serial();
+        assert!(local_endpoints.set_host(&host, &[]));
+        assert!(local_endpoints.set_reflexive(&[endpoint("192.0.2.1:4000")], Nat::Symmetric, &[]));
+        assert!(local_endpoints.set_mapped(&[endpoint("192.0.2.1:8288"), endpoint("127.0.0.1:1")], &[]));
+        assert_eq!(local_endpoints.list().len(), 8);
+        assert_eq!(local_endpoints.list()[..3], [host[0], endpoint("192.0.2.1:8288"), endpoint("192.0.2.1:4000")]);
+        assert_eq!(local_endpoints.serial(), before + 3);
+        assert!(!local_endpoints.set_host(&host, &[]), "the same");
+        assert_eq!(local_endpoints.serial(), before + 3);
+        let message = local_endpoints.message(5);
         assert_eq!((message.heard, message.nat), (5, Nat::Symmetric.number()));
-        assert!(message.list().eq(ours.list().iter().copied()));
-        assert!(ours.set_reflexive(&[endpoint("192.0.2.1:4000")], Nat::Cone, &[]), "another NAT is news as well");
+        assert!(message.list().eq(local_endpoints.list().iter().copied()));
+        assert!(
+            local_endpoints.set_reflexive(&[endpoint("192.0.2.1:4000")], Nat::Cone, &[]),
+            "another NAT is news as well"
+        );
     }
 }

@@ -1,27 +1,28 @@
-//! What stands between a host and the rest of the world, in words that people know and in those of RFC 4787.
+//! The kinds of NAT, in common words and in the terms of RFC 4787.
 
 use core::fmt;
+use core::net::SocketAddr;
 
-/// What the outside looks like from here, as far as peers have to know.
+/// The kind of NAT in front of a node, as far as peers have to know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Nat {
-    /// Nobody was asked yet, or only one relay was there to ask.
+    /// Not enough relays were asked.
     #[default]
     Unknown,
-    /// Our own address is seen from outside.
+    /// No NAT: relays see this host's own address.
     Open,
-    /// The same outer port for all destinations: a port that one knows, all may use, as far as the filter lets them.
+    /// The same outer port for all destinations (cone): a port that one peer knows works for all, as far as the filter allows.
     Cone,
-    /// Another outer port for each destination, drawn at random.
+    /// Another outer port for each destination, drawn at random (symmetric).
     Symmetric,
-    /// Another outer port for each destination, in a row: the next one can be guessed.
+    /// Another outer port for each destination, counted up: the next one can be guessed.
     Sequential,
-    /// Nothing comes back over UDP.
+    /// No UDP datagram is answered.
     Blocked,
 }
 
 impl Nat {
-    /// Its number in an `endpoints` message.
+    /// Returns the number of the kind in an `endpoints` message.
     pub const fn number(self) -> u8 {
         match self {
             Self::Unknown => 0,
@@ -33,7 +34,7 @@ impl Nat {
         }
     }
 
-    /// The one of that number; what a later version may add is unknown.
+    /// Returns the kind with that number; a number of a later version is unknown.
     pub const fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Open,
@@ -45,12 +46,12 @@ impl Nat {
         }
     }
 
-    /// Whether nobody can tell which port a new destination will see.
+    /// Returns true if the port that a new destination will see is not known for certain.
     pub const fn is_hard(self) -> bool {
         matches!(self, Self::Symmetric | Self::Sequential)
     }
 
-    /// Its mapping in the terms of RFC 4787, section 4.1.
+    /// Returns the NAT's mapping in the terms of RFC 4787, section 4.1.
     pub const fn mapping(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -69,10 +70,19 @@ impl fmt::Display for Nat {
             Self::Open => "no NAT",
             Self::Cone => "easy NAT (cone)",
             Self::Symmetric => "hard NAT (symmetric)",
-            Self::Sequential => "hard NAT (symmetric, ports in a row)",
+            Self::Sequential => "hard NAT (symmetric, sequential ports)",
             Self::Blocked => "UDP blocked",
         })
     }
+}
+
+/// The endpoint that a new destination may see, behind a NAT that gives each destination another port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortPrediction {
+    /// The NAT's address and the latest of its ports that is known.
+    pub latest: SocketAddr,
+    /// How far apart successive ports of the NAT are; 0 if it draws them at random.
+    pub step: u8,
 }
 
 #[cfg(test)]

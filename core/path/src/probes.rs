@@ -1,48 +1,49 @@
-//! The probes of one way: which are waited for, and what those before say of it.
+//! The probes of one candidate: those that wait for an answer, and the statistics of those before.
 
 use core::time::Duration;
 
 use taut_base::Time;
 
-use crate::liveness::AWAY;
+use crate::liveness::LATE_WAKEUP;
 
-/// Probes that may still be answered. With the shortest gap of 30 ms they reach back for as long as a slow path takes.
+/// Limit on probes that wait for an answer. At the shortest gap of 30 ms they span the round-trip time of a slow path.
 const KEPT: usize = 16;
 
-/// An answer that comes later than this says nothing any more.
+/// Time after which an answer is ignored.
 const TOO_LATE: Duration = Duration::from_secs(10);
 
-/// Outcomes that the loss is computed of. At the pace of a path in use that is about four minutes, at that of a judgement less than a second.
+/// Outcomes that the loss is computed from. On a path in use they span about four minutes, during a verdict less than a second.
 const OUTCOMES: u32 = 16;
 
-/// Below so many outcomes there is no loss to speak of.
+/// Least number of outcomes for a loss.
 const ENOUGH: u32 = 8;
 
-/// Round trips of which the shortest ranks a path: queues that fill now and then must not make it look longer, and a longer route must show soon.
+/// Latest round-trip times of which the shortest ranks a path: a queue that fills now and then must not make it look longer, and a longer route must
+/// show soon.
 const SAMPLES: usize = 4;
 
-/// Until when an answer is waited for before anything is known: longer than any round trip on earth that is not by satellite.
+/// Time that an answer is waited for before anything was measured: longer than any round trip on earth except by satellite.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// Bounds of the wait for an answer. Where a queue fills, round trips grow by hundreds of milliseconds within one.
+/// Bounds of the time that an answer is waited for. Where a queue fills, round-trip times grow by hundreds of milliseconds within one.
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(4);
 
-/// What probes of one way say of it.
+/// Probes of one candidate and their statistics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Probes {
-    waiting: Vec<Waiting>,
-    /// Outcomes, the latest in the lowest bit; 1 is an answer.
+    pending: Vec<PendingProbe>,
+    /// Outcomes of the latest probes, the last one in the lowest bit; 1 is an answer.
     outcomes: u32,
     judged: u32,
     samples: [Option<Duration>; SAMPLES],
     next_sample: usize,
-    /// As RFC 6298 smooths round trips and their variation.
+    /// Smoothed round-trip time and variation (RFC 6298).
     smooth: Option<(Duration, Duration)>,
     /// Answers since the last loss, and losses since the last answer.
     pub(crate) answers_in_row: u32,
     pub(crate) losses_in_row: u32,
-    /// Since the way is known.
+    /// Counts since the candidate was added.
     pub(crate) sent: u64,
     pub(crate) answered: u64,
     pub(crate) last_sent: Option<Time>,
@@ -50,37 +51,37 @@ pub(crate) struct Probes {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct PendingProbe {
     id: u64,
     sent: Time,
     due: Time,
-    /// We were away when it was due, and it was given some more time.
+    /// True if the deadline was extended once because this host woke up late.
     excused: bool,
-    /// It was counted as lost.
+    /// True if it was counted as lost.
     lost: bool,
 }
 
 impl Probes {
-    /// A probe leaves; it counts as lost when nothing came within `patience`, or what is usual on this way.
+    /// A probe is sent. It counts as lost without an answer within `patience`, or within the usual time on this path.
     pub(crate) fn send(&mut self, id: u64, patience: Option<Duration>, now: Time) {
-        if self.waiting.len() == KEPT {
-            self.waiting.remove(0);
+        if self.pending.len() == KEPT {
+            self.pending.remove(0);
         }
         let due = now + patience.unwrap_or_else(|| self.patience());
-        self.waiting.push(Waiting { id, sent: now, due, excused: false, lost: false });
+        self.pending.push(PendingProbe { id, sent: now, due, excused: false, lost: false });
         self.sent += 1;
         self.last_sent = Some(now);
     }
 
-    /// Whether an answer to this probe would be one.
+    /// Returns true if this probe waits for an answer.
     pub(crate) fn waits_for(&self, id: u64) -> bool {
-        self.waiting.iter().any(|waiting| waiting.id == id)
+        self.pending.iter().any(|pending| pending.id == id)
     }
 
-    /// An answer came: when its probe was sent, if it is one of those that are waited for. Each is answered once.
+    /// Takes an answer. Returns when its probe was sent, if that probe waits for an answer; each is answered once.
     pub(crate) fn answer(&mut self, id: u64, now: Time) -> Option<Time> {
-        let place = self.waiting.iter().position(|waiting| waiting.id == id)?;
-        let Waiting { sent, .. } = self.waiting.remove(place);
+        let place = self.pending.iter().position(|pending| pending.id == id)?;
+        let PendingProbe { sent, .. } = self.pending.remove(place);
         self.outcome(true);
         self.measure(now.since(sent));
         self.answered += 1;
@@ -88,72 +89,72 @@ impl Probes {
         Some(sent)
     }
 
-    /// Counts what was not answered in time; how many that is. A late answer is one all the same.
+    /// Counts overdue probes as lost and returns their number. A late answer is still taken.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> u32 {
-        self.waiting.retain(|waiting| now.since(waiting.sent) < TOO_LATE);
+        self.pending.retain(|pending| now.since(pending.sent) < TOO_LATE);
         let mut lost = 0;
-        for waiting in self.waiting.iter_mut().filter(|waiting| !waiting.lost && now >= waiting.due) {
-            // We were away: its answer may be here and not yet read.
-            if !waiting.excused && now >= waiting.due + AWAY {
-                (waiting.due, waiting.excused) = (now + AWAY, true);
+        for pending in self.pending.iter_mut().filter(|pending| !pending.lost && now >= pending.due) {
+            // This host woke up late: the answer may have arrived and not been read yet.
+            if !pending.excused && now >= pending.due + LATE_WAKEUP {
+                (pending.due, pending.excused) = (now + LATE_WAKEUP, true);
                 continue;
             }
-            waiting.lost = true;
+            pending.lost = true;
             lost += 1;
         }
         (0..lost).for_each(|_| self.outcome(false));
         lost
     }
 
-    /// When the next one is lost if nothing comes.
+    /// Returns when the next probe counts as lost.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.waiting.iter().filter(|waiting| !waiting.lost).map(|waiting| waiting.due).min()
+        self.pending.iter().filter(|pending| !pending.lost).map(|pending| pending.due).min()
     }
 
-    /// Whether a probe that was sent at `since` or later may still be answered in time.
+    /// Returns true if a probe sent at `since` or later waits for an answer.
     pub(crate) fn any_open(&self, since: Time) -> bool {
-        self.waiting.iter().any(|waiting| !waiting.lost && waiting.sent >= since)
+        self.pending.iter().any(|pending| !pending.lost && pending.sent >= since)
     }
 
-    /// How long an answer is waited for.
+    /// Returns how long an answer is waited for.
     pub(crate) fn patience(&self) -> Duration {
         self.smooth.map_or(UNKNOWN, |(mean, variation)| (mean * 3 + variation * 4).clamp(SHORTEST, LONGEST))
     }
 
-    /// The mean round trip.
+    /// Returns the mean round-trip time.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.smooth.map(|(mean, _)| mean)
     }
 
-    /// How much round trips differ.
+    /// Returns the variation of round-trip times.
     pub(crate) fn variation(&self) -> Duration {
         self.smooth.map_or(Duration::ZERO, |(_, variation)| variation)
     }
 
-    /// The shortest of the last few round trips, once there are three.
+    /// Returns the shortest of the latest round-trip times, once there are three.
     pub(crate) fn shortest(&self) -> Option<Duration> {
         let samples = self.samples.iter().flatten();
         if samples.clone().count() < SAMPLES - 1 { None } else { samples.min().copied() }
     }
 
-    /// The shortest of the last few round trips, however few.
+    /// Returns the shortest of the latest round-trip times, however few there are.
     pub(crate) fn shortest_yet(&self) -> Option<Duration> {
         self.samples.iter().flatten().min().copied()
     }
 
-    /// Lost probes in per cent, once there are enough.
+    /// Returns the lost probes in per cent, once there are enough.
     pub(crate) fn loss(&self) -> Option<u32> {
         let judged = self.judged.min(OUTCOMES);
         let answered = (self.outcomes & ((1 << judged) - 1)).count_ones();
         (judged >= ENOUGH).then(|| (judged - answered) * 100 / judged)
     }
 
-    /// Whether all of the latest were answered.
+    /// Returns true if all of the latest probes were answered.
     pub(crate) fn lost_none(&self) -> bool {
         self.outcomes.trailing_ones() >= self.judged
     }
 
-    /// Outcomes from now on say something else than those before.
+    /// Forgets outcomes: later ones describe another state of the path.
     pub(crate) fn forget_losses(&mut self) {
         (self.outcomes, self.judged) = (0, 0);
         (self.answers_in_row, self.losses_in_row) = (0, 0);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_answered_in_time_is_lost_and_an_answer_that_is_late_counts() {
+    fn a_probe_without_an_answer_in_time_is_lost_and_a_late_answer_counts() {
         let mut probes = Probes::default();
         probes.send(1, None, at(0));
         assert_eq!((probes.poll_timeout(), probes.handle_timeout(at(999))), (Some(at(1_000)), 0));
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_away_gives_each_probe_a_moment_more_but_once() {
+    fn a_late_wake_up_extends_the_deadline_of_each_probe_once() {
         let mut probes = Probes::default();
         probes.send(1, None, at(0));
         assert_eq!((probes.handle_timeout(at(1_050)), probes.poll_timeout()), (0, Some(at(1_100))));
@@ -238,12 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_small() {
+    fn the_state_stays_small() {
         let mut probes = Probes::default();
         (0..1_000).for_each(|id| probes.send(id, None, at(id)));
-        assert_eq!((probes.waiting.len(), probes.sent), (KEPT, 1_000));
+        assert_eq!((probes.pending.len(), probes.sent), (KEPT, 1_000));
         assert!(!probes.waits_for(900) && probes.waits_for(990));
         probes.handle_timeout(at(100_000));
-        assert!(probes.waiting.is_empty());
+        assert!(probes.pending.is_empty());
     }
 }

@@ -1,9 +1,9 @@
-//! Why a peer is reached as it is: what `taut why` says. Plain data, and sentences for it.
+//! The explanation of a peer's path that `taut why` shows: plain data, and sentences for it.
 //!
-//! Facts ([`WayReport`], [`Here`]) and what they mean ([`Meaning`] of one way, [`Verdict`] of all) are kept apart: the facts are what was counted, the meaning
-//! is the first of a fixed list of explanations that fits them, and what would fix it follows from that.
+//! The facts ([`WayReport`], [`LocalNetwork`]) are what was counted. Their meaning ([`Meaning`] of one candidate, [`Verdict`] of all) is the first of
+//! a fixed list of explanations that fits. The fix follows from the meaning.
 //!
-//! A sentence says no more than the facts do: a datagram without an answer was dropped on its way, or had no receiver.
+//! A sentence claims no more than the facts show: a datagram without an answer was dropped on its way, or had no receiver.
 
 mod meaning;
 #[cfg(test)]
@@ -16,125 +16,126 @@ use std::vec::Vec;
 
 use taut_base::{DEFAULT_MTU, Prefix};
 
-use crate::candidate_state::{DownCause, Origins};
+use crate::candidate_state::Origins;
 use crate::nat::Nat;
+use crate::reasons::DownCause;
 use crate::way::Way;
 
 pub use meaning::Meaning;
 pub use verdict::Verdict;
 
-/// What is known of this host beside the ways.
+/// What is known of this host.
 #[derive(Clone, Copy, Debug)]
-pub struct Here<'a> {
+pub struct LocalNetwork<'a> {
     /// The NAT in front of it.
     pub nat: Nat,
-    /// Its networks: what its interfaces reach without a router.
+    /// The networks that its interfaces reach without a router.
     pub networks: &'a [Prefix],
-    /// Its interfaces' addresses.
+    /// The addresses of its interfaces.
     pub own: &'a [SocketAddr],
-    /// Where relays see it.
+    /// The endpoints at which relays see it.
     pub seen: &'a [SocketAddr],
     /// Bytes of the longest inner packet: the TUN's MTU.
     pub longest: u16,
 }
 
-/// A peer's paths, explained.
+/// The paths to one peer, explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// The way data takes.
+pub struct PathReport {
+    /// The path that data takes.
     pub way: Option<Way>,
-    /// For how long it has been that.
+    /// How long data has taken it.
     pub for_long: Option<Duration>,
-    /// What it means.
+    /// The explanation.
     pub verdict: Verdict,
-    /// The NAT in front of us.
-    pub our_nat: Nat,
-    /// The NAT in front of the peer, as it says.
-    pub their_nat: Nat,
-    /// Each way that is known: relays, then direct ones.
+    /// The NAT in front of this node.
+    pub local_nat: Nat,
+    /// The NAT in front of the peer, as the peer reports it.
+    pub peer_nat: Nat,
+    /// All candidates: relays, then direct ones.
     pub ways: Vec<WayReport>,
 }
 
-/// What was counted on one way. Durations are how long ago something was, or for how long it has been so.
+/// The counts of one candidate. Durations are ages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WayReport {
-    /// Which.
+    /// The candidate.
     pub way: Way,
-    /// Who named it.
+    /// The sources that name it.
     pub origins: Origins,
-    /// Data takes it.
+    /// True if data takes it.
     pub in_use: bool,
-    /// Known for.
+    /// Time since it was added.
     pub known_for: Duration,
-    /// Leading to the peer for.
+    /// Time since it was proven, if it is.
     pub proven_for: Option<Duration>,
-    /// Leading there no more for, and why.
+    /// Time since it went down, and the reason, if it did.
     pub down: Option<(Duration, DownCause)>,
-    /// Being judged.
+    /// True if it is suspected.
     pub suspected: bool,
-    /// Probes sent by it.
+    /// Probes sent on it.
     pub sent: u64,
     /// Answers that came by it.
     pub answered: u64,
-    /// Answers to its probes that came by another way.
+    /// Answers to its probes that came by another path.
     pub answered_elsewhere: u64,
     /// Probes of the peer that came by it.
-    pub asked: u64,
-    /// When an authentic packet of the peer came by it.
+    pub peer_probes: u64,
+    /// Time since an authentic packet of the peer came by it.
     pub heard_ago: Option<Duration>,
     /// Probes that the budgets held back.
     pub refused: u64,
-    /// How long a packet takes there and back.
+    /// The round-trip time.
     pub round_trip: Option<Duration>,
     /// Lost probes in per cent, of the latest 16.
     pub loss: Option<u32>,
-    /// The longest inner packet in bytes that was answered, where longer ones were not.
+    /// Bytes of the longest inner packet that was answered, where longer ones were not.
     pub fits: Option<u16>,
-    /// Where the peer saw our probes come from.
+    /// The endpoint that the peer saw probes come from.
     pub seen_as: Option<SocketAddr>,
-    /// Whether we have an address of its family.
+    /// True if this host has an address of its family.
     pub family: bool,
     /// Where its address is, seen from this host.
-    pub place: Place,
-    /// Nothing is probed, because nothing flows.
+    pub place: EndpointLocation,
+    /// True if nothing is probed, because no data flows.
     pub asleep: bool,
 }
 
 /// Where an address is, seen from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// This host has it itself.
-    Here,
-    /// In a network that this host is in.
-    Near,
-    /// Where relays see this host: the NAT in front of it has the address.
-    OurNat,
-    /// A private address that is in none of its networks.
+pub enum EndpointLocation {
+    /// This host has the address.
+    OwnHost,
+    /// In a network of this host.
+    SameNetwork,
+    /// The NAT in front of this host has the address: relays see it.
+    OwnNat,
+    /// A private address in none of this host's networks.
     Private,
-    /// Elsewhere.
-    Far,
+    /// Any other address.
+    Public,
 }
 
-impl Here<'_> {
-    /// A host of which only the NAT in front of it is known.
+impl LocalNetwork<'_> {
+    /// Returns a host of which only the NAT in front of it is known.
     pub const fn behind(nat: Nat) -> Self {
         Self { nat, networks: &[], own: &[], seen: &[], longest: DEFAULT_MTU }
     }
 
-    /// Where an address is, seen from this host.
-    pub(crate) fn place(&self, endpoint: SocketAddr) -> Place {
+    /// Returns where an address is, seen from this host.
+    pub(crate) fn place(&self, endpoint: SocketAddr) -> EndpointLocation {
         let address = endpoint.ip().to_canonical();
         let has = |all: &[SocketAddr]| all.iter().any(|one| one.ip().to_canonical() == address);
         if has(self.own) {
-            Place::Here
+            EndpointLocation::OwnHost
         } else if self.networks.iter().any(|network| network.contains(address)) {
-            Place::Near
+            EndpointLocation::SameNetwork
         } else if has(self.seen) {
-            Place::OurNat
+            EndpointLocation::OwnNat
         } else if crate::choice::is_private(address) {
-            Place::Private
+            EndpointLocation::Private
         } else {
-            Place::Far
+            EndpointLocation::Public
         }
     }
 }

@@ -1,26 +1,26 @@
-//! Looking for ports that nobody can tell (protocol.md 5.7). One end's NAT gives each destination another outer port, and the other end lets in only ports
-//! that it has sent to: none of the endpoints that they know of each other works.
+//! Port search (protocol.md 5.7): one end's NAT gives each destination another outer port, and the other end lets in only ports that it has sent to,
+//! so no endpoint that the two know of each other works.
 //!
 //! ```text
-//! the hard end                                             the other end
-//! [`Rounds`]: talking, by a relay, nothing else works
-//!    Control::Search by the relay ──────────────────────▶  [`Guesses`]: probes to those ports, at the budget's pace
+//! the end with the hard NAT                                the other end
+//! [`Rounds`]: data flows through a relay, nothing else works
+//!    Control::Search through the relay ─────────────────▶  [`Guesses`]: probes to those ports, at the budget's pace
 //!    its probes to the other's endpoint keep one mapping,
-//!    or those of many sockets as many  ─────────────────▶  pass as soon as the port that they come from was guessed
-//!                                     ◀──────────────────  the guess that meets a mapping is answered: a way like any other from there on
+//!    or those of many sockets keep many  ───────────────▶  pass as soon as the port that they come from was guessed
+//!                                     ◀──────────────────  a guess that hits a mapping is answered, and its source becomes a candidate
 //! ```
-//! A guess is a probe that nobody waits for. Its answer shows where to look, and only a probe of that way proves it (law 3).
+//! A guess is a probe whose answer is not waited for. The answer shows where to probe, and only a probe on that path proves it (law 3).
 //!
-//! | NAT of the one who asks | of the other | what is asked for |
+//! | NAT of the end that asks | of the other end | request |
 //! |---|---|---|
-//! | counts its ports up | a cone, or none | 64 ports from a few before the latest that is known; 256 behind them; then as below |
-//! | counts its ports up | counts, too | 64 ports, in order: the ports of both rise with each guess, and where one counts by one and the other by two they meet |
-//! | draws its ports | a cone, or none | 1,024 ports at random, while so many [`SOCKETS`] are open towards the other |
-//! | draws its ports | counts or draws | nothing: too many pairs of ports to meet by chance |
+//! | counts its ports up | a cone, or none | 64 ports from a few before the latest known one; then 256 after them; then as below |
+//! | counts its ports up | counts, too | 64 ports in order: the ports of both rise with each guess, and they meet if one steps by one and the other by two |
+//! | draws its ports | a cone, or none | 1,024 random ports, while up to [`SOCKETS`] sockets are open towards the other end |
+//! | draws its ports | counts or draws | none: too many pairs of ports to meet by chance |
 //!
-//! **Where both count.** The one with the lower address has the ports a, a + 1, …, the other b, b + 1, …, as far as the two know; other flows made it
-//! a + e and b + f by now. The first sends its n-th guess to b + 2n, the other one its m-th to a + m. They meet where e + n = m and f + m = 2n: n = e + f,
-//! whatever e and f are, as long as there are enough guesses. Were both to count by one, they would meet only where e + f = 0.
+//! **Both count.** The end with the lower address has the ports a, a + 1, …, the other b, b + 1, …, as far as the two know. Other flows have made
+//! them a + e and b + f by now. The first end sends its n-th guess to b + 2n, the other its m-th to a + m. They meet where e + n = m and f + m = 2n,
+//! which is n = e + f, whatever e and f are, if there are enough guesses. If both counted by one, they would meet only where e + f = 0.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -29,70 +29,67 @@ use core::time::Duration;
 use taut_base::{Entropy, Time};
 use taut_wire::control::Search;
 
-/// Sockets of one search. 256 mappings are a sixteenth of what a small router has room for (4,096), and are gone after its timeout.
+/// Sockets of one search. 256 mappings are a sixteenth of a small router's table (4,096), and expire with its timeout.
 pub const SOCKETS: u16 = 256;
 
-/// Ports that are guessed at random in one round: with 256 sockets one is met in 98 of 100 rounds.
-pub(crate) const AT_RANDOM: u16 = 1_024;
+/// Ports guessed at random in one round: with 256 sockets one is hit in 98 of 100 rounds.
+pub(crate) const RANDOM_PORTS: u16 = 1_024;
 
-/// Ports of a first look at where the next mapping may be, and how many of them lie before the latest that is known: the mapping may be older than that.
-pub(crate) const NEAR: u16 = 64;
-pub(crate) const BEFORE: u16 = 8;
+/// Ports of the first round at a NAT that counts, and how many of them lie before the latest known port, which may be newer than the mapping.
+pub(crate) const NEAR_PORTS: u16 = 64;
+pub(crate) const PORTS_BEFORE: u16 = 8;
 
-/// Ports of a second look, behind those: as many as a household opens in some minutes.
-pub(crate) const FAR: u16 = 256;
+/// Ports of the second round, after those of the first: as many as a household opens in some minutes.
+pub(crate) const FAR_PORTS: u16 = 256;
 
-/// Outer ports: those below are reserved, and no NAT gives them out by itself.
+/// The range of outer ports: lower ports are reserved, and no NAT uses them unasked.
 const LOWEST: u16 = 1_024;
 const PORTS: u32 = 65_536 - LOWEST as u32;
 
-/// From one random port to the next: no divisor of [`PORTS`] divides it, so that none is tried twice.
+/// Step between random ports: no divisor of [`PORTS`] divides it, so no port is tried twice.
 const STRIDE: u32 = 40_009;
 
-/// When rounds begin: after news, when the ordinary probes had their 1.5 s and a round trip; and after the one before.
+/// Start of the rounds: the first one 2 s after a change, when ordinary probes had their 1.5 s and a round trip; the others after the round before.
 const PAUSES: [Duration; ROUNDS as usize] = [Duration::from_secs(2), Duration::from_secs(8), Duration::from_secs(60)];
 
-/// Rounds after news. What three did not find is kept away by something else.
+/// Rounds after a change, 3: what they do not find is blocked by something else.
 pub(crate) const ROUNDS: u8 = 3;
 
-/// News that come sooner than this after the last do not begin another three.
-const RENEWED: Duration = Duration::from_secs(60);
+/// Least time between two sets of rounds, 1 minute.
+const NEWS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How soon it is asked again whether a round makes sense, when it did not: our NAT is known after a while, or another peer has the sockets.
-const AGAIN: Duration = Duration::from_secs(3);
+/// Delay before a round that was not useful is planned again, 3 s: by then the NAT is known, or another peer has released the sockets.
+const PLAN_RETRY: Duration = Duration::from_secs(3);
 
-/// How soon the next guesses follow when those of one moment are used up.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Delay of the next guesses when the budget of this moment is used up.
+const GUESS_RETRY: Duration = Duration::from_millis(50);
 
-/// How far looking for a peer's port has come, for people.
+/// The progress of a port search, for users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Guessed {
-    /// Rounds, of either end.
+pub struct SearchProgress {
+    /// Rounds made, by whichever end asks.
     pub rounds: u8,
-    /// How many there are to be.
+    /// Rounds planned.
     pub of: u8,
-    /// In how many of a hundred such rounds one is found; 0 where that is no matter of chance.
+    /// Chance of one round in per cent; 0 if it does not depend on chance.
     pub odds: u8,
 }
 
-impl fmt::Display for Guessed {
+impl fmt::Display for SearchProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, of, odds } = self;
         match rounds {
             0 => return f.write_str("its port was not guessed so far"),
-            rounds if rounds < of => write!(f, "round {rounds} of {of} of guessing its port has found none")?,
-            _ => write!(
-                f,
-                "{rounds} rounds of guessing its port have found none, and no more are made until something changes"
-            )?,
+            rounds if rounds < of => write!(f, "round {rounds} of {of} of guessing its port found nothing")?,
+            _ => write!(f, "{rounds} rounds of guessing its port found nothing; more follow only after a change")?,
         }
-        if *odds > 0 { write!(f, " (each finds one in {odds} of 100 cases)") } else { Ok(()) }
+        if *odds > 0 { write!(f, " (each succeeds in {odds} of 100 cases)") } else { Ok(()) }
     }
 }
 
-/// In how many of a hundred rounds one of so many ports, drawn once each, is that of one of so many sockets.
+/// Returns the chance in per cent that `ports` different random ports include a port of one of `sockets` sockets.
 pub(crate) fn odds(sockets: u16, ports: u16) -> u8 {
-    // The share that misses, in 2^-32.
+    // The chance of no hit, in units of 2^-32.
     let miss = (0..u32::from(ports)).fold(1_u64 << 32, |miss, tried| {
         let left = u64::from(PORTS.saturating_sub(tried).max(1));
         miss - (miss * u64::from(sockets) / left).min(miss)
@@ -100,97 +97,97 @@ pub(crate) fn odds(sockets: u16, ports: u16) -> u8 {
     u8::try_from((((1_u64 << 32) - miss) * 100) >> 32).unwrap_or(100)
 }
 
-/// The rounds of the hard end.
+/// The rounds of the end that asks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rounds {
     made: u8,
-    /// The news that they belong to.
+    /// The change that the rounds belong to.
     since: Option<Time>,
     next: Option<Time>,
-    /// When they last began anew because of what the peer said.
-    told: Option<Time>,
+    /// When a report of the peer last started them again.
+    peer_news: Option<Time>,
 }
 
 impl Rounds {
-    /// Something changed at `news`: what did not work may do so now.
+    /// Starts again if something changed since the last set of rounds.
     pub(crate) fn renew(&mut self, news: Time) {
-        if self.since.is_none_or(|since| news >= since + RENEWED) {
-            *self = Self { made: 0, since: Some(news), next: Some(news + PAUSES[0]), told: self.told };
+        if self.since.is_none_or(|since| news >= since + NEWS_INTERVAL) {
+            *self = Self { made: 0, since: Some(news), next: Some(news + PAUSES[0]), peer_news: self.peer_news };
         }
     }
 
-    /// Begins at once, whatever was tried before: another NAT is in front of one of the two.
+    /// Starts again at once: another NAT is in front of one of the two ends.
     pub(crate) fn start_over(&mut self) {
-        *self = Self { told: self.told, ..Self::default() };
+        *self = Self { peer_news: self.peer_news, ..Self::default() };
     }
 
-    /// The same because the peer says so: once in [`RENEWED`], or a peer that says another NAT all the time would have the sockets of all searches for
-    /// itself.
+    /// Starts again because the peer reports another NAT, at most once in [`NEWS_INTERVAL`]: a peer that reports changes all the time must not get
+    /// the sockets of all searches.
     pub(crate) fn start_over_for_peer(&mut self, now: Time) {
-        if self.told.is_none_or(|told| now >= told + RENEWED) {
-            *self = Self { told: Some(now), ..Self::default() };
+        if self.peer_news.is_none_or(|peer_news| now >= peer_news + NEWS_INTERVAL) {
+            *self = Self { peer_news: Some(now), ..Self::default() };
         }
     }
 
-    /// When the next one is to begin.
+    /// Returns when the next round is due.
     pub(crate) fn due(&self) -> Option<Time> {
         self.next
     }
 
-    /// How many there were.
+    /// Returns the number of rounds made.
     pub(crate) fn made(&self) -> u8 {
         self.made
     }
 
-    /// It makes no sense now.
+    /// Delays the round: it would not be useful now.
     pub(crate) fn put_off(&mut self, now: Time) {
-        self.next = Some(now + AGAIN);
+        self.next = Some(now + PLAN_RETRY);
     }
 
-    /// A round begins.
+    /// Counts a round that begins.
     pub(crate) fn begin(&mut self, now: Time) {
         self.made += 1;
         self.next = PAUSES.get(usize::from(self.made)).map(|pause| now + *pause);
     }
 }
 
-/// The guesses of the other end: those of one round.
+/// The guesses of the other end, for one round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guesses {
     asked: Option<Search>,
-    /// Ports of this round that were passed.
+    /// Ports of this round that were tried.
     tried: u16,
-    /// Where random ones begin.
+    /// The first random port.
     start: Option<u32>,
     next: Option<Time>,
-    /// Rounds of the peer.
+    /// Rounds that the peer asked for.
     pub(crate) rounds: u8,
-    /// The odds of the last one.
+    /// The chance of the last round in per cent.
     pub(crate) odds: u8,
     /// Guesses sent.
     pub(crate) sent: u64,
 }
 
 impl Guesses {
-    /// The peer asks for a round; what is left of the one before is given up.
+    /// Starts a round that the peer asks for; the round before ends.
     pub(crate) fn begin(&mut self, asked: Search, now: Time) {
-        let asked = Search { ports: asked.ports.min(AT_RANDOM), ..asked };
+        let asked = Search { ports: asked.ports.min(RANDOM_PORTS), ..asked };
         (self.asked, self.tried, self.start, self.next) = (Some(asked), 0, None, Some(now));
         self.rounds = self.rounds.saturating_add(1);
         self.odds = if asked.step == 0 { odds(asked.sockets, asked.ports) } else { 0 };
     }
 
-    /// No more of this round.
+    /// Ends the round.
     pub(crate) fn end(&mut self) {
         (self.asked, self.next) = (None, None);
     }
 
-    /// When the next guess is due.
+    /// Returns when the next guess is due.
     pub(crate) fn due(&self) -> Option<Time> {
         self.next
     }
 
-    /// Where the next one goes, if it is due.
+    /// Returns the destination of the next guess, if one is due.
     pub(crate) fn peek(&mut self, entropy: &mut impl Entropy, now: Time) -> Option<SocketAddr> {
         let asked = self.asked.filter(|_| self.next.is_some_and(|next| now >= next))?;
         if self.tried >= asked.ports {
@@ -206,19 +203,19 @@ impl Guesses {
         Some(SocketAddr::new(asked.from.ip(), port))
     }
 
-    /// It was sent.
+    /// Counts a guess that was sent.
     pub(crate) fn sent(&mut self) {
         self.tried += 1;
         self.sent += 1;
     }
 
-    /// It may be sent in a moment.
+    /// Delays the next guess until the budget has room.
     pub(crate) fn wait(&mut self, now: Time) {
-        self.next = Some(now + PAUSE);
+        self.next = Some(now + GUESS_RETRY);
     }
 }
 
-/// The port that comes so far behind another one: behind the last comes the lowest.
+/// Returns the port that is `further` ports after another one; the lowest port follows the last.
 pub(crate) fn counted(port: u16, further: u32) -> u16 {
     outer(u32::from(port).saturating_sub(u32::from(LOWEST)) + further)
 }
@@ -254,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn random_ports_are_all_others_and_spread() {
+    fn random_ports_differ_and_are_spread() {
         let all = ports(0, 5, u16::MAX);
         assert_eq!(all.len(), 1_024, "whatever the peer asks for");
         let different: BTreeSet<u16> = all.iter().copied().collect();
@@ -265,9 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn counted_ports_follow_each_other_and_go_round_as_a_nat_does() {
+    fn counted_ports_wrap_around_as_in_a_nat() {
         assert_eq!(ports(2, 65_533, 4), [65_533, 65_535, 1_025, 1_027]);
-        assert_eq!(ports(1, 3, 2), [1_024, 1_025], "reserved ones are none");
+        assert_eq!(ports(1, 3, 2), [1_024, 1_025], "reserved ports are skipped");
     }
 
     #[test]
@@ -277,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_three_until_there_is_news() {
+    fn three_rounds_are_made_until_something_changes() {
         let mut rounds = Rounds::default();
         rounds.renew(at(0));
         let mut begun = Vec::new();

@@ -1,27 +1,26 @@
-//! The way datagrams take to a peer.
+//! The way that datagrams take to a peer.
 
 use core::fmt;
 use core::net::SocketAddr;
 
-/// How datagrams get to a peer from a socket of ours, and how one came from it.
+/// A direct or relayed way between one of this node's sockets and a peer, in both directions.
 ///
-/// What a relay carries is told apart by the id, which the relay gave us for this peer: the same id stands on what we send to the peer and on what
-/// comes from it.
+/// Relayed datagrams are told apart by the id, which the relay assigned to this peer: datagrams to the peer and from it carry the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Way {
-    /// To where the peer is.
+    /// To the peer's endpoint.
     Direct(SocketAddr),
-    /// By a relay.
+    /// Through a relay.
     Relayed {
-        /// Where the relay is.
+        /// The relay's endpoint.
         relay: SocketAddr,
-        /// Whom it hands them to.
+        /// The relay's id for the peer.
         id: u32,
     },
 }
 
 impl Way {
-    /// Where a datagram is sent to, to go this way.
+    /// Returns the destination of a datagram that takes this way.
     pub const fn first_hop(&self) -> SocketAddr {
         match *self {
             Self::Direct(endpoint) => endpoint,
@@ -29,7 +28,7 @@ impl Way {
         }
     }
 
-    /// The peer's endpoint, if no relay is between.
+    /// Returns the peer's endpoint, if the way is direct.
     pub const fn direct(&self) -> Option<SocketAddr> {
         match *self {
             Self::Direct(endpoint) => Some(endpoint),
@@ -37,7 +36,7 @@ impl Way {
         }
     }
 
-    /// Whether a relay is between.
+    /// Returns true if a relay is between.
     pub const fn is_relayed(&self) -> bool {
         matches!(self, Self::Relayed { .. })
     }

@@ -1,27 +1,27 @@
-//! The description of a UPnP gateway: which services it has, and where they are called.
+//! The description of a UPnP gateway: its services, and the URLs to call them at.
 
 use crate::url::Url;
 use crate::xml::{Token, tokens, unescape};
 
-/// Services that are kept of one description; real ones have one or two of these kinds.
+/// Services kept of one description; real descriptions have one or two that map ports.
 const MAX_SERVICES: usize = 4;
 
-/// A service that maps ports. Only these names are ever written into a request.
+/// A kind of service that maps ports. Only these names are ever written into a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// `WANIPConnection` of IGD version 2: may choose another port by itself.
+pub enum ServiceKind {
+    /// `WANIPConnection` of IGD version 2: may choose another outer port.
     Ip2,
     /// `WANIPConnection` of version 1.
     Ip1,
-    /// `WANPPPConnection`: the same actions where the line is PPP.
+    /// `WANPPPConnection`: the same actions on a PPP line.
     Ppp1,
 }
 
-impl Kind {
-    /// All, best first.
+impl ServiceKind {
+    /// All kinds, best first.
     pub const ALL: [Self; 3] = [Self::Ip2, Self::Ip1, Self::Ppp1];
 
-    /// The service's full name.
+    /// Returns the full name of the kind.
     pub fn urn(self) -> &'static str {
         match self {
             Self::Ip2 => "urn:schemas-upnp-org:service:WANIPConnection:2",
@@ -31,21 +31,21 @@ impl Kind {
     }
 }
 
-/// A service and where it is called.
+/// A service and the URL to call it at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// What it is.
-    pub kind: Kind,
-    /// Where it is called: at the address that the description came from.
+    /// The kind of service.
+    pub kind: ServiceKind,
+    /// The URL to call it at, on the address that the description came from.
     pub control: Url,
 }
 
-/// The services of the description found at `page` that map ports, best first. Those that are to be called at another address than the
-/// page's are left out: nobody but the gateway is talked to (fault D15).
+/// Returns the services that map ports in the description found at `page`, best first. Services with a URL on another address than the page's are
+/// left out: only the gateway is contacted (fault D15).
 pub fn services(page: &Url, body: &[u8]) -> Vec<Service> {
     let text = String::from_utf8_lossy(body);
     let mut base = page.clone();
-    let mut found: Vec<(Kind, String)> = Vec::new();
+    let mut found: Vec<(ServiceKind, String)> = Vec::new();
     let (mut element, mut kind, mut control) = ("", None, None);
     for token in tokens(&text) {
         match token {
@@ -61,13 +61,13 @@ pub fn services(page: &Url, body: &[u8]) -> Vec<Service> {
             Token::Close(_) => element = "",
             Token::Text(text) => match element {
                 "URLBase" => base = Url::parse(text.trim()).unwrap_or(base),
-                "serviceType" => kind = Kind::ALL.into_iter().find(|kind| kind.urn() == text.trim()),
+                "serviceType" => kind = ServiceKind::ALL.into_iter().find(|kind| kind.urn() == text.trim()),
                 "controlURL" => control = Some(unescape(text.trim()).into_owned()),
                 _ => {}
             },
         }
     }
-    let place = |(kind, reference): (Kind, String)| Some(Service { kind, control: base.join(&reference)? });
+    let place = |(kind, reference): (ServiceKind, String)| Some(Service { kind, control: base.join(&reference)? });
     let mut services: Vec<Service> = found.into_iter().filter_map(place).collect();
     services.retain(|service| service.control.place.ip() == page.place.ip());
     services.sort_by_key(|service| service.kind);
@@ -91,32 +91,32 @@ mod tests {
         let body = [
             "<root xmlns=\"urn:schemas-upnp-org:device-1-0\">",
             &service("urn:schemas-upnp-org:service:WANCommonInterfaceConfig:1", "/ctl/Common"),
-            &service(Kind::Ppp1.urn(), "ppp?a=1&amp;b=2"),
-            &service(Kind::Ip1.urn(), "/ctl/IPConn"),
+            &service(ServiceKind::Ppp1.urn(), "ppp?a=1&amp;b=2"),
+            &service(ServiceKind::Ip1.urn(), "/ctl/IPConn"),
             "</root>",
         ];
         let services = services(&page(), body.concat().as_bytes());
         let shown: Vec<_> = services.iter().map(|service| (service.kind, service.control.to_string())).collect();
         let expected = [
-            (Kind::Ip1, String::from("http://192.168.1.1:5000/ctl/IPConn")),
-            (Kind::Ppp1, String::from("http://192.168.1.1:5000/desc/ppp?a=1&b=2")),
+            (ServiceKind::Ip1, String::from("http://192.168.1.1:5000/ctl/IPConn")),
+            (ServiceKind::Ppp1, String::from("http://192.168.1.1:5000/desc/ppp?a=1&b=2")),
         ];
         assert_eq!(shown, expected);
     }
 
     #[test]
     fn fault_d15_services_elsewhere_are_left_out() {
-        let elsewhere = service(Kind::Ip1.urn(), "http://10.9.9.9:80/steal");
+        let elsewhere = service(ServiceKind::Ip1.urn(), "http://10.9.9.9:80/steal");
         assert_eq!(services(&page(), elsewhere.as_bytes()), []);
-        let based = format!("<URLBase>http://127.0.0.1:80/</URLBase>{}", service(Kind::Ip1.urn(), "/ctl"));
+        let based = format!("<URLBase>http://127.0.0.1:80/</URLBase>{}", service(ServiceKind::Ip1.urn(), "/ctl"));
         assert_eq!(services(&page(), based.as_bytes()), []);
-        let own = format!("<URLBase>http://192.168.1.1:49152</URLBase>{}", service(Kind::Ip1.urn(), "/ctl"));
+        let own = format!("<URLBase>http://192.168.1.1:49152</URLBase>{}", service(ServiceKind::Ip1.urn(), "/ctl"));
         assert_eq!(services(&page(), own.as_bytes())[0].control.place.port(), 49_152);
     }
 
     #[test]
     fn fault_d15_a_description_without_end_gives_a_few_services() {
-        let many = service(Kind::Ip1.urn(), "/ctl").repeat(500);
+        let many = service(ServiceKind::Ip1.urn(), "/ctl").repeat(500);
         assert_eq!(services(&page(), many.as_bytes()).len(), MAX_SERVICES);
     }
 }

@@ -1,10 +1,10 @@
-//! What an outer endpoint must be to be passed on.
+//! Checks of outer endpoints.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use taut_base::Prefix;
 
-/// The endpoint, if packets may be sent there at all (fault D15).
+/// Returns the endpoint if packets may be sent there at all (fault D15).
 pub(crate) fn usable(outside: SocketAddr, overlay: &[Prefix]) -> Option<SocketAddrV4> {
     match outside {
         SocketAddr::V4(v4) if taut_path::acceptable(outside, overlay) => Some(v4),
@@ -12,7 +12,7 @@ pub(crate) fn usable(outside: SocketAddr, overlay: &[Prefix]) -> Option<SocketAd
     }
 }
 
-/// Whether an outer address is of a range that the Internet does not route (RFC 1918, RFC 6598): another NAT stands before the gateway.
+/// Returns true if the Internet does not route an outer address (RFC 1918, RFC 6598): another NAT is in front of the gateway.
 pub(crate) fn is_nested(outside: SocketAddr) -> bool {
     let shared = |v4: Ipv4Addr| v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64;
     matches!(outside.ip(), IpAddr::V4(v4) if v4.is_private() || shared(v4))

@@ -4,14 +4,14 @@
 //! address?   0  0                                                       → 0  128  result (2)  epoch (4)  address (4)
 //! map        0  1  0 0  inner port (2)  outer port (2)  lifetime (4)    → 0  129  result (2)  epoch (4)  inner (2)  outer (2)  lifetime (4)
 //! ```
-//! Integers are big-endian. A gateway that speaks only this answers a PCP request in this form, with a result that says so.
+//! Integers are big-endian. A gateway that speaks only NAT-PMP answers a PCP request in this form, with a result that says so.
 
 use std::fmt;
 use std::net::Ipv4Addr;
 
 use crate::bytes::{u16_at, u32_at};
 
-/// What asks for the gateway's outer address.
+/// The request for the gateway's outer address.
 pub const ADDRESS_REQUEST: [u8; 2] = [0, 0];
 
 const VERSION: u8 = 0;
@@ -19,53 +19,54 @@ const ADDRESS: u8 = 0;
 const MAP_UDP: u8 = 1;
 const RESPONSE: u8 = 128;
 
-/// Asks for a mapping of our `port`, to `wish` outside if that is free, for `lifetime` seconds; with both 0, for its end.
-pub fn map_request(port: u16, wish: u16, lifetime: u32) -> [u8; 12] {
-    let ([a, b], [c, d], [e, f, g, h]) = (port.to_be_bytes(), wish.to_be_bytes(), lifetime.to_be_bytes());
+/// Returns a request to map our `port` for `lifetime` seconds, to the outer port `suggested` if that is free; with both 0, a request to end the
+/// mapping.
+pub fn map_request(port: u16, suggested: u16, lifetime: u32) -> [u8; 12] {
+    let ([a, b], [c, d], [e, f, g, h]) = (port.to_be_bytes(), suggested.to_be_bytes(), lifetime.to_be_bytes());
     [VERSION, MAP_UDP, 0, 0, a, b, c, d, e, f, g, h]
 }
 
-/// What a gateway says.
+/// A response of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// How it went.
-    pub result: Result,
-    /// Seconds since the gateway lost its mappings for the last time.
+    /// The result code.
+    pub result: ResultCode,
+    /// Seconds since the gateway last lost its mappings.
     pub epoch: u32,
-    /// What it is about.
+    /// The subject of the response.
     pub body: Body,
 }
 
-/// What a response is about.
+/// The subject of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// The gateway's outer address; unspecified after an error.
     Address(Ipv4Addr),
     /// A mapping.
     Map {
-        /// Our port.
+        /// This host's port.
         port: u16,
         /// The outer port.
         outside: u16,
-        /// Seconds that it lives.
+        /// The lifetime in seconds.
         lifetime: u32,
     },
-    /// An error about something that we never asked in this protocol: a PCP request that was not understood.
+    /// An error for a request that was not made in this protocol: a PCP request that was not understood.
     Other,
 }
 
 impl Response {
-    /// Reads a response. `None` when it is none of this version.
+    /// Reads a response. Returns `None` if it is not one of this version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let header = bytes.get(..8)?;
-        let (result, operation) = (Result(u16_at(header, 2)), header[1]);
+        let (result, operation) = (ResultCode(u16_at(header, 2)), header[1]);
         if header[0] != VERSION || operation < RESPONSE {
             return None;
         }
         let body = match operation - RESPONSE {
             ADDRESS if result.is_success() => Body::Address(Ipv4Addr::from(u32_at(bytes.get(8..12)?, 0))),
             ADDRESS => Body::Address(Ipv4Addr::UNSPECIFIED),
-            // A PCP request for a mapping has the same number of operation; its error is shorter.
+            // A PCP request for a mapping has the same opcode; its error is shorter.
             MAP_UDP if bytes.len() >= 16 => {
                 Body::Map { port: u16_at(bytes, 8), outside: u16_at(bytes, 10), lifetime: u32_at(bytes, 12) }
             }
@@ -78,27 +79,27 @@ impl Response {
 
 /// A result code (RFC 6886 section 3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Result(pub u16);
+pub struct ResultCode(pub u16);
 
-impl Result {
-    /// "Unsupported version": what a PCP request is answered by a gateway that speaks only this.
+impl ResultCode {
+    /// "Unsupported version": the answer to a PCP request of a gateway that speaks only NAT-PMP.
     pub const UNSUPPORTED_VERSION: Self = Self(1);
 
-    /// Whether all is well.
+    /// Returns true on success.
     pub fn is_success(self) -> bool {
         self.0 == 0
     }
 }
 
-impl fmt::Display for Result {
+impl fmt::Display for ResultCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            0 => "yes",
+            0 => "success",
             1 => "it does not speak this version",
-            2 => "not authorised: port mapping is switched off there, or not for this host",
+            2 => "not authorised: port mapping is disabled there, or not allowed for this host",
             3 => "its own network is not up",
             4 => "it has no room for more mappings",
-            5 => "it does not know the request",
+            5 => "it does not support the request",
             code => return write!(f, "result code {code}"),
         })
     }
@@ -112,14 +113,14 @@ mod tests {
     fn reads_both_responses() {
         let address = [0, 128, 0, 0, 0, 0, 0, 9, 203, 0, 113, 9];
         let body = Body::Address([203, 0, 113, 9].into());
-        assert_eq!(Response::parse(&address), Some(Response { result: Result(0), epoch: 9, body }));
+        assert_eq!(Response::parse(&address), Some(Response { result: ResultCode(0), epoch: 9, body }));
         let map = [0, 129, 0, 0, 0, 0, 0, 9, 0x20, 0x60, 0x23, 0x28, 0, 0, 0x1c, 0x20];
         let body = Body::Map { port: 8288, outside: 9000, lifetime: 7_200 };
-        assert_eq!(Response::parse(&map), Some(Response { result: Result(0), epoch: 9, body }));
+        assert_eq!(Response::parse(&map), Some(Response { result: ResultCode(0), epoch: 9, body }));
     }
 
     #[test]
-    fn a_success_that_is_cut_short_is_none() {
+    fn a_truncated_success_is_rejected() {
         for whole in
             [&[0, 128, 0, 0, 0, 0, 0, 9, 203, 0, 113, 9][..], &[0, 129, 0, 0, 0, 0, 0, 9, 0, 1, 0, 1, 0, 0, 0, 1]]
         {
@@ -133,7 +134,7 @@ mod tests {
     fn errors_may_be_short() {
         for operation in [128, 129, 130] {
             let response = Response::parse(&[0, operation, 0, 2, 0, 0, 0, 1]).unwrap();
-            assert_eq!(response.result, Result(2));
+            assert_eq!(response.result, ResultCode(2));
         }
         assert_eq!(Response::parse(&[2, 129, 0, 1, 0, 0, 0, 1]), None, "that is PCP");
         assert_eq!(Response::parse(&[0, 1, 0, 2, 0, 0, 0, 1]), None, "that is a request");

@@ -1,4 +1,4 @@
-//! The Port Control Protocol (RFC 6887), version 2: the operation MAP without options, for UDP and IPv4.
+//! The Port Control Protocol (RFC 6887), version 2: the MAP operation without options, for UDP and IPv4.
 //!
 //! ```text
 //! request   2  opcode  0 0  lifetime (4)  client address (16)
@@ -15,39 +15,39 @@ use crate::bytes::{u16_at, u32_at};
 /// The gateway's UDP port (RFC 6887 section 19), which it shares with NAT-PMP.
 pub const PORT: u16 = 5351;
 
-/// Bytes of a MAP request, and of its response without options.
+/// Length in bytes of a MAP request, and of its response without options.
 pub const MAP_LEN: usize = 60;
 
-/// Longest message (RFC 6887 section 7).
+/// Longest message in bytes (RFC 6887 section 7).
 pub const MAX_LEN: usize = 1_100;
 
 const VERSION: u8 = 2;
 const MAP: u8 = 1;
 const RESPONSE: u8 = 0x80;
-/// IANA's number of UDP.
+/// The IANA number of UDP.
 const UDP: u8 = 17;
 const HEADER: usize = 24;
 
-/// Tells our mapping from others', so that nobody who does not see the request can answer it.
+/// Identifies a mapping of this host, so that only a host that sees the request can answer it.
 pub type Nonce = [u8; 12];
 
 /// A request for a mapping; with a lifetime of 0, for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Seconds.
+    /// The lifetime in seconds.
     pub lifetime: u32,
-    /// Our address, from which the request is sent; the gateway refuses another one.
+    /// The address that the request is sent from; the gateway refuses another one.
     pub client: Ipv4Addr,
-    /// The same for the whole life of a mapping.
+    /// The nonce, the same for the whole life of a mapping.
     pub nonce: Nonce,
-    /// Our port.
+    /// This host's port.
     pub port: u16,
-    /// The outer endpoint that we would like; unspecified parts leave the choice to the gateway.
-    pub wish: SocketAddrV4,
+    /// The suggested outer endpoint; unspecified parts leave the choice to the gateway.
+    pub suggested: SocketAddrV4,
 }
 
 impl Request {
-    /// The request as bytes.
+    /// Returns the request as bytes.
     pub fn write(&self) -> [u8; MAP_LEN] {
         let mut bytes = [0; MAP_LEN];
         bytes[..2].copy_from_slice(&[VERSION, MAP]);
@@ -56,38 +56,38 @@ impl Request {
         bytes[24..36].copy_from_slice(&self.nonce);
         bytes[36] = UDP;
         bytes[40..42].copy_from_slice(&self.port.to_be_bytes());
-        bytes[42..44].copy_from_slice(&self.wish.port().to_be_bytes());
-        bytes[44..60].copy_from_slice(&self.wish.ip().to_ipv6_mapped().octets());
+        bytes[42..44].copy_from_slice(&self.suggested.port().to_be_bytes());
+        bytes[44..60].copy_from_slice(&self.suggested.ip().to_ipv6_mapped().octets());
         bytes
     }
 }
 
-/// What a gateway says of a mapping.
+/// A response of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// How it went.
-    pub result: Result,
-    /// Seconds that the mapping lives, or after an error, that asking again makes no sense.
+    /// The result code.
+    pub result: ResultCode,
+    /// Seconds that the mapping lives; after an error, seconds in which another request is useless.
     pub lifetime: u32,
-    /// Seconds since the gateway lost its mappings for the last time.
+    /// Seconds since the gateway last lost its mappings.
     pub epoch: u32,
-    /// What the response is about; `None` when it tells of an error in short form.
+    /// The mapping that the response is about; `None` for an error in short form.
     pub map: Option<Map>,
 }
 
-/// The part of a response that is about one mapping.
+/// The part of a response about one mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Map {
-    /// That of the request.
+    /// The nonce of the request.
     pub nonce: Nonce,
-    /// Our port.
+    /// This host's port.
     pub port: u16,
     /// The outer endpoint.
     pub outside: SocketAddr,
 }
 
 impl Response {
-    /// Reads a response. `None` when it is no response of this version to a MAP for UDP.
+    /// Reads a response. Returns `None` if it is not a response of this version to a MAP for UDP.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > MAX_LEN || !bytes.len().is_multiple_of(4) {
             return None;
@@ -96,10 +96,10 @@ impl Response {
         if header[0] != VERSION || header[1] != RESPONSE | MAP {
             return None;
         }
-        let result = Result(header[3]);
+        let result = ResultCode(header[3]);
         let map = bytes.get(HEADER..MAP_LEN).map(Map::parse);
         match map {
-            // One about another protocol, or a success without a mapping, is not for us.
+            // A response about another protocol, or a success without a mapping, is ignored.
             Some(None) => None,
             None if result.is_success() => None,
             map => Some(Self { result, lifetime: u32_at(header, 4), epoch: u32_at(header, 8), map: map.flatten() }),
@@ -120,28 +120,28 @@ impl Map {
 
 /// A result code (RFC 6887 section 7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Result(pub u8);
+pub struct ResultCode(pub u8);
 
-impl Result {
-    /// Whether all is well.
+impl ResultCode {
+    /// Returns true on success.
     pub fn is_success(self) -> bool {
         self.0 == 0
     }
 }
 
-impl fmt::Display for Result {
+impl fmt::Display for ResultCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            0 => "yes",
+            0 => "success",
             1 => "it does not speak this version",
-            2 => "not authorised: port mapping is switched off there, or not for this host",
+            2 => "not authorised: port mapping is disabled there, or not allowed for this host",
             3 | 5 | 6 => "it did not understand the request",
-            4 => "it does not know the request",
+            4 => "it does not support the request",
             7 => "its own network is not up",
             8 => "it has no room for more mappings",
             9 => "it does not map UDP",
             10 => "this host has too many mappings",
-            11 => "it cannot give the port that was asked for",
+            11 => "it cannot provide the requested port",
             12 => "another NAT is between this host and it",
             13 => "too many remote peers",
             code => return write!(f, "result code {code}"),
@@ -153,10 +153,11 @@ impl fmt::Display for Result {
 mod tests {
     use super::*;
 
-    /// A success for port 8288, as RFC 6887 section 11.1 draws it.
+    /// A success for port 8288, as in RFC 6887 section 11.1.
     fn success() -> [u8; MAP_LEN] {
-        let wish = "203.0.113.9:9000".parse().unwrap();
-        let request = Request { lifetime: 3_600, client: [192, 168, 1, 5].into(), nonce: [7; 12], port: 8288, wish };
+        let suggested = "203.0.113.9:9000".parse().unwrap();
+        let request =
+            Request { lifetime: 3_600, client: [192, 168, 1, 5].into(), nonce: [7; 12], port: 8288, suggested };
         let mut bytes = request.write();
         bytes[1] |= RESPONSE;
         bytes[8..24].fill(0);
@@ -169,11 +170,11 @@ mod tests {
         let response = Response::parse(&success()).unwrap();
         let outside = "203.0.113.9:9000".parse().unwrap();
         let map = Some(Map { nonce: [7; 12], port: 8288, outside });
-        assert_eq!(response, Response { result: Result(0), lifetime: 3_600, epoch: 77, map });
+        assert_eq!(response, Response { result: ResultCode(0), lifetime: 3_600, epoch: 77, map });
     }
 
     #[test]
-    fn what_is_no_response_to_a_map_is_not_read() {
+    fn only_responses_to_a_map_are_read() {
         let good = success();
         for (place, value) in [(0, 0), (0, 1), (0, 3), (1, 1), (1, 0x82), (36, 6)] {
             let mut bad = good;

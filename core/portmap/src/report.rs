@@ -1,4 +1,4 @@
-//! What became of the asking: as data, and in words.
+//! The result of all requests so far: as data, and in words.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -7,16 +7,16 @@ use crate::endpoint::is_nested;
 use crate::mapping::Mapping;
 use crate::status::{Protocol, ProtocolStatus};
 
-/// One protocol's part of the report.
+/// The part of the report about one protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolReport {
-    /// Which one.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Who answered.
+    /// The endpoint that answered.
     pub from: Option<SocketAddr>,
-    /// What the gateway calls itself; printable ASCII, short, empty where it does not say.
+    /// The name that the gateway gives itself: short printable ASCII, or empty.
     pub name: String,
-    /// What came back.
+    /// The status.
     pub status: ProtocolStatus,
 }
 
@@ -37,27 +37,32 @@ impl fmt::Display for ProtocolReport {
     }
 }
 
-/// All of it. Its `Display` is lines for people.
+/// The result of all requests so far. Its `Display` is lines for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// Who is asked; `None` without a gateway.
+pub struct PortmapReport {
+    /// The gateway; `None` if there is none.
     pub gateway: Option<Ipv4Addr>,
-    /// What each protocol said, in the order of [`Protocol::ALL`].
+    /// One part per protocol, in the order of [`Protocol::ALL`].
     pub protocols: [ProtocolReport; 3],
-    /// What is mapped.
+    /// The present mappings.
     pub mappings: Vec<Mapping>,
-    /// Messages that came from others than the gateway, and were dropped.
-    pub strangers: u64,
+    /// Messages from other hosts than the gateway, which were dropped.
+    pub foreign_messages: u64,
 }
 
-impl Default for Report {
+impl Default for PortmapReport {
     fn default() -> Self {
-        Self { gateway: None, protocols: Protocol::ALL.map(ProtocolReport::new), mappings: Vec::new(), strangers: 0 }
+        Self {
+            gateway: None,
+            protocols: Protocol::ALL.map(ProtocolReport::new),
+            mappings: Vec::new(),
+            foreign_messages: 0,
+        }
     }
 }
 
-impl Report {
-    /// The part of `protocol`.
+impl PortmapReport {
+    /// Returns the part about `protocol`.
     pub fn protocol(&self, protocol: Protocol) -> &ProtocolReport {
         &self.protocols[protocol as usize]
     }
@@ -66,14 +71,14 @@ impl Report {
         &mut self.protocols[protocol as usize]
     }
 
-    /// Whether a mapping ends at an address that the Internet does not route: another NAT stands before the gateway, and the mapping is of
-    /// use only to peers behind that one, too.
+    /// Returns true if the Internet does not route the outer address of a mapping: another NAT is in front of the gateway, and only peers behind the
+    /// same NAT can use the mapping.
     pub fn is_nested(&self) -> bool {
         self.mappings.iter().any(|mapping| is_nested(mapping.outside))
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for PortmapReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(gateway) = self.gateway else { return f.write_str("no gateway to ask") };
         write!(f, "gateway {gateway}")?;
@@ -81,10 +86,10 @@ impl fmt::Display for Report {
             write!(f, "\n{protocol}")?;
         }
         for mapping in &self.mappings {
-            write!(f, "\nport {} is {} outside, by {}", mapping.port, mapping.outside, mapping.protocol)?;
+            write!(f, "\nport {} is {} outside, mapped by {}", mapping.port, mapping.outside, mapping.protocol)?;
         }
         if self.is_nested() {
-            f.write_str("\nanother NAT stands before the gateway: its outer address is not one of the Internet")?;
+            f.write_str("\nanother NAT is in front of the gateway: the Internet does not route its outer address")?;
         }
         Ok(())
     }

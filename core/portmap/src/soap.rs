@@ -1,4 +1,4 @@
-//! Calls to a UPnP gateway's services, and their answers (WANIPConnection:1 and :2).
+//! Calls to the services of a UPnP gateway, and their answers (WANIPConnection:1 and :2).
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -7,29 +7,29 @@ use crate::description::Service;
 use crate::http::{Answer, post};
 use crate::xml::{Token, tokens};
 
-/// What the gateway is asked to do. Mappings are for UDP.
+/// A call to a service. Mappings are for UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// The gateway's outer address.
+    /// Get the gateway's outer address.
     Address,
-    /// A mapping of this outer port.
-    Add(Wanted),
-    /// A mapping of this outer port or of another one (version 2 only).
-    AddAny(Wanted),
-    /// The end of the mapping of this outer port.
+    /// Map this outer port.
+    Add(MappingRequest),
+    /// Map this outer port or another one (version 2 only).
+    AddAny(MappingRequest),
+    /// Delete the mapping of this outer port.
     Delete(u16),
 }
 
-/// A mapping to be made.
+/// A mapping to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct MappingRequest {
     /// The outer port.
     pub outside: u16,
-    /// Our address.
+    /// This host's address.
     pub own: Ipv4Addr,
-    /// Our port.
+    /// This host's port.
     pub port: u16,
-    /// Seconds; 0 is for ever.
+    /// The lease in seconds; 0 never ends.
     pub lease: u32,
 }
 
@@ -43,13 +43,13 @@ impl Call {
         }
     }
 
-    /// The HTTP request that makes the call.
+    /// Returns the HTTP request that makes the call.
     pub fn request(self, service: &Service) -> Vec<u8> {
         let (name, urn) = (self.name(), service.kind.urn());
         let arguments = match self {
             Self::Address => String::new(),
-            Self::Add(wanted) | Self::AddAny(wanted) => wanted.arguments(),
-            Self::Delete(outside) => place(outside),
+            Self::Add(request) | Self::AddAny(request) => request.arguments(),
+            Self::Delete(outside) => mapping_arguments(outside),
         };
         let body = format!(
             "<?xml version=\"1.0\"?>\r\n<s:Envelope xmlns:s=\"http://schemas.xmlsoap.org/soap/envelope/\" \
@@ -62,94 +62,96 @@ impl Call {
     /// Reads the answer to this call.
     ///
     /// # Errors
-    /// When the gateway refuses, or what it says is no answer to this call.
-    pub fn answer(self, answer: &Answer) -> Result<Done, Refusal> {
+    /// [`CallRefusal`] if the gateway refuses, or if the answer does not belong to this call.
+    pub fn answer(self, answer: &Answer) -> Result<Done, CallRefusal> {
         let text = String::from_utf8_lossy(&answer.body);
         let fields = Fields::read(&text);
         if let Some(code) = fields.error {
-            return Err(Refusal::Code(code));
+            return Err(CallRefusal::Code(code));
         }
-        // The element's name is that of the call with "Response" behind it.
+        // The element has the name of the call, followed by "Response".
         let named = fields.response.strip_suffix("Response") == Some(self.name());
         match answer.status {
-            300..=399 => return Err(Refusal::Redirect),
+            300..=399 => return Err(CallRefusal::Redirect),
             200 if named => {}
-            200 => return Err(Refusal::Nonsense),
-            status => return Err(Refusal::Status(status)),
+            200 => return Err(CallRefusal::Nonsense),
+            status => return Err(CallRefusal::Status(status)),
         }
         match self {
-            Self::Address => fields.address.map(Done::Address).ok_or(Refusal::Nonsense),
-            Self::AddAny(_) => fields.port.map(Done::Mapped).ok_or(Refusal::Nonsense),
-            Self::Add(wanted) => Ok(Done::Mapped(wanted.outside)),
+            Self::Address => fields.address.map(Done::Address).ok_or(CallRefusal::Nonsense),
+            Self::AddAny(_) => fields.port.map(Done::Mapped).ok_or(CallRefusal::Nonsense),
+            Self::Add(request) => Ok(Done::Mapped(request.outside)),
             Self::Delete(_) => Ok(Done::Deleted),
         }
     }
 }
 
-impl Wanted {
+impl MappingRequest {
     fn arguments(self) -> String {
         let Self { outside, own, port, lease } = self;
         format!(
             "{}<NewInternalPort>{port}</NewInternalPort><NewInternalClient>{own}</NewInternalClient><NewEnabled>1</NewEnabled>\
              <NewPortMappingDescription>taut</NewPortMappingDescription><NewLeaseDuration>{lease}</NewLeaseDuration>",
-            place(outside)
+            mapping_arguments(outside)
         )
     }
 }
 
-/// The arguments that name a mapping.
-fn place(outside: u16) -> String {
+/// Returns the arguments that name a mapping.
+fn mapping_arguments(outside: u16) -> String {
     format!("<NewRemoteHost></NewRemoteHost><NewExternalPort>{outside}</NewExternalPort><NewProtocol>UDP</NewProtocol>")
 }
 
-/// A call that was obeyed.
+/// The result of a successful call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The outer address.
     Address(Ipv4Addr),
-    /// Mapped, to this outer port.
+    /// The port is mapped to this outer port.
     Mapped(u16),
-    /// No longer mapped.
+    /// The mapping was deleted.
     Deleted,
 }
 
-/// A call that was not.
+/// The reason why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CallRefusal {
     /// UPnP's error code.
     Code(u16),
-    /// An HTTP status that is neither success nor a UPnP error.
+    /// An HTTP status that is neither a success nor a UPnP error.
     Status(u16),
-    /// It says to ask elsewhere; nobody else is asked.
+    /// A redirect, which is not followed.
     Redirect,
-    /// No answer to what was asked.
+    /// The answer does not belong to the call.
     Nonsense,
 }
 
-impl Refusal {
-    /// Somebody else has the outer port.
+impl CallRefusal {
+    /// Another host has the outer port.
     pub const CONFLICT: Self = Self::Code(718);
-    /// Mappings are for ever or not at all.
+    /// Mappings never expire on this gateway.
     pub const ONLY_PERMANENT: Self = Self::Code(725);
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CallRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Code(401 | 602) => f.write_str("it does not know the request"),
-            Self::Code(606) => f.write_str("not authorised: port mapping is switched off there, or not for this host"),
-            Self::Code(718) => f.write_str("somebody else has the port"),
-            Self::Code(725) => f.write_str("it maps ports for ever or not at all"),
+            Self::Code(401 | 602) => f.write_str("it does not support the request"),
+            Self::Code(606) => {
+                f.write_str("not authorised: port mapping is disabled there, or not allowed for this host")
+            }
+            Self::Code(718) => f.write_str("another host has the port"),
+            Self::Code(725) => f.write_str("it makes only permanent mappings"),
             Self::Code(728) => f.write_str("it has no room for more mappings"),
             Self::Code(code) => write!(f, "error {code}"),
             Self::Status(status) => write!(f, "HTTP status {status}"),
-            Self::Redirect => f.write_str("it says to ask elsewhere, which is not done"),
-            Self::Nonsense => f.write_str("its answer makes no sense"),
+            Self::Redirect => f.write_str("it redirects to another place, which is not followed"),
+            Self::Nonsense => f.write_str("its answer does not match the request"),
         }
     }
 }
 
-/// What may stand in an answer.
+/// The fields of an answer that are read.
 #[derive(Default)]
 struct Fields<'a> {
     /// The element whose name ends with "Response".
@@ -187,10 +189,11 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::description::Kind;
+    use crate::description::ServiceKind;
     use crate::url::Url;
 
-    const WANTED: Wanted = Wanted { outside: 9000, own: Ipv4Addr::new(192, 168, 1, 5), port: 8288, lease: 7_200 };
+    const REQUEST: MappingRequest =
+        MappingRequest { outside: 9000, own: Ipv4Addr::new(192, 168, 1, 5), port: 8288, lease: 7_200 };
 
     fn answer(status: u16, inner: &str) -> Answer {
         let body = format!("<s:Envelope xmlns:s=\"x\"><s:Body>{inner}</s:Body></s:Envelope>");
@@ -200,7 +203,7 @@ mod tests {
     #[test]
     fn a_call_has_its_arguments() {
         let control = Url::parse("http://192.168.1.1:5000/ctl").unwrap();
-        let request = Call::Add(WANTED).request(&Service { kind: Kind::Ip1, control });
+        let request = Call::Add(REQUEST).request(&Service { kind: ServiceKind::Ip1, control });
         let text = String::from_utf8(request).unwrap();
         for part in [
             "POST /ctl HTTP/1.1\r\nHost: 192.168.1.1:5000\r\n",
@@ -219,12 +222,12 @@ mod tests {
             "<u:GetExternalIPAddressResponse><NewExternalIPAddress> 203.0.113.9 </NewExternalIPAddress></u:GetExternalIPAddressResponse>",
         );
         assert_eq!(Call::Address.answer(&address), Ok(Done::Address([203, 0, 113, 9].into())));
-        assert_eq!(Call::Add(WANTED).answer(&address), Err(Refusal::Nonsense));
+        assert_eq!(Call::Add(REQUEST).answer(&address), Err(CallRefusal::Nonsense));
         let added = answer(200, "<u:AddPortMappingResponse/>");
-        assert_eq!(Call::Add(WANTED).answer(&added), Ok(Done::Mapped(9000)));
-        assert_eq!(Call::AddAny(WANTED).answer(&added), Err(Refusal::Nonsense));
+        assert_eq!(Call::Add(REQUEST).answer(&added), Ok(Done::Mapped(9000)));
+        assert_eq!(Call::AddAny(REQUEST).answer(&added), Err(CallRefusal::Nonsense));
         let any = "<AddAnyPortMappingResponse><NewReservedPort>9001</NewReservedPort></AddAnyPortMappingResponse>";
-        assert_eq!(Call::AddAny(WANTED).answer(&answer(200, any)), Ok(Done::Mapped(9001)));
+        assert_eq!(Call::AddAny(REQUEST).answer(&answer(200, any)), Ok(Done::Mapped(9001)));
         assert_eq!(Call::Delete(1).answer(&answer(200, "<DeletePortMappingResponse/>")), Ok(Done::Deleted));
     }
 
@@ -232,10 +235,10 @@ mod tests {
     fn refusals_are_told_apart() {
         let fault =
             answer(500, "<s:Fault><detail><UPnPError><errorCode>718</errorCode></UPnPError></detail></s:Fault>");
-        assert_eq!(Call::Add(WANTED).answer(&fault), Err(Refusal::CONFLICT));
-        assert_eq!(Call::Address.answer(&answer(404, "")), Err(Refusal::Status(404)));
-        assert_eq!(Call::Address.answer(&answer(302, "<u:GetExternalIPAddressResponse/>")), Err(Refusal::Redirect));
-        for refusal in [401, 606, 718, 725, 728, 999].map(Refusal::Code) {
+        assert_eq!(Call::Add(REQUEST).answer(&fault), Err(CallRefusal::CONFLICT));
+        assert_eq!(Call::Address.answer(&answer(404, "")), Err(CallRefusal::Status(404)));
+        assert_eq!(Call::Address.answer(&answer(302, "<u:GetExternalIPAddressResponse/>")), Err(CallRefusal::Redirect));
+        for refusal in [401, 606, 718, 725, 728, 999].map(CallRefusal::Code) {
             assert!(!refusal.to_string().is_empty());
         }
     }

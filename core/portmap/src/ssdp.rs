@@ -1,40 +1,40 @@
-//! Finding a UPnP gateway (UPnP Device Architecture, section 1.3): a search by UDP, and replies that say where its description is.
+//! Discovery of a UPnP gateway (UPnP Device Architecture, section 1.3): a search by UDP, and replies with the URL of the description.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::url::Url;
 
-/// Where searches go: the group of all UPnP devices.
+/// The multicast group of all UPnP devices.
 pub const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 255, 250), PORT);
 
-/// The port of a search, also one that goes to a single host.
+/// The UDP port of a search, also of one to a single host.
 pub const PORT: u16 = 1900;
 
-/// Longest reply that is looked at; real ones have some 400 bytes.
+/// Longest reply in bytes that is read; real replies have some 400 bytes.
 pub const MAX_LEN: usize = 2_048;
 
-/// What is searched for. Devices of version 2 answer to version 1, too, or should.
+/// Search targets. Devices of version 2 should answer to version 1, too.
 pub const TARGETS: [&str; 2] =
     ["urn:schemas-upnp-org:device:InternetGatewayDevice:1", "urn:schemas-upnp-org:device:InternetGatewayDevice:2"];
 
-/// Longest text of a gateway's that is shown.
+/// Longest text of a gateway that is shown, in characters.
 const MAX_SHOWN: usize = 64;
 
-/// A search for `target`, to be answered at once.
+/// Returns a search for `target` that asks for replies within a second.
 pub fn search(target: &str) -> String {
     format!("M-SEARCH * HTTP/1.1\r\nHOST: {GROUP}\r\nMAN: \"ssdp:discover\"\r\nMX: 1\r\nST: {target}\r\n\r\n")
 }
 
-/// A device that answered.
+/// A device that replied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where it describes itself.
+    /// The URL of its description.
     pub location: Url,
-    /// What it says it is, for people: printable, and short.
+    /// The name that it gives itself: printable and short.
     pub server: String,
 }
 
-/// Reads a reply. `None` when it is none, or names no place that may be asked.
+/// Reads a reply. Returns `None` if it is not one, or its URL may not be fetched.
 pub fn parse(bytes: &[u8]) -> Option<Found> {
     let text = std::str::from_utf8(bytes.get(..bytes.len().min(MAX_LEN))?).ok()?;
     let mut lines = text.split("\r\n");
@@ -54,7 +54,7 @@ pub fn parse(bytes: &[u8]) -> Option<Found> {
     location.map(|location| Found { location, server })
 }
 
-/// A text from outside as it may be shown: printable ASCII, cut short (fault E16).
+/// Returns a text from outside in a form that may be shown: printable ASCII, cut short (fault E16).
 pub(crate) fn shown(text: &str) -> String {
     text.chars().filter(|character| matches!(character, ' '..='~')).take(MAX_SHOWN).collect()
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_says_where_to_ask() {
+    fn a_reply_names_the_description() {
         let reply = b"HTTP/1.1 200 OK\r\nCACHE-CONTROL: max-age=120\r\nST: urn:x\r\nServer: Debian UPnP/1.1\r\n\
             location: http://10.0.0.1:5000/rootDesc.xml\r\n\r\nLOCATION: http://9.9.9.9/";
         let found = parse(reply).unwrap();
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_none() {
+    fn other_messages_are_no_replies() {
         for text in [
             "",
             "HTTP/1.1 404 OK\r\nLOCATION: http://10.0.0.1/\r\n\r\n",

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use crate::http::Bad;
+use crate::http::HttpError;
 use crate::{nat_pmp, pcp, soap};
 
 /// A protocol that maps ports.
@@ -51,7 +51,7 @@ pub enum ProtocolStatus {
     Closed,
     /// The gateway refuses.
     Refused(Refusal),
-    /// The gateway's answer is of no use.
+    /// The gateway's answer is useless.
     Unusable(Defect),
     /// The gateway maps ports.
     Serves,
@@ -78,10 +78,10 @@ impl fmt::Display for ProtocolStatus {
             Self::NotAsked => f.write_str("not asked"),
             Self::Asked => f.write_str("asked, no answer yet"),
             Self::Silent => f.write_str("no answer"),
-            Self::Closed => f.write_str("nobody listens there"),
+            Self::Closed => f.write_str("the port is closed"),
             Self::Refused(refusal) => write!(f, "refused: {refusal}"),
-            Self::Unusable(defect) => write!(f, "of no use: {defect}"),
-            Self::Serves => f.write_str("maps our ports"),
+            Self::Unusable(defect) => write!(f, "useless answer: {defect}"),
+            Self::Serves => f.write_str("maps ports"),
         }
     }
 }
@@ -90,11 +90,11 @@ impl fmt::Display for ProtocolStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A result code of PCP.
-    Pcp(pcp::Result),
+    Pcp(pcp::ResultCode),
     /// A result code of NAT-PMP.
-    NatPmp(nat_pmp::Result),
+    NatPmp(nat_pmp::ResultCode),
     /// A refused call of UPnP.
-    Upnp(soap::Refusal),
+    Upnp(soap::CallRefusal),
 }
 
 impl fmt::Display for Refusal {
@@ -107,7 +107,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The reason why a gateway's answer is of no use.
+/// The reason why a gateway's answer is useless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// It maps a port to an endpoint where no packet may be sent.
@@ -121,9 +121,9 @@ pub enum Defect {
     /// Its description lists no service that maps ports.
     NoService,
     /// Its description cannot be fetched.
-    Description(soap::Refusal),
+    Description(soap::CallRefusal),
     /// There was no answer to an HTTP request.
-    Http(Failure),
+    Http(FetchError),
 }
 
 impl fmt::Display for Defect {
@@ -131,8 +131,8 @@ impl fmt::Display for Defect {
         match self {
             Self::OuterEndpoint(outside) => write!(f, "it maps to {outside}, where no packet may be sent"),
             Self::OuterAddress(address) => write!(f, "its outer address is {address}, where no packet may be sent"),
-            Self::ShortLease(seconds) => write!(f, "it maps for {seconds} s only"),
-            Self::OtherHost(place) => write!(f, "it says to ask {place}, which is not the gateway"),
+            Self::ShortLease(seconds) => write!(f, "its leases are only {seconds} s long"),
+            Self::OtherHost(place) => write!(f, "it refers to {place}, which is not the gateway"),
             Self::NoService => f.write_str("it has no service that maps ports"),
             Self::Description(refusal) => refusal.fmt(f),
             Self::Http(failure) => failure.fmt(f),
@@ -142,21 +142,21 @@ impl fmt::Display for Defect {
 
 /// The reason why an HTTP request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum FetchError {
     /// No connection could be made.
     NoConnection,
     /// The answer took too long.
     TooSlow,
     /// What came is not an answer.
-    Bad(Bad),
+    Http(HttpError),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoConnection => f.write_str("no connection to the place that it names"),
+            Self::NoConnection => f.write_str("no connection to the URL that it names"),
             Self::TooSlow => f.write_str("its answer took too long"),
-            Self::Bad(bad) => bad.fmt(f),
+            Self::Http(error) => error.fmt(f),
         }
     }
 }

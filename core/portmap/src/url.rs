@@ -1,22 +1,22 @@
-//! URLs, as far as a gateway may name some: plain http, an IPv4 address in figures, a path.
+//! URLs of a gateway: plain http, a numeric IPv4 address, a path.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Longest path that is followed; real ones have some twenty characters.
+/// Longest path that is accepted; real paths have some twenty characters.
 const MAX_PATH: usize = 256;
 
-/// Where a page of the gateway is.
+/// The place of a page on the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// Address and port; never port 0.
     pub place: SocketAddrV4,
-    /// The path with its query: begins with a slash, printable ASCII without spaces, so that it cannot end a line of a request.
+    /// The path with its query. It begins with a slash and is printable ASCII without spaces, so that it cannot end a line of a request.
     pub path: String,
 }
 
 impl Url {
-    /// Reads an absolute URL. `None` when it is not http, names its host other than by an IPv4 address, or has an odd path.
+    /// Reads an absolute URL. Returns `None` if it is not http, its host is not an IPv4 address, or its path is not acceptable.
     pub fn parse(text: &str) -> Option<Self> {
         let scheme = text.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"))?;
         let rest = &text[scheme.len()..];
@@ -28,7 +28,7 @@ impl Url {
         is_clean(path).then(|| Self { place: SocketAddrV4::new(address, port), path: path.to_owned() })
     }
 
-    /// What `reference`, found on this page, leads to.
+    /// Returns the URL that `reference` on this page refers to.
     pub fn join(&self, reference: &str) -> Option<Self> {
         if reference.contains("://") {
             return Self::parse(reference);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_d15_urls_that_could_lead_astray_are_none() {
+    fn fault_d15_ambiguous_urls_are_rejected() {
         for text in [
             "https://192.168.1.1/",
             "http://router.local/",

@@ -1,29 +1,29 @@
-//! A scanner for the XML of gateways: tags and texts in order, and nothing else. It resolves no entity beyond XML's own five, opens
-//! nothing, nests nothing, and needs no memory but for what it is asked to unescape.
+//! A scanner for the XML of gateways: tags and texts in order. It resolves only XML's own five entities, opens nothing, keeps no stack, and allocates
+//! only to unescape a text.
 
 use std::borrow::Cow;
 
-/// A piece of a document. Names are without their prefix.
+/// A piece of a document. Names have no prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token<'a> {
     /// The start of an element.
     Open(&'a str),
     /// The end of an element; an empty element has both.
     Close(&'a str),
-    /// Text between tags, as it is written: see [`unescape`].
+    /// Text between tags, as it is written; see [`unescape`].
     Text(&'a str),
 }
 
-/// The tokens of a document; they end where it is no longer XML.
+/// Returns the tokens of a document; they end where it is no longer XML.
 pub fn tokens(document: &str) -> Tokens<'_> {
     Tokens { rest: document, empty: None }
 }
 
-/// See [`tokens`].
+/// The iterator of [`tokens`].
 #[derive(Debug)]
 pub struct Tokens<'a> {
     rest: &'a str,
-    /// The end of an element that was empty.
+    /// The name of an empty element, whose end comes next.
     empty: Option<&'a str>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Iterator for Tokens<'a> {
             } else if self.rest.starts_with("<?") {
                 self.skip_behind("?>");
             } else if self.rest.starts_with("<!") {
-                // A document type could define entities; none is ever resolved.
+                // A document type could define entities; they are never resolved.
                 self.skip_behind(">");
             } else {
                 return self.tag();
@@ -60,7 +60,7 @@ impl<'a> Iterator for Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// The next `length` bytes; what follows them begins `gap` bytes later.
+    /// Returns the next `length` bytes; what follows them begins `gap` bytes later.
     fn take(&mut self, length: usize, gap: usize) -> &'a str {
         let taken = &self.rest[..length];
         self.rest = self.rest.get(length + gap..).unwrap_or_default();
@@ -87,7 +87,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Where the `>` of the tag is that `text` begins with; one inside quotes is part of a value.
+/// Returns the position of the `>` that ends the tag at the start of `text`; a `>` inside quotes belongs to a value.
 fn tag_length(text: &str) -> Option<usize> {
     let mut quote = None;
     for (place, byte) in text.bytes().enumerate() {
@@ -101,18 +101,18 @@ fn tag_length(text: &str) -> Option<usize> {
     None
 }
 
-/// The name at the start of a tag, without attributes and prefix.
+/// Returns the name at the start of a tag, without attributes and prefix.
 fn local(inside: &str) -> &str {
     let name = inside.split_ascii_whitespace().next().unwrap_or_default();
     name.rsplit(':').next().unwrap_or(name)
 }
 
-/// A text with XML's own entities resolved, and all others as they stand.
+/// Returns a text with XML's own entities resolved and all others unchanged.
 pub fn unescape(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
     }
-    // The ampersand last, so that what it makes is not resolved once more.
+    // The ampersand comes last, so that its result is not resolved again.
     let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
     Cow::Owned(entities.iter().fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign)))
 }
@@ -142,20 +142,20 @@ mod tests {
     }
 
     #[test]
-    fn fault_d15_what_is_cut_or_bombs_ends_quietly() {
+    fn fault_d15_truncated_documents_and_entity_bombs_end_quietly() {
         for text in ["<", "<a", "<a b=\">", "<!--", "<![CDATA[x", "<?", "<!DOCTYPE", "</", "<>", "</>"] {
             assert!(tokens(text).count() <= 2, "{text}");
         }
         let bomb = "<!DOCTYPE l [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;\">]><l>&b;</l>";
         assert!(tokens(bomb).all(|token| !matches!(token, Token::Text(text) if text.contains("aaaaa"))));
-        // Ten thousand levels: no recursion, no stack.
+        // Ten thousand levels of nesting need no recursion and no stack.
         assert_eq!(tokens(&"<a>".repeat(10_000)).count(), 10_000);
     }
 
     proptest! {
         #[test]
-        fn any_text_ends(text in "[<>/!?a\\[\\]\"' &;:é-]{0,200}") {
-            // A tag has at least two characters and gives two tokens at most, a text at least one.
+        fn every_text_has_an_end(text in "[<>/!?a\\[\\]\"' &;:é-]{0,200}") {
+            // A tag has at least two characters and gives at most two tokens; a text has at least one.
             prop_assert!(tokens(&text).count() <= text.len());
         }
     }

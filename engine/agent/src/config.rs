@@ -1,48 +1,48 @@
-//! What a daemon is told at its start.
+//! Options of the daemon.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Sockets of one search, where nobody says otherwise: see [`Config::search_sockets`].
+/// Default of [`DaemonConfig::search_sockets`].
 pub const SEARCH_SOCKETS: u16 = taut_path::SOCKETS;
 
-/// How a daemon runs.
+/// The options of a daemon.
 #[derive(Clone, Debug)]
-pub struct Config {
-    /// Where keys, membership and the last good map are kept.
+pub struct DaemonConfig {
+    /// Directory of the keys, the membership and the last good map.
     pub state_dir: PathBuf,
-    /// Where the local API answers.
+    /// Path of the local API's socket.
     pub socket: PathBuf,
-    /// UDP port; `None` lets the daemon choose: that of the last run, the usual one, or any.
+    /// UDP port of the first lane. `None` lets the daemon choose: the port of the last run, the default one, or any free one.
     pub port: Option<u16>,
-    /// Lanes, 1 to 16: threads that move packets, each with a UDP port and a queue of the TUN device.
+    /// Number of lanes, 1 to 16: threads that move packets, each with a UDP port and a queue of the TUN device.
     pub lanes: u8,
     /// Name of the TUN device.
     pub tun_name: String,
     /// MTU of the TUN device, in bytes.
     pub mtu: u16,
-    /// Kill switch of the TUN's offloads.
+    /// Whether TUN offloads are used.
     pub tun_offload: bool,
-    /// Kill switch of the program that has the kernel steer flows to lanes.
+    /// Whether the kernel steers flows to lanes, with an eBPF program.
     pub tun_steering: bool,
-    /// Kill switch of GSO on the UDP socket.
+    /// Whether GSO is used on the UDP socket.
     pub udp_gso: bool,
-    /// Kill switch of GRO on the UDP socket.
+    /// Whether GRO is used on the UDP socket.
     pub udp_gro: bool,
-    /// Wait for packets without sleeping, for 50 ms after each: sooner there, at the price of up to a core per lane.
+    /// Whether lanes busy-poll for 50 ms after each packet: lower latency, up to one core of CPU time per lane.
     pub low_latency: bool,
-    /// Kill switch of AES-256-GCM between nodes that both have it in hardware.
+    /// Whether AES-256-GCM is used between nodes that both have it in hardware.
     pub aes: bool,
-    /// Kill switch of port mapping: nothing is asked of the router in front of this host.
+    /// Whether the router in front of this host is asked for port mappings.
     pub portmap: bool,
-    /// Sockets that are opened at most, for some seconds, to find a peer that no other way leads to; 0 for none.
+    /// Maximum number of sockets of a port search, which takes some seconds and finds a peer behind a symmetric NAT; 0 disables port searches.
     pub search_sockets: u16,
-    /// Where a Prometheus may read the figures, if anywhere.
+    /// Address of the Prometheus metrics, if they are served.
     pub metrics: Option<SocketAddr>,
-    /// End the daemon when a user says `down`: for a daemon that a user's `up` started.
+    /// Whether `taut down` ends the daemon, as for a daemon that `taut up` started.
     pub exit_when_down: bool,
-    /// Tests only: shortens the life of sessions.
+    /// Lifetime of sessions in tests, shorter than WireGuard's.
     pub rekey_after: Option<Duration>,
     /// Version of the program, for users and the coordinator.
     pub version: String,

@@ -1,24 +1,22 @@
-//! Why the daemon could not start, or the network could not come up: what, why, what to do.
+//! Errors that end the daemon: what happened, why, and what to do.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::api::Failure;
-
-/// Why the daemon ended at once.
+/// The reason why the daemon ended.
 #[derive(Debug)]
 pub enum RunError {
     /// Another daemon answers on the socket.
     AlreadyRunning(PathBuf),
-    /// The socket cannot be made.
+    /// The local API's socket cannot be created.
     Socket(PathBuf, io::Error),
-    /// The figures cannot be handed out there.
+    /// The metrics cannot be served at this address.
     Metrics(SocketAddr, io::Error),
     /// The state directory cannot be used.
     State(taut_control::StartError),
-    /// The kernel refuses something that every daemon needs.
+    /// The kernel refused a step that every daemon needs.
     System(&'static str, io::Error),
 }
 
@@ -33,15 +31,12 @@ impl fmt::Display for RunError {
             Self::Socket(path, error) => {
                 write!(
                     f,
-                    "the local API socket {} cannot be made: {error}; run as root, or choose another --socket",
+                    "the local API socket {} cannot be created: {error}; run the daemon as root, or choose another --socket",
                     path.display()
                 )
             }
             Self::Metrics(address, error) => {
-                write!(
-                    f,
-                    "the figures cannot be handed out at {address}: {error}; choose another address with --metrics"
-                )
+                write!(f, "metrics cannot be served at {address}: {error}; choose another address with --metrics")
             }
             Self::State(error) => error.fmt(f),
             Self::System(what, error) => {
@@ -52,8 +47,3 @@ impl fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
-
-/// Why the network could not come up.
-pub(crate) fn failure(message: impl fmt::Display, hint: &str) -> Failure {
-    Failure { message: message.to_string(), hint: String::from(hint) }
-}

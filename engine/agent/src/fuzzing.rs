@@ -1,61 +1,61 @@
-//! The way in for fuzz targets: the local API without a daemon behind it.
+//! Entry point for fuzz targets: the local API without a daemon.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use crate::api::{MAX_REQUEST, Response};
-use crate::server::{Connection, Step};
+use crate::server::{Progress, UserConnection};
 
-/// Bytes that a connection may keep of its user at most: requests that are not read to their end, and one answer.
-pub const MOST_KEPT: usize = 2 * (MAX_REQUEST + 4096);
+/// Maximum number of bytes that a connection stores: incomplete requests, and one response.
+pub const MAX_KEPT: usize = 2 * (MAX_REQUEST + 4096);
 
-/// What came of a user's bytes.
+/// The effect of a client's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Lines that were answered.
+pub struct Served {
+    /// Number of answered lines.
     pub answers: usize,
-    /// Lines that were sent, if the connection took them all.
+    /// Number of sent lines, if the connection read all of them.
     pub requests: usize,
-    /// Requests that change something and were carried out.
+    /// Number of requests that change something and were carried out.
     pub changes: usize,
-    /// Bytes that the connection keeps at the end.
+    /// Number of bytes that the connection stores at the end.
     pub kept: usize,
 }
 
-/// Serves a user who sends `bytes` and, if he `reads`, takes the answers.
-pub fn serve(bytes: &[u8], may_change: bool, reads: bool) -> Seen {
-    let mut seen = Seen::default();
-    let Ok((stream, mut user)) = UnixStream::pair() else { return seen };
+/// Serves a client that sends `bytes` and, if `reads` is set, reads the responses.
+pub fn serve(bytes: &[u8], may_change: bool, reads: bool) -> Served {
+    let mut served = Served::default();
+    let Ok((stream, mut user)) = UnixStream::pair() else { return served };
     if stream.set_nonblocking(true).and(user.set_nonblocking(true)).is_err() {
-        return seen;
+        return served;
     }
-    let mut connection = Connection::new(stream, may_change);
+    let mut connection = UserConnection::new(stream, may_change);
     let (mut open, mut room, mut lines) = (true, vec![0; 64 * 1024], 0);
     for part in bytes.chunks(4096) {
         let taken = user.write(part).unwrap_or(0);
         lines += count_lines(&part[..taken]);
         loop {
-            open = open && go_on(&mut connection, &mut seen);
+            open = open && advance(&mut connection, &mut served);
             match reads.then(|| user.read(&mut room)) {
-                Some(Ok(length @ 1..)) => seen.answers += count_lines(&room[..length]),
+                Some(Ok(length @ 1..)) => served.answers += count_lines(&room[..length]),
                 _ => break,
             }
         }
     }
-    seen.kept = connection.kept();
-    seen.requests = if open && reads { lines } else { seen.answers };
-    seen
+    served.kept = connection.kept();
+    served.requests = if open && reads { lines } else { served.answers };
+    served
 }
 
-/// Answers what was read; false when the connection is at its end.
-fn go_on(connection: &mut Connection, seen: &mut Seen) -> bool {
+/// Answers the requests that were read. Returns false if the connection has ended.
+fn advance(connection: &mut UserConnection, served: &mut Served) -> bool {
     loop {
         match connection.advance() {
-            Step::Asked => connection.answer(|request| {
-                seen.changes += usize::from(request.changes());
+            Progress::Asked => connection.answer(|request| {
+                served.changes += usize::from(request.changes());
                 Response::Done
             }),
-            step => return step != Step::Ended,
+            step => return step != Progress::Ended,
         }
     }
 }

@@ -1,39 +1,45 @@
-//! The one thread that owns the node: handshakes, map, host configuration, local API.
+//! The agent: the thread that owns the node. It makes handshakes, applies the map, configures the host and serves the local API.
 //!
-//! It is rare work, and none of it blocks: disk and coordinator have a thread of their own (`taut-control`), packets have theirs (`taut-lane`).
+//! This work is rare, and none of it blocks: disk and coordinator have a thread of their own (`taut-control`), and so have packets (`taut-lane`).
 //!
 //! ```text
 //!            control thread ──Event──▶ ┌────────┐ ──ToLane──▶ lane thread ◀──▶ TUN, UDP
-//! coordinator ◀──Command────────────── │ agent │ ◀─FromLane─
+//! coordinator ◀──Command────────────── │ agent  │ ◀─FromLane─
 //!            unix socket ──Request───▶ └────────┘ ──netlink──▶ addresses, routes
 //! ```
-//! - [`run`] is the daemon: it returns when a signal or a user asks for the end.
-//! - [`metrics`] are its figures as Prometheus reads them.
-//! - [`api`] is what the command line and others say to it.
-//! - [`wg`] is a plain WireGuard interface: the same node and lane, configured by the stock `wg`, without a network.
-//! - A network that is up is an `Overlay`: TUN device, socket, lane, and the node's rules. It is built from a map, survives every change of
-//!   the map, and leaves nothing behind: closing the TUN takes its addresses and routes along (law 13).
+//! Rooms, from the lowest to the highest. A room uses only rooms above it in this table:
+//!
+//! | room | contents | uses |
+//! |---|---|---|
+//! | [`api`] | the contract of the local API: requests, responses, status | |
+//! | `config`, `error` | options of the daemon; reasons why it did not start | |
+//! | `basics` | clocks, randomness, shares of processor time | |
+//! | `server` | the unix sockets of the local API, bounded per user | `api`, `basics`, `error` |
+//! | [`metrics`] | the figures for Prometheus, and the HTTP port that serves them | `api`, `basics` |
+//! | `host` | addresses and routes of the TUN device, and the other interfaces of the host | `api` |
+//! | `lanes` | the running lanes, seen from the agent: queues, steering, sockets' buffers | `basics` |
+//! | [`wg`] | `taut wg`: a plain WireGuard interface that the stock `wg` configures, without a network | `basics`, `lanes` |
+//! | `overlay` | a network that is up: TUN device, sockets, lanes, bridges, and the node between them | `api`, `basics`, `config`, `host`, `lanes` |
+//! | `status` | an overlay described for users, and why a path is as it is | `api`, `overlay` |
+//! | `daemon` | the loop of the agent thread, with the membership and the coordinator's news | all but `wg` |
+//!
+//! [`run`] is the daemon; it returns when a signal or a user ends it. An overlay is built from a network map, survives every change of the map, and leaves
+//! nothing behind: the kernel removes the addresses and routes of the TUN device with the device (law 13).
 
-mod apart;
 pub mod api;
-mod bridges;
+mod basics;
 mod config;
 mod daemon;
-mod entropy;
 mod error;
 pub mod fuzzing;
 mod host;
-mod link;
+mod lanes;
 pub mod metrics;
 mod overlay;
 mod server;
-mod share;
 mod status;
-mod steering;
-mod ways;
 pub mod wg;
-mod why;
 
-pub use config::{Config, SEARCH_SOCKETS};
+pub use config::{DaemonConfig, SEARCH_SOCKETS};
 pub use daemon::run;
 pub use error::RunError;

@@ -1,6 +1,7 @@
-//! Asks the gateway of this host for ports and writes what comes of it: what lab/tests/test_portmap.py drives.
+//! Asks the gateway of this host for ports and prints the results; lab/tests/test_portmap.py runs it.
 //!
-//! Reads `ports PORT…`, `look`, `check` and `report` on standard input, writes a line per event; ends with its input, and gives the ports back.
+//! Reads `ports PORT…`, `look`, `check` and `report` from standard input and prints a line per event. At the end of its input it gives the ports back
+//! and exits.
 #![expect(clippy::print_stdout, reason = "its lines are what it is for")]
 
 use std::io::{self, BufRead, Write};
@@ -9,13 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 use taut_event::Waker;
-use taut_gateway::{Command, Options, Portmap, PortmapEvent};
+use taut_gateway::{Portmap, PortmapCommand, PortmapEvent, PortmapOptions};
 
-/// How long a pause between two looks for events is.
+/// Pause between two polls for events, 20 ms.
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn main() -> io::Result<()> {
-    let portmap = Portmap::start(Options::default(), Waker::new()?)?;
+    let portmap = Portmap::start(PortmapOptions::default(), Waker::new()?)?;
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     loop {
@@ -43,9 +44,9 @@ fn main() -> io::Result<()> {
 fn obey(portmap: &Portmap, line: &str) {
     let mut words = line.split(' ');
     match words.next() {
-        Some("look") => portmap.send(Command::Look),
-        Some("check") => portmap.send(Command::Check),
-        Some("ports") => portmap.send(Command::Ports(words.filter_map(|word| word.parse().ok()).collect())),
+        Some("look") => portmap.send(PortmapCommand::Look),
+        Some("check") => portmap.send(PortmapCommand::Check),
+        Some("ports") => portmap.send(PortmapCommand::Ports(words.filter_map(|word| word.parse().ok()).collect())),
         _ => {
             let report = portmap.report();
             for part in &report.protocols {

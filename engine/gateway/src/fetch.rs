@@ -1,51 +1,51 @@
-//! One request to the gateway by TCP, within bounds of time and length (fault D15).
+//! One HTTP request to the gateway, with limits on time and length (fault D15).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::time::{Duration, Instant};
 
-use taut_portmap::Failure;
-use taut_portmap::http::{self, Answer, Bad};
+use taut_portmap::FetchError;
+use taut_portmap::http::{self, Answer, HttpError};
 
-/// How long connecting may take: the gateway is on our own network.
+/// Limit on connecting, 2 s: the gateway is on the local network.
 const CONNECTING: Duration = Duration::from_secs(2);
 
-/// How long all of it may take, however the answer comes in.
+/// Limit on the whole request, 5 s, however slowly the answer arrives.
 const WHOLE: Duration = Duration::from_secs(5);
 
-/// Connects, asks, and reads the answer to its end.
+/// Connects, sends the request, and reads the whole answer.
 ///
 /// # Errors
-/// When there is none, it takes too long, or it is not one.
-pub(crate) fn fetch(place: SocketAddrV4, request: &[u8]) -> Result<Answer, Failure> {
+/// [`FetchError`] if no connection is made, the answer takes too long, or it is not valid.
+pub(crate) fn fetch(place: SocketAddrV4, request: &[u8]) -> Result<Answer, FetchError> {
     let end = Instant::now() + WHOLE;
     let mut stream =
-        TcpStream::connect_timeout(&SocketAddr::V4(place), CONNECTING).map_err(|_| Failure::NoConnection)?;
+        TcpStream::connect_timeout(&SocketAddr::V4(place), CONNECTING).map_err(|_| FetchError::NoConnection)?;
     stream
         .set_write_timeout(Some(CONNECTING))
         .and_then(|()| stream.write_all(request))
-        .map_err(|_| Failure::TooSlow)?;
+        .map_err(|_| FetchError::TooSlow)?;
     let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Failure::TooSlow);
+            return Err(FetchError::TooSlow);
         }
         let length = match stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut piece)) {
             Ok(length) => length,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
-                return Err(Failure::TooSlow);
+                return Err(FetchError::TooSlow);
             }
             // A connection that was reset has ended.
             Err(_) => 0,
         };
         bytes.extend_from_slice(&piece[..length]);
-        if let Some(answer) = http::read(&bytes, length == 0).map_err(Failure::Bad)? {
+        if let Some(answer) = http::read(&bytes, length == 0).map_err(FetchError::Http)? {
             return Ok(answer);
         }
         if length == 0 {
-            return Err(Failure::Bad(Bad::Short));
+            return Err(FetchError::Http(HttpError::Short));
         }
     }
 }
@@ -57,8 +57,8 @@ mod tests {
 
     use super::*;
 
-    /// A gateway that reads the request's first bytes and then does this; what is fetched from it.
-    fn from_one_that(behaves: impl FnOnce(&mut TcpStream) + Send + 'static) -> Result<Answer, Failure> {
+    /// Returns the answer fetched from a gateway that reads the start of the request and then runs `behaves`.
+    fn from_one_that(behaves: impl FnOnce(&mut TcpStream) + Send + 'static) -> Result<Answer, FetchError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let SocketAddr::V4(place) = listener.local_addr().unwrap() else { panic!("not IPv4") };
         let gateway = thread::spawn(move || {
@@ -88,15 +88,15 @@ mod tests {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
             while stream.write_all(&[b'x'; 4096]).is_ok() {}
         });
-        assert_eq!(endless, Err(Failure::Bad(Bad::TooLong)));
+        assert_eq!(endless, Err(FetchError::Http(HttpError::TooLong)));
         let slow = from_one_that(|stream| {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
             while stream.write_all(b"x").is_ok() {
                 thread::sleep(Duration::from_millis(50));
             }
         });
-        assert_eq!(slow, Err(Failure::TooSlow));
-        assert_eq!(from_one_that(|_| {}), Err(Failure::Bad(Bad::Short)));
-        assert_eq!(fetch("127.0.0.1:1".parse().unwrap(), b"GET"), Err(Failure::NoConnection));
+        assert_eq!(slow, Err(FetchError::TooSlow));
+        assert_eq!(from_one_that(|_| {}), Err(FetchError::Http(HttpError::Short)));
+        assert_eq!(fetch("127.0.0.1:1".parse().unwrap(), b"GET"), Err(FetchError::NoConnection));
     }
 }

@@ -1,98 +1,76 @@
-//! The agent's handle on the thread.
+//! The agent's handle on the gateway thread.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use taut_base::Prefix;
 use taut_event::Waker;
-use taut_portmap::{PortmapEvent, Report};
+use taut_portmap::{PortmapEvent, PortmapReport};
 
-use crate::worker::{Order, Worker};
+use crate::contract::{PortmapCommand, PortmapOptions};
+use crate::worker::{Worker, WorkerCommand};
 
-/// Events that may wait for the agent: as many as sixteen ports make in minutes. When it falls behind by more, the thread waits.
+/// Limit on events that wait for the agent, 64: as many as sixteen ports cause in minutes. If the agent falls behind by more, the thread waits.
 const EVENTS: usize = 64;
 
-/// What [`Portmap::start`] needs to know.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Our UDP ports, one per lane.
-    pub ports: Vec<u16>,
-    /// The mark of our packets, for the rules that say where they go; 0 for none.
-    pub mark: u32,
-    /// The overlay's own addresses: no gateway is there, and no outer address.
-    pub overlay: Vec<Prefix>,
-}
-
-/// What the agent wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// These ports are to be mapped from now on, all others are given back; none at all while the network is down.
-    Ports(Vec<u16>),
-    /// Routes, addresses or links changed: perhaps there is another gateway.
-    Look,
-    /// A mapping is in doubt: they are asked for again, twice a minute at most.
-    Check,
-}
-
-/// The running thread. Dropping it without [`Self::stop`] lets the thread end by itself, soon.
+/// The running thread. If it is dropped without [`Self::stop`], the thread ends soon on its own.
 pub struct Portmap {
-    orders: Sender<Order>,
+    commands: Sender<WorkerCommand>,
     events: Option<Receiver<PortmapEvent>>,
-    report: Arc<Mutex<Report>>,
+    report: Arc<Mutex<PortmapReport>>,
     wake: Waker,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Portmap {
-    /// Starts the thread. `waker` is woken whenever [`Self::try_event`] has something.
+    /// Starts the thread. `waker` is woken whenever [`Self::try_event`] has something to return.
     ///
     /// # Errors
-    /// When the system has no room for a thread or a descriptor.
-    pub fn start(options: Options, waker: Waker) -> io::Result<Self> {
-        let (order_sender, orders) = mpsc::channel();
+    /// An error if the system has no room for a thread or a descriptor.
+    pub fn start(options: PortmapOptions, waker: Waker) -> io::Result<Self> {
+        let (command_sender, commands) = mpsc::channel();
         let (event_sender, events) = mpsc::sync_channel(EVENTS);
         let (wake, report) = (Waker::new()?, Arc::default());
-        let worker = Worker::new(options, orders, (event_sender, waker), wake.clone(), Arc::clone(&report))?;
+        let worker = Worker::new(options, commands, (event_sender, waker), wake.clone(), Arc::clone(&report))?;
         let thread = thread::Builder::new().name(String::from("taut-gateway")).spawn(move || worker.run())?;
-        Ok(Self { orders: order_sender, events: Some(events), report, wake, thread: Some(thread) })
+        Ok(Self { commands: command_sender, events: Some(events), report, wake, thread: Some(thread) })
     }
 
-    /// Asks for something. Never blocks; the queue is unbounded because the host's own changes fill it, not the network.
-    pub fn send(&self, command: Command) {
-        let _ = self.orders.send(Order::Obey(command));
+    /// Sends a command. Never blocks; the queue is unbounded because only the host's own changes fill it, not the network.
+    pub fn send(&self, command: PortmapCommand) {
+        let _ = self.commands.send(WorkerCommand::Agent(command));
         self.wake.wake();
     }
 
-    /// The next event, if there is one. Never blocks.
+    /// Returns the next event, if there is one. Never blocks.
     pub fn try_event(&self) -> Option<PortmapEvent> {
         self.events.as_ref()?.try_recv().ok()
     }
 
-    /// What became of the asking so far.
-    pub fn report(&self) -> Report {
+    /// Returns the result of all requests so far.
+    pub fn report(&self) -> PortmapReport {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gives back what is mapped and waits for the thread: two seconds at most.
+    /// Gives back all mappings and waits for the thread, two seconds at most.
     pub fn stop(mut self) {
-        self.tell_to_stop();
+        self.send_stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 
-    fn tell_to_stop(&mut self) {
-        // A thread that waits for room in the event queue goes on when nobody reads it any more.
+    fn send_stop(&mut self) {
+        // A thread that waits for room in the event queue continues once the queue has no reader.
         self.events = None;
-        let _ = self.orders.send(Order::Stop);
+        let _ = self.commands.send(WorkerCommand::Stop);
         self.wake.wake();
     }
 }
 
 impl Drop for Portmap {
     fn drop(&mut self) {
-        self.tell_to_stop();
+        self.send_stop();
     }
 }

@@ -5,16 +5,16 @@ use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 
 use taut_event::{Interest, Poller};
-use taut_portmap::{Door, Gateway, pcp, ssdp};
+use taut_portmap::{Gateway, GatewaySocket, pcp, ssdp};
 
-/// Names of what the poller watches.
+/// The poller's tokens of the two sockets.
 pub(crate) const PCP: u64 = 1;
 pub(crate) const SSDP: u64 = 2;
 
-/// More than the longest message that is looked at, so that a longer one is seen to be too long.
+/// Buffer size, more than the longest message that is accepted, so that a longer one is recognized as too long.
 const BUFFER: usize = ssdp::MAX_LEN + 1;
 
-/// How far a search goes (UPnP Device Architecture, section 1.3.2): two networks.
+/// Time to live of a search, 2 networks (UPnP Device Architecture, section 1.3.2).
 const SEARCH_TTL: u32 = 2;
 
 pub(crate) struct Sockets {
@@ -22,18 +22,18 @@ pub(crate) struct Sockets {
     ssdp: UdpSocket,
 }
 
-/// What came in.
-pub(crate) enum Heard {
-    /// A datagram, from there.
+/// The result of reading a socket.
+pub(crate) enum Incoming {
+    /// A datagram and its source.
     Datagram(SocketAddr, Vec<u8>),
-    /// The other end says that nobody listens.
+    /// The gateway's port is closed.
     Closed,
-    /// Nothing more for now.
+    /// No datagram waits.
     Nothing,
 }
 
 impl Sockets {
-    /// Both, bound to our address and watched.
+    /// Opens both sockets, bound to this host's address, and adds them to the poller.
     pub(crate) fn open(gateway: Gateway, poller: &Poller) -> io::Result<Self> {
         let pcp = UdpSocket::bind((gateway.own, 0))?;
         pcp.connect((gateway.address, pcp::PORT))?;
@@ -46,32 +46,33 @@ impl Sockets {
         Ok(Self { pcp, ssdp })
     }
 
-    /// Sends. False when the gateway says that nobody listens; what cannot be sent otherwise is lost, as datagrams may be.
-    pub(crate) fn send(&self, door: Door, to: SocketAddrV4, bytes: &[u8]) -> bool {
-        let sent = match door {
-            Door::Pcp => self.pcp.send(bytes),
-            Door::Ssdp => self.ssdp.send_to(bytes, to),
+    /// Sends a datagram. Returns false if the gateway's port is closed; other failures count as loss.
+    pub(crate) fn send(&self, socket: GatewaySocket, to: SocketAddrV4, bytes: &[u8]) -> bool {
+        let sent = match socket {
+            GatewaySocket::Pcp => self.pcp.send(bytes),
+            GatewaySocket::Ssdp => self.ssdp.send_to(bytes, to),
         };
-        !matches!(sent, Err(error) if door == Door::Pcp && error.kind() == ErrorKind::ConnectionRefused)
+        !matches!(sent, Err(error) if socket == GatewaySocket::Pcp && error.kind() == ErrorKind::ConnectionRefused)
     }
 
-    pub(crate) fn receive(&self, door: Door) -> Heard {
-        let socket = if door == Door::Pcp { &self.pcp } else { &self.ssdp };
+    pub(crate) fn receive(&self, socket: GatewaySocket) -> Incoming {
+        let is_pcp = socket == GatewaySocket::Pcp;
+        let socket = if is_pcp { &self.pcp } else { &self.ssdp };
         let mut buffer = [0; BUFFER];
         loop {
             match socket.recv_from(&mut buffer) {
-                Ok((length, from)) => return Heard::Datagram(from, buffer[..length].to_vec()),
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused && door == Door::Pcp => {
-                    return Heard::Closed;
+                Ok((length, from)) => return Incoming::Datagram(from, buffer[..length].to_vec()),
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_pcp => {
+                    return Incoming::Closed;
                 }
-                // The unreachable place was one of a search: the next datagram may be an answer.
+                // The unreachable port belonged to a search: the next datagram may be a reply.
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
-                Err(_) => return Heard::Nothing,
+                Err(_) => return Incoming::Nothing,
             }
         }
     }
 
-    /// No longer watched; closing them would do, but says nothing.
+    /// Removes the sockets from the poller, which closing them would do, too, and closes them.
     pub(crate) fn close(self, poller: &Poller) {
         poller.remove(self.pcp.as_fd());
         poller.remove(self.ssdp.as_fd());

@@ -1,4 +1,4 @@
-//! The thread: one loop over two sockets, the agent's orders, answers of fetches, and the machine's deadlines.
+//! The thread: one loop over two sockets, the agent's commands, answers of fetches, and the machine's deadlines.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -13,74 +13,75 @@ use taut_base::{Prefix, Time};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_netlink::Netlink;
 use taut_portmap::http::Answer;
-use taut_portmap::{Door, Failure, Gateway, Machine, PortmapEvent, PortmapOutput, Report};
+use taut_portmap::{FetchError, Gateway, GatewaySocket, PortMapper, PortmapEvent, PortmapOutput, PortmapReport};
 
+use crate::contract::{PortmapCommand, PortmapOptions};
 use crate::fetch::fetch;
-use crate::portmap::{Command, Options};
-use crate::sockets::{Heard, PCP, SSDP, Sockets};
+use crate::sockets::{Incoming, PCP, SSDP, Sockets};
 
-/// The name of orders and answers for the poller.
-const ORDERS: u64 = 0;
+/// The poller's token for commands and answers of fetches.
+const COMMANDS: u64 = 0;
 
-/// Where the way to the Internet is asked for: PCP's own anycast address (RFC 7723), which no host has. Nothing is sent there.
-const FAR: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 9);
+/// The destination whose route shows the gateway: PCP's anycast address (RFC 7723), which no host has. Nothing is sent to it.
+const INTERNET: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 9);
 
-/// How long the end may take. A gateway answers within milliseconds; one that does not keeps the mapping until its lease is over.
-const FAREWELL: Duration = Duration::from_millis(1_900);
+/// Limit on giving back all mappings at the end, 1.9 s. A gateway answers within milliseconds; one that does not keeps the mapping until its lease
+/// ends.
+const RELEASE_TIME: Duration = Duration::from_millis(1_900);
 
-/// Datagrams that are read of one socket before the other things have their turn, and a pause after so many: a flood on the local
-/// network costs at most some thousand datagrams a second.
-const MAX_HEARD: usize = 32;
+/// Datagrams read from one socket before other work is done, and the pause after that many: a flood on the local network costs at most some thousand
+/// datagrams per second.
+const MAX_DATAGRAMS: usize = 32;
 const FLOOD_PAUSE: Duration = Duration::from_millis(10);
 
-/// Fetches under way at once: one, and those that the machine gave up on a moment ago.
+/// Limit on concurrent fetches: one, and those that the machine gave up on a moment ago.
 const MAX_FETCHES: usize = 3;
 
-/// What the handle tells the thread.
-pub(crate) enum Order {
-    /// Something the agent wants.
-    Obey(Command),
-    /// The end.
+/// A message of the handle to the thread.
+pub(crate) enum WorkerCommand {
+    /// A command of the agent.
+    Agent(PortmapCommand),
+    /// Give back all mappings and end.
     Stop,
 }
 
 type Random = Box<dyn FnMut(&mut [u8]) + Send>;
-type Fetched = (u32, Result<Answer, Failure>);
+type Fetched = (u32, Result<Answer, FetchError>);
 
-/// The thread's whole state.
+/// The state of the thread.
 pub(crate) struct Worker {
-    machine: Machine<Random>,
+    machine: PortMapper<Random>,
     netlink: Option<Netlink>,
     mark: u32,
     overlay: Vec<Prefix>,
     poller: Poller,
-    /// For [`Self::gateway`]; opened when something is to be sent.
+    /// The sockets towards [`Self::gateway`], opened when something is sent.
     sockets: Option<Sockets>,
     gateway: Option<Gateway>,
     fetches: usize,
     answers: (Sender<Fetched>, Receiver<Fetched>),
-    orders: Receiver<Order>,
+    commands: Receiver<WorkerCommand>,
     events: (SyncSender<PortmapEvent>, Waker),
     wake: Waker,
-    report: Arc<Mutex<Report>>,
+    report: Arc<Mutex<PortmapReport>>,
 }
 
 impl Worker {
     pub(crate) fn new(
-        options: Options,
-        orders: Receiver<Order>,
+        options: PortmapOptions,
+        commands: Receiver<WorkerCommand>,
         events: (SyncSender<PortmapEvent>, Waker),
         wake: Waker,
-        report: Arc<Mutex<Report>>,
+        report: Arc<Mutex<PortmapReport>>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
-        poller.add(wake.as_fd(), ORDERS, Interest::READ)?;
+        poller.add(wake.as_fd(), COMMANDS, Interest::READ)?;
         let system = SystemRandom::new();
-        // A nonce that is not random is one that a stranger may guess: a candidate more, and nothing else.
+        // If a nonce is not random, another host may guess it and add a candidate, on which no probe is answered.
         let random: Random = Box::new(move |bytes| {
             let _ = system.fill(bytes);
         });
-        let mut machine = Machine::new(random, options.overlay.clone());
+        let mut machine = PortMapper::new(random, options.overlay.clone());
         machine.set_ports(&options.ports, now());
         Ok(Self {
             machine,
@@ -92,42 +93,42 @@ impl Worker {
             gateway: None,
             fetches: 0,
             answers: mpsc::channel(),
-            orders,
+            commands,
             events,
             wake,
             report,
         })
     }
 
-    /// Runs until it is told to stop or nobody listens any more.
+    /// Runs until it is told to stop or the handle is gone.
     pub(crate) fn run(mut self) {
-        self.look();
+        self.look_up_gateway();
         let mut ready = Events::with_capacity(4);
-        while self.take_orders() {
+        while self.take_commands() {
             self.turn(&mut ready, None);
         }
         self.machine.set_ports(&[], now());
-        let end = now() + FAREWELL;
+        let end = now() + RELEASE_TIME;
         while !self.machine.is_quiet() && now() < end {
             self.turn(&mut ready, Some(end));
         }
     }
 
-    /// Does what is due, waits until `end` at most, hears what came.
+    /// Does what is due, waits until `end` at most, and takes what arrived.
     fn turn(&mut self, ready: &mut Events, end: Option<Time>) {
         let before = now();
         self.machine.handle_timeout(before);
-        self.act();
+        self.carry_out();
         let next = [self.machine.poll_timeout(), end].into_iter().flatten().min();
         if self.poller.wait(ready, next.map(|next| next.since(before))).is_err() {
-            // Only a host without memory gets here; it gets a moment to recover.
+            // Waiting fails only on a host without memory; a pause lets it recover.
             thread::sleep(Duration::from_millis(100));
         }
         self.wake.drain();
         for event in ready.iter() {
             match event.token {
-                PCP => self.hear(Door::Pcp),
-                SSDP => self.hear(Door::Ssdp),
+                PCP => self.receive(GatewaySocket::Pcp),
+                SSDP => self.receive(GatewaySocket::Ssdp),
                 _ => {}
             }
         }
@@ -135,29 +136,29 @@ impl Worker {
             self.fetches = self.fetches.saturating_sub(1);
             self.machine.handle_answer(id, answer, now());
         }
-        self.act();
+        self.carry_out();
     }
 
-    /// False when it is time to end.
-    fn take_orders(&mut self) -> bool {
+    /// Carries out the commands that wait. Returns false when the thread has to end.
+    fn take_commands(&mut self) -> bool {
         loop {
-            match self.orders.try_recv() {
-                Ok(Order::Obey(Command::Ports(ports))) => self.machine.set_ports(&ports, now()),
-                Ok(Order::Obey(Command::Look)) => self.look(),
-                Ok(Order::Obey(Command::Check)) => self.machine.check(now()),
-                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
+            match self.commands.try_recv() {
+                Ok(WorkerCommand::Agent(PortmapCommand::Ports(ports))) => self.machine.set_ports(&ports, now()),
+                Ok(WorkerCommand::Agent(PortmapCommand::Look)) => self.look_up_gateway(),
+                Ok(WorkerCommand::Agent(PortmapCommand::Check)) => self.machine.check(now()),
+                Ok(WorkerCommand::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
         }
     }
 
-    /// Asks the kernel who is in front of us. When it does not answer, the last known gateway stays (law 6).
-    fn look(&mut self) {
+    /// Asks the kernel for the gateway. If the kernel does not answer, the last known gateway stays (law 6).
+    fn look_up_gateway(&mut self) {
         if self.netlink.is_none() {
             self.netlink = Netlink::open().ok();
         }
         let Some(netlink) = &mut self.netlink else { return };
-        let Ok(hop) = netlink.first_hop(IpAddr::V4(FAR), self.mark) else {
+        let Ok(hop) = netlink.first_hop(IpAddr::V4(INTERNET), self.mark) else {
             self.netlink = None;
             return;
         };
@@ -179,25 +180,25 @@ impl Worker {
         }
     }
 
-    fn hear(&mut self, door: Door) {
-        for _ in 0..MAX_HEARD {
+    fn receive(&mut self, socket: GatewaySocket) {
+        for _ in 0..MAX_DATAGRAMS {
             let Some(sockets) = &self.sockets else { return };
-            match sockets.receive(door) {
-                Heard::Datagram(from, bytes) => self.machine.handle_datagram(door, from, &bytes, now()),
-                Heard::Closed => self.machine.handle_closed(now()),
-                Heard::Nothing => return,
+            match sockets.receive(socket) {
+                Incoming::Datagram(from, bytes) => self.machine.handle_datagram(socket, from, &bytes, now()),
+                Incoming::Closed => self.machine.handle_closed(now()),
+                Incoming::Nothing => return,
             }
-            self.act();
+            self.carry_out();
         }
         thread::sleep(FLOOD_PAUSE);
     }
 
-    /// Carries out what the machine wants, and tells the agent.
-    fn act(&mut self) {
+    /// Carries out the machine's outputs, and wakes the agent for events.
+    fn carry_out(&mut self) {
         let mut told = false;
         while let Some(output) = self.machine.poll_output() {
             match output {
-                PortmapOutput::Send { door, to, bytes } => self.send(door, to, &bytes),
+                PortmapOutput::Send { socket, to, bytes } => self.send(socket, to, &bytes),
                 PortmapOutput::Fetch { id, place, request } => self.fetch(id, place, request),
                 PortmapOutput::Event(event) => told |= self.events.0.send(event).is_ok(),
             }
@@ -209,12 +210,12 @@ impl Worker {
         }
     }
 
-    fn send(&mut self, door: Door, to: SocketAddrV4, bytes: &[u8]) {
+    fn send(&mut self, socket: GatewaySocket, to: SocketAddrV4, bytes: &[u8]) {
         if self.sockets.is_none() {
-            // Our address may be gone a moment before we are told to look again: what is not sent is asked again.
+            // This host's address may have vanished before the agent reported it: a datagram that cannot be sent is sent again later.
             self.sockets = self.gateway.and_then(|gateway| Sockets::open(gateway, &self.poller).ok());
         }
-        if self.sockets.as_ref().is_some_and(|sockets| !sockets.send(door, to, bytes)) {
+        if self.sockets.as_ref().is_some_and(|sockets| !sockets.send(socket, to, bytes)) {
             self.machine.handle_closed(now());
         }
     }
@@ -230,7 +231,7 @@ impl Worker {
         if started {
             self.fetches += 1;
         } else {
-            self.machine.handle_answer(id, Err(Failure::NoConnection), now());
+            self.machine.handle_answer(id, Err(FetchError::NoConnection), now());
         }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! What a lane cannot do itself, such as handshakes and the choice of endpoints, it asks of the agent through a bounded queue, and never waits.
 //!
-//! The modules import each other in one direction only: `thread` uses `lane_core`, which uses the machines, which do not know each other.
+//! The modules import each other in one direction only: `thread` uses `lane_core`, which uses the machines.
 
 mod batch;
 mod busy_poll;

@@ -33,8 +33,8 @@ use taut_base::Time;
 use taut_udp::Local;
 use taut_wire::wireguard::{TYPE_COOKIE_REPLY, TYPE_DATA, TYPE_INITIATION, TYPE_RESPONSE};
 
-/// Endpoints that sent a handshake or probe and are remembered until they are answered, 128: as many handshakes as wait for the agent in two turns. An
-/// endpoint whose entry was overwritten is answered from the address that the routes choose.
+/// Askers that are remembered, 128: endpoints that sent a handshake or probe, each with the address of ours that it sent to. As many handshakes wait for
+/// the agent in two turns. An asker whose entry was overwritten is answered from the address that the routes choose.
 const ASKERS: usize = 128;
 
 /// Entries beyond two per peer, 16, before entries of endpoints without a peer are removed.
@@ -53,7 +53,7 @@ pub(crate) struct LocalAddresses {
     known: HashMap<SocketAddr, KnownLocal>,
     /// The address that the routes left last and when, by endpoint.
     left: HashMap<SocketAddr, (Local, Time)>,
-    /// Endpoints that will be answered, each in the slot that its hash names.
+    /// Askers, each in the slot that its hash names.
     askers: Vec<Option<(SocketAddr, Local)>>,
     hasher: RandomState,
     /// Rises whenever addresses are forgotten, which makes every [`NotedLocal`] look at `known` again.

@@ -1,4 +1,4 @@
-//! Messages of a lane to the agent that wait until the agent's queue takes them.
+//! Messages of a lane to the agent that wait for room in the agent's queue.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

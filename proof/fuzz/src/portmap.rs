@@ -6,10 +6,11 @@ use std::time::Duration;
 use taut_base::Time;
 use taut_portmap::description::services;
 use taut_portmap::http::{Answer, MAX_ANSWER, read};
-use taut_portmap::soap::{Call, Done, Wanted};
+use taut_portmap::soap::{Call, Done, MappingRequest};
 use taut_portmap::xml::{Token, tokens};
 use taut_portmap::{
-    Door, Failure, Gateway, LEASE, MAX_PORTS, Machine, PortmapEvent, PortmapOutput, Url, nat_pmp, pcp, ssdp,
+    FetchError, Gateway, GatewaySocket, LEASE, MAX_PORTS, PortMapper, PortmapEvent, PortmapOutput, Url, nat_pmp, pcp,
+    ssdp,
 };
 use taut_testkit::Seeded;
 
@@ -98,7 +99,7 @@ pub(crate) fn xml(data: &[u8]) {
         assert_eq!(*service.control.place.ip(), GATEWAY);
         clean(&service.control);
     }
-    let wanted = Wanted { outside: 9000, own: OWN, port: 8288, lease: 7_200 };
+    let wanted = MappingRequest { outside: 9000, own: OWN, port: 8288, lease: 7_200 };
     for (status, call) in
         [(200, Call::Address), (200, Call::Add(wanted)), (500, Call::AddAny(wanted)), (302, Call::Delete(1))]
     {
@@ -111,7 +112,7 @@ pub(crate) fn xml(data: &[u8]) {
 /// A script: each step is a kind and its operands. The state machine reports only usable candidates, sends to the gateway only, and its state does not
 /// grow.
 pub(crate) fn machine(data: &[u8]) {
-    let mut machine = Machine::new(Seeded::new(1), vec!["100.64.0.0/10".parse().expect("a prefix")]);
+    let mut machine = PortMapper::new(Seeded::new(1), vec!["100.64.0.0/10".parse().expect("a prefix")]);
     let (mut now, mut asked, mut fetch) = (START, Vec::new(), None);
     machine.set_ports(&[8288], now);
     machine.set_gateway(Some(Gateway { address: GATEWAY, own: OWN }), now);
@@ -122,17 +123,24 @@ pub(crate) fn machine(data: &[u8]) {
             return;
         }
         match input.byte() % 8 {
-            0 => machine.handle_datagram(Door::Pcp, SocketAddr::from((GATEWAY, pcp::PORT)), input.piece(), now),
-            1 => machine.handle_datagram(Door::Ssdp, SocketAddr::from((GATEWAY, ssdp::PORT)), input.piece(), now),
-            // An altered answer to the last request.
+            0 => {
+                machine.handle_datagram(GatewaySocket::Pcp, SocketAddr::from((GATEWAY, pcp::PORT)), input.piece(), now);
+            }
+            1 => machine.handle_datagram(
+                GatewaySocket::Ssdp,
+                SocketAddr::from((GATEWAY, ssdp::PORT)),
+                input.piece(),
+                now,
+            ),
+            // An answer to the last question, altered.
             2 => machine.handle_datagram(
-                Door::Pcp,
+                GatewaySocket::Pcp,
                 SocketAddr::from((GATEWAY, pcp::PORT)),
                 &echo(&asked, &mut input),
                 now,
             ),
             3 => answer(&mut machine, &mut fetch, Ok(Answer { status: 200, body: input.piece().to_vec() }), now),
-            4 => answer(&mut machine, &mut fetch, Err(Failure::TooSlow), now),
+            4 => answer(&mut machine, &mut fetch, Err(FetchError::TooSlow), now),
             5 => {
                 now = now + Duration::from_millis(u64::from(input.word()) * 100);
                 machine.handle_timeout(now);
@@ -152,7 +160,7 @@ pub(crate) fn machine(data: &[u8]) {
     }
 }
 
-fn answer(machine: &mut Machine<Seeded>, fetch: &mut Option<u32>, answer: Result<Answer, Failure>, now: Time) {
+fn answer(machine: &mut PortMapper<Seeded>, fetch: &mut Option<u32>, answer: Result<Answer, FetchError>, now: Time) {
     if let Some(id) = fetch.take() {
         machine.handle_answer(id, answer, now);
     }
@@ -178,12 +186,12 @@ fn echo(asked: &[u8], input: &mut Input<'_>) -> Vec<u8> {
     reply
 }
 
-fn check(machine: &mut Machine<Seeded>, now: Time, asked: &mut Vec<u8>, fetch: &mut Option<u32>) {
+fn check(machine: &mut PortMapper<Seeded>, now: Time, asked: &mut Vec<u8>, fetch: &mut Option<u32>) {
     let mut outputs = 0;
     while let Some(output) = machine.poll_output() {
         outputs += 1;
         match output {
-            PortmapOutput::Send { door: Door::Pcp, to, bytes } => {
+            PortmapOutput::Send { socket: GatewaySocket::Pcp, to, bytes } => {
                 assert_eq!(to, SocketAddrV4::new(GATEWAY, pcp::PORT));
                 *asked = bytes;
             }
@@ -208,8 +216,8 @@ fn check(machine: &mut Machine<Seeded>, now: Time, asked: &mut Vec<u8>, fetch: &
 
 /// Seeds: responses of each kind.
 pub(crate) fn datagrams() -> Vec<Vec<u8>> {
-    let wish = SocketAddrV4::new(Ipv4Addr::new(5, 5, 5, 9), 9000);
-    let request = pcp::Request { lifetime: 7_200, client: OWN, nonce: [7; 12], port: 8288, wish }.write().to_vec();
+    let suggested = SocketAddrV4::new(Ipv4Addr::new(5, 5, 5, 9), 9000);
+    let request = pcp::Request { lifetime: 7_200, client: OWN, nonce: [7; 12], port: 8288, suggested }.write().to_vec();
     let mut refusal = echo(&request, &mut Input::new(&[]));
     refusal[3] = 2;
     vec![

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use taut_base::{Prefix, PrivateKey, PublicKey, decode_base64, decode_base64url, encode_base64, encode_base64url};
 use taut_netmap::{BadToken, JoinToken, TOKEN_PREFIX, check_name, check_new_name, name_from_host};
-use taut_node::uapi::{Inbox, PeerChange, Request, Set};
+use taut_node::uapi::{PeerChange, Request, RequestBuffer, Set};
 
 /// Each value has one text: a parsed text is written the same, and a text that was made into a name is a valid name.
 pub(crate) fn text(data: &[u8]) {
@@ -76,7 +76,7 @@ pub(crate) fn url(data: &[u8]) {
 /// Requests of `wg`, in parts of any size: they parse as the whole text does, and each means the same after it was written and read again.
 pub(crate) fn uapi(data: &[u8]) {
     let Some((part, text)) = data.split_first() else { return };
-    let mut inbox = Inbox::default();
+    let mut inbox = RequestBuffer::default();
     let mut collected = Vec::new();
     for part in text.chunks(usize::from(*part).max(1)) {
         inbox.push(part);

@@ -239,7 +239,7 @@ impl LanesHost {
     fn drain_outputs(&mut self, place: usize, now: Time) {
         while let Some(message) = self.threads[place].core.poll_output() {
             let lane = LaneId(u8::try_from(place).unwrap_or(u8::MAX));
-            self.messages.push_back((now + self.settings.keeper_delay, lane, message));
+            self.messages.push_back((now + self.settings.agent_delay, lane, message));
         }
     }
 

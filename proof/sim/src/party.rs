@@ -1,4 +1,4 @@
-//! Who takes part, and the map that they share.
+//! Members of the network, and their map.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,16 +11,16 @@ use crate::relay::Relay;
 /// A member of the network.
 #[derive(Clone)]
 pub struct Party {
-    /// Its number; name and addresses follow from it.
+    /// The member's number, from which name and addresses derive.
     pub number: u8,
-    /// Its node key.
+    /// The node key.
     pub key: PrivateKey,
-    /// Where it is reached on the wire.
+    /// The endpoint on the wire.
     pub endpoint: SocketAddr,
 }
 
 impl Party {
-    /// Member `number`, with a key and an endpoint of its own.
+    /// Creates member `number`, with a key and an endpoint of its own.
     pub fn new(number: u8) -> Self {
         Self {
             number,
@@ -29,18 +29,18 @@ impl Party {
         }
     }
 
-    /// The same member with another node key.
+    /// Returns the same member with another node key.
     #[must_use]
     pub fn with_key(&self, bytes: [u8; 32]) -> Self {
         Self { key: PrivateKey::from_bytes(bytes), ..self.clone() }
     }
 
-    /// Its node key's public half.
+    /// Returns the public node key.
     pub fn public(&self) -> PublicKey {
         public_key(&self.key)
     }
 
-    /// Its overlay address.
+    /// Returns the overlay address.
     pub fn overlay(&self) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(100, 64, 0, self.number))
     }
@@ -54,7 +54,7 @@ impl Party {
     }
 }
 
-/// The map that a coordinator would give to `me` when these are its peers.
+/// Returns the map that a coordinator would give to `me` with these peers.
 pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
     let ipv4 = Prefix::new(IpAddr::from([100, 64, 0, 0]), 10);
     let ipv6 = Prefix::new(IpAddr::from([0xfd00, 0x7a07, 0, 0, 0, 0, 0, 0]), 48);
@@ -78,16 +78,16 @@ pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
         peers: peers.iter().map(listed).collect(),
         relays: Vec::new(),
     };
-    assert_eq!(map.check(), Ok(()), "the world's own maps are good");
+    assert_eq!(map.check(), Ok(()), "the world's own maps are valid");
     map
 }
 
-/// The same for a network with these relays, all of whose members are bound to the first two.
+/// Returns the map of a network with these relays. All members are bound to the first two.
 pub fn map_with_relays(me: &Party, peers: &[&Party], relays: &[Relay]) -> NetworkMap {
     let mut map = map_for(me, peers);
     map.relays = relays.iter().map(Relay::listed).collect();
     let bound: Vec<RelayId> = relays.iter().map(Relay::id).take(MAX_PEER_RELAYS).collect();
     map.peers.values_mut().for_each(|peer| peer.relays.clone_from(&bound));
-    assert_eq!(map.check(), Ok(()), "the world's own maps are good");
+    assert_eq!(map.check(), Ok(()), "the world's own maps are valid");
     map
 }

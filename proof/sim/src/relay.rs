@@ -1,4 +1,4 @@
-//! A relay in the world: the real rules of one ([`taut_relay::Server`], [`Forward`]), and its STUN at two ports.
+//! A relay in the world: the real rules of a relay ([`taut_relay::Server`], [`Forward`]), with STUN at two ports.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -16,24 +16,24 @@ use taut_testkit::Seeded;
 /// The network that all tickets are for.
 const NETWORK: NetworkTag = NetworkTag([7; 16]);
 
-/// What a client may send: more than any scenario does.
+/// Rate limit of a client, 1 Gbit/s: no scenario reaches it.
 const SHARE: Share = Share::bits_per_second(1_000_000_000);
 
-/// A relay of the network, as its coordinator knows it.
+/// A relay of the network, as the coordinator lists it.
 #[derive(Clone)]
 pub struct Relay {
     number: u8,
-    /// Its first port; STUN answers there and at the next one.
+    /// The address with the first port. STUN answers at this port and the next one.
     pub address: SocketAddr,
 }
 
 impl Relay {
-    /// Relay `number`, at an address of its own.
+    /// Creates relay `number`, at an address of its own.
     pub fn new(number: u8) -> Self {
         Self { number, address: SocketAddr::from(([198, 51, 100, number], 3478)) }
     }
 
-    /// Its number in the map.
+    /// Returns the number in the map.
     pub fn id(&self) -> RelayId {
         RelayId(u32::from(self.number))
     }
@@ -42,12 +42,12 @@ impl Relay {
         PrivateKey::from_bytes([0xa0 + self.number; 32])
     }
 
-    /// Its key, as the map names it.
+    /// Returns the public key that the map lists.
     pub fn public(&self) -> PublicKey {
         public_key(&self.key())
     }
 
-    /// What the map says of it.
+    /// Returns the entry in the map.
     pub fn listed(&self) -> taut_netmap::Relay {
         taut_netmap::Relay {
             id: self.id(),
@@ -59,7 +59,7 @@ impl Relay {
         }
     }
 
-    /// The relay, just started.
+    /// Starts the relay.
     pub fn start(&self, seed: u64) -> RelayStation {
         let mut chance = Seeded::new(seed);
         let mut bytes = [0; 32];
@@ -69,12 +69,12 @@ impl Relay {
     }
 }
 
-/// Who signs tickets.
+/// Returns the key that signs tickets.
 fn coordinator() -> SigningKey {
     SigningKey::from_seed([0xc0; 32]).expect("any 32 bytes are a key")
 }
 
-/// What a member binds with, for the whole time that a scenario takes.
+/// Returns the credentials that a member binds with. They are valid for any scenario.
 pub fn credentials(member: &Party) -> Credentials {
     let bind = PrivateKey::from_bytes([0xb0 + member.number; 32]);
     let not_before = WALL_AT_START.as_secs();
@@ -89,7 +89,7 @@ pub fn credentials(member: &Party) -> Credentials {
     Credentials { bind, ticket: Ticket::sign(&terms, &coordinator()), numbered: None }
 }
 
-/// A relay at work.
+/// A running relay.
 pub struct RelayStation {
     me: Relay,
     server: Server,
@@ -136,7 +136,7 @@ impl Station for RelayStation {
             self.out.push_back((0, to, frame));
         } else {
             let clocks = Clocks { now, wall: WALL_AT_START.saturating_add(now.since(Time::ZERO)) };
-            // What it refuses, it counts.
+            // The server counts refused frames.
             let _ = self.server.handle_frame(place, None, datagram, clocks, &mut self.chance);
             self.take();
         }

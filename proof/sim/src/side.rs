@@ -1,19 +1,19 @@
-//! The two ends of the world.
+//! The two hosts of the world.
 
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// The first.
+    /// The first host.
     A,
-    /// The second.
+    /// The second host.
     B,
 }
 
 impl Side {
-    /// Both.
+    /// Both hosts.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
-    /// The other one.
+    /// Returns the other host.
     pub const fn other(self) -> Self {
         match self {
             Self::A => Self::B,

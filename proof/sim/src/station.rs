@@ -1,4 +1,4 @@
-//! What stands on the wire between the two hosts and is spoken to: a relay.
+//! Programs between the two hosts that the hosts send to: relays.
 
 use std::net::SocketAddr;
 
@@ -7,34 +7,34 @@ use taut_base::Time;
 use crate::link::{Counts, Link};
 use crate::side::Side;
 
-/// A program with an address of its own. As a [`Host`](crate::Host) it does nothing by itself; it has no inner packets.
+/// A program with an address of its own. Like a [`Host`](crate::Host) it only reacts to calls; it has no inner packets.
 pub trait Station {
-    /// A datagram arrives at the port that comes so far behind the first.
+    /// Takes a datagram at a port. `port` counts from the first one.
     fn receive(&mut self, port: u16, source: SocketAddr, datagram: &[u8], now: Time);
 
-    /// The time of [`Self::poll_timeout`] has come.
+    /// Does the work that is due at the time of [`Self::poll_timeout`].
     fn handle_timeout(&mut self, now: Time);
 
-    /// When [`Self::handle_timeout`] has something to do, if ever.
+    /// Returns the time at which [`Self::handle_timeout`] has something to do.
     fn poll_timeout(&self) -> Option<Time>;
 
-    /// A datagram that it sends: from which port, and where to.
+    /// Returns the next datagram that it sends, with its source port and its destination.
     fn poll_transmit(&mut self) -> Option<(u16, SocketAddr, Vec<u8>)>;
 }
 
-/// Which of the stations, in the order in which they were put up.
+/// The number of a station, in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StationId(pub usize);
 
-/// A station with the wires to both hosts.
+/// A station, and the wires between it and both hosts.
 pub(crate) struct Post {
     pub(crate) address: SocketAddr,
-    /// Nobody while it is away: what is sent there is lost.
+    /// The program; `None` while it is away: datagrams to it are lost.
     pub(crate) station: Option<Box<dyn Station>>,
-    /// From each side to it, and from it to each side.
+    /// The wires from each host to it, and from it to each host.
     pub(crate) there: [Link; 2],
     pub(crate) back: [Link; 2],
-    /// What each side sent to it.
+    /// Counters of the datagrams that each host sent to it.
     pub(crate) counts: [Counts; 2],
 }
 
@@ -43,7 +43,7 @@ impl Post {
         Self { address, station: Some(station), there: [link; 2], back: [link; 2], counts: [Counts::default(); 2] }
     }
 
-    /// Both directions between it and `side`.
+    /// Changes both wires between it and `side`.
     pub(crate) fn set_links(&mut self, side: Side, link: Link) {
         self.there[side.place()] = link;
         self.back[side.place()] = link;

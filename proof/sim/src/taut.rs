@@ -1,4 +1,4 @@
-//! A host that runs Taut: agent's brain and lane's lane core, joined as in the daemon.
+//! A host that runs Taut: the node of the agent and a lane core, connected as in the daemon.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -20,30 +20,30 @@ use crate::party::Party;
 use crate::relay::credentials;
 use taut_testkit::Seeded;
 
-/// What the wall clock showed when virtual time began: some day of 2026, in seconds since the Unix epoch.
+/// Wall clock at the start of virtual time, as time since the Unix epoch: a day in 2026.
 pub(crate) const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
 
-/// Sessions of one peer at most: previous, current, next.
+/// Maximum number of sessions of one peer: the previous, the current and the next one.
 const MAX_SESSIONS: usize = 3;
-/// Indices of one session: those of its stock, its control and its fast pair.
+/// Receiver indices of one session: those of its stock, control and AES pairs.
 const MAX_INDICES: usize = 3;
-/// Initiations of one peer that may wait for their responses.
+/// Maximum number of unanswered initiations of one peer.
 const MAX_WAITING: usize = 3;
-/// What the daemon's queues hold.
+/// Capacity of the daemon's queues.
 const MAX_QUEUED: usize = 256;
 
-/// How a [`TautHost`] is set up.
+/// Options of a [`TautHost`].
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// WireGuard's time limits.
     pub limits: Limits,
-    /// How long a message waits until the agent looks at it.
-    pub keeper_delay: Duration,
-    /// How long a command waits until the lane wakes up for it. The lane may drain it earlier.
+    /// Delay of messages from the lane to the agent.
+    pub agent_delay: Duration,
+    /// Delay until the lane wakes up for a command. The lane may drain it earlier.
     pub lane_delay: Duration,
-    /// What it is ready to receive data with.
+    /// The suites under which the node can receive data.
     pub suites: Suites,
-    /// It has a ticket, and so uses the relays of its map.
+    /// Whether the node has a ticket, and therefore uses the relays of its map.
     pub ticket: bool,
 }
 
@@ -51,7 +51,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             limits: Limits::WIREGUARD,
-            keeper_delay: Duration::ZERO,
+            agent_delay: Duration::ZERO,
             lane_delay: Duration::ZERO,
             suites: Suites::STOCK,
             ticket: false,
@@ -59,7 +59,7 @@ impl Default for Settings {
     }
 }
 
-/// A whole node without threads, sockets and clock.
+/// A whole node without threads, sockets and clocks.
 pub struct TautHost {
     me: Party,
     map: NetworkMap,
@@ -73,27 +73,28 @@ pub struct TautHost {
     commands: VecDeque<(Time, ToLane)>,
     delivered: VecDeque<Vec<u8>>,
     transmits: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// What the lane holds, by what went to and fro.
+    /// The sessions in the lane, according to the exchanged commands and messages.
     sessions: BTreeMap<PeerId, BTreeSet<SessionId>>,
-    /// What the wall clock showed, and when that was.
+    /// The wall clock at a moment of virtual time.
     wall: (Duration, Time),
-    /// The ceiling of stamps, as the daemon keeps it on its disk.
+    /// The ceiling of timestamps, as the daemon stores it on the disk.
     ceiling: Option<Duration>,
-    /// Where gateways and relays see the node, and what the coordinator was told of its endpoints.
+    /// The endpoints at which gateways and relays see the node.
     seen: Vec<SocketAddr>,
+    /// The endpoints that the coordinator was told of.
     told: Vec<SocketAddr>,
-    /// The relays that the node is bound to, as long as the coordinator has not been told.
+    /// The relays that the node is bound to, until the coordinator is told.
     bound: Option<Vec<RelayId>>,
 }
 
 impl TautHost {
-    /// A node that was just started with this map. All its randomness comes from `seed`.
+    /// Starts a node with this map. All its randomness comes from `seed`.
     pub fn new(me: &Party, map: NetworkMap, settings: Settings, seed: u64) -> Self {
         let mut entropy = Seeded::new(seed);
         let mut node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
         node.set_suites(settings.suites);
         let drops = Arc::new(DropCounts::default());
-        let core = start_heart(&mut node, &settings, &drops);
+        let core = start_lane_core(&mut node, &settings, &drops);
         let mut host = Self {
             me: me.clone(),
             map,
@@ -118,11 +119,11 @@ impl TautHost {
         host
     }
 
-    /// The daemon ends and starts again: same key, map and ceiling of stamps, nothing else is left. Counters of drops go on.
+    /// Restarts the daemon: only the key, the map, the ceiling of timestamps and the drop counters are kept.
     pub fn restart(&mut self, now: Time) {
         self.node = Node::new(self.me.key.clone(), self.settings.limits, Seeded::new(self.entropy.next_u64()));
         self.node.set_suites(self.settings.suites);
-        self.core = start_heart(&mut self.node, &self.settings, &self.drops);
+        self.core = start_lane_core(&mut self.node, &self.settings, &self.drops);
         self.messages.clear();
         self.commands.clear();
         self.sessions.clear();
@@ -132,7 +133,7 @@ impl TautHost {
         self.begin(now);
     }
 
-    /// What the agent does first: map and ticket from the disk, the addresses of the interfaces.
+    /// Gives the node its first inputs: map and ticket from the disk, and the addresses of the interfaces.
     fn begin(&mut self, now: Time) {
         let clocks = self.clocks(now);
         if self.settings.ticket {
@@ -143,7 +144,7 @@ impl TautHost {
         self.pump(now);
     }
 
-    /// The host has this address now, and knows it, as the daemon hears from the kernel.
+    /// Changes the host's address. The node is told, as by the daemon after news of the kernel.
     pub fn move_to(&mut self, address: SocketAddr, now: Time) {
         let clocks = self.clocks(now);
         self.me.endpoint = address;
@@ -152,22 +153,22 @@ impl TautHost {
         self.pump(now);
     }
 
-    /// Somebody sets the host's wall clock, as time since the Unix epoch; from there it goes on.
+    /// Sets the host's wall clock, as time since the Unix epoch.
     pub fn set_wall_clock(&mut self, since_epoch: Duration, now: Time) {
         self.wall = (since_epoch, now);
     }
 
-    /// What the host's wall clock shows, as time since the Unix epoch.
+    /// Returns the host's wall clock, as time since the Unix epoch.
     pub fn wall_clock(&self, now: Time) -> Duration {
         self.wall.0.saturating_add(now.since(self.wall.1))
     }
 
-    /// The file with the ceiling of stamps is gone; the next restart begins without it.
+    /// Deletes the stored ceiling of timestamps, which the next restart will miss.
     pub fn lose_stamps(&mut self) {
         self.ceiling = None;
     }
 
-    /// Makes a handshake with each peer, as the daemon does with those that it knew before it restarted or moved.
+    /// Starts a handshake with each peer, as the daemon does after a restart or a move.
     pub fn greet(&mut self, now: Time) {
         let peers: Vec<PublicKey> = self.node.peers().map(|peer| peer.key).collect();
         let clocks = self.clocks(now);
@@ -175,14 +176,14 @@ impl TautHost {
         self.pump(now);
     }
 
-    /// The coordinator sends another map.
+    /// Gives the node another map.
     pub fn set_map(&mut self, map: NetworkMap, now: Time) {
         self.map = map;
         self.node.set_map(&self.map);
         self.pump(now);
     }
 
-    /// Where the node may be reached, if the coordinator is to be told: its interface first, then where it is seen from outside.
+    /// Returns the node's endpoints if the coordinator was told of others: that of its interface first, then those outside the NAT.
     pub fn poll_endpoints(&mut self) -> Option<Vec<SocketAddr>> {
         let mut all = vec![self.me.endpoint];
         all.extend(self.seen.iter().filter(|endpoint| **endpoint != self.me.endpoint));
@@ -196,17 +197,17 @@ impl TautHost {
         self.bound.take()
     }
 
-    /// The agent's brain, to look at.
+    /// Returns the node.
     pub fn node(&self) -> &Node<Seeded> {
         &self.node
     }
 
-    /// The lane's drop counters.
+    /// Returns the lane's drop counters.
     pub fn drops(&self) -> &DropCounts {
         &self.drops
     }
 
-    /// The highest counter of its data that a peer acknowledged in the session in use.
+    /// Returns the highest counter that a peer acknowledged in the session in use.
     pub fn acknowledged(&self) -> Option<u64> {
         self.node.peers().find_map(|peer| self.core.acknowledged(peer.id))
     }
@@ -216,22 +217,22 @@ impl TautHost {
         self.node.peers().any(|peer| self.core.sends_partial_checksums(peer.id))
     }
 
-    /// What both ends call the session that is sealed with.
+    /// Returns the name of the session in use, which is the same on both sides.
     pub fn session_name(&self) -> Option<(ReceiverIndex, ReceiverIndex)> {
         self.node.peers().find_map(|peer| self.core.session_name(peer.id))
     }
 
-    /// Sessions that the lane holds now, of all peers.
+    /// Returns the number of sessions in the lane, of all peers.
     pub fn sessions(&self) -> usize {
         self.sessions.values().map(BTreeSet::len).sum()
     }
 
-    /// Sessions made with all present peers since the start.
+    /// Returns the number of sessions made with all present peers since the start.
     pub fn established(&self) -> u64 {
         self.node.peers().map(|peer| peer.established).sum()
     }
 
-    /// Carries messages and commands to and fro until nothing is due, and sends.
+    /// Exchanges messages and commands between node and lane until nothing is due, and sends.
     fn pump(&mut self, now: Time) {
         let clocks = self.clocks(now);
         loop {
@@ -278,7 +279,7 @@ impl TautHost {
                 let known = self.sessions.get_mut(&peer).is_some_and(|sessions| sessions.remove(&id));
                 assert!(known, "session {id:?} was retired, but never added");
             }
-            self.messages.push_back((now + self.settings.keeper_delay, message));
+            self.messages.push_back((now + self.settings.agent_delay, message));
         }
     }
 
@@ -295,7 +296,7 @@ impl TautHost {
     }
 }
 
-fn start_heart(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> LaneCore {
+fn start_lane_core(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> LaneCore {
     let checker = node.checker();
     LaneCore::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
 }
@@ -350,7 +351,7 @@ impl Host for TautHost {
         let peers = self.node.peers().count();
         let queued = self.messages.len() + self.commands.len();
         assert!(queued <= MAX_QUEUED, "{queued} messages and commands wait");
-        // An index whose retirement is still on its way to the agent is counted there, too.
+        // An index whose retirement is on its way to the agent still counts as in use there.
         let indices = self.node.indices_in_use();
         assert!(
             indices <= peers * (MAX_SESSIONS * MAX_INDICES + MAX_WAITING) + queued * MAX_INDICES,
@@ -359,7 +360,7 @@ impl Host for TautHost {
     }
 }
 
-/// The outlets of the way in.
+/// The outputs of the inbound path.
 struct Ports<'a> {
     commands: &'a mut VecDeque<(Time, ToLane)>,
     sessions: &'a mut BTreeMap<PeerId, BTreeSet<SessionId>>,

@@ -1,4 +1,4 @@
-//! The world: two hosts, the wires between them, whatever stands on a way of its own, one clock.
+//! The world: two hosts, the wires between them, stations, and one clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +22,7 @@ const START: Time = Time(1_000_000_000_000);
 /// Events at one moment; more means that some timer is due for ever.
 const MAX_AT_ONCE: u32 = 10_000;
 
-/// Two hosts and what is between them.
+/// Two hosts and the network between them.
 pub struct World<A, B> {
     hosts: (A, B),
     ends: [End; 2],
@@ -36,7 +36,7 @@ pub struct World<A, B> {
 }
 
 impl<A: Host, B: Host> World<A, B> {
-    /// A world in which nothing has happened yet. The same `seed` gives the same fate to the same datagrams.
+    /// Creates a world. With the same `seed`, the wires treat the same datagrams in the same way.
     pub fn new(a: (&Party, A), b: (&Party, B), link: Link, seed: u64) -> Self {
         let end = |party: &Party, to: IpAddr| End {
             address: party.endpoint,
@@ -58,34 +58,34 @@ impl<A: Host, B: Host> World<A, B> {
         }
     }
 
-    /// The world's time.
+    /// Returns the world's time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The moment that is so long ago.
+    /// Returns the time before this duration.
     pub fn ago(&self, duration: Duration) -> Time {
         Time::from_duration(self.now.since(Time::ZERO).saturating_sub(duration))
     }
 
-    /// The first host.
+    /// Returns the first host.
     pub fn a(&self) -> &A {
         &self.hosts.0
     }
 
-    /// The second host.
+    /// Returns the second host.
     pub fn b(&self) -> &B {
         &self.hosts.1
     }
 
-    /// Does something to the first host; the world takes what comes out.
+    /// Calls a function with the first host, and takes its outputs.
     pub fn with_a<R>(&mut self, act: impl FnOnce(&mut A, Time) -> R) -> R {
         let result = act(&mut self.hosts.0, self.now);
         self.collect(Side::A);
         result
     }
 
-    /// Does something to the second host; the world takes what comes out.
+    /// Calls a function with the second host, and takes its outputs.
     pub fn with_b<R>(&mut self, act: impl FnOnce(&mut B, Time) -> R) -> R {
         let result = act(&mut self.hosts.1, self.now);
         self.collect(Side::B);
@@ -103,7 +103,7 @@ impl<A: Host, B: Host> World<A, B> {
         StationId(self.posts.len() - 1)
     }
 
-    /// The station is gone, and all that it knew; or another one stands in its place.
+    /// Removes a station with its state, or replaces it by another one.
     pub fn replace(&mut self, station: StationId, by: Option<Box<dyn Station>>) {
         self.posts[station.0].station = by;
     }
@@ -140,24 +140,24 @@ impl<A: Host, B: Host> World<A, B> {
         self.ends[side.place()].address = address;
     }
 
-    /// From now on all datagrams are kept.
+    /// Starts recording all datagrams.
     pub fn record(&mut self) {
         self.history = Some(Vec::new());
     }
 
-    /// The datagrams since [`Self::record`]; keeping ends.
+    /// Stops recording, and returns the datagrams since [`Self::record`].
     pub fn take_history(&mut self) -> Vec<Recorded> {
         self.history.take().unwrap_or_default()
     }
 
-    /// Somebody on the wire hands `side` a datagram, at once.
+    /// Delivers a datagram to `side` at once.
     pub fn inject(&mut self, side: Side, source: SocketAddr, datagram: &[u8]) {
         let destination = self.ends[side.place()].address;
         let to = Place::Host(side);
         self.put(InFlight { due: self.now, number: 0, to, source, destination, datagram: datagram.to_vec() });
     }
 
-    /// An application of `side` sends one packet now.
+    /// Has an application of `side` send one packet.
     pub fn send(&mut self, side: Side) {
         let packet = self.ends[side.place()].ledger.send(self.now);
         let now = self.now;
@@ -175,7 +175,7 @@ impl<A: Host, B: Host> World<A, B> {
         self.ends.iter_mut().for_each(|end| end.ledger.set_flows(flows));
     }
 
-    /// Applications of `side` stop sending.
+    /// Stops the applications of `side`.
     pub fn stop(&mut self, side: Side) {
         self.ends[side.place()].flow = None;
     }
@@ -263,7 +263,7 @@ impl<A: Host, B: Host> World<A, B> {
         }
     }
 
-    /// Takes what `side` sends and delivers, and has it check itself.
+    /// Takes the outputs of `side`, and checks its bounds.
     fn collect(&mut self, side: Side) {
         while let Some((port, destination, datagram)) = self.host(side).poll_transmit_at() {
             if let Some(history) = &mut self.history {
@@ -290,7 +290,7 @@ impl<A: Host, B: Host> World<A, B> {
         self.host(side).check();
     }
 
-    /// Takes what a station sends: to whichever host has that address, or nowhere.
+    /// Takes the datagrams of a station: they go to the host with the destination address, or nowhere.
     fn collect_station(&mut self, StationId(post): StationId) {
         while let Some((port, destination, datagram)) =
             self.posts[post].station.as_mut().and_then(|station| station.poll_transmit())
@@ -306,7 +306,7 @@ impl<A: Host, B: Host> World<A, B> {
         }
     }
 
-    /// Puts each copy of a datagram that this wire makes on its way.
+    /// Sends each copy of a datagram that this wire makes.
     fn carry(&mut self, link: Link, to: Place, source: SocketAddr, destination: SocketAddr, datagram: &[u8]) {
         let copies: Vec<Duration> = link.copies(&mut self.chance).collect();
         for delay in copies {

@@ -97,7 +97,7 @@ pub fn exists(name: &str) -> bool {
     unsafe { libc::if_nametoindex(name.as_ptr()) != 0 }
 }
 
-/// Waits until there is no interface of this name, for at most [`DISAPPEARING`]. Returns true if it is gone.
+/// Waits until there is no interface of this name, for at most 10 s. Returns true if it is gone.
 ///
 /// # Panics
 /// If the name has a zero byte.

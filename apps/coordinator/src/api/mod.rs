@@ -1,11 +1,11 @@
-//! The room of the contract: what nodes and operators may say over the network, and how they are answered. It decides nothing that
-//! [`crate::state`] could decide.
+//! The HTTP server: control channels of nodes, the operator's API, and WebSockets of the relay. All rules are in [`crate::state`].
 
 mod control;
-mod door;
 mod operator;
-mod patient;
+mod paced_stream;
+mod pending_connection;
 mod relay;
+mod request_id;
 mod requests;
 mod server;
 
@@ -29,25 +29,25 @@ use crate::store::NetworkId;
 pub(crate) use operator::DEFAULT_IPV4;
 pub(crate) use operator::document;
 use operator::{Failure, answer, routes as table};
-use requests::Requests;
-use server::Server;
+use requests::RequestLimits;
+use server::ServerContext;
 
-/// Largest body of a request, in bytes; the largest honest one is a name (fault E11).
+/// Largest body of a request, 64 KiB (fault E11). Valid bodies have a few hundred bytes.
 const MAX_BODY: usize = 64 * 1024;
 
-/// How long requests that are running may take after the stop was asked for.
+/// Time that running requests have to end when the coordinator stops, 3 s.
 const LAST_REQUESTS: Duration = Duration::from_secs(3);
 
-/// How long a result of the health check is used again, 1 s: anyone may ask, and each check reads the database.
+/// Time for which the result of a health check is reused, 1 s: unauthenticated clients may ask, and each check reads the database.
 const HEALTH: Duration = Duration::from_secs(1);
 
 /// Places of members' control channels, by network and node.
 pub(crate) type Channels = Places<NetworkId, NodeId>;
 
-/// Limits on connections, and the way to the relay inside.
+/// Limits on connections, and the entrance of the coordinator's own relay.
 #[derive(Clone)]
 pub(crate) struct Front {
-    /// Takes connections of relay clients; `None` without a relay.
+    /// Entrance for WebSockets of relay clients; `None` without a relay.
     pub(crate) relay: Option<Entrance>,
     /// Unauthenticated connections.
     pub(crate) admission: Arc<Admission>,
@@ -55,7 +55,7 @@ pub(crate) struct Front {
     pub(crate) channels: Arc<Channels>,
 }
 
-/// What every handler has.
+/// Context of all handlers.
 #[derive(Clone)]
 struct Context {
     state: Arc<State>,
@@ -64,38 +64,38 @@ struct Context {
     stop: watch::Receiver<bool>,
 }
 
-/// A result of the health check.
+/// Result of a health check.
 #[derive(Clone)]
 struct Health {
     at: Instant,
     outcome: Result<Vec<String>, Failure>,
 }
 
-/// Serves on all `listeners` until `stop` says so; control channels are closed then, and running requests get a moment to end.
+/// Serves on all `listeners` until `stop` is true. Then it closes the control channels and gives running requests [`LAST_REQUESTS`] to end.
 pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpListener>, stop: watch::Receiver<bool>) {
     let admission = Arc::clone(&front.admission);
     let router = router(Context::new(Arc::clone(&state), front, stop.clone()));
-    let server = Server { router, admission, requests: Arc::new(Requests::new()), stop: stop.clone() };
+    let server = ServerContext { router, admission, requests: Arc::new(RequestLimits::new()), stop: stop.clone() };
     let mut servers = JoinSet::new();
     for listener in listeners {
         servers.spawn(server::serve(listener, server.clone()));
     }
-    let house = tokio::spawn({
+    let maintenance = tokio::spawn({
         let state = Arc::clone(&state);
-        async move { state.keep_house().await }
+        async move { state.run_maintenance().await }
     });
     stopped(stop).await;
     let _ = tokio::time::timeout(LAST_REQUESTS, servers.join_all()).await;
-    house.abort();
+    maintenance.abort();
     state.close().await;
 }
 
-/// All routes as they are served, for one request at a time. For tests.
+/// Returns all routes, for tests that make one request at a time without a server.
 #[cfg(test)]
 pub(crate) fn routes(state: Arc<State>, stop: watch::Receiver<bool>) -> Router {
     let client = [192, 0, 2, 9].into();
     let admission = Admission::new(1, Vec::new());
-    let guest = door::Guest::new(admission.enter(client).expect("an empty house"));
+    let guest = pending_connection::PendingConnection::new(admission.enter(client).expect("an empty house"));
     let source = taut_relay_server::Source { address: client, proxy: None, is_hidden: false };
     let front = Front { relay: None, admission, channels: Channels::new(1, taut_base::WhenFull::Balance) };
     router(Context::new(state, front, stop)).layer(axum::Extension(guest)).layer(axum::Extension(source))
@@ -107,7 +107,7 @@ impl Context {
     }
 }
 
-/// Waits until the stop is asked for (or can be asked for no more).
+/// Waits until `stop` is true, or its sender is gone.
 async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -125,7 +125,7 @@ fn router(context: Context) -> Router {
 }
 
 async fn healthz(Shared(context): Shared<Context>) -> Result<Response, Failure> {
-    // Requests that come meanwhile wait for the same answer.
+    // Requests that arrive during a check wait for its result.
     let mut health = context.health.lock().await;
     let health = match &*health {
         Some(health) if health.at.elapsed() < HEALTH => health,

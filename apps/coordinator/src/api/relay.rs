@@ -1,5 +1,5 @@
-//! The door to the relay inside, for nodes whose UDP is blocked (docs/spec/relay.md): the handshake of RFC 6455 is done here, and then the connection
-//! itself is the relay's thread's, which has bounds of its own. So no frame passes through this server.
+//! The WebSocket entrance of the coordinator's own relay, for nodes whose UDP is blocked (docs/spec/relay.md). This module answers the handshake of RFC 6455
+//! and then passes the TCP connection to the relay's thread, which has limits of its own. No frame passes through this server.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use hyper_util::rt::TokioIo;
 use taut_relay_server::{Entrance, accept_key};
 
 use super::Context;
-use super::door::Guest;
 use super::operator::Failure;
-use super::patient::Patient;
+use super::paced_stream::PacedStream;
+use super::pending_connection::PendingConnection;
 
-/// Gives a connection to the relay.
+/// Answers the handshake, and passes the connection to the relay.
 pub(super) async fn open(
     Shared(context): Shared<Context>,
-    Extension(guest): Extension<Arc<Guest>>,
+    Extension(guest): Extension<Arc<PendingConnection>>,
     mut request: Request,
 ) -> Response {
     let Some(relay) = context.front.relay else {
@@ -47,7 +47,7 @@ pub(super) async fn open(
     response
 }
 
-/// The key of a request that wants a WebSocket (RFC 6455 section 4.2.1).
+/// Returns the `Sec-WebSocket-Key` of a request that asks for a WebSocket (RFC 6455 section 4.2.1).
 fn websocket_key(headers: &HeaderMap) -> Option<&HeaderValue> {
     let says = |name: header::HeaderName, word: &str| {
         let text = headers.get(name).and_then(|value| value.to_str().ok());
@@ -59,18 +59,18 @@ fn websocket_key(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| wants)
 }
 
-/// Waits for the answer to have left. The connection stays a guest of the house until a client is bound on it (fault F13).
-async fn give(upgrade: OnUpgrade, relay: Entrance, guest: Arc<Guest>) {
-    // Who goes away meanwhile wants nothing any more.
+/// Waits until the answer is sent, then passes the connection to the relay. The connection stays unauthenticated until a client is bound on it (fault F13).
+async fn give(upgrade: OnUpgrade, relay: Entrance, guest: Arc<PendingConnection>) {
+    // The client closed the connection.
     let Ok(upgraded) = upgrade.await else { return };
     if let Some((tcp, read)) = parts(upgraded) {
         relay.take(tcp, read, Arc::clone(guest.pass()));
     }
 }
 
-/// The connection, and what was read of it behind the request.
+/// Returns the TCP connection, and the bytes after the request that were read already.
 fn parts(upgraded: Upgraded) -> Option<(std::net::TcpStream, Vec<u8>)> {
-    let parts = upgraded.downcast::<TokioIo<Patient>>().ok()?;
+    let parts = upgraded.downcast::<TokioIo<PacedStream>>().ok()?;
     let (tcp, ahead) = parts.io.into_inner().into_parts();
     Some((tcp.into_std().ok()?, [&parts.read_buf[..], &ahead].concat()))
 }

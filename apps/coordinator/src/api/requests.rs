@@ -10,33 +10,33 @@ use taut_base::{KeyedHash, Meter, Rate, Time, network};
 
 use crate::state::random;
 
-/// Requests of one IPv4 address or IPv6 /64 that are answered without delay: 200 nodes behind one NAT that reconnect together, and a monitoring system that
-/// asks every second.
+/// Requests of one IPv4 address or IPv6 /64 that are answered without delay: 200 at once, then 20 per second. That is enough for 200 nodes behind one NAT that
+/// reconnect together, and a monitoring system that asks every second.
 const REQUESTS: Rate = Rate::new(20, 200);
 
-/// Delay of a request beyond that rate.
+/// Delay of a request beyond [`REQUESTS`], 1 s.
 pub(super) const DELAY: Duration = Duration::from_secs(1);
 
 /// Counts requests by address, in a table of fixed size. Requests with a valid operator token do not count.
-pub(super) struct Requests {
+pub(super) struct RequestLimits {
     start: Instant,
     hash: KeyedHash,
     meter: Mutex<Meter>,
 }
 
-impl Requests {
+impl RequestLimits {
     pub(super) fn new() -> Self {
         Self { start: Instant::now(), hash: KeyedHash::new(random()), meter: Mutex::new(Meter::new(REQUESTS)) }
     }
 
-    /// Returns how long a request of this address has to wait.
+    /// Returns the delay of a request from this address.
     pub(super) fn delay(&self, address: IpAddr, now: Instant) -> Duration {
         let meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
         let is_free = meter.has(self.hash.of(&network(address)), self.time(now));
         if is_free { Duration::ZERO } else { DELAY }
     }
 
-    /// Counts a request of this address that was answered.
+    /// Counts an answered request from this address.
     pub(super) fn count(&self, address: IpAddr, now: Instant) {
         let mut meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
         meter.take(self.hash.of(&network(address)), self.time(now));
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn fault_e13_an_address_that_asks_without_end_waits_and_no_other() {
-        let (requests, start) = (Requests::new(), Instant::now());
+        let (requests, start) = (RequestLimits::new(), Instant::now());
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         for _ in 0..200 {
             assert_eq!(requests.delay(ip("192.0.2.1"), start), Duration::ZERO);

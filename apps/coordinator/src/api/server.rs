@@ -1,5 +1,5 @@
-//! The HTTP server: HTTP/1.1 and the WebSockets that begin in it, nothing else. Who is slow, large or many costs a bounded amount of time
-//! and memory (fault E11); HTTP/2 is not spoken, so there are none of its faults (fault E12).
+//! The HTTP/1.1 server. Slow clients, large requests and many connections cost a bounded amount of time and memory (fault E11). HTTP/2 is not supported, so
+//! its attacks do not apply (fault E12).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use taut_base::AdmissionDenied;
+use taut_relay_server::log::UNAUTHENTICATED;
 use taut_relay_server::{ACCEPT_PAUSE, Admission, Pass, Source, is_of_one_connection};
 use taut_wire::forwarded;
 use taut_wire::proxy::{self, ProxyHeader};
@@ -26,31 +27,34 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
+use tracing::Instrument;
 
-use super::door::Guest;
 use super::operator::{Failure, Operator};
-use super::patient::Patient;
-use super::requests::Requests;
+use super::paced_stream::PacedStream;
+use super::pending_connection::PendingConnection;
+use super::request_id::{self, RequestId};
+use super::requests::RequestLimits;
 use super::stopped;
+use crate::contract::ErrorCode;
 use crate::log;
 
-/// From the first byte of a request, or from the end of the one before, to the end of its headers.
+/// Timeout of a request's headers, 10 s: from the start of the connection, or from the last answer, to the end of the headers.
 const HEADERS: Duration = Duration::from_secs(10);
 
-/// Largest headers of a request, and what is read ahead of a body, in bytes. Browsers and proxies send up to 8 KiB.
+/// Size of the read buffer, and so of the largest headers of a request, 16 KiB. Browsers and proxies send up to 8 KiB.
 const BUFFER: usize = 16 * 1024;
 
-/// Context of one connection.
+/// Context of a connection.
 #[derive(Clone)]
-pub(super) struct Server {
+pub(super) struct ServerContext {
     pub(super) router: Router,
     pub(super) admission: Arc<Admission>,
-    pub(super) requests: Arc<Requests>,
+    pub(super) requests: Arc<RequestLimits>,
     pub(super) stop: watch::Receiver<bool>,
 }
 
-/// Serves one listener until the stop is asked for; then what is running may end.
-pub(super) async fn serve(listener: TcpListener, server: Server) {
+/// Serves one listener until `stop` is true. Running connections may end on their own.
+pub(super) async fn serve(listener: TcpListener, server: ServerContext) {
     let mut connections = JoinSet::new();
     let mut stopping = pin!(stopped(server.stop.clone()));
     loop {
@@ -60,16 +64,16 @@ pub(super) async fn serve(listener: TcpListener, server: Server) {
             () = &mut stopping => break,
         };
         match accepted {
-            // A connection that finds no room is closed.
+            // A connection beyond the limits is closed.
             Ok((stream, address)) => {
                 if let Some(pass) = server.admission.enter(address.ip()) {
-                    connections.spawn(connection(stream, address, Guest::new(pass), server.clone()));
+                    connections.spawn(connection(stream, address, PendingConnection::new(pass), server.clone()));
                 }
             }
             Err(error) if is_of_one_connection(&error) => {}
             // The connection stays in the kernel's queue, so an immediate retry would fail, too (fault P6).
             Err(error) => {
-                log::stranger("not-accepted", &[("error", &error)]);
+                tracing::warn!(target: log::API, limited = UNAUTHENTICATED, event = "not-accepted", reason = %error);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -78,12 +82,12 @@ pub(super) async fn serve(listener: TcpListener, server: Server) {
     while connections.join_next().await.is_some() {}
 }
 
-async fn connection(mut stream: TcpStream, address: SocketAddr, guest: Arc<Guest>, server: Server) {
-    // Small messages that wait for each other are what a control channel consists of.
+async fn connection(mut stream: TcpStream, address: SocketAddr, guest: Arc<PendingConnection>, server: ServerContext) {
+    // A control channel consists of small messages; Nagle's algorithm would delay them.
     let _ = stream.set_nodelay(true);
     let ahead = tokio::select! {
         ahead = proxied(&mut stream, address, guest.pass()) => ahead,
-        () = guest.asked_to_leave() => return,
+        () = guest.evicted() => return,
         () = tokio::time::sleep(HEADERS) => return,
         () = stopped(server.stop.clone()) => return,
     };
@@ -98,22 +102,24 @@ async fn connection(mut stream: TcpStream, address: SocketAddr, guest: Arc<Guest
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(BUFFER);
     let mut connection =
-        pin!(http.serve_connection(TokioIo::new(Patient::new(stream, ahead)), service).with_upgrades());
-    // What goes wrong in a connection is its other side's to know.
+        pin!(http.serve_connection(TokioIo::new(PacedStream::new(stream, ahead)), service).with_upgrades());
+    // The other side notices a failure of its connection.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = guest.asked_to_leave() => return,
+        () = guest.evicted() => return,
         () = stopped(stop) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }
 
-/// Reads what a trusted proxy says in front of a connection, and returns what was read behind that. `None` when the connection is of no use.
+/// Reads the PROXY header of a trusted proxy, and returns the bytes after it that were read already. Returns `None` if the header is malformed, the connection
+/// ended, or the client has too many connections.
 async fn proxied(stream: &mut TcpStream, address: SocketAddr, pass: &Pass) -> Option<Vec<u8>> {
     let mut got = Vec::new();
     while pass.believes() {
         let start = proxy::parse(&got).inspect_err(|error| {
-            log::stranger("bad-proxy-header", &[("from", &address.ip()), ("why", error)]);
+            let address = address.ip();
+            tracing::warn!(target: log::API, limited = UNAUTHENTICATED, event = "bad-proxy-header", %address, reason = %error);
         });
         match start.ok()? {
             ProxyHeader::Absent => break,
@@ -133,8 +139,39 @@ async fn proxied(stream: &mut TcpStream, address: SocketAddr, pass: &Pass) -> Op
     Some(got)
 }
 
-/// Answers one request.
-async fn answer(mut request: Request, is_first: bool, guest: Arc<Guest>, server: Server) -> Response {
+/// Answers one request. Its id is in the answer and in all lines of the log about it.
+async fn answer(request: Request, is_first: bool, guest: Arc<PendingConnection>, server: ServerContext) -> Response {
+    let id = RequestId::of(request.headers(), guest.pass());
+    let span = tracing::error_span!(target: log::API, "request", request_id = %id);
+    let (method, path, start) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
+    let answer = id.clone().scope(respond(request, is_first, guest, server));
+    let mut response = answer.instrument(span.clone()).await;
+    span.in_scope(|| log_request(&method, &path, start, &response));
+    if let Some(id) = id.header() {
+        response.headers_mut().insert(request_id::HEADER, id);
+    }
+    response
+}
+
+/// Logs an answered request. The path of a refused one is left out: it may hold a token that somebody typed at the wrong place.
+fn log_request(method: &Method, path: &str, start: Instant, response: &Response) {
+    let (status, took_ms) =
+        (response.status().as_u16(), u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
+    let reason = response.extensions().get::<ErrorCode>().map(|code| code.name());
+    let path = Some(path).filter(|_| status < 400);
+    if response.extensions().get::<Operator>().is_some() {
+        tracing::debug!(target: log::API, event = "request", %method, path, status, reason, took_ms);
+    } else {
+        tracing::debug!(target: log::API, limited = UNAUTHENTICATED, event = "request", %method, path, status, reason, took_ms);
+    }
+}
+
+async fn respond(
+    mut request: Request,
+    is_first: bool,
+    guest: Arc<PendingConnection>,
+    server: ServerContext,
+) -> Response {
     if !is_first {
         guest.pass().renew();
     }
@@ -158,7 +195,7 @@ async fn answer(mut request: Request, is_first: bool, guest: Arc<Guest>, server:
     response
 }
 
-/// Counts the connection for the client that a trusted proxy names.
+/// Returns the client that a trusted proxy names in a request, and counts the connection for it.
 fn source(pass: &Pass, headers: &HeaderMap) -> Result<Source, AdmissionDenied> {
     let lines = |name| headers.get_all(name).iter().map(|line| line.as_bytes());
     pass.take_claim(forwarded::client(lines("forwarded"), lines("x-forwarded-for"), |address| pass.trusts(address)))

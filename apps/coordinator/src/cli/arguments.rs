@@ -1,4 +1,4 @@
-//! Words and options of a command line. Options may stand anywhere; what a command does not know is refused, never ignored.
+//! Words and options of a command line. Options may be anywhere. A command refuses options and words that it does not know.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use lexopt::{Arg, Parser};
 use taut_base::closest;
 
-use super::Failed;
+use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 15] = [
+const VALUED: [&str; 17] = [
     "state",
     "listen",
     "url",
@@ -25,12 +25,14 @@ const VALUED: [&str; 15] = [
     "relay-address",
     "relay-metrics",
     "trusted-proxy",
+    "log-format",
+    "log-level",
 ];
 
-/// Options without one.
+/// Options without a value.
 const SWITCHES: [&str; 7] = ["json", "one-off", "force", "insecure", "no-relay", "help", "version"];
 
-/// What was typed and not yet understood.
+/// The words and options of a command line that were not used yet.
 pub(super) struct Arguments {
     words: std::vec::IntoIter<String>,
     values: BTreeMap<&'static str, Vec<String>>,
@@ -38,12 +40,12 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) fn from_env() -> Result<Self, Failed> {
+    pub(super) fn from_env() -> Result<Self, CommandError> {
         Self::parse(Parser::from_env())
     }
 
-    fn parse(mut parser: Parser) -> Result<Self, Failed> {
-        let usage = |error: lexopt::Error| Failed::Usage(error.to_string());
+    fn parse(mut parser: Parser) -> Result<Self, CommandError> {
+        let usage = |error: lexopt::Error| CommandError::Usage(error.to_string());
         let mut words = Vec::new();
         let mut values: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
         let mut switches = BTreeMap::new();
@@ -55,7 +57,7 @@ impl Arguments {
                 }
                 Arg::Short('h') => "help",
                 Arg::Short('V') => "version",
-                Arg::Short(letter) => return Err(Failed::Usage(format!("there is no option `-{letter}`"))),
+                Arg::Short(letter) => return Err(CommandError::Usage(format!("there is no option `-{letter}`"))),
                 Arg::Long(name) => match VALUED.iter().chain(&SWITCHES).find(|known| **known == name) {
                     Some(known) => known,
                     None => return Err(no_option(name)),
@@ -71,62 +73,62 @@ impl Arguments {
         Ok(Self { words: words.into_iter(), values, switches })
     }
 
-    /// The next word.
+    /// Returns the next word.
     pub(super) fn word(&mut self) -> Option<String> {
         self.words.next()
     }
 
-    /// The next word, which has to be there.
-    pub(super) fn need(&mut self, what: &str) -> Result<String, Failed> {
-        self.word().ok_or_else(|| Failed::Usage(format!("{what} is missing")))
+    /// Returns the next word, or a usage error that names `what` if there is none.
+    pub(super) fn need(&mut self, what: &str) -> Result<String, CommandError> {
+        self.word().ok_or_else(|| CommandError::Usage(format!("{what} is missing")))
     }
 
-    /// Whether a switch was given.
+    /// Returns true if a switch was given.
     pub(super) fn switch(&mut self, name: &str) -> bool {
         self.switches.remove(name).unwrap_or(false)
     }
 
-    /// All values of an option.
+    /// Returns all values of an option.
     pub(super) fn values(&mut self, name: &str) -> Vec<String> {
         self.values.remove(name).unwrap_or_default()
     }
 
-    /// The value of an option that is given at most once.
-    pub(super) fn value(&mut self, name: &str) -> Result<Option<String>, Failed> {
+    /// Returns the value of an option that may be given once.
+    pub(super) fn value(&mut self, name: &str) -> Result<Option<String>, CommandError> {
         let mut values = self.values(name);
         if values.len() > 1 {
-            return Err(Failed::Usage(format!("`--{name}` was given {} times", values.len())));
+            return Err(CommandError::Usage(format!("`--{name}` was given {} times", values.len())));
         }
         Ok(values.pop())
     }
 
-    /// Refuses what nobody asked for.
-    pub(super) fn finish(mut self) -> Result<(), Failed> {
+    /// Returns a usage error if words or options are left.
+    pub(super) fn finish(mut self) -> Result<(), CommandError> {
         if let Some(word) = self.words.next() {
-            return Err(Failed::Usage(format!("`{word}` is one word too many")));
+            return Err(CommandError::Usage(format!("`{word}` is one word too many")));
         }
         match self.values.keys().chain(self.switches.keys()).next() {
-            Some(option) => Err(Failed::Usage(format!("this command has no option `--{option}`"))),
+            Some(option) => Err(CommandError::Usage(format!("this command has no option `--{option}`"))),
             None => Ok(()),
         }
     }
 }
 
-fn no_option(typed: &str) -> Failed {
+fn no_option(typed: &str) -> CommandError {
     let meant = closest(typed, VALUED.into_iter().chain(SWITCHES));
     let meant = meant.map_or_else(String::new, |option| format!("; did you mean `--{option}`?"));
-    Failed::Usage(format!("there is no option `--{typed}`{meant}"))
+    CommandError::Usage(format!("there is no option `--{typed}`{meant}"))
 }
 
-fn text(value: OsString) -> Result<String, Failed> {
-    value.into_string().map_err(|_| Failed::Usage(String::from("an argument is not UTF-8")))
+fn text(value: OsString) -> Result<String, CommandError> {
+    value.into_string().map_err(|_| CommandError::Usage(String::from("an argument is not UTF-8")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Arguments, Failed> {
+    fn parse(line: &str) -> Result<Arguments, CommandError> {
         Arguments::parse(Parser::from_args(line.split_whitespace()))
     }
 
@@ -143,9 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_options_and_words_are_refused() {
         for line in ["--nonsense", "-x", "--json=1", "--url"] {
-            assert!(matches!(parse(line), Err(Failed::Usage(_))), "{line}");
+            assert!(matches!(parse(line), Err(CommandError::Usage(_))), "{line}");
         }
         assert!(parse("word").unwrap().finish().is_err());
         assert!(parse("--json").unwrap().finish().is_err());

@@ -1,23 +1,24 @@
-//! Output of the first start of `serve`.
+//! Output of the first start of `serve`: two tokens.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use super::{Failed, announce};
+use super::{CommandError, announce};
 use crate::log;
 use crate::state::{FirstStart, kept_first_tokens};
 
-/// The file's request to its reader.
-const TODO: &str = "read it, keep the tokens elsewhere, and delete it";
+/// What the reader of the file should do.
+const HINT: &str = "read it, keep the tokens elsewhere, and delete it";
 
-/// Shows the tokens to a terminal, and only there: what else standard output may be, such as a journal, is kept and has other readers.
-/// Otherwise the file that has them is named (fault E23).
-pub(super) fn show_tokens(first: &FirstStart) -> Result<(), Failed> {
+/// Prints the tokens if standard output is a terminal. Otherwise prints the name of the file that contains them, because a journal is kept and has other
+/// readers (fault E23).
+pub(super) fn show_tokens(first: &FirstStart) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     if !out.is_terminal() {
         drop(out);
         let note = "it holds the operator token and a join token that is reusable for 90 days";
-        log::event("first-start", &[("file", &first.file().display()), ("note", &note), ("do", &TODO)]);
+        let file = first.file();
+        tracing::info!(target: log::DAEMON, event = "first-start", file = %file.display(), note, hint = HINT);
         announce(&format!("first-tokens: {}\n", first.file().display()));
         return Ok(());
     }
@@ -25,18 +26,19 @@ pub(super) fn show_tokens(first: &FirstStart) -> Result<(), Failed> {
     match shown.and_then(|()| first.forget_file()) {
         Ok(()) => {
             let note = "the two tokens are shown this once; the join token is reusable for 90 days";
-            log::event("first-start", &[("note", &note)]);
+            tracing::info!(target: log::DAEMON, event = "first-start", note);
         }
         Err(error) => {
-            log::event("first-tokens-kept", &[("file", &first.file().display()), ("why", &error), ("do", &TODO)]);
+            let file = first.file();
+            tracing::warn!(target: log::DAEMON, event = "first-tokens-kept", file = %file.display(), reason = %error, hint = HINT);
         }
     }
     Ok(())
 }
 
-/// At a later start: names the file while it is there.
+/// Logs a warning at later starts as long as the file exists.
 pub(super) fn remind(directory: &Path) {
     if let Some(file) = kept_first_tokens(directory) {
-        log::event("first-tokens-kept", &[("file", &file.display()), ("do", &TODO)]);
+        tracing::warn!(target: log::DAEMON, event = "first-tokens-kept", file = %file.display(), hint = HINT);
     }
 }

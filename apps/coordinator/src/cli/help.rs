@@ -1,6 +1,6 @@
-//! What `--help` says.
+//! The help texts.
 
-/// The help for a command, or of the program.
+/// Returns the help of a command, or of the program.
 pub(super) fn text(command: Option<&str>) -> &'static str {
     match command {
         Some("serve") => SERVE,
@@ -37,47 +37,50 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show, remove networks
   taut-coordinator relays …         list, add, remove relays
-  taut-coordinator ticket-key       what a relay is told to trust
+  taut-coordinator ticket-key       print the key that a relay needs for `--trust`
   taut-coordinator operator-token … create, list, revoke operator tokens
   taut-coordinator openapi          print the description of the HTTP API (OpenAPI 3.1)
-  taut-coordinator backup FILE      write all it knows to a file, while it runs
-  taut-coordinator restore FILE     put such a file back
-  taut-coordinator check            look for damage in the database
+  taut-coordinator backup FILE      write the database to a file while the coordinator runs
+  taut-coordinator restore FILE     restore such a file
+  taut-coordinator check            check the database for damage
   taut-coordinator version          print the version (--json)
 
 `taut-coordinator COMMAND --help` tells more.
-Exit status: 0 success, 1 failure, 2 usage error. With --json a failure is an object, too:
+Exit status: 0 success, 1 failure, 2 usage error. With --json a failure is also printed as an object:
 {\"schema\":1,\"error\":{\"message\",\"hint\"}}.
 ";
 
 const SERVE: &str = "\
 taut-coordinator serve [OPTIONS]
 
-The first start makes the coordinator's key, a network, a reusable join token (valid for 90 days) and an operator
-token. A terminal is shown the two tokens once; anything else that standard output may be, such as a journal, gets the
-name of a file in the state directory that holds them (`first-tokens`, mode 0600): read it, and delete it.
+The first start creates the coordinator's key, a network, a reusable join token (valid for 90 days) and an operator
+token. If standard output is a terminal, it prints the two tokens once. Otherwise it prints the name of a file in the
+state directory that contains them (`first-tokens`, mode 0600): read it, and delete it.
   operator-token: tautop-…          for `nodes`, `keys`, `networks` and the HTTP API
   join-token: taut1-…               for `taut up --join` on each host
-Every start prints `listening on ADDRESS:PORT` once it answers. SIGTERM and SIGINT end it.
-It is a relay for its networks, too, so that nodes which no direct path joins reach each other all the same: open UDP
-3478 and 3479 beside TCP 8288. What it relays is sealed from node to node. If the ports are taken it goes on without.
-Nodes whose UDP is blocked reach it by WebSocket at the URL by which they reach the coordinator.
+Every start prints `listening on ADDRESS:PORT` when the coordinator answers. SIGTERM and SIGINT end it.
+It is also a relay for its networks, for nodes without a direct path: open UDP 3478 and 3479 beside TCP 8288. Relayed
+packets are encrypted from node to node. If the ports are in use, the coordinator runs without a relay. Nodes whose UDP
+is blocked reach the relay by WebSocket, at the URL at which they reach the coordinator.
 
-  --state DIR          where it keeps its database (default /var/lib/taut-coordinator). Holds the coordinator's
+  --state DIR          directory of the database (default /var/lib/taut-coordinator). Contains the coordinator's
                        private key: back it up, keep it private
-  --listen ADDR:PORT   (default [::]:8288, which is IPv4, too; 0.0.0.0:8288 where there is no IPv6)
-  --url URL            where nodes reach it, such as http://203.0.113.7:8288 or https://taut.example; goes into
+  --listen ADDR:PORT   address of the HTTP server (default [::]:8288, which includes IPv4; 0.0.0.0:8288 without IPv6)
+  --url URL            URL of the coordinator for nodes, such as http://203.0.113.7:8288 or https://taut.example; part of
                        every join token; repeat for several (default: this host's address and the port)
-  --relay-port PORT    UDP port of its relay (default 3478; the port after it answers STUN)
+  --relay-port PORT    UDP port of the relay (default 3478); the next port answers STUN
   --relay-address IP[:PORT]
-                       where nodes reach the relay, if not by the address by which they reach the coordinator;
-                       repeat for several
+                       address of the relay for nodes, if it differs from that of the coordinator; repeat for several
   --relay-metrics ADDR:PORT
-                       answer /metrics for Prometheus and /status as JSON there: the relay's counters, without addresses
-                       and keys; any port is open to all who reach it, so leave it on loopback
-  --no-relay           be no relay
-  --trusted-proxy P    prefix of reverse proxies in front, such as 10.0.0.0/8; limits and the log go by the client that
-                       they name in Forwarded, X-Forwarded-For or by the PROXY protocol; repeat for several
+                       serve the relay's counters at this address, as /metrics for Prometheus and /status as JSON; anyone who can
+                       connect can read them, so use a loopback address
+  --no-relay           run without a relay
+  --trusted-proxy P    prefix of reverse proxies in front, such as 10.0.0.0/8; limits and the log use the client address from
+                       Forwarded, X-Forwarded-For or the PROXY protocol; repeat for several
+  --log-format FORMAT  text (default) or json: the form of the log on standard error
+  --log-level LEVELS   error, warn, info (default), debug or trace; others for some areas as in info,api=debug. Areas:
+                       daemon, api, control, members, database, relay. SIGUSR1 records one level more, and after
+                       trace those of the command line again
   --network NAME       the first network's name (default `default`); first start only
   --ipv4-prefix P      the first network's IPv4 prefix (default 100.64.0.0/10); first start only
 ";
@@ -88,9 +91,9 @@ taut-coordinator nodes list [--network NAME]
 taut-coordinator nodes rename NODE NEW-NAME [--network NAME]
 taut-coordinator nodes remove NODE [--network NAME]
 
-NODE is a name or a number. A removed node may join again with a join token; it is a new node then.
+NODE is a name or a number. A removed node may join again with a join token, as a new node.
 
-  --network NAME       needed when several networks have a node of that name; `list` shows all networks without it
+  --network NAME       required if several networks have a node of that name; without it `list` shows all networks
 ",
     remote_options!()
 );
@@ -101,11 +104,12 @@ taut-coordinator keys list [--network NAME]
 taut-coordinator keys create [--one-off] [--expires 90d] [--network NAME]
 taut-coordinator keys revoke ID
 
-`create` prints a join token, once: only its hash is kept. `revoke` ends a key; nodes that used it stay.
+`create` prints a join token once; only its hash is stored. `revoke` ends a key; nodes that joined with it remain
+members.
 
   --one-off            for one node only
   --expires WHEN       30m, 24h, 90d (the default) or never
-  --network NAME       needed by `create` when there are several networks; `list` shows all networks without it
+  --network NAME       required by `create` if there are several networks; without it `list` shows all networks
 ",
     remote_options!()
 );
@@ -117,10 +121,10 @@ taut-coordinator networks show NAME
 taut-coordinator networks create NAME [--ipv4-prefix 100.64.0.0/10]
 taut-coordinator networks remove NAME [--force]
 
-Each network has the IPv4 prefix that you choose and a random IPv6 one (RFC 4193). `remove` ends a network with its
-enrolment keys and relays; it refuses while the network has members.
+Each network has the IPv4 prefix that you choose and a random IPv6 prefix (RFC 4193). `remove` removes a network with
+its enrolment keys and relays; it fails if the network has members.
 
-  --force              remove the network's members with it; each of them is told that it is no member any more
+  --force              remove the network's members as well; each of them is told
 ",
     remote_options!()
 );
@@ -132,14 +136,14 @@ taut-coordinator relays add NAME KEY ENDPOINT… [--stun-port PORT] [--web URL] 
 taut-coordinator relays remove RELAY [--network NAME]
 taut-coordinator ticket-key
 
-A relay carries sealed packets between nodes that no direct path joins. Start one anywhere with
-`taut-relay serve --trust KEY`, where KEY is what `ticket-key` prints, and add it with the key and the address that it prints.
-The one called `coordinator` is the coordinator's own (see `serve`).
+A relay forwards encrypted packets between nodes without a direct path. Start one with `taut-relay serve --trust KEY`,
+where KEY is the output of `ticket-key`, and add it with the key that it prints and its address. The relay named
+`coordinator` is the coordinator's own (see `serve`).
 
-  --stun-port PORT     a second UDP port on which it answers STUN, so that nodes learn what kind of NAT they are behind
-  --web URL            wss:// or ws:// URL of it, for nodes where UDP is blocked
-  --network NAME       needed by `add` when there are several networks, and by `remove` when several have a relay of
-                       that name; `list` shows all networks without it
+  --stun-port PORT     second UDP port that answers STUN, so that nodes can detect their type of NAT
+  --web URL            its wss:// or ws:// URL, for nodes whose UDP is blocked
+  --network NAME       required by `add` if there are several networks, and by `remove` if several have a relay of that
+                       name; without it `list` shows all networks
 ",
     remote_options!()
 );
@@ -150,9 +154,9 @@ taut-coordinator operator-token create [--state DIR]
 taut-coordinator operator-token list
 taut-coordinator operator-token revoke ID
 
-`create` makes another operator token directly on the state directory (default /var/lib/taut-coordinator) and prints it
-once: for an operator who lost the first one, or for one token per person. The coordinator may keep running. `revoke`
-ends a token at once; the last valid one cannot be revoked. `list` and `revoke` take these options:
+`create` creates another operator token in the state directory (default /var/lib/taut-coordinator) and prints it once:
+for an operator who lost the first one, or for one token per person. The coordinator may be running. `revoke` ends a
+token at once; the last valid token cannot be revoked. `list` and `revoke` take these options:
 
 ",
     remote_options!()
@@ -163,12 +167,12 @@ taut-coordinator backup FILE [--state DIR]
 taut-coordinator restore FILE [--state DIR] [--force]
 taut-coordinator check [--state DIR] [--json]
 
-`backup` writes one moment of the coordinator to a new file, checked; the coordinator may keep running. The file holds
-its private key: keep it as private as the original. `restore` puts one back while the coordinator is stopped; what was
-handed out after the backup is not handed out again, nodes that joined after it have to join again. `check` prints
-`ok`, or what is damaged.
+`backup` writes a consistent, checked copy of the database to a new file; the coordinator may be running. The file
+contains its private key: keep it as private as the original. `restore` restores a backup while the coordinator is
+stopped: addresses and numbers that were assigned after the backup are not assigned again, and nodes that joined after
+it have to join again. `check` prints `ok`, or the damages.
 
   --state DIR          the coordinator's state directory (default /var/lib/taut-coordinator)
   --json               of `check`: {\"schema\":1,\"ok\":true}, or the failure as an object
-  --force              replace the coordinator that is there; its database is kept under another name
+  --force              replace an existing database, which is kept under another name
 ";

@@ -3,10 +3,10 @@
 use super::arguments::Arguments;
 use super::remote::{Remote, in_network};
 use super::table::{distance, duration, table};
-use super::{Failed, no_verb};
+use super::{CommandError, no_verb};
 use crate::contract::{CreateKey, CreatedKey, KeyEntry, KeyList, RevokedKey};
 
-pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
+pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let verb = arguments.need("list, create or revoke")?;
     match verb.as_str() {
         "list" => {
@@ -18,20 +18,21 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
         "create" => create(arguments),
         "revoke" => {
             let id = arguments.need("the key's number")?;
-            let id: u64 =
-                id.parse().map_err(|_| Failed::Usage(format!("`{id}` is no number; `keys list` shows them")))?;
+            let id: u64 = id
+                .parse()
+                .map_err(|_| CommandError::Usage(format!("`{id}` is not a number; `keys list` shows the numbers")))?;
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
             let answer = remote.delete(&format!("keys/{id}"))?;
             remote.show(&answer, |_: RevokedKey| {
-                format!("key {id} opens nothing any more; nodes that used it stay members\n")
+                format!("key {id} is revoked; nodes that joined with it remain members\n")
             })
         }
         other => Err(no_verb("keys", other, &["list", "create", "revoke"])),
     }
 }
 
-fn create(mut arguments: Arguments) -> Result<(), Failed> {
+fn create(mut arguments: Arguments) -> Result<(), CommandError> {
     let expires = arguments.value("expires")?;
     let body = CreateKey {
         network: arguments.value("network")?,
@@ -44,7 +45,7 @@ fn create(mut arguments: Arguments) -> Result<(), Failed> {
     let answer = remote.post("keys", &body)?;
     remote.show(&answer, |answer: CreatedKey| format!("join-token: {}\n", answer.join_token)).map_err(|failed| {
         let id = &answer["key"]["id"];
-        failed.losing(&format!(
+        failed.with_consequence(&format!(
             "key {id} exists all the same, and its join token is shown once only: revoke it by `taut-coordinator keys revoke {id}`"
         ))
     })

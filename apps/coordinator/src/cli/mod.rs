@@ -1,8 +1,8 @@
-//! The command line. Exit codes: 0 done, 1 failed, 2 not understood.
+//! The command line. Exit status: 0 success, 1 failure, 2 usage error.
 
 mod arguments;
 mod backup;
-mod failed;
+mod command_error;
 mod first;
 mod help;
 mod keys;
@@ -19,7 +19,7 @@ mod tokens;
 use std::process::ExitCode;
 
 use arguments::Arguments;
-use failed::{Failed, announce, complain, show};
+use command_error::{CommandError, announce, complain, show};
 use serde_json::json;
 use taut_base::closest;
 
@@ -42,7 +42,7 @@ const COMMANDS: [&str; 13] = [
     "help",
 ];
 
-/// Runs the command that the process was started with.
+/// Runs the command of the command line.
 pub(crate) fn main() -> ExitCode {
     let json = std::env::args_os().any(|word| word == "--json");
     match Arguments::from_env().and_then(run) {
@@ -51,7 +51,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn run(mut arguments: Arguments) -> Result<(), Failed> {
+fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     if arguments.switch("help") {
         let command = arguments.word();
         return show(help::text(command.as_deref()));
@@ -60,7 +60,7 @@ fn run(mut arguments: Arguments) -> Result<(), Failed> {
         return version(arguments.switch("json"));
     }
     match arguments.word().as_deref() {
-        None => Err(Failed::Usage(String::from("no command was given"))),
+        None => Err(CommandError::Usage(String::from("no command was given"))),
         Some("help") => show(help::text(arguments.word().as_deref())),
         Some("version") => {
             let json = arguments.switch("json");
@@ -81,23 +81,25 @@ fn run(mut arguments: Arguments) -> Result<(), Failed> {
         Some("ticket-key") => relays::ticket_key(arguments),
         Some("keys") => keys::run(arguments),
         Some("networks") => networks::run(arguments),
-        Some(other) => Err(Failed::Usage(format!("there is no command `{other}`{}", did_you_mean(other, &COMMANDS)))),
+        Some(other) => {
+            Err(CommandError::Usage(format!("there is no command `{other}`{}", did_you_mean(other, &COMMANDS))))
+        }
     }
 }
 
-/// The complaint about a verb that a command does not have.
-fn no_verb(command: &str, typed: &str, verbs: &[&str]) -> Failed {
+/// Returns the usage error for an unknown verb of a command.
+fn no_verb(command: &str, typed: &str, verbs: &[&str]) -> CommandError {
     let meant = did_you_mean(typed, verbs);
     let known = if meant.is_empty() { format!("; `{command}` has {}", verbs.join(", ")) } else { meant };
-    Failed::Usage(format!("there is no `{command} {typed}`{known}"))
+    CommandError::Usage(format!("there is no `{command} {typed}`{known}"))
 }
 
-/// `; did you mean …?` if one of `known` is close to what was typed, else nothing.
+/// Returns `; did you mean …?` if one of `known` is close to the typed word, otherwise an empty text.
 fn did_you_mean(typed: &str, known: &[&str]) -> String {
     closest(typed, known.iter().copied()).map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
 }
 
-fn version(json: bool) -> Result<(), Failed> {
+fn version(json: bool) -> Result<(), CommandError> {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     if json {
         return show(&format!("{:#}\n", json!({ "schema": 1, "version": VERSION })));

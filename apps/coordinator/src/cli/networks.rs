@@ -3,10 +3,10 @@
 use super::arguments::Arguments;
 use super::remote::{Remote, escape};
 use super::table::{distance, table};
-use super::{Failed, complain, no_verb};
+use super::{CommandError, complain, no_verb};
 use crate::contract::{CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, RemovedNetwork};
 
-pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
+pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let verb = arguments.need("list, show, create or remove")?;
     match verb.as_str() {
         "list" => {
@@ -47,7 +47,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
     }
 }
 
-/// Warns of networks of this coordinator whose IPv4 prefixes overlap that of a new one. That is allowed: most hosts are in one network only.
+/// Warns if the IPv4 prefix of a new network overlaps those of other networks. An overlap is allowed, because most hosts are in one network only.
 fn warn_of_overlaps(remote: &Remote, new: &NetworkEntry) {
     let networks = match remote.get("networks").and_then(|answer| remote.typed::<NetworkList>(&answer)) {
         Ok(answer) => answer.networks,

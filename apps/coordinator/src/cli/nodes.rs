@@ -3,10 +3,10 @@
 use super::arguments::Arguments;
 use super::remote::{Remote, escape, in_network, joined};
 use super::table::{distance, table};
-use super::{Failed, no_verb};
+use super::{CommandError, no_verb};
 use crate::contract::{NodeAnswer, NodeEntry, NodeList, RemovedNode, RenameNode};
 
-pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
+pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let verb = arguments.need("list, rename or remove")?;
     let network = arguments.value("network")?;
     let network = in_network(network.as_deref());
@@ -29,7 +29,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
             let answer = remote.delete(&format!("nodes/{}{network}", escape(&name)))?;
-            remote.show(&answer, |answer: RemovedNode| format!("{} is no member any more\n", answer.removed.name))
+            remote.show(&answer, |answer: RemovedNode| format!("{} is removed\n", answer.removed.name))
         }
         other => Err(no_verb("nodes", other, &["list", "rename", "remove"])),
     }

@@ -3,10 +3,10 @@
 use super::arguments::Arguments;
 use super::remote::{Remote, escape, in_network, joined};
 use super::table::table;
-use super::{Failed, no_verb};
+use super::{CommandError, no_verb};
 use crate::contract::{AddRelay, RelayAnswer, RelayEntry, RelayList, RemovedRelay, TicketKeyAnswer};
 
-pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
+pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let verb = arguments.need("list, add or remove")?;
     let network = arguments.value("network")?;
     match verb.as_str() {
@@ -21,31 +21,31 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
             let answer = remote.delete(&format!("relays/{}{}", escape(&name), in_network(network.as_deref())))?;
-            remote.show(&answer, |answer: RemovedRelay| format!("nodes are told of {} no more\n", answer.removed.name))
+            remote.show(&answer, |answer: RemovedRelay| format!("relay {} is removed\n", answer.removed.name))
         }
         other => Err(no_verb("relays", other, &["list", "add", "remove"])),
     }
 }
 
-/// `ticket-key`: what `taut-relay serve --trust` wants.
-pub(super) fn ticket_key(mut arguments: Arguments) -> Result<(), Failed> {
+/// `ticket-key`: prints the key for `taut-relay serve --trust`.
+pub(super) fn ticket_key(mut arguments: Arguments) -> Result<(), CommandError> {
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
     remote.show(&remote.get("ticket-key")?, |answer: TicketKeyAnswer| format!("{}\n", answer.ticket_key))
 }
 
-fn add(mut arguments: Arguments, network: Option<String>) -> Result<(), Failed> {
+fn add(mut arguments: Arguments, network: Option<String>) -> Result<(), CommandError> {
     let (name, key) = (arguments.need("the relay's name")?, arguments.need("the relay's key")?);
     let endpoints: Vec<String> = std::iter::from_fn(|| arguments.word()).collect();
     let (stun_port, web) = (arguments.value("stun-port")?, arguments.value("web")?);
-    let bad_port = |text: &str| Failed::Usage(format!("--stun-port `{text}` is no port; write 3479"));
+    let bad_port = |text: &str| CommandError::Usage(format!("--stun-port `{text}` is not a port; write 3479"));
     let stun_port = stun_port.map(|text| text.parse::<u16>().map_err(|_| bad_port(&text))).transpose()?;
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
     let body = AddRelay { network, name, key, endpoints, stun_port, web };
     let answer = remote.post("relays", &body)?;
     remote.show(&answer, |RelayAnswer { relay, .. }| {
-        format!("nodes of {} are told of relay {} ({})\n", relay.network, relay.id, relay.name)
+        format!("network {}: relay {} ({}) is added\n", relay.network, relay.id, relay.name)
     })
 }
 

@@ -1,4 +1,4 @@
-//! A client of the operator's API.
+//! Client of the operator's API.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use super::arguments::Arguments;
-use super::target::{Target, judge};
-use super::{Failed, show, tls};
+use super::target::{ApiTarget, check_target};
+use super::{CommandError, show, tls};
 use crate::contract::ErrorAnswer;
 
-/// Longest wait for an answer; the coordinator itself gives up a request after 30 s.
-const PATIENCE: Duration = Duration::from_secs(35);
+/// Timeout of a request, 35 s: the coordinator itself gives up after 30 s.
+const TIMEOUT: Duration = Duration::from_secs(35);
 
-/// A coordinator, and how its answers are shown.
+/// A coordinator, and the form in which its answers are printed.
 pub(super) struct Remote {
     agent: Agent,
     api: String,
@@ -31,16 +31,16 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// From `--api`, `--token`, `--ca`, `--insecure`, `--json` and their variables. Nothing is sent yet.
-    pub(super) fn new(arguments: &mut Arguments) -> Result<Self, Failed> {
+    /// Reads `--api`, `--token`, `--ca`, `--insecure`, `--json` and their variables. Sends nothing.
+    pub(super) fn new(arguments: &mut Arguments) -> Result<Self, CommandError> {
         let or_variable = |value: Option<String>, name| value.or_else(|| std::env::var(name).ok());
         let api =
             or_variable(arguments.value("api")?, "TAUT_API").unwrap_or_else(|| String::from("http://127.0.0.1:8288"));
         let ca = or_variable(arguments.value("ca")?, "TAUT_CA").map(PathBuf::from);
         let localhost = |port| ("localhost", port).to_socket_addrs().map(Iterator::collect);
-        let Target { url, addresses, is_https } = judge(&api, arguments.switch("insecure"), localhost)?;
+        let ApiTarget { url, addresses, is_https } = check_target(&api, arguments.switch("insecure"), localhost)?;
         let token = or_variable(arguments.value("token")?, "TAUT_OPERATOR_TOKEN").ok_or_else(|| {
-            Failed::Usage(String::from(
+            CommandError::Usage(String::from(
                 "no operator token: give --token or TAUT_OPERATOR_TOKEN; the first start of `serve` made one, \
                  `taut-coordinator operator-token create` makes another",
             ))
@@ -48,8 +48,8 @@ impl Remote {
         check_token(&token)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(PATIENCE))
-            // The token is for the coordinator alone: not for a proxy that the environment names, nor for what a redirect names.
+            .timeout_global(Some(TIMEOUT))
+            // Only the coordinator may get the token: no proxy of the environment, and no target of a redirect.
             .proxy(None)
             .max_redirects(0);
         if is_https {
@@ -62,22 +62,22 @@ impl Remote {
         Ok(Self { agent, api: url, token, json: arguments.switch("json") })
     }
 
-    pub(super) fn get(&self, path: &str) -> Result<Value, Failed> {
+    pub(super) fn get(&self, path: &str) -> Result<Value, CommandError> {
         let request = self.agent.get(self.address(path)).header("Authorization", self.bearer());
         self.read(request.call())
     }
 
-    pub(super) fn delete(&self, path: &str) -> Result<Value, Failed> {
+    pub(super) fn delete(&self, path: &str) -> Result<Value, CommandError> {
         let request = self.agent.delete(self.address(path)).header("Authorization", self.bearer());
         self.read(request.call())
     }
 
-    pub(super) fn post(&self, path: &str, body: &impl Serialize) -> Result<Value, Failed> {
+    pub(super) fn post(&self, path: &str, body: &impl Serialize) -> Result<Value, CommandError> {
         let request = self.agent.post(self.address(path)).header("Authorization", self.bearer());
         self.read(request.send_json(body))
     }
 
-    pub(super) fn patch(&self, path: &str, body: &impl Serialize) -> Result<Value, Failed> {
+    pub(super) fn patch(&self, path: &str, body: &impl Serialize) -> Result<Value, CommandError> {
         let request = self.agent.patch(self.address(path)).header("Authorization", self.bearer());
         self.read(request.send_json(body))
     }
@@ -87,7 +87,7 @@ impl Remote {
         &self,
         answer: &Value,
         text: impl FnOnce(A) -> String,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CommandError> {
         if self.json {
             return show(&format!("{answer:#}\n"));
         }
@@ -95,9 +95,9 @@ impl Remote {
     }
 
     /// Reads an answer as a type of the contract.
-    pub(super) fn typed<A: DeserializeOwned>(&self, answer: &Value) -> Result<A, Failed> {
+    pub(super) fn typed<A: DeserializeOwned>(&self, answer: &Value) -> Result<A, CommandError> {
         A::deserialize(answer).map_err(|error| {
-            Failed::Run(format!(
+            CommandError::Run(format!(
                 "the answer of {} is not understood: {error}; the coordinator is of another release; --json prints the answer unchanged",
                 self.api
             ))
@@ -112,9 +112,9 @@ impl Remote {
         format!("Bearer {}", self.token)
     }
 
-    fn read(&self, response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Value, Failed> {
+    fn read(&self, response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Value, CommandError> {
         let unreachable = |error: ureq::Error| {
-            Failed::Run(tls::explain(&self.api, &error).unwrap_or_else(|| {
+            CommandError::Run(tls::explain(&self.api, &error).unwrap_or_else(|| {
                 format!("no answer from {}: {error}; is `taut-coordinator serve` running there? see --api", self.api)
             }))
         };
@@ -122,13 +122,16 @@ impl Remote {
         let status = response.status();
         if status.is_redirection() {
             let place = response.headers().get("location").and_then(|place| place.to_str().ok()).unwrap_or("nowhere");
-            return Err(Failed::Run(format!(
+            return Err(CommandError::Run(format!(
                 "{} redirects to {place}, which is not followed with an operator token; give the right address by --api",
                 self.api
             )));
         }
         let body: Value = response.body_mut().read_json().map_err(|_| {
-            Failed::Run(format!("what answers at {} is no taut-coordinator (status {status}); check --api", self.api))
+            CommandError::Run(format!(
+                "the server at {} is not a taut-coordinator (status {status}); check --api",
+                self.api
+            ))
         })?;
         if status.is_success() {
             return Ok(body);
@@ -136,39 +139,39 @@ impl Remote {
         let error = serde_json::from_value::<ErrorAnswer>(body).map(|answer| (answer.error.message, answer.error.hint));
         let (message, hint) = error.unwrap_or_default();
         let message = if message.is_empty() { format!("{} answers with status {status}", self.api) } else { message };
-        Err(Failed::Refused { message, hint: Some(hint).filter(|hint| !hint.is_empty()) })
+        Err(CommandError::Refused { message, hint: Some(hint).filter(|hint| !hint.is_empty()) })
     }
 }
 
-/// Refuses what is no operator token before it is sent: a join token is a secret, too.
-fn check_token(token: &str) -> Result<(), Failed> {
+/// Returns a usage error if the text is not an operator token. It may be another secret, such as a join token, which must not be sent.
+fn check_token(token: &str) -> Result<(), CommandError> {
     if token.starts_with(OPERATOR_PREFIX) {
         return Ok(());
     }
     let what = if token.starts_with(TOKEN_PREFIX) {
         "this is a join token, for `taut up --join`"
     } else {
-        "this is no operator token"
+        "this is not an operator token"
     };
-    Err(Failed::Usage(format!(
+    Err(CommandError::Usage(format!(
         "{what}; an operator token starts with `{OPERATOR_PREFIX}`, and `taut-coordinator operator-token create` makes one on the coordinator's host"
     )))
 }
 
-/// Leads every name to the addresses that were judged.
+/// Resolver that returns the checked addresses for every name.
 #[derive(Debug)]
 struct Pinned(Vec<SocketAddr>);
 
 impl Resolver for Pinned {
     fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let mut addresses = self.empty();
-        // An array of this length cannot take more.
+        // The array has 16 places.
         self.0.iter().take(16).for_each(|address| addresses.push(*address));
         if addresses.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(addresses) }
     }
 }
 
-/// One part of a path or query, escaped (RFC 3986 section 2.1).
+/// Escapes a part of a path or query (RFC 3986 section 2.1).
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
@@ -180,7 +183,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// `?network=NAME`, or nothing.
+/// Returns `?network=NAME`, or an empty text.
 pub(super) fn in_network(network: Option<&str>) -> String {
     network.map(|name| format!("?network={}", escape(name))).unwrap_or_default()
 }

@@ -1,11 +1,13 @@
 //! `serve`.
 
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use taut_base::{DEFAULT_PORT, Descriptors, Prefix, Uses, WhenFull};
+use taut_relay_server::log::{Log, LogFormatError, LogLevels};
 use taut_relay_server::{Admission, Metrics, Places, Relay, raise_open_files};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -13,16 +15,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::arguments::Arguments;
-use super::{Failed, announce, first};
+use super::{CommandError, announce, first};
 use crate::api;
 use crate::log;
-use crate::relay::{self, Wanted};
-use crate::state::{Options, State, TICKET_LIFE};
+use crate::relay::{self, RelayOptions};
+use crate::state::{StartOptions, State, TICKET_LIFE};
 
 const DEFAULT_STATE: &str = "/var/lib/taut-coordinator";
 
 /// `serve`: runs until a signal ends it.
-pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
+pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
     let directory = state_directory(&mut arguments)?;
     let listen = arguments.value("listen")?;
     let urls = arguments.values("url");
@@ -30,10 +32,12 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
     let (relay_port, relay_addresses) = (arguments.value("relay-port")?, arguments.values("relay-address"));
     let (no_relay, metrics) = (arguments.switch("no-relay"), arguments.value("relay-metrics")?);
     let proxies = arguments.values("trusted-proxy");
+    let (log_format, log_level) = (arguments.value("log-format")?, arguments.value("log-level")?);
     arguments.finish()?;
+    let log = start_log(log_format.as_deref(), log_level.as_deref())?;
     let proxies: Vec<Prefix> =
         proxies.iter().map(|text| text.parse().map_err(|_| bad_proxy(text))).collect::<Result<_, _>>()?;
-    let mut relay = if no_relay { None } else { Some(wanted_relay(relay_port.as_deref(), &relay_addresses)?) };
+    let mut relay = if no_relay { None } else { Some(relay_options(relay_port.as_deref(), &relay_addresses)?) };
     let metrics = metrics.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_metrics(&text))).transpose()?;
     let listen = listen.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_listen(&text))).transpose()?;
     for url in &urls {
@@ -41,7 +45,7 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
     }
     let prefix = ipv4.as_deref().unwrap_or(api::DEFAULT_IPV4);
     let prefix: Prefix =
-        prefix.parse().map_err(|error| Failed::Usage(format!("--ipv4-prefix `{prefix}` is {error}")))?;
+        prefix.parse().map_err(|error| CommandError::Usage(format!("--ipv4-prefix `{prefix}` is {error}")))?;
     let is_named = network.is_some() || ipv4.is_some();
     let network = network.unwrap_or_else(|| String::from("default"));
 
@@ -51,57 +55,59 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
     }
 
     runtime()?.block_on(async {
-        // Before anything is made: a port that is taken must not use up the first start's one printing of the tokens.
+        // First, because the first start prints its tokens only once, and a port in use would end it.
         let (listeners, address) = bind(listen).await?;
         let urls = if urls.is_empty() { derived_urls(address) } else { urls };
-        let options = Options { directory: directory.clone(), urls, network, ipv4: prefix, ticket_life: TICKET_LIFE };
-        let (state, first) = State::open(options).await.map_err(Failed::run)?;
+        let options =
+            StartOptions { directory: directory.clone(), urls, network, ipv4: prefix, ticket_life: TICKET_LIFE };
+        let (state, first) = State::open(options).await.map_err(CommandError::run)?;
         match &first {
             Some(first) => first::show_tokens(first)?,
             None => first::remind(&directory),
         }
         if is_named && first.is_none() {
-            log::event("ignored", &[("what", &"--network, --ipv4-prefix"), ("why", &"not the first start")]);
+            let (options, reason) = ("--network, --ipv4-prefix", "not the first start");
+            tracing::warn!(target: log::DAEMON, event = "ignored", options, reason);
         }
         let admission = Admission::new(descriptors.unauthenticated, proxies);
-        let relay = relay::start(&state, relay.as_ref(), &admission).await.map_err(Failed::run)?;
+        let relay = relay::start(&state, relay.as_ref(), &admission).await.map_err(CommandError::run)?;
         let figures = relay.as_ref().zip(metrics).map(|(relay, address)| figures(relay, address)).transpose()?;
-        let stop = stop_on_signals().map_err(|error| Failed::Run(format!("signals cannot be waited for: {error}")))?;
+        raise_levels_on_signal(log)
+            .map_err(|error| CommandError::Run(format!("signals cannot be waited for: {error}")))?;
+        let stop =
+            stop_on_signals().map_err(|error| CommandError::Run(format!("signals cannot be waited for: {error}")))?;
         announce(&format!("listening on {address}\n"));
-        log::event("started", &[("version", &env!("CARGO_PKG_VERSION")), ("address", &address)]);
+        tracing::info!(target: log::DAEMON, event = "started", version = env!("CARGO_PKG_VERSION"), %address);
         tell_descriptors(&descriptors);
         let channels = Places::new(descriptors.channels, WhenFull::Balance);
         let front = api::Front { relay: relay.as_ref().and_then(Relay::entrance), admission, channels };
         api::serve(Arc::new(state), front, listeners, stop).await;
         drop((figures, relay));
-        log::event("stopped", &[]);
+        tracing::info!(target: log::DAEMON, event = "stopped");
         Ok(())
     })
 }
 
-/// Logs how many connections there may be, and of whom.
+/// Logs the limits on connections.
 fn tell_descriptors(descriptors: &Descriptors) {
-    let Descriptors { unauthenticated, channels, streams, rest } = descriptors;
-    log::event(
-        "descriptors",
-        &[("unauthenticated", unauthenticated), ("channels", channels), ("relay-streams", streams), ("rest", rest)],
-    );
+    let Descriptors { unauthenticated, channels, streams: relay_streams, rest } = *descriptors;
+    tracing::info!(target: log::DAEMON, event = "descriptors", unauthenticated, channels, relay_streams, rest);
 }
 
-pub(super) fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, Failed> {
+pub(super) fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, CommandError> {
     Ok(arguments.value("state")?.map_or_else(|| PathBuf::from(DEFAULT_STATE), PathBuf::from))
 }
 
-pub(super) fn runtime() -> Result<Runtime, Failed> {
-    Runtime::new().map_err(|error| Failed::Run(format!("the runtime does not start: {error}")))
+pub(super) fn runtime() -> Result<Runtime, CommandError> {
+    Runtime::new().map_err(|error| CommandError::Run(format!("the runtime does not start: {error}")))
 }
 
-/// Binds where it was told to. Unless told, to everything: one IPv6 socket that takes IPv4, too, and another one where the system keeps
-/// the two apart, or IPv4 alone where there is no IPv6.
-async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<TcpListener>, SocketAddr), Failed> {
+/// Binds to `listen`, by default to all addresses: with one IPv6 socket that also accepts IPv4, with a second socket if the system separates the two, or with
+/// an IPv4 socket if there is no IPv6.
+async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<TcpListener>, SocketAddr), CommandError> {
     let failed = |address: SocketAddr| {
         move |error: io::Error| {
-            Failed::Run(format!(
+            CommandError::Run(format!(
                 "{address} cannot be listened on: {error}; stop what uses it, or choose another --listen"
             ))
         }
@@ -111,8 +117,8 @@ async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<TcpListener>, SocketAdd
         Err(error) if listen.is_none() && error.kind() != io::ErrorKind::AddrInUse => {
             let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
             let listener = TcpListener::bind(v4).await.map_err(failed(v4))?;
-            // Only a host without IPv6 refuses the default address for another reason than that it is taken (fault J12).
-            log::event("ipv4-only", &[("address", &v4), ("why", &error)]);
+            // The bind fails for another reason than a port in use only on a host without IPv6 (fault J12).
+            tracing::warn!(target: log::DAEMON, event = "ipv4-only", address = %v4, reason = %error);
             listener
         }
         other => other.map_err(failed(wanted))?,
@@ -120,14 +126,14 @@ async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<TcpListener>, SocketAdd
     let address = first.local_addr().map_err(failed(wanted))?;
     let mut listeners = vec![first];
     if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
-        // In use means that the first socket takes IPv4 already.
+        // This bind fails with "in use" if the first socket accepts IPv4 already.
         let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
         listeners.extend(TcpListener::bind(v4).await.ok());
     }
     Ok((listeners, address))
 }
 
-/// Where nodes may reach this host, for tokens: a guess, and said to be one.
+/// Returns guessed URLs of this host, for join tokens, and logs that they are a guess.
 fn derived_urls(address: SocketAddr) -> Vec<String> {
     let mut urls = Vec::new();
     let own = if address.ip().is_unspecified() { outgoing_addresses() } else { vec![address.ip()] };
@@ -135,13 +141,13 @@ fn derived_urls(address: SocketAddr) -> Vec<String> {
         urls.push(format!("http://{}", SocketAddr::new(ip, address.port())));
     }
     let note = "a guess that goes into join tokens; give --url where nodes reach this coordinator by another address";
-    log::event("derived-urls", &[("urls", &urls.join(",")), ("note", &note)]);
+    tracing::info!(target: log::DAEMON, event = "derived-urls", urls = urls.join(","), note);
     urls
 }
 
-/// The addresses from which this host reaches the rest of the world. Connecting a UDP socket sends nothing.
+/// Returns the addresses from which this host reaches the Internet. Connecting a UDP socket sends no packet.
 fn outgoing_addresses() -> Vec<IpAddr> {
-    // Addresses for documentation (RFC 5737, RFC 3849): any address of the world would do.
+    // Addresses for documentation (RFC 5737, RFC 3849). Any public address has the same route.
     let targets = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
     let outgoing = |(from, to): (&str, &str)| {
         let socket = UdpSocket::bind(from).ok()?;
@@ -152,48 +158,77 @@ fn outgoing_addresses() -> Vec<IpAddr> {
     if found.is_empty() { vec![IpAddr::V4(Ipv4Addr::LOCALHOST)] } else { found }
 }
 
-fn wanted_relay(port: Option<&str>, addresses: &[String]) -> Result<Wanted, Failed> {
-    let mut wanted = Wanted::default();
+fn relay_options(port: Option<&str>, addresses: &[String]) -> Result<RelayOptions, CommandError> {
+    let mut wanted = RelayOptions::default();
     if let Some(text) = port {
-        let bad = |_| Failed::Usage(format!("--relay-port `{text}` is no port; write 3478"));
+        let bad = |_| CommandError::Usage(format!("--relay-port `{text}` is not a port; write 3478"));
         wanted.port = text.parse().map_err(bad)?;
     }
     for text in addresses {
-        let bad =
-            || Failed::Usage(format!("--relay-address `{text}` is no address; write 203.0.113.7 or 203.0.113.7:3478"));
-        wanted.addresses.push(relay::place(text).ok_or_else(bad)?);
+        let bad = || {
+            CommandError::Usage(format!(
+                "--relay-address `{text}` is not an address; write 203.0.113.7 or 203.0.113.7:3478"
+            ))
+        };
+        wanted.addresses.push(relay::parse_address(text).ok_or_else(bad)?);
     }
     Ok(wanted)
 }
 
-/// The relay's counters, for whoever can connect there.
-fn figures(relay: &Relay, address: SocketAddr) -> Result<Metrics, Failed> {
+/// Serves the relay's counters on an address.
+fn figures(relay: &Relay, address: SocketAddr) -> Result<Metrics, CommandError> {
     let failed = |error: io::Error| {
-        Failed::Run(format!(
+        CommandError::Run(format!(
             "{address} cannot be listened on: {error}; choose another --relay-metrics, or leave it out"
         ))
     };
     Metrics::start(address, relay.observer()).map_err(failed)
 }
 
-fn bad_proxy(text: &str) -> Failed {
-    Failed::Usage(format!("--trusted-proxy `{text}` is no prefix; write 10.0.0.0/8, or 192.0.2.7/32 for one address"))
+fn bad_proxy(text: &str) -> CommandError {
+    CommandError::Usage(format!(
+        "--trusted-proxy `{text}` is not a prefix; write 10.0.0.0/8, or 192.0.2.7/32 for one address"
+    ))
 }
 
-fn bad_metrics(text: &str) -> Failed {
-    Failed::Usage(format!("--relay-metrics `{text}` is no address and port; write 127.0.0.1:9478"))
+fn bad_metrics(text: &str) -> CommandError {
+    CommandError::Usage(format!("--relay-metrics `{text}` is not an address and port; write 127.0.0.1:9478"))
 }
 
-fn bad_listen(text: &str) -> Failed {
-    Failed::Usage(format!("--listen `{text}` is no address and port; write 0.0.0.0:8288 or [::]:8288"))
+fn bad_listen(text: &str) -> CommandError {
+    CommandError::Usage(format!("--listen `{text}` is not an address and port; write 0.0.0.0:8288 or [::]:8288"))
 }
 
-/// A token has room for 255 bytes per URL, and nodes speak http and https.
-fn check_url(url: &str) -> Result<(), Failed> {
+/// Returns a usage error unless the URL fits a join token (255 bytes) and is http or https.
+fn check_url(url: &str) -> Result<(), CommandError> {
     let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     if host.is_none_or(str::is_empty) || url.len() > 255 || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failed::Usage(format!("--url `{url}` is no URL; write http://HOST:PORT or https://HOST")));
+        return Err(CommandError::Usage(format!("--url `{url}` is not a URL; write http://HOST:PORT or https://HOST")));
     }
+    Ok(())
+}
+
+/// Starts the log in the form and with the levels that the command line gives.
+fn start_log(format: Option<&str>, levels: Option<&str>) -> Result<Log, CommandError> {
+    let usage = |option: &str, error: &dyn Display| CommandError::Usage(format!("--{option}: {error}"));
+    let format = format.map(str::parse).transpose().map_err(|error: LogFormatError| usage("log-format", &error))?;
+    let levels = match levels {
+        Some(text) => LogLevels::parse(text, log::AREAS).map_err(|error| usage("log-level", &error))?,
+        None => LogLevels::new(log::AREAS),
+    };
+    taut_relay_server::log::start(format.unwrap_or_default(), levels)
+        .ok_or_else(|| CommandError::Run(String::from("this process has a log already")))
+}
+
+/// Records one level more at each SIGUSR1.
+fn raise_levels_on_signal(log: Log) -> io::Result<()> {
+    let mut raise = signal(SignalKind::user_defined1())?;
+    tokio::spawn(async move {
+        while raise.recv().await.is_some() {
+            let levels = log.next_levels();
+            tracing::info!(target: log::DAEMON, event = "levels-changed", %levels);
+        }
+    });
     Ok(())
 }
 

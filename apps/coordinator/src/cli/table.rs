@@ -1,11 +1,11 @@
-//! Columns and words for people.
+//! Tables, durations and distances in time, for people.
 
 use std::fmt::Write;
 
-use super::Failed;
+use super::CommandError;
 use crate::clock::unix_now;
 
-/// Rows in columns, the first row as their heads.
+/// Aligns rows in columns. The first row has the headings.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column| rows.iter().filter_map(|row| row.get(column)).map(|cell: &String| cell.chars().count()).max();
@@ -21,7 +21,7 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// How long ago, or from now, in one unit, rounded.
+/// Returns the distance from now, such as `2h ago` or `in 3d`, rounded to one unit.
 pub(super) fn distance(unix: i64) -> String {
     let seconds = unix_now().saturating_sub(unix);
     let (size, unit) = match seconds.unsigned_abs() {
@@ -34,12 +34,12 @@ pub(super) fn distance(unix: i64) -> String {
     if seconds < 0 { format!("in {number}{unit}") } else { format!("{number}{unit} ago") }
 }
 
-/// Seconds of `30m`, `24h`, `90d`; `None` for `never`.
-pub(super) fn duration(text: &str) -> Result<Option<i64>, Failed> {
+/// Parses `30m`, `24h` or `90d` into seconds; `never` is `None`.
+pub(super) fn duration(text: &str) -> Result<Option<i64>, CommandError> {
     if text == "never" {
         return Ok(None);
     }
-    let wrong = || Failed::Usage(format!("`{text}` is no duration: write 30m, 24h, 90d or never"));
+    let wrong = || CommandError::Usage(format!("`{text}` is not a duration; write 30m, 24h, 90d or never"));
     let unit = text.chars().last().ok_or_else(wrong)?;
     let seconds: i64 = match unit {
         's' => 1,

@@ -1,36 +1,36 @@
-//! Where an operator's token may go (fault E22). Pure but for the name `localhost`, which is looked up by an argument.
+//! The servers to which an operator token may be sent (fault E22). Pure; the name `localhost` is resolved by an argument.
 //!
-//! The token gives full control of the coordinator. In clear text it goes to this host alone: to a loopback address, or to `localhost` if
-//! that leads to loopback addresses only. All else needs https, or `--insecure` for a way that is private by itself.
+//! The token gives full control of the coordinator. In clear text it is sent only to this host: to a loopback address, or to `localhost` if that resolves to
+//! loopback addresses only. Any other server needs https, or `--insecure` on a private network.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use ureq::http::Uri;
 
-use super::Failed;
+use super::CommandError;
 
 /// Port of a URL without one.
 const HTTP: u16 = 80;
 
 /// A coordinator that the token may be sent to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct ApiTarget {
     /// The URL up to `/api/v1`.
     pub(super) url: String,
-    /// The addresses that were judged; a second look-up of the name might give others. `None` where any will do.
+    /// The checked addresses; resolving the name again might give others. `None` if any address may be used.
     pub(super) addresses: Option<Vec<SocketAddr>>,
-    /// Whether certificates are looked at.
+    /// True if certificates are checked.
     pub(super) is_https: bool,
 }
 
-/// Judges a URL. `resolve` looks up the host `localhost` with a port.
-pub(super) fn judge(
+/// Checks a URL. `resolve` resolves `localhost` with a port.
+pub(super) fn check_target(
     url: &str,
     insecure: bool,
     resolve: impl FnOnce(u16) -> io::Result<Vec<SocketAddr>>,
-) -> Result<Target, Failed> {
-    let wrong = || Failed::Usage(format!("`{url}` is no URL; write http://127.0.0.1:8288 or https://HOST"));
+) -> Result<ApiTarget, CommandError> {
+    let wrong = || CommandError::Usage(format!("`{url}` is not a URL; write http://127.0.0.1:8288 or https://HOST"));
     let parsed: Uri = url.parse().map_err(|_| wrong())?;
     let (Some(scheme), Some(authority)) = (parsed.scheme_str(), parsed.authority()) else { return Err(wrong()) };
     if authority.host().is_empty() || parsed.query().is_some() || url.contains('#') {
@@ -38,11 +38,13 @@ pub(super) fn judge(
     }
     if authority.as_str().contains('@') {
         let host = authority.host();
-        return Err(Failed::Usage(format!("`{url}` has a user name before its host, which is `{host}`; leave it out")));
+        return Err(CommandError::Usage(format!(
+            "`{url}` has a user name before its host, which is `{host}`; leave it out"
+        )));
     }
-    let target = |addresses, is_https| Target { url: String::from(url.trim_end_matches('/')), addresses, is_https };
+    let target = |addresses, is_https| ApiTarget { url: String::from(url.trim_end_matches('/')), addresses, is_https };
     match (scheme, insecure) {
-        ("https", true) => Err(Failed::Usage(String::from(
+        ("https", true) => Err(CommandError::Usage(String::from(
             "--insecure is for http:// alone; certificates are always checked, --ca FILE names those to trust",
         ))),
         ("https", false) => Ok(target(None, true)),
@@ -51,19 +53,21 @@ pub(super) fn judge(
         ("http", false) if authority.host().eq_ignore_ascii_case("localhost") => {
             let port = authority.port_u16().unwrap_or(HTTP);
             let found = resolve(port).map_err(|error| {
-                Failed::Run(format!("`localhost` leads nowhere on this host: {error}; write http://127.0.0.1:{port}"))
+                CommandError::Run(format!(
+                    "`localhost` does not resolve on this host: {error}; write http://127.0.0.1:{port}"
+                ))
             })?;
             match found.iter().find(|address| !address.ip().to_canonical().is_loopback()) {
-                Some(other) => Err(Failed::Usage(format!(
-                    "`localhost` leads to {} on this host, which is no loopback address, so the operator token is not sent; \
+                Some(other) => Err(CommandError::Usage(format!(
+                    "`localhost` resolves to {} on this host, which is not a loopback address, so the operator token is not sent; \
                      write http://127.0.0.1:{port}, and look into /etc/hosts",
                     other.ip()
                 ))),
                 None => Ok(target(Some(found), false)),
             }
         }
-        ("http", false) => Err(Failed::Usage(format!(
-            "the operator token is not sent to `{}` over http://, because everybody on the way could read it; use https://, or run this \
+        ("http", false) => Err(CommandError::Usage(format!(
+            "the operator token is not sent to `{}` over http://, because every host on the way could read it; use https://, or run this \
              command on the coordinator's host or through `ssh -L 8288:127.0.0.1:8288 HOST`; --insecure sends it all the same",
             authority.host()
         ))),
@@ -80,14 +84,14 @@ fn is_loopback(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn judged(url: &str) -> Result<Target, String> {
-        judged_with(url, false, &["127.0.0.1:80", "[::1]:80"])
+    fn checked(url: &str) -> Result<ApiTarget, String> {
+        checked_with(url, false, &["127.0.0.1:80", "[::1]:80"])
     }
 
-    fn judged_with(url: &str, insecure: bool, localhost: &[&str]) -> Result<Target, String> {
+    fn checked_with(url: &str, insecure: bool, localhost: &[&str]) -> Result<ApiTarget, String> {
         let found = localhost.iter().map(|address| address.parse().unwrap()).collect();
-        judge(url, insecure, |_| Ok(found)).map_err(|failed| match failed {
-            Failed::Usage(text) | Failed::Run(text) => text,
+        check_target(url, insecure, |_| Ok(found)).map_err(|failed| match failed {
+            CommandError::Usage(text) | CommandError::Run(text) => text,
             other => panic!("{other:?}"),
         })
     }
@@ -101,10 +105,10 @@ mod tests {
             "http://[::ffff:127.0.0.1]:1",
             "HTTP://127.0.0.1",
         ] {
-            let target = judged(url).unwrap();
+            let target = checked(url).unwrap();
             assert!(target.addresses.is_none() && !target.is_https, "{url}");
         }
-        let target = judged("http://LocalHost:8288").unwrap();
+        let target = checked("http://LocalHost:8288").unwrap();
         assert_eq!(target.addresses.map(|addresses| addresses.len()), Some(2), "what was judged is what is used");
         for url in [
             "http://10.0.0.1:8288",
@@ -119,31 +123,31 @@ mod tests {
             "http://0.0.0.0:8288",
             "http://[::]:8288",
         ] {
-            let refusal = judged(url).unwrap_err();
+            let refusal = checked(url).unwrap_err();
             assert!(refusal.contains("not sent") && refusal.contains("https://"), "{url}: {refusal}");
-            assert!(judged_with(url, true, &[]).is_ok(), "{url} with --insecure");
+            assert!(checked_with(url, true, &[]).is_ok(), "{url} with --insecure");
         }
-        let refusal = judged_with("http://localhost:1", false, &["127.0.0.1:1", "10.0.0.1:1"]).unwrap_err();
+        let refusal = checked_with("http://localhost:1", false, &["127.0.0.1:1", "10.0.0.1:1"]).unwrap_err();
         assert!(refusal.contains("10.0.0.1"), "{refusal}");
     }
 
     #[test]
     fn fault_e22_no_url_hides_its_host() {
         for url in ["http://127.0.0.1@10.0.0.1", "https://a:b@c", "http://localhost:80@10.0.0.1/"] {
-            assert!(judged(url).unwrap_err().contains("user name"), "{url}");
+            assert!(checked(url).unwrap_err().contains("user name"), "{url}");
         }
         for url in
             ["", "127.0.0.1:8288", "ftp://127.0.0.1", "http://", "http:///x", "https://a?b", "https://a#b", "a b"]
         {
-            assert!(judged(url).unwrap_err().contains("is no URL"), "{url}");
+            assert!(checked(url).unwrap_err().contains("is not a URL"), "{url}");
         }
     }
 
     #[test]
     fn https_goes_anywhere_and_is_never_insecure() {
-        let target = judged("https://taut.example/front/").unwrap();
-        let wanted = Target { url: String::from("https://taut.example/front"), addresses: None, is_https: true };
+        let target = checked("https://taut.example/front/").unwrap();
+        let wanted = ApiTarget { url: String::from("https://taut.example/front"), addresses: None, is_https: true };
         assert_eq!(target, wanted);
-        assert!(judged_with("https://taut.example", true, &[]).unwrap_err().contains("--ca"));
+        assert!(checked_with("https://taut.example", true, &[]).unwrap_err().contains("--ca"));
     }
 }

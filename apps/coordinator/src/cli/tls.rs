@@ -1,4 +1,4 @@
-//! https for the operator's commands: which certificates count, and what is said when one does not.
+//! https for the operator's commands: trusted certificates, and explanations of untrusted ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use rustls::CertificateError;
 use rustls::crypto::ring;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
-use super::Failed;
+use super::CommandError;
 
-/// Trusts the authorities in the PEM file `ca`, and no others; without one those of the system's store.
-pub(super) fn config(ca: Option<&Path>) -> Result<TlsConfig, Failed> {
+/// Returns a configuration that trusts only the authorities in the PEM file `ca`, or those of the system's store if there is no file.
+pub(super) fn config(ca: Option<&Path>) -> Result<TlsConfig, CommandError> {
     let roots = match ca {
         Some(path) => from_file(path)?,
         None => from_system()?,
@@ -21,8 +21,8 @@ pub(super) fn config(ca: Option<&Path>) -> Result<TlsConfig, Failed> {
     Ok(config.unversioned_rustls_crypto_provider(provider).build())
 }
 
-fn from_file(path: &Path) -> Result<Vec<Certificate<'static>>, Failed> {
-    let unusable = |why: String| Failed::Run(format!("--ca {}: {why}", path.display()));
+fn from_file(path: &Path) -> Result<Vec<Certificate<'static>>, CommandError> {
+    let unusable = |why: String| CommandError::Run(format!("--ca {}: {why}", path.display()));
     let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
     let mut found = Vec::new();
     for item in parse_pem(&pem) {
@@ -33,25 +33,23 @@ fn from_file(path: &Path) -> Result<Vec<Certificate<'static>>, Failed> {
         }
     }
     if found.is_empty() {
-        return Err(unusable(String::from(
-            "there is no certificate in it; write them in PEM, as `-----BEGIN CERTIFICATE-----`",
-        )));
+        return Err(unusable(String::from("it contains no certificate in PEM form (`-----BEGIN CERTIFICATE-----`)")));
     }
     Ok(found)
 }
 
-fn from_system() -> Result<Vec<Certificate<'static>>, Failed> {
+fn from_system() -> Result<Vec<Certificate<'static>>, CommandError> {
     let loaded = rustls_native_certs::load_native_certs();
     if loaded.certs.is_empty() {
         let why = loaded.errors.first().map_or_else(|| String::from("it is empty"), ToString::to_string);
-        return Err(Failed::Run(format!(
+        return Err(CommandError::Run(format!(
             "this host's store of certificates cannot be used: {why}; install `ca-certificates`, or name a file by --ca"
         )));
     }
     Ok(loaded.certs.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect())
 }
 
-/// Returns why the server at `url` is not trusted, and what to do, if that is what `error` says.
+/// Returns an explanation of a TLS failure; `None` if `error` is another failure.
 pub(super) fn explain(url: &str, error: &ureq::Error) -> Option<String> {
     let error = match error {
         ureq::Error::Rustls(error) => error,
@@ -78,7 +76,7 @@ pub(super) fn explain(url: &str, error: &ureq::Error) -> Option<String> {
             ("is of an authority that is not trusted here", "if it is your own, give its certificate by --ca FILE")
         }
         CertificateError::Revoked => ("was revoked", "replace it"),
-        // What `openssl req -x509` makes unless told otherwise.
+        // `openssl req -x509` makes such certificates by default.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
             "is an authority's own, which may not be a server's",
             "make it with `-addext basicConstraints=critical,CA:FALSE`",

@@ -4,11 +4,11 @@ use super::arguments::Arguments;
 use super::remote::Remote;
 use super::serve::{runtime, state_directory};
 use super::table::{distance, table};
-use super::{Failed, no_verb, show};
+use super::{CommandError, no_verb, show};
 use crate::contract::{OperatorTokenEntry, OperatorTokenList, RevokedOperatorToken};
 use crate::state::new_operator_token;
 
-pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
+pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let verb = arguments.need("create, list or revoke")?;
     match verb.as_str() {
         "create" => create(arguments),
@@ -19,27 +19,27 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
         }
         "revoke" => {
             let id = arguments.need("the token's number")?;
-            let id: u64 = id
-                .parse()
-                .map_err(|_| Failed::Usage(format!("`{id}` is no number; `operator-token list` shows them")))?;
+            let id: u64 = id.parse().map_err(|_| {
+                CommandError::Usage(format!("`{id}` is not a number; `operator-token list` shows the numbers"))
+            })?;
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
             let answer = remote.delete(&format!("operator-tokens/{id}"))?;
             remote.show(&answer, |answer: RevokedOperatorToken| {
-                let own = if answer.current { "; it was the one that you use" } else { "" };
-                format!("operator token {id} opens nothing any more{own}\n")
+                let own = if answer.current { "; it was the token of this command" } else { "" };
+                format!("operator token {id} is revoked{own}\n")
             })
         }
         other => Err(no_verb("operator-token", other, &["create", "list", "revoke"])),
     }
 }
 
-fn create(mut arguments: Arguments) -> Result<(), Failed> {
+fn create(mut arguments: Arguments) -> Result<(), CommandError> {
     let directory = state_directory(&mut arguments)?;
     arguments.finish()?;
-    let token = runtime()?.block_on(new_operator_token(&directory)).map_err(Failed::run)?;
+    let token = runtime()?.block_on(new_operator_token(&directory)).map_err(CommandError::run)?;
     show(&format!("operator-token: {token}\n")).map_err(|failed| {
-        failed.losing(
+        failed.with_consequence(
             "the token exists all the same, and is shown once only: `taut-coordinator operator-token list` has its number, `revoke` ends it",
         )
     })
@@ -48,7 +48,7 @@ fn create(mut arguments: Arguments) -> Result<(), Failed> {
 fn list(answer: OperatorTokenList) -> String {
     let heads = ["ID", "STATE", "CREATED", ""].map(String::from).to_vec();
     let row = |token: OperatorTokenEntry| {
-        let current = if token.current { "the one that you use" } else { "" };
+        let current = if token.current { "token of this command" } else { "" };
         let (state, created) = (token.state.name(), distance(token.created_at));
         vec![token.id.to_string(), String::from(state), created, String::from(current)]
     };

@@ -112,4 +112,8 @@ pub(crate) struct ErrorBody {
     pub(crate) message: String,
     /// what to do
     pub(crate) hint: String,
+    /// id of the request, as in the header X-Request-Id of the answer and in the coordinator's log
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) request_id: Option<String>,
 }

@@ -1,34 +1,34 @@
-//! Which addresses a network has and which one comes next.
+//! Addresses of a network, and the order in which they are assigned. Pure.
 //!
-//! Pure. A node's two addresses have the same host number, so that `100.64.0.7` is `fd…::7`, and one test of uniqueness serves both.
+//! A node's two addresses have the same host number (`100.64.0.7` and `fd…::7`), so one check of uniqueness covers both.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use taut_base::{NodeId, Prefix, PublicKey};
 use taut_netmap::{LocalMember, NetworkInfo, NetworkMap};
 
-/// Longest IPv4 prefix of a network: a /30 has two addresses for nodes.
+/// Longest IPv4 prefix of a network, /30: it has two addresses for nodes.
 const LONGEST: u8 = 30;
 
-/// Host numbers of an IPv4 prefix: all but the first and the last address, which are the network's own and its broadcast.
+/// Returns the last host number of an IPv4 prefix. The first address is the network's own, and the last one is its broadcast address.
 pub(super) fn last_host(prefix: Prefix) -> u32 {
     let size = 1_u64 << (32 - u32::from(prefix.length().min(LONGEST)));
     u32::try_from(size - 2).unwrap_or(u32::MAX - 1)
 }
 
-/// The host number after `host`; wraps around.
+/// Returns the host number after `host`, and 1 after the last one.
 pub(super) fn next_host(prefix: Prefix, host: u32) -> u32 {
     if host >= last_host(prefix) { 1 } else { host + 1 }
 }
 
-/// The host number `count` after `host`; wraps around.
+/// Returns the host number `count` places after `host`, starting at 1 again after the last one.
 pub(super) fn host_after(prefix: Prefix, host: u32, count: u32) -> u32 {
     let after = u64::from(host) + u64::from(count);
     let last = u64::from(last_host(prefix));
     u32::try_from(if after > last { after - last } else { after }).unwrap_or(1)
 }
 
-/// The IPv4 address of a host number.
+/// Returns the IPv4 address of a host number.
 pub(super) fn ipv4(prefix: Prefix, host: u32) -> Ipv4Addr {
     match prefix.address() {
         IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits().saturating_add(host)),
@@ -36,7 +36,7 @@ pub(super) fn ipv4(prefix: Prefix, host: u32) -> Ipv4Addr {
     }
 }
 
-/// The IPv6 address of a host number.
+/// Returns the IPv6 address of a host number.
 pub(super) fn ipv6(prefix: Prefix, host: u32) -> Ipv6Addr {
     match prefix.address() {
         IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits() | u128::from(host)),
@@ -44,7 +44,7 @@ pub(super) fn ipv6(prefix: Prefix, host: u32) -> Ipv6Addr {
     }
 }
 
-/// The first /64 of a unique local /48 with 40 random bits (RFC 4193 section 3.1), so that two overlays never meet.
+/// Returns the first /64 of a unique local /48 with 40 random bits (RFC 4193 section 3.1), so that the prefixes of two overlays differ.
 pub(super) fn random_ula(random: [u8; 5]) -> Prefix {
     let mut octets = [0; 16];
     octets[0] = 0xfd;
@@ -52,12 +52,12 @@ pub(super) fn random_ula(random: [u8; 5]) -> Prefix {
     Prefix::new(IpAddr::V6(Ipv6Addr::from(octets)), 64).unwrap_or(Prefix::host(IpAddr::V6(Ipv6Addr::from(octets))))
 }
 
-/// Whether an operator may choose this prefix: what nodes accept in a map, with room for two of them.
+/// Returns true if an operator may choose this prefix: nodes accept it in a map, and it has room for two nodes.
 pub(super) fn is_usable(prefix: Prefix) -> bool {
     if prefix.address().is_ipv6() || prefix.length() > LONGEST {
         return false;
     }
-    // Asked of the very check that the nodes make, so that the two cannot drift apart.
+    // This is the check that nodes make, so that both sides agree.
     let info = NetworkInfo { name: String::from("x"), ipv4: prefix, ipv6: random_ula([0; 5]) };
     let addresses = vec![IpAddr::V4(ipv4(prefix, 1)), IpAddr::V6(ipv6(info.ipv6, 1))];
     let me = LocalMember { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses };

@@ -1,7 +1,7 @@
-//! Which machines are let in: members by their machine key, others by an enrolment secret.
+//! Admission of machines: members by their machine key, new ones by an enrolment secret.
 //!
-//! Each hello is judged by a read first. Only a new member and a new key need the turn to write, so that a machine that will be refused
-//! costs the one writer nothing.
+//! A read transaction checks each hello first. Only a new member or a new key needs a write transaction, so a machine that is refused does not occupy the one
+//! writer.
 
 use std::net::IpAddr;
 use std::sync::PoisonError;
@@ -18,28 +18,28 @@ use crate::clock::unix_now;
 use crate::log;
 use crate::store::{KeyRow, MARKED, NetworkId, NetworkRow, NewNode, NodeRow, Origin, Party, Reading, Writing};
 
-/// Longest program version that is kept, in characters; it is for the operator's eyes only.
+/// Longest stored program version, 64 characters. Only operators read it.
 const MAX_PROGRAM: usize = 64;
 
-/// A node that was let in.
+/// An admitted node.
 pub(crate) struct Admitted {
     pub(crate) node: NodeId,
     pub(crate) name: String,
 }
 
-/// Outcome of a hello.
-enum Verdict {
-    /// It is a member's.
+/// Result of the check of a hello.
+enum HelloResult {
+    /// The machine is a member.
     Member(NodeRow),
-    /// A member has another WireGuard key now, and may. Its budget of changes is full again at that moment afterwards.
+    /// The machine is a member with another, permitted WireGuard key. `full_at` is the time at which its budget of key changes is full again.
     NewKey { network: NetworkRow, row: NodeRow, full_at: i64 },
-    /// It shows an enrolment key that opens the network.
+    /// The machine has a valid enrolment key.
     Newcomer { network: NetworkRow, key: i64 },
 }
 
 impl State {
-    /// Lets a member in, makes one of a machine that shows an enrolment secret, or says why not. A member that shows a secret again
-    /// (the answer to its first try was lost) is let in without using the key again.
+    /// Admits a member, or a new machine that has an enrolment secret. A member that sends a secret again, because the answer to its first attempt was lost, is
+    /// admitted without using the key again.
     pub(crate) async fn admit(
         &self,
         network: NetworkId,
@@ -47,28 +47,28 @@ impl State {
         hello: &Hello,
         from: IpAddr,
     ) -> Result<Admitted, StateError> {
-        // The agreement fails exactly for the points that everybody could compute with (fault A8).
+        // The key agreement fails exactly for points of low order, whose result every observer could compute (fault A8).
         for key in [Some(&hello.node_key), hello.bind_key.as_ref()].into_iter().flatten() {
             dh(&PrivateKey::from_bytes(random()), key).map_err(|_| StateError::BadKey)?;
         }
         let party = self.party(network);
-        let first = judge(&mut self.store.read(party).await?, network, machine, hello).await?;
+        let first = check_hello(&mut self.store.read(party).await?, network, machine, hello).await?;
         match first {
-            Verdict::Member(row) => return Ok(self.welcome(row, hello)),
-            Verdict::Newcomer { key, .. } => self.may_join(party, key, from).await?,
-            Verdict::NewKey { .. } => {}
+            HelloResult::Member(row) => return Ok(self.welcome(row, hello)),
+            HelloResult::Newcomer { key, .. } => self.may_join(party, key, from).await?,
+            HelloResult::NewKey { .. } => {}
         }
         let mut tx = self.store.write(party).await?;
-        // Judged again: what the writer reads stays true until it is written upon.
-        let row = match judge(&mut tx, network, machine, hello).await? {
-            Verdict::Member(row) => row,
-            Verdict::NewKey { network, row, full_at } => self.change_key(tx, &network, row, hello, full_at).await?,
-            Verdict::Newcomer { network, .. } => self.enrol(tx, &network, machine, hello, from).await?,
+        // Checked again, because only what the writer reads stays true until it writes.
+        let row = match check_hello(&mut tx, network, machine, hello).await? {
+            HelloResult::Member(row) => row,
+            HelloResult::NewKey { network, row, full_at } => self.change_key(tx, &network, row, hello, full_at).await?,
+            HelloResult::Newcomer { network, .. } => self.enrol(tx, &network, machine, hello, from).await?,
         };
         Ok(self.welcome(row, hello))
     }
 
-    /// Returns an error if the limits of this enrolment key, or of the address within it, are used up.
+    /// Returns an error if the limits of this enrolment key, or of the address for this key, are used up.
     async fn may_join(&self, party: Party, key: i64, from: IpAddr) -> Result<(), StateError> {
         if !self.joins.take(key, from, Instant::now()) {
             return Err(StateError::Crowd);
@@ -105,9 +105,8 @@ impl State {
         let row = tx.insert_node(&new, now).await?;
         tx.commit().await?;
         self.hub(network.id).announce(row.version);
-        let fields: [(&str, &dyn std::fmt::Display); 5] =
-            [("network", &network.name), ("node", &row.id), ("name", &row.name), ("ipv4", &row.ipv4), ("key", &key)];
-        log::event("joined", &fields);
+        let (node, ipv4) = (row.id.0, row.ipv4);
+        tracing::info!(target: log::MEMBERS, event = "joined", network = network.name, node, name = row.name, %ipv4, key);
         Ok(row)
     }
 
@@ -122,14 +121,14 @@ impl State {
         let version = tx.next_version(network.id, random_bits()).await?;
         tx.set_node_key(row.id, hello.node_key, full_at, version).await?;
         tx.commit().await?;
-        // With tickets that do not name the node, the former key would have a place of its own at the relay.
+        // With tickets that do not name the node, the former key would keep a place of its own at the relay.
         self.cut_key_off(network.id, row.node_key);
         self.hub(network.id).announce(version);
-        log::event("node-key-changed", &[("network", &network.name), ("node", &row.id), ("name", &row.name)]);
+        tracing::info!(target: log::MEMBERS, event = "node-key-changed", network = network.name, node = row.id.0, name = row.name);
         Ok(row)
     }
 
-    /// A hello may say another program version each time. It is written with what is written once a minute, not at once.
+    /// Notes the program version of an admitted node. It is stored once a minute, because each hello may report another one.
     fn welcome(&self, row: NodeRow, hello: &Hello) -> Admitted {
         let program = printable(&hello.version);
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,28 +141,33 @@ impl State {
     }
 }
 
-async fn judge(tx: &mut Reading, network: NetworkId, machine: PublicKey, hello: &Hello) -> Result<Verdict, StateError> {
+async fn check_hello(
+    tx: &mut Reading,
+    network: NetworkId,
+    machine: PublicKey,
+    hello: &Hello,
+) -> Result<HelloResult, StateError> {
     let unknown = if hello.enrol.is_some() { StateError::Enrolment(KeyFault::Unknown) } else { StateError::NotAMember };
     let network = tx.network(network).await?.ok_or(unknown)?;
     refuse_foreign_key(tx, machine, hello.node_key).await?;
     match (tx.node_by_machine(network.id, machine).await?, &hello.enrol) {
-        (Some(row), _) if row.node_key == hello.node_key => Ok(Verdict::Member(row)),
+        (Some(row), _) if row.node_key == hello.node_key => Ok(HelloResult::Member(row)),
         (Some(row), _) => {
             let full_at = key_changes::take(row.keys_full_at, unix_now()).ok_or(StateError::KeyChanges)?;
-            Ok(Verdict::NewKey { network, row, full_at })
+            Ok(HelloResult::NewKey { network, row, full_at })
         }
         (None, Some(enrol)) => {
             let key = shown_key(tx, network.id, enrol).await?;
             match fault(&key, unix_now()) {
                 Some(fault) => Err(StateError::Enrolment(fault)),
-                None => Ok(Verdict::Newcomer { network, key: key.id }),
+                None => Ok(HelloResult::Newcomer { network, key: key.id }),
             }
         }
         (None, None) => Err(StateError::NotAMember),
     }
 }
 
-/// One machine may bring its key into several networks; another machine may bring it into none (fault E6).
+/// Returns an error if another machine has this node key in any network (fault E6). One machine may use its key in several networks.
 async fn refuse_foreign_key(tx: &mut Reading, machine: PublicKey, node_key: PublicKey) -> Result<(), StateError> {
     let owners = tx.nodes_by_node_key(node_key).await?;
     if owners.iter().any(|owner| owner.machine_key != machine) {
@@ -172,7 +176,7 @@ async fn refuse_foreign_key(tx: &mut Reading, machine: PublicKey, node_key: Publ
     Ok(())
 }
 
-/// The enrolment key whose secret a node shows.
+/// Returns the enrolment key that a node has the secret of.
 async fn shown_key(tx: &mut Reading, network: NetworkId, enrol: &Enrol) -> Result<KeyRow, StateError> {
     let unknown = StateError::Enrolment(KeyFault::Unknown);
     let Some(secret) = Secret::from_base64url(&enrol.secret) else { return Err(unknown) };
@@ -192,7 +196,7 @@ fn fault(key: &KeyRow, now: i64) -> Option<KeyFault> {
     }
 }
 
-/// Uses the key once, or says what is wrong with it. Returns its number.
+/// Uses an enrolment key once, and returns its number.
 async fn consume_key(tx: &mut Writing, network: NetworkId, enrol: &Enrol, now: i64) -> Result<i64, StateError> {
     if let Some(secret) = Secret::from_base64url(&enrol.secret)
         && let Some(key) = tx.consume_key(network, &secret.hash(), now).await?
@@ -203,7 +207,7 @@ async fn consume_key(tx: &mut Writing, network: NetworkId, enrol: &Enrol, now: i
     Err(StateError::Enrolment(fault(&key, now).unwrap_or(KeyFault::Unknown)))
 }
 
-/// The next free host number. The cursor only goes forward, so that an address that was given back rests as long as possible.
+/// Returns the next free host number. The cursor only moves forward, so that an address is assigned again as late as possible.
 async fn free_host(tx: &mut Reading, network: &NetworkRow) -> Result<u32, StateError> {
     let members = tx.count_nodes(network.id).await?;
     let room = u64::from(addresses::last_host(network.ipv4)).min(MAX_PEERS as u64);
@@ -211,7 +215,7 @@ async fn free_host(tx: &mut Reading, network: &NetworkRow) -> Result<u32, StateE
         return Err(StateError::Full);
     }
     let mut host = addresses::next_host(network.ipv4, network.cursor);
-    // Ends: fewer hosts are taken than there are.
+    // The loop ends because at least one host number is free.
     while tx.is_address_taken(network.id, addresses::ipv4(network.ipv4, host)).await? {
         host = addresses::next_host(network.ipv4, host);
     }

@@ -1,16 +1,16 @@
-//! What a node says of where it may be reached, made fit for its peers. Pure.
+//! Selection of the endpoints that a node reports, for its peers. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::store::NetworkRow;
 
-/// Endpoints kept per node; a node tries at most 8 of them for one handshake, and takes at most 32.
+/// Endpoints stored per node, 16. A peer tries at most 8 of them for one handshake, and accepts a map with at most 32.
 pub(crate) const MAX_ENDPOINTS: usize = 16;
 
-/// How many of them may be of the address that the coordinator saw, so that many ports do not push the node's own addresses out.
+/// Limit on endpoints with the address that the coordinator sees, 8, so that many ports leave room for other addresses.
 const MAX_SEEN: usize = 8;
 
-/// How many of them may be what the node learned from relays and gateways: two families, a mapping each, and a NAT's changing port.
+/// Limit on endpoints that relays and gateways observed, 6: two address families, a port mapping each, and the changing port of a NAT.
 const MAX_OBSERVED: usize = 6;
 
 /// The endpoints that a node reports of itself.
@@ -24,8 +24,8 @@ pub(crate) struct ReportedEndpoints {
     pub(crate) observed: Vec<SocketAddr>,
 }
 
-/// The node's own list, then where it is seen from outside, then the address that the coordinator saw with each of its ports; nonsense and
-/// repetitions are left out. Places for the latter two are kept, so that a host with many interfaces is still found from outside.
+/// Returns the usable endpoints, each once: those of the node's interfaces, then the observed ones, then the address that the coordinator sees with each port
+/// of the node. Places are reserved for the latter two, so that a host with many interfaces is still found from outside.
 pub(super) fn select(network: &NetworkRow, reported: &ReportedEndpoints, seen: IpAddr) -> Vec<SocketAddr> {
     let good = |places: &[SocketAddr], most: usize| -> Vec<SocketAddr> {
         let canonical = places.iter().map(|place| SocketAddr::new(place.ip().to_canonical(), place.port()));
@@ -44,8 +44,8 @@ pub(super) fn select(network: &NetworkRow, reported: &ReportedEndpoints, seen: I
     good(&[listed, observed, seen].concat(), MAX_ENDPOINTS)
 }
 
-/// Peers will send to this address because we list it: never to themselves, to a crowd, to a metadata service, or into the overlay
-/// (protocol.md 5.6, fault D10). Link-local addresses mean another host on every link.
+/// Returns true if peers may send to this endpoint. Excluded are loopback, broadcast and multicast addresses, those of cloud metadata services, and those of
+/// the overlay itself (protocol.md 5.6, fault D10). A link-local address is another host on every link.
 fn may_be_tried(network: &NetworkRow, endpoint: SocketAddr) -> bool {
     let ip = endpoint.ip();
     let is_foreign = !network.ipv4.contains(ip) && !network.ipv6.contains(ip);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_from_outside_has_its_places() {
+    fn observed_endpoints_have_reserved_places() {
         let many: Vec<String> = (1..40).map(|port| format!("10.0.0.1:{port}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let outside: Vec<String> = (1..20).map(|port| format!("203.0.113.7:{port}")).collect();

@@ -1,4 +1,4 @@
-//! Why the coordinator does not do what it was asked, in words for the one who asked.
+//! Failures of the rules, with messages and hints for operators and nodes.
 
 use std::error::Error;
 use std::fmt;
@@ -8,45 +8,45 @@ use taut_netmap::{BadName, MapError, RelayFault};
 
 use crate::store::StoreError;
 
-/// Why something was not done. Nothing was changed then.
+/// The reason for which a request was refused. Nothing was changed.
 #[derive(Debug)]
 pub(crate) enum StateError {
     /// The database failed.
     Store(StoreError),
-    /// The enrolment secret opens nothing (any more).
+    /// The enrolment key is unknown or no longer valid.
     Enrolment(KeyFault),
-    /// The machine is no member of the network.
+    /// The machine is not a member of the network.
     NotAMember,
     /// The node key belongs to another machine.
     KeyConflict,
     /// The machine has changed its node key too often.
     KeyChanges,
-    /// Nodes join with this enrolment key faster than a network can follow.
+    /// Nodes join with this enrolment key faster than the limit.
     Crowd,
-    /// Too many nodes that joined with this enrolment key, or from this address with it, were removed lately.
+    /// Too many nodes that joined with this enrolment key, or with it from this address, were removed recently.
     Turnover,
-    /// The node key is one that no honest program makes.
+    /// The node key is a point of low order.
     BadKey,
     /// There is no such network.
     NoNetwork(String),
-    /// There are several networks and none was named.
+    /// There are several networks, and the request names none.
     WhichNetwork,
-    /// Several networks have something of this name and none was named.
+    /// Several networks have an object of this name, and the request names no network.
     Several {
-        /// The kind of thing that was looked for: a node, a relay.
+        /// The kind of object: a node or a relay.
         what: &'static str,
         name: String,
         networks: Vec<String>,
     },
     /// There is no network at all.
     NoNetworks,
-    /// The network is not to be removed with its members.
+    /// The network has members, and the request does not include their removal.
     HasMembers { network: String, nodes: usize },
     /// There is a network of this name.
     NetworkExists(String),
-    /// No prefix for an overlay.
+    /// The prefix cannot be that of an overlay.
     BadPrefix(Prefix),
-    /// The network has no room for another node.
+    /// The network has no free address for another node.
     Full,
     /// There is no such node.
     NoNode(String),
@@ -64,21 +64,21 @@ pub(crate) enum StateError {
     BadRelay(RelayFault),
     /// The relay has neither an endpoint nor a URL.
     NoPlace,
-    /// The coordinator's own relay follows from how it is started.
+    /// The coordinator's own relay cannot be removed by a request.
     OwnRelay,
     /// Another node has this name.
     NameTaken(String),
-    /// No name for a node, a network or a relay.
+    /// The name is not valid for a node, a network or a relay.
     BadName(String, BadName),
     /// The expiry is not in the future, or too far in it.
     BadExpiry,
-    /// A node's own row makes no sense; only this node is affected.
+    /// The row of this node is damaged; other nodes are not affected.
     Unsound(NodeId),
-    /// The map would be refused by every node, so none is sent it.
+    /// Every node would refuse the map, so it is not sent.
     BadMap(MapError),
 }
 
-/// What is wrong with an enrolment key. Told to the one who holds its secret, and so to nobody who could guess.
+/// The reason for which an enrolment key cannot be used. Only a node that has the key's secret is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyFault {
     Unknown,
@@ -88,7 +88,7 @@ pub(crate) enum KeyFault {
 }
 
 impl StateError {
-    /// What to do about it.
+    /// Returns what to do about it.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Store(StoreError::Migration(_)) => {
@@ -106,7 +106,7 @@ impl StateError {
                 "the node tries again; one change is possible in six hours; until then start it with the keys that it had"
             }
             Self::Crowd => {
-                "the node tries again; revoke the key (`taut-coordinator keys revoke`) if nobody you know is joining"
+                "the node tries again; revoke the key (`taut-coordinator keys revoke`) if you do not know the nodes that are joining"
             }
             Self::Turnover => {
                 "make another join token (`taut-coordinator keys create`), and revoke this one (`taut-coordinator keys revoke`) if nodes that you do not know join with it"
@@ -156,7 +156,7 @@ impl fmt::Display for StateError {
             Self::Store(error) => fmt::Display::fmt(error, f),
             Self::Enrolment(fault) => f.write_str(match fault {
                 KeyFault::Unknown => "the enrolment key of this join token does not exist in this network",
-                KeyFault::Used => "the enrolment key of this join token was for one node, and one has used it",
+                KeyFault::Used => "the enrolment key of this join token is for one node, and a node has used it",
                 KeyFault::Expired => "the enrolment key of this join token has expired",
                 KeyFault::Revoked => "the enrolment key of this join token was revoked",
             }),
@@ -191,7 +191,7 @@ impl fmt::Display for StateError {
             Self::NoRelay(name) => write!(f, "there is no relay `{name}`"),
             Self::RelayExists(name) => write!(f, "there already is a relay `{name}`, or one with its key"),
             Self::BadRelay(fault) => write!(f, "nodes would refuse this relay: {fault}"),
-            Self::NoPlace => f.write_str("nobody could reach this relay"),
+            Self::NoPlace => f.write_str("no node could reach this relay"),
             Self::OwnRelay => f.write_str("this is the coordinator's own relay"),
             Self::NameTaken(name) => write!(f, "another node has the name `{name}`"),
             Self::BadName(name, BadName::NoLabel) => write!(f, "{name:?} cannot be a name"),

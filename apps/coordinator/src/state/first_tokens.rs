@@ -1,8 +1,8 @@
-//! The file that holds the tokens of the first start (fault E23).
+//! The file with the tokens of the first start (fault E23).
 //!
-//! It is written before the first start is committed, so that no moment of a crash loses them: before the commit the next start is a first
-//! one again and writes other tokens, after it they are in the file. A terminal that has shown them takes the file's place; otherwise it
-//! stays until its reader deletes it. The coordinator does not: it cannot know whether both tokens were read.
+//! The file is written before the first start is committed, so that no crash loses the tokens: before the commit, the next start is a first start again and
+//! writes other tokens; after it, the tokens are in the file. The file is deleted once a terminal has shown the tokens. Otherwise its reader deletes it,
+//! because the coordinator cannot know whether both tokens were read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-/// Its name in the state directory.
+/// Name of the file in the state directory.
 const NAME: &str = "first-tokens";
 
-/// Where it lies, whether it is there or not.
+/// Returns the path of the file, which need not exist.
 pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join(NAME)
 }
 
-/// The text in the file and on a terminal.
+/// Returns the text for the file and the terminal.
 pub(super) fn lines(operator_token: &str, join_token: &str) -> Zeroizing<String> {
     Zeroizing::new(format!("operator-token: {operator_token}\njoin-token: {join_token}\n"))
 }
@@ -27,7 +27,7 @@ pub(super) fn lines(operator_token: &str, join_token: &str) -> Zeroizing<String>
 /// Writes `lines` in one step, readable by the owner only.
 pub(super) fn write(directory: &Path, lines: &str) -> io::Result<()> {
     let (path, new) = (path(directory), directory.join(format!("{NAME}.new")));
-    // A start that was cut off may have left this file, with another mode.
+    // An interrupted start may have left this file behind, with another mode.
     if new.exists() {
         fs::remove_file(&new)?;
     }
@@ -38,7 +38,7 @@ pub(super) fn write(directory: &Path, lines: &str) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Deletes it.
+/// Deletes the file.
 pub(super) fn remove(directory: &Path) -> io::Result<()> {
     fs::remove_file(path(directory))
 }

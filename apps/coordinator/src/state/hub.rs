@@ -1,6 +1,6 @@
-//! The hub of one network: hints to its connections, and who is there.
+//! The hub of one network: its presence, and hints to its connections.
 //!
-//! A hint says that something changed, never what: each connection reads the rows again. A hint that is lost costs a delay, not a change.
+//! A hint says only that something changed; each connection then reads the database. A lost hint delays a change and does not lose it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -10,37 +10,37 @@ use std::time::{Duration, Instant};
 use taut_base::NodeId;
 use tokio::sync::{oneshot, watch};
 
-use super::pace::Pace;
-use super::presence::{News, Presence};
-use super::twins::Twins;
+use super::duplicates::Duplicates;
+use super::presence::{Presence, PresenceNews};
+use super::rate_limit::RateLimit;
 
-/// How long presence lasts without a sign of life: three pings, of which nodes send one every 15 s.
+/// Time for which a silent node stays online, 45 s: three of its pings.
 pub(crate) const LEASE: Duration = Duration::from_secs(45);
 
-/// How long a node may be gone before it counts as gone: reconnecting after a changed address takes a few seconds.
+/// Time for which a node stays online after its connection ended, 10 s. A node that changed its address reconnects within a few seconds.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Least time, on average, between two changes of where a node is: each is written to disk and told to every peer.
-const PLACES_EVERY: Duration = Duration::from_secs(1);
+/// Least time, on average, between two changes of a node's endpoints or relays, 1 s. Each is written to disk and sent to every peer.
+const ENDPOINTS_EVERY: Duration = Duration::from_secs(1);
 
-/// Writes of one node that may follow each other at once, 4: after a start a node first knows its interfaces, then what relays say, then where it is
-/// bound, and each of that helps to reach it.
-const PLACES_BURST: u32 = 4;
+/// Such changes of one node that may follow each other at once, 4. After its start a node learns its interfaces, then what relays observe, then the relays that
+/// it is bound to, and each of these helps to reach it.
+const ENDPOINTS_BURST: u32 = 4;
 
 /// Hints and presence of one network.
 pub(crate) struct Hub {
     version: watch::Sender<u64>,
     revision: watch::Sender<u64>,
-    inner: Mutex<Inner>,
+    inner: Mutex<HubState>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct HubState {
     presence: Presence,
-    twins: Twins,
-    /// When each node may change where it is. It outlives the node's channels: a new one brings no new budget (fault E21).
-    places: BTreeMap<NodeId, Pace>,
-    /// Dropping the sender tells the connection that a newer one of the same node took its place.
+    duplicates: Duplicates,
+    /// Rate of each node's endpoint changes. It outlives the node's channels, so that a new channel brings no new budget (fault E21).
+    endpoint_rates: BTreeMap<NodeId, RateLimit>,
+    /// The connection of each node. Dropping the sender tells the connection that a newer one replaced it.
     connections: BTreeMap<NodeId, (u64, oneshot::Sender<Infallible>)>,
 }
 
@@ -49,7 +49,7 @@ impl Hub {
         Self { version: watch::Sender::new(0), revision: watch::Sender::new(0), inner: Mutex::default() }
     }
 
-    /// Hints at a new version.
+    /// Hints at a new version of the map.
     pub(super) fn announce(&self, version: u64) {
         self.version.send_if_modified(|last| {
             let newer = version > *last;
@@ -58,24 +58,27 @@ impl Hub {
         });
     }
 
-    /// Takes a connection of a program with this run in; it replaces an older one of the same node. `None` where it is refused, because another
-    /// program runs with the node's keys and is connected.
+    /// Enters a connection of a node, which replaces an older one of the same node. `run` is the number of the program's start. Returns `None` if another
+    /// program with the node's keys is connected.
     pub(crate) fn enter(self: &Arc<Self>, node: NodeId, connection: u64, run: u64) -> Option<Membership> {
         let (alive, replaced) = oneshot::channel();
-        // Subscribed before the caller reads its first map, so that no change falls in between.
+        // Subscribed before the caller reads its first map, so that it misses no change.
         let (version, revision) = (self.version.subscribe(), self.revision.subscribe());
         let now = Instant::now();
         let entered = self.update(|inner| {
-            let entered = inner.twins.enter(node, run, inner.connections.contains_key(&node), now);
+            let entered = inner.duplicates.enter(node, run, inner.connections.contains_key(&node), now);
             if entered {
                 inner.connections.insert(node, (connection, alive));
                 inner.presence.enter(node, connection, now + LEASE);
-                inner.places.entry(node).or_insert_with(|| Pace::new(PLACES_EVERY, PLACES_BURST, now.into()));
+                inner
+                    .endpoint_rates
+                    .entry(node)
+                    .or_insert_with(|| RateLimit::new(ENDPOINTS_EVERY, ENDPOINTS_BURST, now.into()));
             }
             entered
         });
         if !entered {
-            // Whoever is connected has news to tell: that there are two.
+            // The connected program is told that there is a duplicate.
             self.revision.send_modify(|_| {});
             return None;
         }
@@ -83,33 +86,33 @@ impl Hub {
     }
 
     /// Whether two programs were seen with the node's keys.
-    pub(crate) fn are_two(&self, node: NodeId) -> bool {
-        self.lock().twins.are_two(node, Instant::now())
+    pub(crate) fn has_duplicate(&self, node: NodeId) -> bool {
+        self.lock().duplicates.has_duplicate(node, Instant::now())
     }
 
-    /// Forgets what is kept of a node while it is away: it is no member any more.
+    /// Forgets a node that is no longer a member.
     pub(super) fn forget(&self, node: NodeId) {
         let mut inner = self.lock();
-        inner.twins.forget(node);
-        inner.places.remove(&node);
+        inner.duplicates.forget(node);
+        inner.endpoint_rates.remove(&node);
     }
 
-    /// Ends the leases that have run out; who they were of.
+    /// Ends expired leases, and returns their nodes.
     pub(super) fn sweep(&self, now: Instant) -> Vec<NodeId> {
         self.update(|inner| inner.presence.sweep(now))
     }
 
-    /// Whether a node is online.
+    /// Returns true if a node is online.
     pub(crate) fn is_online(&self, node: NodeId) -> bool {
         self.lock().presence.is_online(node)
     }
 
-    /// Everybody who is online.
+    /// Returns all nodes that are online.
     pub(crate) fn online(&self) -> Vec<NodeId> {
         self.lock().presence.online().collect()
     }
 
-    fn update<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
+    fn update<R>(&self, change: impl FnOnce(&mut HubState) -> R) -> R {
         let mut inner = self.lock();
         let result = change(&mut inner);
         let revision = inner.presence.revision();
@@ -118,64 +121,64 @@ impl Hub {
         result
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing in here is left half done by a panic: every change is one call.
+    fn lock(&self) -> MutexGuard<'_, HubState> {
+        // A panic leaves no change incomplete, because every change is one call.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A connection's place in the hub; dropping it starts the grace.
+/// A connection's entry in the hub. Dropping it starts the [`GRACE`] period.
 pub(crate) struct Membership {
     hub: Arc<Hub>,
     node: NodeId,
     connection: u64,
-    /// Hints at new versions.
+    /// Hints at new versions of the map.
     pub(crate) version: watch::Receiver<u64>,
     /// Hints at changed presence.
     pub(crate) revision: watch::Receiver<u64>,
-    /// Ends when a newer connection of the same node is there.
+    /// Ends when a newer connection of the same node replaces this one.
     pub(crate) replaced: oneshot::Receiver<Infallible>,
 }
 
 impl Membership {
-    /// A sign of life.
+    /// Renews the lease.
     pub(crate) fn renew(&self) {
         self.hub.update(|inner| inner.presence.renew(self.node, self.connection, Instant::now() + LEASE));
     }
 
-    /// The node leaves.
+    /// Ends the lease at once.
     pub(crate) fn leave(&self) {
         self.hub.update(|inner| inner.presence.leave(self.node, self.connection));
     }
 
-    /// When the node may change where it is.
-    pub(crate) fn places_due(&self) -> tokio::time::Instant {
-        self.hub.lock().places.get(&self.node).map_or_else(tokio::time::Instant::now, Pace::due)
+    /// Returns the time at which the node may change its endpoints or relays.
+    pub(crate) fn endpoints_due(&self) -> tokio::time::Instant {
+        self.hub.lock().endpoint_rates.get(&self.node).map_or_else(tokio::time::Instant::now, RateLimit::due)
     }
 
-    /// Such a change was written, or tried.
-    pub(crate) fn pay_places(&self) {
-        self.with_places(|places| places.pay(tokio::time::Instant::now()));
+    /// Counts such a change, also one that failed.
+    pub(crate) fn count_endpoint_change(&self) {
+        self.with_endpoint_rate(|endpoint_rates| endpoint_rates.count(tokio::time::Instant::now()));
     }
 
-    /// Such a change could not be written: the next one waits for longer.
-    pub(crate) fn pause_places(&self) {
-        self.with_places(|places| places.pause(tokio::time::Instant::now()));
+    /// Delays the next such change, because one could not be stored.
+    pub(crate) fn pause_endpoint_changes(&self) {
+        self.with_endpoint_rate(|endpoint_rates| endpoint_rates.pause(tokio::time::Instant::now()));
     }
 
-    fn with_places(&self, change: impl FnOnce(&mut Pace)) {
-        if let Some(places) = self.hub.lock().places.get_mut(&self.node) {
-            change(places);
+    fn with_endpoint_rate(&self, change: impl FnOnce(&mut RateLimit)) {
+        if let Some(endpoint_rates) = self.hub.lock().endpoint_rates.get_mut(&self.node) {
+            change(endpoint_rates);
         }
     }
 
     /// Whether another program was seen with this node's keys.
-    pub(crate) fn has_twin(&self) -> bool {
-        self.hub.are_two(self.node)
+    pub(crate) fn has_duplicate(&self) -> bool {
+        self.hub.has_duplicate(self.node)
     }
 
-    /// What changed after `revision`; everybody for `None`.
-    pub(crate) fn news(&self, revision: Option<u64>) -> News {
+    /// Returns the changes after `revision`; for `None` all nodes that are online.
+    pub(crate) fn news(&self, revision: Option<u64>) -> PresenceNews {
         self.hub.lock().presence.since(revision)
     }
 }
@@ -199,15 +202,15 @@ mod tests {
     fn fault_e21_a_new_channel_brings_no_new_budget() {
         let (hub, node) = (Arc::new(Hub::new()), NodeId(1));
         let first = hub.enter(node, 1, 1).unwrap();
-        for _ in 0..PLACES_BURST {
-            assert!(first.places_due() <= tokio::time::Instant::now());
-            first.pay_places();
+        for _ in 0..ENDPOINTS_BURST {
+            assert!(first.endpoints_due() <= tokio::time::Instant::now());
+            first.count_endpoint_change();
         }
-        let due = first.places_due();
+        let due = first.endpoints_due();
         drop(first);
-        assert_eq!(hub.enter(node, 2, 1).unwrap().places_due(), due);
-        assert!(hub.enter(NodeId(2), 3, 1).unwrap().places_due() < due, "another node has its own");
+        assert_eq!(hub.enter(node, 2, 1).unwrap().endpoints_due(), due);
+        assert!(hub.enter(NodeId(2), 3, 1).unwrap().endpoints_due() < due, "another node has its own");
         hub.forget(node);
-        assert!(hub.lock().places.len() == 1);
+        assert!(hub.lock().endpoint_rates.len() == 1);
     }
 }

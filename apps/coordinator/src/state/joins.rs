@@ -1,6 +1,5 @@
-//! How many nodes may join with one enrolment key (fault E21), and the shares of one address and one prefix in that. A join is a write to the disk and a
-//! change for every member. A holder of a join token, or a token that leaked, must not keep the network from its other work, nor the token's other holders
-//! from joining.
+//! Rate limit on joins with one enrolment key (fault E21), and the shares of one address and one prefix in it. A join is a write to the disk and a change for
+//! every member. One holder of a join token, or a leaked token, must not block the network's other work, nor the other holders of the token.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -11,24 +10,24 @@ use taut_base::{KeyedHash, Meter, Rate, Time, network, site};
 use super::random;
 use crate::store::Marks;
 
-/// Joins by one enrolment key from everywhere: 10/s, and 1,024 at once, so that four addresses have their [`HOST`] beside each other.
+/// Joins with one enrolment key: 1,024 at once, then 10 per second, so that four addresses can use their [`HOST`] at the same time.
 const KEY: Rate = Rate::new(10, 1_024);
 
-/// Joins by one enrolment key from one prefix: half of [`KEY`].
+/// Joins with one enrolment key from one prefix: half of [`KEY`].
 const SITE: Rate = Rate::new(5, 512);
 
-/// Joins by one enrolment key from one address: a quarter of the rate of [`KEY`]. 256 at once are a cloud site that boots behind one NAT; 1,000 nodes of such
-/// a site are in after 5 minutes.
+/// Joins with one enrolment key from one address: a quarter of [`KEY`]. 256 at once are enough for a cloud site that boots behind one NAT; 1,000 nodes of such
+/// a site join within 5 minutes.
 const HOST: Rate = Rate::every(Duration::from_millis(400), 256);
 
-/// Most marks of removed nodes that joined by one key, within the time for which marks are kept (73 h): as many as the largest network has members, so that
-/// a whole network may be replaced. They take some 15 MB on disk, and 45 MB of memory after a start.
+/// Limit on marks of removed nodes that joined with one key, within the time for which marks are kept (73 h): as many as the largest network has members, so
+/// that a whole network can be replaced. They take some 15 MB on disk, and 45 MB of memory after a start.
 const KEY_MARKS: u64 = 65_536;
 
 /// Marks of one key from one prefix: half of [`KEY_MARKS`].
 const SITE_MARKS: u64 = 32_768;
 
-/// Marks of one key from one address: a quarter of [`KEY_MARKS`]. A site whose short-lived machines join and leave behind one NAT may use 224 an hour.
+/// Marks of one key from one address: a quarter of [`KEY_MARKS`]. A site behind one NAT may replace 224 short-lived machines an hour.
 const HOST_MARKS: u64 = 16_384;
 
 /// Counts joins, in tables of fixed size.
@@ -45,7 +44,7 @@ struct Meters {
 }
 
 impl Joins {
-    /// Returns tables in which nothing has been counted.
+    /// Returns empty tables.
     pub(super) fn new() -> Self {
         let [keys, sites, hosts] = [KEY, SITE, HOST].map(Meter::new);
         Self {
@@ -55,7 +54,7 @@ impl Joins {
         }
     }
 
-    /// Counts one more join by this key from this address. Returns true if it is within all rates; a join that is not counts nowhere.
+    /// Counts a join with this key from this address. Returns true if it is within all rates; otherwise it is not counted.
     pub(super) fn take(&self, key: i64, from: IpAddr, now: Instant) -> bool {
         let now = Time::from_duration(now.saturating_duration_since(self.start));
         let (host, site) = (self.hash.of(&(key, network(from))), self.hash.of(&(key, site(from))));
@@ -69,7 +68,7 @@ impl Joins {
     }
 }
 
-/// Returns true if another node may join although it may leave a mark, too.
+/// Returns true if there is room for the mark that another node may leave.
 pub(super) fn has_room(marks: &Marks) -> bool {
     marks.host < HOST_MARKS && marks.site < SITE_MARKS && marks.key < KEY_MARKS
 }

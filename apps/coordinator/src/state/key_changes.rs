@@ -1,16 +1,16 @@
-//! How often a machine may change its node's WireGuard key (fault E21). Each change is a write to the disk, a new map for every member and a
-//! new identity at every relay. Pure: the moment at which the budget is full again is kept with the node, in seconds since 1970.
+//! Budget of changes of a node's WireGuard key (fault E21). Each change is a write to the disk, a map change for every member and a new identity at every
+//! relay. Pure. The time at which the budget is full again is stored with the node, in seconds since 1970.
 
-/// Changes that may follow each other at once. An honest node makes its key once, when it joins; a person who tries things out needs a few.
+/// Changes that may follow each other at once, 4. A node makes its key once, when it joins; a person who experiments needs a few.
 const AT_ONCE: i64 = 4;
 
-/// Seconds after which one more change is possible: four a day, so that a ticket's two days hold a dozen keys of one machine at most.
+/// Time after which another change is possible, 6 h. Within the two days of a ticket a machine can therefore have at most a dozen keys.
 const EVERY: i64 = 6 * 3600;
 
-/// Returns the moment at which the budget is full again after one more change now, or `None` if nothing is left of it.
+/// Returns the time at which the budget is full again if one change is made now; `None` if the budget is used up.
 pub(super) fn take(full_at: i64, now: i64) -> Option<i64> {
     let empty = now.saturating_add(AT_ONCE * EVERY);
-    // Only a clock that was set back since then explains a later moment. The budget counts as full: it must not stay empty for years.
+    // A later time means that the clock was set back. The budget then counts as full, because it must not stay empty for years.
     let full_at = if full_at > empty.saturating_add(EVERY) { now } else { full_at.clamp(now, empty) };
     let next = full_at.saturating_add(EVERY);
     (next <= empty).then_some(next)

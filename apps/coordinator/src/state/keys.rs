@@ -8,26 +8,25 @@ use crate::clock::unix_now;
 use crate::log;
 use crate::store::{KeyRow, NetworkId, NewKey, Party, Writing};
 
-/// Seconds for which a key opens the network unless told otherwise: 90 days. Long enough to set up a fleet, short enough that a token
-/// forgotten in a script does not stay a way in for ever.
+/// Default lifetime of a key, 90 days in seconds: long enough to set up a fleet, short enough that a token forgotten in a script expires.
 pub(crate) const DEFAULT_EXPIRY: i64 = 90 * 24 * 3600;
 
-/// Longest expiry in seconds: ten years; longer is a typing mistake or means never.
+/// Longest lifetime of a key, ten years in seconds. A longer one is a typing error, or means never.
 pub(crate) const LONGEST_EXPIRY: i64 = 10 * 365 * 24 * 3600;
 
-/// When a key ends.
+/// The expiry of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
     /// In 90 days.
     Default,
-    /// In so many seconds.
+    /// After this number of seconds.
     Seconds(i64),
-    /// Only when it is revoked.
+    /// Never: the key is valid until it is revoked.
     Never,
 }
 
 impl State {
-    /// Makes a key: its network's name, the key, and the join token that carries its secret and cannot be shown again.
+    /// Creates a key. Returns the name of its network, the key, and the join token with its secret, which is not stored.
     pub(crate) async fn create_key(
         &self,
         network: Option<&str>,
@@ -38,12 +37,12 @@ impl State {
         let network = networks::named(&mut tx, network).await?;
         let (row, secret) = create(&mut tx, network.id, reusable, expiry, unix_now()).await?;
         tx.commit().await?;
-        log::event("key-created", &[("key", &row.id), ("network", &network.name), ("reusable", &reusable)]);
+        tracing::info!(target: log::MEMBERS, event = "key-created", key = row.id, network = network.name, reusable);
         let token = join_token(network.id, self.public, &self.urls, &secret);
         Ok((network.name, row, token))
     }
 
-    /// All keys of one network or of all, with the network's name.
+    /// Returns the keys of one network or of all, each with its network's name.
     pub(crate) async fn keys(&self, network: Option<&str>) -> Result<Vec<(String, KeyRow)>, StateError> {
         let mut tx = self.store.read(Party::Operators).await?;
         let networks = networks::listed(&mut tx, network).await?;
@@ -54,12 +53,12 @@ impl State {
         Ok(tx.keys().await?.into_iter().filter_map(with_name).collect())
     }
 
-    /// Ends a key. Nodes that enrolled with it stay members.
+    /// Revokes a key. Nodes that joined with it remain members.
     pub(crate) async fn revoke_key(&self, id: i64) -> Result<(), StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         tx.revoke_key(id, unix_now()).await?.ok_or(StateError::NoKey(id))?;
         tx.commit().await?;
-        log::event("key-revoked", &[("key", &id)]);
+        tracing::info!(target: log::MEMBERS, event = "key-revoked", key = id);
         Ok(())
     }
 }

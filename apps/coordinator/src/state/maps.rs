@@ -1,4 +1,4 @@
-//! Rows to maps and changes of maps. Pure; what it is given comes from one complete read (law 6).
+//! Network maps, and changes of maps, from rows. Pure. The rows come from one complete read (law 6).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,9 +9,9 @@ use taut_netmap::{Delta, LocalMember, MAX_PEER_RELAYS, NetworkInfo, NetworkMap, 
 use super::StateError;
 use crate::store::{NetworkRow, NodeRow};
 
-/// The whole map for node `me`; `members` and `relays` are all of the network.
+/// Returns the full map for node `me`. `members` and `relays` are all of the network.
 ///
-/// A member whose row makes no sense is left out for everybody else, and alone gets no map itself (fault E10).
+/// A member whose row is damaged is missing in the maps of the others, and gets no map itself (fault E10).
 pub(super) fn whole(
     network: &NetworkRow,
     me: NodeId,
@@ -29,8 +29,8 @@ pub(super) fn whole(
     Ok(map)
 }
 
-/// What changed for node `own` since version `from`; `changed` are all rows after it, removed ones included,
-/// and `relays` all of the network if one of them did.
+/// Returns the changes for node `own` since version `from`. `changed` are all rows that changed after it, those of removed nodes included. `relays` are all
+/// relays of the network if one of them changed.
 pub(super) fn delta(
     network: &NetworkRow,
     own: &NodeRow,
@@ -54,7 +54,7 @@ pub(super) fn delta(
     Ok(delta)
 }
 
-/// Whether nodes would accept this row in a map; unique keys, names and addresses are the database's promise.
+/// Returns true if nodes would accept this row in a map. The database ensures that keys, names and addresses are unique.
 fn is_sound(network: &NetworkRow, row: &NodeRow) -> bool {
     check_name(&row.name).is_ok()
         && network.ipv4.contains(IpAddr::V4(row.ipv4))

@@ -1,4 +1,4 @@
-//! Requests of members: to note their endpoints and relays, and to get the map.
+//! Requests of members: storing their endpoints, and reading the map.
 
 use std::net::IpAddr;
 
@@ -9,16 +9,16 @@ use super::endpoints::{self, ReportedEndpoints};
 use super::{State, StateError, maps, random_bits, relays};
 use crate::store::{NetworkId, NetworkRow, NodeRow, Reading};
 
-/// What a node is sent.
+/// A message with the map, or its changes, for a node.
 #[derive(Debug)]
 pub(crate) enum Update {
     Map(NetworkMap),
-    /// Empty when nothing changed.
+    /// The changes; empty if there are none.
     Delta(Delta),
 }
 
 impl State {
-    /// Takes what a node says of where it is; nobody is told when nothing changed.
+    /// Stores the endpoints that a node reports. The map changes only if they differ.
     pub(crate) async fn set_endpoints(
         &self,
         network: NetworkId,
@@ -40,9 +40,9 @@ impl State {
         Ok(())
     }
 
-    /// What a node that has version `have` is missing: changes, or the whole map when this database has not been through that version
-    /// (a node without a map, one that was away for too long, or a coordinator restored from a backup). Both come from one complete
-    /// read; a whole map has passed the check that the node will make (law 6).
+    /// Returns what a node with version `have` is missing: the changes, or the full map if the history does not contain that version (a node without a map, a
+    /// node that was away too long, or a coordinator restored from a backup). Both come from one complete read, and a full map has passed the check that the
+    /// node will make (law 6).
     pub(crate) async fn update_for(&self, network: NetworkId, node: NodeId, have: u64) -> Result<Update, StateError> {
         let mut tx = self.store.read(self.party(network)).await?;
         let (network, own) = member(&mut tx, node).await?;

@@ -1,11 +1,12 @@
-//! The room of the rules: members, addresses, keys, maps, presence. The one place where they live; it knows no HTTP and no SQL.
+//! The rules about members, addresses, keys, maps and presence. This module knows no HTTP and no SQL.
 //!
-//! Every change takes the store's one turn to write, changes rows and the network's version together, commits, and then hints at it.
+//! Every change is one write transaction: it changes rows together with the network's version, commits, and then hints at the change to the channels.
 
 mod addresses;
 mod admission;
-mod arrivals;
 mod backup;
+mod channel_rates;
+mod duplicates;
 mod endpoints;
 mod error;
 mod first_tokens;
@@ -19,15 +20,14 @@ mod names;
 mod networks;
 mod nodes;
 mod operators;
-mod pace;
 mod presence;
+mod rate_limit;
 mod relays;
 mod removal;
 mod reserved;
 mod secret;
 mod start;
 mod tickets;
-mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -39,7 +39,7 @@ use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_relay::SigningKey;
 use taut_relay_server::Removals;
 
-use arrivals::Arrivals;
+use channel_rates::PartyRates;
 use joins::Joins;
 
 pub(crate) use admission::Admitted;
@@ -51,98 +51,98 @@ pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
 pub(crate) use members::Update;
 pub(crate) use networks::NetworkView;
 pub(crate) use nodes::NodeView;
-pub(crate) use pace::Pace;
-pub(crate) use relays::{Named, OWN, OWN_NAME, RelayView};
+pub(crate) use rate_limit::RateLimit;
+pub(crate) use relays::{OWN, OWN_NAME, RelayToAdd, RelayView};
 pub(crate) use secret::{Secret, random};
-pub(crate) use start::{FirstStart, Options, kept_first_tokens, new_operator_token};
-pub(crate) use tickets::{LIFE as TICKET_LIFE, Signed};
+pub(crate) use start::{FirstStart, StartOptions, kept_first_tokens, new_operator_token};
+pub(crate) use tickets::{SignedTicket, TICKET_LIFE};
 
 use crate::clock::{SteadyClock, unix_now};
 use crate::log;
 use crate::store::{NetworkId, Party, Store};
 
-/// How often run-out leases are looked for.
+/// Time between two searches for expired leases, 1 s.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Time between two looks for old marks of removed nodes and networks, 1 h: they are kept for days.
+/// Time between two deletions of old marks of removed nodes and networks, 1 h. Marks are kept for days.
 const FORGET_EVERY: Duration = Duration::from_secs(3600);
 
-/// How often "last seen" is written: often enough for people, seldom enough to cost nothing.
+/// Time between two writes of "last seen", 60 s: exact enough for people, and one write for all nodes.
 const SEEN_EVERY: Duration = Duration::from_secs(60);
 
-/// Share of the log's bound, in percent, from which it is warned of.
+/// Size of the database's log, in percent of its limit, from which the coordinator warns.
 const LARGE_LOG: u64 = 25;
 
-/// Everything that the coordinator knows.
+/// The state of the coordinator: the database, and what is kept in memory beside it.
 pub(crate) struct State {
     store: Store,
     key: PrivateKey,
     public: PublicKey,
-    /// Signs tickets for relays.
+    /// Key that signs tickets for relays.
     signer: SigningKey,
-    /// How long they are valid, in seconds.
+    /// Lifetime of tickets, in seconds.
     ticket_life: u32,
     /// Noise static key of the coordinator's own relay.
     relay_key: PrivateKey,
     urls: Vec<String>,
     hubs: Mutex<BTreeMap<NetworkId, Arc<Hub>>>,
-    /// The networks that exist: a node that names another one is a guest.
+    /// The networks that exist. A node that names another network counts as unauthenticated.
     known: Mutex<BTreeSet<NetworkId>>,
-    /// Nodes that were online since "last seen" was written.
+    /// Nodes that were online since the last write of "last seen".
     seen: Mutex<BTreeSet<NodeId>>,
     connections: AtomicU64,
-    arrivals: Arrivals,
+    channel_rates: PartyRates,
     joins: Joins,
-    /// Program versions that members said and that are not written yet.
+    /// Program versions that members reported and that are not stored yet.
     programs: Mutex<BTreeMap<NodeId, String>>,
-    /// The coordinator's own relay, if it has one: told of each removal.
+    /// Handle on the coordinator's own relay, which is told of each removal; empty without one.
     relay: OnceLock<Removals>,
-    /// Held as long as this lives: one `serve` per state directory.
+    /// Lock on the state directory: one `serve` per directory.
     _lock: File,
 }
 
 impl State {
-    /// The coordinator's private key, for the control channel's handshake.
+    /// Returns the coordinator's private key, for the handshake of control channels.
     pub(crate) fn key(&self) -> &PrivateKey {
         &self.key
     }
 
-    /// The private key of the coordinator's own relay.
+    /// Returns the private key of the coordinator's own relay.
     pub(crate) fn relay_key(&self) -> &PrivateKey {
         &self.relay_key
     }
 
-    /// The room below, for tests that break what is in it.
+    /// Returns the database, for tests that damage it.
     #[cfg(test)]
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// A number that no other connection has.
+    /// Returns a number that no other connection has.
     pub(crate) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether this machine, which has proven its key, may open another channel now.
-    pub(crate) fn may_come(&self, machine: PublicKey) -> bool {
-        self.arrivals.take(&machine, Instant::now())
+    /// Returns true if this machine, which has proven its key, may open another channel now.
+    pub(crate) fn may_open_channel(&self, machine: PublicKey) -> bool {
+        self.channel_rates.take(&machine, Instant::now())
     }
 
-    /// On whose behalf a node of this network, or one that says so, is served.
+    /// Returns the party for which the database is used when a node of this network is served.
     fn party(&self, network: NetworkId) -> Party {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.contains(&network) { Party::Network(network) } else { Party::Guests }
+        if known.contains(&network) { Party::Network(network) } else { Party::Unauthenticated }
     }
 
-    /// The hub of a network.
+    /// Returns the hub of a network.
     pub(crate) fn hub(&self, network: NetworkId) -> Arc<Hub> {
         let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(hubs.entry(network).or_insert_with(|| Arc::new(Hub::new())))
     }
 
-    /// Whether the database answers, and what somebody should look at before it does not.
+    /// Reads the database. Returns warnings about what may soon keep it from answering.
     pub(crate) async fn check_health(&self) -> Result<Vec<&'static str>, StateError> {
-        self.store.read(Party::Guests).await?.networks().await?;
+        self.store.read(Party::Unauthenticated).await?.networks().await?;
         let is_large = self.store.log_share() >= LARGE_LOG;
         Ok(is_large
             .then_some("the database's log is large: another program reads an old state of it")
@@ -150,8 +150,8 @@ impl State {
             .collect())
     }
 
-    /// Ends leases and writes "last seen", for ever; runs beside the server.
-    pub(crate) async fn keep_house(&self) {
+    /// Ends expired leases, deletes old marks and writes "last seen", without end. Runs beside the server.
+    pub(crate) async fn run_maintenance(&self) {
         let mut seen_at = Instant::now();
         let mut forgot_at: Option<Instant> = None;
         let mut clock = SteadyClock::default();
@@ -163,7 +163,7 @@ impl State {
             {
                 forgot_at = Some(Instant::now());
                 if let Err(error) = self.forget_marks(now).await {
-                    log::event("marks-not-forgotten", &[("error", &error)]);
+                    tracing::error!(target: log::DATABASE, event = "marks-not-forgotten", reason = %error);
                 }
             }
             if seen_at.elapsed() >= SEEN_EVERY {
@@ -174,16 +174,16 @@ impl State {
         }
     }
 
-    /// Once a minute, before the log reaches its bound and nothing can be written (fault O4).
+    /// Warns once a minute before the database's log reaches its limit and nothing can be written (fault O4).
     fn warn_of_log(&self) {
         let share = self.store.log_share();
         if share >= LARGE_LOG {
-            let todo = "end the program that reads the database (`fuser coordinator.db` shows it)";
-            log::event("database-log-large", &[("percent", &share), ("do", &todo)]);
+            let hint = "end the program that reads the database (`fuser coordinator.db` shows it)";
+            tracing::warn!(target: log::DATABASE, event = "database-log-large", percent = share, hint);
         }
     }
 
-    /// Writes what is still in memory and closes the database.
+    /// Stores what is only in memory, and closes the database.
     pub(crate) async fn close(&self) {
         self.sweep();
         self.write_last_seen().await;
@@ -195,7 +195,7 @@ impl State {
         for hub in hubs {
             let online = hub.online();
             for node in hub.sweep(Instant::now()) {
-                log::member("offline", node, &[]);
+                tracing::info!(target: log::CONTROL, limited = node.0, event = "offline", node = node.0);
             }
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).extend(online);
         }
@@ -208,7 +208,7 @@ impl State {
             return;
         }
         let written = async {
-            let mut tx = self.store.write(Party::House).await?;
+            let mut tx = self.store.write(Party::Coordinator).await?;
             for node in seen {
                 tx.set_last_seen(node, unix_now()).await?;
             }
@@ -218,7 +218,7 @@ impl State {
             tx.commit().await
         };
         if let Err(error) = written.await {
-            log::event("last-seen-failed", &[("error", &error)]);
+            tracing::error!(target: log::DATABASE, event = "last-seen-failed", reason = %error);
             let mut newer = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
             for (node, program) in programs {
                 newer.entry(node).or_insert(program);
@@ -227,7 +227,7 @@ impl State {
     }
 }
 
-/// Fresh random bits for a version.
+/// Returns new random bits for a version.
 fn random_bits() -> u32 {
     u32::from_le_bytes(random())
 }

@@ -1,4 +1,4 @@
-//! Networks: made with two prefixes, found by name.
+//! Networks: creating them, and finding them by name.
 
 use std::sync::PoisonError;
 
@@ -18,7 +18,7 @@ pub(crate) struct NetworkView {
 }
 
 impl State {
-    /// All networks, by name.
+    /// Returns all networks, sorted by name.
     pub(crate) async fn networks(&self) -> Result<Vec<NetworkView>, StateError> {
         let mut tx = self.store.read(Party::Operators).await?;
         let mut views = Vec::new();
@@ -32,13 +32,14 @@ impl State {
         Ok(views)
     }
 
-    /// Makes a network.
+    /// Creates a network.
     pub(crate) async fn create_network(&self, name: &str, ipv4: Prefix) -> Result<NetworkView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         let row = create(&mut tx, name, ipv4, unix_now()).await?;
         tx.commit().await?;
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(row.id);
-        log::event("network-created", &[("network", &row.name), ("ipv4", &row.ipv4), ("ipv6", &row.ipv6)]);
+        let NetworkRow { name: network, ipv4, ipv6, .. } = &row;
+        tracing::info!(target: log::MEMBERS, event = "network-created", network, %ipv4, %ipv6);
         Ok(NetworkView { row, nodes: 0, online: 0 })
     }
 }
@@ -67,7 +68,7 @@ pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64)
     tx.network(id).await?.ok_or_else(|| StateError::NoNetwork(String::from(name)))
 }
 
-/// The network of that name or number; the only one when none is named.
+/// Returns the network of this name or number; the only network if no name is given.
 pub(super) async fn named(tx: &mut Reading, name: Option<&str>) -> Result<NetworkRow, StateError> {
     let Some(name) = name else {
         let mut all = tx.networks().await?;
@@ -87,7 +88,7 @@ pub(super) async fn named(tx: &mut Reading, name: Option<&str>) -> Result<Networ
     found.ok_or_else(|| StateError::NoNetwork(String::from(name)))
 }
 
-/// The one network that has something, such as a node of a name; `found` are those that have. None is an answer, too.
+/// Returns the only element of `found`, the networks that have an object of this name; `None` if it is empty, and an error if there are several.
 pub(super) fn only<T>(
     mut found: Vec<(NetworkRow, T)>,
     what: &'static str,
@@ -100,7 +101,7 @@ pub(super) fn only<T>(
     Ok(found.pop())
 }
 
-/// The networks to list: the one that is named, or all.
+/// Returns the networks to list: one by name, or all.
 pub(super) async fn listed(tx: &mut Reading, name: Option<&str>) -> Result<Vec<NetworkRow>, StateError> {
     match name {
         Some(_) => Ok(vec![named(tx, name).await?]),

@@ -1,4 +1,4 @@
-//! What the operator does with nodes: see, rename, remove.
+//! The operator's requests about nodes: list, rename, remove.
 
 use std::sync::PoisonError;
 
@@ -17,12 +17,12 @@ pub(crate) struct NodeView {
     pub(crate) network: String,
     pub(crate) row: NodeRow,
     pub(crate) online: bool,
-    /// Two hosts were seen with its keys lately.
+    /// True if two hosts used its keys recently.
     pub(crate) twin: bool,
 }
 
 impl State {
-    /// The nodes of one network or of all.
+    /// Returns the nodes of one network or of all.
     pub(crate) async fn nodes(&self, network: Option<&str>) -> Result<Vec<NodeView>, StateError> {
         let mut tx = self.store.read(Party::Operators).await?;
         let mut views = Vec::new();
@@ -34,7 +34,7 @@ impl State {
         Ok(views)
     }
 
-    /// Ends a node's membership. It may join again with a join token, and is another node then.
+    /// Removes a node. It may join again with a join token, as a new node.
     pub(crate) async fn remove_node(&self, network: Option<&str>, name: &str) -> Result<NodeView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         let (network, row) = find(&mut tx, network, name).await?;
@@ -42,7 +42,7 @@ impl State {
         Ok(self.view(&network, row))
     }
 
-    /// Ends the membership of a node that asked for it. A node that is no member any more has what it wants.
+    /// Removes a node that asked for it. Succeeds if the node is not a member.
     pub(crate) async fn leave(&self, network: NetworkId, node: NodeId) -> Result<(), StateError> {
         let mut tx = self.store.write(self.party(network)).await?;
         let (network, row) = match member(&mut tx, node).await {
@@ -53,7 +53,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends a membership. `event` is what the log calls it.
+    /// Removes a node, and logs that as `event`.
     async fn remove(
         &self,
         mut tx: Writing,
@@ -69,7 +69,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives a node another name.
+    /// Renames a node.
     pub(crate) async fn rename_node(
         &self,
         network: Option<&str>,
@@ -91,7 +91,8 @@ impl State {
         tx.set_name(row.id, new, version).await?;
         tx.commit().await?;
         self.hub(network.id).announce(version);
-        log::event("renamed", &[("network", &network.name), ("node", &row.id), ("from", &row.name), ("to", &new)]);
+        let (node, from) = (row.id.0, &row.name);
+        tracing::info!(target: log::MEMBERS, event = "renamed", network = network.name, node, from, to = new);
         Ok(self.view(&network, NodeRow { name: String::from(new), version, ..row }))
     }
 
@@ -100,12 +101,11 @@ impl State {
             row.program.clone_from(program);
         }
         let hub = self.hub(network.id);
-        NodeView { network: network.name.clone(), online: hub.is_online(row.id), twin: hub.are_two(row.id), row }
+        NodeView { network: network.name.clone(), online: hub.is_online(row.id), twin: hub.has_duplicate(row.id), row }
     }
 }
 
-/// A node by number (digits only) or by name. Numbers are the coordinator's own, and a name may be in one network only: where either is
-/// unambiguous, no network need be named.
+/// Returns a node by number (digits only) or by name. Numbers are unique in all networks. A name needs a network if several networks have a node of that name.
 async fn find(tx: &mut Reading, network: Option<&str>, name: &str) -> Result<(NetworkRow, NodeRow), StateError> {
     let unknown = || StateError::NoNode(String::from(name));
     if is_number(name) {

@@ -1,4 +1,4 @@
-//! Operators' tokens: who may use the operator's API.
+//! Operator tokens, which give access to the operator's API.
 
 use super::{Secret, State, StateError};
 use crate::clock::unix_now;
@@ -6,20 +6,20 @@ use crate::log;
 use crate::store::{OperatorRow, Party};
 
 impl State {
-    /// Number of the operator's token that `token` is; `None` when it is none, or was revoked.
+    /// Returns the number of a valid operator token; `None` if `token` is unknown or revoked.
     pub(crate) async fn operator(&self, token: &str) -> Result<Option<i64>, StateError> {
         let Some(secret) = Secret::from_operator_token(token) else { return Ok(None) };
-        let mut rows = self.store.read(Party::Guests).await?.operators().await?;
+        let mut rows = self.store.read(Party::Unauthenticated).await?.operators().await?;
         rows.retain(is_valid);
         Ok(secret.which(rows.iter().map(|row| (row.id, &row.hash))))
     }
 
-    /// All operators' tokens, oldest first; what they are is known by hash only.
+    /// Returns all operator tokens, oldest first, as hashes.
     pub(crate) async fn operators(&self) -> Result<Vec<OperatorRow>, StateError> {
         Ok(self.store.read(Party::Operators).await?.operators().await?)
     }
 
-    /// Ends an operator's token: the next request with it is refused. The last valid one stays, or nobody could use the API any more.
+    /// Revokes an operator token: the next request with it is refused. The last valid token cannot be revoked, because nobody could use the API any more.
     pub(crate) async fn revoke_operator(&self, id: i64) -> Result<(), StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         let rows = tx.operators().await?;
@@ -29,7 +29,7 @@ impl State {
         }
         tx.revoke_operator(id, unix_now()).await?;
         tx.commit().await?;
-        log::event("operator-token-revoked", &[("token", &id)]);
+        tracing::info!(target: log::MEMBERS, event = "operator-token-revoked", token = id);
         Ok(())
     }
 }

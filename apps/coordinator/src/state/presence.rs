@@ -1,65 +1,65 @@
-//! Who is connected, by lease. Pure: time is an argument.
+//! Presence of nodes, by leases. Pure: time is an argument.
 //!
-//! A node is online while its lease runs. Pings renew it; a goodbye ends it at once; a closed socket leaves a short grace, so that a node
-//! that reconnects was never gone. Kept in memory only: after a restart everybody is offline until they are back.
+//! A node is online while its lease runs. Pings renew the lease, a goodbye ends it at once, and a closed socket leaves a short grace period, so that a node
+//! that reconnects stays online. Presence is only in memory: after a restart all nodes are offline until they connect again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use taut_base::NodeId;
 
-/// Changes remembered for connections that have not told their node yet; who is further behind tells everything again.
+/// Changes that are remembered, 512. A connection that is further behind sends all nodes that are online again.
 const REMEMBERED: usize = 512;
 
-/// Who of one network is online.
+/// Presence of the nodes of one network.
 #[derive(Default)]
 pub(crate) struct Presence {
     leases: BTreeMap<NodeId, Lease>,
-    /// How many changes there were; the last ones are in `recent`.
+    /// Number of changes so far; the last ones are in `recent`.
     revision: u64,
     recent: VecDeque<(NodeId, bool)>,
 }
 
 struct Lease {
-    /// Only the latest connection of a node speaks for it; an older one may linger until its socket notices.
+    /// The latest connection of the node. An older one, whose socket is not closed yet, has no effect.
     connection: u64,
     until: Instant,
 }
 
-/// What to tell a node.
+/// Presence for a node: all, or what changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct News {
-    /// Ask from here on next time.
+pub(crate) struct PresenceNews {
+    /// Revision for the next query.
     pub(crate) revision: u64,
-    /// Whether `nodes` is everybody who is online or only who changed.
+    /// True if `nodes` are all nodes that are online; false if they are those that changed.
     pub(crate) whole: bool,
-    /// Node and whether it is online.
+    /// Nodes, each with true if it is online.
     pub(crate) nodes: Vec<(NodeId, bool)>,
 }
 
 impl Presence {
-    /// A node is there, by this connection from now on.
+    /// Makes a node online, with this connection.
     pub(crate) fn enter(&mut self, node: NodeId, connection: u64, until: Instant) {
         if self.leases.insert(node, Lease { connection, until }).is_none() {
             self.note(node, true);
         }
     }
 
-    /// A sign of life.
+    /// Renews the lease of a node.
     pub(crate) fn renew(&mut self, node: NodeId, connection: u64, until: Instant) {
         if let Some(lease) = self.lease(node, connection) {
             lease.until = until;
         }
     }
 
-    /// The connection is gone; the lease ends when the grace does, if it is not renewed.
+    /// Shortens the lease to the grace period, because the connection ended.
     pub(crate) fn close(&mut self, node: NodeId, connection: u64, now: Instant, grace: Duration) {
         if let Some(lease) = self.lease(node, connection) {
             lease.until = lease.until.min(now + grace);
         }
     }
 
-    /// The node leaves, or is made to.
+    /// Ends the lease of a node at once.
     pub(crate) fn leave(&mut self, node: NodeId, connection: u64) {
         if self.lease(node, connection).is_some() {
             self.leases.remove(&node);
@@ -67,7 +67,7 @@ impl Presence {
         }
     }
 
-    /// Ends the leases that have run out; who they were of.
+    /// Ends expired leases, and returns their nodes.
     pub(crate) fn sweep(&mut self, now: Instant) -> Vec<NodeId> {
         let over: Vec<NodeId> =
             self.leases.iter().filter(|(_, lease)| lease.until <= now).map(|(node, _)| *node).collect();
@@ -78,33 +78,35 @@ impl Presence {
         over
     }
 
-    /// Whether a node is online.
+    /// Returns true if a node is online.
     pub(crate) fn is_online(&self, node: NodeId) -> bool {
         self.leases.contains_key(&node)
     }
 
-    /// Everybody who is online.
+    /// Returns all nodes that are online.
     pub(crate) fn online(&self) -> impl Iterator<Item = NodeId> {
         self.leases.keys().copied()
     }
 
-    /// How many changes there were.
+    /// Returns the number of changes so far.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// What changed after `revision`; everybody when that is unknown (`None`) or too long ago.
-    pub(crate) fn since(&self, revision: Option<u64>) -> News {
+    /// Returns what changed after `revision`; all nodes that are online if it is `None` or too old.
+    pub(crate) fn since(&self, revision: Option<u64>) -> PresenceNews {
         let behind = revision.and_then(|revision| usize::try_from(self.revision.checked_sub(revision)?).ok());
         match behind.filter(|behind| *behind <= self.recent.len()) {
             Some(behind) => {
                 let latest: BTreeMap<NodeId, bool> =
                     self.recent.iter().skip(self.recent.len() - behind).copied().collect();
-                News { revision: self.revision, whole: false, nodes: latest.into_iter().collect() }
+                PresenceNews { revision: self.revision, whole: false, nodes: latest.into_iter().collect() }
             }
-            None => {
-                News { revision: self.revision, whole: true, nodes: self.online().map(|node| (node, true)).collect() }
-            }
+            None => PresenceNews {
+                revision: self.revision,
+                whole: true,
+                nodes: self.online().map(|node| (node, true)).collect(),
+            },
         }
     }
 

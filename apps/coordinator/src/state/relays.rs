@@ -1,4 +1,4 @@
-//! Relays of a network: named by the operator, and the coordinator's own.
+//! Relays of a network: those that the operator added, and the coordinator's own.
 
 use std::net::SocketAddr;
 
@@ -11,27 +11,27 @@ use crate::clock::unix_now;
 use crate::log;
 use crate::store::{NetworkId, NetworkRow, NewRelay, Party, Reading, RelayRow};
 
-/// Number of the coordinator's own relay; numbers of rows begin at 1.
+/// Number of the coordinator's own relay. Numbers of rows begin at 1.
 pub(crate) const OWN: RelayId = RelayId(0);
 
-/// Its name.
+/// Name of the coordinator's own relay.
 pub(crate) const OWN_NAME: &str = "coordinator";
 
-/// Where it stands in the database, as JSON.
+/// Key of the coordinator's own relay in the table `meta`, which has it as JSON.
 const OWN_RELAY: &str = "own-relay";
 
 /// A relay as the operator sees it.
 pub(crate) struct RelayView {
     pub(crate) network: String,
     pub(crate) relay: Relay,
-    /// When it was named; `None` for the coordinator's own.
+    /// Time at which it was added, in seconds since 1970; `None` for the coordinator's own relay.
     pub(crate) created_at: Option<i64>,
-    /// How many members say that they are bound to it.
+    /// Number of members that report that they are bound to it.
     pub(crate) bound: usize,
 }
 
-/// A relay that the operator names.
-pub(crate) struct Named {
+/// A relay that the operator adds.
+pub(crate) struct RelayToAdd {
     pub(crate) name: String,
     pub(crate) key: PublicKey,
     pub(crate) endpoints: Vec<SocketAddr>,
@@ -40,7 +40,7 @@ pub(crate) struct Named {
 }
 
 impl State {
-    /// The relays of one network or of all.
+    /// Returns the relays of one network or of all.
     pub(crate) async fn relays(&self, network: Option<&str>) -> Result<Vec<RelayView>, StateError> {
         let mut tx = self.store.read(Party::Operators).await?;
         let own = own(&mut tx).await?;
@@ -57,8 +57,8 @@ impl State {
         Ok(views)
     }
 
-    /// Names a relay to a network's members.
-    pub(crate) async fn add_relay(&self, network: Option<&str>, named: Named) -> Result<RelayView, StateError> {
+    /// Adds a relay to a network, whose members learn of it.
+    pub(crate) async fn add_relay(&self, network: Option<&str>, named: RelayToAdd) -> Result<RelayView, StateError> {
         check_name(&named.name).map_err(StateError::bad_name(&named.name))?;
         if is_number(&named.name) {
             return Err(StateError::BadName(named.name, BadName::NoLabel));
@@ -70,11 +70,11 @@ impl State {
         if named.name == OWN_NAME || known.iter().any(|known| known.name == named.name || known.key == named.key) {
             return Err(StateError::RelayExists(named.name));
         }
-        // The coordinator's own comes and goes with how it is started, so there is always a place for it.
+        // One place is reserved for the coordinator's own relay, which a later start may add.
         if known.iter().filter(|known| known.id != OWN).count() + 1 >= MAX_RELAYS {
             return Err(StateError::BadRelay(RelayFault::TooMany { relays: MAX_RELAYS + 1 }));
         }
-        let Named { name, key, endpoints, stun_port, web } = named;
+        let RelayToAdd { name, key, endpoints, stun_port, web } = named;
         let new = NewRelay { network: network.id, name, key, endpoints, stun_port, web };
         let row = tx.insert_relay(&new, unix_now()).await?;
         let (created_at, relay) = (Some(row.created_at), relay(row));
@@ -86,14 +86,12 @@ impl State {
         tx.set_relays_version(network.id, version).await?;
         tx.commit().await?;
         self.hub(network.id).announce(version);
-        log::event(
-            "relay-added",
-            &[("network", &network.name), ("relay", &relay.id), ("name", &relay.name), ("key", &relay.key)],
-        );
+        let (id, key) = (relay.id.0, &relay.key);
+        tracing::info!(target: log::MEMBERS, event = "relay-added", network = network.name, relay = id, name = relay.name, %key);
         Ok(RelayView { network: network.name, relay, created_at, bound: 0 })
     }
 
-    /// Members of a network are told of a relay no more. A number, or a name that one network alone has, needs no network.
+    /// Removes a relay from a network. A name needs a network if several networks have a relay of that name.
     pub(crate) async fn remove_relay(&self, network: Option<&str>, name: &str) -> Result<RelayView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         let mut found = Vec::new();
@@ -112,13 +110,13 @@ impl State {
         tx.set_relays_version(network.id, version).await?;
         tx.commit().await?;
         self.hub(network.id).announce(version);
-        log::event("relay-removed", &[("network", &network.name), ("relay", &row.id), ("name", &row.name)]);
+        tracing::info!(target: log::MEMBERS, event = "relay-removed", network = network.name, relay = row.id.0, name = row.name);
         Ok(RelayView { network: network.name, created_at: Some(row.created_at), relay: relay(row), bound })
     }
 
-    /// Says which relay this coordinator has itself, if any. All networks change when it is another one than at the last start.
+    /// Stores the coordinator's own relay, or that there is none. If that differs from the last start, the maps of all networks change.
     pub(crate) async fn set_own_relay(&self, own: Option<&Relay>) -> Result<(), StateError> {
-        let mut tx = self.store.write(Party::House).await?;
+        let mut tx = self.store.write(Party::Coordinator).await?;
         if self::own(&mut tx).await?.as_ref() == own {
             return Ok(());
         }
@@ -137,7 +135,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes what a node says of the relays that it is bound to; nobody is told when nothing changed.
+    /// Stores the relays that a node reports to be bound to. The map changes only if they differ.
     pub(crate) async fn set_bound(&self, network: NetworkId, node: NodeId, ids: &[RelayId]) -> Result<(), StateError> {
         let mut bound: Vec<RelayId> = Vec::with_capacity(MAX_PEER_RELAYS);
         for id in ids {
@@ -158,7 +156,7 @@ impl State {
     }
 }
 
-/// All relays that a network's map holds. One whose row makes no sense is left out: it would cost everybody the map (fault E10).
+/// Returns all relays of a network's map. A relay whose row is damaged is left out, because nodes would refuse the whole map (fault E10).
 pub(super) async fn of(tx: &mut Reading, network: &NetworkRow) -> Result<Vec<Relay>, StateError> {
     let overlay = [network.ipv4, network.ipv6];
     let rows = tx.relays(network.id).await?;
@@ -168,7 +166,7 @@ pub(super) async fn of(tx: &mut Reading, network: &NetworkRow) -> Result<Vec<Rel
     Ok(relays)
 }
 
-/// The coordinator's own relay; one that somebody edited into nonsense counts as none.
+/// Returns the coordinator's own relay; `None` if there is none, or if its JSON is damaged.
 async fn own(tx: &mut Reading) -> Result<Option<Relay>, StateError> {
     let json = tx.meta(OWN_RELAY).await?;
     Ok(json.and_then(|json| serde_json::from_slice::<Option<Relay>>(&json).ok()).flatten())

@@ -1,4 +1,4 @@
-//! Removal of a network: its members, enrolment keys and relays end with it.
+//! Removal of networks, and of the marks that removed nodes and networks leave.
 
 use std::sync::PoisonError;
 
@@ -7,17 +7,17 @@ use crate::clock::unix_now;
 use crate::log;
 use crate::store::{MARKED, NetworkId, NodeRow, Party};
 
-/// Seconds by which a mark may be ahead of the clock, 300: as the relay tolerates.
+/// Time by which a mark may be ahead of the clock, 300 s, as at the relay.
 const AHEAD: i64 = 300;
 
-/// Members that are removed without giving the thread's other tasks to another one, 64: about a millisecond.
+/// Members that are removed without moving the other tasks of the thread to another thread, 64: that takes about a millisecond.
 const FEW: usize = 64;
 
-/// Marks that are deleted in one turn at the database, 1,024: some milliseconds.
+/// Marks that are deleted in one transaction, 1,024: that takes some milliseconds.
 const PIECE: u32 = 1_024;
 
 impl State {
-    /// Removes a network. One that has members is removed only `with_members`: each of them is told that it is none.
+    /// Removes a network with its enrolment keys and relays. A network with members is removed only if `with_members` is true; each member is told.
     pub(crate) async fn remove_network(&self, name: &str, with_members: bool) -> Result<NetworkView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         let row = networks::named(&mut tx, Some(name)).await?;
@@ -33,37 +33,37 @@ impl State {
         self.forget_members("removed", row.id, &row.name, &members);
         self.hub(row.id).announce(version);
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner).remove(&row.id);
-        log::event("network-removed", &[("network", &row.name), ("nodes", &members.len())]);
+        tracing::info!(target: log::MEMBERS, event = "network-removed", network = row.name, nodes = members.len());
         Ok(NetworkView { row, nodes: members.len() as u64, online })
     }
 
-    /// Cuts members that were removed off, forgets what is kept of them in memory and logs each removal as `event`. Call it after the change was committed. It
-    /// takes a second for a large network, so the other tasks of this thread go on in another one.
+    /// Disconnects removed members from the coordinator's own relay, removes them from memory, and logs each removal as `event`. Call it after the commit. It
+    /// takes a second for a large network, so the other tasks of this thread move to another thread.
     pub(super) fn forget_members(&self, event: &str, network: NetworkId, name: &str, rows: &[NodeRow]) {
         let forget = || {
             self.cut_members_off(network, rows);
             let hub = self.hub(network);
             for row in rows {
                 hub.forget(row.id);
-                log::event(event, &[("network", &name), ("node", &row.id), ("name", &row.name)]);
+                tracing::info!(target: log::MEMBERS, event, network = name, node = row.id.0, name = row.name);
             }
         };
         if rows.len() > FEW { tokio::task::block_in_place(forget) } else { forget() }
     }
 
-    /// Deletes the marks of nodes and networks that were removed long ago. `now` is the time by a clock that nobody has set lately: a clock that is years ahead
-    /// would make all marks look old, and removed nodes would be served again at the next start. A mark from a time that has not come yet was made while the
-    /// clock was ahead, and counts from now on.
+    /// Deletes the marks of nodes and networks that were removed long ago. `now` must come from a clock that nobody has set recently: by a clock that is years
+    /// ahead all marks look old, and relays would serve removed nodes again after the next start. A mark with a time in the future was made while the clock was
+    /// ahead; its time is set to now.
     pub(crate) async fn forget_marks(&self, now: i64) -> Result<(), StateError> {
         let before = now - MARKED;
-        let mut tx = self.store.write(Party::House).await?;
+        let mut tx = self.store.write(Party::Coordinator).await?;
         tx.correct_marks(now, now + AHEAD).await?;
         for network in tx.networks_removed_before(before).await? {
             tx.delete_network(network).await?;
         }
         tx.commit().await?;
         loop {
-            let mut tx = self.store.write(Party::House).await?;
+            let mut tx = self.store.write(Party::Coordinator).await?;
             let forgotten = tx.forget_nodes(before, PIECE).await?;
             tx.commit().await?;
             if forgotten < u64::from(PIECE) {

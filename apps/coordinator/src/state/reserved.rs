@@ -1,4 +1,4 @@
-//! Members with names that no node may have any more: release 0.1.0 let a node call itself `localhost` (fault E20).
+//! Members with reserved names. Release 0.1.0 allowed a node to be called `localhost` (fault E20).
 
 use taut_netmap::{is_reserved, placeholder_name};
 
@@ -7,13 +7,13 @@ use super::{StateError, random_bits};
 use crate::log;
 use crate::store::{NetworkRow, NodeRow, Party, Store};
 
-/// Gives each of them the name `node-<number>` at the start; nodes hear of it as of every change.
+/// Renames each of them to `node-<number>` at the start of the coordinator.
 pub(super) async fn rename(store: &Store) -> Result<(), StateError> {
     let found = find(store).await?;
     if found.is_empty() {
         return Ok(());
     }
-    let mut tx = store.write(Party::House).await?;
+    let mut tx = store.write(Party::Coordinator).await?;
     let mut renamed = Vec::new();
     for (network, rows) in found {
         let version = tx.next_version(network.id, random_bits()).await?;
@@ -25,16 +25,15 @@ pub(super) async fn rename(store: &Store) -> Result<(), StateError> {
     }
     tx.commit().await?;
     for (network, row, name) in renamed {
-        let why = "programs look the old name up for a purpose of their own";
-        let fields: [(&str, &dyn std::fmt::Display); 5] =
-            [("network", &network), ("node", &row.id), ("from", &row.name), ("to", &name), ("why", &why)];
-        log::event("renamed", &fields);
+        let reason = "programs look the old name up for a purpose of their own";
+        let (node, from) = (row.id.0, row.name);
+        tracing::info!(target: log::MEMBERS, event = "renamed", network, node, from, to = name, reason);
     }
     Ok(())
 }
 
 async fn find(store: &Store) -> Result<Vec<(NetworkRow, Vec<NodeRow>)>, StateError> {
-    let mut tx = store.read(Party::House).await?;
+    let mut tx = store.read(Party::Coordinator).await?;
     let mut found = Vec::new();
     for network in tx.networks().await? {
         let mut rows = tx.nodes(network.id).await?;

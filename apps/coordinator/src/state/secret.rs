@@ -1,7 +1,7 @@
-//! Secrets that the coordinator gives away and keeps by hash only.
+//! Secrets of which the coordinator keeps only a hash.
 //!
-//! A plain BLAKE2s-256 is the right hash for them: they are 32 random bytes, so there is nothing to guess that a slow password hash would
-//! protect, and no two are alike, so there is nothing for a salt to do.
+//! Plain BLAKE2s-256 is the right hash for them. They are 32 random bytes: nobody can guess one, so a slow password hash protects nothing, and no two are
+//! equal, so a salt has no effect.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
@@ -18,7 +18,7 @@ impl Secret {
         Self(random())
     }
 
-    /// Reads the secret of an enrolment, base64url.
+    /// Parses an enrolment secret, base64url.
     pub(crate) fn from_base64url(text: &str) -> Option<Self> {
         let mut bytes = decode_base64url(text).ok()?;
         let secret = bytes.as_slice().try_into().ok().map(Self);
@@ -26,7 +26,7 @@ impl Secret {
         secret
     }
 
-    /// Reads what [`Self::expose_operator_token`] wrote.
+    /// Parses an operator token.
     pub(crate) fn from_operator_token(text: &str) -> Option<Self> {
         Self::from_base64url(text.strip_prefix(OPERATOR_PREFIX)?)
     }
@@ -35,18 +35,18 @@ impl Secret {
         &self.0
     }
 
-    /// The token as the operator keeps it.
+    /// Returns the secret as an operator token.
     pub(crate) fn expose_operator_token(&self) -> String {
         format!("{OPERATOR_PREFIX}{}", encode_base64url(&self.0))
     }
 
-    /// What is stored of it.
+    /// Returns the hash, which is what the database stores.
     pub(crate) fn hash(&self) -> [u8; 32] {
         taut_noise::hash(&[&self.0])
     }
 
-    /// Number of the one of `hashes` that is this secret's. All are compared, each whole: the time it takes does not tell which it was,
-    /// nor how close one came (fault E13).
+    /// Returns the number of the entry of `hashes` that is this secret's hash. All entries are compared completely, so that the time reveals neither which one
+    /// matched nor how similar one is (fault E13).
     pub(crate) fn which<'a>(&self, hashes: impl Iterator<Item = (i64, &'a [u8; 32])>) -> Option<i64> {
         let own = self.hash();
         let mut found = (Choice::from(0), 0);
@@ -59,9 +59,9 @@ impl Secret {
     }
 }
 
-/// Random bytes of the system.
+/// Returns random bytes of the kernel.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).expect("the kernel has random numbers for whoever asks once it has booted");
+    SystemRandom::new().fill(&mut bytes).expect("a booted kernel has random numbers");
     bytes
 }

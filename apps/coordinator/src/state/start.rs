@@ -1,4 +1,4 @@
-//! Opening the state directory, and what happens the first time.
+//! Opening the state directory, and the first start.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,7 +14,7 @@ use taut_base::{Prefix, PrivateKey};
 use taut_noise::public_key;
 use zeroize::Zeroizing;
 
-use super::arrivals::{Arrivals, CHANNELS};
+use super::channel_rates::{CHANNELS, PartyRates};
 use super::joins::Joins;
 use super::keys::{self, Expiry};
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
@@ -34,61 +34,61 @@ const RELAY_KEY: &str = "relay-key";
 /// File that a running `serve` holds locked.
 const LOCK: &str = "lock";
 
-/// What `serve` is given.
-pub(crate) struct Options {
+/// Options of a start.
+pub(crate) struct StartOptions {
     /// The state directory.
     pub(crate) directory: PathBuf,
-    /// Where nodes reach this coordinator; part of every join token.
+    /// URLs of this coordinator for nodes; part of every join token.
     pub(crate) urls: Vec<String>,
-    /// The first network's name; only the first start looks at it.
+    /// Name of the first network; used by the first start only.
     pub(crate) network: String,
-    /// The first network's IPv4 prefix; only the first start looks at it.
+    /// IPv4 prefix of the first network; used by the first start only.
     pub(crate) ipv4: Prefix,
-    /// How long tickets for relays are valid, in seconds.
+    /// Lifetime of relay tickets, in seconds.
     pub(crate) ticket_life: u32,
 }
 
-/// What the first start shows once and nobody can show again.
+/// The tokens of a first start, of which only hashes are stored.
 pub(crate) struct FirstStart {
-    /// The operator's token.
+    /// The operator token.
     pub(crate) operator_token: String,
     /// A reusable join token for the first network.
     pub(crate) join_token: String,
-    /// The state directory, in which a file has both.
+    /// The state directory, with a file that contains both.
     directory: PathBuf,
 }
 
 impl FirstStart {
-    /// The lines that a terminal is shown.
+    /// Returns the lines for a terminal.
     pub(crate) fn lines(&self) -> Zeroizing<String> {
         first_tokens::lines(&self.operator_token, &self.join_token)
     }
 
-    /// The file that has the same lines.
+    /// Returns the path of the file with the same lines.
     pub(crate) fn file(&self) -> PathBuf {
         first_tokens::path(&self.directory)
     }
 
-    /// Deletes the file: the lines were shown to a person.
+    /// Deletes the file, because a terminal has shown the lines.
     pub(crate) fn forget_file(&self) -> io::Result<()> {
         first_tokens::remove(&self.directory)
     }
 }
 
-/// The file with the tokens of the first start, if nobody has deleted it yet.
+/// Returns the path of the file with the tokens of the first start, if the file still exists.
 pub(crate) fn kept_first_tokens(directory: &Path) -> Option<PathBuf> {
     Some(first_tokens::path(directory)).filter(|path| path.exists())
 }
 
 impl State {
-    /// Opens the state directory; makes key, network and tokens if it is empty. All of that is one change: a start that is cut off
-    /// in the middle is a first start again.
-    pub(crate) async fn open(options: Options) -> Result<(Self, Option<FirstStart>), StartError> {
+    /// Opens the state directory. If it is empty, creates the key, a network and tokens in one transaction, so that after an interrupted first start the next
+    /// one is a first start again.
+    pub(crate) async fn open(options: StartOptions) -> Result<(Self, Option<FirstStart>), StateDirectoryError> {
         prepare(&options.directory)?;
         let lock = lock(&options.directory)?;
         let store = Store::open(&options.directory).await?;
         warn_if_readable(&options.directory);
-        let stored = store.read(Party::House).await?.meta(KEY).await?;
+        let stored = store.read(Party::Coordinator).await?.meta(KEY).await?;
         let (key, first) = match stored {
             Some(bytes) => {
                 let bytes = Zeroizing::new(bytes);
@@ -103,7 +103,7 @@ impl State {
         let [ticket_key, relay_key] = [kept_key(&store, TICKET_KEY).await?, kept_key(&store, RELAY_KEY).await?];
         let signer = tickets::signer(*ticket_key.expose()).ok_or(StoreError::Damaged("the key that signs tickets"))?;
         reserved::rename(&store).await?;
-        let known = store.read(Party::House).await?.networks().await?.iter().map(|network| network.id).collect();
+        let known = store.read(Party::Coordinator).await?.networks().await?.iter().map(|network| network.id).collect();
         let state = Self {
             store,
             known: Mutex::new(known),
@@ -116,7 +116,7 @@ impl State {
             hubs: Mutex::new(BTreeMap::new()),
             seen: Mutex::default(),
             connections: AtomicU64::new(1),
-            arrivals: Arrivals::new(CHANNELS),
+            channel_rates: PartyRates::new(CHANNELS),
             joins: Joins::new(),
             programs: Mutex::default(),
             relay: OnceLock::new(),
@@ -126,25 +126,25 @@ impl State {
     }
 }
 
-/// A key of this coordinator's, made where there is none yet: at the first start, and at the first of a version that knows of it.
+/// Returns a key of this coordinator. Creates it if it does not exist yet: at the first start, or at the first start of a release that needs it.
 async fn kept_key(store: &Store, name: &'static str) -> Result<PrivateKey, StoreError> {
-    if let Some(bytes) = store.read(Party::House).await?.meta(name).await? {
+    if let Some(bytes) = store.read(Party::Coordinator).await?.meta(name).await? {
         let bytes = Zeroizing::new(bytes);
         let key = bytes.as_slice().try_into().map_err(|_| StoreError::Damaged(name))?;
         return Ok(PrivateKey::from_bytes(key));
     }
     let key = PrivateKey::from_bytes(random());
-    let mut tx = store.write(Party::House).await?;
+    let mut tx = store.write(Party::Coordinator).await?;
     tx.insert_meta(name, key.expose()).await?;
     tx.commit().await?;
     Ok(key)
 }
 
-async fn first_start(store: &Store, options: &Options) -> Result<(PrivateKey, FirstStart), StartError> {
+async fn first_start(store: &Store, options: &StartOptions) -> Result<(PrivateKey, FirstStart), StateDirectoryError> {
     let key = PrivateKey::from_bytes(random());
     let operator = Secret::new();
     let now = unix_now();
-    let mut tx = store.write(Party::House).await?;
+    let mut tx = store.write(Party::Coordinator).await?;
     tx.insert_meta(KEY, key.expose()).await?;
     tx.insert_operator(&operator.hash(), now).await?;
     let network = networks::create(&mut tx, &options.network, options.ipv4, now).await?;
@@ -154,22 +154,23 @@ async fn first_start(store: &Store, options: &Options) -> Result<(PrivateKey, Fi
         join_token: keys::join_token(network.id, public_key(&key), &options.urls, &secret),
         directory: options.directory.clone(),
     };
-    first_tokens::write(&options.directory, &first.lines()).map_err(|source| StartError::File(first.file(), source))?;
+    first_tokens::write(&options.directory, &first.lines())
+        .map_err(|source| StateDirectoryError::File(first.file(), source))?;
     tx.commit().await?;
     Ok((key, first))
 }
 
-/// Makes another operator's token for the coordinator in `directory`, beside a running one if need be: for whoever lost theirs and
-/// can still read the state directory.
-pub(crate) async fn new_operator_token(directory: &Path) -> Result<String, StartError> {
+/// Creates another operator token for the coordinator in `directory`, which may be running. For an operator who lost the token and can read the state
+/// directory.
+pub(crate) async fn new_operator_token(directory: &Path) -> Result<String, StateDirectoryError> {
     if !directory.is_dir() {
-        return Err(StartError::Empty(directory.to_path_buf()));
+        return Err(StateDirectoryError::Empty(directory.to_path_buf()));
     }
     let store = Store::open(directory).await?;
     let operator = Secret::new();
-    let mut tx = store.write(Party::House).await?;
+    let mut tx = store.write(Party::Coordinator).await?;
     if tx.meta(KEY).await?.is_none() {
-        return Err(StartError::Empty(directory.to_path_buf()));
+        return Err(StateDirectoryError::Empty(directory.to_path_buf()));
     }
     tx.insert_operator(&operator.hash(), unix_now()).await?;
     tx.commit().await?;
@@ -177,58 +178,59 @@ pub(crate) async fn new_operator_token(directory: &Path) -> Result<String, Start
     Ok(operator.expose_operator_token())
 }
 
-pub(super) fn lock(directory: &Path) -> Result<File, StartError> {
+pub(super) fn lock(directory: &Path) -> Result<File, StateDirectoryError> {
     let path = directory.join(LOCK);
-    let failed = |source| StartError::Lock(path.clone(), source);
+    let failed = |source| StateDirectoryError::Lock(path.clone(), source);
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StartError::Running(directory.to_path_buf())),
+        Err(TryLockError::WouldBlock) => Err(StateDirectoryError::Running(directory.to_path_buf())),
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }
 }
 
-/// A directory that was there already keeps its mode: it may be shared on purpose. The files in it are private anyway.
+/// Logs a warning if other users can read the state directory. Its mode is not changed, because it may be shared on purpose; the files in it are private.
 fn warn_if_readable(directory: &Path) {
     if std::fs::metadata(directory).is_ok_and(|metadata| metadata.mode() & 0o077 != 0) {
-        log::event("state-directory-open-to-others", &[("directory", &directory.display()), ("do", &"chmod 700")]);
+        let (directory, hint) = (directory.display(), "chmod 700");
+        tracing::warn!(target: log::DAEMON, event = "state-directory-open-to-others", %directory, hint);
     }
 }
 
-/// Why the coordinator does not start.
+/// The reason for which the state directory cannot be used.
 #[derive(Debug)]
-pub(crate) enum StartError {
-    /// Another `serve` has the state directory.
+pub(crate) enum StateDirectoryError {
+    /// Another `serve` uses the state directory.
     Running(PathBuf),
     /// The lock file cannot be used.
     Lock(PathBuf, io::Error),
     /// There is no coordinator in the directory.
     Empty(PathBuf),
-    /// There is a coordinator in the directory that a backup should go to.
+    /// The target directory of a restore has a coordinator.
     Occupied(PathBuf),
-    /// The file that a backup should become is there already.
+    /// The target file of a backup exists already.
     Exists(PathBuf),
-    /// A file of a backup, or that of the first tokens, cannot be used.
+    /// A file of a backup, or the file of the first tokens, cannot be used.
     File(PathBuf, io::Error),
-    /// What should be a backup is none, or damaged.
+    /// The file is not a backup, or it is damaged.
     Unsound(String),
-    /// The rules refuse what the first start was told to make, or the database failed.
+    /// The rules refuse an option of the first start, or the database failed.
     State(StateError),
 }
 
-impl From<StateError> for StartError {
+impl From<StateError> for StateDirectoryError {
     fn from(error: StateError) -> Self {
         Self::State(error)
     }
 }
 
-impl From<StoreError> for StartError {
+impl From<StoreError> for StateDirectoryError {
     fn from(error: StoreError) -> Self {
         Self::State(error.into())
     }
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for StateDirectoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Running(path) => write!(
@@ -260,7 +262,7 @@ impl fmt::Display for StartError {
             Self::Unsound(why) => {
                 write!(
                     f,
-                    "the backup is none of a coordinator, or damaged: {why}; nothing was changed, use another one"
+                    "the file is not a backup of a coordinator, or it is damaged: {why}; nothing was changed; use another backup"
                 )
             }
             Self::State(error) => write!(f, "{error}; {}", error.hint()),
@@ -268,4 +270,4 @@ impl fmt::Display for StartError {
     }
 }
 
-impl Error for StartError {}
+impl Error for StateDirectoryError {}

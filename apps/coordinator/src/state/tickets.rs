@@ -1,8 +1,8 @@
-//! Tickets: leave to use the network's relays, which they check without asking anybody (protocol.md 6.2).
+//! Relay tickets: permission to use a network's relays, which relays verify without asking the coordinator (protocol.md 6.2).
 //!
-//! One Ed25519 key signs those of all networks; a ticket names its network, and relays let members of one network meet each other only.
-//! Nothing of a ticket is stored: every channel gets a fresh one. A node that was removed gets none any more. The coordinator's own relay refuses the tickets
-//! that it has ([`State::watch_relay`]); at other relays the last one ends after two days.
+//! One Ed25519 key signs the tickets of all networks. A ticket names its network, and relays connect members of the same network only. Tickets are not stored;
+//! every channel gets a new one. A removed node gets no more tickets. The coordinator's own relay refuses the tickets that the node has
+//! ([`State::watch_relay`]); at other relays the last one expires after two days.
 
 use std::time::Duration;
 
@@ -15,36 +15,41 @@ use super::{State, StateError};
 use crate::clock::unix_now;
 use crate::store::{NetworkId, NodeRow, Party};
 
-/// Seconds for which a ticket is valid: two days, so that a node that was away from the coordinator over a night and a day still finds its
-/// peers, and somebody who was removed is gone from all relays on the third day (protocol.md 6.2 allows 24 to 72 hours).
-pub(crate) const LIFE: u32 = 48 * 3600;
+/// Lifetime of a ticket, two days in seconds: a node that does not reach the coordinator for a day and a night still reaches its peers, and a removed node is
+/// gone from all relays on the third day (protocol.md 6.2 allows 24 to 72 hours).
+pub(crate) const TICKET_LIFE: u32 = 48 * 3600;
 
 /// Time added to a removal of an earlier run, 5 s: tickets of the member that were signed up to then are refused. A ticket may have been signed while the
 /// removal was being written to disk.
 const WRITTEN: i64 = 5;
 
-/// Marks of removed nodes that are read at once when the coordinator starts, 1,024: a read of some milliseconds, and 100 KB.
+/// Marks of removed nodes that are read at once at the start, 1,024: that takes some milliseconds and 100 KB.
 const PAGE: u32 = 1_024;
 
 /// A signed ticket.
-pub(crate) struct Signed {
-    /// As relays read it, base64url, in version 1: every relay takes it.
+pub(crate) struct SignedTicket {
+    /// The ticket in version 1, base64url; every relay accepts it.
     pub(crate) text: String,
-    /// The same in version 2, which also names the node.
+    /// The ticket in version 2, which also names the node.
     pub(crate) numbered: String,
-    /// When it ends: seconds since 1970.
+    /// Time of its expiry, in seconds since 1970.
     pub(crate) expires: u64,
 }
 
 impl State {
-    /// A fresh ticket for a member that binds with `bind`.
-    pub(crate) async fn ticket(&self, network: NetworkId, node: NodeId, bind: PublicKey) -> Result<Signed, StateError> {
-        // Read before the row: a member that is removed meanwhile has no ticket from a later time.
+    /// Returns a new ticket for a member that binds with the key `bind`.
+    pub(crate) async fn ticket(
+        &self,
+        network: NetworkId,
+        node: NodeId,
+        bind: PublicKey,
+    ) -> Result<SignedTicket, StateError> {
+        // Read before the row, so that a member that is removed meanwhile gets no ticket with a later time.
         let now = unix_now();
         let mut tx = self.store.read(self.party(network)).await?;
         let (network, row) = member(&mut tx, node).await?;
         let not_before = u64::try_from(now).unwrap_or(0);
-        // A machine that joined again in the second in which it was removed.
+        // The machine may have joined again within the second in which it was removed.
         let taken_from = self
             .relay
             .get()
@@ -55,10 +60,10 @@ impl State {
             Terms { network: NetworkTag(network.id.0), id: None, node: row.node_key, bind, not_before, expires };
         let sign = |terms: &Terms| encode_base64url(Ticket::sign(terms, &self.signer).as_bytes());
         let numbered = Terms { id: Some(row.id), ..plain };
-        Ok(Signed { text: sign(&plain), numbered: sign(&numbered), expires })
+        Ok(SignedTicket { text: sign(&plain), numbered: sign(&numbered), expires })
     }
 
-    /// How long the tickets given out now are valid, in seconds.
+    /// Returns the lifetime of tickets, in seconds.
     pub(crate) fn ticket_life(&self) -> u32 {
         self.ticket_life
     }
@@ -68,14 +73,14 @@ impl State {
         self.signer.verifying()
     }
 
-    /// Tells the coordinator's own relay of every later removal, and of those that the database has a mark of. The age of a mark does not matter here, because
-    /// the clock may be wrong: a ticket that has ended is refused in any case.
+    /// Tells the coordinator's own relay of all marks of removed nodes, and of every later removal. Marks of any age are included, because the clock may be
+    /// wrong; an expired ticket is refused in any case.
     pub(crate) async fn watch_relay(&self, relay: Removals) -> Result<(), StateError> {
-        // Before the rows are read, so that a removal in between is told to it, too.
+        // Set before the rows are read, so that the relay also learns of a removal in between.
         let relay = self.relay.get_or_init(|| relay);
         let mut last = NodeId(0);
         loop {
-            let page = self.store.read(Party::House).await?.removed_nodes(last, PAGE).await?;
+            let page = self.store.read(Party::Coordinator).await?.removed_nodes(last, PAGE).await?;
             let Some(mark) = page.last() else { return Ok(()) };
             last = mark.id;
             let removals = page.iter().map(|mark| {
@@ -111,7 +116,7 @@ fn removal(network: NetworkId, id: Option<NodeId>, key: PublicKey, at: i64) -> R
     Removal { network: NetworkTag(network.0), id, key, at }
 }
 
-/// The key of these bytes of the database.
+/// Returns the signing key of a stored seed.
 pub(super) fn signer(seed: [u8; 32]) -> Option<SigningKey> {
     SigningKey::from_seed(seed)
 }

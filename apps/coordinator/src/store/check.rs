@@ -1,4 +1,4 @@
-//! What has to be true of a database, whatever happened to the program that wrote it.
+//! Checks of a database.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use sqlx::{ConnectOptions, Connection, Row, query, query_scalar};
 
 use super::{BUSY, FILE, MIGRATIONS, StoreError};
 
-/// What no change ever leaves behind, each with a statement that counts where it is so. The tables' own constraints (no address, name
-/// or key twice) are looked after by SQLite's checks.
-const WRONG: [(&str, &str); 8] = [
+/// Damages that no correct change leaves behind, each with a statement that counts them. SQLite itself checks the constraints of the tables (no duplicate
+/// address, name or key).
+const CHECKS: [(&str, &str); 8] = [
     (
-        "there is no coordinator's key: this is not a coordinator's database, or its first start was cut off",
+        "the coordinator's key is missing: this is not a coordinator's database, or its first start was interrupted",
         "SELECT NOT EXISTS (SELECT 1 FROM meta WHERE name = 'coordinator-key' AND length(value) = 32)",
     ),
     (
@@ -45,8 +45,8 @@ const WRONG: [(&str, &str); 8] = [
     ),
 ];
 
-/// The same for a database that knows of relays: one of an earlier version has no such tables until it is used.
-const WRONG_OF_RELAYS: [(&str, &str); 2] = [
+/// Damages of the tables for relays, which a database of an earlier release does not have.
+const CHECKS_OF_RELAYS: [(&str, &str); 2] = [
     (
         "there are relays, and no key that signs leave to use them",
         "SELECT EXISTS (SELECT 1 FROM relays) AND NOT EXISTS (SELECT 1 FROM meta WHERE name = 'ticket-key')",
@@ -57,7 +57,7 @@ const WRONG_OF_RELAYS: [(&str, &str); 2] = [
     ),
 ];
 
-/// All that is wrong with the database in `directory`, in words; empty when it is sound. A running coordinator may go on meanwhile.
+/// Returns descriptions of all damages of the database in `directory`. A coordinator may be running on it.
 pub(crate) async fn check(directory: &Path) -> Result<Vec<String>, StoreError> {
     let options = SqliteConnectOptions::new().filename(directory.join(FILE)).busy_timeout(BUSY);
     let mut connection = options.connect().await?;
@@ -68,7 +68,7 @@ pub(crate) async fn check(directory: &Path) -> Result<Vec<String>, StoreError> {
 
 async fn find(connection: &mut SqliteConnection) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
-    // One view for all questions.
+    // One consistent view for all statements.
     let mut tx = connection.begin().await?;
     for row in query("PRAGMA integrity_check").fetch_all(&mut *tx).await? {
         let finding: String = row.try_get(0)?;
@@ -86,7 +86,7 @@ async fn find(connection: &mut SqliteConnection) -> Result<Vec<String>, StoreErr
     }
     let knows_relays: bool =
         query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'relays')").fetch_one(&mut *tx).await?;
-    for (what, count) in WRONG.into_iter().chain(knows_relays.then_some(WRONG_OF_RELAYS).into_iter().flatten()) {
+    for (what, count) in CHECKS.into_iter().chain(knows_relays.then_some(CHECKS_OF_RELAYS).into_iter().flatten()) {
         let count: i64 = query_scalar(count).fetch_one(&mut *tx).await?;
         if count != 0 {
             found.push(String::from(what));
@@ -95,7 +95,7 @@ async fn find(connection: &mut SqliteConnection) -> Result<Vec<String>, StoreErr
     Ok(found)
 }
 
-/// Fails if a newer program upgraded the database. What has to be true of its tables is not known to this one, and it would not open it.
+/// Fails if a newer release upgraded the database, whose tables this release cannot check.
 async fn is_known(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     let has_versions = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_sqlx_migrations')";
     if !query_scalar::<_, bool>(has_versions).fetch_one(&mut *connection).await? {

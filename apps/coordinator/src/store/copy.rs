@@ -1,4 +1,4 @@
-//! A database as one file, and a database that goes on ahead of what it remembers.
+//! Copies of a database, and changes of a restored one.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::networks::RANDOM_BITS;
 use super::rows::signed;
 use super::{BUSY, FILE, NetworkId, StoreError, Writing};
 
-/// Writes the database in `directory` to `file`, which is empty: one moment of it, whole, while a coordinator may be running.
+/// Writes a consistent copy of the database in `directory` to the empty file `file`. A coordinator may be running.
 pub(crate) async fn copy(directory: &Path, file: &str) -> Result<(), StoreError> {
     let options = SqliteConnectOptions::new().filename(directory.join(FILE)).busy_timeout(BUSY);
     let mut connection = options.connect().await?;
@@ -19,8 +19,7 @@ pub(crate) async fn copy(directory: &Path, file: &str) -> Result<(), StoreError>
 }
 
 impl Writing {
-    /// Forgets a network's history, and goes on `changes` changes later: no node resumes from before, each gets a whole map. `random`
-    /// is fresh.
+    /// Deletes a network's history, and skips `changes` versions, so that every node gets a full map. `random` is new.
     pub(crate) async fn leap(&mut self, id: NetworkId, changes: u32, random: u32) -> Result<u64, StoreError> {
         query("UPDATE networks SET version = version + (? << ?) WHERE id = ?")
             .bind(i64::from(changes))
@@ -33,10 +32,10 @@ impl Writing {
         Ok(version)
     }
 
-    /// Leaves out the next `nodes` numbers of nodes, `keys` numbers of keys and `relays` numbers of relays.
+    /// Skips the next `nodes` numbers of nodes, `keys` numbers of keys and `relays` numbers of relays.
     pub(crate) async fn skip_numbers(&mut self, nodes: u32, keys: u32, relays: u32) -> Result<(), StoreError> {
         for (table, count) in [("nodes", nodes), ("keys", keys), ("relays", relays)] {
-            // There is no row for a table that never had one; then the first numbers are left out.
+            // A table that never had a row has no entry in `sqlite_sequence`.
             query("INSERT INTO sqlite_sequence (name, seq) SELECT ?1, 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = ?1)")
                 .bind(table)
                 .execute(&mut *self.tx)

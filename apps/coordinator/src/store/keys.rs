@@ -6,13 +6,13 @@ use super::rows::key;
 use super::{KeyRow, NetworkId, NewKey, Reading, StoreError, Writing};
 
 impl Reading {
-    /// All keys of all networks, oldest first.
+    /// Returns all keys of all networks, oldest first.
     pub(crate) async fn keys(&mut self) -> Result<Vec<KeyRow>, StoreError> {
         let rows = query("SELECT * FROM keys ORDER BY id").fetch_all(&mut *self.tx).await?;
         rows.iter().map(key).collect()
     }
 
-    /// A key by the hash of its secret.
+    /// Returns a key by the hash of its secret.
     pub(crate) async fn key_by_hash(
         &mut self,
         network: NetworkId,
@@ -28,7 +28,7 @@ impl Reading {
 }
 
 impl Writing {
-    /// A new key.
+    /// Inserts a key.
     pub(crate) async fn insert_key(&mut self, new: &NewKey, now: i64) -> Result<KeyRow, StoreError> {
         let row = query(
             "INSERT INTO keys (network, hash, reusable, expires_at, created_at) VALUES (?, ?, ?, ?, ?) RETURNING *",
@@ -43,8 +43,7 @@ impl Writing {
         key(&row)
     }
 
-    /// Uses a key once, if it still may be. One statement asks and counts, so that of many who try at once only as many get in as
-    /// the key allows (fault E5, TS-2025-007).
+    /// Uses a key once if it is valid. One statement checks and counts, so that concurrent joins cannot exceed what the key allows (fault E5, TS-2025-007).
     pub(crate) async fn consume_key(
         &mut self,
         network: NetworkId,
@@ -63,7 +62,7 @@ impl Writing {
         row.as_ref().map(key).transpose()
     }
 
-    /// Ends a key; who enrolled with it stays. `None` when there is none of this number. The first time it was revoked stands.
+    /// Revokes a key, and keeps the time of an earlier revocation. Returns `None` if there is no key of this number.
     pub(crate) async fn revoke_key(&mut self, id: i64, now: i64) -> Result<Option<KeyRow>, StoreError> {
         let row = query("UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ? RETURNING *")
             .bind(now)

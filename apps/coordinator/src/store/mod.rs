@@ -1,20 +1,20 @@
-//! The room of the database: SQLite, rows, statements. The only one that names sqlx; it knows no rules.
+//! The database: SQLite, rows, statements. The only module that names sqlx; it knows no rules.
 //!
-//! [`Store::read`] is one consistent view for as long as it lives. [`Store::write`] is the only writer: changes queue in front of one
-//! connection instead of meeting as "database is locked" (fault O5), so whoever holds one sees nobody else's half-done work. What is
-//! dropped without [`Writing::commit`] never happened. Both are given to each [`Party`] in turn, so that none waits for another's crowd.
+//! [`Store::read`] returns one consistent view. [`Store::write`] returns the only write transaction: changes wait for one connection instead of failing with
+//! "database is locked" (fault O5). A transaction that is dropped without [`Writing::commit`] has no effect. Each [`Party`] gets both in turn, so that the many
+//! requests of one party do not delay the others.
 
+#[cfg(test)]
+mod blocking;
 mod check;
 mod copy;
+mod fair_semaphore;
 mod keys;
 mod networks;
 mod nodes;
 mod operators;
 mod relays;
 mod rows;
-#[cfg(test)]
-mod trouble;
-mod turns;
 
 use std::error::Error;
 use std::fmt;
@@ -31,65 +31,65 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePo
 use sqlx::{Connection, Sqlite, Transaction, query};
 use tokio::time::timeout;
 
+#[cfg(test)]
+pub(crate) use blocking::BlockingConnection;
 pub(crate) use check::check;
 pub(crate) use copy::copy;
+use fair_semaphore::{FairSemaphore, Permit};
 pub(crate) use networks::MARKED;
 pub(crate) use rows::{
     KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
 };
-#[cfg(test)]
-pub(crate) use trouble::Held;
-use turns::{Turn, Turns};
 
-/// Migrations travel inside the program; a released one is never edited (its checksum is checked at every start).
+/// Migrations, embedded in the program. A released migration is never edited: its checksum is checked at every start.
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
 /// File of the database inside the state directory.
 pub(crate) const FILE: &str = "coordinator.db";
 
-/// How long a statement waits for another process (`operator-token create` beside a running `serve`) before it gives up.
+/// Time for which a statement waits for another process (`operator-token create` beside a running `serve`), 5 s.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// How long a request waits for its turn before it is told that the coordinator is unavailable.
-const TURN: Duration = Duration::from_secs(10);
+/// Time for which a request waits for a permit before it is refused as unavailable, 10 s.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Readers at the same time; SQLite reads from memory, so a few keep all cores of a small host busy.
+/// Concurrent readers, 4. SQLite reads from memory, so a few readers keep all cores of a small host busy.
 const READERS: u32 = 4;
 
-/// Largest write-ahead log, in bytes. SQLite folds it into the database whenever no reader needs its old state any more; it gets near this
-/// only when somebody reads one old state for a very long time (fault O4).
+/// Largest write-ahead log, 512 MiB. SQLite writes the log back into the database when no reader needs an older state; it grows this large only if a program
+/// reads one old state for a very long time (fault O4).
 const LARGEST_LOG: u64 = 512 * 1024 * 1024;
 
-/// What the log's file is cut to once it was folded in, in bytes.
+/// Size to which the file of the log is truncated afterwards, 4 MiB.
 const KEPT_LOG: u32 = 4 * 1024 * 1024;
 
-/// On whose behalf the database is used. Parties take turns, whatever the number of requests of each (law 15).
+/// The party for which the database is used. Parties take turns, independently of the number of their requests (law 15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Party {
     /// The coordinator itself.
-    House,
-    /// Operators that have shown a token.
+    Coordinator,
+    /// Operators with a valid token.
     Operators,
-    /// The nodes of one network that exists, those that want to join it included.
+    /// Nodes of an existing network, and nodes that want to join it.
     Network(NetworkId),
-    /// Requests that have proven nothing yet.
-    Guests,
+    /// Unauthenticated requests.
+    Unauthenticated,
 }
 
 /// The open database.
 pub(crate) struct Store {
-    reads: Turns<Party>,
-    writes: Turns<Party>,
+    reads: FairSemaphore<Party>,
+    writes: FairSemaphore<Party>,
     readers: SqlitePool,
     writer: SqlitePool,
-    /// The write-ahead log's file.
+    /// Path of the write-ahead log.
     log: PathBuf,
     largest_log: AtomicU64,
 }
 
 impl Store {
-    /// Opens the database in `directory`, makes both where they are missing (readable by their owner only: the database holds the
-    /// coordinator's private key) and brings the tables up to date.
+    /// Opens the database in `directory`, and updates its tables. Creates both if they do not exist, readable by their owner only, because the database
+    /// contains the coordinator's private key.
     pub(crate) async fn open(directory: &Path) -> Result<Self, StoreError> {
         prepare(directory)?;
         let options = SqliteConnectOptions::new()
@@ -97,11 +97,11 @@ impl Store {
             .foreign_keys(true)
             .busy_timeout(BUSY)
             .journal_mode(SqliteJournalMode::Wal)
-            // NORMAL may lose acknowledged writes with the power; a node that was told its address must keep it (fault O2).
+            // NORMAL may lose acknowledged writes when the power fails; a node must keep the address that it was told (fault O2).
             .synchronous(SqliteSynchronous::Full)
             .pragma("journal_size_limit", KEPT_LOG.to_string());
-        // All connections are opened now and stay: one that is opened after somebody deleted the log would see an older database, and
-        // send it out as a map with members missing (fault O3).
+        // All connections are opened now and stay open. A connection that is opened after somebody deleted the log would see an older database, and the
+        // coordinator would send maps in which members are missing (fault O3).
         let pool = |size| {
             let pool = SqlitePoolOptions::new().min_connections(size).max_connections(size);
             // SQLite ends a transaction by itself when the disk is full, and sqlx goes on counting it: such a connection begins none
@@ -110,80 +110,80 @@ impl Store {
                 let is_clean = !connection.is_in_transaction();
                 Box::pin(async move { Ok(is_clean) })
             });
-            pool.acquire_timeout(TURN).idle_timeout(None).max_lifetime(None)
+            pool.acquire_timeout(PERMIT_TIMEOUT).idle_timeout(None).max_lifetime(None)
         };
         let writer = pool(1).connect_with(options.clone()).await?;
         MIGRATIONS.run(&writer).await?;
-        // Readers cannot write even by mistake.
+        // Readers cannot write, even by mistake.
         let readers = pool(READERS).connect_with(options.pragma("query_only", "ON")).await?;
         let log = directory.join(format!("{FILE}-wal"));
-        let (reads, writes) = (Turns::new(READERS as usize), Turns::new(1));
+        let (reads, writes) = (FairSemaphore::new(READERS as usize), FairSemaphore::new(1));
         Ok(Self { reads, writes, readers, writer, log, largest_log: AtomicU64::new(LARGEST_LOG) })
     }
 
-    /// One consistent view of everything.
+    /// Returns a consistent view of the database.
     pub(crate) async fn read(&self, party: Party) -> Result<Reading, StoreError> {
-        let turn = timeout(TURN, self.reads.take(party)).await.map_err(|_| StoreError::Busy)?;
-        Ok(Reading { tx: self.readers.begin().await?, turn })
+        let permit = timeout(PERMIT_TIMEOUT, self.reads.take(party)).await.map_err(|_| StoreError::Busy)?;
+        Ok(Reading { tx: self.readers.begin().await?, permit })
     }
 
-    /// The turn to change something.
+    /// Returns the write transaction.
     pub(crate) async fn write(&self, party: Party) -> Result<Writing, StoreError> {
-        let turn = timeout(TURN, self.writes.take(party)).await.map_err(|_| StoreError::Busy)?;
+        let permit = timeout(PERMIT_TIMEOUT, self.writes.take(party)).await.map_err(|_| StoreError::Busy)?;
         if self.log_share() >= 100 {
-            // Only a commit folds the log in otherwise, and there will be none.
+            // Otherwise only a commit writes the log back, and there will be no commit.
             query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await?;
             if self.log_share() >= 100 {
                 return Err(StoreError::Log);
             }
         }
-        // IMMEDIATE: the lock is taken before the first read, so what was read is still true when it is written upon.
-        Ok(Writing { reading: Reading { tx: self.writer.begin_with("BEGIN IMMEDIATE").await?, turn } })
+        // IMMEDIATE takes the lock before the first read, so that nothing changes between a read and a write.
+        Ok(Writing { reading: Reading { tx: self.writer.begin_with("BEGIN IMMEDIATE").await?, permit } })
     }
 
-    /// How much of what the log may be it is, in percent.
+    /// Returns the size of the log in percent of its limit.
     pub(crate) fn log_share(&self) -> u64 {
         let size = std::fs::metadata(&self.log).map_or(0, |metadata| metadata.len());
         size.saturating_mul(100) / self.largest_log.load(Ordering::Relaxed).max(1)
     }
 
-    /// Another bound for the log, in bytes.
+    /// Sets the limit of the log, in bytes.
     #[cfg(test)]
     pub(crate) fn set_log_limit(&self, largest: u64) {
         self.largest_log.store(largest, Ordering::Relaxed);
     }
 
-    /// Edits rows behind the rules' back, as a person with `sqlite3` would.
+    /// Executes a statement, as a person with `sqlite3` would.
     #[cfg(test)]
     pub(crate) async fn edit(&self, sql: &'static str) {
         query(sql).execute(&self.writer).await.unwrap();
     }
 
-    /// Waits for what is running and folds the log into the database.
+    /// Waits for running transactions, and writes the log back into the database.
     pub(crate) async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
     }
 }
 
-/// A consistent view; statements that read are its methods.
+/// A read transaction. Its methods are the statements that read.
 pub(crate) struct Reading {
     tx: Transaction<'static, Sqlite>,
-    /// Given back after the transaction.
-    turn: Turn<Party>,
+    /// Released after the transaction.
+    permit: Permit<Party>,
 }
 
-/// A change in the making; statements that write are its methods.
+/// A write transaction. Its methods are the statements that write.
 pub(crate) struct Writing {
     reading: Reading,
 }
 
 impl Writing {
-    /// Makes it so; survives a loss of power from here on.
+    /// Commits the transaction. Its changes then survive a loss of power.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        let Reading { tx, turn } = self.reading;
+        let Reading { tx, permit } = self.reading;
         tx.commit().await?;
-        drop(turn);
+        drop(permit);
         Ok(())
     }
 }
@@ -202,34 +202,34 @@ impl DerefMut for Writing {
     }
 }
 
-/// Makes the state directory and an empty database file where they are missing, readable by their owner only.
+/// Creates the state directory and an empty database file if they do not exist, readable by their owner only.
 pub(crate) fn prepare(directory: &Path) -> Result<(), StoreError> {
     let failed = |source| StoreError::Directory { path: directory.display().to_string(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-    // Made before SQLite does, with the right mode from the first moment; its log files take over the mode of this one.
+    // Created before SQLite does, with the right mode from the start. SQLite gives its log files the same mode.
     OpenOptions::new().create(true).append(true).mode(0o600).open(directory.join(FILE)).map_err(failed)?;
     Ok(())
 }
 
-/// Why the database did not do as asked.
+/// A failure of the database.
 #[derive(Debug)]
 pub(crate) enum StoreError {
     /// The state directory cannot be used.
     Directory {
-        /// Which one.
+        /// Path of the directory.
         path: String,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The database was made by a newer program, or its migrations were edited.
+    /// A newer release upgraded the database, or its migrations were edited.
     Migration(MigrateError),
-    /// No turn came in time.
+    /// No permit was free in time.
     Busy,
     /// SQLite failed: disk full, read-only, locked, damaged.
     Database(sqlx::Error),
-    /// The write-ahead log has grown to its bound.
+    /// The write-ahead log has reached its limit.
     Log,
-    /// A row that the tables' own checks should have kept out.
+    /// A row is invalid although the tables have constraints.
     Damaged(&'static str),
 }
 
@@ -258,7 +258,11 @@ impl fmt::Display for StoreError {
                 None => write!(f, "the database failed: {error}"),
             },
             Self::Busy => {
-                write!(f, "the database was busy for {} s with requests that came before this one", TURN.as_secs())
+                write!(
+                    f,
+                    "the database was busy for {} s with requests that came before this one",
+                    PERMIT_TIMEOUT.as_secs()
+                )
             }
             Self::Log => write!(
                 f,
@@ -272,7 +276,7 @@ impl fmt::Display for StoreError {
 
 impl Error for StoreError {}
 
-/// The causes that a person can do something about, by SQLite's primary result codes (sqlite.org/rescode.html).
+/// Returns the cause of a failure if an operator can remove it, by SQLite's primary result codes (sqlite.org/rescode.html).
 fn cause(error: &sqlx::Error) -> Option<&'static str> {
     let code: u32 = error.as_database_error()?.code()?.parse().ok()?;
     match code & 0xff {

@@ -1,36 +1,36 @@
 //! Networks and their versions.
 //!
-//! A version is a counter in the high bits and [`RANDOM_BITS`] random bits below. A database that was restored from a backup counts on
-//! from an older point; the random bits keep its versions apart from those that nodes remember from before, so that such a node is
-//! given a whole map instead of a change that does not fit. Below 2^53, so that every reader of JSON keeps it exact.
+//! A version has a counter in its high bits and [`RANDOM_BITS`] random bits below. A database that was restored from a backup continues at an older counter.
+//! The random bits distinguish its versions from those that nodes remember from before, so that such a node gets a full map instead of changes that do not fit.
+//! Versions are below 2^53, which every JSON parser reads exactly.
 
 use sqlx::{Row, query};
 
 use super::rows::{bytes, network, signed, unsigned};
 use super::{NetworkId, NetworkRow, Reading, StoreError, Writing};
 
-/// Two histories that parted share a version once in a million.
+/// Random bits of a version, 20: two different histories have the same version once in a million.
 pub(super) const RANDOM_BITS: u32 = 20;
 
-/// Versions from which a node may resume; a node that was away for longer gets a whole map. Marks of removed nodes are kept as long, and for [`MARKED`].
+/// Versions in the history, 4,096. A node with an older version gets a full map. Marks of removed nodes are kept for as many versions, and for [`MARKED`].
 const KEPT: u32 = 4096;
 
-/// Time for which the mark of a removed node is kept at least, 73 hours in seconds. No ticket for relays is valid for longer, and a coordinator that starts
-/// again tells its own relay which members to cut off.
+/// Least time for which the mark of a removed node is kept, 73 hours in seconds. No relay ticket is valid longer, and a coordinator that starts tells its own
+/// relay which members were removed.
 pub(crate) const MARKED: i64 = 73 * 3600;
 
-/// Old versions are swept once per so many changes.
+/// Number of changes after which old versions are deleted.
 const SWEEP_EVERY: u64 = 256;
 
 impl Reading {
-    /// All networks, by name.
+    /// Returns all networks, sorted by name.
     pub(crate) async fn networks(&mut self) -> Result<Vec<NetworkRow>, StoreError> {
         let rows =
             query("SELECT * FROM networks WHERE removed_at IS NULL ORDER BY name").fetch_all(&mut *self.tx).await?;
         rows.iter().map(network).collect()
     }
 
-    /// A network by its number.
+    /// Returns a network by its number.
     pub(crate) async fn network(&mut self, id: NetworkId) -> Result<Option<NetworkRow>, StoreError> {
         let row = query("SELECT * FROM networks WHERE id = ? AND removed_at IS NULL")
             .bind(id.0.as_slice())
@@ -39,7 +39,7 @@ impl Reading {
         row.as_ref().map(network).transpose()
     }
 
-    /// A network by its name.
+    /// Returns a network by its name.
     pub(crate) async fn network_by_name(&mut self, name: &str) -> Result<Option<NetworkRow>, StoreError> {
         let row = query("SELECT * FROM networks WHERE name = ? AND removed_at IS NULL")
             .bind(name)
@@ -48,13 +48,13 @@ impl Reading {
         row.as_ref().map(network).transpose()
     }
 
-    /// Networks that are only marks since before `time`.
+    /// Returns the networks that were removed before `time`.
     pub(crate) async fn networks_removed_before(&mut self, time: i64) -> Result<Vec<NetworkId>, StoreError> {
         let rows = query("SELECT id FROM networks WHERE removed_at < ?").bind(time).fetch_all(&mut *self.tx).await?;
         rows.iter().map(|row| Ok(NetworkId(bytes(row, "id")?))).collect()
     }
 
-    /// Whether this database has been through `version`, and remembers all changes since.
+    /// Returns true if the history contains `version`, and so all changes after it.
     pub(crate) async fn knows_version(&mut self, id: NetworkId, version: u64) -> Result<bool, StoreError> {
         let row = query("SELECT EXISTS (SELECT 1 FROM history WHERE network = ? AND version = ?)")
             .bind(id.0.as_slice())
@@ -66,7 +66,7 @@ impl Reading {
 }
 
 impl Writing {
-    /// A new network; its counter starts at 1, so that version 0 can stand for "no map". `random` is fresh.
+    /// Inserts a network. Its counter starts at 1, because version 0 means "no map". `random` is new.
     pub(crate) async fn insert_network(&mut self, row: &NetworkRow, random: u32) -> Result<(), StoreError> {
         query("INSERT INTO networks (id, name, ipv4, ipv6, version, cursor, created_at) VALUES (?, ?, ?, ?, 0, 0, ?)")
             .bind(row.id.0.as_slice())
@@ -80,7 +80,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Turns a network and its members into marks of removed ones; its keys open nothing any more, its relays are gone.
+    /// FairSemaphore a network and its members into marks, revokes its keys, and deletes its relays.
     pub(crate) async fn remove_network(&mut self, id: NetworkId, version: u64, now: i64) -> Result<(), StoreError> {
         let id = id.0.as_slice();
         query(
@@ -106,7 +106,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Sets the time of marks that are later than `latest` to `now`.
+    /// Sets the time of marks later than `latest` to `now`.
     pub(crate) async fn correct_marks(&mut self, now: i64, latest: i64) -> Result<(), StoreError> {
         for table in [
             "UPDATE nodes SET removed_at = ? WHERE removed_at > ?",
@@ -117,7 +117,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Deletes a network with all that belongs to it.
+    /// Deletes a network with all its rows.
     pub(crate) async fn delete_network(&mut self, id: NetworkId) -> Result<(), StoreError> {
         let tables = [
             "DELETE FROM history WHERE network = ?",
@@ -132,7 +132,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Remembers which address was handed out last.
+    /// Stores the host number that was assigned last.
     pub(crate) async fn set_cursor(&mut self, id: NetworkId, cursor: u32) -> Result<(), StoreError> {
         query("UPDATE networks SET cursor = ? WHERE id = ?")
             .bind(i64::from(cursor))
@@ -142,7 +142,7 @@ impl Writing {
         Ok(())
     }
 
-    /// The version that the changes of this transaction carry. `random` is fresh.
+    /// Returns a new version for the changes of this transaction. `random` is new.
     pub(crate) async fn next_version(&mut self, id: NetworkId, random: u32) -> Result<u64, StoreError> {
         let low = i64::from(random) & ((1 << RANDOM_BITS) - 1);
         let row =

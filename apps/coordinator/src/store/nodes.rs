@@ -9,7 +9,7 @@ use super::rows::{mark, node, signed, unsigned};
 use super::{MarkRow, Marks, NetworkId, NewNode, NodeRow, Origin, Reading, StoreError, Writing};
 
 impl Reading {
-    /// The members of a network, by number.
+    /// Returns the members of a network, sorted by number.
     pub(crate) async fn nodes(&mut self, network: NetworkId) -> Result<Vec<NodeRow>, StoreError> {
         let rows = query("SELECT * FROM nodes WHERE network = ? AND removed_at IS NULL ORDER BY id")
             .bind(network.0.as_slice())
@@ -18,7 +18,7 @@ impl Reading {
         rows.iter().map(node).collect()
     }
 
-    /// Members that changed and nodes that were removed after `version`.
+    /// Returns the members that changed, and the nodes that were removed, after `version`.
     pub(crate) async fn nodes_since(&mut self, network: NetworkId, version: u64) -> Result<Vec<NodeRow>, StoreError> {
         let rows = query("SELECT * FROM nodes WHERE network = ? AND version > ? ORDER BY id")
             .bind(network.0.as_slice())
@@ -28,7 +28,7 @@ impl Reading {
         rows.iter().map(node).collect()
     }
 
-    /// Returns up to `most` marks of removed nodes with higher numbers than `after`, by number.
+    /// Returns up to `most` marks of removed nodes with numbers above `after`, sorted by number.
     pub(crate) async fn removed_nodes(&mut self, after: NodeId, most: u32) -> Result<Vec<MarkRow>, StoreError> {
         let rows = query(
             "SELECT id, network, node_key, removed_at FROM nodes \
@@ -41,7 +41,7 @@ impl Reading {
         rows.iter().map(mark).collect()
     }
 
-    /// Returns how many nodes that joined by this key were removed at `since` or later.
+    /// Returns the number of nodes that joined with this key and were removed at `since` or later.
     pub(crate) async fn marks(&mut self, key: i64, from: &Origin, since: i64) -> Result<Marks, StoreError> {
         let row = query(
             "SELECT count(*), coalesce(sum(joined_site = ?), 0), coalesce(sum(joined_host = ?), 0) \
@@ -57,7 +57,7 @@ impl Reading {
         Ok(Marks { key: unsigned(key)?, site: unsigned(site)?, host: unsigned(host)? })
     }
 
-    /// A member by its number.
+    /// Returns a member by its number.
     pub(crate) async fn node(&mut self, id: NodeId) -> Result<Option<NodeRow>, StoreError> {
         let row = query("SELECT * FROM nodes WHERE id = ? AND removed_at IS NULL")
             .bind(signed(id.0))
@@ -66,7 +66,7 @@ impl Reading {
         row.as_ref().map(node).transpose()
     }
 
-    /// A member by its name.
+    /// Returns a member by its name.
     pub(crate) async fn node_by_name(&mut self, network: NetworkId, name: &str) -> Result<Option<NodeRow>, StoreError> {
         let row = query("SELECT * FROM nodes WHERE network = ? AND name = ? AND removed_at IS NULL")
             .bind(network.0.as_slice())
@@ -76,7 +76,7 @@ impl Reading {
         row.as_ref().map(node).transpose()
     }
 
-    /// A member by its machine key.
+    /// Returns a member by its machine key.
     pub(crate) async fn node_by_machine(
         &mut self,
         network: NetworkId,
@@ -90,7 +90,7 @@ impl Reading {
         row.as_ref().map(node).transpose()
     }
 
-    /// Members of any network that have this WireGuard key.
+    /// Returns the members of any network that have this WireGuard key.
     pub(crate) async fn nodes_by_node_key(&mut self, key: PublicKey) -> Result<Vec<NodeRow>, StoreError> {
         let rows = query("SELECT * FROM nodes WHERE node_key = ? AND removed_at IS NULL")
             .bind(key.0.as_slice())
@@ -99,7 +99,7 @@ impl Reading {
         rows.iter().map(node).collect()
     }
 
-    /// How many members a network has.
+    /// Returns the number of members of a network.
     pub(crate) async fn count_nodes(&mut self, network: NetworkId) -> Result<u64, StoreError> {
         let row = query("SELECT count(*) FROM nodes WHERE network = ? AND removed_at IS NULL")
             .bind(network.0.as_slice())
@@ -108,7 +108,7 @@ impl Reading {
         unsigned(row.try_get(0)?)
     }
 
-    /// Whether a member has this address.
+    /// Returns true if a member has this address.
     pub(crate) async fn is_address_taken(&mut self, network: NetworkId, address: Ipv4Addr) -> Result<bool, StoreError> {
         let row = query("SELECT EXISTS (SELECT 1 FROM nodes WHERE network = ? AND ipv4 = ? AND removed_at IS NULL)")
             .bind(network.0.as_slice())
@@ -120,7 +120,7 @@ impl Reading {
 }
 
 impl Writing {
-    /// A new member.
+    /// Inserts a member.
     pub(crate) async fn insert_node(&mut self, new: &NewNode, now: i64) -> Result<NodeRow, StoreError> {
         let row = query(
             "INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, program, version, created_at, last_seen_at, \
@@ -143,7 +143,7 @@ impl Writing {
         node(&row)
     }
 
-    /// A member's new WireGuard key, and when the budget of such changes is full again.
+    /// Stores a member's new WireGuard key, and the time at which its budget of key changes is full again.
     pub(crate) async fn set_node_key(
         &mut self,
         id: NodeId,
@@ -157,14 +157,14 @@ impl Writing {
         Ok(())
     }
 
-    /// A member's new name.
+    /// Stores a member's new name.
     pub(crate) async fn set_name(&mut self, id: NodeId, name: &str, version: u64) -> Result<(), StoreError> {
         let set = query("UPDATE nodes SET name = ?, version = ? WHERE id = ?").bind(name);
         set.bind(signed(version)).bind(signed(id.0)).execute(&mut *self.tx).await?;
         Ok(())
     }
 
-    /// Where a member may be reached now.
+    /// Stores a member's endpoints.
     pub(crate) async fn set_endpoints(
         &mut self,
         id: NodeId,
@@ -177,7 +177,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Which relays a member is bound to.
+    /// Stores the relays that a member is bound to.
     pub(crate) async fn set_relays(&mut self, id: NodeId, relays: &[RelayId], version: u64) -> Result<(), StoreError> {
         let text = serde_json::to_string(relays).map_err(|_| StoreError::Damaged("relays"))?;
         let set = query("UPDATE nodes SET relays = ?, version = ? WHERE id = ?").bind(text);
@@ -185,22 +185,22 @@ impl Writing {
         Ok(())
     }
 
-    /// Which program a member runs; nobody else is told, so the version stays.
+    /// Stores the version of a member's program. It is not part of any map, so the version of the network stays.
     pub(crate) async fn set_program(&mut self, id: NodeId, program: &str) -> Result<(), StoreError> {
         let set = query("UPDATE nodes SET program = ? WHERE id = ?").bind(program).bind(signed(id.0));
         set.execute(&mut *self.tx).await?;
         Ok(())
     }
 
-    /// When a member was seen last; nobody else is told, so the version stays.
+    /// Stores the time at which a member was last online. It is not part of any map, so the version of the network stays.
     pub(crate) async fn set_last_seen(&mut self, id: NodeId, now: i64) -> Result<(), StoreError> {
         let set = query("UPDATE nodes SET last_seen_at = ? WHERE id = ?").bind(now).bind(signed(id.0));
         set.execute(&mut *self.tx).await?;
         Ok(())
     }
 
-    /// Deletes up to `most` marks of nodes that were removed before `time` (seconds since 1970) and before all versions from which a node may resume. Returns
-    /// how many there were.
+    /// Deletes up to `most` marks of nodes that were removed before `time` (seconds since 1970) and before all versions in the history. Returns the number of
+    /// deleted marks.
     pub(crate) async fn forget_nodes(&mut self, time: i64, most: u32) -> Result<u64, StoreError> {
         let deleted = query(
             "DELETE FROM nodes WHERE id IN (SELECT id FROM nodes WHERE removed_at < ? AND version < \
@@ -209,7 +209,7 @@ impl Writing {
         Ok(deleted.bind(time).bind(most).execute(&mut *self.tx).await?.rows_affected())
     }
 
-    /// Turns a member into the mark of a removed one.
+    /// FairSemaphore a member into a mark of a removed node.
     pub(crate) async fn remove_node(&mut self, id: NodeId, version: u64, now: i64) -> Result<(), StoreError> {
         let set = query("UPDATE nodes SET removed_at = ?, version = ?, endpoints = '[]', relays = '[]' WHERE id = ?")
             .bind(now);

@@ -1,4 +1,4 @@
-//! Operators' tokens, and the coordinator's own small values.
+//! Operator tokens, and single values of the coordinator.
 
 use sqlx::{Row, query};
 
@@ -6,7 +6,7 @@ use super::rows::bytes;
 use super::{OperatorRow, Reading, StoreError, Writing};
 
 impl Reading {
-    /// All operators' tokens, oldest first, those that were revoked included.
+    /// Returns all operator tokens, oldest first, revoked ones included.
     pub(crate) async fn operators(&mut self) -> Result<Vec<OperatorRow>, StoreError> {
         let rows = query("SELECT * FROM operators ORDER BY id").fetch_all(&mut *self.tx).await?;
         let operator = |row| {
@@ -20,7 +20,7 @@ impl Reading {
         rows.iter().map(operator).collect()
     }
 
-    /// A value of the coordinator's own.
+    /// Returns a single value of the coordinator.
     pub(crate) async fn meta(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let row = query("SELECT value FROM meta WHERE name = ?").bind(name).fetch_optional(&mut *self.tx).await?;
         Ok(row.map(|row| row.try_get("value")).transpose()?)
@@ -28,7 +28,7 @@ impl Reading {
 }
 
 impl Writing {
-    /// Another operator's token.
+    /// Inserts an operator token.
     pub(crate) async fn insert_operator(&mut self, hash: &[u8; 32], now: i64) -> Result<(), StoreError> {
         query("INSERT INTO operators (hash, created_at) VALUES (?, ?)")
             .bind(hash.as_slice())
@@ -38,7 +38,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Ends a token. The first time that it was revoked stands.
+    /// Revokes a token, and keeps the time of an earlier revocation.
     pub(crate) async fn revoke_operator(&mut self, id: i64, now: i64) -> Result<(), StoreError> {
         query("UPDATE operators SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?")
             .bind(now)
@@ -48,7 +48,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Sets a value, whatever it was before.
+    /// Sets a single value.
     pub(crate) async fn replace_meta(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError> {
         query("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")
             .bind(name)
@@ -58,7 +58,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Sets a value that was not there.
+    /// Inserts a single value that does not exist yet.
     pub(crate) async fn insert_meta(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError> {
         query("INSERT INTO meta (name, value) VALUES (?, ?)").bind(name).bind(value).execute(&mut *self.tx).await?;
         Ok(())

@@ -8,7 +8,7 @@ use super::rows::{bytes, signed};
 use super::{NetworkId, NewRelay, Reading, RelayRow, StoreError, Writing};
 
 impl Reading {
-    /// A network's relays, oldest first; the coordinator's own is none of them.
+    /// Returns a network's relays, oldest first, without the coordinator's own.
     pub(crate) async fn relays(&mut self, network: NetworkId) -> Result<Vec<RelayRow>, StoreError> {
         let rows = query("SELECT * FROM relays WHERE network = ? ORDER BY id")
             .bind(network.0.as_slice())
@@ -19,7 +19,7 @@ impl Reading {
 }
 
 impl Writing {
-    /// A new relay.
+    /// Inserts a relay.
     pub(crate) async fn insert_relay(&mut self, new: &NewRelay, now: i64) -> Result<RelayRow, StoreError> {
         let endpoints = serde_json::to_string(&new.endpoints).map_err(|_| StoreError::Damaged("endpoints"))?;
         let row = query(
@@ -37,13 +37,13 @@ impl Writing {
         relay(&row)
     }
 
-    /// A relay is gone.
+    /// Deletes a relay.
     pub(crate) async fn delete_relay(&mut self, id: RelayId) -> Result<(), StoreError> {
         query("DELETE FROM relays WHERE id = ?").bind(i64::from(id.0)).execute(&mut *self.tx).await?;
         Ok(())
     }
 
-    /// A network's relays are others since `version`.
+    /// Stores the version at which a network's relays changed.
     pub(crate) async fn set_relays_version(&mut self, network: NetworkId, version: u64) -> Result<(), StoreError> {
         query("UPDATE networks SET relays_version = ? WHERE id = ?")
             .bind(signed(version))

@@ -1,4 +1,4 @@
-//! Rows as the rest of the program sees them.
+//! Rows of the database as types.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +10,7 @@ use taut_base::{NodeId, Prefix, PublicKey, RelayId};
 
 use super::StoreError;
 
-/// A network's random number: part of the join token and of the control channel's prologue. Written as 32 hex digits.
+/// The random number of a network, part of join tokens and of the control channel's prologue. Its text form has 32 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NetworkId(pub(crate) [u8; 16]);
 
@@ -39,16 +39,16 @@ pub(crate) struct NetworkRow {
     pub(crate) ipv4: Prefix,
     pub(crate) ipv6: Prefix,
     pub(crate) version: u64,
-    /// Host number of the IPv4 address that was handed out last.
+    /// Host number that was assigned last.
     pub(crate) cursor: u32,
     pub(crate) created_at: i64,
-    /// Version at which its relays changed last.
+    /// Version at which its relays last changed.
     pub(crate) relays_version: u64,
 }
 
 /// A relay of a network.
 ///
-/// The endpoints are a text that may hold anything if somebody edited the file; a bad one counts as none.
+/// The endpoints are stored as text. If somebody damaged the text, the relay has no endpoints.
 #[derive(Clone, Debug)]
 pub(crate) struct RelayRow {
     pub(crate) id: RelayId,
@@ -60,7 +60,7 @@ pub(crate) struct RelayRow {
     pub(crate) created_at: i64,
 }
 
-/// A relay to be.
+/// A relay to insert.
 pub(crate) struct NewRelay {
     pub(crate) network: NetworkId,
     pub(crate) name: String,
@@ -70,7 +70,7 @@ pub(crate) struct NewRelay {
     pub(crate) web: Option<String>,
 }
 
-/// An enrolment key; its secret is known by hash only.
+/// An enrolment key. Only a hash of its secret is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRow {
     pub(crate) id: i64,
@@ -82,7 +82,7 @@ pub(crate) struct KeyRow {
     pub(crate) created_at: i64,
 }
 
-/// An operator's token, known by hash only.
+/// An operator token. Only a hash of it is stored.
 pub(crate) struct OperatorRow {
     pub(crate) id: i64,
     pub(crate) hash: [u8; 32],
@@ -90,7 +90,7 @@ pub(crate) struct OperatorRow {
     pub(crate) revoked_at: Option<i64>,
 }
 
-/// An enrolment key to be.
+/// An enrolment key to insert.
 pub(crate) struct NewKey {
     pub(crate) network: NetworkId,
     pub(crate) hash: [u8; 32],
@@ -100,8 +100,7 @@ pub(crate) struct NewKey {
 
 /// A node, or the mark of a removed one.
 ///
-/// Name and endpoints are texts that may hold anything if somebody edited the file; a bad text is kept as it can be, and the rules
-/// decide that it concerns this node alone (faults E10, O9).
+/// Name and endpoints are stored as text, which somebody may have damaged. The rules then treat only this node as damaged (faults E10, O9).
 #[derive(Clone, Debug)]
 pub(crate) struct NodeRow {
     pub(crate) id: NodeId,
@@ -112,24 +111,24 @@ pub(crate) struct NodeRow {
     pub(crate) ipv4: Ipv4Addr,
     pub(crate) ipv6: Ipv6Addr,
     pub(crate) endpoints: Vec<SocketAddr>,
-    /// Relays that it is bound to, as it says.
+    /// Relays that it reports to be bound to.
     pub(crate) relays: Vec<RelayId>,
-    /// Version of the node's program, as it says.
+    /// Version of its program, as it reports.
     pub(crate) program: String,
     pub(crate) version: u64,
     pub(crate) created_at: i64,
     pub(crate) last_seen_at: i64,
-    /// When its budget of key changes is full again, seconds since 1970.
+    /// Time at which its budget of key changes is full again, in seconds since 1970.
     pub(crate) keys_full_at: i64,
     pub(crate) removed: bool,
 }
 
-/// Where a node joined from.
+/// The address from which a node joined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// Its address, as [`taut_base::network`] writes it.
+    /// The address, in the form of [`taut_base::network`].
     pub(crate) host: [u8; 8],
-    /// The prefix of its address, as [`taut_base::site`] writes it.
+    /// The prefix of the address, in the form of [`taut_base::site`].
     pub(crate) site: [u8; 8],
 }
 
@@ -139,7 +138,7 @@ impl Origin {
     }
 }
 
-/// Numbers of marks of removed nodes that joined by one key: all of them, and those from one prefix and one address.
+/// Numbers of marks of removed nodes that joined with one key: all, those from one prefix, and those from one address.
 pub(crate) struct Marks {
     pub(crate) key: u64,
     pub(crate) site: u64,
@@ -151,11 +150,11 @@ pub(crate) struct MarkRow {
     pub(crate) id: NodeId,
     pub(crate) network: NetworkId,
     pub(crate) node_key: PublicKey,
-    /// When it was removed, seconds since 1970, by the clock at that time.
+    /// Time of its removal, in seconds since 1970, by the clock at that time.
     pub(crate) removed_at: i64,
 }
 
-/// A node to be.
+/// A node to insert.
 pub(crate) struct NewNode {
     pub(crate) network: NetworkId,
     pub(crate) machine_key: PublicKey,
@@ -165,7 +164,7 @@ pub(crate) struct NewNode {
     pub(crate) ipv6: Ipv6Addr,
     pub(crate) program: String,
     pub(crate) version: u64,
-    /// The enrolment key by which it joins.
+    /// Number of the enrolment key with which it joins.
     pub(crate) key: i64,
     pub(crate) from: Origin,
 }
@@ -213,9 +212,9 @@ pub(super) fn node(row: &SqliteRow) -> Result<NodeRow, StoreError> {
         name: lossy("name")?,
         ipv4: Ipv4Addr::from(bytes::<4>(row, "ipv4")?),
         ipv6: Ipv6Addr::from(bytes::<16>(row, "ipv6")?),
-        // Endpoints are candidates only; without them the node is still reachable once it speaks first.
+        // Endpoints are only candidates. Without them the node is reachable after it has sent a packet.
         endpoints: serde_json::from_str(&lossy("endpoints")?).unwrap_or_default(),
-        // Without them the node is still reachable on direct paths.
+        // Without relays the node is still reachable on direct paths.
         relays: serde_json::from_str(&lossy("relays")?).unwrap_or_default(),
         program: lossy("program")?,
         version: unsigned(row.try_get("version")?)?,
@@ -240,7 +239,7 @@ pub(super) fn bytes<const N: usize>(row: &SqliteRow, column: &str) -> Result<[u8
     value.try_into().map_err(|_| StoreError::Damaged("a value of the wrong length"))
 }
 
-/// SQLite's integers are signed; versions and ids stay below 2^63.
+/// Converts a number for SQLite, whose integers are signed. Versions and numbers of rows stay below 2^63.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

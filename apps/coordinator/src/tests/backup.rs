@@ -1,4 +1,4 @@
-//! Backups: made while everything runs, put back without giving anything twice.
+//! Backups of a running coordinator, and restores after which no address or number is assigned twice.
 
 use std::fs::{self, metadata};
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use taut_netmap::{NetworkMap, ProblemCode, ToCoordinator};
 use tokio::runtime::Runtime;
 
-use super::world::{Coordinator, Directory, Host};
+use super::world::{Directory, TestCoordinator, TestHost};
 use crate::state::{backup, findings, restore};
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -23,7 +23,7 @@ fn a_backup_of_a_running_coordinator_is_whole_private_and_never_replaces() {
     let directory = Directory::new();
     let file = backup_in(&directory);
     assert!(wait(backup(&directory.0, &file)).unwrap_err().to_string().contains("there is no coordinator"));
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let writing = std::thread::scope(|scope| {
         let writer = scope.spawn(|| (0..30).map(|_| coordinator.join("n").id()).collect::<Vec<_>>().len());
         for number in 0..10 {
@@ -43,7 +43,7 @@ fn a_backup_of_a_running_coordinator_is_whole_private_and_never_replaces() {
     }
     assert_eq!(metadata(other.0.join("coordinator.db")).unwrap().permissions().mode() & 0o777, 0o600);
     drop(coordinator);
-    let restored = Coordinator::start(&other);
+    let restored = TestCoordinator::start(&other);
     assert!(restored.first.is_none(), "the tokens are the backup's");
     assert_eq!(restored.wait(restored.state.nodes(None)).unwrap().len(), 30);
 }
@@ -55,7 +55,7 @@ fn fault_n9_after_a_restore_nothing_is_given_twice_and_nodes_get_whole_maps() {
     let (token, old, lost, late_key);
     let mut watcher;
     {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         token = coordinator.token();
         watcher = coordinator.join("watcher");
         old = coordinator.join("old");
@@ -67,17 +67,17 @@ fn fault_n9_after_a_restore_nothing_is_given_twice_and_nodes_get_whole_maps() {
         watcher.hear_until(|watcher| watcher.map.peers.len() == 2);
     }
     wait(restore(&directory.0, &file, true)).unwrap();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     // A node that is ahead gets a whole map, and goes on from it.
     let mut back = watcher.host.resume(&coordinator, &token, Some(watcher.map.clone())).unwrap();
     assert_eq!((back.wholes, back.map.peers.len()), (1, 1));
     assert!(back.map.version > watcher.map.version, "versions rise over a restore");
-    // One that is not, too: its version may have had another history.
+    // A node that is not ahead also gets a full map, because its version may belong to another history.
     assert_eq!(old.host.resume(&coordinator, &token, Some(old.map.clone())).unwrap().wholes, 1);
-    // Who joined meanwhile is told to join again, and nobody gets its address or numbers.
+    // A node that joined meanwhile is told to join again. No other node gets its address or its number.
     let refused = lost.host.resume(&coordinator, &token, Some(lost.map.clone())).err().unwrap();
     assert_eq!(refused.code, ProblemCode::NotAMember);
-    let next = Host::new().join(&coordinator, &token, "next").unwrap();
+    let next = TestHost::new().join(&coordinator, &token, "next").unwrap();
     assert!(next.id() > lost.id());
     assert!(next.map.me.addresses.iter().all(|address| !lost.map.me.addresses.contains(address)));
     assert!(coordinator.key(true, crate::state::Expiry::Never).0 > late_key.0);
@@ -88,12 +88,12 @@ fn fault_n9_after_a_restore_nothing_is_given_twice_and_nodes_get_whole_maps() {
 }
 
 #[test]
-fn a_restore_refuses_what_would_lose_something() {
+fn a_restore_refuses_to_overwrite_and_damaged_backups() {
     let directory = Directory::new();
     let file = backup_in(&directory);
     let map: NetworkMap;
     {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         map = coordinator.join("n").map;
         wait(backup(&directory.0, &file)).unwrap();
         let running = wait(restore(&directory.0, &file, true)).err().unwrap().to_string();
@@ -117,7 +117,7 @@ fn a_restore_refuses_what_would_lose_something() {
     }
     assert!(wait(restore(&directory.0, Path::new("/nowhere"), true)).is_err());
     assert!(!directory.0.join("restoring").exists());
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap()[0].row.id, map.me.id, "as before");
     drop(coordinator);
     let kept = wait(restore(&directory.0, &file, true)).unwrap().replaced.unwrap();

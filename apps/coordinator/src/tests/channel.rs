@@ -1,34 +1,34 @@
-//! What the control channel refuses.
+//! Refusals of the control channel.
 
 use taut_base::PrivateKey;
 use taut_netmap::{CONTROL_PATH, Hello, ProblemCode, SCHEMA, ToCoordinator, ToNode};
 use taut_noise::ik::FIRST_MESSAGE;
 use tungstenite::{Bytes, Message};
 
-use super::world::{Channel, Coordinator, Directory, Host, read};
+use super::world::{Directory, TestChannel, TestCoordinator, TestHost, read};
 use crate::state::random;
 
 #[test]
 fn nothing_is_said_without_a_handshake() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let network = coordinator.token().network;
-    let hello = serde_json::to_vec(&Host::new().hello(None, 0)).unwrap();
+    let hello = serde_json::to_vec(&TestHost::new().hello(None, 0)).unwrap();
     for first in [vec![], vec![0; FIRST_MESSAGE], random::<FIRST_MESSAGE>().to_vec(), hello, vec![0; 60_000]] {
-        let mut socket = Channel::socket(coordinator.address, &network);
+        let mut socket = TestChannel::socket(coordinator.address, &network);
         socket.send(Message::binary(first)).unwrap();
         assert_eq!(read(&mut socket), None);
     }
-    let mut socket = Channel::socket(coordinator.address, &network);
+    let mut socket = TestChannel::socket(coordinator.address, &network);
     socket.send(Message::text("hello")).unwrap();
     assert_eq!(read(&mut socket), None);
 }
 
 #[test]
-fn a_member_that_talks_nonsense_is_cut_off() {
+fn a_member_that_violates_the_protocol_is_disconnected() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
-    type Nonsense = fn(&mut Channel, &Host);
+    let coordinator = TestCoordinator::start(&directory);
+    type Nonsense = fn(&mut TestChannel, &TestHost);
     let nonsense: [Nonsense; 5] = [
         |channel, host| channel.send(&host.hello(None, 0)),
         |channel, _| drop(channel.socket.send(Message::binary(vec![0; 100]))),
@@ -54,7 +54,7 @@ fn a_member_that_talks_nonsense_is_cut_off() {
 #[test]
 fn fault_l5_messages_and_fields_from_the_future_are_passed_over() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut node = coordinator.join("n");
     for message in [br#"{"type":"mood","colour":["blue"]}"#.as_slice(), br#"{"type":"ping","new":{"in":"version 2"}}"#]
     {
@@ -67,12 +67,12 @@ fn fault_l5_messages_and_fields_from_the_future_are_passed_over() {
 #[test]
 fn a_newer_protocol_is_refused_by_name() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let token = coordinator.token();
-    let mut channel = Channel::open(coordinator.address, &token, &PrivateKey::from_bytes(random())).unwrap();
+    let mut channel = TestChannel::open(coordinator.address, &token, &PrivateKey::from_bytes(random())).unwrap();
     let hello = Hello {
         schema: SCHEMA + 1,
-        node_key: Host::new().node,
+        node_key: TestHost::new().node,
         bind_key: None,
         enrol: None,
         have: 0,
@@ -88,9 +88,9 @@ fn a_newer_protocol_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_no_channel_gets_an_answer() {
+fn requests_that_are_no_websocket_get_an_answer() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     for query in ["", "?network=", "?network=zz", "?network=00112233445566778899aabbccddeeff"] {
         let (status, body) = coordinator.ask_unheld("GET", &format!("{CONTROL_PATH}{query}"), None, None);
         assert_eq!((status, &body["error"]["code"]), (400, &"bad-request".into()), "{query}");
@@ -100,7 +100,7 @@ fn what_is_no_channel_gets_an_answer() {
 #[test]
 fn a_newer_channel_takes_over() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut old = coordinator.join("n");
     let mut new = old.host.resume(&coordinator, &coordinator.token(), Some(old.map.clone())).unwrap();
     while old.channel.receive().is_some() {}
@@ -110,9 +110,9 @@ fn a_newer_channel_takes_over() {
 }
 
 #[test]
-fn fault_e25_who_comes_back_without_end_is_hung_up_on() {
+fn fault_e25_a_machine_that_reconnects_without_end_is_disconnected() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (host, bystander) = (coordinator.join("restless").host, coordinator.join("calm"));
     assert!((0..1_000).any(|_| !comes_back(&host, &coordinator)), "a thousand channels of one machine");
     assert!(comes_back(&bystander.host, &coordinator), "another machine has its own share");
@@ -121,11 +121,11 @@ fn fault_e25_who_comes_back_without_end_is_hung_up_on() {
 #[test]
 fn fault_e25_pings_of_the_websocket_are_not_answered_without_end() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (mut node, mut calm) = (coordinator.join("restless"), coordinator.join("calm"));
-    let mut stranger = Channel::socket(coordinator.address, &coordinator.token().network);
+    let mut stranger = TestChannel::socket(coordinator.address, &coordinator.token().network);
     for socket in [&mut node.channel.socket, &mut stranger] {
-        // A proxy's now and then are fine.
+        // A proxy may send a ping now and then.
         for number in 0..1_000 {
             let sent = socket.send(Message::Ping(Bytes::from_static(b"x")));
             assert!(sent.is_ok() || number > 32);
@@ -137,9 +137,9 @@ fn fault_e25_pings_of_the_websocket_are_not_answered_without_end() {
     while calm.channel.receive().unwrap() != ToNode::Pong {}
 }
 
-/// Whether a member's new channel is answered.
-fn comes_back(host: &Host, coordinator: &Coordinator) -> bool {
-    let mut channel = Channel::open(coordinator.address, &coordinator.token(), &host.machine).expect("a handshake");
+/// Returns true if a new channel of a member is answered.
+fn comes_back(host: &TestHost, coordinator: &TestCoordinator) -> bool {
+    let mut channel = TestChannel::open(coordinator.address, &coordinator.token(), &host.machine).expect("a handshake");
     let hello = channel.transport.seal(&serde_json::to_vec(&host.hello(None, 0)).unwrap());
     channel.socket.send(Message::binary(hello)).is_ok() && channel.receive().is_some()
 }

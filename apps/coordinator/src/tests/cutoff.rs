@@ -1,4 +1,4 @@
-//! The coordinator's own relay and members that were removed, or have another key: over real sockets (fault F17).
+//! The coordinator's own relay, and members that were removed or have a new key, over real sockets (fault F17).
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use taut_relay_server::{Admission, Relay};
 use taut_testkit::Seeded;
 
 use super::relays::{next_tickets, read};
-use super::world::{Channel, Coordinator, Directory, Host};
-use crate::relay::{Wanted, start};
+use super::world::{Directory, TestChannel, TestCoordinator, TestHost};
+use crate::relay::{RelayOptions, start};
 use crate::state::random;
 use crate::store::Party;
 
-/// Ends only what is hopeless.
+/// Longest wait for a frame. Only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A member at the relay.
+/// A member that is bound to the relay.
 struct Member {
     socket: UdpSocket,
     client: Client,
@@ -37,7 +37,7 @@ impl Member {
         Self { socket, client, began: Instant::now(), random: Seeded::new(taut_testkit::first()) }
     }
 
-    /// Lives until `done` says so.
+    /// Handles frames until `done` returns true.
     #[track_caller]
     fn run(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
@@ -56,9 +56,9 @@ impl Member {
 }
 
 /// Opens a member's channel and returns its credentials for relays.
-fn credentials(coordinator: &Coordinator, token: &JoinToken, host: &Host) -> (Channel, Credentials) {
+fn credentials(coordinator: &TestCoordinator, token: &JoinToken, host: &TestHost) -> (TestChannel, Credentials) {
     let bind = PrivateKey::from_bytes(random());
-    let mut channel = Channel::open(coordinator.address, token, &host.machine).unwrap();
+    let mut channel = TestChannel::open(coordinator.address, token, &host.machine).unwrap();
     let (node_key, bind_key) = (host.node, Some(public_key(&bind)));
     let hello =
         Hello { schema: SCHEMA, node_key, bind_key, enrol: None, have: 0, version: String::from("test"), run: 0 };
@@ -68,13 +68,13 @@ fn credentials(coordinator: &Coordinator, token: &JoinToken, host: &Host) -> (Ch
     (channel, Credentials { bind, ticket: read(&ticket), numbered: Some(read(&numbered)) })
 }
 
-fn relay(coordinator: &Coordinator) -> Relay {
-    let wanted = Wanted { port: 0, ..Wanted::default() };
+fn relay(coordinator: &TestCoordinator) -> Relay {
+    let wanted = RelayOptions { port: 0, ..RelayOptions::default() };
     let admission = Admission::new(64, Vec::new());
     coordinator.wait(start(&coordinator.state, Some(&wanted), &admission)).unwrap().expect("a relay")
 }
 
-/// Neither ticket is taken any more.
+/// Checks that the relay refuses both tickets.
 fn is_refused(relay: &Relay, credentials: &Credentials) {
     let numbered = credentials.numbered.clone().unwrap();
     for ticket in [credentials.ticket.clone(), numbered] {
@@ -89,7 +89,7 @@ fn is_refused(relay: &Relay, credentials: &Credentials) {
 #[test]
 fn a_member_gets_its_ticket_in_both_versions() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let node = coordinator.join("a");
     let (_channel, credentials) = credentials(&coordinator, &coordinator.token(), &node.host);
     let (plain, numbered) = (credentials.ticket.terms(), credentials.numbered.unwrap().terms());
@@ -101,7 +101,7 @@ fn a_member_gets_its_ticket_in_both_versions() {
 fn fault_f17_a_removed_node_is_cut_off_at_the_own_relay_at_once_and_after_a_restart() {
     let directory = Directory::new();
     let credentials = {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         let relay = relay(&coordinator);
         let node = coordinator.join("a");
         let (_channel, credentials) = credentials(&coordinator, &coordinator.token(), &node.host);
@@ -113,20 +113,20 @@ fn fault_f17_a_removed_node_is_cut_off_at_the_own_relay_at_once_and_after_a_rest
         is_refused(&relay, &credentials);
         credentials
     };
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     is_refused(&relay(&coordinator), &credentials);
 }
 
 #[test]
 fn fault_f17_a_former_key_has_no_place_at_the_own_relay() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let relay = relay(&coordinator);
     let mut host = coordinator.join("a").host;
     let (_channel, former) = credentials(&coordinator, &coordinator.token(), &host);
     let mut member = Member::new(&relay, former.clone());
     member.run(|_| relay.stats().tally.bound == 2);
-    host.node = Host::new().node;
+    host.node = TestHost::new().node;
     let (_channel, present) = credentials(&coordinator, &coordinator.token(), &host);
     assert_eq!(relay.stats().tally.clients, 0, "at once");
     is_refused(&relay, &former);
@@ -137,7 +137,7 @@ fn fault_f17_a_former_key_has_no_place_at_the_own_relay() {
 #[test]
 fn fault_f17_a_machine_that_joins_again_is_served_at_once() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let relay = relay(&coordinator);
     let node = coordinator.join("a");
     coordinator.wait(coordinator.state.remove_node(None, "a")).unwrap();
@@ -148,19 +148,20 @@ fn fault_f17_a_machine_that_joins_again_is_served_at_once() {
     member.run(|member| member.client.is_ready() && relay.stats().tally.bound == 2);
 }
 
-/// Numbers and times of the marks that the database has.
-fn marks(coordinator: &Coordinator) -> Vec<(NodeId, i64)> {
+/// Returns the numbers and times of the marks in the database.
+fn marks(coordinator: &TestCoordinator) -> Vec<(NodeId, i64)> {
     coordinator.wait(async {
-        let marks = coordinator.state.store().read(Party::House).await.unwrap().removed_nodes(NodeId(0), 10).await;
+        let marks =
+            coordinator.state.store().read(Party::Coordinator).await.unwrap().removed_nodes(NodeId(0), 10).await;
         marks.unwrap().iter().map(|mark| (mark.id, mark.removed_at)).collect()
     })
 }
 
-/// Thousands of changes of a network forget its former versions; marks of nodes that were removed lately are kept for the relay.
+/// Thousands of changes delete the former versions of a network. Marks of recently removed nodes are kept for the relay.
 #[test]
 fn fault_f17_marks_of_removed_nodes_are_kept_while_their_tickets_last() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let [old, young, ahead] = ["old", "young", "ahead"].map(|name| {
         let id = coordinator.join(name).id();
         coordinator.wait(coordinator.state.remove_node(None, name)).unwrap();
@@ -179,7 +180,7 @@ fn fault_f17_marks_of_removed_nodes_are_kept_while_their_tickets_last() {
     assert_eq!(kept.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [old, young, ahead], "nodes may resume from before");
     assert_eq!(kept[2].1, now, "a removal while the clock was ahead counts from now on");
     coordinator.wait(async {
-        let mut tx = state.store().write(Party::House).await.unwrap();
+        let mut tx = state.store().write(Party::Coordinator).await.unwrap();
         let network = tx.networks().await.unwrap()[0].id;
         tx.leap(network, 10_000, 1).await.unwrap();
         tx.commit().await.unwrap();
@@ -188,17 +189,17 @@ fn fault_f17_marks_of_removed_nodes_are_kept_while_their_tickets_last() {
     assert_eq!(forget(now + 73 * 3600 + 60), []);
 }
 
-/// More marks than are read at once; that of the node is the last one.
+/// There are more marks than are read at once, and the mark of the node is the last one.
 const EARLIER_MARKS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) \
     INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, version, created_at, last_seen_at, removed_at) \
     SELECT (SELECT id FROM networks), randomblob(32), randomblob(32), 'n' || i, randomblob(4), randomblob(16), 1, unixepoch(), unixepoch(), unixepoch() FROM n";
 
-/// The clock was ten years ahead when the node was removed; its machine joins again with its key after the coordinator was started again.
+/// The clock was ten years ahead when the node was removed. Its machine joins again with its key after a restart of the coordinator.
 #[test]
 fn fault_f17_a_removal_while_the_clock_was_ahead_keeps_the_machine_out_of_no_relay() {
     let directory = Directory::new();
     let (host, token, removed) = {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         coordinator.wait(coordinator.state.store().edit(EARLIER_MARKS));
         let node = coordinator.join("a");
         let (_channel, removed) = credentials(&coordinator, &coordinator.token(), &node.host);
@@ -207,7 +208,7 @@ fn fault_f17_a_removal_while_the_clock_was_ahead_keeps_the_machine_out_of_no_rel
         coordinator.wait(coordinator.state.store().edit(ahead));
         (node.host, coordinator.token(), removed)
     };
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let relay = relay(&coordinator);
     is_refused(&relay, &removed);
     let again = host.join(&coordinator, &token, "a").unwrap();

@@ -1,4 +1,4 @@
-//! The document of the API, and what holds everything that is answered in these tests against it.
+//! The OpenAPI document, and the check of all answers in these tests against it.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::world::{Coordinator, Directory};
+use super::world::{Directory, TestCoordinator};
 use crate::api::document;
 
-/// Finds the operation of a request; `None` when the document has none.
+/// Returns the operation of a request; `None` if the document has none.
 fn operation<'a>(document: &'a Value, method: &str, path: &str) -> Option<&'a Value> {
     let path = path.split('?').next().unwrap_or(path);
     let fits = |template: &str| {
@@ -21,11 +21,11 @@ fn operation<'a>(document: &'a Value, method: &str, path: &str) -> Option<&'a Va
                 .all(|(asked, known)| *asked == known || (known.starts_with('{') && !asked.is_empty()))
     };
     let (_, item) = document["paths"].as_object().unwrap().iter().find(|(template, _)| fits(template))?;
-    // Methods are spelled in capitals (RFC 9110 section 9.1); `gET` is another one.
+    // Methods are case-sensitive (RFC 9110 section 9.1): `gET` is another method than `GET`.
     item.get(method.to_lowercase()).filter(|_| method.bytes().all(|byte| byte.is_ascii_uppercase()))
 }
 
-/// Fails when an answer is not as the document says.
+/// Panics if an answer does not fit the document.
 pub(super) fn hold(method: &str, path: &str, status: u16, body: &Value) {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
     let document = &*DOCUMENT;
@@ -45,14 +45,14 @@ pub(super) fn hold(method: &str, path: &str, status: u16, body: &Value) {
     }
 }
 
-/// What a reference leads to; what is none, itself.
+/// Returns the target of a reference, or the value itself if it is not a reference.
 fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let Some(reference) = value["$ref"].as_str() else { return value };
     document.pointer(reference.trim_start_matches('#')).unwrap_or_else(|| panic!("{reference} leads nowhere"))
 }
 
-/// Whether a value is as a schema says: the part of JSON Schema that our document uses. Stricter in one thing: what is not described may
-/// not be there.
+/// Checks a value against a schema. Supports the part of JSON Schema that the document uses. Stricter than JSON Schema: fields that are not described are not
+/// allowed.
 fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
     if schema == &json!({}) {
         return Ok(());
@@ -105,20 +105,20 @@ fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn the_committed_document_is_the_one_of_the_code_and_is_served() {
+fn the_committed_document_is_the_generated_one_and_is_served() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/spec/openapi.json");
     let committed = fs::read_to_string(path).unwrap();
     let made = format!("{:#}\n", document());
     assert_eq!(committed, made, "run `taut-coordinator openapi > docs/spec/openapi.json`");
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let token = Some(coordinator.operator_token());
     let (status, served) = coordinator.ask_unheld("GET", "/api/v1/openapi.json", token, None);
     assert_eq!((status, served), (200, document()));
 }
 
 #[test]
-fn what_is_not_as_the_document_says_is_found() {
+fn answers_that_do_not_fit_the_document_are_found() {
     let document = document();
     let good = json!({ "schema": 1, "status": "ok", "warnings": [] });
     let schema = |status: &str| {

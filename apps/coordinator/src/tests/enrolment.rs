@@ -1,4 +1,4 @@
-//! Who becomes a member, who stays one, who does not.
+//! Enrolment: new members, returning members and refused machines.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::sync::Barrier;
 
 use taut_netmap::{JoinToken, Problem, ProblemCode, ToCoordinator, ToNode};
 
-use super::world::{Channel, Coordinator, Directory, Host, Node};
+use super::world::{Directory, TestChannel, TestCoordinator, TestHost, TestNode};
 use crate::state::{Expiry, random};
 
 fn altered(mut token: JoinToken, alter: impl FnOnce(&mut JoinToken)) -> JoinToken {
@@ -14,14 +14,14 @@ fn altered(mut token: JoinToken, alter: impl FnOnce(&mut JoinToken)) -> JoinToke
     token
 }
 
-fn code(result: Result<Node, Problem>) -> ProblemCode {
+fn code(result: Result<TestNode, Problem>) -> ProblemCode {
     result.err().expect("a refusal").code
 }
 
 #[test]
 fn a_node_joins_and_gets_its_map() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let node = coordinator.join("Web-1.example");
     assert_eq!(node.map.me.name, "web-1");
     assert_eq!(node.map.me.key, node.host.node);
@@ -40,11 +40,11 @@ fn a_node_joins_and_gets_its_map() {
 #[test]
 fn a_member_comes_back_as_itself_without_using_a_key() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (_, token) = coordinator.key(false, Expiry::Default);
-    let host = Host::new();
+    let host = TestHost::new();
     let first = host.join(&coordinator, &token, "a").unwrap();
-    // Its first answer was lost: it shows the used one-off key again.
+    // The answer to its first attempt was lost, so it sends the used one-off key again.
     let again = host.join(&coordinator, &token, "a").unwrap();
     assert_eq!(again.map.me, first.map.me);
     let back = host.resume(&coordinator, &token, None).unwrap();
@@ -52,16 +52,16 @@ fn a_member_comes_back_as_itself_without_using_a_key() {
 }
 
 #[test]
-fn fault_e5_a_one_off_key_used_by_50_at_once_opens_for_one() {
+fn fault_e5_a_one_off_key_used_by_50_at_once_admits_one() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (_, token) = coordinator.key(false, Expiry::Default);
     let barrier = Barrier::new(50);
     let results: Vec<Result<(), ProblemCode>> = std::thread::scope(|scope| {
         let join = |number: u32| {
             let (coordinator, token, barrier) = (&coordinator, &token, &barrier);
             scope.spawn(move || {
-                let host = Host::new();
+                let host = TestHost::new();
                 barrier.wait();
                 host.join(coordinator, token, &format!("n{number}")).map(drop).map_err(|problem| problem.code)
             })
@@ -77,8 +77,8 @@ fn fault_e5_a_one_off_key_used_by_50_at_once_opens_for_one() {
 #[test]
 fn parallel_joins_get_addresses_names_and_numbers_of_their_own() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
-    let nodes: Vec<Node> = std::thread::scope(|scope| {
+    let coordinator = TestCoordinator::start(&directory);
+    let nodes: Vec<TestNode> = std::thread::scope(|scope| {
         let join = |_| scope.spawn(|| coordinator.join("same"));
         let threads: Vec<_> = (0..40).map(join).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -86,53 +86,53 @@ fn parallel_joins_get_addresses_names_and_numbers_of_their_own() {
     let addresses: BTreeSet<IpAddr> = nodes.iter().flat_map(|node| node.map.me.addresses.clone()).collect();
     assert_eq!(addresses.len(), 80);
     assert_eq!(nodes.iter().map(|node| node.map.me.name.clone()).collect::<BTreeSet<_>>().len(), 40);
-    assert_eq!(nodes.iter().map(Node::id).collect::<BTreeSet<_>>().len(), 40);
+    assert_eq!(nodes.iter().map(TestNode::id).collect::<BTreeSet<_>>().len(), 40);
 }
 
 #[test]
-fn keys_that_ended_open_nothing() {
+fn expired_and_revoked_keys_admit_no_node() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (id, revoked) = coordinator.key(true, Expiry::Never);
     coordinator.wait(coordinator.state.revoke_key(id)).unwrap();
-    let problem = Host::new().join(&coordinator, &revoked, "a").err().unwrap();
+    let problem = TestHost::new().join(&coordinator, &revoked, "a").err().unwrap();
     assert_eq!(problem.code, ProblemCode::Enrolment);
     assert!(problem.message.contains("revoked") && problem.hint.contains("keys create"), "{problem}");
 
     let (_, expired) = coordinator.key(true, Expiry::Seconds(1000));
-    assert!(Host::new().join(&coordinator, &expired, "a").is_ok());
+    assert!(TestHost::new().join(&coordinator, &expired, "a").is_ok());
     coordinator.wait(
         coordinator
             .state
             .store()
             .edit("UPDATE keys SET expires_at = unixepoch() WHERE expires_at < unixepoch() + 2000"),
     );
-    let problem = Host::new().join(&coordinator, &expired, "a").err().unwrap();
+    let problem = TestHost::new().join(&coordinator, &expired, "a").err().unwrap();
     assert!(problem.message.contains("expired"), "{problem}");
 
     let (_, used) = coordinator.key(false, Expiry::Default);
-    assert!(Host::new().join(&coordinator, &used, "a").is_ok());
-    let problem = Host::new().join(&coordinator, &used, "a").err().unwrap();
+    assert!(TestHost::new().join(&coordinator, &used, "a").is_ok());
+    let problem = TestHost::new().join(&coordinator, &used, "a").err().unwrap();
     assert!(problem.message.contains("one node"), "{problem}");
 
     let unknown = altered(coordinator.token(), |token| token.secret = random());
-    assert_eq!(code(Host::new().join(&coordinator, &unknown, "a")), ProblemCode::Enrolment);
+    assert_eq!(code(TestHost::new().join(&coordinator, &unknown, "a")), ProblemCode::Enrolment);
 }
 
 #[test]
 fn a_key_opens_its_own_network_only() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     coordinator.wait(coordinator.state.create_network("other", "10.0.0.0/24".parse().unwrap())).unwrap();
     let (_, _, token) = coordinator.wait(coordinator.state.create_key(Some("other"), true, Expiry::Default)).unwrap();
     let other: JoinToken = token.parse().unwrap();
     let crossed = altered(other.clone(), |token| token.secret = coordinator.token().secret);
-    assert_eq!(code(Host::new().join(&coordinator, &crossed, "a")), ProblemCode::Enrolment);
+    assert_eq!(code(TestHost::new().join(&coordinator, &crossed, "a")), ProblemCode::Enrolment);
     let nowhere = altered(coordinator.token(), |token| token.network = [9; 16]);
-    assert_eq!(code(Host::new().join(&coordinator, &nowhere, "a")), ProblemCode::Enrolment);
+    assert_eq!(code(TestHost::new().join(&coordinator, &nowhere, "a")), ProblemCode::Enrolment);
 
-    // One machine may be in both, even with one key; each network has its own addresses and its own map.
-    let host = Host::new();
+    // One machine may be a member of both, even with one key. Each network has its own addresses and its own map.
+    let host = TestHost::new();
     let here = host.join(&coordinator, &coordinator.token(), "a").unwrap();
     let there = host.join(&coordinator, &other, "a").unwrap();
     assert_eq!(there.map.me.addresses[0].to_string(), "10.0.0.1");
@@ -143,34 +143,34 @@ fn a_key_opens_its_own_network_only() {
 #[test]
 fn strangers_are_no_members() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
-    assert_eq!(code(Host::new().resume(&coordinator, &coordinator.token(), None)), ProblemCode::NotAMember);
-    // Another coordinator's key: the handshake does not even end.
-    let wrong = altered(coordinator.token(), |token| token.coordinator = Host::new().node);
-    assert!(Channel::open(coordinator.address, &wrong, &Host::new().machine).is_none());
+    let coordinator = TestCoordinator::start(&directory);
+    assert_eq!(code(TestHost::new().resume(&coordinator, &coordinator.token(), None)), ProblemCode::NotAMember);
+    // With the key of another coordinator the handshake fails.
+    let wrong = altered(coordinator.token(), |token| token.coordinator = TestHost::new().node);
+    assert!(TestChannel::open(coordinator.address, &wrong, &TestHost::new().machine).is_none());
 }
 
 #[test]
 fn fault_e6_another_machines_key_is_refused() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let victim = coordinator.join("victim");
-    let thief = Host { node: victim.host.node, ..Host::new() };
+    let thief = TestHost { node: victim.host.node, ..TestHost::new() };
     assert_eq!(code(thief.join(&coordinator, &coordinator.token(), "thief")), ProblemCode::KeyConflict);
     let mut member = coordinator.join("member").host;
     member.node = victim.host.node;
     assert_eq!(code(member.resume(&coordinator, &coordinator.token(), None)), ProblemCode::KeyConflict);
-    let weak = Host { node: taut_base::PublicKey([0; 32]), ..Host::new() };
+    let weak = TestHost { node: taut_base::PublicKey([0; 32]), ..TestHost::new() };
     assert_eq!(code(weak.join(&coordinator, &coordinator.token(), "weak")), ProblemCode::KeyConflict);
 }
 
 #[test]
 fn a_machine_may_change_its_node_key() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut other = coordinator.join("other");
     let node = coordinator.join("node");
-    let host = Host { node: Host::new().node, ..node.host.clone() };
+    let host = TestHost { node: TestHost::new().node, ..node.host.clone() };
     let changed = host.resume(&coordinator, &coordinator.token(), Some(node.map.clone())).unwrap();
     assert_eq!((changed.id(), changed.map.me.key), (node.id(), host.node));
     other.hear_until(|other| other.map.peers.get(&changed.id()).is_some_and(|peer| peer.key == host.node));
@@ -179,7 +179,7 @@ fn a_machine_may_change_its_node_key() {
 #[test]
 fn fault_e10_no_name_harms_anybody() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut witness = coordinator.join("witness");
     for wish in ["", &"x".repeat(300), "😀", "..", "a\0b", "42", "'; DROP TABLE nodes;--"] {
         let node = coordinator.join(wish);
@@ -194,8 +194,8 @@ fn fault_e10_no_name_harms_anybody() {
 #[test]
 fn fault_e20_no_node_and_no_network_gets_a_reserved_name() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
-    // Such a name comes from a host that is called so, or from a node of release 0.1.0 whose user chose it.
+    let coordinator = TestCoordinator::start(&directory);
+    // Such a name is the host's name, or the choice of a user of release 0.1.0.
     let names: Vec<String> = ["localhost", "LOCALHOST.localdomain", "wpad", "ip6-allnodes"]
         .iter()
         .map(|wish| coordinator.join(wish).map.me.name)
@@ -222,8 +222,8 @@ fn fault_e20_no_node_and_no_network_gets_a_reserved_name() {
 fn fault_e20_a_member_with_a_reserved_name_is_renamed_at_the_start() {
     let directory = Directory::new();
     let (token, mut nodes) = {
-        let coordinator = Coordinator::start(&directory);
-        let nodes: Vec<Node> = ["a", "b", "c"].map(|name| coordinator.join(name)).into();
+        let coordinator = TestCoordinator::start(&directory);
+        let nodes: Vec<TestNode> = ["a", "b", "c"].map(|name| coordinator.join(name)).into();
         let taken = format!("node-{}", nodes[0].id());
         coordinator.wait(coordinator.state.rename_node(None, "c", &taken)).unwrap();
         let store = coordinator.state.store();
@@ -231,8 +231,8 @@ fn fault_e20_a_member_with_a_reserved_name_is_renamed_at_the_start() {
         coordinator.wait(store.edit("UPDATE nodes SET name = 'wpad' WHERE name = 'b'"));
         (coordinator.token(), nodes)
     };
-    let coordinator = Coordinator::start(&directory);
-    // A node that has a map from before hears of it by a change.
+    let coordinator = TestCoordinator::start(&directory);
+    // A node with an earlier map gets a change.
     let back = nodes[2].host.resume(&coordinator, &token, Some(nodes[2].map.clone())).unwrap();
     assert_eq!((back.wholes, back.deltas), (0, 1));
     let [first, second] = [0, 1].map(|number: usize| nodes[number].id());
@@ -242,21 +242,21 @@ fn fault_e20_a_member_with_a_reserved_name_is_renamed_at_the_start() {
     assert_eq!(own.map.me.name, format!("node-{first}-2"));
     let version = own.fresh_map(&coordinator).version;
     drop((own, back, nodes, coordinator));
-    let again = Coordinator::start(&directory);
+    let again = TestCoordinator::start(&directory);
     assert_eq!(again.wait(again.state.networks()).unwrap()[0].row.version, version, "once");
 }
 
 #[test]
-fn a_full_network_says_so_and_addresses_come_back_last() {
+fn a_full_network_refuses_and_freed_addresses_are_assigned_last() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start_with(&directory.0, "10.0.0.0/29");
-    let nodes: Vec<Node> = (0..6).map(|_| coordinator.join("n")).collect();
-    let problem = Host::new().join(&coordinator, &coordinator.token(), "n").err().unwrap();
+    let coordinator = TestCoordinator::start_with(&directory.0, "10.0.0.0/29");
+    let nodes: Vec<TestNode> = (0..6).map(|_| coordinator.join("n")).collect();
+    let problem = TestHost::new().join(&coordinator, &coordinator.token(), "n").err().unwrap();
     assert!(problem.message.contains("full"), "{problem}");
     for gone in [&nodes[4], &nodes[1]] {
         coordinator.wait(coordinator.state.remove_node(None, &gone.id().to_string())).unwrap();
     }
-    // The cursor stands at .6: the next free ones after it are .2 and .5.
+    // The cursor is at .6, so the next free addresses are .2 and .5.
     assert_eq!(coordinator.join("n").map.me.addresses[0].to_string(), "10.0.0.2");
     assert_eq!(coordinator.join("n").map.me.addresses[0].to_string(), "10.0.0.5");
 }
@@ -264,7 +264,7 @@ fn a_full_network_says_so_and_addresses_come_back_last() {
 #[test]
 fn a_given_back_address_is_not_the_next_one() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let gone = coordinator.join("gone");
     coordinator.wait(coordinator.state.remove_node(None, "gone")).unwrap();
     let next = coordinator.join("next");
@@ -273,9 +273,9 @@ fn a_given_back_address_is_not_the_next_one() {
 }
 
 #[test]
-fn a_node_that_leaves_is_removed_and_its_peers_hear_of_it() {
+fn a_node_that_leaves_is_removed_and_its_peers_are_told() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut witness = coordinator.join("witness");
     let mut node = coordinator.join("node");
     let (id, host) = (node.id(), node.host.clone());
@@ -287,7 +287,7 @@ fn a_node_that_leaves_is_removed_and_its_peers_hear_of_it() {
     while let Some(message) = node.channel.receive() {
         last = Some(message);
     }
-    // A coordinator that does not know the message would have answered the ping.
+    // A coordinator that ignored the message would have answered the ping.
     assert!(matches!(&last, Some(ToNode::Refused(problem)) if problem.code == ProblemCode::NotAMember), "{last:?}");
     witness.hear_until(|witness| !witness.map.peers.contains_key(&id) && !witness.online.contains(&id));
     assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 1);

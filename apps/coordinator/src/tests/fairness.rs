@@ -6,28 +6,28 @@ use std::sync::{Arc, Mutex};
 use taut_netmap::{Enrol, Hello, JoinToken, ProblemCode, SCHEMA, ToCoordinator, ToNode};
 use tokio::task::JoinSet;
 
-use super::world::{Channel, Coordinator, Directory, Host};
+use super::world::{Directory, TestChannel, TestCoordinator, TestHost};
 use crate::state::{Expiry, ReportedEndpoints, StateError, random};
 use crate::store::{Origin, Party};
 
-/// Where machines of these tests join from.
+/// The address from which the machines of these tests join.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Changes of one network that wait at once: as if so many members had moved.
+/// Changes of one network that wait at the same time, as after a move of as many members.
 const CROWD: u16 = 60;
 
 #[test]
-fn fault_e21_one_networks_changes_leave_the_others_their_turn() {
+fn fault_e21_changes_of_one_network_do_not_delay_other_networks() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     coordinator.wait(coordinator.state.create_network("small", "10.0.0.0/24".parse().unwrap())).unwrap();
     let (_, _, token) = coordinator.wait(coordinator.state.create_key(Some("small"), true, Expiry::Default)).unwrap();
     let token: JoinToken = token.parse().unwrap();
     let large = coordinator.join("large");
-    let small = Host::new().join(&coordinator, &token, "small").unwrap();
+    let small = TestHost::new().join(&coordinator, &token, "small").unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     coordinator.wait(async {
-        let held = coordinator.state.store().write(Party::House).await.unwrap();
+        let held = coordinator.state.store().write(Party::Coordinator).await.unwrap();
         let mut waiting = JoinSet::new();
         let mut change = |network, node, port: u16| {
             let (state, order) = (Arc::clone(&coordinator.state), Arc::clone(&order));
@@ -44,7 +44,7 @@ fn fault_e21_one_networks_changes_leave_the_others_their_turn() {
         for port in 1..=CROWD {
             change(large.network, large.id(), port);
         }
-        // All of them stand in the queue before the other one comes.
+        // All of them are in the queue before the other one.
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         change(small.network, small.id(), 1);
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
@@ -60,11 +60,11 @@ fn fault_e21_one_networks_changes_leave_the_others_their_turn() {
 }
 
 #[test]
-fn fault_e21_a_machine_changes_its_key_a_few_times_and_then_nobodys_map_changes() {
+fn fault_e21_a_machine_changes_its_key_a_few_times_and_then_no_map_changes() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (token, witness) = (coordinator.token(), coordinator.join("witness"));
-    let with_new_key = |host: &Host| Host { node: Host::new().node, ..host.clone() };
+    let with_new_key = |host: &TestHost| TestHost { node: TestHost::new().node, ..host.clone() };
     let mut host = coordinator.join("n").host;
     for _ in 0..4 {
         host = with_new_key(&host);
@@ -79,7 +79,7 @@ fn fault_e21_a_machine_changes_its_key_a_few_times_and_then_nobodys_map_changes(
     assert_eq!(witness.fresh_map(&coordinator), before);
     let network = witness.network;
     drop((coordinator, witness));
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let problem = with_new_key(&host).resume(&coordinator, &token, None).err().unwrap();
     assert_eq!(problem.code, ProblemCode::TooOften, "a restart gives nothing back");
     let member = host.resume(&coordinator, &token, None).unwrap();
@@ -94,51 +94,51 @@ fn fault_e21_a_machine_changes_its_key_a_few_times_and_then_nobodys_map_changes(
 #[test]
 fn fault_e21_a_new_program_version_with_each_hello_does_not_take_the_writer() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (token, host) = (coordinator.token(), coordinator.join("n").host);
     let held = coordinator.hold_writer();
-    let mut channel = Channel::open(coordinator.address, &token, &host.machine).unwrap();
+    let mut channel = TestChannel::open(coordinator.address, &token, &host.machine).unwrap();
     let ToCoordinator::Hello(hello) = host.hello(None, 0) else { unreachable!() };
     channel.send(&ToCoordinator::Hello(Hello { version: String::from("9.9.9"), ..hello }));
     assert!(matches!(channel.receive(), Some(ToNode::Map(_))), "although nothing can be written");
     let program =
-        |coordinator: &Coordinator| coordinator.wait(coordinator.state.nodes(None)).unwrap()[0].row.program.clone();
+        |coordinator: &TestCoordinator| coordinator.wait(coordinator.state.nodes(None)).unwrap()[0].row.program.clone();
     assert_eq!(program(&coordinator), "9.9.9");
     drop((held, channel));
     drop(coordinator);
-    assert_eq!(program(&Coordinator::start(&directory)), "9.9.9", "it was written at the end");
+    assert_eq!(program(&TestCoordinator::start(&directory)), "9.9.9", "it was written at the end");
 }
 
 #[test]
-fn fault_e21_machines_that_are_refused_do_not_take_the_writer() {
+fn fault_e21_refused_machines_do_not_occupy_the_writer() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (good, mut unknown, mut nowhere) = (coordinator.token(), coordinator.token(), coordinator.token());
     unknown.secret = random();
     nowhere.network = [9; 16];
     let held = coordinator.hold_writer();
     for token in [&unknown, &nowhere] {
-        assert_eq!(Host::new().join(&coordinator, token, "x").err().unwrap().code, ProblemCode::Enrolment);
+        assert_eq!(TestHost::new().join(&coordinator, token, "x").err().unwrap().code, ProblemCode::Enrolment);
     }
     for token in [&good, &nowhere] {
-        assert_eq!(Host::new().resume(&coordinator, token, None).err().unwrap().code, ProblemCode::NotAMember);
+        assert_eq!(TestHost::new().resume(&coordinator, token, None).err().unwrap().code, ProblemCode::NotAMember);
     }
     drop(held);
 }
 
 #[test]
-fn fault_e21_one_enrolment_key_lets_a_crowd_in_at_a_rate() {
+fn fault_e21_joins_with_one_enrolment_key_are_limited_in_rate() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (_, other) = coordinator.key(true, Expiry::Default);
     let network = coordinator.network();
     let crowded = coordinator.wait(async {
-        // Nobody becomes a member meanwhile; more than can come of 256 and 2.5 a second while these are asked.
-        let held = coordinator.state.store().write(Party::House).await.unwrap();
+        // These machines do not become members. They are more than the burst of 256 and the 2.5 per second during the loop.
+        let held = coordinator.state.store().write(Party::Coordinator).await.unwrap();
         let mut asked = JoinSet::new();
         for _ in 0..1_000 {
             let (state, hello) = (Arc::clone(&coordinator.state), hello(&coordinator.token()));
-            asked.spawn(async move { state.admit(network, Host::new().node, &hello, HERE).await.map(drop) });
+            asked.spawn(async move { state.admit(network, TestHost::new().node, &hello, HERE).await.map(drop) });
         }
         let first = asked.join_next().await.unwrap().unwrap();
         asked.shutdown().await;
@@ -146,21 +146,21 @@ fn fault_e21_one_enrolment_key_lets_a_crowd_in_at_a_rate() {
         first
     });
     assert!(matches!(crowded, Err(StateError::Crowd)), "{crowded:?}");
-    let joined = coordinator.wait(coordinator.state.admit(network, Host::new().node, &hello(&other), HERE));
+    let joined = coordinator.wait(coordinator.state.admit(network, TestHost::new().node, &hello(&other), HERE));
     assert!(joined.is_ok(), "another key is not concerned");
 }
 
-/// The hello of a new host that shows this token.
+/// Returns the hello of a new host with this token.
 fn hello(token: &JoinToken) -> Hello {
     let secret = taut_base::encode_base64url(&token.secret);
-    let ToCoordinator::Hello(hello) = Host::new().hello(Some(Enrol { secret, name: String::from("n") }), 0) else {
+    let ToCoordinator::Hello(hello) = TestHost::new().hello(Some(Enrol { secret, name: String::from("n") }), 0) else {
         unreachable!()
     };
     assert_eq!(hello.schema, SCHEMA);
     hello
 }
 
-/// Marks as 16,384 nodes leave them that joined by the first key from 127.0.0.1.
+/// Inserts marks as 16,384 removed nodes leave them that joined with the first key from 127.0.0.1.
 const TURNOVER: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 16384) \
     INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, version, created_at, last_seen_at, removed_at, joined_key, joined_host, joined_site) \
     SELECT (SELECT id FROM networks), randomblob(32), randomblob(32), 'n' || i, randomblob(4), randomblob(16), 1, unixepoch(), unixepoch(), unixepoch(), \
@@ -169,17 +169,17 @@ const TURNOVER: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1
 #[test]
 fn fault_e21_marks_of_nodes_that_left_are_bounded_per_key_and_address() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (token, network) = (coordinator.token(), coordinator.network());
     let (_, other) = coordinator.key(true, Expiry::Default);
     let member = coordinator.join("member").host;
     coordinator.wait(coordinator.state.store().edit(TURNOVER));
-    let ask = |coordinator: &Coordinator, token: &JoinToken, from: [u8; 4]| {
-        coordinator.wait(coordinator.state.admit(network, Host::new().node, &hello(token), from.into())).map(drop)
+    let ask = |coordinator: &TestCoordinator, token: &JoinToken, from: [u8; 4]| {
+        coordinator.wait(coordinator.state.admit(network, TestHost::new().node, &hello(token), from.into())).map(drop)
     };
     drop(coordinator);
-    let coordinator = Coordinator::start(&directory);
-    let problem = Host::new().join(&coordinator, &token, "n").err().unwrap();
+    let coordinator = TestCoordinator::start(&directory);
+    let problem = TestHost::new().join(&coordinator, &token, "n").err().unwrap();
     assert!(
         problem.code == ProblemCode::TooOften && problem.message.contains("have left"),
         "after a restart, too: {problem}"
@@ -196,14 +196,14 @@ fn fault_e21_marks_of_nodes_that_left_are_bounded_per_key_and_address() {
 #[test]
 fn fault_e21_a_node_that_leaves_counts_for_its_key_and_address() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     for name in ["a", "b"] {
         coordinator.join(name);
         coordinator.wait(coordinator.state.remove_node(None, name)).unwrap();
     }
     let marks = |from: [u8; 4], key| {
         coordinator.wait(async {
-            let mut tx = coordinator.state.store().read(Party::House).await.unwrap();
+            let mut tx = coordinator.state.store().read(Party::Coordinator).await.unwrap();
             let marks = tx.marks(key, &Origin::new(from.into()), 0).await.unwrap();
             (marks.key, marks.site, marks.host)
         })

@@ -1,4 +1,4 @@
-//! Limits on connections and requests (faults E13, E19, F13): unauthenticated ones by address, also behind a proxy, and members' channels by network.
+//! Limits on connections and requests (faults E13, E19, F13): on unauthenticated ones per address, also behind a proxy, and on channels per network.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use taut_base::encode_base64url;
 use taut_netmap::{Enrol, ProblemCode, ToCoordinator, ToNode};
 use tungstenite::WebSocket;
 
-use super::world::{Channel, Coordinator, Directory, Host};
+use super::world::{Directory, TestChannel, TestCoordinator, TestHost};
 
 /// Unauthenticated connections of one address: an eighth of the 1,024 places.
 const SHARE: usize = 128;
@@ -17,9 +17,9 @@ const SHARE: usize = 128;
 /// Longest wait; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Opens a WebSocket for a client and says nothing on it, as the trusted proxy that this host is.
-fn open(coordinator: &Coordinator, client: &str) -> WebSocket<TcpStream> {
-    Channel::socket_by(coordinator.address, &coordinator.token().network, Some(client)).expect("an open WebSocket")
+/// Opens a silent WebSocket for a client, as a trusted proxy does.
+fn open(coordinator: &TestCoordinator, client: &str) -> WebSocket<TcpStream> {
+    TestChannel::socket_by(coordinator.address, &coordinator.token().network, Some(client)).expect("an open WebSocket")
 }
 
 fn is_open(socket: &WebSocket<TcpStream>) -> bool {
@@ -41,7 +41,7 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
 #[test]
 fn fault_e19_f13_a_clients_flood_through_a_proxy_displaces_itself() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let other = open(&coordinator, "203.0.113.7");
     let hidden = open(&coordinator, "unknown");
     let crowd: Vec<_> = (0..SHARE + 40).map(|_| open(&coordinator, "1.1.1.1, 192.0.2.1")).collect();
@@ -53,9 +53,9 @@ fn fault_e19_f13_a_clients_flood_through_a_proxy_displaces_itself() {
 }
 
 #[test]
-fn fault_f13_who_says_no_hello_has_ten_seconds_in_all() {
+fn fault_f13_a_connection_without_a_hello_has_ten_seconds_in_all() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let socket = open(&coordinator, "192.0.2.1");
     let mut member = coordinator.join("member");
     wait_for("the end of a connection without a hello", || !is_open(&socket));
@@ -66,12 +66,12 @@ fn fault_f13_who_says_no_hello_has_ten_seconds_in_all() {
 #[test]
 fn fault_e19_a_node_behind_a_proxy_is_seen_at_its_own_address() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let other = coordinator.join("other");
     let endpoints = |client: &str, name: &str| {
-        let host = Host::new();
+        let host = TestHost::new();
         let socket = open(&coordinator, client);
-        let mut channel = Channel::begin(socket, &coordinator.token(), &host.machine).unwrap();
+        let mut channel = TestChannel::begin(socket, &coordinator.token(), &host.machine).unwrap();
         let enrol = Enrol { secret: encode_base64url(&coordinator.token().secret), name: String::from(name) };
         channel.send(&host.hello(Some(enrol), 0));
         assert!(matches!(channel.receive(), Some(ToNode::Map(_))));
@@ -92,7 +92,7 @@ fn fault_e19_a_node_behind_a_proxy_is_seen_at_its_own_address() {
 #[test]
 fn fault_e13_guesses_at_a_token_are_slowed_and_the_operator_is_not() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut stream = TcpStream::connect(coordinator.address).unwrap();
     let guess = coordinator.operator_token().chars().rev().collect::<String>().replace("-potuat", "");
     let guess = format!("tautop-{guess}");
@@ -105,7 +105,7 @@ fn fault_e13_guesses_at_a_token_are_slowed_and_the_operator_is_not() {
     assert_eq!(ask(&mut stream, "192.0.2.1", coordinator.operator_token()), 200, "from the same address");
 }
 
-/// Asks for the nodes on an open connection, as the proxy of a client; the status of the answer.
+/// Requests the nodes on an open connection, as the proxy of a client. Returns the status of the answer.
 fn ask(stream: &mut TcpStream, client: &str, token: &str) -> u16 {
     let head = format!("GET /api/v1/nodes HTTP/1.1\r\nhost: x\r\nx-forwarded-for: {client}\r\n");
     stream.write_all(format!("{head}authorization: Bearer {token}\r\n\r\n").as_bytes()).unwrap();
@@ -123,36 +123,36 @@ fn ask(stream: &mut TcpStream, client: &str, token: &str) -> u16 {
 #[test]
 fn fault_f13_networks_share_the_places_of_channels() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start_with_channels(&directory, 4);
+    let coordinator = TestCoordinator::start_with_channels(&directory, 4);
     let operator = Some(coordinator.operator_token());
     let (status, _) = coordinator.ask("POST", "/api/v1/networks", operator, Some(r#"{"name":"second"}"#));
     assert_eq!(status, 201);
     let mut first: Vec<_> = ["a", "b", "c", "d"].map(|name| coordinator.join(name)).into();
     let refused =
-        Host::new().join(&coordinator, &coordinator.token(), "e").err().expect("its own network has all places");
+        TestHost::new().join(&coordinator, &coordinator.token(), "e").err().expect("its own network has all places");
     assert!(refused.code == ProblemCode::Unavailable && !refused.code.is_final());
 
-    // A node that reconnects takes over its own place.
+    // A node that reconnects replaces its own channel.
     let back = first[3].host.resume(&coordinator, &coordinator.token(), None).unwrap();
     first[3] = back;
 
     let (_, answer) =
         coordinator.ask("POST", "/api/v1/keys", operator, Some(&json!({ "network": "second" }).to_string()));
     let token = answer["join_token"].as_str().unwrap().parse().unwrap();
-    let mut other = ["f", "g"].map(|name| Host::new().join(&coordinator, &token, name).unwrap());
+    let mut other = ["f", "g"].map(|name| TestHost::new().join(&coordinator, &token, name).unwrap());
     while first[0].channel.receive().is_some() {}
     while first[1].channel.receive().is_some() {}
     for node in first.iter_mut().skip(2).chain(&mut other) {
         node.channel.send(&ToCoordinator::Ping);
         while node.channel.receive().unwrap() != ToNode::Pong {}
     }
-    assert!(Host::new().join(&coordinator, &token, "h").is_err(), "two and two");
+    assert!(TestHost::new().join(&coordinator, &token, "h").is_err(), "two and two");
 }
 
 #[test]
 fn an_answer_about_the_health_holds_for_a_moment_and_not_for_ever() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let health = || coordinator.ask_unheld("GET", "/healthz", None, None).0;
     assert_eq!(health(), 200);
     coordinator.wait(coordinator.state.store().close());

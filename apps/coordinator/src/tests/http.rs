@@ -1,4 +1,4 @@
-//! The corpus of HTTP requests, and mutations of it: a client's fault is called that, and never a fault of the coordinator.
+//! The corpus of HTTP requests, and mutations of it: no request leads to a status of 500 or above.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::document::hold;
-use super::world::{Coordinator, Directory};
+use super::world::{Directory, TestCoordinator};
 use crate::api;
 
 /// Mutations of each file by day and by night. Some of them are writes that are forced to the disk.
 const MUTATIONS: (u64, u64) = (50, 5_000);
 
-/// What a file of the corpus says (its form: `seed.rs` of the fuzz targets); `None` when it is no request at all.
+/// Returns the request in a file of the corpus, in the form of `seed.rs` of the fuzz targets; `None` if it is not a request.
 fn request(input: &[u8], token: &str) -> Option<Request<Body>> {
     let text = String::from_utf8_lossy(input).replace("TOKEN", token);
     let (head, body) = text.split_once("\n\n").unwrap_or((&text, ""));
@@ -38,7 +38,7 @@ async fn answer(routes: &Router, request: Request<Body>) -> (u16, Value) {
 #[test]
 fn no_request_is_a_fault_of_the_coordinator() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     coordinator.join("old");
     let (_stop, stopped) = tokio::sync::watch::channel(false);
     let routes = api::routes(Arc::clone(&coordinator.state), stopped);

@@ -1,10 +1,10 @@
-//! Maps and changes: whatever happened, changes lead where a whole map would.
+//! Map changes: after any history, applying the changes gives the same map as a full map.
 
 use taut_base::RelayId;
 use taut_netmap::{NetworkMap, ProblemCode, ToCoordinator, ToNode};
 
 use super::relays::{named, own};
-use super::world::{Channel, Coordinator, Directory, Host, Node};
+use super::world::{Directory, TestChannel, TestCoordinator, TestHost, TestNode};
 use crate::state::{ReportedEndpoints, Update};
 
 fn endpoints(port: u16) -> ToCoordinator {
@@ -18,7 +18,7 @@ fn endpoints(port: u16) -> ToCoordinator {
 #[test]
 fn endpoints_reach_the_peers_and_repetitions_do_not() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut watcher = coordinator.join("watcher");
     let mut node = coordinator.join("node");
     node.channel.send(&endpoints(7));
@@ -36,12 +36,12 @@ fn endpoints_reach_the_peers_and_repetitions_do_not() {
     assert_eq!(watcher.fresh_map(&coordinator).version, version);
 }
 
-/// A fixed row of pseudo-random changes; every node applies what it is told and ends where a fresh map is.
+/// A fixed sequence of pseudo-random changes. Every node applies the changes that it is sent, and ends with the map that a new node would get.
 #[test]
 fn changes_lead_to_the_whole_map() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
-    let mut nodes: Vec<Node> = (0..4).map(|number| coordinator.join(&format!("n{number}"))).collect();
+    let coordinator = TestCoordinator::start(&directory);
+    let mut nodes: Vec<TestNode> = (0..4).map(|number| coordinator.join(&format!("n{number}"))).collect();
     let mut observer = coordinator.join("observer");
     let mut kept: Vec<NetworkMap> = vec![observer.map.clone()];
     let mut seed = 7_u64;
@@ -55,7 +55,7 @@ fn changes_lead_to_the_whole_map() {
     observer.hear_until(|observer| observer.map.version == whole.version);
     assert_eq!(observer.map, whole);
     assert_eq!(observer.wholes, 1, "changes came as changes");
-    // From every version that ever was, the change to now leads to the same map.
+    // The change from every earlier version to the present one leads to the same map.
     for old in kept {
         match coordinator.wait(coordinator.state.update_for(observer.network, observer.id(), old.version)).unwrap() {
             Update::Delta(delta) => assert_eq!(old.apply(&delta).unwrap(), whole),
@@ -64,7 +64,7 @@ fn changes_lead_to_the_whole_map() {
     }
 }
 
-fn change(coordinator: &Coordinator, nodes: &mut Vec<Node>, pick: usize, step: u16, kind: u64) {
+fn change(coordinator: &TestCoordinator, nodes: &mut Vec<TestNode>, pick: usize, step: u16, kind: u64) {
     let state = &coordinator.state;
     let (network, id) = (nodes[pick].network, nodes[pick].id());
     match kind {
@@ -88,8 +88,8 @@ fn change(coordinator: &Coordinator, nodes: &mut Vec<Node>, pick: usize, step: u
         6 => drop(coordinator.wait(state.remove_relay(None, &format!("relay-{}", step % 5)))),
         7 => coordinator.wait(state.set_own_relay(step.is_multiple_of(2).then(own).as_ref())).unwrap(),
         _ => {
-            let host = Host { node: Host::new().node, ..nodes[pick].host.clone() };
-            // Refused where it changed its key too often: that changes nothing.
+            let host = TestHost { node: TestHost::new().node, ..nodes[pick].host.clone() };
+            // A node that changed its key too often is refused, which changes nothing.
             if let Ok(changed) = host.resume(coordinator, &coordinator.token(), None) {
                 nodes[pick] = changed;
             }
@@ -100,7 +100,7 @@ fn change(coordinator: &Coordinator, nodes: &mut Vec<Node>, pick: usize, step: u
 #[test]
 fn a_removed_node_is_told_and_forgotten_by_its_peers() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut peer = coordinator.join("peer");
     let mut gone = coordinator.join("gone");
     let id = gone.id();
@@ -130,14 +130,14 @@ fn a_restart_resumes_with_changes() {
     let directory = Directory::new();
     let (token, one, two, map);
     {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         token = coordinator.token();
         let first = coordinator.join("one");
         two = coordinator.join("two").host;
         (one, map) = (first.host.clone(), first.fresh_map(&coordinator));
         coordinator.wait(coordinator.state.rename_node(None, "two", "three")).unwrap();
     }
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     assert!(coordinator.first.is_none(), "only the first start is one");
     let node = one.resume(&coordinator, &token, Some(map)).unwrap();
     assert_eq!((node.wholes, node.deltas), (0, 1));
@@ -149,28 +149,28 @@ fn a_restart_resumes_with_changes() {
 }
 
 #[test]
-fn a_restored_backup_gives_a_whole_map_even_when_it_has_counted_on() {
+fn a_restored_backup_sends_a_full_map_even_after_further_changes() {
     let directory = Directory::new();
     let (database, backup) = (directory.0.join("coordinator.db"), directory.0.join("backup"));
     let (token, host, map);
     {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         token = coordinator.token();
         host = coordinator.join("one").host;
     }
     std::fs::copy(&database, &backup).unwrap();
     {
-        let coordinator = Coordinator::start(&directory);
-        Host::new().join(&coordinator, &token, "lost").unwrap();
+        let coordinator = TestCoordinator::start(&directory);
+        TestHost::new().join(&coordinator, &token, "lost").unwrap();
         map = host.resume(&coordinator, &token, None).unwrap().map;
         assert_eq!(map.peers.len(), 1);
     }
     std::fs::copy(&backup, &database).unwrap();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let behind = host.resume(&coordinator, &token, Some(map.clone())).unwrap();
     assert_eq!((behind.wholes, behind.map.peers.len()), (1, 0), "the coordinator is behind the node");
     for name in ["a", "b", "c"] {
-        Host::new().join(&coordinator, &token, name).unwrap();
+        TestHost::new().join(&coordinator, &token, name).unwrap();
     }
     let ahead = host.resume(&coordinator, &token, Some(map)).unwrap();
     assert_eq!((ahead.wholes, ahead.map), (1, behind.fresh_map(&coordinator)), "the coordinator has passed the node");
@@ -179,7 +179,7 @@ fn a_restored_backup_gives_a_whole_map_even_when_it_has_counted_on() {
 #[test]
 fn fault_e10_a_poisoned_row_affects_only_its_own_node() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut good = coordinator.join("good");
     let bad = coordinator.join("bad");
     let id = bad.id();
@@ -191,7 +191,7 @@ fn fault_e10_a_poisoned_row_affects_only_its_own_node() {
     good.hear_until(|good| good.map.peers.contains_key(&third.id()));
     let refused = bad.host.resume(&coordinator, &coordinator.token(), None).err().unwrap();
     assert_eq!(refused.code, ProblemCode::Unavailable);
-    // The operator heals it by number.
+    // The operator repairs it by its number.
     coordinator.wait(coordinator.state.rename_node(None, &id.to_string(), "healed")).unwrap();
     good.hear_until(|good| good.map.peers.get(&id).is_some_and(|peer| peer.name == "healed"));
     assert!(bad.host.resume(&coordinator, &coordinator.token(), None).is_ok());
@@ -200,12 +200,12 @@ fn fault_e10_a_poisoned_row_affects_only_its_own_node() {
 #[test]
 fn law_6_a_broken_database_is_no_empty_map() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut node = coordinator.join("a");
     coordinator.join("b");
     node.hear_until(|node| node.map.peers.len() == 1);
     coordinator.wait(coordinator.state.store().edit("ALTER TABLE nodes RENAME TO hidden"));
-    let mut channel = Channel::open(coordinator.address, &coordinator.token(), &node.host.machine).unwrap();
+    let mut channel = TestChannel::open(coordinator.address, &coordinator.token(), &node.host.machine).unwrap();
     channel.send(&node.host.hello(None, 0));
     match channel.receive() {
         Some(ToNode::Refused(problem)) => {

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use taut_netmap::{JoinToken, ProblemCode, ToNode};
 
-use super::world::{Coordinator, Directory, Host};
+use super::world::{Directory, TestCoordinator, TestHost};
 use crate::api::document;
 use crate::contract::{CreateKey, CreatedKey, KeyList, KeyState, RevokedKey};
 use crate::state::{Expiry, Secret, findings, new_operator_token};
 
-/// Who is asking.
+/// The client of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
     Anybody,
@@ -18,8 +18,7 @@ enum Who {
 }
 use Who::{Anybody, Operator};
 
-/// Every request that there is, who may make it, a path for it, a good body, and the status of a good answer. In this order each finds
-/// what it needs.
+/// All requests: method, path, client, parameter, body and status of the answer. In this order each request finds what it needs.
 type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
 const ROUTES: [Row; 18] = [
     ("GET", "/healthz", Anybody, "", None, 200),
@@ -45,7 +44,7 @@ const ROUTES: [Row; 18] = [
 /// A relay to add.
 const RELAY: &str = r#"{"network":"lab","name":"far","key":"CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=","endpoints":["203.0.113.7:3478"]}"#;
 
-/// What is no request, and wants a token all the same below `/api`.
+/// Unknown paths and methods. Below `/api` they need a token as well.
 const NOTHING: [(&str, &str, Who, u16); 6] = [
     ("GET", "/api/v1/nothing", Operator, 404),
     ("GET", "/api", Operator, 404),
@@ -58,7 +57,7 @@ const NOTHING: [(&str, &str, Who, u16); 6] = [
 #[test]
 fn fault_e2_every_route_needs_the_token() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let node = coordinator.join("old");
     let another = || coordinator.wait(new_operator_token(&directory.0)).unwrap();
     let good = coordinator.operator_token().to_owned();
@@ -66,7 +65,7 @@ fn fault_e2_every_route_needs_the_token() {
     let dressed = |bytes: &[u8]| format!("tautop-{}", taut_base::encode_base64url(bytes));
     let (ended, spare) = (another(), another());
     coordinator.wait(coordinator.state.revoke_operator(2)).unwrap();
-    // Number 3 is the one that the table ends.
+    // The table revokes token 3.
     let path_of = |template: &str, place: &str| match template.split_once('{') {
         Some((path, _)) => format!("{path}{}", if template.contains("tokens") { "3" } else { place }),
         None => String::from(template),
@@ -120,9 +119,9 @@ fn decode(token: &str) -> Vec<u8> {
 }
 
 #[test]
-fn operator_tokens_are_listed_and_ended_and_the_last_one_stays() {
+fn operator_tokens_are_listed_and_revoked_except_the_last_one() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let first = coordinator.operator_token();
     let second = coordinator.wait(new_operator_token(&directory.0)).unwrap();
     let ask = |method: &str, path: &str, token: &str| {
@@ -148,9 +147,9 @@ fn operator_tokens_are_listed_and_ended_and_the_last_one_stays() {
 }
 
 #[test]
-fn fault_e13_tokens_are_random_and_no_near_one_opens() {
+fn fault_e13_tokens_are_random_and_a_similar_token_is_refused() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let good = decode(coordinator.operator_token());
     let open = |bytes: &[u8]| {
         let token = format!("tautop-{}", taut_base::encode_base64url(bytes));
@@ -165,21 +164,21 @@ fn fault_e13_tokens_are_random_and_no_near_one_opens() {
     for other in [&good[..31], &[&good[..], &[0]].concat(), &[0; 32]] {
         assert_eq!(open(other), None);
     }
-    // Another spelling of the same bytes is another token.
+    // Another base64url text of the same bytes is not accepted.
     let token = coordinator.operator_token();
     let (all, last) = token.split_at(token.len() - 1);
     for spelled in ('A'..='Z').chain('a'..='z').chain('0'..='9').map(|letter| format!("{all}{letter}")) {
         let number = coordinator.wait(coordinator.state.operator(&spelled)).unwrap();
         assert_eq!(number.is_some(), spelled.ends_with(last), "{spelled}");
     }
-    // 256 secrets: no two alike, and each bit is set in about half of them (in less than 64 or more than 192: once in 2^50).
+    // 256 secrets: no two are equal, and each bit is set in about half of them (the chance of less than 64 or more than 192 is 2^-50).
     let secrets: BTreeSet<[u8; 32]> = (0..256).map(|_| *Secret::new().expose()).collect();
     assert_eq!(secrets.len(), 256);
     for bit in 0..256 {
         let set = secrets.iter().filter(|secret| secret[bit / 8] >> (bit % 8) & 1 == 1).count();
         assert!((64..=192).contains(&set), "bit {bit} is set in {set} of 256");
     }
-    // Each of several is found by its own number, wherever it stands.
+    // Each of several tokens is found by its own number.
     for number in 2..10 {
         let another = decode(&coordinator.wait(new_operator_token(&directory.0)).unwrap());
         assert_eq!((open(&good), open(&another)), (Some(1), Some(number)));
@@ -187,9 +186,9 @@ fn fault_e13_tokens_are_random_and_no_near_one_opens() {
 }
 
 #[test]
-fn bad_requests_say_what_why_and_what_to_do() {
+fn errors_say_what_happened_why_and_what_to_do() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     coordinator.join("a");
     coordinator.join("b");
     let deep = "[".repeat(10_000);
@@ -233,9 +232,9 @@ fn bad_requests_say_what_why_and_what_to_do() {
 }
 
 #[test]
-fn fault_e3_fields_that_nobody_asked_for_are_ignored() {
+fn fault_e3_unknown_fields_are_ignored() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let token = coordinator.operator_token();
     let id = coordinator.join("a").id();
     let unknown = r#"{"name":"c","id":99,"role":"admin","addresses":["10.0.0.1"],"network":"other"}"#;
@@ -255,14 +254,14 @@ fn fault_e3_fields_that_nobody_asked_for_are_ignored() {
 #[test]
 fn keys_are_made_listed_and_ended() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let create = |body: &str| coordinator.ask_for::<CreatedKey>("POST", "/api/v1/keys", Some(body));
     let one_off = create(r#"{"one_off":true,"expires_in":3600}"#);
     assert_eq!(create(r#"{"expires_in":null}"#).key.expires_at, None);
     assert!(create("{}").key.expires_at.is_some(), "90 days by default");
     let in_an_hour = create(r#"{"expires_in":3600.0}"#).key;
     assert_eq!(in_an_hour.expires_at, Some(in_an_hour.created_at + 3600));
-    Host::new().join(&coordinator, &one_off.join_token.parse().unwrap(), "n").unwrap();
+    TestHost::new().join(&coordinator, &one_off.join_token.parse().unwrap(), "n").unwrap();
     assert_eq!(coordinator.ask_for::<RevokedKey>("DELETE", "/api/v1/keys/3", None).revoked, 3);
     let keys = coordinator.ask_for::<KeyList>("GET", "/api/v1/keys", None).keys;
     let states: Vec<KeyState> = keys.iter().map(|key| key.state).collect();
@@ -285,7 +284,7 @@ fn requests_of_the_commands_are_read_back_by_the_server() {
 #[test]
 fn fault_e4_no_answer_holds_a_secret() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let token = coordinator.operator_token();
     coordinator.join("n");
     let secret = taut_base::encode_base64url(&coordinator.token().secret);
@@ -306,7 +305,7 @@ fn fault_e4_no_answer_holds_a_secret() {
 #[test]
 fn nodes_are_found_by_name_and_by_number() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let token = coordinator.operator_token();
     let node = coordinator.join("a");
     coordinator.wait(coordinator.state.create_network("lab", "10.0.0.0/24".parse().unwrap())).unwrap();
@@ -314,11 +313,11 @@ fn nodes_are_found_by_name_and_by_number() {
     let (status, answer) = coordinator.ask("PATCH", &by_number, Some(token), Some(r#"{"name":"b"}"#));
     assert_eq!((status, &answer["node"]["name"]), (200, &json!("b")));
     assert_eq!(coordinator.ask("DELETE", &format!("{by_number}?network=lab"), Some(token), None).0, 404);
-    // A name that one network alone has needs no network.
+    // A name that only one network has needs no network.
     let (status, answer) = coordinator.ask("PATCH", "/api/v1/nodes/b", Some(token), Some(r#"{"name":"c"}"#));
     assert_eq!((status, &answer["node"]["network"]), (200, &json!("default")));
     let (_, _, join) = coordinator.wait(coordinator.state.create_key(Some("lab"), true, Expiry::Default)).unwrap();
-    Host::new().join(&coordinator, &join.parse().unwrap(), "c").unwrap();
+    TestHost::new().join(&coordinator, &join.parse().unwrap(), "c").unwrap();
     for (method, body) in [("PATCH", Some(r#"{"name":"d"}"#)), ("DELETE", None)] {
         let (status, answer) = coordinator.ask(method, "/api/v1/nodes/c", Some(token), body);
         assert_eq!((status, &answer["error"]["code"]), (409, &json!("which-network")));
@@ -331,9 +330,9 @@ fn nodes_are_found_by_name_and_by_number() {
 }
 
 #[test]
-fn relays_are_found_by_a_name_that_one_network_alone_has() {
+fn relays_are_found_by_a_name_that_only_one_network_has() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let token = Some(coordinator.operator_token());
     coordinator.wait(coordinator.state.create_network("lab", "10.0.0.0/24".parse().unwrap())).unwrap();
     let add = |network: &str| {
@@ -356,7 +355,7 @@ fn relays_are_found_by_a_name_that_one_network_alone_has() {
 fn a_network_is_removed_with_its_members_when_told_so() {
     let directory = Directory::new();
     let (join, hosts) = {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         let token = Some(coordinator.operator_token());
         let ask = |method: &str, path: &str| coordinator.ask(method, &format!("/api/v1/networks{path}"), token, None);
         coordinator.wait(coordinator.state.create_network("lab", "10.0.0.0/24".parse().unwrap())).unwrap();
@@ -364,7 +363,7 @@ fn a_network_is_removed_with_its_members_when_told_so() {
         let join: JoinToken = join.parse().unwrap();
         let mut bystander = coordinator.join("bystander");
         let before = bystander.fresh_map(&coordinator);
-        let mut nodes = ["a", "b"].map(|name| Host::new().join(&coordinator, &join, name).unwrap());
+        let mut nodes = ["a", "b"].map(|name| TestHost::new().join(&coordinator, &join, name).unwrap());
         coordinator.ask("POST", "/api/v1/relays", token, Some(RELAY));
         let (status, answer) = ask("DELETE", "/lab");
         assert_eq!((status, &answer["error"]["code"]), (409, &json!("network-not-empty")));
@@ -388,17 +387,17 @@ fn a_network_is_removed_with_its_members_when_told_so() {
         assert_eq!(bystander.fresh_map(&coordinator), before, "another network is not concerned");
         bystander.channel.send(&taut_netmap::ToCoordinator::Ping);
         bystander.hear();
-        // The name is free, for another network.
+        // Another network may use the name.
         assert_eq!(coordinator.ask("POST", "/api/v1/networks", token, Some(r#"{"name":"lab"}"#)).0, 201);
         assert_eq!(ask("DELETE", "/lab").0, 200, "it has no members");
         (join, nodes.map(|node| node.host))
     };
-    let coordinator = Coordinator::start(&directory);
-    let refused = |host: &Host| host.resume(&coordinator, &join, None).err().unwrap().code;
+    let coordinator = TestCoordinator::start(&directory);
+    let refused = |host: &TestHost| host.resume(&coordinator, &join, None).err().unwrap().code;
     assert_eq!(refused(&hosts[0]), ProblemCode::NotAMember, "after a restart, too");
-    assert_eq!(Host::new().join(&coordinator, &join, "c").err().unwrap().code, ProblemCode::Enrolment);
+    assert_eq!(TestHost::new().join(&coordinator, &join, "c").err().unwrap().code, ProblemCode::Enrolment);
     assert_eq!(coordinator.wait(findings(&directory.0)).unwrap(), [""; 0]);
-    // Three days later nothing is left of it.
+    // Three days later its rows are deleted.
     let count = "UPDATE networks SET removed_at = removed_at - 72 * 3600 - 1 WHERE removed_at IS NOT NULL";
     coordinator.wait(coordinator.state.store().edit(count));
     coordinator.wait(coordinator.state.forget_marks(crate::clock::unix_now())).unwrap();
@@ -408,10 +407,10 @@ fn a_network_is_removed_with_its_members_when_told_so() {
 }
 
 #[test]
-fn the_last_network_may_go_and_another_one_come() {
+fn the_last_network_can_be_removed_and_another_one_created() {
     let directory = Directory::new();
     {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         let token = Some(coordinator.operator_token());
         assert_eq!(coordinator.ask("DELETE", "/api/v1/networks/default", token, None).0, 200);
         let (status, answer) = coordinator.ask("POST", "/api/v1/keys", token, Some("{}"));
@@ -419,9 +418,9 @@ fn the_last_network_may_go_and_another_one_come() {
         assert!(answer["error"].to_string().contains("networks create"), "{answer}");
         assert_eq!(coordinator.ask("DELETE", "/api/v1/nodes/x", token, None).0, 404);
     }
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     assert!(coordinator.first.is_none() && coordinator.wait(coordinator.state.networks()).unwrap().is_empty());
     coordinator.wait(coordinator.state.create_network("new", "10.0.0.0/24".parse().unwrap())).unwrap();
     let (_, token) = coordinator.key(true, Expiry::Default);
-    assert!(Host::new().join(&coordinator, &token, "a").is_ok());
+    assert!(TestHost::new().join(&coordinator, &token, "a").is_ok());
 }

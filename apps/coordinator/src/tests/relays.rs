@@ -1,4 +1,4 @@
-//! Relays and tickets: what the operator names reaches every member, and only members get leave to use it.
+//! Relays and tickets: a relay that the operator adds is sent to every member, and only members get tickets.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use taut_netmap::{Hello, Relay, SCHEMA, ToCoordinator, ToNode};
 use taut_noise::public_key;
 use taut_relay::{NetworkTag, Ticket};
 
-use super::world::{Channel, Coordinator, Directory, Host};
+use super::world::{Directory, TestChannel, TestCoordinator, TestHost};
 use crate::clock::unix_now;
-use crate::state::{Named, backup, findings, random, restore};
+use crate::state::{RelayToAdd, backup, findings, random, restore};
 
-/// A relay that an operator may name; every fifth has the same name.
-pub(super) fn named(number: u16) -> Named {
+/// A valid relay. Every fifth one has the same name.
+pub(super) fn named(number: u16) -> RelayToAdd {
     let [high, low] = number.to_be_bytes();
     let endpoints = vec![format!("192.0.2.{low}:3478").parse().unwrap()];
-    Named {
+    RelayToAdd {
         name: format!("relay-{}", number % 5),
         key: PublicKey([high | 1; 32]),
         endpoints,
@@ -25,7 +25,7 @@ pub(super) fn named(number: u16) -> Named {
     }
 }
 
-/// The coordinator's own relay, at an address that it does not know.
+/// The coordinator's own relay, at an unspecified address.
 pub(super) fn own() -> Relay {
     let endpoints = vec!["[::]:3478".parse().unwrap(), "0.0.0.0:3478".parse().unwrap()];
     let (name, key) = (String::from("coordinator"), PublicKey([77; 32]));
@@ -36,9 +36,13 @@ fn ids(relays: &[Relay]) -> Vec<u32> {
     relays.iter().map(|relay| relay.id.0).collect()
 }
 
-/// The channel of a member that says which key it binds with, and its ticket's text and end.
-pub(super) fn with_ticket(coordinator: &Coordinator, host: &Host, bind: PublicKey) -> (Channel, String, u64) {
-    let mut channel = Channel::open(coordinator.address, &coordinator.token(), &host.machine).unwrap();
+/// Opens the channel of a member with a bind key. Returns it with the text and the expiry of its ticket.
+pub(super) fn with_ticket(
+    coordinator: &TestCoordinator,
+    host: &TestHost,
+    bind: PublicKey,
+) -> (TestChannel, String, u64) {
+    let mut channel = TestChannel::open(coordinator.address, &coordinator.token(), &host.machine).unwrap();
     let (node_key, bind_key) = (host.node, Some(bind));
     let hello =
         Hello { schema: SCHEMA, node_key, bind_key, enrol: None, have: 0, version: String::from("test"), run: 0 };
@@ -48,13 +52,13 @@ pub(super) fn with_ticket(coordinator: &Coordinator, host: &Host, bind: PublicKe
     (channel, text, expires)
 }
 
-fn next_ticket(channel: &mut Channel) -> (String, u64) {
+fn next_ticket(channel: &mut TestChannel) -> (String, u64) {
     let (ticket, _, expires) = next_tickets(channel);
     (ticket, expires)
 }
 
-/// The next ticket, in both versions, and its end.
-pub(super) fn next_tickets(channel: &mut Channel) -> (String, String, u64) {
+/// Receives the next ticket, in both versions, and its expiry.
+pub(super) fn next_tickets(channel: &mut TestChannel) -> (String, String, u64) {
     loop {
         if let ToNode::Ticket { ticket, numbered, expires } = channel.receive().expect("a ticket") {
             return (ticket, numbered.expect("in version 2, too"), expires);
@@ -73,7 +77,7 @@ pub(super) fn now() -> Duration {
 #[test]
 fn the_operators_relays_reach_every_member_and_go_again() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut node = coordinator.join("a");
     assert_eq!(node.map.relays, []);
     let first = coordinator.wait(coordinator.state.add_relay(None, named(1))).unwrap().relay;
@@ -91,17 +95,17 @@ fn the_operators_relays_reach_every_member_and_go_again() {
 }
 
 #[test]
-fn the_own_relay_is_news_only_when_it_changed() {
+fn maps_change_only_when_the_own_relay_changed() {
     let directory = Directory::new();
     let map = {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         coordinator.wait(coordinator.state.set_own_relay(Some(&own()))).unwrap();
         let node = coordinator.join("a");
         coordinator.wait(coordinator.state.set_own_relay(Some(&own()))).unwrap();
         assert_eq!(node.fresh_map(&coordinator).version, node.map.version);
         node.map
     };
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let other = coordinator.wait(coordinator.state.networks()).unwrap()[0].row.version;
     coordinator.wait(coordinator.state.set_own_relay(Some(&own()))).unwrap();
     assert_eq!((map.version, ids(&map.relays)), (other, vec![0]), "the same after a restart is no change");
@@ -114,7 +118,7 @@ fn the_own_relay_is_news_only_when_it_changed() {
 #[test]
 fn members_hear_where_others_are_bound() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut watcher = coordinator.join("watcher");
     let mut node = coordinator.join("node");
     let said = [3, 0, 3, 7].map(RelayId).to_vec();
@@ -132,9 +136,9 @@ fn members_hear_where_others_are_bound() {
 #[test]
 fn a_member_gets_a_ticket_for_its_own_keys_alone() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let mut host = coordinator.join("a").host;
-    // A node that knows of no relays is given none: the map is followed by who is online.
+    // A node without a bind key gets no ticket: presence follows the map directly.
     let mut old = host.resume(&coordinator, &coordinator.token(), None).unwrap();
     old.channel.send(&ToCoordinator::Ping);
     old.hear();
@@ -147,9 +151,9 @@ fn a_member_gets_a_ticket_for_its_own_keys_alone() {
     assert_eq!((terms.node, terms.bind, terms.expires), (host.node, bind, expires));
     assert_eq!(terms.network, NetworkTag(coordinator.token().network));
     assert_eq!(terms.expires - terms.not_before, 48 * 3600);
-    // Keys that everybody can compute with are nobody's (fault A8).
-    host.node = Host::new().node;
-    let mut channel = Channel::open(coordinator.address, &coordinator.token(), &host.machine).unwrap();
+    // Keys of low order are refused (fault A8).
+    host.node = TestHost::new().node;
+    let mut channel = TestChannel::open(coordinator.address, &coordinator.token(), &host.machine).unwrap();
     let (node_key, bind_key) = (host.node, Some(PublicKey([0; 32])));
     let hello = Hello { schema: SCHEMA, node_key, bind_key, enrol: None, have: 0, version: String::new(), run: 0 };
     channel.send(&ToCoordinator::Hello(hello));
@@ -157,9 +161,9 @@ fn a_member_gets_a_ticket_for_its_own_keys_alone() {
 }
 
 #[test]
-fn fault_c7_who_was_removed_gets_no_new_ticket() {
+fn fault_c7_a_removed_node_gets_no_new_ticket() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let node = coordinator.join("a");
     let bind = public_key(&PrivateKey::from_bytes(random()));
     let (mut channel, text, _) = with_ticket(&coordinator, &node.host, bind);
@@ -175,7 +179,7 @@ fn fault_c7_who_was_removed_gets_no_new_ticket() {
 #[test]
 fn a_ticket_is_renewed_when_half_of_its_life_is_over() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start_with_tickets(&directory, 4);
+    let coordinator = TestCoordinator::start_with_tickets(&directory, 4);
     let host = coordinator.join("a").host;
     let bind = public_key(&PrivateKey::from_bytes(random()));
     let (mut channel, _, first) = with_ticket(&coordinator, &host, bind);
@@ -186,12 +190,12 @@ fn a_ticket_is_renewed_when_half_of_its_life_is_over() {
 }
 
 #[test]
-fn the_key_that_signs_tickets_outlives_restart_and_restore() {
+fn the_key_that_signs_tickets_survives_restart_and_restore() {
     let directory = Directory::new();
     let file = directory.0.join("saved.db");
     let (key, relay_key);
     {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         (key, relay_key) = (coordinator.state.ticket_key(), public_key(coordinator.state.relay_key()));
         coordinator.wait(coordinator.state.add_relay(None, named(1))).unwrap();
         coordinator.wait(backup(&directory.0, &file)).unwrap();
@@ -200,7 +204,7 @@ fn the_key_that_signs_tickets_outlives_restart_and_restore() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(restore(&other.0, &file, false)).unwrap();
     for directory in [&directory, &other] {
-        let coordinator = Coordinator::start(directory);
+        let coordinator = TestCoordinator::start(directory);
         assert_eq!((coordinator.state.ticket_key(), public_key(coordinator.state.relay_key())), (key, relay_key));
         let next = coordinator.wait(coordinator.state.add_relay(None, named(257))).err();
         assert!(next.is_some(), "the name is taken: the relay is there");
@@ -215,7 +219,7 @@ fn fault_l5_a_database_of_a_version_without_relays_is_sound_and_brought_up_to_da
     let directory = Directory::new();
     let token;
     {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         token = coordinator.token();
         for sql in [
             "DROP TABLE relays",
@@ -229,8 +233,8 @@ fn fault_l5_a_database_of_a_version_without_relays_is_sound_and_brought_up_to_da
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
     assert_eq!(runtime.block_on(findings(&directory.0)).unwrap(), [""; 0]);
-    let coordinator = Coordinator::start(&directory);
-    let node = Host::new().join(&coordinator, &token, "a").unwrap();
+    let coordinator = TestCoordinator::start(&directory);
+    let node = TestHost::new().join(&coordinator, &token, "a").unwrap();
     coordinator.wait(coordinator.state.add_relay(None, named(1))).unwrap();
     assert_eq!(ids(&node.fresh_map(&coordinator).relays), [1]);
     coordinator.wait(coordinator.state.store().edit("DELETE FROM meta WHERE name = 'ticket-key'"));
@@ -241,9 +245,9 @@ fn fault_l5_a_database_of_a_version_without_relays_is_sound_and_brought_up_to_da
 }
 
 #[test]
-fn fault_e10_a_poisoned_relay_costs_nobody_the_map() {
+fn fault_e10_a_damaged_relay_row_does_not_block_maps() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let node = coordinator.join("a");
     coordinator.wait(coordinator.state.add_relay(None, named(1))).unwrap();
     coordinator.wait(coordinator.state.add_relay(None, named(514))).unwrap();
@@ -256,7 +260,7 @@ fn fault_e10_a_poisoned_relay_costs_nobody_the_map() {
 #[test]
 fn the_api_says_why_a_relay_is_not_taken() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     coordinator.wait(coordinator.state.set_own_relay(Some(&own()))).unwrap();
     let token = Some(coordinator.operator_token());
     let ask = |method: &str, path: &str, body: Option<Value>| {

@@ -1,29 +1,29 @@
-//! What a node said once, said again by somebody who kept the bytes (fault C7).
+//! Replays of a node's recorded bytes (fault C7).
 
 use taut_base::{PrivateKey, encode_base64url};
 use taut_netmap::{Enrol, ToCoordinator, prologue};
 use taut_noise::ik::Initiator;
 use tungstenite::Message;
 
-use super::world::{Channel, Coordinator, Directory, Host, read};
+use super::world::{Directory, TestChannel, TestCoordinator, TestHost, read};
 use crate::state::{Expiry, random};
 
-/// A channel as a node opens it, and every byte string that it sent there, in order.
+/// A channel of a node, and a record of all messages that the node sent on it.
 struct Recorded {
-    channel: Channel,
+    channel: TestChannel,
     said: Vec<Vec<u8>>,
 }
 
 impl Recorded {
-    fn open(coordinator: &Coordinator, machine: &PrivateKey) -> Self {
+    fn open(coordinator: &TestCoordinator, machine: &PrivateKey) -> Self {
         let token = coordinator.token();
-        let mut socket = Channel::socket(coordinator.address, &token.network);
+        let mut socket = TestChannel::socket(coordinator.address, &token.network);
         let ephemeral = PrivateKey::from_bytes(random());
         let (initiator, first) =
             Initiator::start(&prologue(&token.network), machine, &token.coordinator, ephemeral).unwrap();
         socket.send(Message::binary(first.to_vec())).unwrap();
         let transport = initiator.finish(&read(&mut socket).unwrap()).unwrap();
-        Self { channel: Channel { socket, transport }, said: vec![first.to_vec()] }
+        Self { channel: TestChannel { socket, transport }, said: vec![first.to_vec()] }
     }
 
     fn say(&mut self, message: &ToCoordinator) {
@@ -32,12 +32,12 @@ impl Recorded {
         self.said.push(sealed);
     }
 
-    /// The same connection again, byte by byte. The coordinator answers the handshake's first message, which anybody may repeat, with keys
-    /// that only the node could compute; the next thing that it hears makes no sense then, and it hangs up.
-    fn again(&self, coordinator: &Coordinator) {
-        let mut socket = Channel::socket(coordinator.address, &coordinator.token().network);
+    /// Replays the recorded messages on a new connection. The coordinator answers the first message of the handshake, which anybody may repeat, with keys that
+    /// only the node can compute. It cannot decrypt the next message, and closes the connection.
+    fn again(&self, coordinator: &TestCoordinator) {
+        let mut socket = TestChannel::socket(coordinator.address, &coordinator.token().network);
         for said in &self.said {
-            // The coordinator may have hung up already.
+            // The coordinator may have closed the connection already.
             let _ = socket.send(Message::binary(said.clone()));
         }
         assert!(read(&mut socket).is_some(), "the handshake's second message");
@@ -45,12 +45,12 @@ impl Recorded {
     }
 }
 
-fn enrol(coordinator: &Coordinator, name: &str) -> (i64, Option<Enrol>) {
+fn enrol(coordinator: &TestCoordinator, name: &str) -> (i64, Option<Enrol>) {
     let (id, token) = coordinator.key(false, Expiry::Never);
     (id, Some(Enrol { secret: encode_base64url(&token.secret), name: String::from(name) }))
 }
 
-fn members(coordinator: &Coordinator) -> Vec<(String, bool)> {
+fn members(coordinator: &TestCoordinator) -> Vec<(String, bool)> {
     coordinator
         .wait(coordinator.state.nodes(None))
         .unwrap()
@@ -60,10 +60,10 @@ fn members(coordinator: &Coordinator) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn fault_c7_a_registration_that_is_said_again_registers_nobody_and_disturbs_nobody() {
+fn fault_c7_a_replayed_registration_registers_and_disturbs_no_node() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
-    let host = Host::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let host = TestHost::new();
     let (_, enrolment) = enrol(&coordinator, "web");
     let mut node = Recorded::open(&coordinator, &host.machine);
     node.say(&host.hello(enrolment, 0));
@@ -74,7 +74,7 @@ fn fault_c7_a_registration_that_is_said_again_registers_nobody_and_disturbs_nobo
         observed: Vec::new(),
     });
 
-    // While it is connected: a channel of its own that is newer would take over from it.
+    // While the node is connected: a newer channel of its own would replace its channel.
     for _ in 0..3 {
         node.again(&coordinator);
     }
@@ -82,7 +82,7 @@ fn fault_c7_a_registration_that_is_said_again_registers_nobody_and_disturbs_nobo
     while node.channel.receive().expect("it is still connected") != taut_netmap::ToNode::Pong {}
     assert_eq!(members(&coordinator), [(String::from("web"), true)]);
 
-    // After it said goodbye, and after it was removed: it neither comes online nor back.
+    // After its goodbye and after its removal: the node neither comes online nor becomes a member again.
     node.say(&ToCoordinator::Goodbye);
     while node.channel.receive().is_some() {}
     node.again(&coordinator);
@@ -93,12 +93,12 @@ fn fault_c7_a_registration_that_is_said_again_registers_nobody_and_disturbs_nobo
 }
 
 #[test]
-fn fault_c7_an_enrolment_that_never_arrived_cannot_be_handed_in_by_somebody_else() {
+fn fault_c7_an_intercepted_enrolment_cannot_be_replayed() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
-    let host = Host::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let host = TestHost::new();
     let (_, enrolment) = enrol(&coordinator, "web");
-    // The hello was kept back on its way: the key is unused, and the bytes are of no use to who has them.
+    // The hello never arrived, so the key is unused. The recorded bytes are still useless.
     let mut kept = Recorded::open(&coordinator, &host.machine);
     let hello = kept.channel.transport.seal(&serde_json::to_vec(&host.hello(enrolment.clone(), 0)).unwrap());
     kept.said.push(hello);
@@ -113,15 +113,15 @@ fn fault_c7_an_enrolment_that_never_arrived_cannot_be_handed_in_by_somebody_else
 #[test]
 fn fault_c7_a_record_repeated_or_out_of_its_place_ends_the_channel() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let endpoints = |port: u16| ToCoordinator::Endpoints {
         endpoints: vec![format!("192.0.2.1:{port}").parse().unwrap()],
         ports: vec![port],
         observed: Vec::new(),
     };
-    // Which of the records 0 (the hello), 1 and 2 are sent after the hello; the last one is wrong there.
+    // The records (0 is the hello) that are sent after the hello. The last one of each list is wrong at its place.
     for order in [vec![0], vec![1, 1], vec![1, 0], vec![2], vec![1, 2, 1]] {
-        let host = Host::new();
+        let host = TestHost::new();
         let mut node = Recorded::open(&coordinator, &host.machine);
         node.say(&host.hello(enrol(&coordinator, "web").1, 0));
         assert!(node.channel.receive().is_some());
@@ -132,7 +132,7 @@ fn fault_c7_a_record_repeated_or_out_of_its_place_ends_the_channel() {
         for place in &order {
             let _ = node.channel.socket.send(Message::binary(records[*place].clone()));
         }
-        // All that comes is what was said before; then it hangs up.
+        // The coordinator answers what came before, and then closes the connection.
         while node.channel.receive().is_some() {}
         assert!(host.resume(&coordinator, &coordinator.token(), None).is_ok(), "it may come back; {order:?}");
     }

@@ -1,4 +1,4 @@
-//! A database in trouble: an error is never an empty map (law 6), what waits is not lost, and all goes on by itself afterwards.
+//! Failures of the database: an error is never an empty map (law 6), waiting changes are not lost, and the coordinator recovers on its own.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use serde_json::json;
 use taut_netmap::ProblemCode;
 
-use super::world::{Coordinator, Directory, Host};
+use super::world::{Directory, TestCoordinator, TestHost};
 use crate::state::{StateError, findings};
-use crate::store::{Held, Store};
+use crate::store::{BlockingConnection, Store};
 
 const KEYS: &str = "/api/v1/keys";
 
 #[test]
 fn fault_n5_while_the_database_is_locked_maps_are_whole_and_writes_say_why() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let (token, operator) = (coordinator.token(), coordinator.operator_token());
     let mut node = coordinator.join("a");
     coordinator.join("b");
     node.hear_until(|node| node.map.peers.len() == 1);
-    let held = coordinator.wait(Held::lock(&directory.0));
+    let held = coordinator.wait(BlockingConnection::lock(&directory.0));
     let (status, answer) = coordinator.ask("POST", KEYS, Some(operator), Some("{}"));
     assert_eq!((status, &answer["error"]["code"]), (503, &json!("unavailable")));
     assert!(answer["error"]["message"].as_str().unwrap().contains("locked by another program"), "{answer}");
-    let refused = Host::new().join(&coordinator, &token, "c").err().unwrap();
+    let refused = TestHost::new().join(&coordinator, &token, "c").err().unwrap();
     assert!(refused.code == ProblemCode::Unavailable && !refused.code.is_final());
     let back = node.host.resume(&coordinator, &token, None).unwrap();
     assert_eq!(back.map, node.map, "reads go on, and are whole");
@@ -37,7 +37,7 @@ fn fault_n5_while_the_database_is_locked_maps_are_whole_and_writes_say_why() {
 #[test]
 fn fault_o5_64_writers_and_a_slow_database_lose_nothing() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let barrier = Barrier::new(65);
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let write = || {
@@ -45,7 +45,7 @@ fn fault_o5_64_writers_and_a_slow_database_lose_nothing() {
             coordinator.ask("POST", KEYS, Some(coordinator.operator_token()), Some("{}")).0
         };
         let threads: Vec<_> = (0..64).map(|_| scope.spawn(write)).collect();
-        let held = coordinator.wait(Held::lock(&directory.0));
+        let held = coordinator.wait(BlockingConnection::lock(&directory.0));
         barrier.wait();
         std::thread::sleep(Duration::from_secs(2));
         coordinator.wait(held.release());
@@ -58,12 +58,12 @@ fn fault_o5_64_writers_and_a_slow_database_lose_nothing() {
 #[test]
 fn fault_o4_a_stuck_reader_is_named_before_the_log_fills_the_disk() {
     let directory = Directory::new();
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     let operator = coordinator.operator_token();
     let health = || coordinator.ask("GET", "/healthz", None, None).1["warnings"].clone();
     let write = || coordinator.ask("POST", KEYS, Some(operator), Some("{}"));
     coordinator.state.store().set_log_limit(256 * 1024);
-    let held = coordinator.wait(Held::view(&directory.0));
+    let held = coordinator.wait(BlockingConnection::view(&directory.0));
     let refused = (0..200).map(|_| write()).find(|(status, _)| *status != 201);
     let (status, answer) = refused.expect("the log has a bound");
     assert_eq!(status, 503);
@@ -72,7 +72,7 @@ fn fault_o4_a_stuck_reader_is_named_before_the_log_fills_the_disk() {
     assert_eq!(coordinator.ask("GET", "/api/v1/keys", Some(operator), None).0, 200, "reads go on");
     coordinator.wait(held.release());
     assert_eq!(write().0, 201);
-    // An answer about the health holds for a second.
+    // The result of a health check is reused for a second.
     let mut waited = 0;
     while health() != json!([]) {
         assert!(waited < 600, "{}", health());
@@ -88,14 +88,14 @@ fn fault_o3_a_log_deleted_under_a_running_coordinator_costs_nothing() {
     let directory = Directory::new();
     let token;
     {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         token = coordinator.token();
         let node = coordinator.join("a");
         for ending in ["-wal", "-shm"] {
             std::fs::remove_file(directory.0.join(format!("coordinator.db{ending}"))).unwrap();
         }
         coordinator.join("b");
-        // More at once than there were connections so far: none may open what is left on the disk.
+        // More requests at once than open connections: no new connection may open the file that is now on the disk.
         let whole: Vec<usize> = std::thread::scope(|scope| {
             let ask = || node.host.resume(&coordinator, &token, None).map(|node| node.map.peers.len());
             let threads: Vec<_> = (0..16).map(|_| scope.spawn(ask)).collect();
@@ -103,7 +103,7 @@ fn fault_o3_a_log_deleted_under_a_running_coordinator_costs_nothing() {
         });
         assert_eq!(whole, [1; 16]);
     }
-    let coordinator = Coordinator::start(&directory);
+    let coordinator = TestCoordinator::start(&directory);
     assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 2);
 }
 
@@ -111,7 +111,7 @@ fn fault_o3_a_log_deleted_under_a_running_coordinator_costs_nothing() {
 fn fault_l2_a_database_of_a_newer_program_is_left_alone_with_words() {
     let directory = Directory::new();
     {
-        let coordinator = Coordinator::start(&directory);
+        let coordinator = TestCoordinator::start(&directory);
         let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
                      VALUES (1000, 'from the future', TRUE, x'00', 0)";
         coordinator.wait(coordinator.state.store().edit(newer));

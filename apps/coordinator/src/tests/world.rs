@@ -1,4 +1,4 @@
-//! What the tests stand on: a coordinator in this process, and a node that speaks the control channel.
+//! Helpers of the tests: a coordinator in this process, and a node on a control channel.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -21,14 +21,14 @@ use tokio::sync::watch;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
-use crate::state::{Expiry, FirstStart, Options, State, TICKET_LIFE, random};
+use crate::api;
+use crate::state::{Expiry, FirstStart, StartOptions, State, TICKET_LIFE, random};
 use crate::store::{NetworkId, Party, Writing};
-use crate::{api, log};
 
-/// Longest wait for anything; only a failing test reaches it.
+/// Timeout of every wait, 20 s; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A directory that goes away with its test.
+/// A directory that is removed after its test.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
@@ -46,7 +46,7 @@ impl Drop for Directory {
 }
 
 /// A running coordinator.
-pub(super) struct Coordinator {
+pub(super) struct TestCoordinator {
     pub(super) address: SocketAddr,
     pub(super) state: Arc<State>,
     pub(super) first: Option<FirstStart>,
@@ -55,17 +55,17 @@ pub(super) struct Coordinator {
     server: Option<tokio::task::JoinHandle<()>>,
 }
 
-impl Coordinator {
+impl TestCoordinator {
     pub(super) fn start(directory: &Directory) -> Self {
         Self::start_with(&directory.0, "100.64.0.0/10")
     }
 
-    /// One whose tickets are valid for so many seconds.
+    /// Starts a coordinator whose tickets are valid for this number of seconds.
     pub(super) fn start_with_tickets(directory: &Directory, ticket_life: u32) -> Self {
         Self::open(&directory.0, "100.64.0.0/10", ticket_life, 1_024)
     }
 
-    /// Starts one with this number of places for control channels.
+    /// Starts a coordinator with this limit on control channels.
     pub(super) fn start_with_channels(directory: &Directory, channels: usize) -> Self {
         Self::open(&directory.0, "100.64.0.0/10", TICKET_LIFE, channels)
     }
@@ -76,7 +76,7 @@ impl Coordinator {
 
     fn open(directory: &Path, ipv4: &str, ticket_life: u32, channels: usize) -> Self {
         let runtime = Runtime::new().unwrap();
-        let options = Options {
+        let options = StartOptions {
             directory: directory.to_path_buf(),
             urls: vec![String::from("http://127.0.0.1:8288")],
             network: String::from("default"),
@@ -105,10 +105,10 @@ impl Coordinator {
 
     /// Keeps the one writer busy until the value is dropped.
     pub(super) fn hold_writer(&self) -> HeldWriter<'_> {
-        HeldWriter { turn: Some(self.wait(self.state.store().write(Party::House)).unwrap()), coordinator: self }
+        HeldWriter { turn: Some(self.wait(self.state.store().write(Party::Coordinator)).unwrap()), coordinator: self }
     }
 
-    /// The first network.
+    /// Returns the number of the first network.
     pub(super) fn network(&self) -> NetworkId {
         self.wait(self.state.networks()).unwrap()[0].row.id
     }
@@ -122,26 +122,26 @@ impl Coordinator {
         (row.id, token.parse().unwrap())
     }
 
-    /// A new host that has joined.
-    pub(super) fn join(&self, name: &str) -> Node {
-        Host::new().join(self, &self.token(), name).unwrap()
+    /// Joins a new host.
+    pub(super) fn join(&self, name: &str) -> TestNode {
+        TestHost::new().join(self, &self.token(), name).unwrap()
     }
 
-    /// Asks the operator's API, and fails when the answer is not as the document of the API says.
+    /// Sends a request to the operator's API, and checks the answer against the OpenAPI document.
     pub(super) fn ask(&self, method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> (u16, Value) {
         let (status, answer) = self.ask_unheld(method, path, token, body);
         super::document::hold(method, path, status, &answer);
         (status, answer)
     }
 
-    /// Asks the operator's API as the operator. Returns the answer as a type of the contract.
+    /// Sends a request with the operator token. Returns the answer as a type of the contract.
     pub(super) fn ask_for<A: DeserializeOwned>(&self, method: &str, path: &str, body: Option<&str>) -> A {
         let (status, answer) = self.ask(method, path, Some(self.operator_token()), body);
         serde_json::from_value(answer.clone())
             .unwrap_or_else(|error| panic!("{method} {path}: {status} {answer}: {error}"))
     }
 
-    /// Asks anything.
+    /// Sends a request, and checks nothing.
     pub(super) fn ask_unheld(&self, method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> (u16, Value) {
         let config =
             ureq::Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
@@ -156,20 +156,19 @@ impl Coordinator {
     }
 }
 
-impl Drop for Coordinator {
+impl Drop for TestCoordinator {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(server) = self.server.take() {
             let _ = self.runtime.block_on(server);
         }
-        log::event("test-coordinator-stopped", &[("address", &self.address)]);
     }
 }
 
-/// The coordinator's one writer, busy. A transaction is given up within its runtime.
+/// Guard that occupies the coordinator's one writer. A transaction must be dropped within its runtime.
 pub(super) struct HeldWriter<'a> {
     turn: Option<Writing>,
-    coordinator: &'a Coordinator,
+    coordinator: &'a TestCoordinator,
 }
 
 impl Drop for HeldWriter<'_> {
@@ -181,32 +180,37 @@ impl Drop for HeldWriter<'_> {
 
 /// A host's keys.
 #[derive(Clone)]
-pub(super) struct Host {
+pub(super) struct TestHost {
     pub(super) machine: PrivateKey,
     pub(super) node: PublicKey,
-    /// What this start of its program drew.
+    /// The random number of this start of its program.
     pub(super) run: u64,
 }
 
-impl Host {
+impl TestHost {
     pub(super) fn new() -> Self {
         let [machine, node] = [random(), random()].map(PrivateKey::from_bytes);
         Self { machine, node: public_key(&node), run: 1 }
     }
 
-    pub(super) fn join(&self, coordinator: &Coordinator, token: &JoinToken, name: &str) -> Result<Node, Problem> {
+    pub(super) fn join(
+        &self,
+        coordinator: &TestCoordinator,
+        token: &JoinToken,
+        name: &str,
+    ) -> Result<TestNode, Problem> {
         let enrol = Enrol { secret: encode_base64url(&token.secret), name: String::from(name) };
-        Node::begin(self, coordinator, token, Some(enrol), None)
+        TestNode::begin(self, coordinator, token, Some(enrol), None)
     }
 
-    /// Comes back with the map that it had.
+    /// Reconnects with an earlier map.
     pub(super) fn resume(
         &self,
-        coordinator: &Coordinator,
+        coordinator: &TestCoordinator,
         token: &JoinToken,
         map: Option<NetworkMap>,
-    ) -> Result<Node, Problem> {
-        Node::begin(self, coordinator, token, None, map)
+    ) -> Result<TestNode, Problem> {
+        TestNode::begin(self, coordinator, token, None, map)
     }
 
     pub(super) fn hello(&self, enrol: Option<Enrol>, have: u64) -> ToCoordinator {
@@ -222,19 +226,19 @@ impl Host {
     }
 }
 
-/// An open channel, before the hello.
-pub(super) struct Channel {
+/// A control channel on which no hello was sent.
+pub(super) struct TestChannel {
     pub(super) socket: WebSocket<TcpStream>,
     pub(super) transport: Transport,
 }
 
-impl Channel {
-    /// Up to the end of the handshake; `None` when the coordinator hangs up.
+impl TestChannel {
+    /// Opens a channel and performs the handshake; `None` if the coordinator closes the connection.
     pub(super) fn open(address: SocketAddr, token: &JoinToken, machine: &PrivateKey) -> Option<Self> {
         Self::begin(Self::socket(address, &token.network), token, machine)
     }
 
-    /// The handshake on an open WebSocket.
+    /// Performs the handshake on an open WebSocket.
     pub(super) fn begin(mut socket: WebSocket<TcpStream>, token: &JoinToken, machine: &PrivateKey) -> Option<Self> {
         let ephemeral = PrivateKey::from_bytes(random());
         let (initiator, first) =
@@ -270,14 +274,14 @@ impl Channel {
         self.socket.send(Message::binary(sealed)).unwrap();
     }
 
-    /// The next message; `None` when the coordinator hung up.
+    /// Receives the next message; `None` if the coordinator closed the connection.
     pub(super) fn receive(&mut self) -> Option<ToNode> {
         let plain = self.transport.open(read(&mut self.socket)?).unwrap();
         Some(serde_json::from_slice(&plain).unwrap())
     }
 }
 
-/// The next binary message; `None` when the other side hung up. A test that waits for nothing fails here.
+/// Receives the next binary message; `None` if the other side closed the connection. Panics after [`PATIENCE`].
 pub(super) fn read(socket: &mut WebSocket<TcpStream>) -> Option<Vec<u8>> {
     loop {
         match socket.read() {
@@ -293,29 +297,29 @@ pub(super) fn read(socket: &mut WebSocket<TcpStream>) -> Option<Vec<u8>> {
 }
 
 /// A member with its map, as a node keeps it.
-pub(super) struct Node {
-    pub(super) host: Host,
+pub(super) struct TestNode {
+    pub(super) host: TestHost,
     pub(super) network: NetworkId,
-    pub(super) channel: Channel,
+    pub(super) channel: TestChannel,
     pub(super) map: NetworkMap,
     pub(super) online: std::collections::BTreeSet<NodeId>,
-    /// What it was told last of another host with its keys.
+    /// The last message about another host with its keys.
     pub(super) twin: Option<Problem>,
-    /// How many whole maps came.
+    /// Number of full maps that arrived.
     pub(super) wholes: u32,
-    /// How many deltas came.
+    /// Number of map changes that arrived.
     pub(super) deltas: u32,
 }
 
-impl Node {
+impl TestNode {
     fn begin(
-        host: &Host,
-        coordinator: &Coordinator,
+        host: &TestHost,
+        coordinator: &TestCoordinator,
         token: &JoinToken,
         enrol: Option<Enrol>,
         map: Option<NetworkMap>,
     ) -> Result<Self, Problem> {
-        let mut channel = Channel::open(coordinator.address, token, &host.machine).expect("an open channel");
+        let mut channel = TestChannel::open(coordinator.address, token, &host.machine).expect("an open channel");
         channel.send(&host.hello(enrol, map.as_ref().map_or(0, |map| map.version)));
         let (map, wholes) = match channel.receive().expect("an answer") {
             ToNode::Map(map) => (map, 1),
@@ -342,7 +346,7 @@ impl Node {
         self.map.me.id
     }
 
-    /// Takes the next message.
+    /// Receives and applies the next message.
     pub(super) fn hear(&mut self) {
         match self.channel.receive().expect("a message") {
             ToNode::Map(map) => {
@@ -372,15 +376,15 @@ impl Node {
         }
     }
 
-    /// Takes messages until `reached`; fails when they stop coming.
+    /// Applies messages until `reached` returns true.
     pub(super) fn hear_until(&mut self, reached: impl Fn(&Self) -> bool) {
         while !reached(self) {
             self.hear();
         }
     }
 
-    /// The whole map that a node with no map would get now.
-    pub(super) fn fresh_map(&self, coordinator: &Coordinator) -> NetworkMap {
+    /// Returns the full map that a node without a map would get now.
+    pub(super) fn fresh_map(&self, coordinator: &TestCoordinator) -> NetworkMap {
         match coordinator.wait(coordinator.state.update_for(self.network, self.id(), 0)).unwrap() {
             crate::state::Update::Map(map) => map,
             crate::state::Update::Delta(delta) => panic!("{delta:?} for a node without a map"),

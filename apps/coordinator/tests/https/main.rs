@@ -1,7 +1,7 @@
-//! The operator's commands and servers that should not be trusted: what crosses the network, and what the user is told (fault E22).
+//! The operator's commands against untrusted servers: the bytes on the network, and the messages for the user (fault E22).
 //!
-//! The PEM files beside this one were made for these tests and are used nowhere else: an authority (`ca.pem`) with three certificates for one
-//! key, valid until 2120 but for the expired one; another authority; and a certificate that is its own authority.
+//! The PEM files beside this one were made for these tests: an authority (`ca.pem`) with three certificates for one key, valid until 2120 except for the
+//! expired one; another authority; and a self-signed certificate.
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const TOKEN: &str = "tautop-AAAA";
 
-/// Longest wait for the command's request; only a failing test reaches it.
+/// Timeout of the command's request; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Answer of a coordinator without nodes.
@@ -30,7 +30,7 @@ fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/https").join(name)
 }
 
-/// `nodes list` at `url`.
+/// Returns the command `nodes list` for `url`.
 fn list(url: &str, options: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_taut-coordinator"));
     command.args(["nodes", "list", "--api", url, "--token", TOKEN]).args(options);
@@ -44,7 +44,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A listener on loopback, and its port.
+/// Returns a listener on loopback, and its port.
 fn listener(address: &str) -> (TcpListener, u16) {
     let listener = TcpListener::bind((address, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -54,7 +54,7 @@ fn listener(address: &str) -> (TcpListener, u16) {
 /// A server that answers one request.
 struct Server {
     thread: JoinHandle<String>,
-    /// Whether the command has ended: nothing comes any more.
+    /// True if the command has ended, so that no further request arrives.
     ended: Arc<AtomicBool>,
 }
 
@@ -73,14 +73,14 @@ impl Server {
         Self { thread, ended }
     }
 
-    /// All that came, in the clear, once the command has ended.
+    /// Returns all received bytes, decrypted, after the end of the command.
     fn seen(self) -> String {
         self.ended.store(true, Ordering::Release);
         self.thread.join().unwrap()
     }
 }
 
-/// The connection that comes, unless the command ends without one.
+/// Accepts a connection; `None` if the command ends without one.
 fn accept(listener: &TcpListener, is_over: &AtomicBool) -> Option<TcpStream> {
     listener.set_nonblocking(true).unwrap();
     loop {
@@ -117,7 +117,7 @@ fn tls(certificate: &str) -> Arc<ServerConfig> {
     Arc::new(builder.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap())
 }
 
-/// Asks a TLS server with this certificate: the command's output, and what the server read.
+/// Runs the command against a TLS server with this certificate. Returns the command's output, and the bytes that the server read.
 fn ask(certificate: &str, host: &str, options: &[&str], variables: &[(&str, &str)]) -> (Output, String) {
     let (listener, port) = listener("127.0.0.1");
     let server = Server::start(listener, String::from(NO_NODES), Some(tls(certificate)));
@@ -129,7 +129,7 @@ fn ask(certificate: &str, host: &str, options: &[&str], variables: &[(&str, &str
 fn fault_e22_a_certificate_of_a_trusted_authority_is_good() {
     let (ca, store) = (file("ca.pem"), file("ca.pem"));
     let (ca, store) = (ca.to_str().unwrap(), store.to_str().unwrap());
-    // Named on the command line, by its variable, and in the system's store.
+    // The authority is given on the command line, by the variable, or in the system's store.
     for (host, options, variables) in [
         ("127.0.0.1", vec!["--ca", ca], vec![]),
         ("localhost", vec![], vec![("TAUT_CA", ca)]),
@@ -142,7 +142,7 @@ fn fault_e22_a_certificate_of_a_trusted_authority_is_good() {
 }
 
 #[test]
-fn fault_e22_a_certificate_that_is_not_good_gets_no_token() {
+fn fault_e22_a_server_with_an_invalid_certificate_gets_no_token() {
     let (ca, other, own) = (file("ca.pem"), file("other.pem"), file("self-ca.pem"));
     for (certificate, ca, words) in [
         ("wrong-name.pem", &ca, "is for another name"),
@@ -155,14 +155,14 @@ fn fault_e22_a_certificate_that_is_not_good_gets_no_token() {
         assert!(said(&output).contains(words), "{certificate}: {}", said(&output));
         assert_eq!(seen, "", "{certificate}");
     }
-    // A file of authorities is instead of the system's store, not beside it.
+    // A file of authorities replaces the system's store.
     let (output, seen) =
         ask("good.pem", "127.0.0.1", &["--ca", other.to_str().unwrap()], &[("SSL_CERT_FILE", ca.to_str().unwrap())]);
     assert_eq!((output.status.code(), seen.as_str()), (Some(1), ""));
 }
 
 #[test]
-fn fault_e22_files_of_authorities_that_are_none_are_named() {
+fn fault_e22_unusable_files_of_authorities_are_named() {
     for (file, words) in [("server.key", "no certificate"), ("none.pem", "No such file")] {
         let output = list("https://127.0.0.1:1", &["--ca", self::file(file).to_str().unwrap()], &[]);
         assert!(said(&output).contains(words), "{}", said(&output));
@@ -174,8 +174,8 @@ fn fault_e22_files_of_authorities_that_are_none_are_named() {
 }
 
 #[test]
-fn fault_e22_a_host_that_is_not_this_one_gets_nothing_over_http() {
-    // An address of this host outside loopback: a token that is sent there would arrive.
+fn fault_e22_another_host_gets_no_token_over_http() {
+    // An address of this host outside loopback, at which a token would arrive if it were sent.
     let (listener, port) = listener("0.0.0.0");
     let url = format!("http://0.0.0.0:{port}");
     let refused = list(&url, &[], &[]);
@@ -217,11 +217,11 @@ fn fault_e22_neither_a_redirect_nor_a_proxy_gets_the_token() {
 }
 
 #[test]
-fn fault_e22_what_is_no_operator_token_is_not_sent() {
+fn fault_e22_only_operator_tokens_are_sent() {
     let (listener, port) = listener("127.0.0.1");
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://127.0.0.1:{port}");
-    for (token, words) in [("taut1-AAAA", "this is a join token"), ("secret", "no operator token")] {
+    for (token, words) in [("taut1-AAAA", "this is a join token"), ("secret", "not an operator token")] {
         let command = ["nodes", "list", "--api", &url, "--token", token];
         let output = Command::new(env!("CARGO_BIN_EXE_taut-coordinator")).args(command).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
@@ -230,7 +230,7 @@ fn fault_e22_what_is_no_operator_token_is_not_sent() {
     assert_eq!(listener.accept().map(drop).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
-/// What a plain server is told apart by.
+/// The user is told that the server does not speak TLS.
 #[test]
 fn a_server_without_tls_is_named() {
     let (listener, port) = listener("127.0.0.1");

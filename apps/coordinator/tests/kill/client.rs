@@ -1,5 +1,4 @@
-//! A running `serve`, and the two sides that talk to it: an operator and nodes. Whoever talks to a program that is killed at any moment
-//! gets `None` instead of an answer.
+//! A running `serve`, and its clients: an operator and nodes. A client of a program that may be killed at any moment gets `None` instead of an answer.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -17,7 +16,7 @@ use tungstenite::{Message, WebSocket};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_taut-coordinator");
 
-/// Longest wait for an answer; only a failing test reaches it.
+/// Timeout of an answer, 30 s; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running `serve`.
@@ -41,7 +40,7 @@ impl Serve {
         Self::start_by(Command::new(PROGRAM), directory)
     }
 
-    /// Starts it by a command that ends in the program.
+    /// Starts the program by a command that runs it.
     pub(crate) fn start_by(command: Command, directory: &Path) -> Self {
         let mut serve = Self { child: Self::spawn_by(command, directory), address: String::new(), tokens: None };
         for line in BufReader::new(serve.child.stdout.take().unwrap()).lines() {
@@ -58,13 +57,13 @@ impl Serve {
         self.child.id()
     }
 
-    /// SIGKILL.
+    /// Kills the program by SIGKILL.
     pub(crate) fn kill(self) {
         drop(self);
     }
 }
 
-/// The operator token and the join token of the first start.
+/// Returns the operator token and the join token of the first start.
 fn first_tokens(file: &Path) -> Option<(String, String)> {
     let text = std::fs::read_to_string(file).ok()?;
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
@@ -89,12 +88,12 @@ impl Operator {
     pub(crate) fn new(serve: &Serve, token: &str) -> Self {
         let config =
             ureq::Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
-        // A connection of its own for each request: one that was kept may be hung up on in the moment in which it is used again.
+        // Each request has a connection of its own: a kept connection may be closed at the moment at which it is used again.
         let config = config.max_idle_connections(0);
         Self { agent: config.build().into(), address: serve.address.clone(), token: token.to_owned() }
     }
 
-    /// The answer, if it came whole.
+    /// Sends a request. Returns the answer if it arrived completely.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> Option<(u16, Value)> {
         let request = ureq::http::Request::builder()
             .method(method)
@@ -106,7 +105,7 @@ impl Operator {
         Some((response.status().as_u16(), answer))
     }
 
-    /// An answer that has to come.
+    /// Sends a `GET` request that must succeed.
     pub(crate) fn get(&self, path: &str) -> Value {
         let (status, answer) = self.ask("GET", path, &Value::Null).expect("an answer");
         assert_eq!(status, 200, "{answer}");
@@ -116,7 +115,7 @@ impl Operator {
 
 /// A host's keys, and the token that it joins with.
 #[derive(Clone)]
-pub(crate) struct Host {
+pub(crate) struct TestHost {
     machine: PrivateKey,
     node: PublicKey,
     pub(crate) token: JoinToken,
@@ -129,14 +128,14 @@ pub(crate) fn random() -> [u8; 32] {
     bytes
 }
 
-impl Host {
+impl TestHost {
     pub(crate) fn new(token: &JoinToken, name: String) -> Self {
         let node = public_key(&PrivateKey::from_bytes(random()));
         Self { machine: PrivateKey::from_bytes(random()), node, token: token.clone(), name }
     }
 
-    /// Opens a channel, says hello, and returns the first answer. The enrolment secret is shown every time: who is in is let in.
-    pub(crate) fn hello(&self, address: &str, have: u64) -> Option<(Channel, ToNode)> {
+    /// Opens a channel, sends a hello, and returns the first answer. The hello always has the enrolment secret; a member is admitted without using it.
+    pub(crate) fn hello(&self, address: &str, have: u64) -> Option<(TestChannel, ToNode)> {
         let stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let network: String = self.token.network.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -151,7 +150,7 @@ impl Host {
         .unwrap();
         socket.send(Message::binary(first.to_vec())).ok()?;
         let transport = initiator.finish(&read(&mut socket)?).unwrap();
-        let mut channel = Channel { socket, transport };
+        let mut channel = TestChannel { socket, transport };
         let enrol = Some(Enrol { secret: encode_base64url(&self.token.secret), name: self.name.clone() });
         let (node_key, version) = (self.node, String::from("kill"));
         let hello = Hello { schema: SCHEMA, node_key, bind_key: None, enrol, have, version, run: 0 };
@@ -162,12 +161,12 @@ impl Host {
 }
 
 /// An open control channel.
-pub(crate) struct Channel {
+pub(crate) struct TestChannel {
     socket: WebSocket<TcpStream>,
     transport: Transport,
 }
 
-impl Channel {
+impl TestChannel {
     pub(crate) fn send(&mut self, message: &ToCoordinator) -> Option<()> {
         let sealed = self.transport.seal(&serde_json::to_vec(message).unwrap());
         self.socket.send(Message::binary(sealed)).ok()

@@ -1,4 +1,4 @@
-//! `taut-coordinator serve`, killed by SIGKILL while many write: whatever was acknowledged is there, nothing is half there.
+//! `taut-coordinator serve`, killed by SIGKILL while many clients write: every acknowledged change is complete in the database.
 //!
 //! 200 kills, or as many as `TAUT_KILLS` says (`make chaos`: 1,000), spread over coordinators that run side by side.
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
@@ -18,7 +18,7 @@ use serde_json::Value;
 use taut_netmap::{JoinToken, NetworkMap, ToNode};
 use taut_testkit::Seeded;
 
-use client::{Host, Operator, PROGRAM, Serve, random};
+use client::{Operator, PROGRAM, Serve, TestHost, random};
 use writer::Ledger;
 
 /// Kills unless `TAUT_KILLS` says otherwise.
@@ -27,7 +27,7 @@ const KILLS: u32 = 200;
 /// Coordinators side by side.
 const SIDE_BY_SIDE: u32 = 4;
 
-/// Who writes to one coordinator at the same time.
+/// Clients that write to one coordinator at the same time.
 const WRITERS: usize = 6;
 
 /// Longest time from a start to its kill, in milliseconds: enough for some hundred changes.
@@ -44,14 +44,14 @@ impl Drop for Directory {
     }
 }
 
-/// One coordinator's life of many deaths.
+/// A coordinator that is killed many times.
 struct Life {
     directory: Directory,
-    dice: Seeded,
+    random_numbers: Seeded,
     operator: String,
     join: JoinToken,
     ledgers: Vec<Ledger>,
-    /// Every address that was ever given, and to whom.
+    /// Every address that was ever assigned, with its node.
     addresses: BTreeMap<String, u64>,
     version: u64,
 }
@@ -84,15 +84,15 @@ fn fault_n3_o1_acknowledged_writes_survive_a_kill_and_nothing_is_half_there() {
 }
 
 impl Life {
-    /// Starts are killed, too; whichever of them was the first, its tokens are in its file.
+    /// Kills some starts as well. The tokens of the first completed start are in its file.
     fn begin(number: u32) -> Self {
         let name = format!("taut-kill-{}-{number}", std::process::id());
         let directory = Directory(std::env::temp_dir().join(name));
         let seed = u64::from_le_bytes(random()[..8].try_into().unwrap());
         eprintln!("coordinator {number}: seed {seed}");
-        let mut dice = Seeded::new(seed);
+        let mut random_numbers = Seeded::new(seed);
         for _ in 0..3 {
-            kill_at_start(&directory.0, &mut dice);
+            kill_at_start(&directory.0, &mut random_numbers);
         }
         let serve = Serve::start(&directory.0);
         let (operator, join) = serve.tokens.clone().expect("no kill loses the first start's tokens (fault E23)");
@@ -101,24 +101,24 @@ impl Life {
         check(&directory.0);
         let ledgers = (0..WRITERS).map(|_| Ledger::default()).collect();
         let join = join.parse().unwrap();
-        Self { directory, dice, operator, join, ledgers, addresses: BTreeMap::new(), version: 0 }
+        Self { directory, random_numbers, operator, join, ledgers, addresses: BTreeMap::new(), version: 0 }
     }
 
     fn round(&mut self) {
         let path = self.directory.0.clone();
-        if self.dice.index(4) == 0 {
-            kill_at_start(&path, &mut self.dice);
+        if self.random_numbers.index(4) == 0 {
+            kill_at_start(&path, &mut self.random_numbers);
         }
         let serve = Serve::start(&path);
         thread::scope(|scope| {
             let (join, serve) = (&self.join, &serve);
             for (number, ledger) in self.ledgers.iter_mut().enumerate() {
                 let operator = Operator::new(serve, &self.operator);
-                let mut dice = Seeded::new(self.dice.next_u64());
-                let host = move || Host::new(join, format!("writer-{number}"));
-                scope.spawn(move || ledger.write(&operator, &serve.address, host, &mut dice));
+                let mut random_numbers = Seeded::new(self.random_numbers.next_u64());
+                let host = move || TestHost::new(join, format!("writer-{number}"));
+                scope.spawn(move || ledger.write(&operator, &serve.address, host, &mut random_numbers));
             }
-            thread::sleep(Duration::from_millis(5 + self.dice.index(LONGEST) as u64));
+            thread::sleep(Duration::from_millis(5 + self.random_numbers.index(LONGEST) as u64));
             signal_kill(serve);
         });
         serve.kill();
@@ -128,11 +128,11 @@ impl Life {
         serve.kill();
     }
 
-    /// Holds what is there against what was said.
+    /// Compares the database with the acknowledged changes.
     fn verify(&mut self, serve: &Serve) {
         let operator = Operator::new(serve, &self.operator);
         for ledger in &mut self.ledgers {
-            // A join without an answer is repeated, and succeeds whether or not the first try was stored.
+            // A join without an answer is repeated. It succeeds whether or not the first attempt was stored.
             for host in std::mem::take(&mut ledger.joining) {
                 ledger.join(&serve.address, host).expect("an answer to a repeated join");
             }
@@ -182,7 +182,7 @@ impl Life {
             states.insert(key["id"].as_i64().unwrap(), key["state"].as_str().unwrap());
         }
         let used: u64 = answer["keys"].as_array().unwrap().iter().map(|key| key["used"].as_u64().unwrap()).sum();
-        // Numbers are given one after the other: as many nodes as the last number says have joined, and each used a key once.
+        // Numbers are consecutive: the last number is the number of joins, and each join used a key once.
         let last = self.ledgers.iter().map(|ledger| ledger.last).max().unwrap_or_default();
         assert_eq!(used, last, "node {last} joined last, and keys were used {used} times");
         let mut known = BTreeSet::from([1]);
@@ -198,20 +198,20 @@ impl Life {
         }
         let unknown: Vec<i64> = states.keys().filter(|id| !known.contains(id)).copied().collect();
         assert!(unknown.len() <= creating, "keys that nobody asked for: {unknown:?}");
-        // Whose they are was not said: they are nobody's to end.
+        // These keys were created without an answer, so no writer revokes them.
         self.ledgers[0].keys.extend(unknown.into_iter().map(|id| (id, Some(false))));
     }
 
-    /// From what nodes were given before the kill, changes lead to where a whole map does.
+    /// Checks that the changes from a map that a node got before the kill lead to the present full map.
     fn verify_maps(&mut self, serve: &Serve) {
-        let mut given: Vec<(Host, NetworkMap)> = Vec::new();
+        let mut given: Vec<(TestHost, NetworkMap)> = Vec::new();
         for ledger in &mut self.ledgers {
             for (id, map) in std::mem::take(&mut ledger.maps) {
                 given.extend(ledger.members.get(&id).map(|member| (member.host.clone(), map)));
             }
         }
         for _ in 0..RESUMED.min(given.len()) {
-            let (host, map) = given.swap_remove(self.dice.index(given.len()));
+            let (host, map) = given.swap_remove(self.random_numbers.index(given.len()));
             let (_, change) = host.hello(&serve.address, map.version).expect("an answer");
             let (_, whole) = host.hello(&serve.address, 0).expect("an answer");
             match (change, whole) {
@@ -222,10 +222,10 @@ impl Life {
     }
 }
 
-/// Kills a start somewhere in its first moments.
-fn kill_at_start(path: &Path, dice: &mut Seeded) {
+/// Starts the program, and kills it within 40 ms.
+fn kill_at_start(path: &Path, random_numbers: &mut Seeded) {
     let mut child = Serve::spawn(path);
-    thread::sleep(Duration::from_millis(dice.index(40) as u64));
+    thread::sleep(Duration::from_millis(random_numbers.index(40) as u64));
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -235,7 +235,7 @@ fn signal_kill(serve: &Serve) {
     assert!(status.success());
 }
 
-/// The database as the kill left it.
+/// Returns the damages of the database that the kill left behind.
 fn check(path: &Path) {
     let output = Command::new(PROGRAM).arg("check").arg("--state").arg(path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

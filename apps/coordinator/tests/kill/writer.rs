@@ -1,4 +1,4 @@
-//! One of many who write at the same time, and what it was told: the ledger that the database is held against.
+//! One of several concurrent writers, and its ledger: the acknowledged changes, with which the database is compared.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,63 +7,75 @@ use serde_json::{Value, json};
 use taut_netmap::{NetworkMap, ToCoordinator, ToNode};
 use taut_testkit::Seeded;
 
-use crate::client::{Host, Operator};
+use crate::client::{Operator, TestHost};
 
-/// Nodes of one writer at most; then it removes some.
+/// Limit on the nodes of one writer, which then removes some.
 const MOST: usize = 6;
 
-/// What the coordinator has said, and what it was asked and has not answered.
+/// The answers of the coordinator, and the requests without an answer.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) members: BTreeMap<u64, Member>,
     /// Nodes whose removal was acknowledged.
     pub(crate) removed: Vec<u64>,
-    /// Number and whether its end was acknowledged; `None` when that was asked for without an answer.
+    /// Keys by number, with true if the revocation was acknowledged; `None` if it was requested without an answer.
     pub(crate) keys: BTreeMap<i64, Option<bool>>,
     /// Joins without an answer: they may have happened.
-    pub(crate) joining: Vec<Host>,
-    /// Keys asked for without an answer.
+    pub(crate) joining: Vec<TestHost>,
+    /// Number of keys that were requested without an answer.
     pub(crate) creating: usize,
-    /// Maps that nodes were given, and whose they are.
+    /// Maps that nodes received, with the node.
     pub(crate) maps: Vec<(u64, NetworkMap)>,
     /// Highest number of a node that joined.
     pub(crate) last: u64,
     pub(crate) acknowledged: u64,
 }
 
-/// A node that is in.
+/// A member.
 pub(crate) struct Member {
-    pub(crate) host: Host,
+    pub(crate) host: TestHost,
     pub(crate) address: String,
-    /// Names that it may have: one, or two after a change without an answer.
+    /// Possible names: one, or two after a change without an answer.
     pub(crate) names: Vec<String>,
-    /// Endpoints that it may have.
+    /// Possible endpoints.
     pub(crate) endpoints: Vec<Vec<SocketAddr>>,
-    /// Its removal was asked for without an answer.
+    /// True if its removal was requested without an answer.
     pub(crate) removing: bool,
 }
 
 impl Ledger {
-    /// Writes until no answer comes any more.
-    pub(crate) fn write(&mut self, operator: &Operator, address: &str, host: impl Fn() -> Host, dice: &mut Seeded) {
-        while self.step(operator, address, &host, dice).is_some() {}
+    /// Writes until an answer is missing.
+    pub(crate) fn write(
+        &mut self,
+        operator: &Operator,
+        address: &str,
+        host: impl Fn() -> TestHost,
+        random_numbers: &mut Seeded,
+    ) {
+        while self.step(operator, address, &host, random_numbers).is_some() {}
     }
 
-    fn step(&mut self, operator: &Operator, address: &str, host: &impl Fn() -> Host, dice: &mut Seeded) -> Option<()> {
+    fn step(
+        &mut self,
+        operator: &Operator,
+        address: &str,
+        host: &impl Fn() -> TestHost,
+        random_numbers: &mut Seeded,
+    ) -> Option<()> {
         let ids: Vec<u64> = self.members.keys().copied().collect();
-        let picked = if ids.is_empty() { None } else { Some(ids[dice.index(ids.len())]) };
-        match (dice.index(10), picked) {
+        let picked = if ids.is_empty() { None } else { Some(ids[random_numbers.index(ids.len())]) };
+        match (random_numbers.index(10), picked) {
             (0..4, _) | (_, None) if ids.len() < MOST => self.join(address, host()),
             (0..6, Some(id)) => self.remove(operator, id),
-            (6, Some(id)) => self.rename(operator, id, dice),
-            (7, Some(id)) => self.end_points(address, id, dice),
-            (8, _) => self.create_key(operator, dice).map(drop),
+            (6, Some(id)) => self.rename(operator, id, random_numbers),
+            (7, Some(id)) => self.end_points(address, id, random_numbers),
+            (8, _) => self.create_key(operator, random_numbers).map(drop),
             _ => self.revoke_key(operator),
         }
     }
 
-    /// Joins. Kept as asked for until an answer comes.
-    pub(crate) fn join(&mut self, address: &str, host: Host) -> Option<()> {
+    /// Joins a node, and notes the join as unanswered until its answer arrives.
+    pub(crate) fn join(&mut self, address: &str, host: TestHost) -> Option<()> {
         self.joining.push(host.clone());
         let (_, answer) = host.hello(address, 0)?;
         self.joining.pop();
@@ -93,8 +105,8 @@ impl Ledger {
         Some(())
     }
 
-    fn rename(&mut self, operator: &Operator, id: u64, dice: &mut Seeded) -> Option<()> {
-        let name = format!("r{:x}", dice.next_u64());
+    fn rename(&mut self, operator: &Operator, id: u64, random_numbers: &mut Seeded) -> Option<()> {
+        let name = format!("r{:x}", random_numbers.next_u64());
         let member = self.members.get_mut(&id)?;
         member.names.push(name.clone());
         let (status, answer) = operator.ask("PATCH", &format!("nodes/{id}"), &json!({ "name": name }))?;
@@ -104,12 +116,12 @@ impl Ledger {
         Some(())
     }
 
-    /// A node says where it is; the change that comes back to it is the acknowledgement.
-    fn end_points(&mut self, address: &str, id: u64, dice: &mut Seeded) -> Option<()> {
+    /// Reports new endpoints of a node. The map change that the node gets is the acknowledgement.
+    fn end_points(&mut self, address: &str, id: u64, random_numbers: &mut Seeded) -> Option<()> {
         let member = self.members.get_mut(&id)?;
         let (mut channel, answer) = member.host.hello(address, 0)?;
         let ToNode::Map(mut map) = answer else { panic!("{answer:?} for a node without a map") };
-        let port = u16::try_from(1 + dice.index(60_000)).unwrap();
+        let port = u16::try_from(1 + random_numbers.index(60_000)).unwrap();
         let endpoints = vec![SocketAddr::from(([10, 1, 2, 3], port))];
         member.endpoints.push(endpoints.clone());
         channel.send(&ToCoordinator::Endpoints {
@@ -135,9 +147,9 @@ impl Ledger {
         Some(())
     }
 
-    fn create_key(&mut self, operator: &Operator, dice: &mut Seeded) -> Option<String> {
+    fn create_key(&mut self, operator: &Operator, random_numbers: &mut Seeded) -> Option<String> {
         self.creating += 1;
-        let (status, answer) = operator.ask("POST", "keys", &json!({ "one_off": dice.index(2) == 0 }))?;
+        let (status, answer) = operator.ask("POST", "keys", &json!({ "one_off": random_numbers.index(2) == 0 }))?;
         assert_eq!(status, 201, "{answer}");
         self.creating -= 1;
         self.keys.insert(answer["key"]["id"].as_i64().unwrap(), Some(false));

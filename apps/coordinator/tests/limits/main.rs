@@ -1,4 +1,4 @@
-//! `taut-coordinator serve` under requests that are slow, huge or many: others are served meanwhile, memory and time are bounded.
+//! `taut-coordinator serve` under slow, huge or many requests: other clients are served meanwhile, and memory and time are bounded.
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
 #![expect(clippy::panic, reason = "the same")]
 
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use taut_netmap::{CONTROL_PATH, JoinToken, ToCoordinator, ToNode};
 
-use client::{Channel, Host, Operator, Serve};
+use client::{Operator, Serve, TestChannel, TestHost};
 
 /// Longest wait for a connection to be ended; the coordinator's own bounds are 10 s and 30 s.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,10 +29,10 @@ const ROOM: usize = 56;
 /// Members that are connected at the same time: of what is left, half is for their channels.
 const MEMBERS: usize = 160;
 
-/// Connections that an attack holds.
+/// Connections that an attack keeps open.
 const CROWD: usize = 300;
 
-/// What an attack may cost at most, in KiB: as many guests with all that each may fill, and the allocator's share.
+/// Limit on the memory that an attack may cost, in KiB: the buffers of all unauthenticated connections, and the allocator's overhead.
 const MEMORY: u64 = 32 * 1024;
 
 struct Directory(PathBuf);
@@ -51,7 +51,7 @@ impl Drop for Directory {
     }
 }
 
-/// A coordinator, and what it took before anybody was unkind to it.
+/// A coordinator, and its memory before the attack.
 struct Target {
     serve: Serve,
     operator: Operator,
@@ -75,31 +75,31 @@ impl Target {
         target
     }
 
-    /// An operator's request and a node's join, as of anybody who has nothing to do with the attack.
+    /// Makes an operator's request and joins a node: both must succeed during an attack.
     fn is_served(&self, name: &str) {
         assert_eq!(self.operator.get("nodes")["schema"], 1);
-        let host = Host::new(&self.join, String::from(name));
+        let host = TestHost::new(&self.join, String::from(name));
         let (_, answer) = host.hello(&self.serve.address, 0).expect("a channel during the attack");
         assert!(matches!(answer, ToNode::Map(_)), "{answer:?}");
     }
 
-    /// `VmRSS` or `VmHWM` (the highest so far) in KiB (proc(5)).
+    /// Returns `VmRSS` or `VmHWM` (the maximum so far) in KiB (proc(5)).
     fn memory(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.serve.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
         line.split_whitespace().next().unwrap().parse().unwrap()
     }
 
-    /// Fails when the attack cost more than it may.
+    /// Panics if the attack cost too much memory.
     fn is_bounded(&self) {
         let most = self.memory("VmHWM");
         println!("{} KiB before, {most} KiB at most", self.before);
         assert!(most < self.before + MEMORY, "{} KiB became {most} KiB", self.before);
     }
 
-    /// Fails when more of the crowd stay in than there is room for.
+    /// Panics if more connections stay open than there are places.
     fn has_room(&self, crowd: &[TcpStream]) {
-        // Who is served was the last to come: all before it were taken in, or hung up on.
+        // The client that is served was the last one, so all earlier connections were accepted or closed.
         self.is_served("last");
         let until = Instant::now() + Duration::from_secs(3);
         while open(crowd) > ROOM {
@@ -114,15 +114,15 @@ impl Target {
         stream
     }
 
-    /// A connection that has said `first` and nothing more.
+    /// Opens a connection, and sends only `first`.
     fn say(&self, first: &str) -> TcpStream {
         let mut stream = self.connect();
-        // Whoever is not wanted any more may be hung up on at any moment.
+        // The coordinator may close the connection at any moment.
         let _ = stream.write_all(first.as_bytes());
         stream
     }
 
-    /// Opens a WebSocket, up to the answer of HTTP.
+    /// Opens a WebSocket, and reads the HTTP answer.
     fn websocket(&self) -> TcpStream {
         let network: String = self.join.network.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut stream = self.say(&format!(
@@ -137,7 +137,7 @@ impl Target {
     }
 }
 
-/// What still comes from a connection until the other side ends it.
+/// Reads from a connection until the other side closes it.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     match stream.read_to_end(&mut all) {
@@ -146,7 +146,7 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// How many of these the other side has not ended yet.
+/// Returns the number of these connections that the other side has not closed.
 fn open(streams: &[TcpStream]) -> usize {
     let is_open = |stream: &&TcpStream| {
         stream.set_nonblocking(true).unwrap();
@@ -158,13 +158,13 @@ fn open(streams: &[TcpStream]) -> usize {
 }
 
 #[test]
-fn fault_e11_headers_that_never_end_are_ended() {
+fn fault_e11_headers_without_end_time_out() {
     let target = Target::start();
     let request = "GET /api/v1/nodes HTTP/1.1\r\nhost: x\r\n";
     let mut silent = target.say("");
     let mut slow = target.say(request);
     let mut idle = target.say("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
-    // One header line after the other, for as long as anybody listens.
+    // Header lines without end, until the connection is closed.
     let until = Instant::now() + PATIENCE;
     while slow.write_all(b"x: y\r\n").is_ok() {
         assert!(Instant::now() < until, "still listening");
@@ -192,7 +192,7 @@ fn fault_e11_a_crowd_of_slow_requests_costs_little_and_stops_nobody() {
 #[test]
 fn fault_e11_channels_without_a_hello_are_few_and_short() {
     let target = Target::start();
-    // A frame of 60,000 bytes of which all but the end has come.
+    // A frame of 60,000 bytes without its last bytes.
     let frame = [&[0x82, 0xfe, 0xea, 0x60, 0, 0, 0, 0][..], &[0; 59_000]].concat();
     let mut crowd = Vec::new();
     for number in 0..CROWD {
@@ -215,13 +215,14 @@ fn fault_e11_channels_without_a_hello_are_few_and_short() {
 #[test]
 fn fault_e11_members_are_no_crowd() {
     let target = Target::start();
-    let mut members: Vec<Channel> = Vec::new();
+    let mut members: Vec<TestChannel> = Vec::new();
     for number in 0..MEMBERS {
-        let (channel, answer) = Host::new(&target.join, format!("m{number}")).hello(&target.serve.address, 0).unwrap();
+        let (channel, answer) =
+            TestHost::new(&target.join, format!("m{number}")).hello(&target.serve.address, 0).unwrap();
         assert!(matches!(answer, ToNode::Map(_)), "{answer:?}");
         members.push(channel);
     }
-    // All of them are still there: each is answered.
+    // All of them are still open, and each is answered.
     for (number, member) in members.iter_mut().enumerate() {
         let said = member.send(&ToCoordinator::Ping);
         let heard = std::iter::from_fn(|| member.receive()).any(|message| message == ToNode::Pong);
@@ -237,7 +238,7 @@ fn fault_e11_huge_bodies_are_not_taken_in() {
     };
     let answer = |token: &str, more: &str, body: &[u8]| {
         let mut stream = target.say(&head(token, more));
-        // Until there is an answer, or nobody takes any more.
+        // Until there is an answer, or the connection is closed.
         for _ in 0..4_096 {
             if stream.write_all(body).is_err() || open(std::slice::from_ref(&stream)) == 0 {
                 break;
@@ -276,7 +277,7 @@ fn fault_e11_deep_bodies_are_refused() {
 }
 
 #[test]
-fn fault_e11_a_body_that_trickles_is_given_up() {
+fn fault_e11_a_slow_body_times_out() {
     let target = Target::start();
     let mut stream = target.say(&format!(
         "POST /api/v1/networks HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\ncontent-length: 60000\r\n\r\n",
@@ -300,7 +301,7 @@ fn fault_e11_a_body_that_trickles_is_given_up() {
 }
 
 #[test]
-fn fault_e11_answers_that_nobody_reads_do_not_pile_up() {
+fn fault_e11_unread_answers_do_not_accumulate() {
     let target = Target::start();
     for _ in 0..200 {
         let (status, answer) = target.operator.ask("POST", "keys", &json!({})).unwrap();
@@ -308,7 +309,7 @@ fn fault_e11_answers_that_nobody_reads_do_not_pile_up() {
     }
     let request =
         format!("GET /api/v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n", target.token).repeat(100);
-    // Each asks for as much as it can, and reads nothing.
+    // Each sends as many requests as possible, and reads no answer.
     let ask = |_| {
         let mut stream = target.connect();
         stream.set_nonblocking(true).unwrap();
@@ -336,7 +337,7 @@ fn fault_e11_answers_that_nobody_reads_do_not_pile_up() {
     target.is_bounded();
 }
 
-/// Whether the other side has gone: its kernel answers what is sent to it by a reset.
+/// Returns true if the other side closed the connection: its kernel answers data by a reset.
 fn is_reset(mut stream: &TcpStream) -> bool {
     stream.write(b"x").is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
 }
@@ -344,11 +345,11 @@ fn is_reset(mut stream: &TcpStream) -> bool {
 #[test]
 fn fault_e12_http_2_is_not_spoken() {
     let target = Target::start();
-    // The preface of HTTP/2 and its first frame (RFC 9113 section 3.4), as a client that knows says it.
+    // The preface of HTTP/2 and its first frame (RFC 9113 section 3.4), from a client with prior knowledge.
     let mut known = target.say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
     let answer = rest(&mut known);
     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 400"), "{answer:?}");
-    // And as one that asks (RFC 7540 section 3.2).
+    // An upgrade request (RFC 7540 section 3.2).
     let mut asked = target.say(
         "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n",
     );

@@ -19,7 +19,7 @@ const CHILD: &str = "TAUT_WG_BACKGROUND";
 const READY: &str = "ready\n";
 
 /// The words of a command line that say what is not as usual.
-fn switches(config: &wg::Config) -> impl Iterator<Item = &'static str> {
+fn switches(config: &wg::WgConfig) -> impl Iterator<Item = &'static str> {
     let unusual = [
         (config.low_latency, "--low-latency"),
         (!config.tun_offload, "--no-tun-offload"),
@@ -30,7 +30,7 @@ fn switches(config: &wg::Config) -> impl Iterator<Item = &'static str> {
 }
 
 /// Starts the interface in the background, and returns when it is ready.
-pub(super) fn start(config: &wg::Config, log: Log) -> Result<(), Fault> {
+pub(super) fn start(config: &wg::WgConfig, log: Log) -> Result<(), Fault> {
     let failed = |error: std::io::Error| {
         Fault::failed(format!("it cannot go to the background: {error}"), "use -f, followed by `&`")
     };
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_background_is_told_what_is_unusual() {
-        let usual = wg::Config {
+        let usual = wg::WgConfig {
             interface: String::from("wg0"),
             tun_offload: true,
             udp_gso: true,
@@ -119,7 +119,7 @@ mod tests {
             rekey_after: None,
         };
         assert_eq!(switches(&usual).count(), 0);
-        let other = wg::Config { tun_offload: false, udp_gso: false, udp_gro: false, low_latency: true, ..usual };
+        let other = wg::WgConfig { tun_offload: false, udp_gso: false, udp_gro: false, low_latency: true, ..usual };
         let all = ["--low-latency", "--no-tun-offload", "--no-udp-gso", "--no-udp-gro"];
         assert!(switches(&other).eq(all));
     }

@@ -1,5 +1,5 @@
-//! Peers without a map: configured by hand, one by one, stock WireGuard each. A node is driven by maps or by this, not by both. It has one lane then:
-//! a stock peer knows no other.
+//! Peers without a map: a user configures each of them, and each is stock WireGuard. A node is driven either by maps or by this module. Without a map it has
+//! one lane, because a stock peer knows only one.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,29 +11,30 @@ use super::Node;
 use crate::contract::ToLane;
 use crate::uapi::{Errno, PeerChange};
 
-/// A peer as it is configured, with what is known of it. It shows a secret, so it has no `Debug`.
+/// The configuration and the state of a native peer. It exposes a secret and therefore has no `Debug`.
 pub struct NativePeer<'a> {
-    /// Its number in this process.
+    /// The peer's number in this process.
     pub id: PeerId,
-    /// Its WireGuard key.
+    /// The peer's WireGuard key.
     pub key: PublicKey,
-    /// What is mixed into its handshakes.
+    /// The preshared key of its handshakes.
     pub preshared: &'a PresharedKey,
-    /// Where packets go to it.
+    /// The endpoint that packets to it go to.
     pub endpoint: Option<SocketAddr>,
     /// Interval of unconditional keepalives.
     pub keepalive: Option<Duration>,
-    /// When the newest session was made, though it may be gone.
+    /// Time at which the newest session was made, even if the session is gone.
     pub last_handshake: Option<Time>,
     /// Bytes of handshake messages received and sent.
     pub handshake_bytes: (u64, u64),
 }
 
 impl<E: Entropy> Node<E> {
-    /// Makes the changes in their order, after all peers went if `replace` is set. Sessions of peers that stay go on.
+    /// Carries out the changes in order, after removing all peers if `replace` is set. Sessions of peers that stay continue.
     ///
     /// # Errors
-    /// [`Errno::Invalid`] for a key that no handshake can be made with, [`Errno::NoMemory`] beyond [`MAX_PEERS`]; nothing was changed then.
+    /// [`Errno::Invalid`] for a key of low order, which no handshake is possible with; [`Errno::NoMemory`] for more than [`MAX_PEERS`] peers. On an error
+    /// nothing is changed.
     pub fn configure(&mut self, replace: bool, changes: Vec<PeerChange>) -> Result<(), Errno> {
         let remotes = self.remotes(replace, &changes)?;
         if replace {
@@ -45,19 +46,19 @@ impl<E: Entropy> Node<E> {
         for (change, remote) in changes.into_iter().zip(remotes) {
             self.change(change, remote);
         }
-        self.publish_routes();
+        self.tell_routes();
         Ok(())
     }
 
-    /// Whether [`Self::configure`] would take these changes, so that others that belong to them can be made first.
+    /// Verifies that [`Self::configure`] would accept these changes, so that the caller can change other things first.
     ///
     /// # Errors
-    /// The same.
+    /// The errors of [`Self::configure`].
     pub fn would_configure(&self, replace: bool, changes: &[PeerChange]) -> Result<(), Errno> {
         self.remotes(replace, changes).map(|_| ())
     }
 
-    /// Who is new, in the order of the changes.
+    /// Returns the handshake state of each peer that is new, in the order of the changes.
     fn remotes(&self, replace: bool, changes: &[PeerChange]) -> Result<Vec<Option<Remote>>, Errno> {
         let mut remotes = Vec::with_capacity(changes.len());
         for change in changes {
@@ -72,26 +73,26 @@ impl<E: Entropy> Node<E> {
         Ok(remotes)
     }
 
-    /// Takes another key. No session of the former one is used any more: start a new lane and [`Self::start_over`].
+    /// Changes the private key. Sessions of the former key are void: start a new lane, and call [`Self::start_over`].
     pub fn set_private_key(&mut self, key: PrivateKey) {
         self.identity = Identity::new(key);
         if let Some(id) = self.by_key.get(&self.identity.public()).copied() {
             self.forget(id);
         }
         for peer in self.peers.values_mut() {
-            // Whether a key is of low order does not depend on ours, and such keys were not let in.
+            // This cannot fail: whether a peer's key is of low order does not depend on our key, and such peers were refused.
             if let Ok(remote) = Remote::new(&self.identity, peer.key, peer.remote.preshared().clone()) {
                 peer.remote = remote;
             }
         }
     }
 
-    /// The lane is gone with its sessions: tells everything to a new one.
+    /// Forgets all sessions, because their lane has ended, and tells a new lane about all peers and routes.
     pub fn start_over(&mut self) {
         self.outputs.forget_commands();
         for (id, peer) in &mut self.peers {
             self.indices.release_all(*id);
-            peer.start_over();
+            peer.forget_sessions();
             let mut tell = |command| self.outputs.tell(LaneId::FIRST, command);
             tell(ToLane::AddPeer { peer: *id, persistent_keepalive: None, roams: true });
             if let Some(endpoint) = peer.candidates.proven() {
@@ -101,10 +102,10 @@ impl<E: Entropy> Node<E> {
                 tell(ToLane::SetKeepalive { peer: *id, interval });
             }
         }
-        self.publish_routes();
+        self.tell_routes();
     }
 
-    /// All peers as they are configured, in the order in which they came.
+    /// Returns all peers, in the order in which they were added.
     pub fn native_peers(&self) -> impl Iterator<Item = NativePeer<'_>> {
         self.peers.values().map(|peer| NativePeer {
             id: peer.id,
@@ -117,12 +118,12 @@ impl<E: Entropy> Node<E> {
         })
     }
 
-    /// Which inner addresses belong to whom.
+    /// Returns the peer of each prefix of inner addresses.
     pub fn allowed_ips(&self) -> impl Iterator<Item = (Prefix, PeerId)> {
         self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer))
     }
 
-    /// Our own key is nobody's peer: `wg` may list it, and it is passed over.
+    /// Returns true if the change adds a peer that does not exist. A change with the node's own key is ignored: `wg` may list it.
     fn would_add(&self, change: &PeerChange) -> bool {
         !change.remove && !change.update_only && change.key != self.identity.public()
     }
@@ -135,7 +136,7 @@ impl<E: Entropy> Node<E> {
         let id = match known {
             Some(id) => id,
             None if self.would_add(&change) => {
-                // Known when the changes were checked, and removed by an earlier one of them.
+                // The peer existed when the changes were checked, and an earlier change removed it.
                 let again = || Remote::new(&self.identity, change.key, PresharedKey::NONE).ok();
                 let Some(remote) = remote.or_else(again) else { return };
                 self.add_peer(remote, true)
@@ -158,13 +159,13 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    /// An allowed IP belongs to one peer: whoever gets it takes it from the former one, as in the kernel's WireGuard.
+    /// Changes the allowed IPs of a peer. An allowed IP belongs to one peer: giving it to this peer takes it from another, as in the kernel's WireGuard.
     fn set_allowed(&mut self, id: PeerId, replace: bool, changes: &[(Prefix, bool)]) {
         if replace {
             self.allowed.retain(|_, owner| *owner != id);
         }
-        for (prefix, comes) in changes {
-            if *comes {
+        for (prefix, is_added) in changes {
+            if *is_added {
                 self.allowed.insert(*prefix, id);
             } else if self.allowed.get(prefix) == Some(&id) {
                 self.allowed.remove(prefix);

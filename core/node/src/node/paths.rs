@@ -1,27 +1,27 @@
-//! How Taut peers are reached: what happens is told to the rules of paths ([`taut_path::Paths`]), one for each peer, and what they want is done.
+//! The paths to Taut peers: inputs of the node go to the path rules of the peer ([`taut_path::Paths`]), and their outputs are carried out.
 //!
 //! ```text
-//! a handshake is wished for ──▶ relayed: the relay is asked for the peer; its copies go there and to the candidates (protocol.md 2.1)
-//! a session is in use       ──▶ Paths::handle_session_begun     it tells endpoints and begins to probe
-//! FromLane::Arrived         ──▶ Paths::handle_probe_from        somebody authentic is there: worth a probe, moves nothing
-//! FromLane::Control(Answer) ──▶ Paths::handle_answer            the proof
+//! a handshake starts        ──▶ relayed: the relay is asked for the peer; copies go there and to the candidates (protocol.md 2.1)
+//! a session is in use       ──▶ Paths::handle_session_begun     endpoints are told, and probing begins
+//! FromLane::Arrived         ──▶ Paths::handle_probe_from        the sender is authentic: its endpoint is probed, data stays where it is
+//! FromLane::Control(Answer) ──▶ Paths::handle_answer            the proof of a path
 //! FromLane::Suspect, Active ──▶ handle_suspicion, handle_active
-//! the host changed, slept   ──▶ handle_look_around              everything is proven anew
+//! the host changed, slept   ──▶ handle_look_around              all paths need a new proof
 //!                               PathOutput::Choice      ──▶ ToLane::SetPath
 //!                               PathOutput::Endpoints   ──▶ ToLane::Control where data goes
 //!                               PathOutput::Probe       ──▶ ToLane::Control on the newest session, by the probe's way
 //!                               PathOutput::OpenSearch  ──▶ ToLane::Control where data goes, and ToLane::OpenSearch: sockets for it
 //!                               PathOutput::CloseSearch ──▶ ToLane::CloseSearch
-//! FromLane::Control(Search) ──▶ Paths::handle_search            the peer asks to be looked for
+//! FromLane::Control(Search) ──▶ Paths::handle_search            the peer requests a port search
 //! ```
-//! Further lanes go without a relay: they are closed when the path is relayed or leads to another host, and proven anew when it is direct.
-//! Native peers have no paths: a lane moves them by itself, as stock WireGuard does.
+//! Extra lanes do not use relays: they are closed when the path is relayed or leads to another host, and are proven again when the path is direct.
+//! Native peers have no paths: a lane follows their endpoint, like stock WireGuard.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, Time};
-use taut_path::{Choice, Families, Here, PathContext, PathOutput, Paths, Probe, Report, Way};
+use taut_path::{Choice, Families, LocalNetwork, PathContext, PathOutput, PathReport, Paths, Probe, Way};
 use taut_wire::control::{ControlMessage, Endpoints, Search};
 
 use super::Node;
@@ -29,7 +29,7 @@ use crate::contract::{Clocks, ToLane};
 use crate::output::Output;
 
 impl<E: Entropy> Node<E> {
-    /// The addresses of our interfaces with the first lane's port, best first: what peers are told inside a session.
+    /// Sets the addresses of this host's interfaces with the first lane's port, best first. Peers are told of them inside a session.
     pub fn set_interfaces(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
         self.set_clocks(clocks);
         self.nat_report.set_hosts(endpoints);
@@ -38,7 +38,7 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    /// What gateways forward to the first lane's port, as far as they say the truth: peers prove it by their probes.
+    /// Sets the endpoints that gateways claim to forward to the first lane's port. Peers verify them by probes.
     pub fn set_mapped(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
         self.set_clocks(clocks);
         self.outside.set_mapped(endpoints);
@@ -48,24 +48,25 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    /// The host's addresses, routes or links changed, or it slept: every way is proven anew, and relays are asked whether they still know us.
+    /// Notes that the host's addresses, routes or links changed, or that the host slept: every path needs a new proof, and relays are asked whether this node
+    /// is still bound.
     pub fn handle_look_around(&mut self, families: Families, clocks: Clocks) {
         self.set_clocks(clocks);
         self.families = families;
         self.relays.handle_look_around(families, &mut self.entropy, clocks.now);
-        self.nat_report.handle_look_around(families, clocks.now);
+        self.nat_report.handle_network_change(families, clocks.now);
         self.relays_turn();
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { continue };
-            paths.handle_look_around(families, clocks.now);
+            paths.handle_network_change(families, clocks.now);
             self.steer(id);
         }
     }
 
-    /// A peer's ways, each with what was sent and what came back, and what that means; `None` for a native peer, and for one that is not listed.
-    pub fn report(&self, peer: PeerId, now: Time) -> Option<Report> {
+    /// Returns the ways to a peer with their counters and their meaning; `None` for a native peer and for an unknown one.
+    pub fn report(&self, peer: PeerId, now: Time) -> Option<PathReport> {
         let paths = self.peers.get(&peer)?.paths.as_ref()?;
-        let here = Here {
+        let here = LocalNetwork {
             nat: self.local_endpoints.nat(),
             networks: &self.networks,
             own: self.nat_report.hosts(),
@@ -75,7 +76,7 @@ impl<E: Entropy> Node<E> {
         Some(paths.report(&here, now))
     }
 
-    /// Sets the networks that this host is in: those that its interfaces reach without a router. Only reports use them.
+    /// Sets the networks that this host's interfaces reach without a router. Only reports use them.
     pub fn set_networks(&mut self, networks: Vec<Prefix>) {
         self.networks = networks;
     }
@@ -85,23 +86,23 @@ impl<E: Entropy> Node<E> {
         self.budget.set_longest(mtu);
     }
 
-    /// The coordinator hears of our endpoints outside the NAT, if they changed.
+    /// Tells the coordinator of the endpoints outside the NAT, if they changed.
     pub(super) fn tell_coordinator(&mut self) {
         if let Some(endpoints) = self.outside.poll_output() {
             self.outputs.push(Output::Endpoints(endpoints));
         }
     }
 
-    /// All peers hear of a list of ours that is new.
+    /// Tells all peers of this node's endpoints, which changed.
     pub(super) fn tell_endpoints(&mut self) {
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             self.steer(id);
         }
     }
 
-    /// A session is in use. `by`: the way that its handshake went there and back.
+    /// Tells the paths that a session is in use. `by` is the way that its handshake proved.
     pub(super) fn begin_paths(&mut self, id: PeerId, by: Option<Way>) {
-        self.want_relays(id);
+        self.request_relays(id);
         let now = self.now;
         if by.is_some_and(|way| !way.is_relayed()) {
             self.nat_report.handle_heard(now);
@@ -112,7 +113,8 @@ impl<E: Entropy> Node<E> {
         self.steer(id);
     }
 
-    /// The last session is gone: nobody talked for minutes, and NATs forgot. Only where to look is known, and the next packet goes by a relay first.
+    /// Discards the paths of a peer whose last session ended: nothing was sent for minutes, and NAT mappings have expired. The candidates and relays are kept,
+    /// and the next packet goes through a relay first.
     pub(super) fn end_paths(&mut self, id: PeerId) {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
@@ -127,17 +129,17 @@ impl<E: Entropy> Node<E> {
         self.steer(id);
     }
 
-    /// An authentic packet came by another way than packets go.
-    pub(super) fn arrived(&mut self, id: PeerId, way: Way) {
+    /// Notes that an authentic packet came by another way than the path to the peer.
+    pub(super) fn handle_arrival(&mut self, id: PeerId, way: Way) {
         let now = self.now;
-        self.heard_by_relay(id, way);
+        self.note_relayed_way(id, way);
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
         paths.handle_probe_from(way, now);
         self.steer(id);
     }
 
-    /// Data is sent and nothing comes back.
-    pub(super) fn suspect(&mut self, id: PeerId) {
+    /// Notes that data is sent to the peer and nothing comes back.
+    pub(super) fn handle_suspicion(&mut self, id: PeerId) {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if let Some(way) = peer.way {
@@ -153,19 +155,19 @@ impl<E: Entropy> Node<E> {
         self.nat_report_turn();
     }
 
-    /// Data flows.
-    pub(super) fn active(&mut self, id: PeerId) {
+    /// Notes that data flows.
+    pub(super) fn handle_activity(&mut self, id: PeerId) {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.wanted = Some(now);
-        self.relays.still_wants(&peer.key, now);
+        self.relays.note_use(&peer.key, now);
         let Some(paths) = peer.paths.as_mut() else { return };
         paths.handle_active(now);
         self.steer(id);
     }
 
-    /// A probe of the first lane was answered.
-    pub(super) fn answered(&mut self, id: PeerId, way: Way, probe: u64, seen: SocketAddr) {
+    /// Takes the answer to a probe of the first lane.
+    pub(super) fn handle_path_answer(&mut self, id: PeerId, way: Way, probe: u64, seen: SocketAddr) {
         let now = self.now;
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
         if !way.is_relayed() {
@@ -175,28 +177,28 @@ impl<E: Entropy> Node<E> {
         self.steer(id);
     }
 
-    /// The peer says where it may be reached.
-    pub(super) fn said(&mut self, id: PeerId, endpoints: &Endpoints) {
+    /// Takes the endpoints that the peer names.
+    pub(super) fn handle_endpoints(&mut self, id: PeerId, endpoints: &Endpoints) {
         let now = self.now;
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
-        paths.handle_said(endpoints, now);
+        paths.handle_endpoints(endpoints, now);
         self.steer(id);
     }
 
-    /// The peer asks to be looked for at ports that it cannot name.
-    pub(super) fn asked_to_search(&mut self, id: PeerId, search: &Search) {
+    /// Takes the peer's request for a port search: it does not know its own outside port.
+    pub(super) fn handle_search(&mut self, id: PeerId, search: &Search) {
         let now = self.now;
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
         paths.handle_search(search, &self.local_endpoints, now);
         self.steer(id);
     }
 
-    /// Sockets that may be opened to look for one peer that no other way leads to; 0, as at first, for none.
+    /// Sets the maximum number of sockets of a port search for one peer; initially 0, which disables port searches.
     pub fn set_search_sockets(&mut self, most: u16) {
         self.budget.set_sockets(most);
     }
 
-    /// Time has passed for a peer's paths.
+    /// Lets a peer's paths do the work that is due.
     pub(super) fn continue_paths(&mut self, id: PeerId) {
         let now = self.now;
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
@@ -204,21 +206,21 @@ impl<E: Entropy> Node<E> {
         self.steer(id);
     }
 
-    /// Does what the paths of a peer ask for.
+    /// Carries out the outputs of a peer's paths. The choice of the path comes first, because control messages take it, too.
     pub(super) fn steer(&mut self, id: PeerId) {
         while let Some(output) = self.poll_paths(id) {
             match output {
                 PathOutput::Choice(choice) => self.take_choice(id, choice),
-                PathOutput::Endpoints(endpoints) => self.say(id, None, ControlMessage::Endpoints(endpoints)),
+                PathOutput::Endpoints(endpoints) => self.send_control(id, None, ControlMessage::Endpoints(endpoints)),
                 PathOutput::OpenSearch(round) => {
-                    self.say(id, None, ControlMessage::Search(round.ask));
+                    self.send_control(id, None, ControlMessage::Search(round.ask));
                     let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
                     if let Some(((session, _), search)) = session.copied().zip(round.search) {
                         self.outputs.tell(LaneId::FIRST, ToLane::OpenSearch { peer: id, session, search });
                     }
                 }
                 PathOutput::Probe(Probe { way, id: probe, size: 0 }) => {
-                    self.say(id, Some(way), ControlMessage::Probe { id: probe });
+                    self.send_control(id, Some(way), ControlMessage::Probe { id: probe });
                 }
                 PathOutput::Probe(Probe { way, id: probe, size }) => {
                     let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
@@ -233,14 +235,15 @@ impl<E: Entropy> Node<E> {
         }
     }
 
+    /// Returns the next output of a peer's paths.
     fn poll_paths(&mut self, id: PeerId) -> Option<PathOutput> {
         let paths = self.peers.get_mut(&id)?.paths.as_mut()?;
         let (local_endpoints, budget, entropy) = (&self.local_endpoints, &mut self.budget, &mut self.entropy);
         paths.poll_output(&mut PathContext { local_endpoints, budget, entropy, now: self.now })
     }
 
-    /// Sends a control message on the newest session; `None` is the way that data goes.
-    fn say(&mut self, id: PeerId, way: Option<Way>, message: ControlMessage) {
+    /// Sends a control message on the newest session, by this way; `None` for the way of data.
+    fn send_control(&mut self, id: PeerId, way: Option<Way>, message: ControlMessage) {
         let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
         if let Some((session, _)) = session.copied() {
             let lane = LaneId::FIRST;
@@ -248,7 +251,7 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    /// Where data goes from now on, if that is news.
+    /// Tells the lanes of the path to a peer.
     fn take_choice(&mut self, id: PeerId, choice: Choice) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let former = peer.way.replace(choice.way);
@@ -261,19 +264,19 @@ impl<E: Entropy> Node<E> {
         self.tell_all(|| ToLane::SetPath { peer: id, choice });
         let host = |way: Option<Way>| way.and_then(|way| way.direct()).map(|endpoint| endpoint.ip());
         if host(former) != host(Some(choice.way)) {
-            self.prove_lanes(id);
+            self.prove_extra_lanes(id);
         }
     }
 
-    /// The path leads elsewhere: further lanes are closed, and proven there anew.
-    fn prove_lanes(&mut self, id: PeerId) {
+    /// Closes the extra lanes of a peer whose path leads to another address, and probes them there.
+    fn prove_extra_lanes(&mut self, id: PeerId) {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.further.in_use() > 1 {
+        if peer.extra_lanes.in_use() > 1 {
             self.tell_all(|| ToLane::CloseLanes(id));
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.further.prove_anew(now);
+        peer.extra_lanes.void_proofs(now);
         let session = peer.sessions.last().map(|(session, _)| *session);
         if let Some(session) = session {
             self.probe_lanes(id, session, now);

@@ -1,9 +1,9 @@
-//! Relays seen from the node: what they have to say to lanes and paths, and what they are told ([`crate::relays`]).
+//! The node's side of its relays ([`crate::relays`]): inputs go there, and their outputs go to lanes, paths and the agent.
 //!
 //! ```text
 //! set_map, set_ticket, FromLane::Datagram, time ──▶ Relays ──▶ ToLane::Datagram, ToLane::Relays
-//!                                                          └─▶ a peer's ways changed: its paths hear of it, and while a handshake is being tried,
-//!                                                              its newest initiation goes by the new way at once
+//!                                                          └─▶ a peer's ways changed: its paths are told, and during a handshake attempt the
+//!                                                              newest initiation is sent by the new way at once
 //! ```
 
 use std::net::SocketAddr;
@@ -20,19 +20,20 @@ use crate::output::Output;
 use crate::relays::{RelayView, RelaysOutput};
 
 impl<E: Entropy> Node<E> {
-    /// What relays know us by: without it none is used. Another one, before the former expires, costs nothing.
+    /// Sets the ticket and the key that this node binds to relays with. Without them no relay is used. Replacing a ticket before it expires does not interrupt
+    /// the bindings.
     pub fn set_ticket(&mut self, credentials: Credentials, clocks: Clocks) {
         self.set_clocks(clocks);
         self.relays.set_credentials(credentials, clocks.now);
         self.relays_turn();
     }
 
-    /// The relays of the map.
+    /// Returns the relays of the map.
     pub fn relays(&self) -> impl Iterator<Item = RelayView<'_>> {
         self.relays.views()
     }
 
-    /// The bridge to this relay is open at this address, or was opened anew.
+    /// Notes that the bridge to this relay is open at this address, or has a new connection.
     pub fn bridge_opened(&mut self, relay: RelayId, place: SocketAddr, clocks: Clocks) {
         self.set_clocks(clocks);
         self.set_relays_clock(clocks);
@@ -40,14 +41,14 @@ impl<E: Entropy> Node<E> {
         self.relays_turn();
     }
 
-    /// The bridge to this relay leads nowhere now.
+    /// Notes that the bridge to this relay has no connection.
     pub fn bridge_closed(&mut self, relay: RelayId, clocks: Clocks) {
         self.set_clocks(clocks);
         self.relays.bridge_closed(relay, &mut self.entropy, clocks.now);
         self.relays_turn();
     }
 
-    /// Something came from a relay's place, unread so far.
+    /// Takes a frame or a STUN answer from a relay's address. Its contents are not checked yet.
     pub(super) fn handle_datagram(&mut self, source: SocketAddr, datagram: &Datagram) {
         let (bytes, members) = (datagram.as_bytes(), &self.by_key);
         let is_member = |key: &PublicKey| members.contains_key(key);
@@ -60,55 +61,53 @@ impl<E: Entropy> Node<E> {
         self.relays_turn();
     }
 
-    /// The peer is to be reached by relays, too.
-    pub(super) fn want_relays(&mut self, id: PeerId) {
+    /// Asks relays for the peer.
+    pub(super) fn request_relays(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(&id).filter(|peer| !peer.native) else { return };
-        self.relays.want(peer.key, &peer.relays, &mut self.entropy, self.now);
+        self.relays.request(peer.key, &peer.relays, &mut self.entropy, self.now);
         self.relays_turn();
     }
 
-    /// The peer authenticated itself by this way.
-    pub(super) fn heard_by_relay(&mut self, id: PeerId, way: Way) {
+    /// Notes that the peer authenticated itself by this way.
+    pub(super) fn note_relayed_way(&mut self, id: PeerId, way: Way) {
         let Some(peer) = self.peers.get(&id).filter(|peer| !peer.native && way.is_relayed()) else { return };
         self.relays.learn(peer.key, way, self.now);
         self.relays_turn();
     }
 
-    /// Does what is due at relays.
+    /// Does the work that is due at relays.
     pub(super) fn relays_timeout(&mut self, clocks: Clocks) {
         self.set_relays_clock(clocks);
         self.relays.handle_timeout(&mut self.entropy, clocks.now);
     }
 
-    /// Binds to relays are stamped by the clock of our initiations, so that one ceiling on disk serves both.
+    /// Sets the clock for stamps of binds to the one of initiations, because one ceiling on the disk serves both.
     fn set_relays_clock(&mut self, clocks: Clocks) {
         self.relays.set_clock(self.stamps.reading(clocks.wall).saturating_sub(clocks.now.since(Time::ZERO)));
     }
 
-    /// Carries out what the relays want, and then what follows for the NAT report.
+    /// Carries out the outputs of the relays, and then what follows for the NAT report.
     pub(super) fn relays_turn(&mut self) {
         self.drain_relays();
         self.nat_report_turn();
     }
 
-    /// Carries out what the relays want.
+    /// Carries out the outputs of the relays.
     pub(super) fn drain_relays(&mut self) {
         while let Some(output) = self.relays.poll_output() {
             match output {
-                RelaysOutput::Stamped(stamp) => self.stamps.used(stamp, self.wall),
+                RelaysOutput::Stamped(stamp) => self.stamps.note_used(stamp, self.wall),
                 RelaysOutput::Lost(relay) => self.home.lost(relay, self.now),
                 RelaysOutput::Places(places) => {
                     let places: Arc<[SocketAddr]> = places.into();
                     self.tell_all(|| ToLane::Relays(Arc::clone(&places)));
                 }
-                RelaysOutput::Transmit(destination, frame) => {
-                    if let Some(bytes) = Datagram::new(frame.as_bytes()) {
-                        self.tell(LaneId::FIRST, ToLane::Datagram { destination, bytes });
-                    }
+                RelaysOutput::Transmit(destination, bytes) => {
+                    self.tell(LaneId::FIRST, ToLane::Datagram { destination, bytes });
                 }
                 RelaysOutput::WaysChanged(key) => {
                     if let Some(id) = self.by_key.get(&key).copied() {
-                        self.set_relayed(id);
+                        self.update_relayed_ways(id);
                     }
                 }
                 RelaysOutput::Bound(relays) => self.outputs.push(Output::HomeRelays(relays)),
@@ -118,7 +117,8 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    fn set_relayed(&mut self, id: PeerId) {
+    /// Takes the ways to a peer through relays, if they changed.
+    fn update_relayed_ways(&mut self, id: PeerId) {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let ways = self.relays.ways(&peer.key);

@@ -1,4 +1,4 @@
-//! Bridges to relays that UDP does not reach ([`super::web`]): which there have to be, and what follows when one opens or closes.
+//! Bridges to relays that UDP does not reach ([`super::web`]): the set of bridges that are needed, and the effects of a bridge that opens or closes.
 
 use std::net::SocketAddr;
 
@@ -6,8 +6,8 @@ use taut_base::{Entropy, RelayId, Time};
 
 use super::Relays;
 
-/// Bridges at the same time: to our two homes, and to those of peers that are elsewhere. Each is a thread and a connection.
-const MOST: usize = 4;
+/// Maximum number of bridges at the same time, four: to the two home relays, and to relays of peers. Each costs a thread and a connection.
+const MAX_BRIDGES: usize = 4;
 
 /// A bridge that has to exist: the relay, and the URL of its WebSocket.
 pub type BridgeRequest = (RelayId, String);
@@ -21,7 +21,7 @@ impl Relays {
         for id in homes.into_iter().chain(others) {
             let Some(served) = self.served.get(&id) else { continue };
             let (Some(url), Some(_)) = (&served.relay.web, &served.client) else { continue };
-            if served.web.is_wanted() && wanted.len() < MOST {
+            if served.web.is_wanted() && wanted.len() < MAX_BRIDGES {
                 wanted.push((id, url.clone()));
             }
         }
@@ -30,19 +30,19 @@ impl Relays {
         news.then_some(wanted)
     }
 
-    /// A bridge to the relay opened, or opened anew, at this place of our own host: the relay hears of us there.
+    /// Notes that the bridge to a relay opened or has a new connection. `place` is its address on this host. The client binds there.
     pub(crate) fn bridge_opened(&mut self, id: RelayId, place: SocketAddr, entropy: &mut impl Entropy, now: Time) {
         let Some(served) = self.served.get_mut(&id) else { return };
         self.moved |= served.web.open != Some(place);
         served.web.open = Some(place);
         let by_udp = served.is_by_udp();
         let Some(client) = served.client.as_mut().filter(|_| !by_udp) else { return };
-        // A binding ends with the connection that it came by: where there is one, the relay says so.
+        // A binding ends with its connection. If there was one, the relay answers that it does not know the client.
         client.handle_move(now, entropy);
         self.drive_client(id, entropy, now);
     }
 
-    /// It closed.
+    /// Notes that the bridge to a relay closed.
     pub(crate) fn bridge_closed(&mut self, id: RelayId, entropy: &mut impl Entropy, now: Time) {
         let Some(served) = self.served.get_mut(&id) else { return };
         let in_use = served.is_bridged();
@@ -53,12 +53,12 @@ impl Relays {
         self.send(id);
     }
 
-    /// An answer came from the relay by UDP, to a question that was ours: if it is reached by a bridge, it is asked there by UDP again.
+    /// Notes that a relay answered a STUN request by UDP. If it is reached through a bridge, the client tries UDP again.
     pub(crate) fn answered_by_udp(&mut self, source: SocketAddr, entropy: &mut impl Entropy, now: Time) {
         let known = self.served.iter_mut().find(|(_, served)| served.relay.endpoints.contains(&source));
         let Some((id, served)) = known.filter(|(_, served)| served.is_bridged()) else { return };
         let id = *id;
-        if !served.web.leave(now) {
+        if !served.web.try_udp(now) {
             return;
         }
         served.place = Some(source);

@@ -1,4 +1,4 @@
-//! One relay of the map, and our client there if it is in use.
+//! One relay of the map, and this node's client there if the relay is in use.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -9,44 +9,45 @@ use taut_netmap::Relay;
 use taut_path::{Families, Way};
 use taut_relay::{Client, Credentials, Datagram, Event, LostCause, Standing};
 
-use super::web::Web;
+use super::web::WebFallback;
 
-/// Between two times that one relay has us ask the others whether we are elsewhere: a NAT starts again once, and a hostile relay says so with each answer.
-const MOVED_APART: Duration = Duration::from_secs(2);
+/// Shortest time between two changes of endpoint reported by one relay that make the node ask the others, 2 s. A NAT restarts once; a hostile relay would
+/// report a change with each answer.
+const MOVE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// One relay.
-pub(super) struct Served {
+/// One relay of the map.
+pub(super) struct KnownRelay {
     pub(super) relay: Relay,
     pub(super) client: Option<Client>,
-    /// Where it answered; `None` until it does.
+    /// The address at which the relay answered; `None` until it does.
     pub(super) place: Option<SocketAddr>,
-    /// Which of its addresses of each family is asked: the next one when nobody answers there.
+    /// Index of the address of each family that is asked. It advances when the relay does not answer.
     turn: usize,
-    /// The way to it where UDP is blocked.
-    pub(super) web: Web,
-    /// When somebody last needed it.
+    /// The fallback to WebSocket, for networks that block UDP.
+    pub(super) web: WebFallback,
+    /// Time at which the relay was last needed.
     pub(super) needed: Time,
-    /// Members of the network that have, or had, a number there.
+    /// Members of the network that have, or had, a channel number there.
     pub(super) known: BTreeSet<PublicKey>,
-    /// When the other relays were last asked because this one saw us elsewhere.
+    /// Time at which the other relays were last asked because this one saw the node at another endpoint.
     moved: Option<Time>,
 }
 
-impl Served {
+impl KnownRelay {
     pub(super) fn new(relay: &Relay, now: Time) -> Self {
         Self {
             relay: relay.clone(),
             client: None,
             place: None,
             turn: 0,
-            web: Web::default(),
+            web: WebFallback::default(),
             needed: now,
             known: BTreeSet::new(),
             moved: None,
         }
     }
 
-    /// Whether the map says the same of it.
+    /// Returns true if the map entry of the relay did not change.
     pub(super) fn is(&self, relay: &Relay) -> bool {
         self.relay.key == relay.key
             && self.relay.endpoints == relay.endpoints
@@ -54,60 +55,61 @@ impl Served {
             && self.relay.web == relay.web
     }
 
-    /// A client there, if there is none yet.
+    /// Starts a client, if there is none.
     pub(super) fn start(&mut self, credentials: &Credentials, now: Time) {
         let client = || Client::new(self.relay.key, credentials.clone(), now);
         self.client.get_or_insert_with(client);
     }
 
-    /// Says goodbye, if there is somebody to say it to.
+    /// Has the client unbind.
     pub(super) fn stop(&mut self) {
         self.client.as_mut().into_iter().for_each(Client::leave);
     }
 
-    /// Nobody is there any more who could say something.
+    /// Ends the client.
     pub(super) fn end(&mut self) {
         (self.client, self.place) = (None, None);
         self.web.idle();
         self.known.clear();
     }
 
-    /// It does not answer where it did. Returns who was reached there.
+    /// Notes that the relay was lost. Returns the peers that were reached through it.
     pub(super) fn lost(&mut self, why: LostCause, entropy: &mut impl Entropy, now: Time) -> BTreeSet<PublicKey> {
         self.place = None;
         if why != LostCause::Silent {
-            // It spoke: there is nothing that another way to it would mend.
+            // The relay answered: another way to it would not help.
             self.web.answered();
         } else if self.web.lost(now) {
-            // The bridge is still open: there is nothing to wait for.
+            // The bridge is still open, so the client binds through it at once.
             self.client.as_mut().into_iter().for_each(|client| client.handle_move(now, entropy));
         }
         self.turn += 1;
         std::mem::take(&mut self.known)
     }
 
-    /// Whether it may speak from there.
+    /// Returns true if this address belongs to the relay.
     pub(super) fn is_at(&self, source: SocketAddr) -> bool {
         self.relay.endpoints.contains(&source) || self.web.open == Some(source)
     }
 
-    /// Whether it answers by UDP. Where it answered by a bridge that has closed, it does not.
+    /// Returns true if the relay answers by UDP. A relay whose bridge has closed does not.
     pub(super) fn is_by_udp(&self) -> bool {
         self.place.is_some_and(|place| self.relay.endpoints.contains(&place))
     }
 
-    /// Whether it is reached by a bridge.
+    /// Returns true if the relay is reached through a bridge.
     pub(super) fn is_bridged(&self) -> bool {
         self.place.is_some() && self.place == self.web.open
     }
 
-    /// Where frames and STUN answers of it come from; a bridge first.
+    /// Returns the addresses that frames and STUN answers of the relay come from; that of a bridge first.
     pub(super) fn places(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         let stun = |endpoint: &SocketAddr| SocketAddr::new(endpoint.ip(), self.relay.stun_port);
         let stun = self.relay.endpoints.iter().map(stun).filter(|place| place.port() != 0);
         self.web.open.into_iter().chain(self.relay.endpoints.iter().copied()).chain(stun)
     }
 
+    /// Takes a frame from the relay. Returns the client's event.
     pub(super) fn handle_datagram(
         &mut self,
         source: SocketAddr,
@@ -123,7 +125,7 @@ impl Served {
             self.web.answered();
         }
         if let Some(Event::Opened { peer, .. } | Event::Arrived { peer, .. }) = event {
-            // The map names the members, not the relay (fault F18). A member that is not yet in our map is opened when it is.
+            // Membership is decided by the map, not by the relay (fault F18). A peer that is not in the map yet is opened when the map lists it.
             if !is_member(&peer) {
                 client.forget(&peer);
                 return None;
@@ -133,39 +135,41 @@ impl Served {
         event
     }
 
-    /// Forgets a peer that is no member of the network any more.
+    /// Forgets a peer that has left the network.
     pub(super) fn forget(&mut self, peer: &PublicKey) {
         self.client.as_mut().into_iter().for_each(|client| client.forget(peer));
         self.known.remove(peer);
     }
 
-    /// Returns true if the other relays may be asked now whether they see us elsewhere, too.
+    /// Returns true if the other relays may be asked now whether they see the node at another endpoint, too.
     pub(super) fn take_move(&mut self, now: Time) -> bool {
-        let may = self.moved.is_none_or(|last| now.since(last) >= MOVED_APART);
+        let may = self.moved.is_none_or(|last| now.since(last) >= MOVE_INTERVAL);
         if may {
             self.moved = Some(now);
         }
         may
     }
 
-    /// Where the relay last saw us.
+    /// Returns the endpoint at which the relay last saw this node.
     pub(super) fn seen(&self) -> Option<SocketAddr> {
         self.client.as_ref().and_then(Client::seen)
     }
 
-    /// The way to a peer that has a number here.
+    /// Returns the way to a peer that has a channel number at this relay.
     pub(super) fn way_to(&self, peer: &PublicKey) -> Option<Way> {
         let (relay, client) = (self.place?, self.client.as_ref()?);
         Some(Way::Relayed { relay, id: client.id_of(peer)? })
     }
 
-    /// Takes what the client sends: to where the relay answers, or to an address of each family that we have, and by the bridge.
+    /// Takes the frames of the client. They go to the address at which the relay answers; until it does, to one address of each family, and through the bridge.
     pub(super) fn take_frames(&mut self, families: Families, out: &mut VecDeque<(SocketAddr, Datagram)>) {
         let Some(client) = &mut self.client else { return };
         while let Some(frame) = client.poll_transmit() {
             let places = match self.place {
                 Some(place) => vec![place],
-                None => asked(&self.relay.endpoints, families, self.turn).into_iter().chain(self.web.open).collect(),
+                None => {
+                    candidates(&self.relay.endpoints, families, self.turn).into_iter().chain(self.web.open).collect()
+                }
             };
             out.extend(places.into_iter().map(|place| (place, frame.clone())));
         }
@@ -184,8 +188,8 @@ impl Served {
     }
 }
 
-/// One address of each family that we have; another one with each turn.
-fn asked(endpoints: &[SocketAddr], families: Families, turn: usize) -> Vec<SocketAddr> {
+/// Returns one address of each family that this host has; another one with each turn.
+fn candidates(endpoints: &[SocketAddr], families: Families, turn: usize) -> Vec<SocketAddr> {
     let of = |wanted: bool, v4: bool| {
         let all: Vec<SocketAddr> =
             endpoints.iter().copied().filter(|endpoint| wanted && endpoint.is_ipv4() == v4).collect();
@@ -194,21 +198,21 @@ fn asked(endpoints: &[SocketAddr], families: Families, turn: usize) -> Vec<Socke
     of(families.v4, true).into_iter().chain(of(families.v6, false)).collect()
 }
 
-/// A relay, as a user may see it.
+/// The state of a relay for users.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayView<'a> {
-    /// Its number in the map.
+    /// The relay's number in the map.
     pub id: RelayId,
-    /// Its name.
+    /// The relay's name.
     pub name: &'a str,
-    /// Where it answers.
+    /// The address at which the relay answers.
     pub place: Option<SocketAddr>,
-    /// Whether that is a bridge: by UDP it does not answer.
+    /// Whether that address is a bridge, because the relay does not answer by UDP.
     pub is_bridged: bool,
-    /// How long it takes to answer.
+    /// The round-trip time to the relay.
     pub round_trip: Option<Duration>,
-    /// How it stands; `None` while it is not in use.
+    /// The state of the binding; `None` while the relay is not in use.
     pub standing: Option<Standing>,
-    /// 0 for the nearest, 1 for the one that is warm beside it.
+    /// 0 for the first home relay, 1 for the second; `None` for other relays.
     pub home: Option<usize>,
 }

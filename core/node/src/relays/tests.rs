@@ -8,15 +8,15 @@ use taut_relay::{Client, Clocks, Credentials, Limits, NetworkTag, Place, Server,
 use super::*;
 
 const WALL: u64 = 1_800_000_000;
-/// The node under test, a peer in its map, and the first of those that the relay invents.
+/// Numbers of the node under test, of a peer in its map, and of the first peer that the relay invents.
 const US: u16 = 1;
 const PEER: u16 = 2;
 const INVENTED: u16 = 100;
 
-/// Randomness that is the same in every run.
-struct Dice(u64);
+/// Entropy that is the same in every run.
+struct Seeded(u64);
 
-impl Entropy for Dice {
+impl Entropy for Seeded {
     fn fill(&mut self, bytes: &mut [u8]) {
         for byte in bytes {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -27,7 +27,7 @@ impl Entropy for Dice {
 
 fn key(number: u16) -> PrivateKey {
     let mut bytes = [1; 32];
-    // The first byte loses three bits.
+    // Clamping clears three bits of the first byte, so the number is in the following ones.
     bytes[1..3].copy_from_slice(&number.to_be_bytes());
     PrivateKey::from_bytes(bytes)
 }
@@ -57,18 +57,18 @@ fn relay_place() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 9], 3478))
 }
 
-/// The relays of one node, one relay, and the relay's other clients. The test invents these with the signing key.
-struct Scene {
+/// The relays of one node, one relay, and the relay's other clients, for which the test signs tickets.
+struct World {
     relays: Relays,
     server: Server,
     others: Vec<(u16, Client)>,
     /// Peers whose ways changed.
     changed: BTreeSet<PublicKey>,
     now: Time,
-    dice: Dice,
+    entropy: Seeded,
 }
 
-impl Scene {
+impl World {
     fn new() -> Self {
         let now = Time::ZERO + Duration::from_secs(1_000);
         let signing = SigningKey::from_seed([1; 32]).unwrap();
@@ -86,15 +86,15 @@ impl Scene {
             now,
         );
         relays.set_credentials(credentials(US), now);
-        let mut scene = Self { relays, server, others: Vec::new(), changed: BTreeSet::new(), now, dice: Dice(7) };
-        scene.run(Duration::from_millis(500));
-        scene
+        let mut world = Self { relays, server, others: Vec::new(), changed: BTreeSet::new(), now, entropy: Seeded(7) };
+        world.run(Duration::from_millis(500));
+        world
     }
 
-    /// A client of this number binds and opens us.
+    /// Binds a client of this number, which then opens the node under test.
     fn opens_us(&mut self, number: u16) {
         let mut client = Client::new(node(9), credentials(number), self.now);
-        client.open(node(US), self.now, &mut self.dice);
+        client.open(node(US), self.now, &mut self.entropy);
         self.others.push((number, client));
         while !self.others.last().is_some_and(|(_, client)| client.is_ready()) {
             self.run(Duration::from_millis(20));
@@ -105,9 +105,9 @@ impl Scene {
     fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         while self.now < end {
-            self.relays.handle_timeout(&mut self.dice, self.now);
+            self.relays.handle_timeout(&mut self.entropy, self.now);
             for (_, client) in &mut self.others {
-                client.handle_timeout(self.now, &mut self.dice);
+                client.handle_timeout(self.now, &mut self.entropy);
             }
             (0..4).for_each(|_| self.exchange());
             self.now = self.now + Duration::from_millis(10);
@@ -119,7 +119,7 @@ impl Scene {
         while let Some(output) = self.relays.poll_output() {
             match output {
                 RelaysOutput::Transmit(_, frame) => {
-                    let _ = self.server.handle_frame(place(US), None, frame.as_bytes(), clocks, &mut self.dice);
+                    let _ = self.server.handle_frame(place(US), None, frame.as_bytes(), clocks, &mut self.entropy);
                 }
                 RelaysOutput::WaysChanged(peer) => drop(self.changed.insert(peer)),
                 _ => {}
@@ -127,47 +127,47 @@ impl Scene {
         }
         for (number, client) in &mut self.others {
             while let Some(frame) = client.poll_transmit() {
-                let _ = self.server.handle_frame(place(*number), None, frame.as_bytes(), clocks, &mut self.dice);
+                let _ = self.server.handle_frame(place(*number), None, frame.as_bytes(), clocks, &mut self.entropy);
             }
         }
         while self.server.poll_change().is_some() {}
         while let Some(reply) = self.server.poll_reply() {
             if reply.place == place(US) {
                 let is_member = |key: &PublicKey| *key == node(PEER);
-                self.relays.handle_datagram(relay_place(), reply.as_bytes(), is_member, &mut self.dice, self.now);
+                self.relays.handle_datagram(relay_place(), reply.as_bytes(), is_member, &mut self.entropy, self.now);
             }
             let other = self.others.iter_mut().find(|(number, _)| place(*number) == reply.place);
             other.into_iter().for_each(|(_, client)| {
-                client.handle_datagram(reply.as_bytes(), self.now, &mut self.dice);
+                client.handle_datagram(reply.as_bytes(), self.now, &mut self.entropy);
             });
         }
     }
 
-    fn served(&self) -> &Served {
+    fn served(&self) -> &KnownRelay {
         &self.relays.served[&RelayId(1)]
     }
 }
 
 #[test]
 fn fault_f18_a_relay_that_announces_invented_keys_is_not_believed_and_real_peers_stay_reachable() {
-    let mut scene = Scene::new();
-    assert!(scene.served().client.as_ref().is_some_and(Client::is_ready));
+    let mut world = World::new();
+    assert!(world.served().client.as_ref().is_some_and(Client::is_ready));
     for number in INVENTED..INVENTED + 200 {
-        scene.opens_us(number);
+        world.opens_us(number);
     }
-    scene.opens_us(PEER);
-    assert_eq!(scene.served().known, BTreeSet::from([node(PEER)]));
-    assert!(scene.changed.iter().all(|key| *key == node(PEER)), "no other peer's ways are looked at");
-    let client = scene.served().client.as_ref().unwrap();
+    world.opens_us(PEER);
+    assert_eq!(world.served().known, BTreeSet::from([node(PEER)]));
+    assert!(world.changed.iter().all(|key| *key == node(PEER)), "the ways of no other peer change");
+    let client = world.served().client.as_ref().unwrap();
     assert!((INVENTED..INVENTED + 200).all(|number| client.id_of(&node(number)).is_none()));
-    assert!(client.id_of(&node(PEER)).is_some() && scene.relays.ways(&node(PEER)).len() == 1);
-    // A peer that leaves the network is forgotten, also where we never wanted it.
-    scene.relays.forget_peer(&node(PEER));
-    assert!(scene.served().known.is_empty() && scene.relays.ways(&node(PEER)).is_empty());
+    assert!(client.id_of(&node(PEER)).is_some() && world.relays.ways(&node(PEER)).len() == 1);
+    // A peer that leaves the network is forgotten, even if the node never asked for it.
+    world.relays.forget_peer(&node(PEER));
+    assert!(world.served().known.is_empty() && world.relays.ways(&node(PEER)).is_empty());
 }
 
 #[test]
-fn fault_f18_one_relay_has_the_others_asked_once_in_two_seconds() {
+fn fault_f18_one_relay_makes_the_node_ask_the_others_once_in_two_seconds() {
     let relay = taut_netmap::Relay {
         id: RelayId(1),
         name: String::from("r1"),
@@ -176,7 +176,7 @@ fn fault_f18_one_relay_has_the_others_asked_once_in_two_seconds() {
         stun_port: 0,
         web: None,
     };
-    let mut served = Served::new(&relay, Time::ZERO);
+    let mut served = KnownRelay::new(&relay, Time::ZERO);
     let told = (0..10_000).filter(|now| served.take_move(Time::ZERO + Duration::from_millis(*now))).count();
     assert_eq!(told, 5);
 }

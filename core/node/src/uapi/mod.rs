@@ -1,13 +1,12 @@
-//! WireGuard's configuration protocol (its cross-platform userspace interface, "UAPI"): what `wg` says over a unix socket, and what it hears.
+//! WireGuard's configuration protocol (its cross-platform userspace interface, "UAPI"), which `wg` speaks over a unix socket.
 //!
 //! ```text
-//! get=1 ⏎ ⏎                                        ─▶  private_key=… ⏎ … errno=0 ⏎ ⏎     [`Device::print`]
+//! get=1 ⏎ ⏎                                        ─▶  private_key=… ⏎ … errno=0 ⏎ ⏎     [`Interface::print`]
 //! set=1 ⏎ private_key=… ⏎ public_key=… ⏎ … ⏎ ⏎     ─▶  errno=0 ⏎ ⏎                       [`Errno::print`]
 //! ```
-//! It stands here and not in `taut-wire`, because it holds keys and lists, and a [`Node`](crate::Node) is what it configures.
+//! The protocol is in this crate instead of `taut-wire`, because it contains keys and lists, and because it configures a [`Node`](crate::Node).
 //!
-//! It promises: no text is a surprise; one that is not understood to the last letter changes nothing. It refuses to resolve names: an
-//! endpoint is a numeric address.
+//! Any text is a valid input; a request that is not understood completely changes nothing. Names are not resolved: an endpoint is a numeric address.
 
 mod parse;
 mod print;
@@ -22,62 +21,62 @@ use std::time::Duration;
 use taut_base::{Prefix, PresharedKey, PrivateKey, PublicKey};
 use zeroize::Zeroizing;
 
-pub use parse::Inbox;
+pub use parse::RequestBuffer;
 
-/// A text that may hold secrets; wiped when dropped.
-pub type Answer = Zeroizing<String>;
+/// The text of a reply, which may contain secrets. It is wiped when dropped.
+pub type Reply = Zeroizing<String>;
 
-/// Longest request, in bytes. A peer takes about 300, so this has room for the most peers a node may have.
+/// Maximum length of a request in bytes, 32 MiB. A peer takes about 300 bytes, so the maximum number of peers fits in.
 pub const MAX_REQUEST: usize = 32 * 1024 * 1024;
 
-/// What is asked.
+/// A request of a client.
 pub enum Request {
-    /// Everything, with figures.
+    /// Reads the configuration and the counters.
     Get,
-    /// A change.
+    /// Changes the configuration.
     Set(Box<Set>),
 }
 
-/// A change of an interface. What is `None` stays as it is.
+/// A change of an interface. A field that is `None` stays unchanged.
 #[derive(Default, PartialEq, Eq)]
 pub struct Set {
-    /// The interface's key; `Some(None)` takes it away.
+    /// The interface's key; `Some(None)` removes it.
     pub private_key: Option<Option<PrivateKey>>,
     /// The UDP port; 0 lets the kernel choose.
     pub listen_port: Option<u16>,
-    /// Mark of what is sent, for policy routing; 0 for none.
+    /// The mark of sent datagrams, for policy routing; 0 for none.
     pub fwmark: Option<u32>,
-    /// All peers go before those below come.
+    /// Whether all peers are removed before the changes below.
     pub replace_peers: bool,
     /// Changes of peers, in order.
     pub peers: Vec<PeerChange>,
 }
 
-/// A change of one peer, which is made if there is none with this key. What is `None` stays as it is.
+/// A change of one peer, which is added if no peer has this key. A field that is `None` stays unchanged.
 #[derive(PartialEq, Eq)]
 pub struct PeerChange {
-    /// Who.
+    /// The peer's key.
     pub key: PublicKey,
-    /// The peer goes; the rest says nothing then.
+    /// Whether the peer is removed; the other fields are ignored then.
     pub remove: bool,
-    /// Only if there is such a peer already.
+    /// Whether the change applies only if the peer exists.
     pub update_only: bool,
-    /// Mixed into handshakes from the next one on.
+    /// The preshared key, used from the next handshake on.
     pub preshared: Option<PresharedKey>,
-    /// Where to reach it.
+    /// The peer's endpoint.
     pub endpoint: Option<SocketAddr>,
-    /// The interface that a link-local endpoint is behind, where it has a name: the endpoint is of no use before its number is put in.
+    /// The name of the interface of a link-local endpoint. The endpoint is usable only after the interface's number was added to it.
     pub zone: Option<String>,
-    /// Interval of unconditional keepalives; `Some(None)` ends them.
+    /// Interval of unconditional keepalives; `Some(None)` disables them.
     pub keepalive: Option<Option<Duration>>,
-    /// All its allowed IPs go before those below come.
+    /// Whether all allowed IPs of the peer are removed before the changes below.
     pub replace_allowed: bool,
-    /// Allowed IPs that come, from whomever had them, and (`false`) that go, in order.
+    /// Allowed IPs that are added (`true`), even if another peer has them, and removed (`false`), in order.
     pub allowed: Vec<(Prefix, bool)>,
 }
 
 impl PeerChange {
-    /// The peer, otherwise as it is.
+    /// Creates a change that changes nothing of the peer.
     pub fn new(key: PublicKey) -> Self {
         Self {
             key,
@@ -93,70 +92,70 @@ impl PeerChange {
     }
 }
 
-/// An interface as it is.
-pub struct Device<'a> {
-    /// Its key, if it has one.
+/// The configuration and the counters of an interface.
+pub struct Interface<'a> {
+    /// The interface's private key, if it has one.
     pub private_key: Option<&'a PrivateKey>,
-    /// Its UDP port; 0 for none yet.
+    /// The UDP port; 0 if the interface has none yet.
     pub listen_port: u16,
-    /// Mark of what it sends; 0 for none.
+    /// The mark of sent datagrams; 0 for none.
     pub fwmark: u32,
-    /// Its peers.
-    pub peers: Vec<Peer<'a>>,
+    /// The peers.
+    pub peers: Vec<InterfacePeer<'a>>,
 }
 
-/// A peer as it is.
-pub struct Peer<'a> {
-    /// Who.
+/// The configuration and the counters of a peer.
+pub struct InterfacePeer<'a> {
+    /// The peer's key.
     pub key: PublicKey,
-    /// Mixed into handshakes.
+    /// The preshared key.
     pub preshared: &'a PresharedKey,
-    /// Where packets go to it.
+    /// The endpoint that packets to the peer go to.
     pub endpoint: Option<SocketAddr>,
-    /// The name of the interface that a link-local endpoint is behind; without one its number is shown.
+    /// The name of the interface of a link-local endpoint; `None` prints the interface's number.
     pub zone: Option<String>,
-    /// When the last handshake ended, by the wall clock; zero for never.
+    /// Time of the last handshake by the wall clock; zero for never.
     pub last_handshake: Duration,
-    /// Bytes received, of WireGuard's messages.
+    /// Bytes of received WireGuard messages.
     pub received: u64,
-    /// Bytes sent, of WireGuard's messages.
+    /// Bytes of sent WireGuard messages.
     pub sent: u64,
     /// Interval of unconditional keepalives.
     pub keepalive: Option<Duration>,
-    /// Its allowed IPs.
+    /// The allowed IPs.
     pub allowed: Vec<Prefix>,
 }
 
-/// Why a request failed, as Linux numbers it (include/uapi/asm-generic/errno-base.h and errno.h).
+/// The reason of a failed request, with its number in Linux (include/uapi/asm-generic/errno-base.h and errno.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Errno {
-    /// Something outside failed.
+    /// The kernel refused a step.
     Io = 5,
-    /// There is no room for that many.
+    /// There are too many peers.
     NoMemory = 12,
-    /// Not permitted.
+    /// The process lacks a permission.
     Access = 13,
     /// No interface has this name.
     NoDevice = 19,
-    /// Not understood, or impossible.
+    /// A key, a value or a line is not understood, or the change is impossible.
     Invalid = 22,
-    /// A line that is no `KEY=VALUE`.
+    /// A line is not of the form `KEY=VALUE`.
     Protocol = 71,
-    /// Another program has the port.
+    /// Another program uses the UDP port.
     AddressInUse = 98,
 }
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Io => "the kernel refused; see what taut wg printed",
-            Self::NoMemory => "too many peers for one interface; remove some first",
-            Self::Access => "not permitted; taut wg needs CAP_NET_ADMIN, as root has it",
-            Self::NoDevice => "an endpoint names an interface that is not there; see `ip link`",
-            Self::Protocol => "a line is no KEY=VALUE",
+            Self::Io => "the kernel refused a step; `taut wg` printed the reason",
+            Self::NoMemory => "the interface has too many peers; remove some first",
+            Self::Access => "`taut wg` is not permitted to do this; it needs CAP_NET_ADMIN: run it as root",
+            Self::NoDevice => "an endpoint names an interface that does not exist; `ip link` lists the interfaces",
+            Self::Protocol => "a line is not of the form KEY=VALUE",
             Self::Invalid => "a key, a value or a line is not understood",
-            Self::AddressInUse => "another program has this UDP port; choose another listen_port",
+            Self::AddressInUse => "another program uses this UDP port; choose another listen_port",
         })
     }
 }

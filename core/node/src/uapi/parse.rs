@@ -1,4 +1,4 @@
-//! Requests, line by line.
+//! Parsing of requests.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
@@ -9,20 +9,20 @@ use zeroize::Zeroizing;
 
 use super::{Errno, MAX_REQUEST, PeerChange, Request, Set};
 
-/// Collects what comes in over a connection. It holds secrets, and leaves no copy behind.
+/// The received bytes of a connection. They contain secrets; no copy of them is left in memory.
 #[derive(Default)]
-pub struct Inbox {
+pub struct RequestBuffer {
     bytes: Zeroizing<Vec<u8>>,
-    /// No request ends before here.
-    looked: usize,
+    /// Position before which no request ends.
+    searched: usize,
 }
 
-impl Inbox {
-    /// Takes what came.
+impl RequestBuffer {
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let length = self.bytes.len() + bytes.len();
         if length > self.bytes.capacity() {
-            // A vector that grows by itself would not wipe its former place.
+            // A vector that reallocates does not wipe its former memory.
             let mut larger = Zeroizing::new(Vec::with_capacity(length.next_power_of_two()));
             larger.extend_from_slice(&self.bytes);
             self.bytes = larger;
@@ -30,30 +30,30 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next request that is complete, its empty line included.
+    /// Removes and parses the next complete request. Returns `None` until its empty line has been received.
     pub fn request(&mut self) -> Option<Result<Request, Errno>> {
-        let end = self.bytes[self.looked..].windows(2).position(|pair| pair == b"\n\n");
-        let Some(end) = end.map(|place| self.looked + place + 2) else {
-            self.looked = self.bytes.len().saturating_sub(1);
+        let end = self.bytes[self.searched..].windows(2).position(|pair| pair == b"\n\n");
+        let Some(end) = end.map(|place| self.searched + place + 2) else {
+            self.searched = self.bytes.len().saturating_sub(1);
             return None;
         };
         let request = Request::parse(&self.bytes[..end]);
         let rest = Zeroizing::new(self.bytes[end..].to_vec());
-        (self.bytes, self.looked) = (rest, 0);
+        (self.bytes, self.searched) = (rest, 0);
         Some(request)
     }
 
-    /// Whether more waits than a request may have: [`Self::request`] will not see its end.
+    /// Returns true if the buffer exceeds [`MAX_REQUEST`]: the connection has to be closed.
     pub fn is_too_long(&self) -> bool {
         self.bytes.len() > MAX_REQUEST
     }
 }
 
 impl Request {
-    /// Reads a request, with or without the empty line at its end.
+    /// Parses a request, with or without the empty line at its end.
     ///
     /// # Errors
-    /// [`Errno::Protocol`] for a line without `=`, [`Errno::Invalid`] for everything else that is not exactly such a request.
+    /// [`Errno::Protocol`] for a line without `=`, [`Errno::Invalid`] for any other deviation from the format.
     pub fn parse(text: &[u8]) -> Result<Self, Errno> {
         let text = std::str::from_utf8(text).map_err(|_| Errno::Invalid)?;
         let text = text.strip_suffix("\n\n").or_else(|| text.strip_suffix('\n')).unwrap_or(text);
@@ -74,7 +74,7 @@ impl Request {
 }
 
 impl Set {
-    /// Takes one line. The first `public_key` ends what is about the interface.
+    /// Applies one line. The lines before the first `public_key` concern the interface.
     fn take(&mut self, key: &str, value: &str) -> Result<(), Errno> {
         if key == "public_key" {
             self.peers.push(PeerChange::new(PublicKey(*hex(value)?)));
@@ -112,7 +112,7 @@ impl PeerChange {
                 self.keepalive = Some((seconds > 0).then(|| Duration::from_secs(seconds.into())));
             }
             "replace_allowed_ips" => {
-                // What was listed before this line would go with the rest.
+                // Allowed IPs that were listed before this line are replaced, too.
                 self.replace_allowed = yes(value)?;
                 self.allowed.clear();
             }
@@ -127,18 +127,18 @@ impl PeerChange {
     }
 }
 
-/// The only value that switches have.
+/// Parses a switch, whose only valid value is `true`.
 fn yes(value: &str) -> Result<bool, Errno> {
     if value == "true" { Ok(true) } else { Err(Errno::Invalid) }
 }
 
-/// Digits alone: the standard library's integers would also take a sign.
+/// Parses a number of digits only: the standard library would also accept a sign.
 fn decimal<T: FromStr>(value: &str) -> Result<T, Errno> {
     let plain = value.bytes().all(|byte| byte.is_ascii_digit());
     value.parse().ok().filter(|_| plain).ok_or(Errno::Invalid)
 }
 
-/// 64 hexadecimal digits, in either case.
+/// Parses 64 hexadecimal digits, in upper or lower case.
 fn hex(value: &str) -> Result<Zeroizing<[u8; 32]>, Errno> {
     let digit =
         |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).ok_or(Errno::Invalid);
@@ -152,8 +152,8 @@ fn hex(value: &str) -> Result<Zeroizing<[u8; 32]>, Errno> {
     Ok(bytes)
 }
 
-/// An address with a port that packets can be sent to. The user's word counts: loopback and link-local are welcome here.
-/// An IPv6 address may have an interface behind a `%` (RFC 4007 section 11), by number or by name.
+/// Parses an address and port that packets can be sent to. A user may also configure loopback and link-local addresses. An IPv6 address may be followed by `%` and
+/// the number or the name of an interface (RFC 4007 section 11).
 fn endpoint(value: &str) -> Result<(SocketAddr, Option<String>), Errno> {
     let (endpoint, zone) = match value.parse() {
         Ok(endpoint) => (endpoint, None),
@@ -163,11 +163,11 @@ fn endpoint(value: &str) -> Result<(SocketAddr, Option<String>), Errno> {
     if nowhere { Err(Errno::Invalid) } else { Ok((endpoint, zone)) }
 }
 
-/// `[ADDRESS%NAME]:PORT`.
+/// Parses `[ADDRESS%NAME]:PORT`.
 fn with_zone(value: &str) -> Option<(SocketAddr, Option<String>)> {
     let (address, rest) = value.strip_prefix('[')?.split_once('%')?;
     let (name, port) = rest.rsplit_once("]:")?;
-    // What the kernel takes for a name (`dev_valid_name`).
+    // The kernel's rules for names of interfaces (`dev_valid_name`).
     let valid = (1..16).contains(&name.len()) && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace());
     if !valid || name == "." || name == ".." {
         return None;
@@ -176,7 +176,7 @@ fn with_zone(value: &str) -> Option<(SocketAddr, Option<String>)> {
     Some((endpoint.into(), Some(String::from(name))))
 }
 
-/// `ADDRESS/LENGTH`, or an address alone for itself. Host bits are cleared.
+/// Parses `ADDRESS/LENGTH`, or an address without a length, which stands for itself. Host bits are cleared.
 fn prefix(value: &str) -> Result<Prefix, Errno> {
     let (address, length) = value.split_once('/').map_or((value, None), |(address, length)| (address, Some(length)));
     let address: IpAddr = address.parse().map_err(|_| Errno::Invalid)?;

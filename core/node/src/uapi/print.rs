@@ -1,4 +1,4 @@
-//! Answers.
+//! Printing of replies.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use taut_base::PresharedKey;
 use zeroize::Zeroizing;
 
-use super::{Answer, Device, Errno, Peer};
+use super::{Errno, Interface, InterfacePeer, Reply};
 
-impl Device<'_> {
-    /// The answer to [`Request::Get`](super::Request::Get). It holds secrets, and is wiped when dropped.
-    pub fn print(&self) -> Answer {
-        // Made large enough at once: a text that grows would leave copies of the keys behind.
+impl Interface<'_> {
+    /// Returns the reply to [`Request::Get`](super::Request::Get).
+    pub fn print(&self) -> Reply {
+        // The capacity is sufficient from the start, because a string that reallocates would leave copies of the keys in memory.
         let room: usize = self.peers.iter().map(|peer| 512 + 64 * peer.allowed.len()).sum();
         let mut text = Zeroizing::new(String::with_capacity(256 + room));
         if let Some(key) = self.private_key {
@@ -31,7 +31,7 @@ impl Device<'_> {
     }
 }
 
-impl Peer<'_> {
+impl InterfacePeer<'_> {
     fn print(&self, text: &mut String) {
         hex_line(text, "public_key", self.key.as_bytes());
         if self.preshared.expose() != PresharedKey::NONE.expose() {
@@ -57,14 +57,14 @@ impl Peer<'_> {
 }
 
 impl Errno {
-    /// The answer to a request that failed (or, to a change, succeeded). Negative, as the kernel returns it: `wg` turns the sign.
-    pub fn print(result: Result<(), Self>) -> Answer {
+    /// Returns the reply to a failed request or to a change. The number is negative, as in the kernel's replies: `wg` inverts the sign.
+    pub fn print(result: Result<(), Self>) -> Reply {
         Zeroizing::new(format!("errno={}\n\n", result.map_or_else(|errno| -i32::from(errno as u8), |()| 0)))
     }
 }
 
 fn line(text: &mut String, key: &str, value: impl std::fmt::Display) {
-    // Writing into a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "{key}={value}");
 }
 

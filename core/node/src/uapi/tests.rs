@@ -14,7 +14,7 @@ fn set(text: &str) -> Result<Box<Set>, Errno> {
 }
 
 #[test]
-fn reads_what_wg_says() {
+fn parses_a_request_of_wg() {
     let text = format!(
         "private_key={}\nlisten_port=51820\nfwmark=51820\nreplace_peers=true\npublic_key={}\npreshared_key={}\nendpoint=[2001:db8::1]:5\n\
          persistent_keepalive_interval=25\nreplace_allowed_ips=true\nallowed_ip=10.0.0.1/8\nallowed_ip=fd00::/64\nallowed_ip=-10.1.1.1\n\
@@ -42,7 +42,7 @@ fn reads_what_wg_says() {
 }
 
 #[test]
-fn zeros_take_away() {
+fn zeros_remove() {
     let set = set(&format!(
         "private_key={0}\npublic_key={1}\npreshared_key={0}\npersistent_keepalive_interval=0\n",
         key(0),
@@ -55,7 +55,7 @@ fn zeros_take_away() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn a_request_that_is_not_understood_is_refused() {
     let peer = format!("public_key={}\n", key(2));
     for text in [
         "listen_port=65536\n",
@@ -101,7 +101,7 @@ fn what_is_not_understood_is_refused() {
 
 #[test]
 fn a_request_ends_with_an_empty_line() {
-    let mut inbox = Inbox::default();
+    let mut inbox = RequestBuffer::default();
     let mut seen = Vec::new();
     for byte in b"get=1\n\nset=1\nlisten_port=7\n\nget=2\n\nget" {
         inbox.push(&[*byte]);
@@ -136,14 +136,14 @@ fn prefixes() -> impl Strategy<Value = Vec<Prefix>> {
 
 proptest! {
     #[test]
-    fn no_text_is_a_surprise(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let mut inbox = Inbox::default();
+    fn any_text_is_handled(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let mut inbox = RequestBuffer::default();
         inbox.push(&bytes);
         let _ = (inbox.request().is_some(), Request::parse(&bytes).is_ok());
     }
 
     #[test]
-    fn nor_is_one_of_known_words(
+    fn any_text_of_known_words_is_handled(
         words in proptest::collection::vec(
             ("(private_key|listen_port|public_key|preshared_key|endpoint|allowed_ip|remove|replace_peers|[a-z_=]{0,9})",
              "(true|[0-9]{1,7}|[0-9a-f]{64}|-?[0-9.:/]{0,12}|\\PC{0,9})"),
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_printed_can_be_set(
+    fn a_printed_interface_can_be_set(
         private in proptest::option::of(any::<[u8; 32]>().prop_filter("not zero", |key| key != &[0; 32])),
         listen_port in any::<u16>(),
         fwmark in any::<u32>(),
@@ -174,7 +174,7 @@ proptest! {
         };
         let zone = scope.filter(|scope| *scope > 9).map(|scope| format!("eth{scope}.1"));
         let keepalive = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
-        let peer = Peer {
+        let peer = InterfacePeer {
             key: PublicKey(key),
             preshared: &preshared,
             endpoint: Some(endpoint),
@@ -185,8 +185,8 @@ proptest! {
             keepalive,
             allowed: allowed.clone(),
         };
-        let text = Device { private_key: private.as_ref(), listen_port, fwmark, peers: vec![peer] }.print();
-        // What cannot be set are the figures.
+        let text = Interface { private_key: private.as_ref(), listen_port, fwmark, peers: vec![peer] }.print();
+        // Counters cannot be set.
         let figures = ["last_handshake", "rx_bytes", "tx_bytes", "errno"];
         let lines = text.trim_end().lines().filter(|line| !figures.iter().any(|figure| line.starts_with(figure)));
         let set = set(&lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();

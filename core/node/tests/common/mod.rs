@@ -1,4 +1,4 @@
-//! What the tests of whole nodes share: chance from a seed, and a network of numbered nodes.
+//! Shared parts of the tests of whole nodes: seeded randomness, and a network of numbered nodes.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,11 +7,11 @@ use taut_netmap::{LocalMember, NetworkInfo, NetworkMap, Peer};
 use taut_node::{Node, Output, ToLane};
 use taut_noise::public_key;
 
-/// The same bytes for the same seed.
-pub(crate) type Dice = Box<dyn FnMut(&mut [u8])>;
+/// Randomness from a seed.
+pub(crate) type Seeded = Box<dyn FnMut(&mut [u8])>;
 
-/// PCG's multiplier and increment; any generator would do.
-pub(crate) fn dice(seed: u64) -> Dice {
+/// Returns a generator with PCG's multiplier and increment; the tests need no better one.
+pub(crate) fn seeded(seed: u64) -> Seeded {
     let mut state = seed;
     Box::new(move |bytes| {
         for byte in bytes {
@@ -21,10 +21,10 @@ pub(crate) fn dice(seed: u64) -> Dice {
     })
 }
 
-/// A number from 0 to `below`, that one excluded.
-pub(crate) fn draw(dice: &mut Dice, below: u64) -> u64 {
+/// Returns a number below `below`.
+pub(crate) fn draw(entropy: &mut Seeded, below: u64) -> u64 {
     let mut bytes = [0; 8];
-    dice(&mut bytes);
+    entropy(&mut bytes);
     u64::from_le_bytes(bytes) % below
 }
 
@@ -37,12 +37,12 @@ pub(crate) fn lane_command(node: &mut Node<impl Entropy>) -> Option<ToLane> {
     std::iter::from_fn(|| node.poll_output()).find_map(command)
 }
 
-/// The node key of a node.
+/// Returns the node key of a node.
 pub(crate) fn key(number: u8) -> PrivateKey {
     PrivateKey::from_bytes([number + 1; 32])
 }
 
-/// Where the map says that a node is.
+/// Returns the endpoint of a node in the map.
 pub(crate) fn endpoint(number: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, number + 1], 8288))
 }
@@ -51,7 +51,7 @@ fn public(number: u8) -> PublicKey {
     public_key(&key(number))
 }
 
-/// The map of node `me` that lists these nodes, itself left out.
+/// Returns the map of node `me` with these nodes except itself.
 pub(crate) fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
     let address = |number| IpAddr::from([100, 64, 0, number + 1]);
     let peer = |number| Peer {

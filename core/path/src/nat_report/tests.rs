@@ -26,27 +26,30 @@ fn outer(port: u16) -> SocketAddr {
 }
 
 fn nat_report() -> NatReport {
-    let server =
-        |number: u8| Server { relay: RelayId(u32::from(number)), places: vec![place(number, 3478)], other_port: 3479 };
+    let server = |number: u8| StunServer {
+        relay: RelayId(u32::from(number)),
+        places: vec![place(number, 3478)],
+        other_port: 3479,
+    };
     let mut nat_report = NatReport::default();
     nat_report.set_hosts(&[own()]);
     nat_report.set_servers(&[server(1), server(2)], at(0));
     nat_report
 }
 
-/// The requests that are due.
-fn asks(nat_report: &mut NatReport, entropy: &mut Counter, now: Time) -> Vec<Ask> {
+/// Returns the requests that are due.
+fn asks(nat_report: &mut NatReport, entropy: &mut Counter, now: Time) -> Vec<StunQuery> {
     nat_report.handle_timeout(entropy, now);
-    nat_report.asks.drain(..).collect()
+    nat_report.queries.drain(..).collect()
 }
 
-/// The endpoints and the kind of NAT, if they changed since the last call.
+/// Returns the endpoints and the kind of NAT, if they changed since the last call.
 fn change(nat_report: &mut NatReport) -> Option<(Vec<SocketAddr>, Nat)> {
     nat_report.has_changed().then(|| (nat_report.reflexive.clone(), nat_report.nat))
 }
 
-/// Runs for some time against a NAT: where a place sees us, if its answer comes, and whether the NAT lets answers from other ports in. Returns how much was
-/// asked from the lane's socket.
+/// Runs against a NAT. `nat` returns the endpoint that a server sees, if its answer comes; `open` says whether answers from other ports pass. Returns
+/// the number of requests from the lane's socket.
 fn run(
     nat_report: &mut NatReport,
     from: u64,
@@ -60,7 +63,7 @@ fn run(
     while let Some(due) = nat_report.poll_timeout().filter(|due| *due < at(until)) {
         now = now.max(u64::try_from(due.since(Time::ZERO).as_millis()).unwrap());
         let asks = asks(nat_report, &mut entropy, at(now));
-        asked += asks.iter().filter(|ask| !ask.apart).count();
+        asked += asks.iter().filter(|ask| !ask.from_test_socket).count();
         for ask in asks {
             let Some(mapped) = nat(ask.to) else { continue };
             let BindingRequest { transaction, change_port } = ask.request;
@@ -82,25 +85,25 @@ fn kinds_of_nat_are_told_apart() {
         let view = nat_report.view();
         (view.nat, view.mapping, view.filtering)
     };
-    let (loose, strict) = (Filtering::AtMostAddressDependent, Filtering::AddressAndPortDependent);
-    assert_eq!(kind(&|_| Some(own()), true), (Nat::Open, Mapping::None, loose));
-    assert_eq!(kind(&|_| Some(outer(7)), true), (Nat::Cone, Mapping::EndpointIndependent, loose));
-    assert_eq!(kind(&|_| Some(outer(7)), false), (Nat::Cone, Mapping::EndpointIndependent, strict));
+    let (loose, strict) = (NatFiltering::AtMostAddressDependent, NatFiltering::AddressAndPortDependent);
+    assert_eq!(kind(&|_| Some(own()), true), (Nat::Open, NatMapping::None, loose));
+    assert_eq!(kind(&|_| Some(outer(7)), true), (Nat::Cone, NatMapping::EndpointIndependent, loose));
+    assert_eq!(kind(&|_| Some(outer(7)), false), (Nat::Cone, NatMapping::EndpointIndependent, strict));
     let last = |to: SocketAddr| u16::from(to.ip().to_string().ends_with('1'));
     let by_address = |to: SocketAddr| Some(outer(1_000 + 20_000 * last(to)));
-    assert_eq!(kind(&by_address, false), (Nat::Symmetric, Mapping::AddressDependent, strict));
+    assert_eq!(kind(&by_address, false), (Nat::Symmetric, NatMapping::AddressDependent, strict));
     let by_port = |to: SocketAddr| Some(outer(1_000 + 20_000 * last(to) + 7 * to.port()));
-    assert_eq!(kind(&by_port, false), (Nat::Symmetric, Mapping::AddressAndPortDependent, strict));
+    assert_eq!(kind(&by_port, false), (Nat::Symmetric, NatMapping::AddressAndPortDependent, strict));
     let in_a_row = |to: SocketAddr| Some(outer(1_000 + 3 * (2 - last(to)) + 6 * (to.port() - 3478)));
     assert_eq!(kind(&in_a_row, false).0, Nat::Sequential);
-    assert_eq!(kind(&|_| None, false), (Nat::Unknown, Mapping::Unknown, Filtering::Unknown));
+    assert_eq!(kind(&|_| None, false), (Nat::Unknown, NatMapping::Unknown, NatFiltering::Unknown));
 }
 
-/// The outer port of the socket apart.
+/// The outer port of the test socket.
 const APART: u16 = 9;
 
-/// A Linux router that masquerades: it keeps the outer port for all destinations. A datagram that comes from a place before any went there takes the outer
-/// port for that place, and the next datagram to it gets another port.
+/// A Linux router that masquerades: it keeps the outer port for all destinations. An unasked datagram takes the outer port for its source, and the
+/// next datagram to that source gets another port.
 #[derive(Default)]
 struct Masquerade {
     taken: Vec<(SocketAddr, u16)>,
@@ -109,7 +112,7 @@ struct Masquerade {
 }
 
 impl Masquerade {
-    /// The outer port of a datagram from a socket that has `port` outside.
+    /// Returns the outer port of a datagram from a socket whose usual outer port is `port`.
     fn out(&mut self, to: SocketAddr, port: u16) -> u16 {
         if self.taken.contains(&(to, port)) && !self.sent_to.contains(&(to, port)) {
             self.drawn.push((to, port));
@@ -118,7 +121,7 @@ impl Masquerade {
         if self.drawn.contains(&(to, port)) { 50_000 + port } else { port }
     }
 
-    /// Whether a datagram from there gets in.
+    /// Returns true if a datagram from this source gets in.
     fn comes_in(&mut self, from: SocketAddr, port: u16) -> bool {
         let passes = self.sent_to.contains(&(from, port));
         if !passes {
@@ -131,8 +134,11 @@ impl Masquerade {
 #[test]
 fn fault_d18_a_router_that_masquerades_is_a_port_restricted_cone() {
     for relays in [1, 2] {
-        let server =
-            |number: u8| Server { relay: RelayId(number.into()), places: vec![place(number, 3478)], other_port: 3479 };
+        let server = |number: u8| StunServer {
+            relay: RelayId(number.into()),
+            places: vec![place(number, 3478)],
+            other_port: 3479,
+        };
         let mut nat_report = NatReport::default();
         nat_report.set_hosts(&[own()]);
         nat_report.set_servers(&(1..=relays).map(server).collect::<Vec<_>>(), at(0));
@@ -140,9 +146,9 @@ fn fault_d18_a_router_that_masquerades_is_a_port_restricted_cone() {
         while let Some(due) = nat_report.poll_timeout().filter(|due| *due < at(3_000)) {
             for ask in asks(&mut nat_report, &mut entropy, due) {
                 let BindingRequest { transaction, change_port } = ask.request;
-                let mapped = outer(router.out(ask.to, if ask.apart { APART } else { 7 }));
+                let mapped = outer(router.out(ask.to, if ask.from_test_socket { APART } else { 7 }));
                 let source = if change_port { SocketAddr::new(ask.to.ip(), 3479) } else { ask.to };
-                if router.comes_in(source, if ask.apart { APART } else { 7 }) {
+                if router.comes_in(source, if ask.from_test_socket { APART } else { 7 }) {
                     nat_report.handle_answer(
                         source,
                         &BindingResponse { transaction, mapped, other: None },
@@ -153,7 +159,7 @@ fn fault_d18_a_router_that_masquerades_is_a_port_restricted_cone() {
         }
         let view = nat_report.view();
         let told = (view.nat, view.filtering, view.seen);
-        assert_eq!(told, (Nat::Cone, Filtering::AddressAndPortDependent, vec![outer(7)]), "{relays} relays");
+        assert_eq!(told, (Nat::Cone, NatFiltering::AddressAndPortDependent, vec![outer(7)]), "{relays} relays");
     }
 }
 
@@ -162,7 +168,7 @@ fn millis(milliseconds: u64) -> Duration {
 }
 
 #[test]
-fn udp_that_is_blocked_is_called_so_after_two_rounds_and_looked_at_ever_more_rarely() {
+fn blocked_udp_is_reported_after_two_rounds_and_tested_ever_more_rarely() {
     let mut nat_report = nat_report();
     run(&mut nat_report, 0, 2_000, |_| None, false);
     assert_eq!(nat_report.view().udp, None);
@@ -207,7 +213,7 @@ fn fault_d4_a_mapping_that_changed_is_found_and_told() {
     assert_eq!(change(&mut nat_report), Some((vec![outer(8)], Nat::Cone)));
 }
 
-/// After five seconds behind a NAT.
+/// Returns a report after five seconds behind a NAT.
 fn known() -> NatReport {
     let mut nat_report = nat_report();
     run(&mut nat_report, 0, 5_000, |_| Some(outer(40_000)), false);
@@ -216,7 +222,7 @@ fn known() -> NatReport {
 }
 
 #[test]
-fn fault_d4_a_path_in_doubt_has_the_mapping_looked_at_at_once_and_seldom() {
+fn fault_d4_a_path_in_doubt_has_the_mapping_tested_at_once_but_seldom() {
     let mut nat_report = known();
     nat_report.handle_doubt(at(6_000));
     assert!(
@@ -239,11 +245,11 @@ fn fault_d4_a_question_that_is_lost_while_the_nat_starts_again_is_asked_again_so
     run(&mut nat_report, 5_000, 6_000, |_| Some(outer(40_000)), false);
     nat_report.handle_doubt(at(6_000));
     assert_eq!(run(&mut nat_report, 6_000, 7_000, |_| None, false), 2);
-    // The nearest is gone for good.
+    // The nearest relay does not come back.
     let mapped = |to: SocketAddr| (to == place(1, 3478)).then(|| outer(50_000));
     run(&mut nat_report, 7_000, 11_000, mapped, false);
     assert_eq!(change(&mut nat_report).map(|(seen, _)| seen), Some(vec![outer(50_000)]));
-    // Who is never answered asks at the usual pace in the end.
+    // Without answers the interval becomes the usual one.
     run(&mut nat_report, 11_000, 100_000, |_| None, false);
     let asked = run(&mut nat_report, 100_000, 200_000, |_| None, false);
     assert!(asked <= 4, "{asked} in 100 s");
@@ -272,7 +278,7 @@ fn fault_d4_an_answer_that_is_older_than_a_doubt_does_not_settle_it() {
 }
 
 #[test]
-fn answers_that_nobody_waits_for_say_nothing() {
+fn answers_that_were_not_asked_for_are_ignored() {
     let mut nat_report = nat_report();
     let asks = asks(&mut nat_report, &mut Counter(0), at(0));
     let mut answer = BindingResponse { transaction: [99; 12], mapped: outer(7), other: None };
@@ -292,10 +298,10 @@ fn answers_that_nobody_waits_for_say_nothing() {
 }
 
 #[test]
-fn relays_that_are_away_while_peers_are_heard_are_no_blocked_udp() {
+fn udp_is_not_blocked_while_peers_are_heard_and_relays_are_away() {
     // The NAT has not changed.
     let mut nat_report = known();
-    nat_report.handle_look_around(Families::default(), at(5_000));
+    nat_report.handle_network_change(Families::default(), at(5_000));
     run(&mut nat_report, 5_000, 8_000, |_| Some(outer(40_000)), false);
     let before = nat_report.view();
     assert_eq!((before.nat, before.udp), (Nat::Cone, Some(true)));
@@ -308,13 +314,13 @@ fn relays_that_are_away_while_peers_are_heard_are_no_blocked_udp() {
         assert_eq!((now.nat, now.mapping, now.filtering), (before.nat, before.mapping, before.filtering), "{second} s");
     }
     assert_eq!(change(&mut nat_report), None, "peers are told nothing else");
-    // Elsewhere it is not known, and when nothing is heard for long it counts as blocked.
-    nat_report.handle_look_around(Families::default(), at(68_000));
+    // In another network the kind is unknown; after a long silence UDP counts as blocked.
+    nat_report.handle_network_change(Families::default(), at(68_000));
     run(&mut nat_report, 68_000, 78_000, |_| None, false);
     assert_eq!((nat_report.view().nat, nat_report.view().udp), (Nat::Unknown, None));
     run(&mut nat_report, 78_000, 260_000, |_| None, false);
     assert_eq!((nat_report.view().nat, nat_report.view().udp), (Nat::Blocked, Some(false)));
-    // A direct datagram says that it is not, at once.
+    // A direct datagram shows at once that UDP is not blocked.
     nat_report.handle_heard(at(260_000));
     assert_eq!(nat_report.view().nat, Nat::Unknown);
     assert_eq!(change(&mut nat_report), Some((vec![], Nat::Unknown)));
@@ -337,7 +343,7 @@ fn every_change_is_an_event_with_its_reason() {
     assert_eq!(events(&mut nat_report), found);
     run(&mut nat_report, 2_000, 602_000, |_| Some(outer(7)), true);
     assert_eq!(events(&mut nat_report), [], "nothing changed");
-    nat_report.handle_look_around(Families::default(), at(602_000));
+    nat_report.handle_network_change(Families::default(), at(602_000));
     run(&mut nat_report, 602_000, 900_000, |_| None, true);
     let lost = [
         NatEvent::EndpointsChanged { from: vec![outer(7)], to: vec![] },

@@ -11,7 +11,7 @@ use crate::local_endpoints::LocalEndpoints;
 
 /// What [`Paths::poll_output`] needs of the node.
 pub struct PathContext<'a, E> {
-    /// Where this node may be reached: told to the peer.
+    /// This node's endpoints, which the peer is told.
     pub local_endpoints: &'a LocalEndpoints,
     /// The node's limits on probes.
     pub budget: &'a mut Budget,
@@ -63,6 +63,6 @@ impl Paths {
 
     /// Changes of candidates come before changes of the path, which follow from them.
     pub(super) fn next_event(&mut self) -> Option<PathEvent> {
-        self.tracks.iter_mut().find_map(super::CandidateState::poll_event).or_else(|| self.events.pop())
+        self.candidates.iter_mut().find_map(super::CandidateState::poll_event).or_else(|| self.events.pop())
     }
 }

@@ -1,89 +1,90 @@
-//! How often a way is probed when there is no news of it. The table is in the module above.
+//! The interval between probes of a candidate when nothing changes; the table is in the documentation of the parent module.
 
 use core::time::Duration;
 
 use taut_base::Time;
 
 use super::Paths;
-use crate::candidate_state::{CandidateState, DownCause, State};
+use crate::candidate_state::{CandidateState, State};
+use crate::reasons::DownCause;
 
-/// Without data for so long a peer is let go (protocol.md 5.5).
-pub(super) const IDLE: Duration = Duration::from_secs(300);
+/// Time without data after which a peer is idle and nothing is probed (protocol.md 5.5).
+pub(super) const IDLE_AFTER: Duration = Duration::from_secs(300);
 
-/// Data within this time: the two talk. Longer than the pauses of anything interactive.
-const TALKING: Duration = Duration::from_secs(30);
+/// Data within this time counts as an active conversation. Longer than the pauses of interactive use.
+const TALKING_WINDOW: Duration = Duration::from_secs(30);
 
-/// Who answered within this time wants to be probed.
-pub(super) const CONSENT: Duration = Duration::from_secs(60);
+/// Time for which an answer counts as consent to further probes.
+pub(super) const CONSENT_LASTS: Duration = Duration::from_secs(60);
 
-/// The way in use, while data flows: less than the 30 s after which the strictest common NATs forget, twice over with the quick probes that follow a lost
-/// one; and more than the 10 s that a probe may cost at most (the table).
+/// Intervals on the path in use, 14 s while data flows and 20 s otherwise. The strictest common NATs drop a mapping after 30 s: two probes and the quick
+/// probes after a lost one come before that. A path may cost one probe per 10 s at most.
 const IN_USE: Duration = Duration::from_secs(14);
 const IN_USE_QUIET: Duration = Duration::from_secs(20);
 
-/// Another way that leads there: kept open in NATs at first, then only known.
+/// Interval on other proven candidates: 24 s keeps their NAT mappings open at first; up to 5 minutes later.
 const STANDBY: Duration = Duration::from_secs(24);
-const STANDBY_LONGEST: Duration = Duration::from_secs(300);
+const STANDBY_MAX: Duration = Duration::from_secs(300);
 
-/// A relay that is not in use: it is what everything falls back on.
+/// Longest interval on a relay that is not in use, 60 s: it is the fallback for everything.
 const STANDBY_RELAY: Duration = Duration::from_secs(60);
 
-/// The way in use loses much: the relay is measured beside it. Or it is dead, and there is no other.
-const COMPARED: Duration = Duration::from_secs(1);
+/// Interval on the relay while the path in use loses much, and on a path in use that is down and has no alternative.
+const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For so long one that lost too much is looked at as closely as at first.
-const LOSSY_CLOSELY: Duration = Duration::from_secs(300);
+/// Time for which a candidate that lost too much is probed every second, 5 minutes.
+const LOSSY_WATCHED: Duration = Duration::from_secs(300);
 
-/// What is probed while a relay carries data: until when after news, and how often.
-const SEARCH: [(Duration, Duration); 3] = [
+/// Intervals on unproven candidates while a relay carries data: (until this long after the last change, interval).
+const UNPROVEN_INTERVALS: [(Duration, Duration); 3] = [
     (Duration::from_secs(60), Duration::from_secs(1)),
     (Duration::from_secs(300), Duration::from_millis(2_500)),
     (Duration::from_secs(1_800), Duration::from_secs(10)),
 ];
-const SEARCH_LONGEST: Duration = Duration::from_secs(30);
+const UNPROVEN_LONGEST: Duration = Duration::from_secs(30);
 
 impl Paths {
-    /// Between two probes of a way, at least; `None` when it is not probed at all.
-    pub(super) fn pace(&self, track: &CandidateState, now: Time) -> Option<Duration> {
-        if !self.session || self.let_go || !self.families.has(track.way) {
+    /// Returns the least time between two probes of a candidate; `None` if it is not probed.
+    pub(super) fn pace(&self, candidate: &CandidateState, now: Time) -> Option<Duration> {
+        if !self.session || self.is_idle || !self.families.has(candidate.way) {
             return None;
         }
         let talking = self.is_talking(now);
-        if self.way == Some(track.way) {
-            return Some(match (talking, &track.state) {
-                // Nothing is left but this one: when it is back is worth knowing soon.
-                (true, State::Down { .. }) => COMPARED,
+        if self.way == Some(candidate.way) {
+            return Some(match (talking, &candidate.state) {
+                // There is no other path: its return has to be noticed soon.
+                (true, State::Down { .. }) => COMPARE_INTERVAL,
                 (true, _) => IN_USE,
                 (false, _) => IN_USE_QUIET,
             });
         }
-        if track.way.is_relayed() {
-            let compared = self.comparing().is_some() && talking;
-            return Some(if compared { COMPARED } else { standby(track, now).min(STANDBY_RELAY) });
+        if candidate.way.is_relayed() {
+            let compared = self.loss_to_compare().is_some() && talking;
+            return Some(if compared { COMPARE_INTERVAL } else { standby(candidate, now).min(STANDBY_RELAY) });
         }
         let relayed = self.way.is_none_or(|way| way.is_relayed());
-        if track.is_proven() || !relayed {
-            return Some(standby(track, now));
+        if candidate.is_proven() || !relayed {
+            return Some(standby(candidate, now));
         }
         if !talking {
-            return Some(SEARCH_LONGEST);
+            return Some(UNPROVEN_LONGEST);
         }
-        let age = now.since(track.news.max(self.news));
-        // It may be better any moment, and has to answer several times to be believed.
-        if matches!(track.state, State::Down { cause: DownCause::Lossy, .. }) && age < LOSSY_CLOSELY {
-            return Some(COMPARED);
+        let age = now.since(candidate.changed_at.max(self.changed_at));
+        // The loss may end at any moment, and several answers are needed to show it.
+        if matches!(candidate.state, State::Down { cause: DownCause::Lossy, .. }) && age < LOSSY_WATCHED {
+            return Some(COMPARE_INTERVAL);
         }
-        Some(SEARCH.iter().find(|(until, _)| age < *until).map_or(SEARCH_LONGEST, |(_, pace)| *pace))
+        Some(UNPROVEN_INTERVALS.iter().find(|(until, _)| age < *until).map_or(UNPROVEN_LONGEST, |(_, pace)| *pace))
     }
 
-    /// Whether data flowed lately.
+    /// Returns true if data flowed recently.
     pub(super) fn is_talking(&self, now: Time) -> bool {
-        self.active.is_some_and(|active| now.since(active) < TALKING)
+        self.last_data.is_some_and(|active| now.since(active) < TALKING_WINDOW)
     }
 }
 
-/// Ever more rarely.
-fn standby(track: &CandidateState, now: Time) -> Duration {
-    let since = track.proven_since().unwrap_or(track.news);
-    (now.since(since) / 4).clamp(STANDBY, STANDBY_LONGEST)
+/// Returns a standby interval: a quarter of the time since the proof, within the bounds.
+fn standby(candidate: &CandidateState, now: Time) -> Duration {
+    let since = candidate.proven_since().unwrap_or(candidate.changed_at);
+    (now.since(since) / 4).clamp(STANDBY, STANDBY_MAX)
 }

@@ -1,4 +1,4 @@
-//! When a port that nobody knows is looked for, and where: the rules of [`crate::search`] for one peer.
+//! When a port search is made for one peer, and where: the rules of [`crate::search`] applied.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -6,61 +6,66 @@ use core::time::Duration;
 use taut_base::{Entropy, Time};
 use taut_wire::control::Search;
 
-use super::pace::CONSENT;
+use super::pace::CONSENT_LASTS;
 use super::{CandidateState, Paths};
 use crate::budget::{Budget, Grant};
 use crate::candidates::acceptable;
 use crate::choice::is_private;
 use crate::event::PathEvent;
 use crate::local_endpoints::LocalEndpoints;
-use crate::nat::Nat;
-use crate::nat_report::Foretold;
-use crate::search::{AT_RANDOM, BEFORE, FAR, Guessed, NEAR, ROUNDS, counted, odds};
+use crate::nat::{Nat, PortPrediction};
+use crate::search::{FAR_PORTS, NEAR_PORTS, PORTS_BEFORE, RANDOM_PORTS, ROUNDS, SearchProgress, counted, odds};
 use crate::way::Way;
 
-/// How long sockets stay open for one round: the other end needs two seconds for its guesses, the message on its way to it and the answer the rest.
-pub(crate) const LASTS: Duration = Duration::from_secs(4);
+/// Time for which sockets of one round stay open, 4 s: the other end needs two seconds for its guesses, and the request and the answer take the rest.
+pub(crate) const SEARCH_LASTS: Duration = Duration::from_secs(4);
 
-/// For so long after that the one that is kept waits for its proof.
-const GRACE: Duration = Duration::from_secs(1);
+/// Additional time in which the socket that was found waits for its proof.
+const PROOF_GRACE: Duration = Duration::from_secs(1);
 
-/// A round of looking for a port.
+/// One round of port search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchRound {
-    /// What the peer is asked for, by the relay.
+    /// The request to the peer, sent through the relay.
     pub ask: Search,
-    /// Sockets that are to be opened beside it.
+    /// Sockets to open for it, if the round needs any.
     pub search: Option<PortSearch>,
 }
 
 /// Many sockets towards one endpoint of the peer, for a short time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSearch {
-    /// Where each of them sends a probe.
+    /// The peer's endpoint that each socket sends a probe to.
     pub to: SocketAddr,
-    /// How many, at most.
+    /// The number of sockets, at most.
     pub sockets: u16,
-    /// How long they stay open, but for the one where an authentic packet of the peer arrives.
+    /// Time until they close, except one on which an authentic packet of the peer arrives.
     pub lasts: Duration,
 }
 
 impl Paths {
-    /// A round that begins now, if one is due and makes sense: the two talk, by a relay, and ours is a NAT that gives each destination another port.
-    pub(super) fn next_search(&mut self, ours: &LocalEndpoints, budget: &mut Budget, now: Time) -> Option<SearchRound> {
-        if !self.searches(now) {
+    /// Returns the round that begins now, if one is due and useful: data flows through a relay, and the local NAT gives each destination another
+    /// port.
+    pub(super) fn next_search(
+        &mut self,
+        local_endpoints: &LocalEndpoints,
+        budget: &mut Budget,
+        now: Time,
+    ) -> Option<SearchRound> {
+        if !self.may_search(now) {
             return None;
         }
-        self.rounds.renew(self.news);
+        self.rounds.renew(self.changed_at);
         if self.rounds.due().is_none_or(|due| now < due) {
             return None;
         }
-        let Some(round) = self.plan(ours, budget, now) else {
+        let Some(round) = self.plan(local_endpoints, budget, now) else {
             self.rounds.put_off(now);
             return None;
         };
         self.rounds.begin(now);
         if let Some(search) = round.search {
-            self.open_search = Some((search.to, now + search.lasts + GRACE));
+            self.open_search = Some((search.to, now + search.lasts + PROOF_GRACE));
         }
         let (number, sockets) = (self.rounds.made(), round.search.map_or(0, |search| search.sockets));
         self.events.push(PathEvent::SearchOpened { round: number, ports: round.ask.ports, sockets });
@@ -68,85 +73,86 @@ impl Paths {
         Some(round)
     }
 
-    /// Whether anybody would gain by it.
-    fn searches(&self, now: Time) -> bool {
-        self.session && !self.let_go && self.is_talking(now) && self.way.is_some_and(|way| way.is_relayed())
+    /// Returns true if a direct path would be used.
+    fn may_search(&self, now: Time) -> bool {
+        self.session && !self.is_idle && self.is_talking(now) && self.way.is_some_and(|way| way.is_relayed())
     }
 
-    /// Whether the sockets of the last search are of no use any more: said once.
+    /// Closes the sockets of the last search when they are of no more use. Returns true once.
     pub(super) fn close_search(&mut self, now: Time) -> bool {
-        if self.fill_due().is_none_or(|due| now < due) {
+        if self.close_due().is_none_or(|due| now < due) {
             return false;
         }
         if let Some((target, _)) = self.open_search.take() {
-            let found = self.find(Way::Direct(target)).is_some_and(|track| track.probes.last_answer.is_some());
+            let found = self.find(Way::Direct(target)).is_some_and(|candidate| candidate.probes.last_answer.is_some());
             self.events.push(PathEvent::SearchClosed { target, found });
         }
         true
     }
 
-    /// Whether there may be sockets of a search.
+    /// Returns true if sockets of a search may be open.
     pub fn has_open_search(&self) -> bool {
         self.open_search.is_some()
     }
 
-    /// When they are of no use, if nothing is proven or answered before. What died may be back while its NAT remembers it.
-    fn fill_due(&self) -> Option<Time> {
+    /// Returns when the sockets are closed. A candidate that went down may return while its NAT keeps the mapping.
+    fn close_due(&self) -> Option<Time> {
         let (place, until) = self.open_search?;
-        let track = self.find(Way::Direct(place)).filter(|_| self.session && !self.let_go);
-        match track {
-            Some(track) if track.is_proven() => None,
-            Some(track) => Some(track.probes.last_answer.map_or(until, |last| until.max(last + CONSENT))),
+        let candidate = self.find(Way::Direct(place)).filter(|_| self.session && !self.is_idle);
+        match candidate {
+            Some(candidate) if candidate.is_proven() => None,
+            Some(candidate) => Some(candidate.probes.last_answer.map_or(until, |last| until.max(last + CONSENT_LASTS))),
             None => Some(until),
         }
     }
 
-    /// What is to be tried next.
-    fn plan(&self, ours: &LocalEndpoints, budget: &mut Budget, now: Time) -> Option<SearchRound> {
-        let Foretold { latest, step } = ours.foretold().filter(|foretold| may_be_guessed(foretold.latest))?;
-        let there = self.public()?;
+    /// Returns the next round that has a chance.
+    fn plan(&self, local_endpoints: &LocalEndpoints, budget: &mut Budget, now: Time) -> Option<SearchRound> {
+        let PortPrediction { latest, step } =
+            local_endpoints.prediction().filter(|prediction| may_be_guessed(prediction.latest))?;
+        let there = self.peer_outer_endpoint()?;
         let from = |further: u32| SocketAddr::new(latest.ip(), counted(latest.port(), further));
         let row = |further: u32, step: u8, ports: u16| Search { from: from(further), step, ports, sockets: 0 };
         let wide = u32::from(step);
-        let ask = match (Nat::from_number(self.their_nat), step, self.rounds.made()) {
+        let ask = match (Nat::from_number(self.peer_nat), step, self.rounds.made()) {
             (Nat::Symmetric | Nat::Blocked, ..) | (Nat::Sequential, 0, _) => return None,
             (Nat::Sequential, ..) => {
-                // What we guessed before has taken ports, too.
+                // Guesses of this side have taken ports of the NAT, too.
                 let taken = u32::try_from(self.guesses.sent).unwrap_or(0) * wide;
                 let theirs = if latest.ip() < there.ip() { 1 } else { 2 };
-                row(taken + wide * theirs, step.checked_mul(u8::try_from(theirs).unwrap_or(1))?, NEAR)
+                row(taken + wide * theirs, step.checked_mul(u8::try_from(theirs).unwrap_or(1))?, NEAR_PORTS)
             }
             (_, 1.., 0) => {
-                let before = latest.port().saturating_sub(u16::from(step) * BEFORE);
-                Search { from: SocketAddr::new(latest.ip(), before), step, ports: NEAR, sockets: 0 }
+                let before = latest.port().saturating_sub(u16::from(step) * PORTS_BEFORE);
+                Search { from: SocketAddr::new(latest.ip(), before), step, ports: NEAR_PORTS, sockets: 0 }
             }
-            (_, 1.., 1) => row(wide * u32::from(NEAR - BEFORE), step, FAR),
+            (_, 1.., 1) => row(wide * u32::from(NEAR_PORTS - PORTS_BEFORE), step, FAR_PORTS),
             _ => {
                 if self.open_search.is_some() {
                     return None;
                 }
-                let sockets = budget.take_sockets(now + LASTS, now)?;
-                let ask = Search { from: latest, step: 0, ports: AT_RANDOM, sockets };
-                return Some(SearchRound { ask, search: Some(PortSearch { to: there, sockets, lasts: LASTS }) });
+                let sockets = budget.take_sockets(now + SEARCH_LASTS, now)?;
+                let ask = Search { from: latest, step: 0, ports: RANDOM_PORTS, sockets };
+                return Some(SearchRound { ask, search: Some(PortSearch { to: there, sockets, lasts: SEARCH_LASTS }) });
             }
         };
         Some(SearchRound { ask, search: None })
     }
 
-    /// Where the peer is seen from outside, as it says: one after the other.
-    fn public(&self) -> Option<SocketAddr> {
-        let said = |track: &&CandidateState| track.origins.said && !track.is_proven();
-        let direct = self.tracks.iter().filter(said).filter_map(|track| track.way.direct());
+    /// Returns an outer endpoint that the peer reports; each round takes the next one.
+    fn peer_outer_endpoint(&self) -> Option<SocketAddr> {
+        let reported = |candidate: &&CandidateState| candidate.origins.reported && !candidate.is_proven();
+        let direct = self.candidates.iter().filter(reported).filter_map(|candidate| candidate.way.direct());
         let mut public = direct.filter(|endpoint| may_be_guessed(*endpoint));
         let many = public.clone().count().max(1);
         public.nth(usize::from(self.rounds.made()) % many)
     }
 
-    /// The peer asks to be looked for.
-    pub fn handle_search(&mut self, search: &Search, ours: &LocalEndpoints, now: Time) {
-        let counts = ours.foretold().is_some_and(|foretold| foretold.step > 0);
-        // Behind a NAT that draws a port for each guess, none of them would be let in by what another one opened.
-        let sensible = !ours.nat().is_hard() || counts && search.step > 0;
+    /// The peer asks for guesses.
+    pub fn handle_search(&mut self, search: &Search, local_endpoints: &LocalEndpoints, now: Time) {
+        let counts = local_endpoints.prediction().is_some_and(|prediction| prediction.step > 0);
+        // Behind a NAT that draws a port for each guess, no guess would pass what another guess opened.
+        let sensible = !local_endpoints.nat().is_hard() || counts && search.step > 0;
         let allowed = may_be_guessed(search.from) && acceptable(search.from, &self.overlay);
         if sensible && allowed && self.session && self.way.is_none_or(|way| way.is_relayed()) {
             self.guesses.begin(*search, now);
@@ -154,7 +160,7 @@ impl Paths {
         }
     }
 
-    /// Where the next guess goes, if there is one and the budget has room.
+    /// Returns the destination of the next guess, if one is due and the budget has room.
     pub(super) fn next_guess(
         &mut self,
         budget: &mut Budget,
@@ -176,21 +182,21 @@ impl Paths {
         None
     }
 
-    /// When there is something to do here.
+    /// Returns when a round, a guess or the closing of sockets is due.
     pub(super) fn search_due(&self, now: Time) -> Option<Time> {
-        let round = self.rounds.due().filter(|_| self.searches(now));
-        round.into_iter().chain(self.guesses.due()).chain(self.fill_due()).min()
+        let round = self.rounds.due().filter(|_| self.may_search(now));
+        round.into_iter().chain(self.guesses.due()).chain(self.close_due()).min()
     }
 
-    /// How far it has come.
-    pub(super) fn guessed(&self, ours: bool) -> Guessed {
+    /// Returns how far the search has come.
+    pub(super) fn search_progress(&self, asked_here: bool) -> SearchProgress {
         let (rounds, odds) =
-            if ours { (self.rounds.made(), self.odds) } else { (self.guesses.rounds, self.guesses.odds) };
-        Guessed { rounds, of: ROUNDS, odds }
+            if asked_here { (self.rounds.made(), self.odds) } else { (self.guesses.rounds, self.guesses.odds) };
+        SearchProgress { rounds, of: ROUNDS, odds }
     }
 }
 
-/// Guesses go to public IPv4 addresses only: elsewhere there is no NAT to look behind, or it is none of the peer's.
+/// Returns true if ports at this address may be guessed: public IPv4 only. Other addresses have no NAT in front, or one that is not the peer's.
 fn may_be_guessed(place: SocketAddr) -> bool {
     matches!(place.ip().to_canonical(), IpAddr::V4(_)) && !is_private(place.ip())
 }

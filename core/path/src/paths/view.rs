@@ -1,4 +1,4 @@
-//! What a user may see of a peer's paths.
+//! What users see of a peer's paths.
 
 use core::time::Duration;
 
@@ -7,86 +7,94 @@ use taut_base::Time;
 use super::Paths;
 use crate::candidate_state::{CandidateState, State};
 use crate::nat::Nat;
-use crate::report::{Here, Place, Report, Verdict, WayReport};
+use crate::report::{EndpointLocation, LocalNetwork, PathReport, Verdict, WayReport};
 use crate::way::Way;
 
-/// A peer's path, in short: what `taut status` shows.
+/// A summary of a peer's path, as `taut status` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View {
-    /// The way data takes.
+pub struct PathView {
+    /// The path that data takes.
     pub way: Option<Way>,
-    /// Since when.
+    /// When data took it.
     pub since: Time,
-    /// How long a packet takes there and back.
+    /// The round-trip time.
     pub round_trip: Option<Duration>,
     /// Lost probes in per cent, of the latest 16.
     pub loss: Option<u32>,
-    /// Whether it is being judged.
+    /// True if the path is suspected.
     pub suspected: bool,
-    /// Direct endpoints that lead to the peer, and those that are known.
+    /// Direct candidates: proven ones, and all.
     pub direct: (usize, usize),
-    /// How often the way has changed.
+    /// Changes of the path so far.
     pub changes: u64,
-    /// How often a lane suspected it.
+    /// Suspicions raised by lanes so far.
     pub suspicions: u64,
-    /// The NAT in front of the peer, as it says.
-    pub their_nat: Nat,
+    /// The NAT in front of the peer, as the peer reports it.
+    pub peer_nat: Nat,
 }
 
 impl Paths {
-    /// In short.
-    pub fn view(&self) -> View {
-        let track = self.way.and_then(|way| self.find(way));
-        let direct = self.tracks.iter().filter(|track| !track.way.is_relayed());
-        View {
+    /// Returns the summary.
+    pub fn view(&self) -> PathView {
+        let candidate = self.way.and_then(|way| self.find(way));
+        let direct = self.candidates.iter().filter(|candidate| !candidate.way.is_relayed());
+        PathView {
             way: self.way,
             since: self.since,
-            round_trip: track.and_then(|track| track.probes.round_trip()),
-            loss: track.and_then(|track| track.probes.loss()),
-            suspected: track.is_some_and(|track| matches!(track.state, State::Suspected { .. })),
-            direct: (direct.clone().filter(|track| track.is_proven()).count(), direct.count()),
+            round_trip: candidate.and_then(|candidate| candidate.probes.round_trip()),
+            loss: candidate.and_then(|candidate| candidate.probes.loss()),
+            suspected: candidate.is_some_and(|candidate| matches!(candidate.state, State::Suspected { .. })),
+            direct: (direct.clone().filter(|candidate| candidate.is_proven()).count(), direct.count()),
             changes: self.changes,
             suspicions: self.suspicions,
-            their_nat: Nat::from_number(self.their_nat),
+            peer_nat: Nat::from_number(self.peer_nat),
         }
     }
 
-    /// At length, with reasons: what `taut why` shows.
-    pub fn report(&self, here: &Here<'_>, now: Time) -> Report {
-        let our_nat = here.nat;
-        let ways: Vec<WayReport> = self.tracks.iter().map(|track| self.report_way(track, here, now)).collect();
-        let their_nat = Nat::from_number(self.their_nat);
-        let asleep = !self.session || self.let_go;
-        let guessed = self.guessed(our_nat.is_hard());
-        let verdict = Verdict::of(self.way, &ways, asleep, their_nat, self.families, guessed, here);
-        Report { way: self.way, for_long: self.way.map(|_| now.since(self.since)), verdict, our_nat, their_nat, ways }
+    /// Returns all candidates with their counts and the explanation, as `taut why` shows them.
+    pub fn report(&self, here: &LocalNetwork<'_>, now: Time) -> PathReport {
+        let local_nat = here.nat;
+        let ways: Vec<WayReport> =
+            self.candidates.iter().map(|candidate| self.report_way(candidate, here, now)).collect();
+        let peer_nat = Nat::from_number(self.peer_nat);
+        let asleep = !self.session || self.is_idle;
+        let guessed = self.search_progress(local_nat.is_hard());
+        let verdict = Verdict::of(self.way, &ways, asleep, peer_nat, self.families, guessed, here);
+        PathReport {
+            way: self.way,
+            for_long: self.way.map(|_| now.since(self.since)),
+            verdict,
+            local_nat,
+            peer_nat,
+            ways,
+        }
     }
 
-    fn report_way(&self, track: &CandidateState, here: &Here<'_>, now: Time) -> WayReport {
+    fn report_way(&self, candidate: &CandidateState, here: &LocalNetwork<'_>, now: Time) -> WayReport {
         WayReport {
-            way: track.way,
-            origins: track.origins,
-            in_use: self.way == Some(track.way),
-            known_for: now.since(track.known),
-            proven_for: track.proven_since().map(|since| now.since(since)),
-            down: match track.state {
+            way: candidate.way,
+            origins: candidate.origins,
+            in_use: self.way == Some(candidate.way),
+            known_for: now.since(candidate.known_since),
+            proven_for: candidate.proven_since().map(|since| now.since(since)),
+            down: match candidate.state {
                 State::Down { since, cause, .. } => Some((now.since(since), cause)),
                 _ => None,
             },
-            suspected: matches!(track.state, State::Suspected { .. }),
-            sent: track.probes.sent,
-            answered: track.probes.answered,
-            answered_elsewhere: track.elsewhere,
-            asked: track.asked,
-            heard_ago: track.heard.map(|heard| now.since(heard)),
-            refused: track.refused,
-            round_trip: track.probes.round_trip(),
-            loss: track.probes.loss(),
-            fits: track.sizes.fits(here.longest),
-            seen_as: track.seen,
-            place: track.way.direct().map_or(Place::Far, |endpoint| here.place(endpoint)),
-            family: self.families.has(track.way),
-            asleep: !self.session || self.let_go,
+            suspected: matches!(candidate.state, State::Suspected { .. }),
+            sent: candidate.probes.sent,
+            answered: candidate.probes.answered,
+            answered_elsewhere: candidate.answered_elsewhere,
+            peer_probes: candidate.peer_probes,
+            heard_ago: candidate.last_heard.map(|heard| now.since(heard)),
+            refused: candidate.refused,
+            round_trip: candidate.probes.round_trip(),
+            loss: candidate.probes.loss(),
+            fits: candidate.sizes.fits(here.longest),
+            seen_as: candidate.seen,
+            place: candidate.way.direct().map_or(EndpointLocation::Public, |endpoint| here.place(endpoint)),
+            family: self.families.has(candidate.way),
+            asleep: !self.session || self.is_idle,
         }
     }
 }

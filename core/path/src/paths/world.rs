@@ -1,5 +1,5 @@
-//! Two ends in virtual time, for tests: each with its paths and its NAT, a network with latency, loss and firewalls between them, a relay beside it, and
-//! data that flows both ways under a lane's watch.
+//! Two ends in virtual time, for tests: each has its paths and its NAT. Between them are a network with latency, loss and firewalls, and a relay.
+//! Data flows in both directions under a lane's liveness detector.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -9,15 +9,14 @@ use taut_wire::control::{Endpoints, Search};
 
 use super::*;
 use crate::liveness::LivenessDetector;
-use crate::nat::Nat;
-use crate::nat_report::Foretold;
+use crate::nat::{Nat, PortPrediction};
 use crate::search::SOCKETS;
 
 /// A seeded source of numbers (splitmix64).
 #[derive(Clone)]
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct SeededRng(pub(super) u64);
 
-impl Dice {
+impl SeededRng {
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,40 +29,40 @@ impl Dice {
     }
 }
 
-impl Entropy for Dice {
+impl Entropy for SeededRng {
     fn fill(&mut self, bytes: &mut [u8]) {
         bytes.iter_mut().for_each(|byte| *byte = self.next().to_le_bytes()[0]);
     }
 }
 
-/// How a NAT chooses outer ports, and whom it lets in.
+/// How a NAT chooses outer ports, and which packets it lets in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum NatBehaviour {
     /// No NAT, no firewall.
     Open,
-    /// No NAT; in comes only who was spoken to.
+    /// No NAT; only packets of destinations that were contacted come in.
     Firewall,
     FullCone,
     AddressRestricted,
     PortRestricted,
-    /// Another port for each destination, drawn.
+    /// A random port for each destination.
     Symmetric,
-    /// Another port for each destination, counted up.
+    /// The next port for each destination.
     Counting,
 }
 
-/// What two of them can reach.
+/// What two ends can reach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reach {
+pub(super) enum Outcome {
     Direct,
-    /// By guessing ports, of which one is always met.
-    Foretold,
-    /// By guessing ports, with luck.
+    /// A direct path by guessing ports, in every run.
+    Predicted,
+    /// A direct path by guessing ports, in most runs.
     Chance,
     Never,
 }
 
-impl Kind {
+impl NatBehaviour {
     pub(super) const ALL: [Self; 7] = [
         Self::Open,
         Self::Firewall,
@@ -78,59 +77,59 @@ impl Kind {
         matches!(self, Self::Symmetric | Self::Counting)
     }
 
-    /// When a direct path must be possible.
-    pub(super) fn reach(self, other: Self) -> Reach {
-        // The firewall of a host without NAT knows ports, too: a port that nobody could tell it is not let in.
+    /// Returns what two ends behind these NATs can reach.
+    pub(super) fn reach(self, other: Self) -> Outcome {
+        // The firewall of a host without NAT filters by port, too: a port that was not reported to it does not come in.
         let strict = |kind| matches!(kind, Self::PortRestricted | Self::Firewall) || Self::is_hard(kind);
         match (self, other) {
-            (Self::Counting, Self::Counting) => Reach::Foretold,
-            (one, two) if one.is_hard() && two.is_hard() => Reach::Never,
-            (Self::Counting, known) | (known, Self::Counting) if strict(known) => Reach::Foretold,
-            (Self::Symmetric, known) | (known, Self::Symmetric) if strict(known) => Reach::Chance,
-            _ => Reach::Direct,
+            (Self::Counting, Self::Counting) => Outcome::Predicted,
+            (one, two) if one.is_hard() && two.is_hard() => Outcome::Never,
+            (Self::Counting, known) | (known, Self::Counting) if strict(known) => Outcome::Predicted,
+            (Self::Symmetric, known) | (known, Self::Symmetric) if strict(known) => Outcome::Chance,
+            _ => Outcome::Direct,
         }
     }
 }
 
-/// The socket that everything goes by that is not said to go by another.
+/// The socket for all packets without a socket of their own.
 const FIRST: u16 = 0;
 
-/// One end's NAT or firewall.
+/// The NAT or firewall of one end.
 #[derive(Clone)]
-pub(super) struct Gate {
-    pub(super) kind: Kind,
+pub(super) struct TestNat {
+    pub(super) kind: NatBehaviour,
     inner: SocketAddr,
     outer: IpAddr,
-    /// Outer ports by socket and destination; cones have one for all.
+    /// Outer ports by socket and destination; a cone has one for all destinations.
     ports: BTreeMap<(u16, Option<SocketAddr>), u16>,
-    /// Whose an outer port is.
+    /// The inner socket of each outer port.
     sockets: BTreeMap<u16, u16>,
-    /// Who was spoken to from an outer port, and when.
-    spoken: BTreeMap<(u16, SocketAddr), Time>,
+    /// When a destination was last contacted from an outer port.
+    contacted: BTreeMap<(u16, SocketAddr), Time>,
     next_port: u16,
-    /// Of one that counts.
+    /// The step of a NAT that counts.
     step: u16,
 }
 
-/// After so long a NAT forgets.
-const FORGETS: Duration = Duration::from_secs(30);
+/// Time after which the NAT drops a mapping.
+const MAPPING_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl Gate {
-    fn new(kind: Kind, inner: SocketAddr, outer: IpAddr, dice: &mut Dice) -> Self {
+impl TestNat {
+    fn new(kind: NatBehaviour, inner: SocketAddr, outer: IpAddr, dice: &mut SeededRng) -> Self {
         let next_port = 20_000 + u16::try_from(dice.below(30_000)).unwrap();
-        let (ports, sockets, spoken) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { kind, inner, outer, ports, sockets, spoken, next_port, step: 1 + u16::from(dice.below(8) == 0) }
+        let (ports, sockets, contacted) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { kind, inner, outer, ports, sockets, contacted, next_port, step: 1 + u16::from(dice.below(8) == 0) }
     }
 
-    /// What a packet's source becomes on its way out.
-    pub(super) fn out(&mut self, socket: u16, remote: SocketAddr, dice: &mut Dice, now: Time) -> SocketAddr {
+    /// Returns the outer source of a packet to `remote`.
+    pub(super) fn out(&mut self, socket: u16, remote: SocketAddr, dice: &mut SeededRng, now: Time) -> SocketAddr {
         let port = match self.kind {
-            Kind::Open | Kind::Firewall => self.inner.port(),
+            NatBehaviour::Open | NatBehaviour::Firewall => self.inner.port(),
             kind => {
                 let (next, step) = (&mut self.next_port, self.step);
                 *self.ports.entry((socket, kind.is_hard().then_some(remote))).or_insert_with(|| {
                     *next = match kind {
-                        Kind::Counting => *next + step,
+                        NatBehaviour::Counting => *next + step,
                         _ => 1_024 + u16::try_from(dice.below(64_512)).unwrap(),
                     };
                     *next
@@ -138,51 +137,53 @@ impl Gate {
             }
         };
         self.sockets.insert(port, socket);
-        self.spoken.insert((port, remote), now);
+        self.contacted.insert((port, remote), now);
         SocketAddr::new(self.outer, port)
     }
 
-    /// The socket that a packet from `remote` to this place comes in to, if it does.
+    /// Returns the socket that a packet from `remote` comes in to, if it passes.
     pub(super) fn comes_in(&self, to: SocketAddr, remote: SocketAddr, now: Time) -> Option<u16> {
         let known = |fits: &dyn Fn(SocketAddr) -> bool| {
             let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
-            let mut spoken = self.spoken.range((to.port(), nobody)..).take_while(|((port, _), _)| *port == to.port());
-            spoken.any(|((_, whom), when)| now.since(*when) < FORGETS && fits(*whom))
+            let mut contacted =
+                self.contacted.range((to.port(), nobody)..).take_while(|((port, _), _)| *port == to.port());
+            contacted.any(|((_, whom), when)| now.since(*when) < MAPPING_TIMEOUT && fits(*whom))
         };
-        let ours = match self.kind {
-            Kind::Open | Kind::Firewall => to == self.inner,
+        let local_endpoints = match self.kind {
+            NatBehaviour::Open | NatBehaviour::Firewall => to == self.inner,
             _ => to.ip() == self.outer,
         };
-        let passes = ours
+        let passes = local_endpoints
             && match self.kind {
-                Kind::Open => true,
-                Kind::FullCone => known(&|_| true),
-                Kind::AddressRestricted => known(&|whom| whom.ip() == remote.ip()),
-                Kind::Firewall | Kind::PortRestricted | Kind::Symmetric | Kind::Counting => {
-                    known(&|whom| whom == remote)
-                }
+                NatBehaviour::Open => true,
+                NatBehaviour::FullCone => known(&|_| true),
+                NatBehaviour::AddressRestricted => known(&|whom| whom.ip() == remote.ip()),
+                NatBehaviour::Firewall
+                | NatBehaviour::PortRestricted
+                | NatBehaviour::Symmetric
+                | NatBehaviour::Counting => known(&|whom| whom == remote),
             };
         passes.then(|| self.sockets.get(&to.port()).copied().unwrap_or(FIRST))
     }
 
-    /// Another outer port for everything.
+    /// Drops all mappings: every destination gets another outer port.
     pub(super) fn rebind(&mut self) {
         self.ports.clear();
         self.sockets.clear();
-        self.spoken.clear();
+        self.contacted.clear();
     }
 
-    /// Other hosts behind it, or other peers of ours, open flows.
+    /// Other hosts behind the NAT, or flows to other peers, take ports.
     pub(super) fn drift(&mut self, flows: u16) {
-        if self.kind == Kind::Counting {
+        if self.kind == NatBehaviour::Counting {
             self.next_port += flows * self.step;
         }
     }
 }
 
-/// What is sent.
+/// A message between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum Message {
     Probe(u64),
     Answer(u64, SocketAddr),
     Endpoints(Endpoints),
@@ -192,13 +193,13 @@ pub(super) enum Said {
 }
 
 /// One end.
-pub(super) struct End {
+pub(super) struct TestNode {
     pub(super) paths: Paths,
     pub(super) budget: Budget,
-    pub(super) ours: LocalEndpoints,
-    pub(super) gate: Gate,
-    pub(super) watch: LivenessDetector,
-    dice: Dice,
+    pub(super) local_endpoints: LocalEndpoints,
+    pub(super) nat: TestNat,
+    pub(super) liveness: LivenessDetector,
+    dice: SeededRng,
     choice: Option<Choice>,
     copies: Option<Way>,
     last_source: Option<Way>,
@@ -208,48 +209,48 @@ pub(super) struct End {
     pub(super) heard: u64,
     pub(super) arrived: BTreeSet<u64>,
     pub(super) last_data: Option<Time>,
-    /// Probes sent, by way.
+    /// Probes sent on each way.
     pub(super) probes: BTreeMap<Way, Vec<Time>>,
-    /// Ways taken, and since when.
+    /// Paths taken, and when.
     pub(super) taken: Vec<(Time, Way)>,
-    /// Sockets that wait for the peer, as a lane has them: where to, the first and the last, until when.
-    digs: Option<(SocketAddr, u16, u16, Time)>,
-    /// The one that the peer was found by, and where.
+    /// Sockets of a port search, as a lane has them: destination, first and last socket, end.
+    search_sockets: Option<(SocketAddr, u16, u16, Time)>,
+    /// The socket that the peer was found by, and its endpoint.
     found: Option<(SocketAddr, u16)>,
     last_socket: u16,
-    /// Rounds of searching begun.
+    /// Rounds of port search begun.
     pub(super) rounds: Vec<Time>,
     pub(super) events: Vec<PathEvent>,
 }
 
-/// What the network does with packets from one end.
+/// Treatment of the packets from one end.
 #[derive(Clone, Copy)]
-pub(super) struct Link {
+pub(super) struct TestLink {
     pub(super) up: bool,
     pub(super) latency: Duration,
     pub(super) jitter: Duration,
-    /// In thousandths.
+    /// Loss in thousandths.
     pub(super) loss: u64,
 }
 
-pub(super) struct World {
+pub(super) struct TestNetwork {
     pub(super) now: Time,
-    pub(super) ends: [End; 2],
-    /// Directly, from each end.
-    pub(super) direct: [Link; 2],
-    /// By the relay, from each end.
-    pub(super) relay: [Link; 2],
-    pub(super) dice: Dice,
-    queue: BTreeMap<(Time, u64), (usize, Hop, Said)>,
+    pub(super) ends: [TestNode; 2],
+    /// The direct link, from each end.
+    pub(super) direct: [TestLink; 2],
+    /// The link through the relay, from each end.
+    pub(super) relay: [TestLink; 2],
+    pub(super) dice: SeededRng,
+    queue: BTreeMap<(Time, u64), (usize, Hop, Message)>,
     queued: u64,
-    /// Data flows, each end one every so long.
+    /// Time between data packets of each end, while data flows.
     pub(super) flow: Option<Duration>,
     next_data: Time,
 }
 
 #[derive(Clone, Copy)]
 enum Hop {
-    /// Source and destination on the wire between the gates.
+    /// Source and destination between the NATs.
     Wire(SocketAddr, SocketAddr),
     Relay,
 }
@@ -258,14 +259,14 @@ pub(super) fn relay_of(end: usize) -> Way {
     Way::Relayed { relay: SocketAddr::from(([192, 0, 2, 9], 3478)), id: u32::try_from(end).unwrap() + 1 }
 }
 
-impl World {
-    /// Two ends behind these gates: 10 to 40 ms apart, the relay a bit further; each knows its own endpoints, and nothing of the other's.
-    pub(super) fn new(kinds: [Kind; 2], seed: u64) -> Self {
-        let mut dice = Dice(seed);
+impl TestNetwork {
+    /// Returns two ends behind these NATs, 10 to 40 ms apart, with the relay a bit farther; each knows only its own endpoints.
+    pub(super) fn new(kinds: [NatBehaviour; 2], seed: u64) -> Self {
+        let mut dice = SeededRng(seed);
         let latency = Duration::from_millis(5 + dice.below(15));
-        let link = Link { up: true, latency, jitter: Duration::from_millis(2), loss: 0 };
-        let relay = Link { latency: latency + Duration::from_millis(dice.below(20)), ..link };
-        let ends = [0, 1].map(|side| End::new(side, kinds[side], &mut dice));
+        let link = TestLink { up: true, latency, jitter: Duration::from_millis(2), loss: 0 };
+        let relay = TestLink { latency: latency + Duration::from_millis(dice.below(20)), ..link };
+        let ends = [0, 1].map(|side| TestNode::new(side, kinds[side], &mut dice));
         let (queue, next_data) = (BTreeMap::new(), Time::ZERO);
         Self {
             now: at(1_000),
@@ -280,7 +281,7 @@ impl World {
         }
     }
 
-    /// A session begins, over the relay.
+    /// Begins a session through the relay.
     pub(super) fn begin(&mut self) {
         for side in 0..2 {
             let end = &mut self.ends[side];
@@ -290,7 +291,7 @@ impl World {
         }
     }
 
-    /// Until nothing is left before this many milliseconds from the start, or `done` says so.
+    /// Runs until `end`, or until `done` returns true.
     pub(super) fn run_until(&mut self, end: Time, mut done: impl FnMut(&Self) -> bool) -> bool {
         loop {
             if done(self) {
@@ -298,7 +299,7 @@ impl World {
             }
             let queued = self.queue.keys().next().map(|(due, _)| *due);
             let paths = self.ends.iter().filter_map(|end| end.paths.poll_timeout(self.now)).min();
-            let lanes = self.ends.iter().filter_map(|end| end.watch.poll_timeout()).min();
+            let lanes = self.ends.iter().filter_map(|end| end.liveness.poll_timeout()).min();
             let receipts = self.ends.iter().filter_map(|end| end.receipt_due.map(|(due, _)| due)).min();
             let flow = self.flow.map(|_| self.next_data);
             let Some(next) = [queued, paths, lanes, receipts, flow].into_iter().flatten().min() else { return false };
@@ -307,7 +308,7 @@ impl World {
                 self.now = end;
                 return done(self);
             }
-            // A timer that is due now and does nothing would stop time: everything is given a chance at each moment, and the next one is later.
+            // A timer that is due and does nothing would stop the time, so time advances by at least a step.
             let before = (self.now, self.queued);
             self.now = next;
             self.step();
@@ -324,8 +325,8 @@ impl World {
 
     fn step(&mut self) {
         while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let (side, hop, said) = entry.remove();
-            self.arrive(side, hop, said);
+            let (side, hop, message) = entry.remove();
+            self.arrive(side, hop, message);
         }
         if let Some(every) = self.flow.filter(|_| self.now >= self.next_data) {
             self.next_data = self.now + every;
@@ -333,13 +334,13 @@ impl World {
         }
         for side in 0..2 {
             let end = &mut self.ends[side];
-            if end.watch.handle_timeout(self.now) {
-                // As a lane does: the spare way at once, and the agent judges.
+            if end.liveness.handle_timeout(self.now) {
+                // As in a lane: copies on the spare way at once; the agent judges.
                 end.copies = end.copies.or(end.choice.and_then(|choice| choice.spare));
                 end.paths.handle_suspicion(self.now);
             }
             if let Some((_, counter)) = end.receipt_due.take_if(|(due, _)| *due <= self.now) {
-                self.send_as_data(side, Said::Receipt(counter));
+                self.send_as_data(side, Message::Receipt(counter));
             }
             self.ends[side].paths.handle_timeout(self.now);
             self.drain(side);
@@ -350,21 +351,21 @@ impl World {
         let end = &mut self.ends[side];
         end.paths.handle_active(self.now);
         end.data += 1;
-        end.watch.sent(self.now);
+        end.liveness.sent(self.now);
         let data = end.data;
         self.drain(side);
-        self.send_as_data(side, Said::Data(data));
+        self.send_as_data(side, Message::Data(data));
     }
 
-    fn send_as_data(&mut self, side: usize, said: Said) {
+    fn send_as_data(&mut self, side: usize, message: Message) {
         let Some(choice) = self.ends[side].choice else { return };
-        self.send(side, choice.way, said);
+        self.send(side, choice.way, message);
         if let Some(also) = self.ends[side].copies {
-            self.send(side, also, said);
+            self.send(side, also, message);
         }
     }
 
-    /// Does all that the paths of an end want done.
+    /// Carries out all outputs of an end's paths.
     pub(super) fn drain(&mut self, side: usize) {
         while let Some(output) = self.ends[side].poll_output(self.now) {
             self.carry_out(side, output);
@@ -375,19 +376,19 @@ impl World {
         let (now, end) = (self.now, &mut self.ends[side]);
         match output {
             PathOutput::Choice(choice) => end.take(choice, now),
-            PathOutput::Endpoints(endpoints) => self.send_as_data(side, Said::Endpoints(endpoints)),
+            PathOutput::Endpoints(endpoints) => self.send_as_data(side, Message::Endpoints(endpoints)),
             PathOutput::OpenSearch(round) => {
                 end.rounds.push(now);
-                self.send_as_data(side, Said::Search(round.ask));
+                self.send_as_data(side, Message::Search(round.ask));
                 if let Some(search) = round.search {
                     self.open_search(side, search);
                 }
             }
             PathOutput::Probe(probe) => {
                 end.probes.entry(probe.way).or_default().push(now);
-                self.send(side, probe.way, Said::Probe(probe.id));
+                self.send(side, probe.way, Message::Probe(probe.id));
             }
-            PathOutput::CloseSearch => (end.digs, end.found) = (None, None),
+            PathOutput::CloseSearch => (end.search_sockets, end.found) = (None, None),
             PathOutput::Event(event) => end.events.push(event),
         }
     }
@@ -398,21 +399,21 @@ impl World {
         let first = end.last_socket + 1;
         end.last_socket += search.sockets;
         let last = end.last_socket;
-        (end.digs, end.found) = (Some((search.to, first, last, self.now + search.lasts)), None);
+        (end.search_sockets, end.found) = (Some((search.to, first, last, self.now + search.lasts)), None);
         for socket in first..=last {
-            self.send_from(side, socket, Way::Direct(search.to), Said::Probe(u64::from(socket)));
+            self.send_from(side, socket, Way::Direct(search.to), Message::Probe(u64::from(socket)));
         }
     }
 
-    fn send(&mut self, side: usize, way: Way, said: Said) {
+    fn send(&mut self, side: usize, way: Way, message: Message) {
         let found = self.ends[side].found.filter(|(place, _)| way == Way::Direct(*place));
-        self.send_from(side, found.map_or(FIRST, |(_, socket)| socket), way, said);
+        self.send_from(side, found.map_or(FIRST, |(_, socket)| socket), way, message);
     }
 
-    fn send_from(&mut self, side: usize, socket: u16, way: Way, said: Said) {
+    fn send_from(&mut self, side: usize, socket: u16, way: Way, message: Message) {
         let (link, hop) = match way {
             Way::Direct(to) => {
-                let from = self.ends[side].gate.out(socket, to, &mut self.dice, self.now);
+                let from = self.ends[side].nat.out(socket, to, &mut self.dice, self.now);
                 (self.direct[side], Hop::Wire(from, to))
             }
             Way::Relayed { .. } => (self.relay[side], Hop::Relay),
@@ -422,15 +423,15 @@ impl World {
         }
         let jitter = Duration::from_nanos(self.dice.below(u64::try_from(link.jitter.as_nanos()).unwrap() + 1));
         self.queued += 1;
-        self.queue.insert((self.now + link.latency + jitter, self.queued), (1 - side, hop, said));
+        self.queue.insert((self.now + link.latency + jitter, self.queued), (1 - side, hop, message));
     }
 
-    fn arrive(&mut self, side: usize, hop: Hop, said: Said) {
+    fn arrive(&mut self, side: usize, hop: Hop, message: Message) {
         let now = self.now;
         let way = match hop {
             Hop::Relay => relay_of(side),
             Hop::Wire(from, to) => {
-                let Some(socket) = self.ends[side].gate.comes_in(to, from, now) else { return };
+                let Some(socket) = self.ends[side].nat.comes_in(to, from, now) else { return };
                 if !self.ends[side].takes(socket, from, now) {
                     return;
                 }
@@ -442,16 +443,16 @@ impl World {
             end.last_source = Some(way);
             end.paths.handle_arrival(way, now);
         }
-        match said {
-            Said::Probe(id) => {
+        match message {
+            Message::Probe(id) => {
                 end.paths.handle_probe_from(way, now);
-                self.send(side, way, Said::Answer(id, way.first_hop()));
+                self.send(side, way, Message::Answer(id, way.first_hop()));
             }
-            Said::Answer(id, seen) => end.paths.handle_answer(way, id, seen, now),
-            Said::Endpoints(endpoints) => end.paths.handle_said(&endpoints, now),
-            Said::Search(search) => end.paths.handle_search(&search, &end.ours, now),
-            Said::Data(counter) => {
-                end.watch.heard(now);
+            Message::Answer(id, seen) => end.paths.handle_answer(way, id, seen, now),
+            Message::Endpoints(endpoints) => end.paths.handle_endpoints(&endpoints, now),
+            Message::Search(search) => end.paths.handle_search(&search, &end.local_endpoints, now),
+            Message::Data(counter) => {
+                end.liveness.heard(now);
                 end.arrived.insert(counter);
                 end.heard = end.heard.max(counter);
                 end.last_data = Some(now);
@@ -459,7 +460,7 @@ impl World {
                 let due = end.receipt_due.map_or(now + Duration::from_millis(20), |(due, _)| due);
                 end.receipt_due = Some((due, heard));
             }
-            Said::Receipt(counter) => end.watch.receipted(counter == end.data, now),
+            Message::Receipt(counter) => end.liveness.receipted(counter == end.data, now),
         }
         self.drain(side);
     }
@@ -476,43 +477,43 @@ impl World {
         (0..2).all(|side| self.way(side).is_some_and(|way| way.is_relayed()))
     }
 
-    /// The other address of an end: as after a roam.
+    /// Moves an end to another address, as roaming does.
     pub(super) fn move_to(&mut self, side: usize, inner: SocketAddr, outer: IpAddr) {
-        let kind = self.ends[side].gate.kind;
-        self.ends[side].gate = Gate::new(kind, inner, outer, &mut self.dice);
+        let kind = self.ends[side].nat.kind;
+        self.ends[side].nat = TestNat::new(kind, inner, outer, &mut self.dice);
     }
 }
 
-impl End {
-    fn new(side: usize, kind: Kind, dice: &mut Dice) -> Self {
+impl TestNode {
+    fn new(side: usize, kind: NatBehaviour, dice: &mut SeededRng) -> Self {
         let number = u8::try_from(side).unwrap() + 1;
         let outer = IpAddr::from([198, 51, 100, number]);
         let inner = match kind {
-            Kind::Open | Kind::Firewall => SocketAddr::new(outer, 8288),
+            NatBehaviour::Open | NatBehaviour::Firewall => SocketAddr::new(outer, 8288),
             _ => SocketAddr::from(([10, number, 0, 2], 8288)),
         };
-        let mut own = Dice(dice.next());
-        let mut gate = Gate::new(kind, inner, outer, dice);
+        let mut own = SeededRng(dice.next());
+        let mut nat = TestNat::new(kind, inner, outer, dice);
         let relay = SocketAddr::from(([192, 0, 2, 9], 3478));
-        let reflexive = gate.out(FIRST, relay, dice, at(1_000));
-        let mut ours = LocalEndpoints::new(&mut own);
-        ours.set_host(&[inner], &[]);
-        let nat = match kind {
-            Kind::Symmetric => Nat::Symmetric,
-            Kind::Counting => Nat::Sequential,
+        let reflexive = nat.out(FIRST, relay, dice, at(1_000));
+        let mut local_endpoints = LocalEndpoints::new(&mut own);
+        local_endpoints.set_host(&[inner], &[]);
+        let kind_of_nat = match kind {
+            NatBehaviour::Symmetric => Nat::Symmetric,
+            NatBehaviour::Counting => Nat::Sequential,
             _ => Nat::Cone,
         };
-        ours.set_reflexive(&[reflexive], nat, &[]);
-        let step = if kind == Kind::Counting { u8::try_from(gate.step).unwrap() } else { 0 };
-        ours.set_foretold(kind.is_hard().then_some(Foretold { latest: reflexive, step }));
+        local_endpoints.set_reflexive(&[reflexive], kind_of_nat, &[]);
+        let step = if kind == NatBehaviour::Counting { u8::try_from(nat.step).unwrap() } else { 0 };
+        local_endpoints.set_prediction(kind.is_hard().then_some(PortPrediction { latest: reflexive, step }));
         let mut budget = Budget::new();
         budget.set_sockets(SOCKETS);
         Self {
             paths: Paths::new(Arc::from([]), Families::default()),
             budget,
-            ours,
-            gate,
-            watch: LivenessDetector::default(),
+            local_endpoints,
+            nat,
+            liveness: LivenessDetector::default(),
             dice: own,
             choice: None,
             copies: None,
@@ -524,7 +525,7 @@ impl End {
             last_data: None,
             probes: BTreeMap::new(),
             taken: Vec::new(),
-            digs: None,
+            search_sockets: None,
             found: None,
             last_socket: FIRST,
             rounds: Vec::new(),
@@ -533,7 +534,7 @@ impl End {
     }
 
     fn poll_output(&mut self, now: Time) -> Option<PathOutput> {
-        let (local_endpoints, budget, entropy) = (&self.ours, &mut self.budget, &mut self.dice);
+        let (local_endpoints, budget, entropy) = (&self.local_endpoints, &mut self.budget, &mut self.dice);
         self.paths.poll_output(&mut PathContext { local_endpoints, budget, entropy, now })
     }
 
@@ -542,13 +543,13 @@ impl End {
         if self.choice.is_none_or(|former| former.way != choice.way) {
             self.taken.push((now, choice.way));
         }
-        self.watch.judged();
+        self.liveness.judged();
         self.copies = choice.also;
-        choice.round_trip.into_iter().for_each(|round_trip| self.watch.set_round_trip(round_trip));
+        choice.round_trip.into_iter().for_each(|round_trip| self.liveness.set_round_trip(round_trip));
         self.choice = Some(choice);
     }
 
-    /// Whether a socket is open for what comes from there; the first that hears of a search stays, and the others close.
+    /// Returns true if a socket is open for packets of this source; the first that receives one stays open, and the others close.
     fn takes(&mut self, socket: u16, from: SocketAddr, now: Time) -> bool {
         if socket == FIRST || self.found == Some((from, socket)) {
             return true;
@@ -556,7 +557,7 @@ impl End {
         let open = |&(to, first, last, until): &(SocketAddr, u16, u16, Time)| {
             to == from && (first..=last).contains(&socket) && now < until
         };
-        if self.digs.take_if(|digs| open(digs)).is_none() {
+        if self.search_sockets.take_if(|search_sockets| open(search_sockets)).is_none() {
             return false;
         }
         self.found = Some((from, socket));

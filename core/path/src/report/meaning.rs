@@ -1,64 +1,64 @@
-//! What the counts of one way mean.
+//! The meaning of one candidate's counts.
 
 use core::fmt;
 
-use super::{Place, WayReport};
-use crate::candidate_state::DownCause;
+use super::{EndpointLocation, WayReport};
+use crate::reasons::DownCause;
 
-/// So many probes without an answer are enough to say that nothing comes back.
+/// Unanswered probes that are enough to say that nothing comes back.
 const ENOUGH: u64 = 5;
 
-/// What the counts of one way mean.
+/// The meaning of one candidate's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// Data takes it.
     InUse,
-    /// It leads to the peer, and another one is better.
+    /// It leads to the peer, and another path is better.
     Ready,
-    /// The relay has the peer, as it says; too little was sent yet to know more.
+    /// The relay says that it has the peer; too few probes were sent to know more.
     Promised,
-    /// It is being judged.
+    /// It is suspected.
     Judged,
-    /// It led there, and nothing comes back any more.
+    /// It led to the peer, and nothing comes back any more.
     Died,
     /// It loses much more than the relay.
     Lossy,
-    /// Probes pass, data does not.
+    /// Probes pass, and data does not.
     NoData,
-    /// Packets up to this many bytes pass, longer ones do not.
+    /// Packets up to this many bytes pass, and longer ones do not.
     TooLong(u16),
-    /// We have no address of its family.
+    /// This host has no address of its family.
     NoFamily,
-    /// There is no session to probe in.
+    /// There is no session to probe in, or no data flows.
     Asleep,
-    /// Too little was sent yet to say anything.
+    /// Too few probes were sent to say anything.
     Trying,
     /// The limits hold probes back.
     Limited,
-    /// The peer's packets come, ours do not arrive there, or its answers do not come back.
+    /// Packets of the peer come; probes do not arrive there, or their answers do not come back.
     OneWay,
-    /// The answers come from elsewhere: the peer's NAT sends them from another port or address.
+    /// The answers come from another port or address of the peer's NAT.
     Elsewhere,
     /// This host has the address itself.
     OwnAddress,
-    /// An address of a network that this host is in.
+    /// The address is in a network of this host.
     Neighbour,
-    /// The address of the NAT in front of this host.
+    /// The NAT in front of this host has the address.
     Hairpin,
-    /// An address of some private network that is not ours.
+    /// The address is private and in no network of this host.
     OtherNetwork,
     /// Nothing comes back.
     Silent,
-    /// Nothing comes back by this relay.
+    /// Nothing comes back through this relay.
     RelaySilent,
 }
 
 impl WayReport {
-    /// What it means.
+    /// Returns the first meaning that fits the counts.
     pub fn meaning(&self) -> Meaning {
         let relayed = self.way.is_relayed();
         let few = self.sent < ENOUGH;
-        // Packets that came after it was given up.
+        // True if packets came after it went down.
         let heard_since = |down| self.heard_ago.is_some_and(|heard| heard < down);
         match (self.asleep, self.suspected, self.fits) {
             (true, ..) => return Meaning::Asleep,
@@ -81,21 +81,21 @@ impl WayReport {
             None if self.heard_ago.is_some() => Meaning::OneWay,
             None if relayed => Meaning::RelaySilent,
             None => match self.place {
-                Place::Here => Meaning::OwnAddress,
-                Place::Near => Meaning::Neighbour,
-                Place::OurNat => Meaning::Hairpin,
-                Place::Private => Meaning::OtherNetwork,
-                Place::Far => Meaning::Silent,
+                EndpointLocation::OwnHost => Meaning::OwnAddress,
+                EndpointLocation::SameNetwork => Meaning::Neighbour,
+                EndpointLocation::OwnNat => Meaning::Hairpin,
+                EndpointLocation::Private => Meaning::OtherNetwork,
+                EndpointLocation::Public => Meaning::Silent,
             },
         }
     }
 
-    /// Returns true if it leads to an address of a network that this host is in, and none of our packets is answered.
+    /// Returns true if its address is in a network of this host and no packet to it is answered.
     pub(crate) fn is_silent_neighbour(&self) -> bool {
-        self.place == Place::Near && matches!(self.meaning(), Meaning::Neighbour | Meaning::OneWay)
+        self.place == EndpointLocation::SameNetwork && matches!(self.meaning(), Meaning::Neighbour | Meaning::OneWay)
     }
 
-    /// Returns true if packets that take this way may reach the peer, as far as is known.
+    /// Returns true if packets on it may reach the peer, as far as is known.
     pub(crate) fn may_carry(&self) -> bool {
         match self.down {
             Some((_, DownCause::Silent)) => false,
@@ -106,7 +106,7 @@ impl WayReport {
 }
 
 impl Meaning {
-    /// A word for machines.
+    /// Returns the name for JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::InUse => "in-use",
@@ -137,24 +137,24 @@ impl fmt::Display for Meaning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLong(fits) => return write!(f, "packets up to {fits} bytes pass, longer ones are lost"),
-            Self::InUse => "data goes this way",
-            Self::Ready => "leads to the peer; another way is better",
+            Self::InUse => "carries data",
+            Self::Ready => "leads to the peer; another path is better",
             Self::Promised => "the relay has the peer; not needed so far",
-            Self::Judged => "being judged: a probe or data was not answered",
-            Self::Died => "was good, and nothing comes back any more",
-            Self::Lossy => "loses much more than the relay does",
-            Self::NoData => "probes pass and data does not: a filter, or packets too long for it",
+            Self::Judged => "suspected: a probe or data was not answered",
+            Self::Died => "worked before, and nothing comes back any more",
+            Self::Lossy => "loses much more than the relay",
+            Self::NoData => "probes pass and data does not: a filter drops it, or packets are too long",
             Self::NoFamily => "not tried: this host has no address of that family",
-            Self::Asleep => "not tried: there is no session with the peer, or nothing flows",
+            Self::Asleep => "not tried: there is no session with the peer, or no data flows",
             Self::Trying => "being tried",
             Self::Limited => "held back: too many probes to that address already",
-            Self::OneWay => "packets come from there, and none of ours is answered: something drops one direction",
-            Self::Elsewhere => "answers come from another port or address: the peer's NAT has another mapping for us",
-            Self::OwnAddress => "no answer: this host has that address, too; the peer is in another network with equal ones",
-            Self::Neighbour => "no answer, though it is in a network of this host: a firewall drops it, or the peer is in another network with equal addresses",
+            Self::OneWay => "packets come from there, and no packet to it is answered: something drops one direction",
+            Self::Elsewhere => "answers come from another port or address: the peer's NAT has another mapping for this host",
+            Self::OwnAddress => "no answer: this host has that address, too; the peer is in another network with equal addresses",
+            Self::Neighbour => "no answer, though it is in a network of this host: a firewall drops the packets, or the peer is in another network with equal addresses",
             Self::Hairpin => "no answer: the NAT in front of this host has that address, and does not send packets back inside",
-            Self::OtherNetwork => "no answer: a private address, and in no network of this host",
-            Self::Silent => "no answer: a firewall or NAT drops it, or the peer is not there",
+            Self::OtherNetwork => "no answer: a private address in no network of this host",
+            Self::Silent => "no answer: a firewall or NAT drops the packets, or the peer is not there",
             Self::RelaySilent => "no answer: this relay is away, or the peer is not there",
         })
     }

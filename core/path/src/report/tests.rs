@@ -2,8 +2,8 @@ use std::string::ToString;
 use std::vec;
 
 use super::*;
-use crate::paths::Families;
-use crate::search::Guessed;
+use crate::families::Families;
+use crate::search::SearchProgress;
 
 fn way(endpoint: &str) -> WayReport {
     WayReport {
@@ -17,7 +17,7 @@ fn way(endpoint: &str) -> WayReport {
         sent: 20,
         answered: 0,
         answered_elsewhere: 0,
-        asked: 0,
+        peer_probes: 0,
         heard_ago: None,
         refused: 0,
         round_trip: None,
@@ -30,7 +30,7 @@ fn way(endpoint: &str) -> WayReport {
     }
 }
 
-/// By the relay, which carries.
+/// A relay that carries data.
 fn relay() -> WayReport {
     let place = "192.0.2.9:3478".parse().unwrap();
     let way_by = Way::Relayed { relay: place, id: 1 };
@@ -39,7 +39,7 @@ fn relay() -> WayReport {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-const HERE: Here<'_> = Here::behind(Nat::Cone);
+const HERE: LocalNetwork<'_> = LocalNetwork::behind(Nat::Cone);
 
 #[test]
 fn the_same_silence_means_different_things() {
@@ -61,7 +61,7 @@ fn the_same_silence_means_different_things() {
         (Meaning::Judged, WayReport { suspected: true, proven_for: Some(SECOND), ..far.clone() }),
         (Meaning::Ready, WayReport { proven_for: Some(SECOND), ..far.clone() }),
         (Meaning::InUse, WayReport { in_use: true, proven_for: Some(SECOND), ..far.clone() }),
-        // A way that was in use and is down carries nothing.
+        // A way in use that is down carries nothing.
         (Meaning::Died, WayReport { in_use: true, ..old.clone() }),
         (Meaning::Died, old.clone()),
         (Meaning::OneWay, WayReport { heard_ago: Some(SECOND), ..old.clone() }),
@@ -71,10 +71,10 @@ fn the_same_silence_means_different_things() {
             Meaning::TooLong(1_340),
             WayReport { down: Some((SECOND, DownCause::NoData)), fits: Some(1_340), ..far.clone() },
         ),
-        // Without a session nothing goes any way, whatever was chosen.
+        // Without a session no data goes, whatever was chosen.
         (Meaning::Asleep, WayReport { asleep: true, in_use: true, sent: 0, ..far.clone() }),
         (Meaning::Asleep, WayReport { asleep: true, sent: 0, ..by_relay.clone() }),
-        // A relay is no peer behind a firewall.
+        // A relay is not behind a firewall like a peer.
         (Meaning::InUse, relay()),
         (Meaning::InUse, WayReport { sent: 0, ..by_relay.clone() }),
         (Meaning::Promised, WayReport { sent: 0, in_use: false, ..by_relay.clone() }),
@@ -87,11 +87,11 @@ fn the_same_silence_means_different_things() {
 }
 
 #[test]
-fn a_silent_address_is_told_by_where_it_is() {
+fn the_location_of_a_silent_address_explains_it() {
     let networks = ["192.168.1.0/24", "fd01:2:3::/64"].map(|text| text.parse().unwrap());
     let own = ["192.168.1.2:8288".parse().unwrap()];
     let seen = ["198.51.100.2:40000".parse().unwrap()];
-    let here = Here { networks: &networks, own: &own, seen: &seen, ..HERE };
+    let here = LocalNetwork { networks: &networks, own: &own, seen: &seen, ..HERE };
     for (endpoint, meaning) in [
         ("192.168.1.3:8288", Meaning::Neighbour),
         ("[fd01:2:3::7]:8288", Meaning::Neighbour),
@@ -106,7 +106,7 @@ fn a_silent_address_is_told_by_where_it_is() {
     }
 }
 
-/// What is known, and what is concluded.
+/// Facts, and the verdict that follows from them.
 struct Facts {
     ways: Vec<WayReport>,
     ours: Nat,
@@ -118,17 +118,17 @@ fn facts(ways: Vec<WayReport>) -> Facts {
     Facts { ways, ours: Nat::Cone, theirs: Nat::Cone, families: Families::default() }
 }
 
-const GUESSED: Guessed = Guessed { rounds: 3, of: 3, odds: 98 };
+const GUESSED: SearchProgress = SearchProgress { rounds: 3, of: 3, odds: 98 };
 
 fn verdict(facts: &Facts) -> Verdict {
     let way = facts.ways.iter().find(|way| way.in_use).map(|way| way.way);
     let asleep = facts.ways.iter().any(|way| way.asleep);
-    let here = Here { nat: facts.ours, ..HERE };
+    let here = LocalNetwork { nat: facts.ours, ..HERE };
     Verdict::of(way, &facts.ways, asleep, facts.theirs, facts.families, GUESSED, &here)
 }
 
 #[test]
-fn fault_d5_the_first_reason_that_is_true_is_told() {
+fn fault_d5_the_first_reason_that_fits_is_reported() {
     let silent = || way("192.0.2.1:1");
     let v6 = |family| WayReport { family, ..way("[2001:db8::1]:1") };
     let used = |report: WayReport| WayReport { in_use: true, proven_for: Some(SECOND), answered: 9, ..report };
@@ -137,7 +137,7 @@ fn fault_d5_the_first_reason_that_is_true_is_told() {
     let hard = |ways, ours, theirs| Facts { ours, theirs, ..facts(ways) };
     let only_v4 = Families { v4: true, v6: false };
     let table = [
-        // Direct ways that carry.
+        // Direct ways that carry data.
         (Verdict::Direct, facts(vec![relay_idle(), used(silent())])),
         (Verdict::Direct, facts(vec![dead_idle(), used(silent())])),
         (Verdict::Direct, hard(vec![used(v6(true)), silent()], Nat::Symmetric, Nat::Symmetric)),
@@ -147,7 +147,7 @@ fn fault_d5_the_first_reason_that_is_true_is_told() {
         (Verdict::Unreachable, facts(vec![WayReport { in_use: true, ..died() }])),
         (Verdict::Unreachable, facts(vec![WayReport { proven_for: None, answered: 0, ..relay() }, silent()])),
         (Verdict::Unreachable, facts(vec![])),
-        // By a relay, and why.
+        // Relayed, with the reason.
         (Verdict::NoCandidates, facts(vec![relay()])),
         (Verdict::Looking, facts(vec![relay(), WayReport { sent: 2, ..silent() }])),
         (Verdict::Died, facts(vec![relay(), died()])),
@@ -155,21 +155,21 @@ fn fault_d5_the_first_reason_that_is_true_is_told() {
         (Verdict::OneWay, facts(vec![relay(), WayReport { heard_ago: Some(SECOND), ..silent() }])),
         (Verdict::Poor, facts(vec![relay(), WayReport { down: Some((SECOND, DownCause::Lossy)), ..silent() }])),
         (Verdict::NoData, facts(vec![relay(), WayReport { down: Some((SECOND, DownCause::NoData)), ..silent() }])),
-        (Verdict::NoHairpin, facts(vec![relay(), WayReport { place: Place::OurNat, ..silent() }])),
+        (Verdict::NoHairpin, facts(vec![relay(), WayReport { place: EndpointLocation::OwnNat, ..silent() }])),
         (
             Verdict::Neighbour,
             facts(vec![
                 relay(),
-                WayReport { place: Place::OurNat, ..silent() },
-                WayReport { place: Place::Near, ..silent() },
+                WayReport { place: EndpointLocation::OwnNat, ..silent() },
+                WayReport { place: EndpointLocation::SameNetwork, ..silent() },
             ]),
         ),
-        (Verdict::Filtered, facts(vec![relay(), WayReport { place: Place::Near, ..silent() }])),
+        (Verdict::Filtered, facts(vec![relay(), WayReport { place: EndpointLocation::SameNetwork, ..silent() }])),
         (Verdict::BothHard, hard(vec![relay(), silent()], Nat::Symmetric, Nat::Sequential)),
         (Verdict::OneHard { ours: false, guessed: GUESSED }, hard(vec![relay(), silent()], Nat::Cone, Nat::Symmetric)),
         (Verdict::Blocked { ours: true }, hard(vec![relay(), silent()], Nat::Blocked, Nat::Symmetric)),
         (Verdict::Blocked { ours: false }, hard(vec![relay(), silent()], Nat::Cone, Nat::Blocked)),
-        // A NAT that is hard says nothing where there is no common family, or only IPv6.
+        // A hard NAT explains nothing without a common family, or with IPv6 only.
         (
             Verdict::NoCommonFamily { ours_v4: true },
             Facts { families: only_v4, ..hard(vec![relay(), v6(false)], Nat::Symmetric, Nat::Symmetric) },
@@ -179,17 +179,17 @@ fn fault_d5_the_first_reason_that_is_true_is_told() {
             Facts { families: only_v4, ..hard(vec![relay(), v6(false)], Nat::Blocked, Nat::Cone) },
         ),
         (Verdict::Filtered, hard(vec![relay(), v6(true)], Nat::Symmetric, Nat::Cone)),
-        // Long packets are lost, by whatever way the others go.
+        // Long packets are lost, whatever the other ways do.
         (Verdict::TooLong { fits: 1_332 }, facts(vec![WayReport { fits: Some(1_332), ..relay() }, long()])),
         (Verdict::TooLong { fits: 1_340 }, facts(vec![relay_idle(), used(v6(true)), long()])),
-        // No session.
+        // There is no session.
         (Verdict::Asleep, facts(vec![WayReport { asleep: true, ..relay() }])),
     ];
     for (wanted, facts) in table {
         let told = verdict(&facts);
         assert_eq!(told, wanted, "{:?}", facts.ways);
         let nothing_wrong = matches!(told, Verdict::Direct | Verdict::Asleep | Verdict::Looking);
-        assert_eq!(told.mend().is_none(), nothing_wrong, "{told:?}");
+        assert_eq!(told.fix().is_none(), nothing_wrong, "{told:?}");
     }
 }
 
@@ -206,17 +206,17 @@ fn long() -> WayReport {
 }
 
 #[test]
-fn fault_i10_the_mtu_that_passes_is_named_with_what_to_do() {
+fn fault_i10_the_mtu_that_passes_is_reported_with_the_fix() {
     let told = Verdict::TooLong { fits: 1_340 };
     assert_eq!(told.to_string(), "packets up to 1340 bytes get through, longer ones are lost on the way");
-    assert!(told.mend().unwrap().contains("`--mtu 1340`"));
-    // A link on which no packet of the smallest MTU fits.
-    let told = Verdict::TooLong { fits: 1_240 }.mend().unwrap();
+    assert!(told.fix().unwrap().contains("`--mtu 1340`"));
+    // A link that no packet of the smallest MTU fits.
+    let told = Verdict::TooLong { fits: 1_240 }.fix().unwrap();
     assert!(told.contains("`--mtu 1280`") && told.contains("1340 bytes there by IPv4 and 1360 by IPv6"), "{told}");
 }
 
 #[test]
-fn sentences_name_what_they_are_about() {
+fn sentences_name_their_subject() {
     let told = Verdict::OneHard { ours: false, guessed: GUESSED }.to_string();
     assert!(told.contains("98 of 100"), "{told}");
     let told = Verdict::NoCommonFamily { ours_v4: false }.to_string();

@@ -1,69 +1,69 @@
-//! Why a peer is reached as it is, concluded from all its ways.
+//! The explanation of a peer's path, concluded from all candidates.
 
 use core::fmt;
 use std::string::String;
 
-use super::{Here, Meaning, WayReport};
+use super::{LocalNetwork, Meaning, WayReport};
+use crate::families::Families;
 use crate::nat::Nat;
-use crate::paths::Families;
-use crate::search::Guessed;
+use crate::search::SearchProgress;
 use crate::way::Way;
 
-/// The smallest MTU that a TUN device of ours may have, and what a datagram around such a packet has in addition: outer header, UDP, WireGuard.
+/// The smallest MTU of the TUN, and the bytes around an inner packet: outer header, UDP and WireGuard.
 const LEAST: u16 = taut_base::MIN_MTU;
 const OVERHEAD_V4: u16 = 20 + 8 + 32;
 const OVERHEAD_V6: u16 = 40 + 8 + 32;
 
-/// Why a peer is reached as it is.
+/// The explanation of a peer's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Directly.
+    /// The path is direct.
     Direct,
-    /// Nothing flows; the next packet starts the search.
+    /// No data flows; the next packet starts probing.
     Asleep,
-    /// By a relay while direct ways are being tried.
+    /// Relayed while direct paths are being tried.
     Looking,
-    /// By a relay: neither has told the other where it is.
+    /// Relayed: no endpoint of the peer is known.
     NoCandidates,
-    /// By a relay: UDP is blocked on our side, or on the peer's.
+    /// Relayed: UDP is blocked on one side.
     Blocked {
-        /// On ours.
+        /// True if UDP is blocked on this side.
         ours: bool,
     },
-    /// By a relay: both NATs show each destination another port.
+    /// Relayed: both NATs give each destination another port.
     BothHard,
-    /// By a relay: one NAT shows each destination another port, and the other's filter lets in only what it knows.
+    /// Relayed: one NAT gives each destination another port, and the other's filter lets in only known ports.
     OneHard {
-        /// The hard one is ours.
+        /// True if the NAT on this side is the symmetric one.
         ours: bool,
-        /// How far its port was looked for.
-        guessed: Guessed,
+        /// The progress of the port search.
+        guessed: SearchProgress,
     },
-    /// By a relay: we have no address of a family that the peer has.
+    /// Relayed: the two ends have no address family in common.
     NoCommonFamily {
-        /// What we have is IPv4.
+        /// True if this host has IPv4, and the peer IPv6.
         ours_v4: bool,
     },
-    /// By a relay: both are behind one NAT, which turns nothing round.
+    /// Relayed: both are behind one NAT, which does not support hairpinning.
     NoHairpin,
-    /// By a relay: both are behind one NAT and in one network, where something drops packets.
+    /// Relayed: both are behind one NAT and in one network, where something drops packets.
     Neighbour,
-    /// By a relay: one direction works.
+    /// Relayed: one direction works.
     OneWay,
-    /// By a relay: the direct way was good and died.
+    /// Relayed: the direct path worked and went down.
     Died,
-    /// By a relay: the direct way loses too much.
+    /// Relayed: the direct path loses too much.
     Poor,
-    /// By a relay: the direct way answers probes, and carries no data.
+    /// Relayed: the direct path answers probes and carries no data.
     NoData,
-    /// By whatever way: long packets are lost.
+    /// Long packets are lost, whatever the path is.
     TooLong {
-        /// Bytes of the longest that pass.
+        /// Bytes of the longest packet that passes.
         fits: u16,
     },
-    /// By a relay: nothing comes back on any direct way.
+    /// Relayed: nothing comes back on any direct path.
     Filtered,
-    /// Not at all: nothing comes back by any way.
+    /// No path: nothing comes back on any.
     Unreachable,
 }
 
@@ -72,16 +72,16 @@ impl Verdict {
         way: Option<Way>,
         ways: &[WayReport],
         asleep: bool,
-        their_nat: Nat,
+        peer_nat: Nat,
         families: Families,
-        guessed: Guessed,
-        here: &Here<'_>,
+        guessed: SearchProgress,
+        here: &LocalNetwork<'_>,
     ) -> Self {
         let direct = || ways.iter().filter(|way| !way.way.is_relayed());
         let any = |meaning: Meaning| direct().any(|way| way.meaning() == meaning);
-        // A NAT for IPv4 is no reason where one of the two has no IPv4 address.
+        // A NAT for IPv4 explains nothing if one of the two ends has no IPv4 address.
         let by_v4 = direct().any(|way| way.family && way.way.first_hop().is_ipv4());
-        let (ours, theirs) = (here.nat, their_nat);
+        let (ours, theirs) = (here.nat, peer_nat);
         let fits = ways.iter().filter_map(|way| way.fits).min();
         let is_direct = way.is_some_and(|way| !way.is_relayed());
         match way {
@@ -89,7 +89,7 @@ impl Verdict {
             _ if fits.is_some() => Self::TooLong { fits: fits.unwrap_or_default() },
             _ if !ways.iter().any(WayReport::may_carry) => Self::Unreachable,
             _ if is_direct && direct().any(|way| way.in_use && way.proven_for.is_some()) => Self::Direct,
-            // The choice is being made.
+            // The choice is about to change.
             None | Some(Way::Direct(_)) => Self::Looking,
             _ if direct().next().is_none() => Self::NoCandidates,
             _ if any(Meaning::Lossy) => Self::Poor,
@@ -98,7 +98,8 @@ impl Verdict {
             _ if !direct().any(|way| way.family) => Self::NoCommonFamily { ours_v4: families.v4 },
             _ if ours == Nat::Blocked || theirs == Nat::Blocked => Self::Blocked { ours: ours == Nat::Blocked },
             _ if any(Meaning::Died) => Self::Died,
-            // Only behind one NAT is an address of our own network the peer's; elsewhere it is that of another network with equal addresses.
+            // Only behind one NAT does an address in a network of this host belong to the peer. Otherwise it belongs to another network with equal
+            // addresses.
             _ if any(Meaning::Hairpin) && direct().any(WayReport::is_silent_neighbour) => Self::Neighbour,
             _ if any(Meaning::Hairpin) => Self::NoHairpin,
             _ if by_v4 && ours.is_hard() && theirs.is_hard() => Self::BothHard,
@@ -108,7 +109,7 @@ impl Verdict {
         }
     }
 
-    /// A word for machines.
+    /// Returns the name for JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -131,23 +132,23 @@ impl Verdict {
         }
     }
 
-    /// What would fix it; nothing where nothing is wrong.
-    pub fn mend(self) -> Option<String> {
+    /// Returns how to fix it; `None` if nothing is wrong.
+    pub fn fix(self) -> Option<String> {
         let one = |ours: bool| if ours { "here" } else { "at the peer" };
-        let port = "switch on port mapping (UPnP, NAT-PMP or PCP) on the router, forward a UDP port, or use IPv6";
+        let port = "enable port mapping (UPnP, NAT-PMP or PCP) on the router, forward a UDP port, or use IPv6";
         Some(match self {
             Self::Direct | Self::Asleep | Self::Looking => return None,
-            Self::NoCandidates => "look at `taut status` on the peer: it has told of no address that others may send to".into(),
+            Self::NoCandidates => "run `taut status` on the peer: it has reported no address that other hosts may send to".into(),
             Self::Blocked { ours } => format!("let UDP out {}; until then the relay carries everything", one(ours)),
             Self::BothHard => format!("on one side is enough: {port}"),
             Self::OneHard { ours, .. } => format!("{}: {port}; or the same on the other side", one(ours)),
             Self::NoCommonFamily { .. } => "give both hosts an address of one family".into(),
-            Self::NoHairpin => "let the networks behind that NAT reach each other, switch on NAT loopback (hairpin) on it, or use IPv6".into(),
-            Self::Neighbour => "let UDP in on both hosts, to the ports in the table, and see that the network does not keep its hosts apart".into(),
+            Self::NoHairpin => "let the networks behind that NAT reach each other, enable NAT loopback (hairpin) on it, or use IPv6".into(),
+            Self::Neighbour => "let UDP in on both hosts, to the ports in the table, and check that the network does not isolate its hosts".into(),
             Self::OneWay => "look for a firewall that drops one direction: UDP must pass both ways between the addresses above".into(),
-            Self::Died => "nothing, if a link or NAT was just changed: the way is tried again all the time; else see what changed between the two".into(),
-            Self::Poor => "look at the link: the way is taken again as soon as it carries".into(),
-            Self::NoData => "look for a filter between the two; if it is long packets that are lost, start both nodes with a smaller `--mtu`".into(),
+            Self::Died => "nothing, if a link or NAT was just changed: the path is tried again all the time; otherwise check what changed between the two hosts".into(),
+            Self::Poor => "check the link: the path is used again as soon as the loss ends".into(),
+            Self::NoData => "look for a filter between the two hosts; if long packets are lost, start both nodes with a smaller `--mtu`".into(),
             Self::TooLong { fits } if fits >= LEAST => {
                 format!("start both nodes with `--mtu {fits}` (`taut down`, then `taut up --mtu {fits}`), or have the link carry longer packets")
             }
@@ -157,7 +158,7 @@ impl Verdict {
                 LEAST + OVERHEAD_V6
             ),
             Self::Filtered => format!("let UDP in on one side, or {port}"),
-            Self::Unreachable => "see that the peer runs, and look at `taut status` there".into(),
+            Self::Unreachable => "check that the peer runs, and run `taut status` there".into(),
         })
     }
 }
@@ -167,8 +168,8 @@ impl fmt::Display for Verdict {
         let side = |ours: &bool| if *ours { "on this side" } else { "on the peer's side" };
         match self {
             Self::Direct => f.write_str("direct"),
-            Self::Asleep => f.write_str("nothing flows between the two; the next packet goes by the relay at once, and direct ways are tried then"),
-            Self::Looking => f.write_str("direct ways are being tried"),
+            Self::Asleep => f.write_str("no data flows between the two; the next packet goes through a relay at once, and direct paths are tried then"),
+            Self::Looking => f.write_str("direct paths are being tried"),
             Self::NoCandidates => f.write_str("no address of the peer is known"),
             Self::Blocked { ours } => write!(f, "no UDP datagram is answered {}", side(ours)),
             Self::BothHard => f.write_str(
@@ -180,17 +181,17 @@ impl fmt::Display for Verdict {
             }
             Self::NoCommonFamily { ours_v4 } => {
                 let (ours, theirs) = if *ours_v4 { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
-                write!(f, "no common address family: this host has {ours} only, and of the peer only {theirs} addresses are known")
+                write!(f, "no common address family: this host has {ours} only, and only {theirs} addresses of the peer are known")
             }
             Self::NoHairpin => f.write_str("both are behind one NAT, which does not send packets back inside"),
             Self::Neighbour => f.write_str("the peer is in a network of this host, and something drops the packets between the two"),
             Self::OneWay => f.write_str("direct packets pass in one direction only"),
-            Self::Died => f.write_str("the direct way stopped working"),
-            Self::Poor => f.write_str("the direct way loses too much"),
-            Self::NoData => f.write_str("the direct way answers probes, and carries no data"),
+            Self::Died => f.write_str("the direct path stopped working"),
+            Self::Poor => f.write_str("the direct path loses too much"),
+            Self::NoData => f.write_str("the direct path answers probes and carries no data"),
             Self::TooLong { fits } => write!(f, "packets up to {fits} bytes get through, longer ones are lost on the way"),
             Self::Filtered => f.write_str("no direct packet is answered; a firewall on one side or both drops them"),
-            Self::Unreachable => f.write_str("nothing comes back by any way"),
+            Self::Unreachable => f.write_str("nothing comes back on any path"),
         }
     }
 }

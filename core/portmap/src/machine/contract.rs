@@ -1,25 +1,25 @@
-//! What is said to the machine, and what it says.
+//! The gateway, sockets and outputs of the machine.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::mapping::Mapping;
 use crate::status::{Protocol, ProtocolStatus};
 
-/// The router in front of us.
+/// The router in front of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gateway {
-    /// Its address on our network: the only one that is talked to.
+    /// Its address on the local network: the only address that is contacted.
     pub address: Ipv4Addr,
-    /// Ours, from which it is asked.
+    /// This host's address, which requests are sent from.
     pub own: Ipv4Addr,
 }
 
-/// Through which socket: both are bound to our own address.
+/// A socket, bound to this host's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// The one for PCP and NAT-PMP.
+pub enum GatewaySocket {
+    /// The socket for PCP and NAT-PMP.
     Pcp,
-    /// The one for searches of UPnP.
+    /// The socket for searches of UPnP.
     Ssdp,
 }
 
@@ -29,13 +29,14 @@ pub enum PortmapOutput {
     /// A datagram is sent.
     Send {
         /// The socket that it leaves through.
-        door: Door,
+        socket: GatewaySocket,
         /// The gateway, or UPnP's multicast group.
         to: SocketAddrV4,
         /// The payload.
         bytes: Vec<u8>,
     },
-    /// A TCP connection is opened, the request sent, and the answer given to [`super::Machine::handle_answer`], within seconds whatever happens.
+    /// A TCP connection is opened and the request sent. The answer is given to [`super::PortMapper::handle_answer`] within seconds, also if there is
+    /// none.
     Fetch {
         /// The request's id.
         id: u32,
@@ -51,7 +52,7 @@ pub enum PortmapOutput {
 /// A state change of the port mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortmapEvent {
-    /// A port is mapped, or was renewed, perhaps with another outer endpoint. The endpoint is a candidate, not more.
+    /// A port is mapped, or its mapping was renewed, perhaps with another outer endpoint. The endpoint is only a candidate.
     Mapped(Mapping),
     /// A port is not mapped any more.
     Lost {
@@ -60,7 +61,7 @@ pub enum PortmapEvent {
         /// The reason.
         reason: LossReason,
     },
-    /// A protocol's status is another one than after the last try.
+    /// A protocol answered with another status than before.
     Answered {
         /// The protocol.
         protocol: Protocol,
@@ -74,10 +75,10 @@ pub enum PortmapEvent {
 pub enum LossReason {
     /// The lease ended and was not renewed.
     Expired,
-    /// Another gateway is in front of this host, or none.
+    /// Another gateway is in front of this host, or there is none.
     GatewayChanged,
-    /// The caller does not want the port mapped any more; the gateway is told.
+    /// The caller does not need the port mapped any more; the gateway is told.
     GivenBack,
-    /// The gateway changed the mapping to one that is of no use.
+    /// The gateway changed the mapping to a useless one.
     Unusable,
 }

@@ -1,4 +1,4 @@
-//! The machine before made-up gateways: honest ones, and those of fault D15.
+//! The machine in front of simulated gateways: honest ones, and those of fault D15.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -6,8 +6,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use taut_base::Time;
 
-use super::{Door, Failure, Gateway, LossReason, Machine, PACE, PortmapEvent, PortmapOutput, REST};
-use crate::http::{Answer, Bad};
+use super::{
+    BACK_OFF, FetchError, Gateway, GatewaySocket, LossReason, MIN_INTERVAL, PortMapper, PortmapEvent, PortmapOutput,
+};
+use crate::http::{Answer, HttpError};
 use crate::status::{Protocol, ProtocolStatus};
 use crate::{LEASE, nat_pmp, pcp, ssdp};
 
@@ -16,18 +18,18 @@ const OWN: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 5);
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(5, 5, 5, 9);
 const START: Time = Time(1_000_000_000_000);
 
-/// What a made-up gateway speaks, and what it says.
+/// A simulated gateway: the protocols that it speaks, and its answers.
 #[derive(Clone)]
 struct Router {
     pcp: bool,
     nat_pmp: bool,
     upnp: bool,
-    /// Its port for PCP and NAT-PMP is closed rather than silent.
+    /// True if its port for PCP and NAT-PMP is closed rather than silent.
     closed: bool,
     outside: Ipv4Addr,
     /// The outer port is the inner one plus this.
     shift: u16,
-    /// `None` grants what is asked for.
+    /// The granted lease in seconds; `None` grants the requested one.
     lease: Option<u32>,
     /// When it was started.
     started: Time,
@@ -36,7 +38,7 @@ struct Router {
     /// UPnP's error codes for the next calls that add a mapping.
     errors: Vec<u16>,
     status: u16,
-    /// What is mapped there: our port, outer port.
+    /// Its mappings: inner port, outer port.
     mapped: Vec<(u16, u16)>,
     heard: u32,
 }
@@ -75,7 +77,7 @@ impl Router {
         (outside, if lease == 0 { 0 } else { self.lease.unwrap_or(lease) })
     }
 
-    /// What comes back for a datagram to the port of PCP and NAT-PMP.
+    /// Returns the answer to a datagram on the port of PCP and NAT-PMP.
     fn datagram(&mut self, bytes: &[u8], now: Time) -> Option<Vec<u8>> {
         self.heard += 1;
         let epoch = self.epoch(now).to_be_bytes();
@@ -102,7 +104,7 @@ impl Router {
         }
     }
 
-    fn page(&mut self, request: &str) -> Result<Answer, Failure> {
+    fn page(&mut self, request: &str) -> Result<Answer, FetchError> {
         self.heard += 1;
         let number = |name: &str| -> u16 {
             request
@@ -136,16 +138,16 @@ impl Router {
 
 type Random = Box<dyn FnMut(&mut [u8])>;
 
-/// A machine before a router, in virtual time.
+/// A machine and its gateway in virtual time.
 struct World {
-    machine: Machine<Random>,
+    machine: PortMapper<Random>,
     router: Router,
     now: Time,
     /// Mappings that were made and lost.
     events: Vec<PortmapEvent>,
     /// Changes of a protocol's status.
     answered: Vec<(Protocol, ProtocolStatus)>,
-    /// All that was sent, by protocol.
+    /// The protocol of each datagram that was sent.
     asked: Vec<Protocol>,
 }
 
@@ -158,7 +160,7 @@ impl World {
                 *byte = seed;
             });
         });
-        let machine = Machine::new(entropy, vec!["100.64.0.0/10".parse().unwrap()]);
+        let machine = PortMapper::new(entropy, vec!["100.64.0.0/10".parse().unwrap()]);
         let mut world =
             Self { machine, router, now: START, events: Vec::new(), answered: Vec::new(), asked: Vec::new() };
         world.machine.set_ports(ports, START);
@@ -166,7 +168,7 @@ impl World {
         world
     }
 
-    /// Does what is to be done, and lets time pass.
+    /// Carries out the machine's outputs while time passes.
     fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
@@ -189,22 +191,22 @@ impl World {
             steps += 1;
             assert!(steps < 1_000, "the machine acts without end");
             match output {
-                PortmapOutput::Send { door: Door::Pcp, to, bytes } => {
+                PortmapOutput::Send { socket: GatewaySocket::Pcp, to, bytes } => {
                     assert_eq!(to, SocketAddrV4::new(GATEWAY, pcp::PORT));
                     self.asked.push(if bytes[0] == 2 { Protocol::Pcp } else { Protocol::NatPmp });
                     if self.router.closed {
                         self.machine.handle_closed(self.now);
                     } else if let Some(reply) = self.router.datagram(&bytes, self.now) {
-                        self.machine.handle_datagram(Door::Pcp, to.into(), &reply, self.now);
+                        self.machine.handle_datagram(GatewaySocket::Pcp, to.into(), &reply, self.now);
                     }
                 }
-                PortmapOutput::Send { door: Door::Ssdp, to, .. } => {
+                PortmapOutput::Send { socket: GatewaySocket::Ssdp, to, .. } => {
                     assert!(to == ssdp::GROUP || *to.ip() == GATEWAY);
                     self.asked.push(Protocol::Upnp);
                     if self.router.upnp {
                         let reply = format!("HTTP/1.1 200 OK\r\nLOCATION: http://{GATEWAY}:5000/root.xml\r\n\r\n");
                         let from = SocketAddr::from((GATEWAY, 1900));
-                        self.machine.handle_datagram(Door::Ssdp, from, reply.as_bytes(), self.now);
+                        self.machine.handle_datagram(GatewaySocket::Ssdp, from, reply.as_bytes(), self.now);
                     }
                 }
                 PortmapOutput::Fetch { id, place, request } => {
@@ -247,7 +249,7 @@ fn nat_pmp_serves_where_pcp_is_not_spoken() {
 }
 
 #[test]
-fn upnp_serves_where_neither_is_at_once_when_their_port_is_closed() {
+fn upnp_is_tried_at_once_when_the_port_of_pcp_is_closed() {
     for closed in [false, true] {
         let mut world = World::new(Router { upnp: true, closed, ..Router::new() }, &[8288, 8289]);
         world.run(if closed { Duration::ZERO } else { 2 * SECOND });
@@ -256,13 +258,13 @@ fn upnp_serves_where_neither_is_at_once_when_their_port_is_closed() {
 }
 
 #[test]
-fn without_any_the_machine_rests_and_looks_again() {
+fn without_any_protocol_the_machine_backs_off_and_tries_again() {
     let mut world = World::new(Router::new(), &[8288]);
     world.run(10 * SECOND);
     let asked = world.asked.len();
     assert!(world.events.is_empty() && asked > 0 && asked < 20, "{asked}");
     assert!(world.machine.report().protocols.iter().all(|protocol| protocol.status == ProtocolStatus::Silent));
-    world.run(REST / 2);
+    world.run(BACK_OFF / 2);
     assert_eq!(world.asked.len(), asked);
     world.router.pcp = true;
     world.machine.check(world.now);
@@ -271,7 +273,7 @@ fn without_any_the_machine_rests_and_looks_again() {
 }
 
 #[test]
-fn a_mapping_is_renewed_at_half_its_life_and_lost_when_it_is_not() {
+fn a_mapping_is_renewed_at_half_its_lease_or_lost() {
     for mut router in [Router::new(), Router::new(), Router::new()].into_iter().enumerate().map(|(kind, mut router)| {
         [&mut router.pcp, &mut router.nat_pmp, &mut router.upnp][kind].clone_from(&true);
         router
@@ -298,7 +300,7 @@ fn a_restarted_gateway_is_asked_for_everything_again() {
         world.run(60 * SECOND);
         world.router.mapped.clear();
         world.router.started = world.now;
-        // One port is due for whatever reason; its answer tells of the restart.
+        // One port is due for any reason; its answer shows the restart.
         world.machine.slots[0].next = world.now;
         world.run(5 * SECOND);
         assert_eq!(world.router.mapped, [(8288, 8288), (8289, 8289)]);
@@ -306,7 +308,7 @@ fn a_restarted_gateway_is_asked_for_everything_again() {
 }
 
 #[test]
-fn ports_that_are_no_longer_wanted_are_given_back() {
+fn ports_that_are_not_needed_any_more_are_given_back() {
     for kind in 0..3 {
         let mut router = Router::new();
         [&mut router.pcp, &mut router.nat_pmp, &mut router.upnp][kind].clone_from(&true);
@@ -324,7 +326,7 @@ fn ports_that_are_no_longer_wanted_are_given_back() {
 }
 
 #[test]
-fn a_gateway_that_does_not_answer_cannot_hold_up_the_end() {
+fn a_silent_gateway_does_not_delay_the_end() {
     let mut world = World::new(Router { pcp: true, ..Router::new() }, &[8288]);
     world.run(5 * SECOND);
     world.router.pcp = false;
@@ -347,7 +349,7 @@ fn another_gateway_is_asked_from_the_start() {
 }
 
 #[test]
-fn upnp_takes_another_port_and_a_mapping_for_ever_where_it_must() {
+fn upnp_accepts_another_port_and_a_permanent_mapping() {
     let errors = vec![718, 725, 718];
     let mut world = World::new(Router { upnp: true, closed: true, errors, ..Router::new() }, &[8288]);
     world.run(SECOND);
@@ -391,60 +393,65 @@ fn fault_d15_leases_are_believed_within_bounds() {
 }
 
 #[test]
-fn fault_d15_a_gateway_that_always_says_to_have_been_restarted_is_asked_at_our_pace() {
+fn fault_d15_a_gateway_that_always_claims_a_restart_does_not_set_the_pace() {
     for (pcp, nat_pmp) in [(true, false), (false, true)] {
         let mut world = World::new(Router { pcp, nat_pmp, ..Router::new() }, &[8288, 8289, 8290]);
         for _ in 0..120 {
-            // Its count never leaves 0.
+            // The gateway's count never leaves 0.
             world.router.started = world.now;
             world.machine.check(world.now);
             world.run(30 * SECOND);
         }
-        let rounds = 3_600 / u32::try_from(PACE.as_secs()).unwrap();
+        let rounds = 3_600 / u32::try_from(MIN_INTERVAL.as_secs()).unwrap();
         assert!(world.router.heard <= rounds * 3 * 2, "asked {} times in an hour", world.router.heard);
     }
 }
 
 #[test]
-fn fault_d15_others_than_the_gateway_are_not_heard() {
+fn fault_d15_messages_of_other_hosts_are_dropped() {
     let mut world = World::new(Router::new(), &[8288]);
     let mut honest = Router { pcp: true, nat_pmp: true, ..Router::new() };
     let reply = honest.datagram(&nat_pmp::ADDRESS_REQUEST, START).unwrap();
     for from in ["192.168.1.2:5351", "192.168.1.1:5352", "[::ffff:192.168.1.1]:5351"] {
-        world.machine.handle_datagram(Door::Pcp, from.parse().unwrap(), &reply, START);
+        world.machine.handle_datagram(GatewaySocket::Pcp, from.parse().unwrap(), &reply, START);
     }
     let found = format!("HTTP/1.1 200 OK\r\nLOCATION: http://{GATEWAY}:5000/\r\n\r\n");
     world.run(2 * SECOND);
-    world.machine.handle_datagram(Door::Ssdp, "192.168.1.2:1900".parse().unwrap(), found.as_bytes(), world.now);
+    world.machine.handle_datagram(
+        GatewaySocket::Ssdp,
+        "192.168.1.2:1900".parse().unwrap(),
+        found.as_bytes(),
+        world.now,
+    );
     world.run(10 * SECOND);
-    assert_eq!((world.events.len(), world.machine.report().strangers), (0, 4));
+    assert_eq!((world.events.len(), world.machine.report().foreign_messages), (0, 4));
 }
 
 #[test]
-fn fault_d15_pcp_without_our_nonce_is_not_heard() {
+fn fault_d15_pcp_without_the_nonce_is_ignored() {
     let mut world = World::new(Router::new(), &[8288]);
     let Some(PortmapOutput::Send { bytes, .. }) = world.machine.poll_output() else { panic!("nothing was asked") };
     let mut reply = Router { pcp: true, ..Router::new() }.datagram(&bytes, START).unwrap();
     reply[24] ^= 1;
-    world.machine.handle_datagram(Door::Pcp, SocketAddr::from((GATEWAY, pcp::PORT)), &reply, START);
-    let mapped = |machine: &mut Machine<Random>| {
+    world.machine.handle_datagram(GatewaySocket::Pcp, SocketAddr::from((GATEWAY, pcp::PORT)), &reply, START);
+    let mapped = |machine: &mut PortMapper<Random>| {
         std::iter::from_fn(|| machine.poll_output())
             .filter(|output| matches!(output, PortmapOutput::Event(PortmapEvent::Mapped(_))))
             .count()
     };
     assert_eq!(mapped(&mut world.machine), 0);
     reply[24] ^= 1;
-    world.machine.handle_datagram(Door::Pcp, SocketAddr::from((GATEWAY, pcp::PORT)), &reply, START);
+    world.machine.handle_datagram(GatewaySocket::Pcp, SocketAddr::from((GATEWAY, pcp::PORT)), &reply, START);
     assert_eq!(mapped(&mut world.machine), 1);
 }
 
 #[test]
-fn fault_d15_a_place_elsewhere_is_not_asked() {
+fn fault_d15_a_url_on_another_host_is_not_fetched() {
     let mut world = World::new(Router { closed: true, ..Router::new() }, &[8288]);
     world.act();
     let reply = b"HTTP/1.1 200 OK\r\nLOCATION: http://10.9.9.9:80/\r\n\r\n";
-    world.machine.handle_datagram(Door::Ssdp, SocketAddr::from((GATEWAY, 1900)), reply, world.now);
-    // `act` would not take a fetch from another address.
+    world.machine.handle_datagram(GatewaySocket::Ssdp, SocketAddr::from((GATEWAY, 1900)), reply, world.now);
+    // `act` would reject a fetch from another address.
     world.run(10 * SECOND);
     assert!(matches!(world.machine.report().protocol(Protocol::Upnp).status, ProtocolStatus::Unusable(_)));
     let router = Router { upnp: true, closed: true, status: 302, ..Router::new() };
@@ -455,12 +462,17 @@ fn fault_d15_a_place_elsewhere_is_not_asked() {
 
 #[test]
 fn fault_d15_pages_that_come_slowly_or_never_end_take_bounded_time() {
-    for failure in [Failure::TooSlow, Failure::NoConnection, Failure::Bad(Bad::TooLong)] {
+    for failure in [FetchError::TooSlow, FetchError::NoConnection, FetchError::Http(HttpError::TooLong)] {
         let mut world = World::new(Router { closed: true, ..Router::new() }, &[8288]);
         world.act();
         for page in 0..50 {
             let reply = format!("HTTP/1.1 200 OK\r\nLOCATION: http://{GATEWAY}:5000/{page}\r\n\r\n");
-            world.machine.handle_datagram(Door::Ssdp, SocketAddr::from((GATEWAY, 1900)), reply.as_bytes(), world.now);
+            world.machine.handle_datagram(
+                GatewaySocket::Ssdp,
+                SocketAddr::from((GATEWAY, 1900)),
+                reply.as_bytes(),
+                world.now,
+            );
         }
         let mut fetches = 0;
         for _ in 0..60 {
@@ -475,15 +487,15 @@ fn fault_d15_pages_that_come_slowly_or_never_end_take_bounded_time() {
             world.machine.handle_timeout(world.now);
         }
         assert_eq!(fetches, super::upnp::MAX_PAGES, "{failure:?}");
-        assert!(matches!(world.machine.stage, super::Stage::Resting { .. }));
+        assert!(matches!(world.machine.stage, super::Stage::BackOff { .. }));
     }
 }
 
-/// What may happen to a machine.
+/// An input to the machine.
 #[derive(Clone, Debug)]
 enum Step {
     Datagram(bool, Vec<u8>),
-    /// The last datagram that was sent comes back, with these bytes in place of its own.
+    /// The last datagram that was sent is returned, with some bytes replaced by these.
     Echo(Vec<(usize, u8)>),
     Answer(u16, String),
     Fail,
@@ -525,20 +537,20 @@ proptest! {
         for step in steps {
             let from = |port: u16| SocketAddr::from((GATEWAY, port));
             match step {
-                Step::Datagram(true, bytes) => world.machine.handle_datagram(Door::Pcp, from(pcp::PORT), &bytes, world.now),
-                Step::Datagram(false, bytes) => world.machine.handle_datagram(Door::Ssdp, from(1900), &bytes, world.now),
+                Step::Datagram(true, bytes) => world.machine.handle_datagram(GatewaySocket::Pcp, from(pcp::PORT), &bytes, world.now),
+                Step::Datagram(false, bytes) => world.machine.handle_datagram(GatewaySocket::Ssdp, from(1900), &bytes, world.now),
                 Step::Echo(changes) => {
                     let mut reply = Router { pcp: true, nat_pmp: true, ..Router::new() }.datagram(&last, world.now).unwrap_or_default();
                     for (place, byte) in changes {
                         reply.iter_mut().skip(place).take(1).for_each(|old| *old = byte);
                     }
-                    world.machine.handle_datagram(Door::Pcp, from(pcp::PORT), &reply, world.now);
+                    world.machine.handle_datagram(GatewaySocket::Pcp, from(pcp::PORT), &reply, world.now);
                 }
                 Step::Answer(status, body) => if let Some(id) = open.take() {
                     world.machine.handle_answer(id, Ok(Answer { status, body: body.into_bytes() }), world.now);
                 },
                 Step::Fail => if let Some(id) = open.take() {
-                    world.machine.handle_answer(id, Err(Failure::TooSlow), world.now);
+                    world.machine.handle_answer(id, Err(FetchError::TooSlow), world.now);
                 },
                 Step::Closed => world.machine.handle_closed(world.now),
                 Step::Pass(milliseconds) => {
@@ -556,7 +568,7 @@ proptest! {
             while let Some(output) = world.machine.poll_output() {
                 outputs += 1;
                 match output {
-                    PortmapOutput::Send { door: Door::Pcp, to, bytes } => {
+                    PortmapOutput::Send { socket: GatewaySocket::Pcp, to, bytes } => {
                         prop_assert_eq!(*to.ip(), GATEWAY);
                         last = bytes;
                     }
@@ -572,9 +584,9 @@ proptest! {
                 }
             }
             prop_assert!(outputs < 200, "{outputs} outputs at once");
-            prop_assert!(world.machine.slots.len() <= crate::MAX_PORTS && world.machine.leaving.len() <= 2 * crate::MAX_PORTS);
+            prop_assert!(world.machine.slots.len() <= crate::MAX_PORTS && world.machine.releases.len() <= 2 * crate::MAX_PORTS);
             if let Some(next) = world.machine.poll_timeout().filter(|next| *next <= world.now) {
-                // Nothing is left undone: another call at the same moment has nothing more to do than this one.
+                // Nothing is left to do: another call at the same moment changes nothing.
                 world.machine.handle_timeout(world.now);
                 prop_assert!(world.machine.poll_timeout().is_none_or(|later| later > world.now), "{next:?} stays due");
             }
@@ -585,10 +597,10 @@ proptest! {
 #[test]
 fn a_status_is_reported_when_it_changes_and_not_each_time_it_is_asked_for() {
     let mut world = World::new(Router::new(), &[8288]);
-    world.run(20 * REST);
+    world.run(20 * BACK_OFF);
     let silent = Protocol::ALL.map(|protocol| (protocol, ProtocolStatus::Silent));
     assert_eq!(world.answered, silent, "in each of twenty rounds");
     world.router.pcp = true;
-    world.run(2 * REST);
+    world.run(2 * BACK_OFF);
     assert_eq!(world.answered[3..], [(Protocol::Pcp, ProtocolStatus::Serves)]);
 }

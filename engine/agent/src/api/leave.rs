@@ -7,7 +7,7 @@ use super::Failure;
 /// The last `taut leave`, until the node joins a network again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaveStatus {
-    /// Its progress.
+    /// The progress.
     pub state: LeaveState,
     /// Name of the network, if it was known.
     pub network: Option<String>,
@@ -15,7 +15,7 @@ pub struct LeaveStatus {
     pub name: Option<String>,
     /// Whether the coordinator still lists the node; `null` until that is known.
     pub listed: Option<bool>,
-    /// The part that was not done, and what to do about it.
+    /// The part that failed, and what to do about it.
     pub problem: Option<Failure>,
 }
 
@@ -23,10 +23,10 @@ pub struct LeaveStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaveState {
-    /// It was decided; the coordinator is being told.
+    /// The decision is stored, and the coordinator is being told.
     Leaving,
-    /// The membership is gone.
+    /// The membership has ended.
     Left,
-    /// The node is a member as before.
+    /// Leaving failed: the node is still a member.
     Failed,
 }

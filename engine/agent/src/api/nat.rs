@@ -1,4 +1,4 @@
-//! What is between a node and the internet: in words that people know, and in those of RFC 4787.
+//! The NAT between a node and the Internet, by its common name and in the terms of RFC 4787.
 //!
 //! | kind | mapping (RFC 4787, section 4) | filtering (section 5) |
 //! |---|---|---|
@@ -16,68 +16,68 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// What relays told of the NAT in front of this node.
+/// The NAT in front of this node, as relays see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NatStatus {
-    /// In words that people know.
+    /// The common name.
     pub kind: NatKind,
-    /// Which outside port a socket gets.
+    /// The mapping behaviour: the outside port of a socket.
     pub mapping: Mapping,
-    /// Whose datagrams come in.
+    /// The filtering behaviour: the senders whose datagrams come in.
     pub filtering: Filtering,
-    /// Whether a host behind the NAT reaches another one there by its outside address; `null` where it was not tried, or there is no NAT.
+    /// Whether a host behind the NAT reaches another one there by its outside address; `null` if it was not tried or there is no NAT.
     pub hairpin: Option<bool>,
-    /// Where relays see this node's socket.
+    /// The endpoints at which relays see this node's socket.
     pub seen_as: Vec<SocketAddr>,
-    /// Why nothing is known, if that is so.
+    /// The reason why nothing is known.
     #[serde(default)]
     pub problem: Option<String>,
 }
 
 impl NatStatus {
-    /// Names the kind by what is known.
+    /// Creates the status, and derives the common name.
     pub fn new(mapping: Mapping, filtering: Filtering, hairpin: Option<bool>, seen_as: Vec<SocketAddr>) -> Self {
         Self { kind: NatKind::of(mapping, filtering), mapping, filtering, hairpin, seen_as, problem: None }
     }
 
-    /// No datagram was answered, and nothing else was: it may be the relays or this host's network.
+    /// Creates the status of a node that gets no answer at all: the cause may be the relays or this host's network.
     pub fn unanswered() -> Self {
         Self { problem: Some(String::from("no relay answers")), ..Self::default() }
     }
 
-    /// No datagram was answered, though there was somebody to answer.
+    /// Creates the status of a node whose datagrams are not answered, though relays are reachable in other ways.
     pub fn blocked() -> Self {
         Self { kind: NatKind::Blocked, ..Self::default() }
     }
 }
 
-/// What is between, in words that people know.
+/// Kinds of NAT by their common names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NatKind {
-    /// Nobody told.
+    /// Not known.
     #[default]
     Unknown,
-    /// Datagrams neither come back nor seem to leave.
+    /// UDP is blocked.
     Blocked,
     /// The node has its outside address itself, and no filter was seen.
     None,
-    /// The node has its outside address itself, but only who was spoken to gets in.
+    /// The node has its outside address itself, but only hosts that it sent to can send to it.
     Firewall,
-    /// One outside port for all, open to all.
+    /// One outside port for all destinations, open to all senders.
     FullCone,
-    /// One outside port for all, open to hosts that were spoken to.
+    /// One outside port for all destinations, open to hosts that the socket sent to.
     AddressRestrictedCone,
-    /// One outside port for all, open to endpoints that were spoken to.
+    /// One outside port for all destinations, open to endpoints that the socket sent to.
     PortRestrictedCone,
-    /// One outside port for all; to whom it is open is not known.
+    /// One outside port for all destinations; its filter is not known.
     Cone,
-    /// Another outside port for each that is spoken to.
+    /// Another outside port for each destination.
     Symmetric,
 }
 
 impl NatKind {
-    /// The name for these behaviours.
+    /// Returns the kind with these behaviours.
     pub const fn of(mapping: Mapping, filtering: Filtering) -> Self {
         match (mapping, filtering) {
             (Mapping::Unknown, _) => Self::Unknown,
@@ -110,22 +110,22 @@ impl fmt::Display for NatKind {
     }
 }
 
-/// Which outside port a socket gets (RFC 4787, section 4.1).
+/// Mapping behaviours (RFC 4787, section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mapping {
-    /// Too few answers to say.
+    /// Not known: too few answers.
     #[default]
     Unknown,
-    /// Its own: address and port arrive as they are.
+    /// Address and port are not translated.
     NotTranslated,
-    /// Endpoint-independent or address-dependent: the same one for two ports of one address, and no other address answered.
+    /// Endpoint-independent or address-dependent: the same outside port for two ports of one address; no other address answered.
     NotByPort,
-    /// The same one for everybody.
+    /// The same outside port for all destinations.
     EndpointIndependent,
-    /// Another one for each address.
+    /// Another outside port for each address.
     AddressDependent,
-    /// Another one for each address and port; or for each address, where no second port of one answered.
+    /// Another outside port for each address and port; or for each address, if no second port of an address answered.
     AddressAndPortDependent,
 }
 
@@ -142,20 +142,20 @@ impl fmt::Display for Mapping {
     }
 }
 
-/// Whose datagrams come in (RFC 4787, section 5).
+/// Filtering behaviours (RFC 4787, section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Filtering {
-    /// Nobody told.
+    /// Not known.
     #[default]
     Unknown,
-    /// Endpoint-independent or address-dependent: who is spoken to may answer from another port.
+    /// Endpoint-independent or address-dependent: a host that the socket sent to may answer from another port.
     NotByPort,
-    /// Everybody's.
+    /// All senders.
     EndpointIndependent,
-    /// Those of hosts that were spoken to.
+    /// Hosts that the socket sent to.
     AddressDependent,
-    /// Those of endpoints that were spoken to.
+    /// Endpoints that the socket sent to.
     AddressAndPortDependent,
 }
 

@@ -1,35 +1,35 @@
-//! By which way packets go to a peer, as the local API shows it.
+//! The path to a peer in the local API.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// By which way packets go.
+/// The path of packets to a peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathStatus {
-    /// What is between.
+    /// The kind of path.
     pub kind: PathKind,
     /// The peer's endpoint, on a direct path.
     pub endpoint: Option<SocketAddr>,
-    /// The relay's name, on a relayed one.
+    /// The relay's name, on a relayed path.
     #[serde(default)]
     pub relay: Option<String>,
-    /// Seconds since packets go this way.
+    /// Seconds since packets use this path.
     #[serde(default)]
     pub since_s: Option<f64>,
-    /// Share of the latest probes on it that were not answered, 0 to 1; `null` before there were enough to say.
+    /// Share of the latest probes on this path that were not answered, 0 to 1; `null` before there were enough probes.
     #[serde(default)]
     pub loss: Option<f64>,
 }
 
 impl PathStatus {
-    /// Straight to this endpoint.
+    /// Creates a direct path to this endpoint.
     pub fn direct(endpoint: Option<SocketAddr>) -> Self {
         Self { kind: PathKind::Direct, endpoint, ..Self::default() }
     }
 
-    /// By the relay of this name.
+    /// Creates a path through the relay with this name.
     pub fn relayed(relay: impl Into<String>) -> Self {
         Self { kind: PathKind::Relayed, relay: Some(relay.into()), ..Self::default() }
     }
@@ -42,17 +42,17 @@ pub enum PathKind {
     /// No path is proven yet.
     #[default]
     None,
-    /// Straight to one of the peer's endpoints.
+    /// Directly to one of the peer's endpoints.
     Direct,
-    /// By a relay, which forwards what it cannot read.
+    /// Through a relay, which cannot read the packets.
     Relayed,
 }
 
 impl PathKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::None, Self::Direct, Self::Relayed];
 
-    /// As JSON has it.
+    /// Returns the name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -1,4 +1,4 @@
-//! Another node, as the local API shows it.
+//! A peer in the local API.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use taut_base::PublicKey;
 
 use super::PathStatus;
 
-/// Another node, seen from this one.
+/// The status of a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerStatus {
     /// Its name.
@@ -18,9 +18,9 @@ pub struct PeerStatus {
     pub addresses: Vec<IpAddr>,
     /// Its WireGuard key.
     pub node_key: PublicKey,
-    /// Whether it was connected to the coordinator when last heard; `null` while the coordinator is away.
+    /// Whether the peer is connected to the coordinator; `null` while this node is not.
     pub online: Option<bool>,
-    /// By which way packets go to it.
+    /// The path of packets to it.
     pub path: PathStatus,
     /// The session in use.
     pub session: Option<SessionStatus>,
@@ -28,38 +28,38 @@ pub struct PeerStatus {
     pub rx_bytes: u64,
     /// Bytes of IP packets sent to it.
     pub tx_bytes: u64,
-    /// The same by the kind of way they took.
+    /// The same bytes by kind of path.
     #[serde(default)]
     pub traffic: Traffic,
     /// Seconds since the last finished handshake.
     pub last_handshake_s: Option<f64>,
-    /// Milliseconds to it and back by the path in use, as the last answered probe measured.
+    /// Round-trip time in milliseconds on the path in use, from the last answered probe.
     #[serde(default)]
     pub round_trip_ms: Option<f64>,
-    /// Where it says that it may be reached.
+    /// The peer's endpoints in the map.
     pub candidates: Vec<SocketAddr>,
-    /// What changes of its path and its lanes came to.
+    /// Effects of changes of its path and its lanes.
     #[serde(default)]
     pub changes: Changes,
 }
 
-/// What changes of a peer's path and lanes came to, since the daemon started.
+/// Effects of changes of a peer's path and lanes, since the daemon started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
-    /// Bytes of packets to it that were held for a moment, so that none was overtaken.
+    /// Bytes of packets to it that were held for a moment to keep their order.
     pub held_bytes: u64,
-    /// Changes that were given up because more would have had to be held than may be.
+    /// Abandoned changes, which would have exceeded the limit on held packets.
     pub given_up: u64,
-    /// Changes of its lanes that it asked for too soon after another, and that were ignored.
+    /// Changes of its lanes that came too soon after another one and were deferred.
     pub ignored: u64,
 }
 
-/// Bytes of IP packets by the kind of way they took.
+/// Bytes of IP packets by kind of path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Straight to and from the peer.
+    /// Directly to and from the peer.
     pub direct: Bytes,
-    /// By a relay.
+    /// Through a relay.
     pub relayed: Bytes,
 }
 
@@ -82,7 +82,7 @@ pub struct SessionStatus {
     /// Its lanes that carry data.
     #[serde(default)]
     pub lanes_in_use: u8,
-    /// Its lanes: as many as that of the two nodes has that has more.
+    /// Its lanes: as many as the node with more lanes has.
     #[serde(default)]
     pub lanes: u8,
     /// Sessions finished with this peer since the daemon started, this one included.

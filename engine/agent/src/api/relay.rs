@@ -1,4 +1,4 @@
-//! Relays and port mappings, as the local API shows them.
+//! Relays and port mappings in the local API.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 /// A relay of the network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayStatus {
-    /// What the network calls it.
+    /// The relay's name.
     pub name: String,
-    /// Where it is.
+    /// The relay's endpoints.
     pub endpoints: Vec<SocketAddr>,
-    /// How this node stands with it.
+    /// The state of the binding.
     pub state: RelayState,
-    /// Whether others are told to reach this node here.
+    /// Whether it is a home relay, through which peers reach this node.
     pub home: bool,
-    /// Milliseconds to it and back; `null` before it answered.
+    /// Round-trip time in milliseconds; `null` before it answered.
     pub latency_ms: Option<f64>,
-    /// What went wrong last, if it is not well.
+    /// The last problem, if the relay does not work.
     pub problem: Option<String>,
-    /// By what it is reached; `null` while it is not.
+    /// The transport to it; `null` while it is not reached.
     #[serde(default)]
     pub via: Option<RelayVia>,
     /// The WebSocket to it, while there is one because UDP is not answered.
@@ -27,21 +27,21 @@ pub struct RelayStatus {
     pub websocket: Option<WebSocketStatus>,
 }
 
-/// By what frames go to a relay.
+/// Transports to a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelayVia {
-    /// UDP, as it should be.
+    /// UDP.
     Udp,
-    /// WebSocket: the relay does not answer by UDP.
+    /// WebSocket, because the relay does not answer by UDP.
     Websocket,
 }
 
 impl RelayVia {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Udp, Self::Websocket];
 
-    /// As JSON has it.
+    /// Returns the name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -53,23 +53,23 @@ impl RelayVia {
 /// A WebSocket to a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebSocketStatus {
-    /// Where to.
+    /// The URL.
     pub url: String,
-    /// Whether it is open.
+    /// Whether the connection is open.
     pub open: bool,
-    /// The address of this host at which packets enter it.
+    /// The local address of the bridge.
     pub local: Option<SocketAddr>,
-    /// Why it is not, or was not the last time.
+    /// The reason of the last failure.
     pub problem: Option<String>,
 }
 
-/// How a node stands with a relay.
+/// States of the binding to a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelayState {
-    /// Nobody is reached by it.
+    /// Not in use.
     Idle,
-    /// Was asked to serve this node, and did not answer yet.
+    /// Asked to serve this node, not answered yet.
     Binding,
     /// Serves this node.
     Bound,
@@ -78,10 +78,10 @@ pub enum RelayState {
 }
 
 impl RelayState {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 4] = [Self::Idle, Self::Binding, Self::Bound, Self::Unreachable];
 
-    /// As JSON has it.
+    /// Returns the name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -92,15 +92,15 @@ impl RelayState {
     }
 }
 
-/// What the gateway does for this node.
+/// The port mappings of the router in front of this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortMapStatus {
     /// `PCP`, `NAT-PMP` or `UPnP-IGD`; `null` when no gateway speaks any.
     pub protocol: Option<String>,
     /// The gateway that was asked.
     pub gateway: Option<IpAddr>,
-    /// The outside endpoints that it promised.
+    /// The outside endpoints that it reported.
     pub mapped: Vec<SocketAddr>,
-    /// What went wrong, if nothing is mapped.
+    /// The reason why nothing is mapped.
     pub problem: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Why packets to a peer go the way they go.
+//! Explanations of paths in the local API.
 
 use std::net::SocketAddr;
 
@@ -15,58 +15,58 @@ pub struct Why {
     pub peer: String,
     /// Its number.
     pub id: u64,
-    /// By which way packets go to it.
+    /// The path of packets to it.
     pub path: PathStatus,
-    /// Milliseconds to it and back by this way.
+    /// Round-trip time in milliseconds on this path.
     pub round_trip_ms: Option<f64>,
-    /// What keeps the path from being direct, in a word; `null` when it is. docs/paths.md lists the words.
+    /// The reason why the path is not direct, as a code of docs/paths.md; `null` for a direct path.
     pub cause: Option<String>,
     /// The path and its reason, in sentences.
     pub said: Vec<String>,
-    /// What would mend it, in sentences; empty where nothing is to be mended.
+    /// The fix, in sentences; empty if none is needed.
     pub mend: Vec<String>,
-    /// What is in front of this node.
+    /// The NAT in front of this node.
     pub ours: Option<NatStatus>,
-    /// What is in front of the peer, as it says itself.
+    /// The NAT in front of the peer, as the peer reports it.
     pub theirs: NatKind,
-    /// What was tried: relays, then endpoints of the peer.
+    /// The ways that were tried: relays, then endpoints of the peer.
     pub ways: Vec<WayStatus>,
 }
 
-/// What was tried by one way: from the first lane's socket to an endpoint of the peer, or to a relay.
+/// The state of one way: from the first lane's socket to an endpoint of the peer, or to a relay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WayStatus {
     /// The peer's endpoint, or the relay's.
     pub endpoint: SocketAddr,
-    /// The relay's name, if it is one.
+    /// The relay's name, for a way through a relay.
     pub relay: Option<String>,
-    /// Who named it: `map`, `peer`, `heard` (its packets came from there), `relay`.
+    /// The sources of the endpoint: `map`, `peer`, `heard` (the peer's packets came from there), `relay`.
     pub known_from: Vec<String>,
-    /// How it stands, in a word.
+    /// The state, as a code.
     pub state: String,
     /// Probes sent.
     pub sent: u64,
-    /// Of these, answered by this way.
+    /// Probes that were answered by this way.
     pub answered: u64,
-    /// Of these, answered by another way.
+    /// Probes that were answered by another way.
     pub answered_elsewhere: u64,
-    /// Probes of the peer that came by it.
+    /// Probes of the peer that came by this way.
     pub heard: u64,
-    /// Seconds since an authentic packet of the peer came by it.
+    /// Seconds since an authentic packet of the peer came by this way.
     pub last_heard_s: Option<f64>,
-    /// Probes that were held back, because there were too many to that address or in all.
+    /// Probes that the probe budget of the address or of the node refused.
     pub held_back: u64,
-    /// Seconds since it leads to the peer.
+    /// Seconds since the way is proven.
     pub proven_s: Option<f64>,
-    /// Where the peer saw our probes come from.
+    /// The endpoint from which the peer saw this node's probes come.
     pub seen_as: Option<SocketAddr>,
-    /// Milliseconds there and back.
+    /// Round-trip time in milliseconds.
     pub round_trip_ms: Option<f64>,
     /// Share of the latest probes that were not answered, 0 to 1.
     pub loss: Option<f64>,
-    /// Bytes of the longest inner packet that passes, where longer ones do not.
+    /// Bytes of the longest inner packet that passes, if longer ones do not.
     #[serde(default)]
     pub fits: Option<u16>,
-    /// What all that means, in words.
+    /// The meaning of these values, in words.
     pub meaning: String,
 }

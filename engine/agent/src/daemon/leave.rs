@@ -1,27 +1,25 @@
-//! Giving up the membership, as local users see it. The control thread does it (`taut_control`, `Command::Leave`).
-
-use std::time::Duration;
+//! Ending the membership, as local users see it. The control thread carries it out (`taut_control`, `Command::Leave`).
 
 use taut_control::{Command, Left};
 
 use super::Daemon;
-use crate::api::{LeaveState, LeaveStatus, Response};
-use crate::error::failure;
+use super::state::{CoordinatorState, Membership, Problems};
+use crate::api::{Failure, LeaveState, LeaveStatus, Response};
 
 impl Daemon {
-    /// Returns true while the membership is being given up.
+    /// Returns true while the membership is being ended.
     pub(super) fn is_leaving(&self) -> bool {
         self.leave.as_ref().is_some_and(|leave| leave.state == LeaveState::Leaving)
     }
 
-    /// Carries out a user's request to leave. A node that the coordinator has removed may leave, too: its keys are still there.
+    /// Carries out a user's request to leave. A node that the coordinator has removed may leave, too: its keys still exist.
     pub(super) fn leave(&mut self) -> Response {
-        if !self.is_member {
+        if !self.member.exists {
             let hint = "there is nothing to leave; join a network with `taut up --join TOKEN`";
-            return Response::Failed(failure("this node is not a member of any network", hint));
+            return Response::Failed(Failure::new("this node is not a member of any network", hint));
         }
         if !self.is_leaving() {
-            let map = self.map.as_deref();
+            let map = self.member.map.as_deref();
             self.leave = Some(LeaveStatus {
                 state: LeaveState::Leaving,
                 network: map.map(|map| map.network.name.clone()),
@@ -34,46 +32,46 @@ impl Daemon {
         Response::Done
     }
 
-    /// Ends the overlay, because the decision to leave is on the disk.
+    /// Stops the overlay, because the decision to leave is stored on the disk.
     pub(super) fn handle_leaving(&mut self) {
         self.stop_overlay();
-        if let Some(identity) = &mut self.identity {
+        if let Some(identity) = &mut self.member.identity {
             identity.wanted = false;
         }
     }
 
-    /// Forgets the membership, and keeps the outcome for users.
+    /// Forgets the membership, and stores the outcome for users.
     pub(super) fn handle_left(&mut self, left: Left) {
         self.stop_overlay();
-        (self.identity, self.map, self.ticket, self.presence) = (None, None, None, None);
-        (self.is_member, self.connected, self.stamps) = (false, false, Duration::ZERO);
-        (self.problem, self.twin, self.disk, self.last_error) = (None, None, None, None);
-        self.recent.clear();
-        let url = std::mem::take(&mut self.url);
+        self.member = Membership { numbered: self.member.numbered.take(), ..Membership::default() };
+        self.problems = Problems::default();
+        let url = std::mem::take(&mut self.coordinator.url);
+        let other_prefixes = self.coordinator.other_prefixes.take();
+        self.coordinator = CoordinatorState { other_prefixes, ..CoordinatorState::default() };
         let Some(leave) = &mut self.leave else { return };
         (leave.state, leave.listed) = (LeaveState::Left, Some(left.listed.is_some()));
         let listed = left.listed.map(|why| {
             let message = format!("the coordinator at {url} may still list this node: {why}");
-            // Several networks of a coordinator may have a node of that name.
+            // Several networks of a coordinator may have a node with this name.
             let network = leave.network.as_ref().map_or_else(String::new, |network| format!(" --network {network}"));
             let hint = match &leave.name {
                 Some(name) => format!("remove it there: `taut-coordinator nodes remove {name}{network}`"),
-                // It asked for a name; which one it was given is not known, and that one may be another node's.
+                // The name that the coordinator gave it is unknown, and the requested name may belong to another node.
                 None => format!(
                     "look for it there with `taut-coordinator nodes list`, and remove it: `taut-coordinator nodes remove NAME{network}`"
                 ),
             };
-            failure(message, &hint)
+            Failure::new(message, &hint)
         });
-        let leftover = left.leftover.map(|what| failure(what, "until then a start of the daemon tries it again"));
+        let leftover = left.leftover.map(|what| Failure::new(what, "the next start of the daemon tries it again"));
         leave.problem = leftover.or(listed);
     }
 
-    /// Notes that the node is a member as before.
+    /// Notes that leaving failed: the node is still a member.
     pub(super) fn handle_not_left(&mut self, why: &str) {
         if let Some(leave) = &mut self.leave {
             leave.state = LeaveState::Failed;
-            leave.problem = Some(failure(why, "the node is a member as before"));
+            leave.problem = Some(Failure::new(why, "the node is still a member; run `taut leave` again"));
         }
     }
 }

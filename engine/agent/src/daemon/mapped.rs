@@ -1,77 +1,79 @@
-//! The router in front of this host: asked for ports while the network is up (`taut_gateway`), on a thread of its own, because routers are slow.
+//! Port mappings of the router in front of this host (`taut_gateway`), while the network is up. They have a thread of their own, because routers are slow.
 //!
-//! What it says to have mapped is one more candidate: peers are told of it, and use it only after a probe through it was answered (fault D15).
+//! A mapped endpoint is one more candidate: peers are told of it, and use it only after a probe through it was answered (fault D15).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use taut_base::Prefix;
 use taut_event::Waker;
-use taut_gateway::{Command, Options, Portmap, PortmapEvent, Protocol, ProtocolReport, ProtocolStatus, Report};
+use taut_gateway::{
+    Portmap, PortmapCommand, PortmapEvent, PortmapOptions, PortmapReport, Protocol, ProtocolReport, ProtocolStatus,
+};
 
 use crate::api::PortMapStatus;
 
-/// Port mapping, switched on or off.
+/// The port mappings; idle while the network is down.
 #[derive(Default)]
 pub(super) struct Mapped {
     running: Option<Portmap>,
-    /// The network is up.
+    /// Whether the network is up.
     up: bool,
-    /// The addresses of the overlay that the thread was started with.
+    /// The overlay prefixes that the thread was started with.
     overlay: Vec<Prefix>,
-    /// Why the thread could not be started.
+    /// The reason why the thread could not be started.
     problem: Option<String>,
-    /// Where the world reaches a port of ours, as the router says.
+    /// The outside endpoint of each local port, as the router reports it.
     outside: BTreeMap<u16, SocketAddr>,
 }
 
 impl Mapped {
-    /// Has these ports mapped from now on.
+    /// Requests mappings of these ports.
     pub(super) fn start(&mut self, ports: Vec<u16>, overlay: &[Prefix], waker: &Waker) {
         self.up = true;
         if let Some(running) = self.running.take_if(|_| self.overlay == overlay) {
-            running.send(Command::Ports(ports));
+            running.send(PortmapCommand::Ports(ports));
             self.running = Some(running);
             return;
         }
         self.overlay = overlay.to_vec();
-        let options = Options { ports, mark: 0, overlay: overlay.to_vec() };
+        let options = PortmapOptions { ports, mark: 0, overlay: overlay.to_vec() };
         match Portmap::start(options, waker.clone()) {
             Ok(running) => (self.running, self.problem) = (Some(running), None),
-            // Nodes without it still meet by other ways.
+            // Without port mappings, nodes still reach each other in other ways.
             Err(error) => self.problem = Some(format!("the thread that asks the router could not be started: {error}")),
         }
     }
 
-    /// Gives all ports back, without waiting for it: the network is down.
+    /// Releases all mappings without waiting, because the network is down.
     pub(super) fn pause(&mut self) {
         if let Some(running) = &self.running {
-            running.send(Command::Ports(Vec::new()));
+            running.send(PortmapCommand::Ports(Vec::new()));
         }
         self.outside.clear();
         (self.up, self.problem) = (false, None);
     }
 
-    /// The daemon ends: waits until all ports are given back, two seconds at most.
+    /// Releases all mappings, and waits for this for at most two seconds, because the daemon ends.
     pub(super) fn end(&mut self) {
         if let Some(running) = self.running.take() {
             running.stop();
         }
     }
 
-    /// The host's routes, addresses or links changed: perhaps there is another router.
-    pub(super) fn look(&self) {
+    /// Looks for another router, because the host's routes, addresses or links changed.
+    pub(super) fn check(&self) {
         if let Some(running) = &self.running {
-            running.send(Command::Look);
+            running.send(PortmapCommand::Look);
         }
     }
 
-    /// Takes what the thread said; true when something is mapped otherwise than before.
+    /// Takes the events of the thread. Returns true if a mapping changed.
     pub(super) fn turn(&mut self) -> bool {
         let mut changed = false;
         while let Some(event) = self.running.as_ref().and_then(Portmap::try_event) {
             changed |= match event {
-                // Said before it heard that the network is down.
+                // An event from before the thread learned that the network is down.
                 PortmapEvent::Mapped(_) if !self.up => false,
                 PortmapEvent::Mapped(mapping) => {
                     self.outside.insert(mapping.port, mapping.outside) != Some(mapping.outside)
@@ -83,12 +85,12 @@ impl Mapped {
         changed
     }
 
-    /// Where the world reaches this port of ours, as the router says.
+    /// Returns the outside endpoint of a local port, as the router reports it.
     pub(super) fn of(&self, port: u16) -> Vec<SocketAddr> {
         self.outside.get(&port).copied().into_iter().collect()
     }
 
-    /// For users; `None` while it is switched off.
+    /// Returns the state for users; `None` while port mapping is switched off.
     pub(super) fn status(&self) -> Option<PortMapStatus> {
         if let Some(problem) = &self.problem {
             return Some(PortMapStatus { problem: Some(problem.clone()), ..PortMapStatus::default() });
@@ -97,7 +99,7 @@ impl Mapped {
     }
 }
 
-fn describe(report: &Report) -> PortMapStatus {
+fn describe(report: &PortmapReport) -> PortMapStatus {
     let serving = report.protocols.iter().find(|part| part.status == ProtocolStatus::Serves);
     let waiting = report.protocols.iter().any(|part| part.status == ProtocolStatus::Asked);
     let said = |part: &ProtocolReport| format!("{}: {}", title(part.protocol), part.status);
@@ -109,7 +111,7 @@ fn describe(report: &Report) -> PortMapStatus {
         }
         (Some(_), None, true) => None,
         (Some(_), Some(_), _) => {
-            let text = "another NAT stands before the router: the outside address is not one of the Internet";
+            let text = "another NAT is in front of the router: the outside address is not an Internet address";
             report.is_nested().then(|| String::from(text))
         }
     };
@@ -121,7 +123,7 @@ fn describe(report: &Report) -> PortMapStatus {
     }
 }
 
-/// As people write it.
+/// Returns the protocol's usual spelling.
 fn title(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Pcp => "PCP",
@@ -136,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    fn with(protocol: Protocol, status: ProtocolStatus) -> Report {
-        let mut report = Report { gateway: Some([192, 168, 1, 1].into()), ..Report::default() };
+    fn with(protocol: Protocol, status: ProtocolStatus) -> PortmapReport {
+        let mut report = PortmapReport { gateway: Some([192, 168, 1, 1].into()), ..PortmapReport::default() };
         for part in report.protocols.iter_mut().filter(|part| part.protocol == protocol) {
             part.status = status;
         }
@@ -145,12 +147,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_router_said_is_told_in_a_line() {
-        assert!(describe(&Report::default()).problem.unwrap().starts_with("no router"));
+    fn the_routers_state_is_described_in_a_line() {
+        assert!(describe(&PortmapReport::default()).problem.unwrap().starts_with("no router"));
         let told = describe(&with(Protocol::Upnp, ProtocolStatus::Unusable(Defect::NoService)));
         assert_eq!(
             (told.protocol, told.problem.as_deref()),
-            (None, Some("UPnP-IGD: of no use: it has no service that maps ports"))
+            (None, Some("UPnP-IGD: useless answer: it has no service that maps ports"))
         );
         assert_eq!(describe(&with(Protocol::Pcp, ProtocolStatus::Asked)).problem, None);
         let told = describe(&with(Protocol::NatPmp, ProtocolStatus::Serves));
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn switched_off_there_is_nothing_to_tell() {
+    fn a_switched_off_port_mapping_has_no_state() {
         let mut mapped = Mapped::default();
         assert!(!mapped.turn() && mapped.of(8288).is_empty());
         assert_eq!(mapped.status(), None);

@@ -1,95 +1,102 @@
-//! What the control thread says: who this node is, what the network looks like, what stands in the way.
+//! Events of the control thread: the identity of this node, the network map, and problems.
 
 use taut_control::{Event, Identity};
 use taut_netmap::{Problem, ProblemCode};
 use taut_relay::Ticket;
 
-use super::{Daemon, clocks};
+use super::Daemon;
 use crate::api::Failure;
-use crate::error::failure;
+use crate::basics::clocks;
 
 impl Daemon {
+    /// Takes an event of the control thread.
     pub(super) fn handle_control(&mut self, event: Event) {
         match event {
-            Event::NeedsJoin => (self.identity, self.is_member) = (None, false),
+            Event::NeedsJoin => (self.member.identity, self.member.exists) = (None, false),
             Event::Identity(identity) => self.set_identity(*identity),
             Event::Leaving => self.handle_leaving(),
             Event::Left(left) => self.handle_left(left),
             Event::NotLeft(why) => self.handle_not_left(&why),
-            Event::Recent(peers) => self.recent = peers,
-            Event::Stamps(ceiling) => self.stamps = ceiling,
+            Event::Recent(peers) => self.member.recent = peers,
+            Event::Stamps(ceiling) => self.member.stamps = ceiling,
             Event::Ticket { ticket, numbered, .. } => self.set_ticket(&ticket, numbered.as_deref()),
             Event::Map(map) => {
-                self.map = Some(map);
+                self.member.map = Some(map);
                 self.apply_map();
             }
-            Event::OtherPrefixes(other) => self.other_prefixes = other,
+            Event::OtherPrefixes(other) => self.coordinator.other_prefixes = other,
             Event::Presence { whole, nodes } => {
-                let presence = self.presence.get_or_insert_default();
+                let presence = self.coordinator.presence.get_or_insert_default();
                 if whole {
                     presence.clear();
                 }
                 presence.extend(nodes);
             }
             Event::Connected { url } => {
-                (self.connected, self.url) = (true, url);
-                (self.last_error, self.problem, self.twin) = (None, None, None);
+                (self.coordinator.connected, self.coordinator.url) = (true, url);
+                self.coordinator.last_error = None;
+                (self.problems.network, self.problems.duplicate) = (None, None);
             }
             Event::Disconnected { why, .. } => {
-                self.connected = false;
-                self.presence = None;
-                self.last_error = Some(why);
+                self.coordinator.connected = false;
+                self.coordinator.presence = None;
+                self.coordinator.last_error = Some(why);
             }
             Event::Twin(problem) => {
-                self.twin = problem.map(|problem| Failure { message: problem.message, hint: problem.hint });
+                self.problems.duplicate =
+                    problem.map(|problem| Failure { message: problem.message, hint: problem.hint });
             }
             Event::Refused(problem) => self.handle_refusal(problem),
             Event::DiskProblem(message) => {
-                let problem = failure(message, "the node runs on, but would not remember this after a restart");
-                self.disk = Some((problem, clocks().now));
+                let problem = Failure::new(
+                    message,
+                    "free space on the disk, or make the state directory writable; the node runs on, but forgets this at a restart",
+                );
+                self.problems.disk = Some((problem, clocks().now));
             }
         }
     }
 
     fn set_identity(&mut self, identity: Identity) {
         let same = self
+            .member
             .identity
             .as_ref()
             .is_some_and(|old| old.node_key == identity.node_key && old.network == identity.network);
         if !same {
             self.stop_overlay();
-            (self.map, self.ticket) = (None, None);
-            self.other_prefixes = None;
+            (self.member.map, self.member.ticket) = (None, None);
+            self.coordinator.other_prefixes = None;
         }
-        self.url.clone_from(&identity.url);
-        (self.is_member, self.leave) = (true, None);
-        self.identity = Some(identity);
-        (self.problem, self.twin) = (None, None);
+        self.coordinator.url.clone_from(&identity.url);
+        (self.member.exists, self.leave) = (true, None);
+        self.member.identity = Some(identity);
+        (self.problems.network, self.problems.duplicate) = (None, None);
         self.apply_map();
     }
 
-    /// Leave to use relays. One of a version that we do not know is none: relays would refuse it, and the next one may be for us.
+    /// Takes a relay ticket. Tickets of an unknown version are ignored: relays would refuse them, and the next ticket may have a known version.
     fn set_ticket(&mut self, bytes: &[u8], numbered: Option<&[u8]>) {
         let Ok(ticket) = Ticket::from_bytes(bytes) else { return };
-        self.ticket = Some(ticket);
-        self.numbered = numbered.and_then(|bytes| Ticket::from_bytes(bytes).ok());
-        let credentials = self.credentials();
+        self.member.ticket = Some(ticket);
+        self.member.numbered = numbered.and_then(|bytes| Ticket::from_bytes(bytes).ok());
+        let credentials = self.member.credentials();
         if let (Some(overlay), Some(credentials)) = (&mut self.overlay, credentials) {
             overlay.set_ticket(credentials, clocks());
         }
     }
 
-    /// The coordinator said no. If this node is no member any more, its peers have dropped it: what is left is a device that leads nowhere.
+    /// Takes a refusal of the coordinator. If this node is not a member any more, its overlay is stopped, because its peers have removed it.
     fn handle_refusal(&mut self, problem: Problem) {
         if problem.code.is_final() {
-            self.connected = false;
-            self.last_error = Some(problem.to_string());
+            self.coordinator.connected = false;
+            self.coordinator.last_error = Some(problem.to_string());
         }
         if problem.code == ProblemCode::NotAMember {
             self.stop_overlay();
-            (self.map, self.identity, self.ticket) = (None, None, None);
-            self.other_prefixes = None;
+            (self.member.map, self.member.identity, self.member.ticket) = (None, None, None);
+            self.coordinator.other_prefixes = None;
         }
-        self.problem = Some(Failure { message: problem.message, hint: problem.hint });
+        self.problems.network = Some(Failure { message: problem.message, hint: problem.hint });
     }
 }

@@ -1,24 +1,25 @@
-//! Whether the host slept since the last look.
+//! Detection of a suspended host.
 //!
-//! Two clocks tell: one counts the time asleep, too, and the other does not (CLOCK_BOOTTIME, CLOCK_MONOTONIC). After a sleep addresses, routes and NATs may
-//! be others, and no netlink news need say so: a laptop that wakes at the same access point has the same address behind a NAT that has forgotten it.
+//! Two clocks are compared: CLOCK_BOOTTIME counts the time asleep, CLOCK_MONOTONIC does not. After a sleep, addresses, routes and NAT mappings may have changed
+//! without netlink news: a laptop that wakes at the same access point has the same address behind a NAT that has forgotten it.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use taut_base::Time;
 
-/// Below this it is the distance between two readings of two clocks on a busy host; NATs forget in half a minute at the soonest.
+/// Shortest difference that counts as a sleep, 2 s: smaller ones arise between two readings of the clocks on a busy host, and NATs keep mappings for at least half a
+/// minute.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// How far the clocks were apart when last compared.
+/// The difference of the clocks at the last comparison.
 #[derive(Debug, Default)]
 pub(super) struct Sleep {
     asleep: Option<Duration>,
 }
 
 impl Sleep {
-    /// `now`: with the time asleep. `awake`: without it, from any beginning.
+    /// Returns true if the host slept since the last call. `now` includes the time asleep; `awake` excludes it and has any origin.
     pub(super) fn has_slept(&mut self, now: Time, awake: Duration) -> bool {
         let asleep = now.since(Time::from_duration(awake));
         let before = *self.asleep.get_or_insert(asleep);
@@ -30,7 +31,7 @@ impl Sleep {
     }
 }
 
-/// Time since this was first asked, without the time asleep.
+/// Returns the time since the first call, without the time asleep.
 pub(super) fn awake() -> Duration {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     BEGIN.get_or_init(Instant::now).elapsed()
@@ -41,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fault_d13_a_sleep_is_noticed_once_and_a_busy_host_is_none() {
+    fn fault_d13_a_sleep_is_noticed_once_and_a_busy_host_does_not_count() {
         let (mut sleep, second) = (Sleep::default(), Duration::from_secs(1));
         let at = |seconds: u32| Time::from_duration(second * seconds);
-        assert!(!sleep.has_slept(at(1_000), second), "the first look compares with nothing");
+        assert!(!sleep.has_slept(at(1_000), second), "the first call has nothing to compare with");
         assert!(!sleep.has_slept(at(1_060), second * 61));
         assert!(!sleep.has_slept(at(1_062), second * 62), "read late");
         assert!(sleep.has_slept(at(1_662), second * 62), "ten minutes");
-        assert!(!sleep.has_slept(at(1_663), second * 63), "told once");
-        assert!(!sleep.has_slept(at(1_664), second * 66), "never backwards");
+        assert!(!sleep.has_slept(at(1_663), second * 63), "a sleep is reported once");
+        assert!(!sleep.has_slept(at(1_664), second * 66), "the difference does not count backwards");
     }
 }

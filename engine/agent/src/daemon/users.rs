@@ -1,4 +1,4 @@
-//! What local users ask, and what they are answered.
+//! Requests of local users, and the responses.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,20 +9,23 @@ use taut_control::{Command, OtherPrefixes};
 use taut_event::Poller;
 use taut_netmap::{JoinToken, name_from_host};
 
-use super::{DISK_SILENCE, Daemon, clocks};
+use super::Daemon;
 use crate::api::{CoordinatorStatus, Failure, PeerStatus, Request, Response, SCHEMA, State, Status};
-use crate::error::failure;
+use crate::basics::clocks;
+use crate::metrics;
 use crate::metrics::http::Responder;
 use crate::overlay::Overlay;
 use crate::server::Server;
-use crate::why::{self, Evidence};
-use crate::{metrics, status};
+use crate::status;
+use crate::status::why::{self, Evidence};
 
 impl Daemon {
+    /// Accepts connections of local users.
     pub(super) fn accept(&mut self) {
         self.with_server(|server, daemon| server.accept(&daemon.poller, clocks().now));
     }
 
+    /// Serves a connection of a local user.
     pub(super) fn serve(&mut self, token: u64) {
         self.with_server(|server, daemon| {
             let poller = Rc::clone(&daemon.poller);
@@ -30,7 +33,7 @@ impl Daemon {
         });
     }
 
-    /// Does what is due for local users.
+    /// Does the work that is due for local users.
     pub(super) fn turn_server(&mut self) {
         self.with_server(|server, daemon| {
             let poller = Rc::clone(&daemon.poller);
@@ -45,7 +48,7 @@ impl Daemon {
         });
     }
 
-    /// Does what is due at the metrics port.
+    /// Does the work that is due at the metrics port.
     pub(super) fn turn_metrics(&mut self, now: Time) {
         if self.metrics.as_ref().and_then(Responder::poll_timeout).is_some_and(|due| due <= now) {
             self.with_metrics(|responder, poller, now, daemon| {
@@ -54,7 +57,7 @@ impl Daemon {
         }
     }
 
-    /// The responder needs the daemon to make a page: it is taken out for that long. What it takes is charged to its clients.
+    /// Calls `work` with the responder, which is taken out of the daemon meanwhile, because it needs the daemon to make a page. The time is charged to its clients.
     fn with_metrics(&mut self, work: impl FnOnce(&mut Responder, &Poller, Time, &mut Self)) {
         if let Some(mut responder) = self.metrics.take() {
             let (poller, now) = (Rc::clone(&self.poller), clocks().now);
@@ -64,7 +67,7 @@ impl Daemon {
         }
     }
 
-    /// The server needs the daemon to answer: it is taken out for that long.
+    /// Calls `work` with the server, which is taken out of the daemon meanwhile, because it needs the daemon to answer.
     fn with_server(&mut self, work: impl FnOnce(&mut Server, &mut Self)) {
         if let Some(mut server) = self.server.take() {
             work(&mut server, self);
@@ -82,10 +85,11 @@ impl Daemon {
             Request::Down => {
                 self.tell(Command::Down);
                 self.stop_overlay();
-                (self.problem, self.twin) = (None, None);
-                // The control thread hangs up. What a later `up` reads is the answer to its own attempt.
-                (self.connected, self.presence, self.last_error) = (false, None, None);
-                if let Some(identity) = &mut self.identity {
+                (self.problems.network, self.problems.duplicate) = (None, None);
+                // The control thread closes the connection. A later `up` must report only its own attempt.
+                (self.coordinator.connected, self.coordinator.presence) = (false, None);
+                self.coordinator.last_error = None;
+                if let Some(identity) = &mut self.member.identity {
                     identity.wanted = false;
                 }
                 self.ending = self.config.exit_when_down;
@@ -97,50 +101,50 @@ impl Daemon {
 
     fn up(&mut self, join: Option<&str>, name: Option<String>) -> Response {
         if self.is_leaving() {
-            let message = "this node is giving up its membership at this moment";
-            return Response::Failed(failure(
+            let message = "this node is leaving its network at the moment";
+            return Response::Failed(Failure::new(
                 message,
-                "try again in some seconds; `taut status` tells when it is done",
+                "try again in some seconds; `taut status` shows when it has left",
             ));
         }
         let token = match join.map(str::parse::<JoinToken>).transpose() {
             Ok(token) => token,
-            Err(error) => return Response::Failed(failure(error, "check that the whole line was copied")),
+            Err(error) => return Response::Failed(Failure::new(error, "copy the whole line of the token")),
         };
         if let Some(refusal) = self.refusal(token.as_ref(), name.as_deref()) {
             return Response::Failed(refusal);
         }
         let Some(token) = token else {
-            let Some(identity) = &mut self.identity else {
+            let Some(identity) = &mut self.member.identity else {
                 let hint = "join one with `taut up --join TOKEN`; the coordinator's operator has the token";
-                return Response::Failed(failure("this node is not a member of any network", hint));
+                return Response::Failed(Failure::new("this node is not a member of any network", hint));
             };
             identity.wanted = true;
-            (self.problem, self.disk) = (None, None);
+            (self.problems.network, self.problems.disk) = (None, None);
             self.tell(Command::Up);
             self.apply_map();
             return Response::Done;
         };
-        // What a member asked for when it joined stays known: see `refusal`.
-        let asked_before = self.identity.as_ref().map(|identity| identity.name.clone());
-        let given = if self.map.is_some() { asked_before.or(name) } else { name.or(asked_before) };
+        // The name that a member requested when it joined is kept: see `refusal`.
+        let asked_before = self.member.identity.as_ref().map(|identity| identity.name.clone());
+        let given = if self.member.map.is_some() { asked_before.or(name) } else { name.or(asked_before) };
         let name = given.unwrap_or_else(|| name_from_host(&host_name()));
-        (self.problem, self.disk, self.leave) = (None, None, None);
+        (self.problems.network, self.problems.disk, self.leave) = (None, None, None);
         self.tell(Command::Join { token: Box::new(token), name });
         Response::Done
     }
 
-    /// Returns why a member cannot do what `taut up` asks of it: it is in another network, or has another name. The name that it asked for when it joined counts
-    /// as its own, so that the same command line may be used at every start.
+    /// Returns the reason why a member cannot carry out `taut up`: it is in another network, or has another name. The name that it requested when it joined counts as
+    /// its own, so the same command line works at every start.
     fn refusal(&self, token: Option<&JoinToken>, name: Option<&str>) -> Option<Failure> {
-        let (identity, map) = (self.identity.as_ref()?, self.map.as_ref()?);
+        let (identity, map) = (self.member.identity.as_ref()?, self.member.map.as_ref()?);
         let (network, own) = (&map.network.name, &map.me.name);
         if token.is_some_and(|token| token.network != identity.network) {
             let message =
                 format!("this node is a member of network {network} already, and the join token is for another one");
             let hint =
                 "leave it with `taut leave` first, or run a second daemon with its own --state, --socket and --tun";
-            return Some(failure(message, hint));
+            return Some(Failure::new(message, hint));
         }
         let name = name_from_host(name?);
         if name == *own || name == name_from_host(&identity.name) {
@@ -148,34 +152,34 @@ impl Daemon {
         }
         let message =
             format!("this node is a member of network {network} already, as {own}; --hostname does not rename it");
-        Some(failure(message, &format!("the operator renames it: `taut-coordinator nodes rename {own} {name}`")))
+        Some(Failure::new(message, format!("the operator renames it: `taut-coordinator nodes rename {own} {name}`")))
     }
 
-    /// The user consents to the prefixes that the coordinator wants: all that change have to be named, so that nobody consents to what was not read.
+    /// Carries out the user's consent to the prefixes that the coordinator wants. The user has to name all prefixes that change, which shows that they were read.
     fn accept_prefixes(&self, prefixes: &[Prefix]) -> Response {
-        let Some(OtherPrefixes { pinned, wanted }) = self.other_prefixes else {
+        let Some(OtherPrefixes { pinned, wanted }) = self.coordinator.other_prefixes else {
             let message = "the coordinator does not ask for other overlay prefixes than those in force";
-            return Response::Failed(failure(message, "`taut status` names them when it does"));
+            return Response::Failed(Failure::new(message, "`taut status` names them if it does"));
         };
         let changed = pinned.changed(&wanted);
         let (given, asked): (BTreeSet<_>, BTreeSet<_>) = (prefixes.iter().collect(), changed.iter().collect());
         if given != asked {
             let message = format!("these are not the prefixes that the coordinator asks for: {}", listed(&changed));
-            return Response::Failed(failure(message, "name all of them, and no others"));
+            return Response::Failed(Failure::new(message, "name all of them, and no others"));
         }
         self.tell(Command::AcceptPrefixes(wanted));
         Response::Done
     }
 
     fn prefix_problem(&self) -> Option<Failure> {
-        let OtherPrefixes { pinned, wanted } = self.other_prefixes?;
+        let OtherPrefixes { pinned, wanted } = self.coordinator.other_prefixes?;
         let changed = listed(&pinned.changed(&wanted));
-        Some(failure(
+        Some(Failure::new(
             format!(
                 "the coordinator wants other addresses for the overlay ({wanted}) than those in force on this host ({pinned}); \
                  the last network map with these stays in force"
             ),
-            &format!(
+            format!(
                 "ask the operator whether that is meant: a coordinator that was broken into can draw addresses of your local network into the overlay this \
                  way. To consent, run `taut accept {changed}` as root"
             ),
@@ -185,11 +189,11 @@ impl Daemon {
     fn status(&mut self) -> Status {
         let drops = status::drops(self.overlay.as_mut());
         let now = clocks().now;
-        let (map, overlay) = (self.map.as_deref(), self.overlay.as_ref());
-        let coordinator = self.identity.as_ref().map(|_| CoordinatorStatus {
-            url: self.url.clone(),
-            connected: self.connected,
-            last_error: self.last_error.clone(),
+        let (map, overlay) = (self.member.map.as_deref(), self.overlay.as_ref());
+        let coordinator = self.member.identity.as_ref().map(|_| CoordinatorStatus {
+            url: self.coordinator.url.clone(),
+            connected: self.coordinator.connected,
+            last_error: self.coordinator.last_error.clone(),
             map_version: map.map_or(0, |map| map.version),
         });
         Status {
@@ -201,24 +205,26 @@ impl Daemon {
             me: map.map(|map| status::myself(map, overlay)),
             coordinator,
             problem: self
-                .problem
+                .problems
+                .network
                 .clone()
                 .or_else(|| self.prefix_problem())
                 .or_else(|| overlay.and_then(Overlay::problem))
-                .or_else(|| self.twin.clone())
-                .or_else(|| self.disk_problem(now)),
+                .or_else(|| self.problems.duplicate.clone())
+                .or_else(|| self.problems.disk(now)),
             warnings: overlay.map_or_else(Vec::new, Overlay::warnings),
-            peers: map.map_or_else(Vec::new, |map| status::peers(map, overlay, self.presence.as_ref(), now)),
+            peers: map
+                .map_or_else(Vec::new, |map| status::peers(map, overlay, self.coordinator.presence.as_ref(), now)),
             drops,
             handshakes: status::handshakes(overlay),
-            nat: overlay.map(|overlay| status::nat(&overlay.node().nat_report(), self.connected)),
+            nat: overlay.map(|overlay| status::nat(&overlay.node().nat_report(), self.coordinator.connected)),
             relays: map.map_or_else(Vec::new, |map| status::relays(map, overlay)),
             port_mapping: self.mapped.status(),
             leave: self.leave.clone(),
         }
     }
 
-    /// Why packets to a peer go the way they go.
+    /// Explains the path to a peer.
     fn why(&mut self, who: &str) -> Response {
         let status = self.status();
         let address: Option<IpAddr> = who.parse().ok();
@@ -228,14 +234,14 @@ impl Daemon {
         };
         let Some(peer) = status.peers.iter().find(is_meant) else {
             let message = format!("there is no peer `{who}` in the network");
-            return Response::Failed(failure(message, "`taut status` lists all"));
+            return Response::Failed(Failure::new(message, "`taut status` lists all peers"));
         };
         let node = self.overlay.as_ref().map(Overlay::node);
         let view = node.and_then(|node| node.peers().find(|view| view.node.0 == peer.id));
         let report = node.zip(view.as_ref()).and_then(|(node, view)| node.report(view.id, clocks().now));
         let lately = |time| clocks().now.since(time) < why::LATELY;
         let wanted = view.is_some_and(|view| view.trying || view.wanted.is_some_and(lately));
-        let (ours, connected) = (status.nat.clone(), self.connected);
+        let (ours, connected) = (status.nat.clone(), self.coordinator.connected);
         let others = node.is_some_and(|node| {
             let mut others = node.peers().filter(|view| view.node.0 != peer.id);
             others.any(|view| node.report(view.id, clocks().now).is_some_and(|report| why::answers(&report)))
@@ -244,13 +250,8 @@ impl Daemon {
         Response::Why(Box::new(why::explain(evidence)))
     }
 
-    fn disk_problem(&self, now: Time) -> Option<Failure> {
-        let (problem, said) = self.disk.as_ref()?;
-        (now.since(*said) < DISK_SILENCE).then(|| problem.clone())
-    }
-
     fn state(&self) -> State {
-        match &self.identity {
+        match &self.member.identity {
             None => State::NeedsJoin,
             Some(identity) if !identity.wanted => State::Stopped,
             Some(_) if self.overlay.is_some() => State::Running,
@@ -259,12 +260,12 @@ impl Daemon {
     }
 }
 
-/// Prefixes as words of a command.
+/// Returns prefixes as arguments of a command.
 fn listed(prefixes: &[Prefix]) -> String {
     prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// What the host calls itself; the network gives the node a name like it.
+/// Returns the host name, after which the network names the node.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }

@@ -2,12 +2,12 @@
 //!
 //! | | at the first join | later |
 //! |---|---|---|
-//! | an address in use here is a member's, or ours in the overlay | refused | warned of |
+//! | an overlay address of a member or of this node is in use on this host | refused | warned of |
 //! | a network of this host, or another overlay, overlaps the prefix | warned of | warned of |
 //!
-//! In use are the host's own addresses, the routers in front of it, and the members of other networks of Taut. Only an address is refused, not an overlap:
+//! Addresses in use are the host's own, those of its routers, and those of members of other Taut networks. Only an address is a reason to refuse, not an overlap:
 //! the default prefix, 100.64.0.0/10, is also the range that carriers give to their customers (RFC 6598), and there a conflict needs that very address. Name servers
-//! do not count: many people run theirs on a member of the overlay. Later nothing is refused, because what runs stays up (law 5).
+//! do not count, because many people run theirs on a member of the overlay. Later nothing is refused, because a running network stays up (law 5).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,19 +17,18 @@ use taut_netmap::NetworkMap;
 
 use super::surroundings::{Kind, Own, Surroundings, is_shared};
 use crate::api::Failure;
-use crate::error::failure;
 
-/// Warnings of one kind that are shown; more say the same.
+/// Maximum number of warnings of one kind: further ones add nothing.
 const SHOWN: usize = 3;
 
-/// What this host uses an address for.
+/// The use of an address on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use<'a> {
-    /// It is the host's own, on this interface.
+enum AddressUse<'a> {
+    /// The host's own address, on this interface.
     Own(&'a str),
-    /// It is the router behind this interface.
+    /// The address of the router behind this interface.
     Router(&'a str),
-    /// A member of another network of Taut has it, through this interface.
+    /// The address of a member of another Taut network, reached through this interface.
     Member(&'a str),
 }
 
@@ -37,10 +36,10 @@ enum Use<'a> {
 #[derive(Debug, PartialEq, Eq)]
 struct Conflict<'a> {
     address: IpAddr,
-    here: Use<'a>,
+    here: AddressUse<'a>,
 }
 
-/// Why this network must not come up on this host for the first time, if there is a reason.
+/// Returns the reason why this network must not come up on this host for the first time, if there is one.
 pub(crate) fn first_join(map: &NetworkMap, surroundings: &Surroundings) -> Result<(), Failure> {
     let conflicts = conflicts(map, surroundings);
     let Some(first) = conflicts.first() else { return Ok(()) };
@@ -51,47 +50,47 @@ pub(crate) fn first_join(map: &NetworkMap, surroundings: &Surroundings) -> Resul
     let text = format!("the network was not joined: {}{more}", first.describe(map));
     let hint = "use a network with another prefix (`taut-coordinator networks create NAME --ipv4-prefix PREFIX`), or free the address on this \
                 host and run `taut up` again. The coordinator lists this node already; `taut leave` ends that";
-    Err(failure(text, hint))
+    Err(Failure::new(text, hint))
 }
 
-/// What overlaps while the network is up.
+/// Returns warnings about overlaps while the network is up.
 pub(crate) fn warnings(map: &NetworkMap, surroundings: &Surroundings) -> Vec<Failure> {
     let conflicts = conflicts(map, surroundings);
-    let hint = "taut leaves both as they are; to end this, use another address on one of the two sides";
+    let hint = "taut changes neither; use another address for one of the two";
     let mut warnings: Vec<Failure> =
-        conflicts.iter().take(SHOWN).map(|conflict| failure(conflict.describe(map), hint)).collect();
+        conflicts.iter().take(SHOWN).map(|conflict| Failure::new(conflict.describe(map), hint)).collect();
     let overlaps = surroundings.own.iter().filter_map(|own| Some((own, overlap(map, own)?)));
-    // What is said of an address need not be said of its network.
+    // A warning about an address covers its network.
     let overlaps =
-        overlaps.filter(|(own, _)| conflicts.iter().all(|conflict| conflict.here != Use::Own(&own.interface)));
+        overlaps.filter(|(own, _)| conflicts.iter().all(|conflict| conflict.here != AddressUse::Own(&own.interface)));
     warnings.extend(overlaps.take(SHOWN).map(|(own, prefix)| {
         let Own { network, interface, kind, .. } = own;
         let what = if *kind == Kind::Overlay { "another overlay" } else { "a network" };
         let text =
             format!("{what} of this host overlaps this one: {interface} has {network}, and the overlay {prefix}");
-        failure(
+        Failure::new(
             text,
-            "a host there that has the address of a member cannot be reached; give one of the two another prefix",
+            "a host there that has a member's address cannot be reached; use another prefix for one of the two",
         )
     }));
     warnings
 }
 
-/// The overlay's prefix that this network of the host overlaps.
+/// Returns the overlay prefix that overlaps with this network of the host.
 fn overlap(map: &NetworkMap, own: &Own) -> Option<Prefix> {
-    // Customers of a carrier have no business with each other by these addresses.
+    // Customers of a carrier do not use these addresses to reach each other.
     let shared = matches!(own.ip, IpAddr::V4(v4) if is_shared(v4)) && own.kind != Kind::Overlay;
     [map.network.ipv4, map.network.ipv6].into_iter().find(|prefix| !shared && prefix.overlaps(own.network))
 }
 
-/// All addresses of the overlay that this host uses for something else: its own first, those of other networks' members last.
+/// Returns all overlay addresses with another use on this host: its own addresses first, those of members of other networks last.
 fn conflicts<'a>(map: &'a NetworkMap, surroundings: &'a Surroundings) -> Vec<Conflict<'a>> {
     let members = surroundings.routes.iter().filter(|route| route.is_member);
-    let members = members.map(|route| (route.prefix.address(), Use::Member(&route.interface)));
-    let routers = surroundings.routers.iter().map(|(ip, interface)| (*ip, Use::Router(interface)));
-    let own = surroundings.own.iter().map(|own| (own.ip, Use::Own(&own.interface)));
+    let members = members.map(|route| (route.prefix.address(), AddressUse::Member(&route.interface)));
+    let routers = surroundings.routers.iter().map(|(ip, interface)| (*ip, AddressUse::Router(interface)));
+    let own = surroundings.own.iter().map(|own| (own.ip, AddressUse::Own(&own.interface)));
     let theirs = map.peers.values().flat_map(|peer| &peer.addresses);
-    // Of several uses of an address the first one counts.
+    // The first of several uses of an address counts.
     let mut overlay: BTreeSet<IpAddr> = map.me.addresses.iter().chain(theirs).copied().collect();
     let used = own.chain(routers).chain(members).filter(|(address, _)| overlay.remove(address));
     used.map(|(address, here)| Conflict { address, here }).collect()
@@ -104,9 +103,9 @@ impl Conflict<'_> {
         let whose =
             member.map_or_else(|| String::from("this node's"), |member| format!("that of member {}", member.name));
         let here = match self.here {
-            Use::Own(interface) => format!("this host has it on {interface}"),
-            Use::Router(interface) => format!("the router behind {interface} has it"),
-            Use::Member(interface) => format!("a member of another network has it, through {interface}"),
+            AddressUse::Own(interface) => format!("this host has it on {interface}"),
+            AddressUse::Router(interface) => format!("the router behind {interface} has it"),
+            AddressUse::Member(interface) => format!("a member of another network has it, through {interface}"),
         };
         format!("{address} is {whose} in network {network}, and {here}")
     }

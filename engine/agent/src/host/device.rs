@@ -1,19 +1,19 @@
-//! The overlay's device as the host has it: what it lacks, and whether it takes IPv6.
+//! The state of the overlay's device on the host: missing parts of its configuration, and whether it accepts IPv6.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// Addresses that a message names before it counts the rest.
+/// Number of addresses that a message names; further ones are only counted.
 const NAMED: usize = 3;
 
-/// What the device lacks of what it should have.
+/// The missing parts of the device's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missing {
-    /// It is switched off.
+    /// Whether the device is down.
     pub(super) down: bool,
-    /// Overlay addresses of ours.
+    /// Missing overlay addresses of this node.
     pub(super) addresses: Vec<IpAddr>,
-    /// Overlay addresses of peers that no route leads to.
+    /// Overlay addresses of peers without a route.
     pub(super) routes: Vec<IpAddr>,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         if self.down {
-            parts.push(String::from("it is set down"));
+            parts.push(String::from("it is down"));
         }
         for (what, addresses) in [("addresses", &self.addresses), ("routes", &self.routes)] {
             if !addresses.is_empty() {
@@ -38,7 +38,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// The first few of them, and how many more there are.
+/// Returns the first few addresses and the number of the others.
 pub(super) fn some_of(addresses: &[IpAddr]) -> String {
     let named: Vec<String> = addresses.iter().take(NAMED).map(ToString::to_string).collect();
     let named = named.join(", ");
@@ -48,19 +48,20 @@ pub(super) fn some_of(addresses: &[IpAddr]) -> String {
     }
 }
 
-/// Keeps the kernel from giving the TUN a link-local address and asking it for routers. A kernel without IPv6 has no such file, and where it cannot be
-/// written the packets are dropped by name (out-no-route).
+/// Keeps the kernel from giving the TUN a link-local address and from sending router solicitations to it. A kernel without IPv6 has no such file. If writing fails
+/// otherwise, these packets are dropped and counted (`out-no-route`).
 pub(super) fn no_link_local(device: &str) {
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/addr_gen_mode"), "1");
 }
 
-/// Whether the device takes IPv6 addresses (fault J12).
+/// Whether the device accepts IPv6 addresses (fault J12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ipv6 {
+    /// Enabled.
     On,
-    /// Switched off by a setting, for this device or the whole host.
+    /// Disabled by a setting, for this device or the whole host.
     Off,
-    /// The kernel has none, or the device's MTU is below the 1,280 bytes that IPv6 needs (RFC 8200, section 5).
+    /// The kernel has no IPv6, or the device's MTU is below the 1,280 bytes that IPv6 needs (RFC 8200, section 5).
     Absent,
 }
 
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_parts_are_named() {
         let addresses = |count: u8| (1..=count).map(|number| IpAddr::from([100, 64, 0, number])).collect::<Vec<_>>();
         let mut missing = Missing::default();
         assert!(missing.is_empty());
@@ -89,7 +90,7 @@ mod tests {
         missing.routes.truncate(1);
         assert_eq!(
             missing.to_string(),
-            "it is set down, the addresses 100.64.0.1 are removed, the routes 100.64.0.1 are removed"
+            "it is down, the addresses 100.64.0.1 are removed, the routes 100.64.0.1 are removed"
         );
     }
 }

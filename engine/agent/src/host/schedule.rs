@@ -1,120 +1,121 @@
-//! When the overlay's device is looked at, and when what is missing is put back (fault J11). Pure: time is an argument.
+//! The times at which the overlay's device is checked and missing parts are restored (fault J11). Pure: time is an argument.
 //!
 //! ```text
-//!            something missing                      more than RESTORATIONS within WINDOW
-//!  calm ───────────────────────▶ put back, calm ──────────────────────────────────────────▶ contested
-//!    ▲                                                                                     once a RETRY: put back
+//!            a part is missing                      more than RESTORATIONS within WINDOW
+//!  calm ───────────────────────▶ restored, calm ──────────────────────────────────────────▶ contested
+//!    ▲                                                                                     once a WINDOW: restored
 //!    └────────────────────── nothing is missing HOLD after that ◀──────────────────────────────┘
 //! ```
-//! A user who sets the device down, or an `ip address flush`, is undone within a second. Against a program that does so again and again, taut neither gives
-//! up nor makes a race of it.
+//! If a user sets the device down or runs `ip address flush`, the configuration is restored within a second. If a program removes it again and again, taut restores it
+//! once a minute: it neither gives up nor competes with that program.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use taut_base::Time;
 
-/// Time from news about the device until it is looked at: a change comes as several messages within a few milliseconds, and a look reads all.
+/// Time from news about the device to its check, 10 ms: a change causes several messages within a few milliseconds, and one check covers them all.
 const SETTLE: Duration = Duration::from_millis(10);
-/// Shortest time between two looks: a look reads the device, all addresses and the device's routes, less than a millisecond of work.
-const LOOKS_APART: Duration = Duration::from_millis(100);
-/// Restorations within [`WINDOW`] before another program is taken to be at work: a user who tries `ip link set down` and `up` needs one or two.
+/// Shortest time between two checks, 100 ms: a check reads the device, all addresses and the device's routes in less than a millisecond.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Number of restorations within [`WINDOW`] after which another program is assumed, five: a user who tries `ip link set down` and `up` causes one or two.
 const RESTORATIONS: usize = 5;
-/// The time in which [`RESTORATIONS`] are counted, and the time between two tries while the device is contested: one minute.
+/// Time in which [`RESTORATIONS`] are counted, and interval of restorations while the device is contested: one minute.
 const WINDOW: Duration = Duration::from_secs(60);
-/// After a try while the device is contested, everything has to stay in place for this long before the other program counts as gone: a program that
-/// repeats itself every few seconds is noticed.
+/// Time for which the configuration has to stay complete after a restoration of a contested device, before the other program counts as gone, 10 s: it exposes a program
+/// that repeats its changes every few seconds.
 const HOLD: Duration = Duration::from_secs(10);
-/// Time between two looks without any news: some changes are not told, such as IPv6 that is switched on again on a device without a carrier.
+/// Interval of checks without news, one minute: the kernel does not report some changes, such as enabling IPv6 on a device without a carrier.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 
-/// What a look leads to.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Everything is in place, or it is not yet time.
+pub(super) enum Decision {
+    /// Nothing is missing, or a restoration is not due yet.
     Nothing,
-    /// What is missing is put back now.
+    /// Missing parts are restored now.
     Restore,
 }
 
-/// When to look and when to restore.
+/// The schedule of checks and restorations.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// When the device was last looked at, and when that is due again.
-    looked: Time,
+    /// Time of the last check.
+    checked: Time,
+    /// Time of the next check.
     due: Time,
     /// Restorations of the last [`WINDOW`], the oldest first.
     recent: VecDeque<Time>,
     contest: Option<Contest>,
 }
 
-/// Another program takes apart what we put back.
+/// Another program removes what taut restores.
 #[derive(Clone, Copy, Debug)]
 struct Contest {
-    /// When the last try was, or when the contest began.
+    /// Time of the last restoration, or of the begin of the contest.
     since: Time,
-    /// Whether a try was made whose outcome is waited for.
+    /// Whether a restoration was made whose outcome is not known yet.
     tried: bool,
 }
 
 impl Schedule {
-    /// For a device that was configured `now`.
+    /// Creates the schedule of a device that was configured at `now`.
     pub(super) fn new(now: Time) -> Self {
-        Self { looked: now, due: now + IDLE, recent: VecDeque::new(), contest: None }
+        Self { checked: now, due: now + IDLE, recent: VecDeque::new(), contest: None }
     }
 
-    /// There is news about the device.
+    /// Notes news about the device.
     pub(super) fn changed(&mut self, now: Time) {
-        // While the device is contested the other program would decide how often we look.
+        // While the device is contested, news does not cause checks: the other program would determine their rate.
         if self.contest.is_none() {
-            self.due = self.due.min((now + SETTLE).max(self.looked + LOOKS_APART));
+            self.due = self.due.min((now + SETTLE).max(self.checked + CHECK_INTERVAL));
         }
     }
 
-    /// When a look is due.
+    /// Returns the time of the next check.
     pub(super) fn due(&self) -> Time {
         self.due
     }
 
-    /// The device could not be read: nothing is known of it, and it is looked at again a second later.
+    /// Notes that the device could not be read. It is checked again a second later.
     pub(super) fn postpone(&mut self, now: Time) {
-        self.looked = now;
+        self.checked = now;
         self.due = now + Duration::from_secs(1);
     }
 
-    /// Returns true while another program is taken to remove what we put back.
+    /// Returns true while another program is assumed to remove what taut restores.
     pub(super) fn is_contested(&self) -> bool {
         self.contest.is_some()
     }
 
-    /// The device was looked at: whether all is in place. `idle` is when it is to be looked at again without news.
-    pub(super) fn look(&mut self, complete: bool, idle: Duration, now: Time) -> Step {
-        self.looked = now;
+    /// Takes the result of a check. `complete` is true if nothing is missing; `idle` is the time until the next check without news.
+    pub(super) fn handle_check(&mut self, complete: bool, idle: Duration, now: Time) -> Decision {
+        self.checked = now;
         self.due = now + idle;
         match self.contest {
-            None if complete => Step::Nothing,
+            None if complete => Decision::Nothing,
             None => self.restore_calmly(now),
             Some(contest) => self.contest(contest, complete, now),
         }
     }
 
-    fn restore_calmly(&mut self, now: Time) -> Step {
+    fn restore_calmly(&mut self, now: Time) -> Decision {
         while self.recent.front().is_some_and(|first| now.since(*first) >= WINDOW) {
             self.recent.pop_front();
         }
         if self.recent.len() >= RESTORATIONS {
             self.contest = Some(Contest { since: now, tried: false });
             self.due = now + WINDOW;
-            return Step::Nothing;
+            return Decision::Nothing;
         }
         self.recent.push_back(now);
-        Step::Restore
+        Decision::Restore
     }
 
-    fn contest(&mut self, contest: Contest, complete: bool, now: Time) -> Step {
+    fn contest(&mut self, contest: Contest, complete: bool, now: Time) -> Decision {
         let next = contest.since + WINDOW;
         if complete {
-            // After a try that has held; without one, somebody else put it back, and it has to hold as well.
+            // The configuration was complete after a restoration. Without a restoration another program completed it, and it has to stay complete for `HOLD` as well.
             let holds = contest.since + HOLD;
             if contest.tried && now >= holds {
                 self.contest = None;
@@ -125,15 +126,15 @@ impl Schedule {
                 self.contest = Some(Contest { since: now, tried: true });
                 self.due = now + HOLD;
             }
-            return Step::Nothing;
+            return Decision::Nothing;
         }
         if now < next {
             self.due = next;
-            return Step::Nothing;
+            return Decision::Nothing;
         }
         self.contest = Some(Contest { since: now, tried: true });
         self.due = now + HOLD;
-        Step::Restore
+        Decision::Restore
     }
 }
 
@@ -164,7 +165,9 @@ mod tests {
                 missing_since = Some(now);
                 schedule.changed(at(now));
             }
-            if at(now) >= schedule.due() && schedule.look(missing_since.is_none(), IDLE, at(now)) == Step::Restore {
+            if at(now) >= schedule.due()
+                && schedule.handle_check(missing_since.is_none(), IDLE, at(now)) == Decision::Restore
+            {
                 missing_since = None;
                 restored.push(now);
             }
@@ -177,7 +180,7 @@ mod tests {
         assert_eq!(run(&mut schedule, 5_000, 200_000, None), [5_010]);
         assert!(!schedule.is_contested());
         // Right behind a look.
-        schedule.look(true, IDLE, at(200_000));
+        schedule.handle_check(true, IDLE, at(200_000));
         assert_eq!(run(&mut schedule, 200_001, 300_000, None), [200_100]);
     }
 

@@ -1,7 +1,7 @@
-//! The host's other interfaces: where this node may be reached, and which addresses belong to other overlays (fault D17).
+//! The host's other interfaces: the endpoints of this node, and the prefixes of other overlays (fault D17).
 //!
-//! An address inside another tunnel is no endpoint: a packet to it would be carried by that tunnel, whose own packets may need us, and which leaves less
-//! room in each. So such addresses are neither offered to peers nor probed when a peer names one.
+//! An address inside another tunnel is not used as an endpoint: that tunnel would carry our packets, its own packets may go through us, and it reduces the MTU. Peers are
+//! not told of such addresses, and none that a peer names is probed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,24 +9,24 @@ use taut_base::Prefix;
 use taut_netlink::{Address, Link, Netlink, NetlinkError, Route, Scope};
 use taut_path::{Families, acceptable};
 
-/// Tunnels whose routes are read, and prefixes that are kept of them: a program on the host with more of them has the rest of its prefixes probed when a peer
-/// names an address there. Each candidate of a peer is compared with each prefix.
-const MOST_TUNNELS: usize = 16;
-const MOST_PREFIXES: usize = 256;
+/// Maximum number of tunnels whose routes are read, 16.
+const MAX_TUNNELS: usize = 16;
+/// Maximum number of prefixes of other overlays, 256: each candidate of a peer is compared with each prefix. Addresses in further prefixes are probed if a peer names them.
+const MAX_PREFIXES: usize = 256;
 
-/// Routes shorter than these lead a large part of the Internet into a tunnel, which is an uplink then and no overlay: `0.0.0.0/1` beside `128.0.0.0/1`, or
-/// all but the local network.
+/// Shortest prefixes of routes into overlays, for IPv4 and IPv6. A shorter route leads a large part of the Internet into the tunnel, which is therefore an uplink: `0.0.0.0/1`
+/// and `128.0.0.0/1`, or everything except the local network.
 const SHORTEST: (u8, u8) = (8, 16);
 
-/// Any address of the Internet would do: these are for documentation (RFC 5737, RFC 3849), and nothing is sent there.
+/// Internet addresses whose routes are looked up. They are documentation addresses (RFC 5737, RFC 3849), and nothing is sent to them.
 const FAR: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
-/// What the host has beside our device.
+/// The host's interfaces and routes without our own device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Surroundings {
     pub(super) own: Vec<Own>,
-    /// Where routers in front of this host are, and behind which interface.
+    /// Addresses of this host's routers, each with its interface.
     pub(super) routers: Vec<(IpAddr, String)>,
     /// Routes into other overlays.
     pub(super) routes: Vec<TunnelRoute>,
@@ -36,11 +36,11 @@ pub(crate) struct Surroundings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Own {
     pub(super) ip: IpAddr,
-    /// The network that it is in; the address alone on most tunnels.
+    /// The network of the address; on most tunnels only the address itself.
     pub(super) network: Prefix,
     pub(super) interface: String,
     pub(super) kind: Kind,
-    /// Whether peers may be told of it.
+    /// Whether peers may be told of it, apart from the kind of its interface.
     usable: bool,
 }
 
@@ -49,25 +49,25 @@ pub(super) struct Own {
 pub(super) struct TunnelRoute {
     pub(super) prefix: Prefix,
     pub(super) interface: String,
-    /// It is a route of Taut's: the address is that of a member of another network.
+    /// Whether it is a route of Taut: its address belongs to a member of another network.
     pub(super) is_member: bool,
 }
 
-/// What an interface is to us.
+/// The kind of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A network, or the line of a provider (`ppp`, `wwan`).
+    /// A network, or a provider's line (`ppp`, `wwan`).
     Network,
-    /// A tunnel without encryption. It may be a provider's line as well (6in4, DS-Lite, a GRE tunnel with public addresses): its public addresses count.
+    /// A tunnel without encryption. It may also be a provider's line (6in4, DS-Lite, a GRE tunnel with public addresses), so its public addresses are used.
     PlainTunnel,
-    /// An overlay: a VPN, another network of Taut.
+    /// An overlay: a VPN or another Taut network.
     Overlay,
 }
 
 impl Kind {
     fn of(link: &Link) -> Self {
         match link.kind.as_deref() {
-            // TAP devices are of the kind `tun`, too.
+            // TAP devices have the kind `tun`, too.
             Some("tun" | "wireguard" | "amneziawg" | "ovpn" | "ovpn-dco" | "xfrm" | "vti" | "vti6") => Self::Overlay,
             Some(
                 "ipip" | "sit" | "ip6tnl" | "gre" | "gretap" | "ip6gre" | "ip6gretap" | "erspan" | "ip6erspan"
@@ -79,8 +79,7 @@ impl Kind {
 }
 
 impl Surroundings {
-    /// Reads everything but what belongs to our own device, which is interface `ours`, if there is one yet. Routes into tunnels are read if there are any
-    /// tunnels, and taken from `known` otherwise where that is given.
+    /// Reads all interfaces except our own device `ours`, if it exists yet. The routes into tunnels are copied from `known` if it is given, and read otherwise.
     pub(crate) fn read(netlink: &mut Netlink, ours: Option<u32>, known: Option<&Self>) -> Result<Self, NetlinkError> {
         let mut links = netlink.links()?;
         links.retain(|link| Some(link.index) != ours && !link.loopback);
@@ -89,7 +88,7 @@ impl Surroundings {
         let own = addresses.iter().filter_map(|address| Own::new(address, find(address.index)?)).collect();
         let mut routers = Vec::new();
         for far in FAR {
-            // A kernel without IPv6 cannot answer for it.
+            // A kernel without IPv6 cannot look up the IPv6 address.
             let hop = netlink.first_hop(far, 0).ok().flatten();
             routers.extend(hop.and_then(|hop| Some((hop.gateway, find(hop.interface)?.name.clone()))));
         }
@@ -98,7 +97,7 @@ impl Surroundings {
             None => {
                 let overlays = links.iter().filter(|link| Kind::of(link) == Kind::Overlay);
                 let mut routes = Vec::new();
-                for link in overlays.take(MOST_TUNNELS) {
+                for link in overlays.take(MAX_TUNNELS) {
                     routes.extend(
                         netlink.routes_by(link.index)?.iter().filter_map(|route| TunnelRoute::new(route, link)),
                     );
@@ -109,34 +108,34 @@ impl Surroundings {
         Ok(Self { own, routers, routes })
     }
 
-    /// Where this host may be reached: its addresses with `port`, best first, those of overlays left out.
+    /// Returns the endpoints of this host: its addresses with `port`, best first, without those of overlays.
     pub(crate) fn endpoints(&self, port: u16, avoided: &[Prefix]) -> Vec<SocketAddr> {
         let offered = self.own.iter().filter(|own| own.usable && own.is_offered());
         let endpoints = offered.map(|own| SocketAddr::new(own.ip, port));
         let mut endpoints: Vec<SocketAddr> = endpoints.filter(|endpoint| acceptable(*endpoint, avoided)).collect();
-        // IPv4 first: where both work, its header is 20 bytes shorter.
+        // IPv4 first, because its header is 20 bytes shorter.
         endpoints.sort_by_key(SocketAddr::is_ipv6);
         endpoints.dedup();
         endpoints
     }
 
-    /// The families that packets may leave by: those of which the host has an address, whether peers are told of it or not. A tunnel may be its only
-    /// uplink, and a carrier's address may lie within the overlay's prefix (fault D12).
+    /// Returns the address families of the host's addresses, even of those that peers are not told of: a tunnel may be the only uplink, and a carrier's address may be within
+    /// the overlay's prefix (fault D12).
     pub(crate) fn families(&self) -> Families {
         let usable = |own: &&Own| own.usable && acceptable(SocketAddr::new(own.ip, 1), &[]);
         let v4 = self.own.iter().filter(usable).any(|own| own.ip.is_ipv4());
         let v6 = self.own.iter().filter(usable).any(|own| own.ip.is_ipv6());
-        // A host without any global address may still have a route; what cannot be sent is only lost.
+        // A host without a global address may still have a route. Packets that cannot be sent are lost.
         if v4 || v6 { Families { v4, v6 } } else { Families::default() }
     }
 
-    /// The networks that this host is in: what its other interfaces reach without a router. Overlays are left out: nothing is probed there.
+    /// Returns the networks that this host's other interfaces reach without a router. Overlays are left out, because nothing is probed there.
     pub(crate) fn networks(&self) -> Vec<Prefix> {
         self.own.iter().filter(|own| own.usable && own.kind != Kind::Overlay).map(|own| own.network).collect()
     }
 
-    /// Prefixes of other overlays, where no endpoint of a peer is looked for: networks of tunnels, and what is routed into them. Only private addresses: a
-    /// tunnel that public ones are routed into is an uplink. One that holds a network of the host is left out, because neighbours are there.
+    /// Returns the prefixes of other overlays, in which no endpoint of a peer is probed: networks of tunnels, and prefixes routed into them. Only private prefixes count,
+    /// because a tunnel with routes of public ones is an uplink. A prefix that contains a network of the host is left out, because its neighbours are there.
     pub(crate) fn overlays(&self) -> Vec<Prefix> {
         let networks = self.own.iter().filter(|own| own.kind == Kind::Overlay).map(|own| own.network);
         let routed = self.routes.iter().map(|route| route.prefix);
@@ -153,9 +152,9 @@ impl Surroundings {
             if kept.iter().any(is_within) {
                 continue;
             }
-            // What a wider one holds need not be named.
+            // A wider prefix replaces the narrower ones that it contains.
             kept.retain(|narrower| !prefix.contains(narrower.address()));
-            if kept.len() < MOST_PREFIXES {
+            if kept.len() < MAX_PREFIXES {
                 kept.push(prefix);
             }
         }
@@ -176,7 +175,7 @@ impl Own {
         })
     }
 
-    /// Returns true if peers may be told of it as a place to reach this host at.
+    /// Returns true if peers are told of addresses of this kind.
     fn is_offered(&self) -> bool {
         match self.kind {
             Kind::Network => true,
@@ -193,8 +192,7 @@ impl TunnelRoute {
     }
 }
 
-/// Returns true for addresses that are nobody's on the Internet: private ones (RFC 1918), those that carriers share out (RFC 6598), unique local ones
-/// (RFC 4193).
+/// Returns true for addresses that are not routed on the Internet: private ones (RFC 1918), shared ones of carriers (RFC 6598), and unique local ones (RFC 4193).
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_private() || is_shared(v4),
@@ -202,7 +200,7 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// Returns true for addresses between a carrier's NAT and its customers (RFC 6598): 100.64.0.0/10.
+/// Returns true for shared addresses between a carrier's NAT and its customers (RFC 6598): 100.64.0.0/10.
 pub(super) fn is_shared(v4: Ipv4Addr) -> bool {
     let [first, second, ..] = v4.octets();
     first == 100 && second & 0xc0 == 0x40
@@ -212,7 +210,7 @@ pub(super) fn is_shared(v4: Ipv4Addr) -> bool {
 pub(super) mod tests {
     use super::*;
 
-    /// An address on an interface of this kind, as `ip` would show it.
+    /// Returns an address on an interface of this kind. `address` is in the notation of `ip`.
     pub(in super::super) fn own(interface: &str, kind: Kind, address: &str) -> Own {
         let (ip, length) = address.split_once('/').unwrap();
         let ip: IpAddr = ip.parse().unwrap();
@@ -291,7 +289,7 @@ pub(super) mod tests {
             is_member: true,
         });
         let surroundings = Surroundings { routes: routes.collect(), ..Surroundings::default() };
-        assert_eq!(surroundings.overlays().len(), MOST_PREFIXES);
+        assert_eq!(surroundings.overlays().len(), MAX_PREFIXES);
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! Hands the figures to a Prometheus: HTTP/1.1 (RFC 9112), as much of it as that takes.
+//! The HTTP port of the metrics: the part of HTTP/1.1 (RFC 9112) that Prometheus needs.
 //!
 //! ```text
 //! accepted ──head read──▶ answered ──all written──▶ closed
-//!     └───── too long, too late, gone, in the way ─────┘
+//!     └───── too long, too late, gone, evicted ────────┘
 //! ```
-//! One request per connection, `GET` or `HEAD` of `/metrics`; all else is refused in a line. Whoever may connect may read, so it listens where the user
-//! said and nowhere by itself, and a bare port means loopback. Bounded: connections at a time, bytes of a request, seconds of a connection, pages made in a
-//! second. It lives on the agent's poller and never blocks; at no moment does a slow reader hold up anybody. When all places are taken, the oldest
-//! connection that has not asked makes room for the next: local users all come from one address, so they are told apart by who asks and who only waits.
-//! All of them together have a share of the agent's processor time; when it is used up, new connections wait in the kernel.
+//! A connection carries one request, `GET` or `HEAD` of `/metrics`; other requests are refused. Anyone who can connect can read the metrics, so the port is open only if
+//! the user chose an address, and a port without an address means loopback. The number of connections, the length of a request, the duration of a connection and
+//! the rate of new pages are bounded. The port uses the agent's poller and never blocks: a slow reader delays no other. When the number of connections is at its
+//! limit, the oldest connection without a request is closed for the next one: local users share one address, so a request is the only thing that tells them apart.
+//! All clients together have a share of the agent's processor time; when it is used up, new connections wait in the kernel.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -20,52 +20,53 @@ use taut_base::Time;
 use taut_event::{Interest, Poller};
 
 use super::CONTENT_TYPE;
-use crate::share::{PART_PAUSE, Share};
+use crate::basics::{CpuShare, PART_PAUSE};
 
-/// Connections at a time, and let in at a time: a Prometheus or two, and somebody who looks. More wait in the kernel's backlog.
+/// Maximum number of connections, 16: for one or two Prometheus servers and a few other readers. More connections wait in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 16;
-/// For how long a page is given out before another is made: it costs the agent a look at every peer, and anybody may ask.
+/// Time for which a page is reused, 100 ms: making a page costs the agent time for every peer, and any client may request one.
 const FRESH: Duration = Duration::from_millis(100);
-/// Longest request in bytes: Prometheus sends some 300.
+/// Maximum length of a request in bytes: Prometheus sends about 300.
 const MAX_HEAD: usize = 4096;
-/// How long a connection may last: Prometheus itself gives up after 10 s.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Processor time of all clients, a fifth of a core, 200 ms at once: a page of ten thousand members takes some 50 ms.
-const SHARE: Share = Share::new(5, Duration::from_millis(200));
-/// How soon somebody is let in who came while the daemon had no descriptor left.
+/// Timeout of a connection, 10 s: as long as the default timeout of Prometheus.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Processor time of all clients, a fifth of a core with a burst of 200 ms: a page of ten thousand members takes some 50 ms.
+const SHARE: CpuShare = CpuShare::new(5, Duration::from_millis(200));
+/// Pause of accepting when the daemon has no free descriptor, 1 s.
 const RETRY: Duration = Duration::from_secs(1);
-/// Tokens of this socket and its connections start here, above all of the local API's, which count up from 16 by one for each user.
+/// First poller token of this port, above those of the local API, which count up from 16.
 pub(crate) const FIRST_TOKEN: u64 = 1 << 48;
 
 /// The listening socket and its connections.
 pub(crate) struct Responder {
     listener: TcpListener,
-    connections: BTreeMap<u64, Connection>,
+    connections: BTreeMap<u64, HttpConnection>,
     next: u64,
-    /// When to look for connections again after there was no descriptor for one.
+    /// Time at which a pause of accepting ends.
     retry: Option<Time>,
-    /// How often the poller said that somebody waits.
+    /// Number of times that the poller reported new connections.
     turn: u64,
-    /// The last page, and when it was made.
+    /// The last page, and the time at which it was made.
     page: Option<(Time, String)>,
-    /// When the processor time that clients used is paid off.
+    /// Time at which the processor time that clients used is paid off.
     paid: Time,
 }
 
-struct Connection {
+/// A connection of a client.
+struct HttpConnection {
     stream: TcpStream,
     until: Time,
-    /// The turn in which it was let in.
+    /// Turn in which the connection was accepted.
     turn: u64,
     head: Vec<u8>,
-    /// When the rest of a request is read, of which a part came; the poller is not asked until then.
+    /// Time at which the rest of an incomplete request is read. The poller does not watch the connection until then.
     part: Option<Time>,
-    /// What is left to be written, once the request was read.
+    /// The response, and the number of written bytes; `None` until the request was read.
     answer: Option<(Vec<u8>, usize)>,
 }
 
 impl Responder {
-    /// Listens there, and has `poller` report it.
+    /// Listens at this address, and has `poller` report new connections.
     pub(crate) fn listen(address: SocketAddr, poller: &Poller) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -81,13 +82,13 @@ impl Responder {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the port.
     #[cfg(test)]
     fn address(&self) -> SocketAddr {
         self.listener.local_addr().unwrap()
     }
 
-    /// Something happened at this token. `figures` makes the page, where it was asked for.
+    /// Serves the token that `poller` reported. `figures` makes the page if it is requested.
     pub(crate) fn serve(&mut self, token: u64, poller: &Poller, now: Time, mut figures: impl FnMut() -> String) {
         if token == FIRST_TOKEN {
             self.turn += 1;
@@ -96,7 +97,7 @@ impl Responder {
         }
         let Some(connection) = self.connections.get_mut(&token) else { return };
         if connection.part.is_some_and(|due| now < due) {
-            // It is watched for nothing else than its end.
+            // Until then the connection is watched only for its end.
             return self.close(token, poller, now);
         }
         let page = &mut self.page;
@@ -104,7 +105,7 @@ impl Responder {
             Some((made, page)) if now < *made + FRESH => page.clone(),
             _ => page.insert((now, figures())).1.clone(),
         };
-        if !connection.go_on(&mut fresh) {
+        if !connection.advance(&mut fresh) {
             return self.close(token, poller, now);
         }
         let is_part = connection.answer.is_none() && !connection.head.is_empty();
@@ -114,7 +115,7 @@ impl Responder {
             (None, true) => Interest::NONE,
             (None, false) => Interest::READ,
         };
-        // Registered and open; if the kernel refused, the time of the connection ends it.
+        // The connection is registered and open. If the kernel refused, its timeout would end it.
         let _ = poller.modify(connection.stream.as_fd(), token, interest);
     }
 
@@ -123,14 +124,14 @@ impl Responder {
         self.paid = SHARE.charge(self.paid, cost, now);
     }
 
-    /// Ends connections whose time is over, reads the rest of requests, and lets those in who waited.
+    /// Closes connections whose timeout has expired, reads the rest of incomplete requests, and accepts after a pause.
     pub(crate) fn handle_timeout(&mut self, poller: &Poller, now: Time, mut figures: impl FnMut() -> String) {
         let late: Vec<u64> =
             self.connections.iter().filter(|(_, one)| now >= one.until).map(|(token, _)| *token).collect();
         for token in late {
             self.close(token, poller, now);
         }
-        let is_due = |connection: &Connection| connection.part.is_some_and(|due| due <= now);
+        let is_due = |connection: &HttpConnection| connection.part.is_some_and(|due| due <= now);
         let parts: Vec<u64> = self.connections.iter().filter(|(_, one)| is_due(one)).map(|(token, _)| *token).collect();
         for token in parts {
             self.serve(token, poller, now, &mut figures);
@@ -140,7 +141,7 @@ impl Responder {
         }
     }
 
-    /// When the time of a connection is over, the rest of a request is read, or somebody may come in again.
+    /// Returns the time at which [`Self::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let times = self.connections.values().flat_map(|connection| [Some(connection.until), connection.part]);
         times.flatten().chain(self.retry).min()
@@ -153,13 +154,13 @@ impl Responder {
         self.accept(poller, now);
     }
 
-    /// Ends the oldest connection when all places are taken: of those that have not asked yet, else of all. The poller was asked at least once since
-    /// each of these came in, so whoever sends a request at once is answered before it can be the oldest.
+    /// Closes the oldest connection when their number is at its limit: the oldest one without a request, otherwise the oldest of all. Each candidate has been served at
+    /// least once since it was accepted, so a client that sends its request at once gets its response.
     fn make_room(&mut self, poller: &Poller) {
         if self.connections.len() < MAX_CONNECTIONS {
             return;
         }
-        let had_a_chance = |connection: &Connection| connection.turn + 2 <= self.turn;
+        let had_a_chance = |connection: &HttpConnection| connection.turn + 2 <= self.turn;
         let oldest = self.connections.iter().filter(|(_, one)| had_a_chance(one));
         if let Some((&token, _)) = oldest.min_by_key(|(token, one)| (one.answer.is_some(), **token))
             && let Some(connection) = self.connections.remove(&token)
@@ -185,9 +186,9 @@ impl Responder {
                 continue;
             }
             self.next += 1;
-            let connection = Connection {
+            let connection = HttpConnection {
                 stream,
-                until: now + PATIENCE,
+                until: now + CONNECTION_TIMEOUT,
                 turn: self.turn,
                 head: Vec::new(),
                 part: None,
@@ -195,17 +196,17 @@ impl Responder {
             };
             self.connections.insert(token, connection);
         }
-        // The next who comes makes the oldest go. Without a descriptor, whoever waits would keep the socket readable and the daemon turning in circles.
+        // A further connection evicts the oldest one. Without a free descriptor, a waiting connection would keep the socket readable, and the daemon would spin.
         let open = self.retry.is_none();
         let wanted = if open { Interest::READ } else { Interest::NONE };
-        // Registered and open, so the kernel has no reason to refuse.
+        // The socket is registered and open, so the kernel does not refuse.
         let _ = poller.modify(self.listener.as_fd(), FIRST_TOKEN, wanted);
     }
 }
 
-impl Connection {
-    /// Reads and writes as far as it goes; false at its end.
-    fn go_on(&mut self, figures: &mut impl FnMut() -> String) -> bool {
+impl HttpConnection {
+    /// Reads and writes as far as possible. Returns false if the connection has ended.
+    fn advance(&mut self, figures: &mut impl FnMut() -> String) -> bool {
         while self.answer.is_none() {
             let mut chunk = [0; 1024];
             match self.stream.read(&mut chunk) {
@@ -231,7 +232,7 @@ impl Connection {
     }
 }
 
-/// The answer to these bytes; `None` while the request is not whole.
+/// Returns the response to these bytes; `None` while the request is incomplete.
 fn respond(head: &[u8], figures: &mut impl FnMut() -> String) -> Option<Vec<u8>> {
     let whole = head.windows(4).any(|end| end == b"\r\n\r\n") || head.windows(2).any(|end| end == b"\n\n");
     if head.len() > MAX_HEAD {
@@ -243,17 +244,17 @@ fn respond(head: &[u8], figures: &mut impl FnMut() -> String) -> Option<Vec<u8>>
     let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let [method, target, version] = words[..] else {
-        return Some(message("400 Bad Request", "this is no request of HTTP/1.1\n", true));
+        return Some(message("400 Bad Request", "this is not an HTTP/1.1 request\n", true));
     };
     if !version.starts_with(b"HTTP/1.") {
-        return Some(message("505 HTTP Version Not Supported", "speak HTTP/1.1\n", true));
+        return Some(message("505 HTTP Version Not Supported", "only HTTP/1.1 is supported\n", true));
     }
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     Some(match (method, path) {
         (b"GET", b"/metrics") => message("200 OK", &figures(), true),
         (b"HEAD", b"/metrics") => message("200 OK", &figures(), false),
-        (b"GET" | b"HEAD", _) => message("404 Not Found", "the figures are at /metrics\n", method == b"GET"),
-        _ => message("405 Method Not Allowed", "only GET and HEAD\n", true),
+        (b"GET" | b"HEAD", _) => message("404 Not Found", "the metrics are at /metrics\n", method == b"GET"),
+        _ => message("405 Method Not Allowed", "only GET and HEAD are supported\n", true),
     })
 }
 

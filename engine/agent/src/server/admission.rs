@@ -1,40 +1,40 @@
-//! Admission of local users: places for connections, and the order in which requests are answered. Pure: time and costs are arguments.
+//! Admission of local users: limits on connections, and the order in which requests are answered. Pure: time and costs are arguments.
 //!
-//! Root and the daemon's own user are trusted: they have reserved places, no timeout and no limit on requests. Every other user id is a party with
+//! Root and the daemon's own user are trusted: they have reserved connections, no timeout and no limit on requests. Every other user id is a party with
 //! limits of its own (law 15), because any local user may open the socket (fault P7):
 //!
-//! - connections: [`PER_USER`] of one user id, [`MAX_CONNECTIONS`] less [`RESERVED`] of all of them. A newcomer takes the place of the oldest idle
-//!   connection of its own user id, or of the user id with the most connections.
-//! - time: [`FIRST_REQUEST`], [`NEXT_REQUEST`], [`TAKE_ANSWER`].
+//! - connections: [`PER_USER`] of one user id, [`MAX_CONNECTIONS`] less [`RESERVED`] of all of them. A new connection evicts the oldest idle connection of its
+//!   own user id, or of the user id with the most connections.
+//! - timeouts: [`FIRST_REQUEST`], [`NEXT_REQUEST`], [`TAKE_ANSWER`].
 //! - the agent thread's processor time: [`USER_SHARE`] of one user id, [`SHARED`] of all of them; the user id that used least is answered first.
 
 use std::time::Duration;
 
 use taut_base::Time;
 
-use crate::share::{PART_PAUSE, Share};
+use crate::basics::{CpuShare, PART_PAUSE};
 
-/// Connections at a time, of all users. Each holds a descriptor and 20 KiB for its request.
+/// Maximum number of connections of all users, 32. Each takes a descriptor and 20 KiB for its request.
 pub(super) const MAX_CONNECTIONS: usize = 32;
-/// Of these, the ones that only root and the daemon's own user may use: a few programs of an administrator at the same moment.
+/// Connections reserved for root and the daemon's own user, four: an administrator runs a few programs at the same time.
 const RESERVED: usize = 4;
-/// Connections of one other user id at a time: a shell, a status bar and some scripts.
+/// Maximum number of connections of one other user id, eight: a shell, a status bar and some scripts.
 pub(super) const PER_USER: usize = 8;
-/// From the connection to its first whole request, 10 s: `taut` sends it at once.
+/// Timeout from the connection to its first complete request, 10 s: `taut` sends it at once.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
-/// From an answer to the next request, 60 s: `taut ping --timeout` waits that long between two of them.
+/// Timeout from a response to the next request, 60 s: `taut ping --timeout` waits that long between two requests.
 const NEXT_REQUEST: Duration = Duration::from_secs(60);
-/// Until an answer was read, 10 s: a program that reads at all takes milliseconds.
+/// Timeout for reading a response, 10 s: a working program needs milliseconds.
 const TAKE_ANSWER: Duration = Duration::from_secs(10);
-/// Processor time of one user id, a twentieth: some hundred requests a second in a small network, two in one of ten thousand members. At once, 100 ms.
-const USER_SHARE: Share = Share::new(20, Duration::from_millis(100));
-/// Processor time of all of these users, a fifth: the rest is for handshakes and timers. At once, 200 ms.
-const SHARED: Share = Share::new(5, Duration::from_millis(200));
-/// User ids without a connection whose use is remembered until it is paid off; more are forgotten, the least indebted first. Each had to connect, so
-/// only a user who owns many ids gets there.
+/// Processor time of one user id, a twentieth, with a burst of 100 ms: some hundred requests a second in a small network, two in one of ten thousand members.
+const USER_SHARE: CpuShare = CpuShare::new(20, Duration::from_millis(100));
+/// Processor time of all of these users, a fifth, with a burst of 200 ms: the rest is for handshakes and timers.
+const SHARED: CpuShare = CpuShare::new(5, Duration::from_millis(200));
+/// Maximum number of user ids without a connection whose used time is remembered until it is paid off, 256. Of more ids, the least indebted ones are forgotten. Only a
+/// user who owns many ids reaches this limit, because each id had to connect.
 const MAX_REMEMBERED: usize = 256;
 
-/// Whose limits a connection counts towards.
+/// The party whose limits apply to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Party {
     /// Root, or the daemon's own user.
@@ -43,54 +43,55 @@ pub(super) enum Party {
     User(u32),
 }
 
-/// A connection for which there is no place.
+/// The error for a connection that exceeds the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct NoRoom;
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// For a request.
+    /// A request.
     Idle,
-    /// For the rest of a request; the socket is read again at this time.
+    /// The rest of a request; the socket is read again at this time.
     Part(Time),
-    /// For an answer. The number tells which request came first.
+    /// The response to a request. Requests are numbered in the order of arrival.
     Asked(u64),
-    /// For its user to read the answer.
+    /// The client, which has to read the response.
     Answered,
 }
 
-struct Seat {
+/// An admitted connection.
+struct Admitted {
     token: u64,
     party: Party,
     phase: Phase,
-    /// When it is closed, if it is still in this phase. Trusted users are not timed.
+    /// Time at which the connection is closed if it is still in this phase. Trusted users have no timeouts.
     until: Time,
-    /// Rises with each use, so that the smallest is the longest unused.
+    /// Number of the last use: the smallest number is the longest unused connection.
     used: u64,
-    /// The turn in which it was admitted.
+    /// Turn in which the connection was admitted.
     turn: u64,
 }
 
-/// A request that waits for its answer.
-struct Waiting {
+/// A request that waits for its response.
+struct PendingRequest {
     token: u64,
     number: u64,
     user: u32,
-    /// From when it may be answered.
+    /// Time from which it may be answered.
     due: Time,
-    /// When its user id has paid off what it used.
+    /// Time at which its user id has paid off the used time.
     paid: Time,
 }
 
-/// The table of connections and of what each user id used. Both lists are short enough to be searched from end to end.
+/// The admitted connections and the processor time that each user id used. Both lists are short enough for a linear search.
 #[derive(Default)]
-pub(super) struct Admission {
-    /// At most [`MAX_CONNECTIONS`].
-    seats: Vec<Seat>,
-    /// User ids, and when the processor time that each used is paid off. A user id without an entry owes nothing.
+pub(super) struct UserAdmission {
+    /// The admitted connections, at most [`MAX_CONNECTIONS`].
+    admitted: Vec<Admitted>,
+    /// User ids, each with the time at which its used processor time is paid off. A user id without an entry owes nothing.
     paid: Vec<(u32, Time)>,
-    /// The same for all of them together.
+    /// Time at which the processor time that all of them used is paid off.
     paid_by_all: Time,
     /// Counts uses.
     uses: u64,
@@ -98,17 +99,17 @@ pub(super) struct Admission {
     turn: u64,
 }
 
-impl Admission {
+impl UserAdmission {
     /// Ends a turn of the agent: everything that the poller reported was served.
     pub(super) fn next_turn(&mut self) {
         self.turn += 1;
     }
 
     /// Admits connection `token`. Returns the connection that must be closed for it, if any.
-    pub(super) fn admit(&mut self, token: u64, party: Party, now: Time) -> Result<Option<u64>, Full> {
+    pub(super) fn admit(&mut self, token: u64, party: Party, now: Time) -> Result<Option<u64>, NoRoom> {
         let evicted = match self.limit(party) {
             None => None,
-            Some(own_only) => Some(self.victim(party, own_only).ok_or(Full)?),
+            Some(own_only) => Some(self.victim(party, own_only).ok_or(NoRoom)?),
         };
         if let Some(evicted) = evicted {
             self.remove(evicted);
@@ -116,24 +117,24 @@ impl Admission {
         self.forget_paid(now);
         self.uses += 1;
         let (until, turn) = (now + FIRST_REQUEST, self.turn);
-        self.seats.push(Seat { token, party, phase: Phase::Idle, until, used: self.uses, turn });
+        self.admitted.push(Admitted { token, party, phase: Phase::Idle, until, used: self.uses, turn });
         Ok(evicted)
     }
 
     /// Returns which limit one more connection of `party` exceeds: `Some(true)` for its own, `Some(false)` for that of several parties.
     fn limit(&self, party: Party) -> Option<bool> {
         let trusted = self.count(Party::Trusted);
-        let others = self.seats.len() - trusted;
+        let others = self.admitted.len() - trusted;
         match party {
             Party::User(_) if self.count(party) >= PER_USER => Some(true),
             Party::User(_) if others >= MAX_CONNECTIONS - RESERVED => Some(false),
-            _ if self.seats.len() >= MAX_CONNECTIONS => Some(false),
+            _ if self.admitted.len() >= MAX_CONNECTIONS => Some(false),
             _ => None,
         }
     }
 
     fn count(&self, party: Party) -> usize {
-        self.seats.iter().filter(|seat| seat.party == party).count()
+        self.admitted.iter().filter(|connection| connection.party == party).count()
     }
 
     /// Returns the connection that gives up its place for a newcomer of `party`: the longest unused one of the party with the most. It has been
@@ -141,86 +142,98 @@ impl Admission {
     /// waits for its answer is given up only for a party with fewer connections.
     fn victim(&self, party: Party, own_only: bool) -> Option<u64> {
         let own = self.count(party);
-        let may_go = |seat: &Seat| {
-            let is_own = seat.party == party;
-            let is_allowed = if own_only { is_own } else { party == Party::Trusted || seat.party != Party::Trusted };
-            let is_kept = matches!(seat.phase, Phase::Asked(_)) && (is_own || self.count(seat.party) <= own);
-            is_allowed && !is_kept && seat.turn + 2 <= self.turn
+        let may_go = |connection: &Admitted| {
+            let is_own = connection.party == party;
+            let is_allowed =
+                if own_only { is_own } else { party == Party::Trusted || connection.party != Party::Trusted };
+            let is_kept =
+                matches!(connection.phase, Phase::Asked(_)) && (is_own || self.count(connection.party) <= own);
+            is_allowed && !is_kept && connection.turn + 2 <= self.turn
         };
-        let is_busy = |seat: &Seat| matches!(seat.phase, Phase::Asked(_) | Phase::Answered);
-        let candidates = self.seats.iter().filter(|seat| may_go(seat));
+        let is_busy = |connection: &Admitted| matches!(connection.phase, Phase::Asked(_) | Phase::Answered);
+        let candidates = self.admitted.iter().filter(|connection| may_go(connection));
         candidates
-            .max_by_key(|seat| (self.count(seat.party), !is_busy(seat), std::cmp::Reverse(seat.used)))
-            .map(|seat| seat.token)
+            .max_by_key(|connection| {
+                (self.count(connection.party), !is_busy(connection), std::cmp::Reverse(connection.used))
+            })
+            .map(|connection| connection.token)
     }
 
     /// Removes a connection that was closed.
     pub(super) fn remove(&mut self, token: u64) {
-        self.seats.retain(|seat| seat.token != token);
+        self.admitted.retain(|connection| connection.token != token);
     }
 
     /// Returns true if this connection's requests are answered as they come.
     pub(super) fn is_trusted(&self, token: u64) -> bool {
-        self.seats.iter().any(|seat| seat.token == token && seat.party == Party::Trusted)
+        self.admitted.iter().any(|connection| connection.token == token && connection.party == Party::Trusted)
     }
 
-    /// Connection `token` waits for its next request.
+    /// Notes that connection `token` waits for its next request.
     pub(super) fn wait(&mut self, token: u64, now: Time) {
         self.enter(token, Phase::Idle, now);
     }
 
-    /// Connection `token` sent a part of a request, and is read again after [`PART_PAUSE`].
+    /// Notes that connection `token` sent a part of a request. It is read again after [`PART_PAUSE`].
     pub(super) fn wait_for_rest(&mut self, token: u64, now: Time) {
         self.enter(token, Phase::Part(now + PART_PAUSE), now);
     }
 
-    /// Connection `token` sent a request, which waits for [`Self::next`].
+    /// Notes that connection `token` sent a request, which waits for [`Self::next`].
     pub(super) fn ask(&mut self, token: u64, now: Time) {
         self.uses += 1;
         self.enter(token, Phase::Asked(self.uses), now);
     }
 
-    /// The answer on connection `token` waits to be read.
+    /// Notes that the response on connection `token` waits to be read.
     pub(super) fn wait_for_reader(&mut self, token: u64, now: Time) {
         self.enter(token, Phase::Answered, now);
     }
 
-    /// Time goes on while a connection stays in its phase, and while a request comes in parts.
+    /// Puts a connection into a phase. Its timeout starts again, except while the phase stays the same or a request arrives in parts.
     fn enter(&mut self, token: u64, phase: Phase, now: Time) {
         use Phase::{Answered, Asked, Idle, Part};
-        let Some(seat) = self.seats.iter_mut().find(|seat| seat.token == token) else { return };
-        seat.until = match (seat.phase, phase) {
-            (Idle | Part(_), Idle | Part(_)) | (Answered, Answered) => seat.until,
+        let Some(connection) = self.admitted.iter_mut().find(|connection| connection.token == token) else { return };
+        connection.until = match (connection.phase, phase) {
+            (Idle | Part(_), Idle | Part(_)) | (Answered, Answered) => connection.until,
             (_, Idle | Part(_)) => now + NEXT_REQUEST,
             (_, Answered) => now + TAKE_ANSWER,
             (_, Asked(_)) => Time(u64::MAX),
         };
         if let Asked(number) = phase {
-            seat.used = number;
+            connection.used = number;
         }
-        seat.phase = phase;
+        connection.phase = phase;
     }
 
-    /// Returns the connection whose request is answered now, if one may be, and its user id: the user id that owes least, then its first request.
+    /// Returns the connection whose request may be answered now, with its user id: the first request of the user id that owes least.
     pub(super) fn next(&self, now: Time) -> Option<(u64, u32)> {
         let eligible = self.waiting().filter(|waiting| waiting.due <= now);
         eligible.min_by_key(|waiting| (waiting.paid, waiting.number)).map(|waiting| (waiting.token, waiting.user))
     }
 
-    /// Returns the requests that wait. A user id of which an answer was not read yet is left out until it was: one answer per user id is kept in memory.
-    fn waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
+    /// Returns the requests that wait. User ids with an unread response are left out: one response per user id is kept in memory.
+    fn waiting(&self) -> impl Iterator<Item = PendingRequest> + '_ {
         let by_all = SHARED.due(self.paid_by_all);
-        let has_unread = |party| self.seats.iter().any(|seat| seat.party == party && seat.phase == Phase::Answered);
-        self.seats.iter().filter_map(move |seat| match (seat.phase, seat.party) {
+        let has_unread = |party| {
+            self.admitted.iter().any(|connection| connection.party == party && connection.phase == Phase::Answered)
+        };
+        self.admitted.iter().filter_map(move |connection| match (connection.phase, connection.party) {
             (Phase::Asked(number), party @ Party::User(user)) if !has_unread(party) => {
                 let paid = self.paid.iter().find(|(known, _)| *known == user).map_or(Time::ZERO, |(_, paid)| *paid);
-                Some(Waiting { token: seat.token, number, user, due: USER_SHARE.due(paid).max(by_all), paid })
+                Some(PendingRequest {
+                    token: connection.token,
+                    number,
+                    user,
+                    due: USER_SHARE.due(paid).max(by_all),
+                    paid,
+                })
             }
             _ => None,
         })
     }
 
-    /// Charges a user id with the time that an answer took, whether its connection is still there or not.
+    /// Charges a user id with the time that a response took, even if its connection has ended.
     pub(super) fn charge(&mut self, user: u32, cost: Duration, now: Time) {
         match self.paid.iter_mut().find(|(known, _)| *known == user) {
             Some((_, paid)) => *paid = USER_SHARE.charge(*paid, cost, now),
@@ -229,32 +242,36 @@ impl Admission {
         self.paid_by_all = SHARED.charge(self.paid_by_all, cost, now);
     }
 
-    /// Returns the connections whose time is over.
+    /// Returns the connections whose timeout has expired.
     pub(super) fn expired(&self, now: Time) -> Vec<u64> {
-        let is_over = |seat: &Seat| seat.party != Party::Trusted && seat.until <= now;
-        self.seats.iter().filter(|seat| is_over(seat)).map(|seat| seat.token).collect()
+        let is_over = |connection: &Admitted| connection.party != Party::Trusted && connection.until <= now;
+        self.admitted.iter().filter(|connection| is_over(connection)).map(|connection| connection.token).collect()
     }
 
-    /// Returns the connections of which the rest of a request may be read now.
+    /// Returns the connections with an incomplete request that may be read now.
     pub(super) fn readable(&self, now: Time) -> Vec<u64> {
-        let is_due = |seat: &Seat| matches!(seat.phase, Phase::Part(due) if due <= now);
-        self.seats.iter().filter(|seat| is_due(seat)).map(|seat| seat.token).collect()
+        let is_due = |connection: &Admitted| matches!(connection.phase, Phase::Part(due) if due <= now);
+        self.admitted.iter().filter(|connection| is_due(connection)).map(|connection| connection.token).collect()
     }
 
-    /// Returns when [`Self::expired`], [`Self::readable`] or [`Self::next`] has something.
+    /// Returns the time at which [`Self::expired`], [`Self::readable`] or [`Self::next`] has a result.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let timed = self.seats.iter().filter(|seat| seat.party != Party::Trusted).map(|seat| seat.until);
-        let parts = self.seats.iter().filter_map(|seat| match seat.phase {
+        let timed = self
+            .admitted
+            .iter()
+            .filter(|connection| connection.party != Party::Trusted)
+            .map(|connection| connection.until);
+        let parts = self.admitted.iter().filter_map(|connection| match connection.phase {
             Phase::Part(due) => Some(due),
             _ => None,
         });
         timed.chain(parts).chain(self.waiting().map(|waiting| waiting.due)).min()
     }
 
-    /// Forgets what is paid off, and what exceeds [`MAX_REMEMBERED`].
+    /// Forgets user ids that have paid off their time, and those that exceed [`MAX_REMEMBERED`].
     fn forget_paid(&mut self, now: Time) {
-        let seats = &self.seats;
-        let is_connected = |user: u32| seats.iter().any(|seat| seat.party == Party::User(user));
+        let admitted = &self.admitted;
+        let is_connected = |user: u32| admitted.iter().any(|connection| connection.party == Party::User(user));
         self.paid.retain(|(user, paid)| *paid > now || is_connected(*user));
         while self.paid.len() > MAX_REMEMBERED {
             let away = self.paid.iter().enumerate().filter(|(_, (user, _))| !is_connected(*user));

@@ -1,4 +1,4 @@
-//! One connection of a local user: bytes in, whole lines answered, bytes out. It never blocks.
+//! One connection of a local user: reads requests, one per line, and writes responses. It never blocks.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,87 +8,87 @@ use zeroize::Zeroizing;
 
 use crate::api::{Failure, MAX_REQUEST, Request, Response};
 
-/// Bytes that are read at a time.
+/// Number of bytes that are read at a time.
 const CHUNK: usize = 4096;
 
 /// A connection of a local user.
-pub(crate) struct Connection {
+pub(crate) struct UserConnection {
     stream: UnixStream,
     may_change: bool,
-    /// May hold a join token: wiped, and large enough from the start, so that it leaves no copy behind.
+    /// Received bytes. They may contain a join token, so the buffer is wiped, and never reallocated.
     input: Zeroizing<Vec<u8>>,
     output: Vec<u8>,
 }
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// A whole request was read; [`Connection::answer`] is next.
+pub(crate) enum Progress {
+    /// A complete request was read; [`UserConnection::answer`] is next.
     Asked,
-    /// For a request.
+    /// A request.
     Idle,
-    /// For the rest of a request.
+    /// The rest of a request.
     Part,
-    /// For its user to read the answer.
+    /// The client, which has to read the response.
     Reader,
-    /// For nothing: it is at its end.
+    /// Nothing: the connection has ended.
     Ended,
 }
 
-impl Connection {
+impl UserConnection {
     pub(crate) fn new(stream: UnixStream, may_change: bool) -> Self {
         Self { stream, may_change, input: Zeroizing::new(Vec::with_capacity(MAX_REQUEST + CHUNK)), output: Vec::new() }
     }
 
-    /// Returns the bytes that are kept: of requests and of the answer.
+    /// Returns the number of stored bytes, of requests and of the response.
     pub(crate) fn kept(&self) -> usize {
         self.input.len() + self.output.len()
     }
 
-    /// Writes what waits, and reads up to the next whole request. Nothing is read from a client that does not take its answer: otherwise, many requests
-    /// and no reading would fill the daemon's memory (law 11).
-    pub(crate) fn advance(&mut self) -> Step {
+    /// Writes the pending response, and reads up to the next complete request. While a client does not read its response, nothing is read from it: otherwise a client
+    /// that sends requests without reading would fill the daemon's memory (law 11).
+    pub(crate) fn advance(&mut self) -> Progress {
         let mut chunk = Zeroizing::new([0; CHUNK]);
         loop {
             if !self.write() {
-                return Step::Ended;
+                return Progress::Ended;
             }
             if !self.output.is_empty() {
-                return Step::Reader;
+                return Progress::Reader;
             }
             if self.input.contains(&b'\n') {
-                return Step::Asked;
+                return Progress::Asked;
             }
             if self.input.len() > MAX_REQUEST {
-                return Step::Ended;
+                return Progress::Ended;
             }
             match self.stream.read(&mut *chunk) {
-                Ok(0) => return Step::Ended,
+                Ok(0) => return Progress::Ended,
                 Ok(length) => self.input.extend_from_slice(&chunk[..length]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return if self.input.is_empty() { Step::Idle } else { Step::Part };
+                    return if self.input.is_empty() { Progress::Idle } else { Progress::Part };
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Step::Ended,
+                Err(_) => return Progress::Ended,
             }
         }
     }
 
-    /// Answers the first request that was read; `answer` carries it out.
+    /// Answers the first complete request; `answer` carries it out.
     pub(crate) fn answer(&mut self, answer: impl FnOnce(Request) -> Response) {
         let Some(end) = self.input.iter().position(|byte| *byte == b'\n') else { return };
         let line: Zeroizing<Vec<u8>> = Zeroizing::new(self.input.drain(..=end).collect());
         self.queue(&self.respond(&line, answer));
     }
 
-    /// Says why the connection is closed before any request. What the socket does not take at once is lost.
+    /// Reports why the connection is closed before any request. Bytes that the socket does not accept at once are lost.
     pub(super) fn refuse(&mut self, failure: Failure) {
         self.queue(&Response::Failed(failure));
         self.write();
     }
 
     fn queue(&mut self, response: &Response) {
-        // Serialising fails only for maps whose keys are no strings, which the API does not have.
+        // Serialising fails only for maps with keys other than strings, which the API does not have.
         self.output = serde_json::to_vec(response).unwrap_or_default();
         self.output.push(b'\n');
     }
@@ -96,8 +96,8 @@ impl Connection {
     pub(super) fn respond(&self, line: &[u8], answer: impl FnOnce(Request) -> Response) -> Response {
         match serde_json::from_slice::<Request>(line) {
             Ok(request) if request.changes() && !self.may_change => Response::Failed(Failure {
-                message: String::from("only root and the daemon's own user may change anything"),
-                hint: String::from("try again with sudo"),
+                message: String::from("only root and the daemon's own user may change settings"),
+                hint: String::from("run the command with sudo"),
             }),
             Ok(request) => answer(request),
             Err(error) => Response::Failed(Failure {
@@ -107,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// Writes what waits; false when the connection is at its end.
+    /// Writes the pending response. Returns false if the connection has ended.
     fn write(&mut self) -> bool {
         while !self.output.is_empty() {
             match self.stream.write(&self.output) {
@@ -121,7 +121,7 @@ impl Connection {
     }
 }
 
-impl AsFd for Connection {
+impl AsFd for UserConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -125,7 +125,7 @@ fn whoever_does_not_read_answers_gets_no_more_of_them() {
         }
         rig.serve();
     }
-    let kept: usize = rig.server.connections.values().map(Connection::kept).sum();
+    let kept: usize = rig.server.connections.values().map(UserConnection::kept).sum();
     assert!(sent > 4096 && kept < 2 * MAX_REQUEST, "{kept} bytes are kept for a user who sent {sent}");
     user.set_nonblocking(false).unwrap();
     let mut answers = BufReader::new(&user).lines();
@@ -139,7 +139,7 @@ fn whoever_does_not_read_answers_gets_no_more_of_them() {
 fn fault_p4_who_may_not_change_may_still_look() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
-    let stranger = Connection::new(ours, false);
+    let stranger = UserConnection::new(ours, false);
     let answer = |_| Response::Done;
     assert!(matches!(stranger.respond(b"{\"command\":\"status\"}", answer), Response::Done));
     for command in ["down", "up", "leave"] {
@@ -264,7 +264,7 @@ fn fault_p7_single_bytes_and_many_requests_cost_their_share() {
     user.write_all(b"and\":\"status\"}\n").unwrap();
     rig.serve();
     assert_eq!(rig.answers, 0, "the rest of a request is read after a pause");
-    rig.pass(crate::share::PART_PAUSE);
+    rig.pass(crate::basics::PART_PAUSE);
     rig.serve();
     assert_eq!(rig.answers, 1);
     let begin = rig.now.get();

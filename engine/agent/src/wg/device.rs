@@ -1,4 +1,4 @@
-//! The interface: its key, its UDP socket, its node and lane, and what a request does to them.
+//! The interface: its key, its UDP socket, its node and its lane, and how requests change them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,54 +6,51 @@ use std::time::Duration;
 use taut_base::{DEFAULT_MTU, Entropy, PeerId, Prefix, PrivateKey, Time};
 use taut_event::Waker;
 use taut_netlink::Netlink;
-use taut_node::uapi::{self, Answer, Errno, Set};
+use taut_node::uapi::{self, Errno, Reply, Set};
 use taut_node::{Clocks, Node, Output};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_udp::{BindError, UdpSocket};
 
-use super::links::Links;
-use super::{Config, Error, limits};
-use crate::daemon::clocks;
-use crate::entropy::OsEntropy;
-use crate::link::{LaneOptions, Link};
-use crate::overlay::{RECEIVE_BUFFER, SEND_BUFFER};
+use super::links::InterfaceNames;
+use super::{WgConfig, WgError, limits};
+use crate::basics::{OsEntropy, clocks};
+use crate::lanes::{LaneOptions, LaneThreads, RECEIVE_BUFFER, SEND_BUFFER};
 
-/// A WireGuard interface. While it is down it has no socket; without a socket or a private key it has no lane: packets wait in the device, and
-/// nothing is sent.
+/// A WireGuard interface. While it is down it has no socket. Without a socket or a private key it has no lane: packets wait in the device, and nothing is sent.
 pub(super) struct Device {
-    config: Config,
+    config: WgConfig,
     limits: Limits,
     tun: Tun,
     udp: Option<UdpSocket>,
-    /// Of the socket, or of the next one; 0 for any.
+    /// Port of the present or the next socket; 0 for any.
     port: u16,
     mtu: u16,
     fwmark: u32,
     private_key: Option<PrivateKey>,
     node: Node<OsEntropy>,
-    link: Option<Link>,
+    lanes: Option<LaneThreads>,
     waker: Waker,
-    figures: BTreeMap<PeerId, Figures>,
+    counters: BTreeMap<PeerId, Counters>,
 }
 
-/// What outlives a lane.
+/// Counters of a peer that outlive a lane.
 #[derive(Clone, Copy, Default)]
-struct Figures {
+struct Counters {
     /// Bytes of data messages that former lanes received and sent.
     bytes: (u64, u64),
-    /// The last handshake by both clocks, so that it does not wander when the wall clock is set.
+    /// Time of the last handshake by both clocks: it does not change when the wall clock is set.
     handshake: Option<(Time, Duration)>,
 }
 
 impl Device {
-    /// An interface without key and peers, down.
+    /// Creates an interface without key and peers, which is down.
     ///
     /// # Errors
-    /// When there is no way to have a UDP socket: it is better said now.
-    pub(super) fn new(config: &Config, tun: Tun, waker: Waker) -> Result<Self, Error> {
-        open(config, 0, 0).map_err(Error::Udp)?;
-        let node = Node::new(nobody(), limits(config), OsEntropy::new());
+    /// If no UDP socket can be opened: the user learns of this at the start.
+    pub(super) fn new(config: &WgConfig, tun: Tun, waker: Waker) -> Result<Self, WgError> {
+        open(config, 0, 0).map_err(WgError::Udp)?;
+        let node = Node::new(placeholder_key(), limits(config), OsEntropy::new());
         Ok(Self {
             config: config.clone(),
             limits: limits(config),
@@ -64,15 +61,15 @@ impl Device {
             fwmark: 0,
             private_key: None,
             node,
-            link: None,
+            lanes: None,
             waker,
-            figures: BTreeMap::new(),
+            counters: BTreeMap::new(),
         })
     }
 
-    /// Carries a change out. What concerns the interface comes first, as it stands first in the request.
-    pub(super) fn set(&mut self, mut set: Set, links: &mut Links<'_>) -> Result<(), Errno> {
-        // What may be refused comes before what would have to be taken back.
+    /// Carries out a change: first that of the interface, which is first in the request.
+    pub(super) fn set(&mut self, mut set: Set, links: &mut InterfaceNames<'_>) -> Result<(), Errno> {
+        // Steps that may be refused come first, because the others would have to be undone.
         for change in &mut set.peers {
             links.resolve(change)?;
         }
@@ -87,9 +84,9 @@ impl Device {
             (Some(port), None) => self.port = port,
             _ => {}
         }
-        // Even the same mark, as the kernel's WireGuard: the user may have changed the rules behind it.
-        if let (Some(_), Some(link)) = (set.fwmark, &self.link) {
-            link.forget_locals();
+        // Even if the mark is the same, like the kernel's WireGuard: the user may have changed the routing rules for it.
+        if let (Some(_), Some(lanes)) = (set.fwmark, &self.lanes) {
+            lanes.forget_locals();
         }
         self.fwmark = fwmark;
         let other_key = self.take_key(set.private_key);
@@ -101,23 +98,23 @@ impl Device {
         configured
     }
 
-    /// Sessions go on by another socket.
+    /// Replaces the socket. Sessions continue on the new one.
     fn take_socket(&mut self, udp: UdpSocket) -> Result<(), Errno> {
-        if let Some(link) = &self.link {
-            link.replace_socket(udp.try_clone().map_err(|_| Errno::Io)?);
+        if let Some(lanes) = &self.lanes {
+            lanes.replace_socket(udp.try_clone().map_err(|_| Errno::Io)?);
         }
         self.port = udp.port();
         self.udp = Some(udp);
         Ok(())
     }
 
-    /// The device is up or down. As the kernel's WireGuard, it keeps port and peers while it is down, and nothing else. A port that somebody else has
-    /// when it comes up is tried again with every look.
-    pub(super) fn set_up(&mut self, up: bool) -> Result<(), Error> {
+    /// Brings the interface up or down. Like the kernel's WireGuard, it keeps only port and peers while it is down. If another program uses the port when the
+    /// interface comes up, every later check tries again.
+    pub(super) fn set_up(&mut self, up: bool) -> Result<(), WgError> {
         if up == self.udp.is_some() {
             return Ok(());
         }
-        self.udp = up.then(|| open(&self.config, self.port, self.fwmark)).transpose().map_err(Error::Udp)?;
+        self.udp = up.then(|| open(&self.config, self.port, self.fwmark)).transpose().map_err(WgError::Udp)?;
         self.port = self.udp.as_ref().map_or(self.port, UdpSocket::port);
         let result = self.restart();
         if result.is_err() {
@@ -127,42 +124,42 @@ impl Device {
         result
     }
 
-    /// Whether there is another key now.
+    /// Takes a private key. Returns true if the key changed.
     fn take_key(&mut self, key: Option<Option<PrivateKey>>) -> bool {
         let Some(key) = key.filter(|key| *key != self.private_key) else { return false };
-        self.node.set_private_key(key.clone().unwrap_or_else(nobody));
+        self.node.set_private_key(key.clone().unwrap_or_else(placeholder_key));
         self.private_key = key;
         true
     }
 
-    /// A lane with sessions of its own, if there is a key to make them with.
-    fn restart(&mut self) -> Result<(), Error> {
-        self.take_figures(clocks());
+    /// Starts a lane without sessions, if there are a socket and a private key.
+    fn restart(&mut self) -> Result<(), WgError> {
+        self.update_counters(clocks());
         self.keep_bytes();
-        if let Some(link) = self.link.take() {
-            link.stop();
+        if let Some(lanes) = self.lanes.take() {
+            lanes.stop();
         }
         self.node.start_over();
         if let (Some(udp), true) = (&self.udp, self.private_key.is_some()) {
             let checker = self.node.checker();
-            // Device and socket stay when the lane is started again: it works on handles of its own.
-            let system = |error| Error::System("have another handle", error);
+            // The lane gets handles of its own, so device and socket survive a restart of the lane.
+            let system = |error| WgError::System("duplicate a file descriptor", error);
             let (tun, udp) = (self.tun.try_clone().map_err(system)?, udp.try_clone().map_err(system)?);
-            let manner = LaneOptions { mtu: self.mtu, limits: self.limits, low_latency: self.config.low_latency };
-            let link = Link::start(tun, udp, checker, manner, &self.waker);
-            self.link = Some(link.map_err(Error::Lane)?);
+            let options = LaneOptions { mtu: self.mtu, limits: self.limits, low_latency: self.config.low_latency };
+            let lanes = LaneThreads::start(tun, udp, checker, options, &self.waker);
+            self.lanes = Some(lanes.map_err(WgError::Lane)?);
         }
         Ok(())
     }
 
-    /// Carries out everything that the node wants: the one place that does so, called after every input to the node.
+    /// Carries out all outputs of the node. It is the only place that does so, and is called after every input to the node.
     fn drain(&mut self) {
         while let Some(output) = self.node.poll_output() {
             match output {
                 // Without a lane the command is dropped: a lane that is started later is told everything from the beginning.
                 Output::Lane(lane, command) => {
-                    if let Some(link) = &mut self.link {
-                        link.push(lane, command);
+                    if let Some(lanes) = &mut self.lanes {
+                        lanes.push(lane, command);
                     }
                 }
                 // The interface keeps nothing on the disk, like the kernel's WireGuard.
@@ -175,114 +172,116 @@ impl Device {
                 | Output::ResetBridge(_) => {}
             }
         }
-        if let Some(link) = &mut self.link {
-            link.flush();
+        if let Some(lanes) = &mut self.lanes {
+            lanes.flush();
         }
     }
 
-    /// Everything, with figures.
-    pub(super) fn describe(&mut self, clocks: Clocks, links: &mut Links<'_>) -> Answer {
-        self.take_figures(clocks);
+    /// Returns the configuration and the counters as a reply to `wg`.
+    pub(super) fn describe(&mut self, clocks: Clocks, links: &mut InterfaceNames<'_>) -> Reply {
+        self.update_counters(clocks);
         let mut allowed: BTreeMap<PeerId, Vec<Prefix>> = BTreeMap::new();
         for (prefix, peer) in self.node.allowed_ips() {
             allowed.entry(peer).or_default().push(prefix);
         }
         let peers = self.node.native_peers().map(|peer| {
-            let figures = self.figures.get(&peer.id).copied().unwrap_or_default();
-            let now = self.link.as_ref().map_or((0, 0), |link| link.outer_of(peer.id));
-            uapi::Peer {
+            let counters = self.counters.get(&peer.id).copied().unwrap_or_default();
+            let now = self.lanes.as_ref().map_or((0, 0), |lanes| lanes.outer_of(peer.id));
+            uapi::InterfacePeer {
                 key: peer.key,
                 preshared: peer.preshared,
                 endpoint: peer.endpoint,
                 zone: peer.endpoint.and_then(|endpoint| links.zone(endpoint)),
-                last_handshake: figures.handshake.map_or(Duration::ZERO, |(_, wall)| wall),
-                received: figures.bytes.0 + now.0 + peer.handshake_bytes.0,
-                sent: figures.bytes.1 + now.1 + peer.handshake_bytes.1,
+                last_handshake: counters.handshake.map_or(Duration::ZERO, |(_, wall)| wall),
+                received: counters.bytes.0 + now.0 + peer.handshake_bytes.0,
+                sent: counters.bytes.1 + now.1 + peer.handshake_bytes.1,
                 keepalive: peer.keepalive,
                 allowed: allowed.remove(&peer.id).unwrap_or_default(),
             }
         });
         let peers = peers.collect();
         let port = self.port;
-        uapi::Device { private_key: self.private_key.as_ref(), listen_port: port, fwmark: self.fwmark, peers }.print()
+        uapi::Interface { private_key: self.private_key.as_ref(), listen_port: port, fwmark: self.fwmark, peers }
+            .print()
     }
 
-    /// Brings `figures` up to the peers that there are.
-    fn take_figures(&mut self, clocks: Clocks) {
-        let mut former = std::mem::take(&mut self.figures);
+    /// Updates the counters to the present peers.
+    fn update_counters(&mut self, clocks: Clocks) {
+        let mut former = std::mem::take(&mut self.counters);
         for peer in self.node.native_peers() {
-            let mut figures = former.remove(&peer.id).unwrap_or_default();
-            if let Some(at) = peer.last_handshake.filter(|at| figures.handshake.is_none_or(|(known, _)| known != *at)) {
-                figures.handshake = Some((at, clocks.wall.saturating_sub(clocks.now.since(at))));
+            let mut counters = former.remove(&peer.id).unwrap_or_default();
+            if let Some(at) = peer.last_handshake.filter(|at| counters.handshake.is_none_or(|(known, _)| known != *at))
+            {
+                counters.handshake = Some((at, clocks.wall.saturating_sub(clocks.now.since(at))));
             }
-            self.figures.insert(peer.id, figures);
+            self.counters.insert(peer.id, counters);
         }
     }
 
-    /// The lane is about to go: its bytes stay.
+    /// Keeps the byte counters of a lane that is about to end.
     fn keep_bytes(&mut self) {
-        let Some(link) = &self.link else { return };
-        for (peer, figures) in &mut self.figures {
-            let (received, sent) = link.outer_of(*peer);
-            figures.bytes = (figures.bytes.0 + received, figures.bytes.1 + sent);
+        let Some(lanes) = &self.lanes else { return };
+        for (peer, counters) in &mut self.counters {
+            let (received, sent) = lanes.outer_of(*peer);
+            counters.bytes = (counters.bytes.0 + received, counters.bytes.1 + sent);
         }
     }
 
-    /// Takes what the lane said, does what is due.
+    /// Takes the messages of the lane, and does the work that is due.
     pub(super) fn turn(&mut self, clocks: Clocks) {
-        if let Some(link) = &mut self.link {
-            link.turn(&mut self.node, clocks);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.turn(&mut self.node, clocks);
         }
         self.drain();
     }
 
-    /// The host's routes, addresses or rules may have changed.
-    pub(super) fn check_ways(&mut self, netlink: &mut Netlink) {
-        if let Some(link) = &mut self.link {
-            link.check_ways(netlink, self.fwmark);
+    /// Has the lane check its local addresses, because the host's routes, addresses or rules may have changed.
+    pub(super) fn check_routes(&mut self, netlink: &mut Netlink) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.check_routes(netlink, self.fwmark);
         }
     }
 
-    /// The device has another MTU.
+    /// Takes the MTU of the device.
     pub(super) fn set_mtu(&mut self, mtu: u16) {
         if mtu != self.mtu {
             self.mtu = mtu;
-            if let Some(link) = &self.link {
-                link.set_mtu(mtu);
+            if let Some(lanes) = &self.lanes {
+                lanes.set_mtu(mtu);
             }
         }
     }
 
-    /// When [`Self::turn`] has something to do.
+    /// Returns the time at which [`Self::turn`] has something to do.
     pub(super) fn poll_timeout(&self, now: Time) -> Option<Time> {
-        let link = self.link.as_ref()?;
-        self.node.poll_timeout().into_iter().chain(link.poll_timeout(now)).min()
+        let lanes = self.lanes.as_ref()?;
+        self.node.poll_timeout().into_iter().chain(lanes.poll_timeout(now)).min()
     }
 
     pub(super) fn tun(&self) -> &Tun {
         &self.tun
     }
 
-    /// Whether the device exists, here or in the network namespace that it was moved to.
+    /// Returns true if the device exists, here or in the network namespace that it was moved to.
     pub(super) fn exists(&self) -> bool {
         self.tun.exists()
     }
 
-    /// Whether the lane ended by itself: the device is gone.
+    /// Returns true if the lane has ended, because the device is gone.
     pub(super) fn has_failed(&self) -> bool {
-        self.link.as_ref().is_some_and(Link::has_failed)
+        self.lanes.as_ref().is_some_and(LaneThreads::has_failed)
     }
 }
 
-/// Whom the node takes itself for while it has no key: nobody knows this one.
-fn nobody() -> PrivateKey {
+/// Returns a random private key, for the node while the interface has no key.
+fn placeholder_key() -> PrivateKey {
     let mut bytes = [0; 32];
     OsEntropy::new().fill(&mut bytes);
     PrivateKey::from_bytes(bytes)
 }
 
-/// A UDP socket as the kernel's WireGuard has it. Routers may fragment what it sends: the way to a stock peer cannot be measured.
-fn open(config: &Config, port: u16, fwmark: u32) -> Result<UdpSocket, BindError> {
+/// Opens a UDP socket like that of the kernel's WireGuard. Routers may fragment its datagrams, because the path MTU to a stock peer cannot be measured.
+fn open(config: &WgConfig, port: u16, fwmark: u32) -> Result<UdpSocket, BindError> {
     let config = taut_udp::Config {
         port,
         ipv4_only: false,

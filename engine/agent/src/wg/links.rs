@@ -1,23 +1,23 @@
-//! The interfaces that link-local endpoints are behind (`fe80::1%eth0`): people call them by name, packets by number.
+//! The interfaces of link-local endpoints (`fe80::1%eth0`): users write their names, the kernel uses their numbers.
 
 use std::net::SocketAddr;
 
 use taut_netlink::{Link, Netlink};
 use taut_node::uapi::{Errno, PeerChange};
 
-/// The host's interfaces, as far as one request asks for them.
-pub(super) struct Links<'a> {
+/// The host's interfaces, read at most once per request.
+pub(super) struct InterfaceNames<'a> {
     netlink: &'a mut Netlink,
-    /// Read when the first name is wanted.
+    /// The interfaces, once they were read.
     all: Option<Vec<Link>>,
 }
 
-impl<'a> Links<'a> {
+impl<'a> InterfaceNames<'a> {
     pub(super) fn new(netlink: &'a mut Netlink) -> Self {
         Self { netlink, all: None }
     }
 
-    /// Puts the number of the interface into the endpoint that names one.
+    /// Sets the interface's number in an endpoint that names an interface.
     pub(super) fn resolve(&mut self, change: &mut PeerChange) -> Result<(), Errno> {
         let (Some(zone), Some(SocketAddr::V6(endpoint))) = (&change.zone, &mut change.endpoint) else { return Ok(()) };
         let link = self.all().iter().find(|link| link.name == *zone).ok_or(Errno::NoDevice)?;
@@ -25,7 +25,7 @@ impl<'a> Links<'a> {
         Ok(())
     }
 
-    /// The name of the interface that an endpoint is behind; `None` where none has that number, or is in it.
+    /// Returns the name of a link-local endpoint's interface; `None` for other endpoints and for unknown numbers.
     pub(super) fn zone(&mut self, endpoint: SocketAddr) -> Option<String> {
         let SocketAddr::V6(endpoint) = endpoint else { return None };
         let number = Some(endpoint.scope_id()).filter(|number| *number != 0)?;
@@ -33,7 +33,7 @@ impl<'a> Links<'a> {
     }
 
     fn all(&mut self) -> &[Link] {
-        // Without an answer no name is known: an endpoint that has one is refused, and one without is shown by its number.
+        // On an error no name is known: an endpoint with a name is refused, and other endpoints are printed with the number.
         self.all.get_or_insert_with(|| self.netlink.links().unwrap_or_default())
     }
 }

@@ -1,13 +1,13 @@
-//! `taut wg`: a plain userspace WireGuard interface. The stock `wg` configures it over a unix socket; no coordinator, no map, no state on disk.
+//! `taut wg`: a plain userspace WireGuard interface, configured by the stock `wg` over a unix socket. It has no coordinator, no map and no state on the disk.
 //!
-//! It is the same machinery as a network's: node, lane and queues. The interface has no addresses and no routes of ours: `ip` and `wg-quick`
-//! see to those, and to the MTU. It ends when the device is deleted, the socket's file is removed, or a signal asks for it, and leaves
-//! nothing behind.
+//! It uses the same node, lane and queues as a network. Addresses, routes and the MTU are set with `ip` or `wg-quick`. It ends when the device is deleted, when the
+//! socket's file is removed, or on a signal, and leaves nothing behind.
 //!
 //! - this file: the loop;
-//! - `device`: the interface with its lane, and what a request does to it;
-//! - `link`: the lane under it;
-//! - `socket`: who asks.
+//! - `device`: the interface with its lane, and how requests change it;
+//! - `host`: the state of the device in the kernel;
+//! - `links`: names of interfaces;
+//! - `socket`: the unix socket for `wg`.
 
 mod device;
 mod host;
@@ -28,13 +28,13 @@ use taut_tun::{Offload, Tun, TunError};
 use taut_tunnel::Limits;
 use taut_udp::BindError;
 
-use crate::daemon::clocks;
+use crate::basics::clocks;
 use device::Device;
-use host::Host;
-use links::Links;
-use socket::{FIRST_CONNECTION, Socket};
+use host::DeviceObserver;
+use links::InterfaceNames;
+use socket::{FIRST_CONNECTION, UapiSocket};
 
-/// Where `wg` looks for the sockets of userspace interfaces.
+/// Directory in which `wg` looks for the sockets of userspace interfaces.
 const DIRECTORY: &str = "/var/run/wireguard";
 
 const TOKEN_SIGNALS: u64 = 0;
@@ -43,78 +43,78 @@ const TOKEN_MONITOR: u64 = 2;
 const TOKEN_SOCKET: u64 = 3;
 const TOKEN_AWAY: u64 = 4;
 
-/// How often to look whether the socket's file and the device are still there: nothing reports that of a file without a watch of its own,
-/// nor of a device in another network namespace.
-const LOOK: Duration = Duration::from_secs(1);
-/// Routes and rules come in bursts (`wg-quick` makes several); one look follows the burst.
+/// Interval of the checks whether the socket's file and the device still exist, 1 s: nothing reports the removal of an unwatched file, or of a device in another
+/// network namespace.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time from a change of routes or rules to the check of routes, 100 ms: changes come in bursts (`wg-quick` makes several), and one check follows the burst.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// How an interface runs.
+/// The options of an interface.
 #[derive(Clone, Debug)]
-pub struct Config {
-    /// Its name.
+pub struct WgConfig {
+    /// Name of the interface.
     pub interface: String,
-    /// Kill switch of the TUN's offloads.
+    /// Whether TUN offloads are used.
     pub tun_offload: bool,
-    /// Kill switch of GSO on the UDP socket.
+    /// Whether GSO is used on the UDP socket.
     pub udp_gso: bool,
-    /// Kill switch of GRO on the UDP socket.
+    /// Whether GRO is used on the UDP socket.
     pub udp_gro: bool,
-    /// Wait for packets without sleeping, for 50 ms after each: sooner there, at the price of up to a core.
+    /// Whether the lane busy-polls for 50 ms after each packet: lower latency, up to one core of CPU time.
     pub low_latency: bool,
-    /// Tests only: shortens the life of sessions.
+    /// Lifetime of sessions in tests, shorter than WireGuard's.
     pub rekey_after: Option<Duration>,
 }
 
-/// What another program has made, and handed over at the start.
+/// File descriptors that another program opened and passed to this one.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    /// A queue of the TUN device; its name counts, and not the one in [`Config`].
+    /// A queue of the TUN device. The device's name overrides that in [`WgConfig`].
     pub tun: Option<OwnedFd>,
-    /// A unix socket that listens as the device's `.sock` file, where `wg` looks.
+    /// A listening unix socket, whose file is the device's `.sock` file where `wg` looks for it.
     pub uapi: Option<OwnedFd>,
 }
 
-/// Runs the interface until its end. `ready` is called once, when the device is made and `wg` is answered; `complain` when the device came up and
-/// cannot be used, as long as that is so.
+/// Runs the interface until it ends. `ready` is called once, when the device exists and `wg` can connect. `complain` is called when the device comes up and cannot be
+/// used.
 ///
 /// The UDP socket stays in the network namespace of this process, wherever the device is moved to.
 ///
 /// # Errors
-/// When it could not start, nothing is left then; or when the kernel refused to let it go on.
+/// If the interface could not start, in which case nothing is left behind; or if the kernel refused a later step.
 pub fn run(
-    config: &Config,
+    config: &WgConfig,
     inherited: Inherited,
     ready: impl FnOnce(),
-    mut complain: impl FnMut(&Error),
-) -> Result<(), Error> {
-    // Before any thread is started: they inherit the mask.
+    mut complain: impl FnMut(&WgError),
+) -> Result<(), WgError> {
+    // Before any thread is started, because threads inherit the signal mask.
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt])
-        .map_err(|error| Error::System("take over signals", error))?;
-    // Before the first reading of the link, so that no change falls in between.
-    let monitor = Monitor::open().map_err(Error::Netlink)?;
+        .map_err(|error| WgError::System("take over signals", error))?;
+    // Before the first reading of the link, which then misses no change.
+    let monitor = Monitor::open().map_err(WgError::Netlink)?;
     let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
-    let handed = inherited.tun.map(|fd| Tun::from_fd(fd, offload)).transpose().map_err(Error::Tun)?;
-    let name = handed.as_ref().map_or(config.interface.as_str(), Tun::name);
+    let inherited_tun = inherited.tun.map(|fd| Tun::from_fd(fd, offload)).transpose().map_err(WgError::Tun)?;
+    let name = inherited_tun.as_ref().map_or(config.interface.as_str(), Tun::name);
     let mut socket = match inherited.uapi {
-        Some(fd) => Socket::inherit(fd, DIRECTORY.as_ref(), name)?,
-        None => Socket::listen(DIRECTORY.as_ref(), name)?,
+        Some(fd) => UapiSocket::inherit(fd, DIRECTORY.as_ref(), name)?,
+        None => UapiSocket::listen(DIRECTORY.as_ref(), name)?,
     };
     let made = || Tun::create(&taut_tun::Config { name: config.interface.clone(), offload, multi_queue: false });
-    let tun = handed.map_or_else(made, Ok).map_err(Error::Tun)?;
-    let mut host = Host::prepare(tun.name())?;
-    let waker = Waker::new().map_err(|error| Error::System("be woken", error))?;
+    let tun = inherited_tun.map_or_else(made, Ok).map_err(WgError::Tun)?;
+    let mut host = DeviceObserver::prepare(tun.name())?;
+    let waker = Waker::new().map_err(|error| WgError::System("be woken", error))?;
     let device = Device::new(config, tun, waker.clone())?;
 
-    let poller = Poller::new().map_err(|error| Error::System("wait for events", error))?;
+    let poller = Poller::new().map_err(|error| WgError::System("wait for events", error))?;
     let add =
-        |fd, token| poller.add(fd, token, Interest::READ).map_err(|error| Error::System("wait for events", error));
+        |fd, token| poller.add(fd, token, Interest::READ).map_err(|error| WgError::System("wait for events", error));
     add(signals.as_fd(), TOKEN_SIGNALS)?;
     add(waker.as_fd(), TOKEN_WAKER)?;
     add(monitor.as_fd(), TOKEN_MONITOR)?;
     add(socket.as_fd(), TOKEN_SOCKET)?;
     ready();
-    let room = WgDaemon {
+    let daemon = WgDaemon {
         device,
         monitor,
         host: &mut host,
@@ -124,45 +124,45 @@ pub fn run(
         complain: &mut complain,
         complained: false,
     };
-    let result = room.run(&signals, &waker);
+    let result = daemon.run(&signals, &waker);
     drop(socket);
     result
 }
 
 /// WireGuard's limits, or a test's shorter ones.
-fn limits(config: &Config) -> Limits {
+fn limits(config: &WgConfig) -> Limits {
     config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after)
 }
 
 struct WgDaemon<'a> {
     device: Device,
     monitor: Monitor,
-    host: &'a mut Host,
-    socket: &'a mut Socket,
+    host: &'a mut DeviceObserver,
+    socket: &'a mut UapiSocket,
     poller: &'a Poller,
-    /// When to ask for the ways to peers again.
+    /// Time of the next check of routes.
     settle: Option<Time>,
-    complain: &'a mut dyn FnMut(&Error),
+    complain: &'a mut dyn FnMut(&WgError),
     complained: bool,
 }
 
 impl WgDaemon<'_> {
-    fn run(mut self, signals: &Signals, waker: &Waker) -> Result<(), Error> {
+    fn run(mut self, signals: &Signals, waker: &Waker) -> Result<(), WgError> {
         let mut events = Events::with_capacity(32);
-        self.look();
-        let mut look = clocks().now + LOOK;
+        self.check_device();
+        let mut check_due = clocks().now + CHECK_INTERVAL;
         loop {
             let now = clocks().now;
-            let due = self.device.poll_timeout(now).into_iter().chain([look]).chain(self.settle).min();
+            let due = self.device.poll_timeout(now).into_iter().chain([check_due]).chain(self.settle).min();
             let timeout = due.map(|due: Time| due.since(now));
-            self.poller.wait(&mut events, timeout).map_err(|error| Error::System("wait for events", error))?;
+            self.poller.wait(&mut events, timeout).map_err(|error| WgError::System("wait for events", error))?;
             for event in events.iter() {
                 match event.token {
-                    // Whichever of the two it was, it asks for the end.
+                    // Both signals end the interface.
                     TOKEN_SIGNALS if signals.next().is_some() => return Ok(()),
                     TOKEN_WAKER => waker.drain(),
                     TOKEN_MONITOR if self.handle_news() => return Ok(()),
-                    TOKEN_AWAY if self.host.drain_away() => self.look(),
+                    TOKEN_AWAY if self.host.drain_away() => self.check_device(),
                     TOKEN_SOCKET => self.socket.accept(self.poller),
                     token if token >= FIRST_CONNECTION => self.serve(token),
                     _ => {}
@@ -174,25 +174,25 @@ impl WgDaemon<'_> {
             }
             let now = clocks().now;
             if self.settle.take_if(|due| now >= *due).is_some() {
-                self.device.check_ways(&mut self.host.netlink);
+                self.device.check_routes(&mut self.host.netlink);
             }
-            if now >= look {
-                look = now + LOOK;
-                if !self.socket.is_there() || !self.device.exists() {
+            if now >= check_due {
+                check_due = now + CHECK_INTERVAL;
+                if !self.socket.exists() || !self.device.exists() {
                     return Ok(());
                 }
                 self.socket.accept(self.poller);
-                self.look();
+                self.check_device();
             }
         }
     }
 
-    /// Takes notice of how the device is now.
-    fn look(&mut self) {
-        if let Some(seen) = self.host.look(self.device.tun(), self.poller) {
-            self.device.set_mtu(seen.mtu);
-            let result = self.device.set_up(seen.up);
-            // Once is enough, it is tried every second.
+    /// Reads the state of the device, and applies it.
+    fn check_device(&mut self) {
+        if let Some(state) = self.host.read(self.device.tun(), self.poller) {
+            self.device.set_mtu(state.mtu);
+            let result = self.device.set_up(state.up);
+            // The attempt is repeated every second; its failure is reported once.
             if let (Err(error), false) = (&result, self.complained) {
                 (self.complain)(error);
             }
@@ -201,8 +201,8 @@ impl WgDaemon<'_> {
     }
 
     fn serve(&mut self, token: u64) {
-        let (device, mut links) = (&mut self.device, Links::new(&mut self.host.netlink));
-        // It may be another mark.
+        let (device, mut links) = (&mut self.device, InterfaceNames::new(&mut self.host.netlink));
+        // The request may change the mark.
         self.settle.get_or_insert(clocks().now + SETTLE);
         self.socket.serve(token, self.poller, |request| match request {
             Ok(Request::Get) => device.describe(clocks(), &mut links),
@@ -211,9 +211,9 @@ impl WgDaemon<'_> {
         });
     }
 
-    /// Something changed on the host. Whether the device is gone.
+    /// Takes the kernel's news. Returns true if the device is gone.
     fn handle_news(&mut self) -> bool {
-        // Lost news counts as a change; an error would come again with the next news.
+        // A lost message counts as a change. An error occurs again with the next message.
         let Ok(changes) = self.monitor.drain() else { return false };
         if changes.any() {
             self.settle.get_or_insert(clocks().now + SETTLE);
@@ -221,19 +221,19 @@ impl WgDaemon<'_> {
         if !changes.links {
             return false;
         }
-        self.look();
+        self.check_device();
         !self.device.exists()
     }
 }
 
-/// Why an interface could not start or go on.
+/// The reason why an interface could not start or continue.
 #[derive(Debug)]
-pub enum Error {
-    /// Another process answers for an interface of this name.
+pub enum WgError {
+    /// Another process serves an interface with this name.
     AlreadyRunning(PathBuf),
-    /// The socket for `wg` cannot be made.
+    /// The socket for `wg` cannot be created.
     Socket(PathBuf, io::Error),
-    /// The device cannot be made.
+    /// The device cannot be created.
     Tun(TunError),
     /// The UDP socket cannot be opened.
     Udp(BindError),
@@ -241,18 +241,22 @@ pub enum Error {
     Netlink(NetlinkError),
     /// The lane cannot be started.
     Lane(taut_lane::LaneStartError),
-    /// The kernel refuses something that every interface needs.
+    /// The kernel refused a step that every interface needs.
     System(&'static str, io::Error),
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for WgError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AlreadyRunning(path) => {
-                write!(f, "another WireGuard answers on {}; choose another name, or stop it", path.display())
+                write!(
+                    f,
+                    "another WireGuard program answers on {}; choose another interface name, or stop that program",
+                    path.display()
+                )
             }
             Self::Socket(path, error) => {
-                write!(f, "the socket {} for `wg` cannot be made: {error}; run as root", path.display())
+                write!(f, "the socket {} for `wg` cannot be created: {error}; run taut wg as root", path.display())
             }
             Self::Tun(error) => error.fmt(f),
             Self::Udp(error) => error.fmt(f),
@@ -265,4 +269,4 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for WgError {}

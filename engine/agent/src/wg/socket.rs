@@ -1,4 +1,4 @@
-//! The unix socket that `wg` looks for: made so that only its owner may ask, small, bounded, never blocking.
+//! The unix socket that `wg` connects to. Only its owner may connect; it is bounded and never blocks.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -8,83 +8,82 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use taut_event::{Interest, Poller, is_listening};
-use taut_node::uapi::{Answer, Errno, Inbox, Request};
+use taut_node::uapi::{Errno, Reply, Request, RequestBuffer};
 
-use super::Error;
+use super::WgError;
 
-/// Users at a time; more wait in the kernel's backlog.
+/// Maximum number of connections, 16; more wait in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 16;
 
-/// Tokens of connections start here.
+/// First poller token of connections.
 pub(super) const FIRST_CONNECTION: u64 = 16;
 
 /// The listening socket and its connections.
-pub(super) struct Socket {
+pub(super) struct UapiSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of the socket's file: another program may put its own in this place.
+    /// Device and inode of the socket's file, because another program may replace the file.
     file: (u64, u64),
-    connections: BTreeMap<u64, Connection>,
+    connections: BTreeMap<u64, UapiConnection>,
     next: u64,
 }
 
-struct Connection {
+struct UapiConnection {
     stream: UnixStream,
-    inbox: Inbox,
-    /// The answer under way, and how much of it was written.
-    answer: Answer,
+    inbox: RequestBuffer,
+    /// The pending reply, and the number of its written bytes.
+    answer: Reply,
     written: usize,
 }
 
-impl Socket {
-    /// Listens as `DIRECTORY/INTERFACE.sock`. A socket that nobody answers on is a leftover and is replaced.
-    pub(super) fn listen(directory: &Path, interface: &str) -> Result<Self, Error> {
+impl UapiSocket {
+    /// Listens at `DIRECTORY/INTERFACE.sock`. A socket that no process answers on is replaced.
+    pub(super) fn listen(directory: &Path, interface: &str) -> Result<Self, WgError> {
         let path = directory.join(format!("{interface}.sock"));
         if UnixStream::connect(&path).is_ok() {
-            return Err(Error::AlreadyRunning(path));
+            return Err(WgError::AlreadyRunning(path));
         }
-        let failed = |error| Error::Socket(path.clone(), error);
+        let failed = |error| WgError::Socket(path.clone(), error);
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(failed)?;
-        // Made beside its place and moved there when it listens: `wg` removes a socket that refuses it.
+        // The socket is created under another name, and renamed when it listens: `wg` removes a socket that refuses its connection.
         let new = directory.join(format!("{interface}.new"));
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
         let listener = UnixListener::bind(&new).map_err(failed)?;
-        // To connect is to write, which no usual umask grants to others in the moment before.
+        // Connecting needs write permission, which no usual umask grants to other users in the moment before.
         std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         std::fs::rename(&new, &path).map_err(failed)?;
         Self::on(listener, path)
     }
 
-    /// Listens on a socket that another program has made and put as `DIRECTORY/INTERFACE.sock`. It is ours from now on, and is
-    /// removed at the end.
-    pub(super) fn inherit(fd: OwnedFd, directory: &Path, interface: &str) -> Result<Self, Error> {
+    /// Takes over a listening socket that another program created at `DIRECTORY/INTERFACE.sock`. Its file is removed at the end.
+    pub(super) fn inherit(fd: OwnedFd, directory: &Path, interface: &str) -> Result<Self, WgError> {
         let path = directory.join(format!("{interface}.sock"));
         let listener = UnixListener::from(fd);
-        // The address is that of a unix socket, or an error.
+        // A descriptor that is not a unix socket has no such address.
         if listener.local_addr().is_err() || !is_listening(listener.as_fd()) {
-            let error = io::Error::other("the inherited descriptor is no unix socket that listens");
-            return Err(Error::Socket(path, error));
+            let error = io::Error::other("the inherited descriptor is not a listening unix socket");
+            return Err(WgError::Socket(path, error));
         }
         Self::on(listener, path)
     }
 
-    fn on(listener: UnixListener, path: PathBuf) -> Result<Self, Error> {
-        let failed = |error| Error::Socket(path.clone(), error);
+    fn on(listener: UnixListener, path: PathBuf) -> Result<Self, WgError> {
+        let failed = |error| WgError::Socket(path.clone(), error);
         listener.set_nonblocking(true).map_err(failed)?;
         let file = identify(&path).map_err(failed)?;
         Ok(Self { listener, path, file, connections: BTreeMap::new(), next: FIRST_CONNECTION })
     }
 
-    /// Whether the socket's file is still in its place.
-    pub(super) fn is_there(&self) -> bool {
+    /// Returns true if the socket's file still exists.
+    pub(super) fn exists(&self) -> bool {
         identify(&self.path).is_ok_and(|file| file == self.file)
     }
 
-    /// Accepts connections, as many as there are places. Called again once a second, because it pauses when the process has no descriptor left: the
-    /// listener stays readable then, and the agent would spin (fault P6).
+    /// Accepts connections up to [`MAX_CONNECTIONS`]. It is called once a second, too, because it pauses when the process has no free descriptor: the listener stays readable
+    /// then, and the agent would spin (fault P6).
     pub(super) fn accept(&mut self, poller: &Poller) {
         let mut has_descriptors = true;
         while self.connections.len() < MAX_CONNECTIONS {
@@ -101,48 +100,49 @@ impl Socket {
                 continue;
             }
             self.next += 1;
-            let connection = Connection { stream, inbox: Inbox::default(), answer: Answer::default(), written: 0 };
+            let connection =
+                UapiConnection { stream, inbox: RequestBuffer::default(), answer: Reply::default(), written: 0 };
             self.connections.insert(token, connection);
         }
-        // While all places are taken the listener stays readable: it is not looked at until one is free.
+        // At the limit the listener stays readable, so it is not watched until a connection ends.
         let is_open = has_descriptors && self.connections.len() < MAX_CONNECTIONS;
         let interest = if is_open { Interest::READ } else { Interest::NONE };
         let _ = poller.modify(self.listener.as_fd(), super::TOKEN_SOCKET, interest);
     }
 
-    /// Goes on with a connection; `answer` carries out a request.
-    pub(super) fn serve(&mut self, token: u64, poller: &Poller, answer: impl FnMut(Result<Request, Errno>) -> Answer) {
+    /// Serves a connection; `answer` carries out a request.
+    pub(super) fn serve(&mut self, token: u64, poller: &Poller, answer: impl FnMut(Result<Request, Errno>) -> Reply) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        if !connection.go_on(answer) {
+        if !connection.advance(answer) {
             poller.remove(connection.stream.as_fd());
             self.connections.remove(&token);
             self.accept(poller);
             return;
         }
         let interest = if connection.answer.is_empty() { Interest::READ } else { Interest::WRITE };
-        // Registered and open; if the kernel refused, the user would see a hanging request and ask again.
+        // The connection is registered and open. If the kernel refused, the request would hang, and the user would repeat it.
         let _ = poller.modify(connection.stream.as_fd(), token, interest);
     }
 }
 
-impl AsFd for Socket {
+impl AsFd for UapiSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 }
 
-impl Drop for Socket {
+impl Drop for UapiSocket {
     fn drop(&mut self) {
-        if self.is_there() {
-            // Already gone is as good as removed.
+        if self.exists() {
+            // It does not matter if the file is already gone.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-impl Connection {
-    /// One request after the other, each answered before the next is read. False at the end.
-    fn go_on(&mut self, mut answer: impl FnMut(Result<Request, Errno>) -> Answer) -> bool {
+impl UapiConnection {
+    /// Answers one request after the other, each before the next is read. Returns false if the connection has ended.
+    fn advance(&mut self, mut answer: impl FnMut(Result<Request, Errno>) -> Reply) -> bool {
         loop {
             match self.write() {
                 Ok(()) => {}
@@ -171,7 +171,7 @@ impl Connection {
         Ok(length)
     }
 
-    /// Writes the answer; `WouldBlock` when not all of it could go.
+    /// Writes the pending reply. Returns `WouldBlock` if a part of it could not be written.
     fn write(&mut self) -> io::Result<()> {
         while self.written < self.answer.len() {
             match self.stream.write(&self.answer.as_bytes()[self.written..]) {
@@ -180,7 +180,7 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        (self.answer, self.written) = (Answer::default(), 0);
+        (self.answer, self.written) = (Reply::default(), 0);
         Ok(())
     }
 }

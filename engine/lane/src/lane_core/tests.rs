@@ -6,6 +6,7 @@ mod inbound;
 mod kit;
 mod locals;
 mod outbound;
+mod outputs;
 mod partial_checksums;
 mod path;
 mod relays;

@@ -62,7 +62,7 @@ fn a_round_trip_longer_than_the_first_retries_loses_nothing() {
 #[test]
 fn a_keeper_that_is_busy_costs_its_delay_and_no_packet() {
     for_seeds(5, |seed| {
-        let settings = Settings { keeper_delay: ms(3), lane_delay: ms(5), ..Settings::default() };
+        let settings = Settings { agent_delay: ms(3), lane_delay: ms(5), ..Settings::default() };
         let mut world = taut_world_with(settings, Link::clean(ms(10)), seed);
         let start = world.now();
         world.flow(Side::A, ms(20));
@@ -90,7 +90,7 @@ fn a_lost_response_is_repeated_after_a_quarter_of_a_second() {
 #[test]
 fn a_wish_that_crosses_the_session_makes_no_second_one() {
     for_seeds(5, |seed| {
-        let settings = Settings { keeper_delay: ms(3), lane_delay: ms(5), ..Settings::default() };
+        let settings = Settings { agent_delay: ms(3), lane_delay: ms(5), ..Settings::default() };
         for early in 0..16 {
             // The response arrives about when the lane asks for a session the second time, a second after the first.
             let mut world = taut_world_with(settings, Link::clean(ms(492 - early)), seed);

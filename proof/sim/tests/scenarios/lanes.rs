@@ -187,7 +187,7 @@ fn whatever_happens_no_key_of_any_lane_seals_twice_and_all_lanes_open_again() {
         let late = counts.map(|count| some_late(&mut chance, count));
         let settings = Settings {
             limits: Limits::with_rekey_after(secs(10)),
-            keeper_delay: if chance.below(2) == 0 { Duration::ZERO } else { chance.up_to(ms(200)) },
+            agent_delay: if chance.below(2) == 0 { Duration::ZERO } else { chance.up_to(ms(200)) },
             suites: if chance.below(2) == 0 { AES } else { Suites::STOCK },
             ..Settings::default()
         };

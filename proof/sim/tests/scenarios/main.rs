@@ -23,8 +23,8 @@ mod wall;
 use std::time::Duration;
 
 use taut_base::Time;
-use taut_testkit::seeds;
 use taut_sim::{Link, Party, Settings, Side, TautHost, World, map_for};
+use taut_testkit::seeds;
 
 /// Two Taut nodes.
 type TautWorld = World<TautHost, TautHost>;

@@ -81,7 +81,7 @@ fn whatever_happens_no_key_seals_twice_with_one_nonce() {
         let mut chance = Seeded::new(seed ^ 0x5a5a);
         let late = |chance: &mut Seeded| if chance.below(2) == 0 { Duration::ZERO } else { chance.up_to(ms(700)) };
         let settings = Settings {
-            keeper_delay: late(&mut chance),
+            agent_delay: late(&mut chance),
             lane_delay: late(&mut chance),
             suites: if chance.below(2) == 0 { AES } else { Suites::STOCK },
             ..Settings::default()

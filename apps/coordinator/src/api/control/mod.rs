@@ -13,31 +13,32 @@ use axum::extract::{Query, State as Shared};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use taut_relay_server::Source;
+use tracing::{Instrument, Span};
 
 use super::Context;
-use super::door::Guest;
 use super::operator::Failure;
+use super::pending_connection::PendingConnection;
 use crate::store::NetworkId;
 use session::Session;
 
-/// Largest message from a node, in bytes: a list of endpoints, with a wide margin.
+/// Largest message from a node, 64 KiB: a list of endpoints has a few KiB.
 const MAX_INBOUND: usize = 64 * 1024;
 
-/// What is read at once, in bytes: it is there for every channel, and most messages are short.
+/// Read buffer of a channel, 4 KiB: every channel has one, and most messages are short.
 const READ_AHEAD: usize = 4 * 1024;
 
 #[derive(Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct ChannelQuery {
     #[serde(default)]
     network: String,
 }
 
-/// Takes a control channel. Which networks exist is not told before the handshake.
+/// Opens a control channel. The answer is the same for every network number, so that it does not tell which networks exist.
 pub(super) async fn open(
     Shared(context): Shared<Context>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<ChannelQuery>, QueryRejection>,
     Extension(source): Extension<Source>,
-    Extension(guest): Extension<Arc<Guest>>,
+    Extension(guest): Extension<Arc<PendingConnection>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     let Some(network) = wanted.ok().and_then(|wanted| wanted.network.parse::<NetworkId>().ok()) else {
@@ -57,5 +58,7 @@ pub(super) async fn open(
             .into_response();
         }
     };
-    upgrade.on_upgrade(move |socket| Session::run(context, guest, source, socket, network))
+    // The channel's lines have the id of the request that opened it.
+    let span = Span::current();
+    upgrade.on_upgrade(move |socket| Session::run(context, guest, source, socket, network).instrument(span))
 }

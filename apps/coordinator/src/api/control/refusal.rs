@@ -1,10 +1,10 @@
-//! What a node is told when it is not served.
+//! Refusals that are sent to nodes.
 
 use taut_netmap::{Problem, ProblemCode, SCHEMA};
 
 use crate::state::StateError;
 
-/// The node speaks a newer protocol.
+/// Returns the refusal of a node that speaks a newer protocol.
 pub(super) fn too_new(schema: u32) -> Problem {
     Problem {
         code: ProblemCode::Version,
@@ -13,8 +13,8 @@ pub(super) fn too_new(schema: u32) -> Problem {
     }
 }
 
-/// Another host uses the node's keys, and is connected.
-pub(super) fn twin() -> Problem {
+/// Returns the refusal of a node whose keys another connected host uses.
+pub(super) fn duplicate() -> Problem {
     Problem {
         code: ProblemCode::Twin,
         message: String::from(
@@ -26,7 +26,7 @@ pub(super) fn twin() -> Problem {
     }
 }
 
-/// There is no descriptor for another channel.
+/// Returns the refusal of a channel for which there is no descriptor.
 pub(super) fn crowded() -> Problem {
     Problem {
         code: ProblemCode::Unavailable,
@@ -37,7 +37,7 @@ pub(super) fn crowded() -> Problem {
     }
 }
 
-/// What a node is told of an error. Only what a person must change is final for it.
+/// Returns the refusal for an error. Its code is final for the node only if a person has to change something.
 pub(super) fn problem(error: &StateError) -> Problem {
     let code = match error {
         StateError::Enrolment(_) => ProblemCode::Enrolment,
@@ -67,7 +67,7 @@ pub(super) fn problem(error: &StateError) -> Problem {
         | StateError::BadName(..)
         | StateError::BadExpiry => ProblemCode::BadRequest,
     };
-    // What the database says of itself is for the log, not for a node.
+    // Details of the database are for the log, not for a node.
     let message = match error {
         StateError::Store(_) => String::from("the coordinator cannot answer now: its database failed"),
         other => other.to_string(),

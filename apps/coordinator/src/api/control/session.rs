@@ -1,8 +1,9 @@
-//! One node's session: from the handshake to the end of the channel, in one task that reads, writes and waits.
+//! The session of one node, from the handshake to the end of the channel, in one task.
 //!
-//! There is no queue: hints collapse into "something changed", and what is sent is read from the rows when it is sent. A slow node
-//! therefore costs one message of memory, and gets fewer, larger changes.
+//! The session has no queue. Hints only say that something changed; a message is made from the database at the moment at which it is sent. A slow node
+//! therefore costs the memory of one message, and gets fewer, larger changes.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,98 +12,101 @@ use std::time::Duration;
 use axum::extract::ws::WebSocket;
 use taut_base::{AdmissionDenied, Bounds, NodeId, PublicKey, RelayId};
 use taut_netmap::{Hello, Problem, SCHEMA, ToCoordinator, ToNode};
+use taut_relay_server::log::UNAUTHENTICATED;
 use taut_relay_server::{Seat, Source};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::channel::{Channel, End};
+use super::channel::{ChannelEnd, ControlChannel};
 use super::refusal;
-use crate::api::door::Guest;
+use crate::api::pending_connection::PendingConnection;
 use crate::api::{Channels, Context, stopped};
 use crate::log;
-use crate::state::{Admitted, LEASE, Membership, Pace, ReportedEndpoints, Signed, State, StateError, Update};
+use crate::state::{
+    Admitted, LEASE, Membership, RateLimit, ReportedEndpoints, SignedTicket, State, StateError, Update,
+};
 use crate::store::NetworkId;
 
 /// Channels per node: the one in use, and an older one that is being closed because the newer one replaced it.
 const PER_NODE: usize = 2;
 
-/// Least time between two updates for a node: a storm of changes becomes ten updates per second.
+/// Least time between two updates for a node, 100 ms: many changes in a row become ten updates per second.
 const UPDATE_EVERY: Duration = Duration::from_millis(100);
 
-/// Least time, on average, between two messages of a node that are read, and how many are read at once before that counts: an honest node sends a ping
-/// every 15 s and a few messages when it moves. Who sends more waits in its own connection.
-const HEARD_EVERY: Duration = Duration::from_millis(50);
-const HEARD_BURST: u32 = 100;
+/// Least time, on average, between two messages of a node, 50 ms, and the number of messages that may arrive at once. A node sends a ping every 15 s, and a few
+/// messages when its addresses change. Further messages wait unread in the node's own connection.
+const READ_EVERY: Duration = Duration::from_millis(50);
+const READ_BURST: u32 = 100;
 
-/// Least time between two looks at the rows that pings ask for.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Least time between two reads of the database that pings cause, 5 s.
+const REREAD_EVERY: Duration = Duration::from_secs(5);
 
-/// When to try again after the database failed in the middle of a session.
+/// Pause before the next attempt after a failure of the database, 1 s.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A node that was let in.
+/// The session of an admitted node.
 pub(super) struct Session {
     state: Arc<State>,
-    channel: Channel,
+    channel: ControlChannel,
     membership: Membership,
-    /// Its place among the channels.
+    /// The place of this channel among all channels.
     seat: Seat<NetworkId, NodeId>,
-    /// Ends when the channel is evicted for another network's.
+    /// Ends when the channel is evicted in favour of a channel of another network.
     displaced: oneshot::Receiver<()>,
     network: NetworkId,
     node: NodeId,
     seen: IpAddr,
-    /// Version that the node has.
+    /// Version of the map that the node has.
     have: u64,
-    /// Presence that the node has been told.
+    /// Revision of the presence that was sent to the node.
     told: Option<u64>,
-    /// Whether it has been told of a twin.
-    told_twin: bool,
-    /// Whether rows may have changed; presence alone is in memory.
+    /// True if the node was told of a duplicate.
+    told_duplicate: bool,
+    /// True if the database may have changed since the last read.
     stale: bool,
-    /// When the next update may go out, if something changed.
+    /// Earliest time of the next update, if something changed.
     update_due: Option<Instant>,
     updated: Instant,
-    /// Where the node says that it may be reached, and at which relays, as long as that is not written.
-    places: Option<ReportedEndpoints>,
+    /// Endpoints that the node reported, until they are stored.
+    reported: Option<ReportedEndpoints>,
     bound: Option<Vec<RelayId>>,
-    /// When the next message may be read.
-    reads: Pace,
-    /// When the rows were looked at.
-    looked: Instant,
-    /// What the node binds to relays with, and when it is given the next ticket.
+    /// Rate of messages from the node.
+    reads: RateLimit,
+    /// Time of the last read of the database.
+    last_read: Instant,
+    /// Key with which the node binds to relays, and the time of its next ticket.
     ticket: Option<(PublicKey, Instant)>,
     lease: Instant,
 }
 
-/// What ends a session.
-enum Stop {
-    Channel(End),
-    /// The node is told why.
+/// Reason for the end of a session.
+enum SessionEnd {
+    Channel(ChannelEnd),
+    /// The coordinator refuses the node, and tells it why.
     Refused(Problem),
-    /// The node said goodbye.
+    /// The node sent a goodbye.
     Goodbye,
-    /// The lease ran out, a newer channel took over, or the coordinator stops.
-    Ours(&'static str),
+    /// The lease expired, a newer channel replaced this one, or the coordinator stops.
+    Coordinator(&'static str),
 }
 
-impl From<End> for Stop {
-    fn from(end: End) -> Self {
+impl From<ChannelEnd> for SessionEnd {
+    fn from(end: ChannelEnd) -> Self {
         Self::Channel(end)
     }
 }
 
-impl From<StateError> for Stop {
+impl From<StateError> for SessionEnd {
     fn from(error: StateError) -> Self {
         Self::Refused(refusal::problem(&error))
     }
 }
 
 impl Session {
-    /// Serves one channel to its end.
+    /// Serves a channel until it ends.
     pub(super) async fn run(
         context: Context,
-        guest: Arc<Guest>,
+        guest: Arc<PendingConnection>,
         source: Source,
         socket: WebSocket,
         network: NetworkId,
@@ -110,38 +114,38 @@ impl Session {
         let Context { state, front, stop, .. } = context;
         let opened = tokio::select! {
             opened = timeout_at(guest.deadline(), open(&state, socket, network)) => opened,
-            () = guest.asked_to_leave() => return log::stranger("channel-refused", &[("from", &source), ("why", &"too many strangers")]),
+            () = guest.evicted() => return refused(&source, &"too many unauthenticated connections"),
         };
         let (channel, machine, hello) = match opened {
             Ok(Ok(opened)) => opened,
-            Ok(Err(end)) => return log::stranger("channel-refused", &[("from", &source), ("why", &end)]),
-            Err(_) => return log::stranger("channel-refused", &[("from", &source), ("why", &"no hello in time")]),
+            Ok(Err(end)) => return refused(&source, &end),
+            Err(_) => return refused(&source, &"no hello in time"),
         };
-        if !state.may_come(machine) {
-            let why = "it comes back too often";
-            return log::stranger("channel-refused", &[("from", &source), ("machine", &machine), ("why", &why)]);
+        if !state.may_open_channel(machine) {
+            let reason = "it comes back too often";
+            return tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "channel-refused", address = %source, %machine, reason);
         }
-        // Held until it is a member, or told that it is none.
+        // Held until the node is admitted or refused.
         let busy = Arc::clone(&guest).busy();
         let admitted = match admit(&state, network, machine, &hello, source.address).await {
             Ok(admitted) => admitted,
             Err(problem) => {
-                log::stranger("refused", &[("from", &source), ("machine", &machine), ("why", &problem.message)]);
+                tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "refused", address = %source, %machine, reason = problem.message);
                 return channel.refuse(problem).await;
             }
         };
         let Admitted { node, name } = admitted;
-        let Ok((seat, displaced)) = take_place(&front.channels, network, node) else {
-            log::member("no-room-for-channel", node, &[("name", &name), ("from", &source)]);
+        let Ok((seat, displaced)) = enter_channel(&front.channels, network, node) else {
+            tracing::warn!(target: log::CONTROL, limited = node.0, event = "no-room-for-channel", node = node.0, name, address = %source);
             return channel.refuse(refusal::crowded()).await;
         };
         drop(busy);
         guest.pass().admit();
         let Some(membership) = state.hub(network).enter(node, state.next_connection(), hello.run) else {
-            log::stranger("twin", &[("node", &node), ("name", &name), ("from", &source)]);
-            return channel.refuse(refusal::twin()).await;
+            tracing::warn!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "twin", node = node.0, name, address = %source);
+            return channel.refuse(refusal::duplicate()).await;
         };
-        log::member("connected", node, &[("name", &name), ("from", &source)]);
+        tracing::info!(target: log::CONTROL, limited = node.0, event = "connected", node = node.0, name, address = %source);
         let now = Instant::now();
         let mut session = Self {
             state,
@@ -154,14 +158,14 @@ impl Session {
             seen: source.seen(),
             have: hello.have,
             told: None,
-            told_twin: false,
+            told_duplicate: false,
             stale: false,
             update_due: None,
             updated: now,
-            places: None,
+            reported: None,
             bound: None,
-            reads: Pace::new(HEARD_EVERY, HEARD_BURST, now),
-            looked: now,
+            reads: RateLimit::new(READ_EVERY, READ_BURST, now),
+            last_read: now,
             ticket: hello.bind_key.map(|key| (key, now)),
             lease: now + LEASE,
         };
@@ -169,7 +173,7 @@ impl Session {
         session.end(why).await;
     }
 
-    async fn serve(&mut self, stop: watch::Receiver<bool>) -> Stop {
+    async fn serve(&mut self, stop: watch::Receiver<bool>) -> SessionEnd {
         let mut stopped = pin!(stopped(stop));
         if let Err(why) = self.begin().await {
             return why;
@@ -178,15 +182,15 @@ impl Session {
             let wake = self.next_wake();
             let step = tokio::select! {
                 message = self.channel.receive(), if self.reads.due() <= Instant::now() => match message {
-                    Ok(message) => self.hear(message).await,
+                    Ok(message) => self.handle(message).await,
                     Err(end) => Err(end.into()),
                 },
                 () = sleep_until(wake) => self.on_time().await,
                 Ok(()) = self.membership.version.changed() => { self.stale = true; self.update_soon(); Ok(()) }
                 Ok(()) = self.membership.revision.changed() => { self.update_soon(); Ok(()) }
-                _ = &mut self.displaced => Err(Stop::Ours("a network with fewer channels needed the place")),
-                _ = &mut self.membership.replaced => Err(Stop::Ours("a newer channel of this node took over")),
-                () = &mut stopped => Err(Stop::Ours("the coordinator stops")),
+                _ = &mut self.displaced => Err(SessionEnd::Coordinator("a network with fewer channels needed the place")),
+                _ = &mut self.membership.replaced => Err(SessionEnd::Coordinator("a newer channel of this node took over")),
+                () = &mut stopped => Err(SessionEnd::Coordinator("the coordinator stops")),
             };
             if let Err(why) = step {
                 return why;
@@ -194,40 +198,40 @@ impl Session {
         }
     }
 
-    /// The first answer tells the node that it was let in, even if nothing changed; then its ticket, and everybody who is online.
-    async fn begin(&mut self) -> Result<(), Stop> {
+    /// Sends the first messages: the map or its changes (also an empty change, which tells the node that it was admitted), a ticket, and all nodes online.
+    async fn begin(&mut self) -> Result<(), SessionEnd> {
         let first = match self.state.update_for(self.network, self.node, self.have).await? {
             Update::Map(map) => ToNode::Map(map),
             Update::Delta(delta) => ToNode::Delta(delta),
         };
         self.tell(first).await?;
         self.tell_ticket().await?;
-        self.tell_twin().await?;
+        self.tell_duplicate().await?;
         self.tell_presence().await
     }
 
-    /// Says that another host uses the node's keys, and when it does no more.
-    async fn tell_twin(&mut self) -> Result<(), Stop> {
-        let there = self.membership.has_twin();
-        if std::mem::replace(&mut self.told_twin, there) == there {
+    /// Tells the node when another host starts or stops using its keys.
+    async fn tell_duplicate(&mut self) -> Result<(), SessionEnd> {
+        let there = self.membership.has_duplicate();
+        if std::mem::replace(&mut self.told_duplicate, there) == there {
             return Ok(());
         }
-        self.tell(ToNode::Twin { problem: there.then(refusal::twin) }).await
+        self.tell(ToNode::Twin { problem: there.then(refusal::duplicate) }).await
     }
 
-    /// A fresh ticket if one is due; the next is when half of its life is over.
-    async fn tell_ticket(&mut self) -> Result<(), Stop> {
+    /// Sends a new ticket if one is due. The next one is due when half of its lifetime is over.
+    async fn tell_ticket(&mut self) -> Result<(), SessionEnd> {
         let now = Instant::now();
         let Some((key, due)) = self.ticket.filter(|(_, due)| *due <= now) else { return Ok(()) };
         match self.state.ticket(self.network, self.node, key).await {
-            Ok(Signed { text, numbered, expires }) => {
+            Ok(SignedTicket { text, numbered, expires }) => {
                 let half = Duration::from_secs(u64::from(self.state.ticket_life())) / 2;
                 self.ticket = Some((key, now + half));
                 self.tell(ToNode::Ticket { ticket: text, numbered: Some(numbered), expires }).await
             }
-            // The node has the other half of the last one left.
+            // The last ticket is valid for the other half of its lifetime.
             Err(error @ StateError::Store(_)) => {
-                log::event("ticket-delayed", &[("node", &self.node), ("error", &error)]);
+                tracing::warn!(target: log::CONTROL, limited = self.node.0, event = "ticket-delayed", node = self.node.0, reason = %error);
                 self.ticket = Some((key, due.max(now) + RETRY));
                 Ok(())
             }
@@ -235,36 +239,36 @@ impl Session {
         }
     }
 
-    async fn hear(&mut self, message: ToCoordinator) -> Result<(), Stop> {
+    async fn handle(&mut self, message: ToCoordinator) -> Result<(), SessionEnd> {
         let now = Instant::now();
         self.lease = now + LEASE;
-        self.reads.pay(now);
+        self.reads.count(now);
         self.membership.renew();
         match message {
             ToCoordinator::Ping => {
                 self.channel.send(&ToNode::Pong).await?;
-                // Hints may be lost; a look at the rows every 15 s repairs that.
-                if now >= self.looked + LOOK_EVERY {
+                // Hints may be lost; a read of the database every 15 s makes up for that.
+                if now >= self.last_read + REREAD_EVERY {
                     self.stale = true;
                     self.update_soon();
                 }
                 Ok(())
             }
             ToCoordinator::Endpoints { endpoints, ports, observed } => {
-                self.places = Some(ReportedEndpoints { listed: endpoints, ports, observed });
+                self.reported = Some(ReportedEndpoints { listed: endpoints, ports, observed });
                 Ok(())
             }
             ToCoordinator::Relays { ids } => {
                 self.bound = Some(ids);
                 Ok(())
             }
-            ToCoordinator::Goodbye => Err(Stop::Goodbye),
+            ToCoordinator::Goodbye => Err(SessionEnd::Goodbye),
             ToCoordinator::Leave => {
                 self.state.leave(self.network, self.node).await?;
                 Err(StateError::NotAMember.into())
             }
             ToCoordinator::Unknown => Ok(()),
-            ToCoordinator::Hello(_) => Err(Stop::Channel(End::Broken("a second hello"))),
+            ToCoordinator::Hello(_) => Err(SessionEnd::Channel(ChannelEnd::Broken("a second hello"))),
         }
     }
 
@@ -273,26 +277,26 @@ impl Session {
     }
 
     fn next_wake(&self) -> Instant {
-        let places = (self.places.is_some() || self.bound.is_some()).then(|| self.membership.places_due());
+        let reported = (self.reported.is_some() || self.bound.is_some()).then(|| self.membership.endpoints_due());
         let ticket = self.ticket.map(|(_, due)| due);
         let heard = Some(self.reads.due()).filter(|due| *due > Instant::now());
-        [self.update_due, places, ticket, heard].into_iter().flatten().fold(self.lease, Instant::min)
+        [self.update_due, reported, ticket, heard].into_iter().flatten().fold(self.lease, Instant::min)
     }
 
-    async fn on_time(&mut self) -> Result<(), Stop> {
+    async fn on_time(&mut self) -> Result<(), SessionEnd> {
         let now = Instant::now();
         if now >= self.lease {
-            return Err(Stop::Ours("no sign of life"));
+            return Err(SessionEnd::Coordinator("no sign of life"));
         }
-        if now >= self.membership.places_due()
-            && let Some(places) = self.places.take()
+        if now >= self.membership.endpoints_due()
+            && let Some(reported) = self.reported.take()
         {
-            self.take_places(places).await?;
+            self.store_reported(reported).await?;
         }
-        if now >= self.membership.places_due()
+        if now >= self.membership.endpoints_due()
             && let Some(bound) = self.bound.take()
         {
-            self.take_bound(bound).await?;
+            self.store_bound(bound).await?;
         }
         self.tell_ticket().await?;
         if self.update_due.is_some_and(|due| now >= due) {
@@ -301,20 +305,20 @@ impl Session {
         Ok(())
     }
 
-    async fn take_places(&mut self, places: ReportedEndpoints) -> Result<(), Stop> {
-        match self.state.set_endpoints(self.network, self.node, &places, self.seen).await {
+    async fn store_reported(&mut self, reported: ReportedEndpoints) -> Result<(), SessionEnd> {
+        match self.state.set_endpoints(self.network, self.node, &reported, self.seen).await {
             Err(error @ StateError::Store(_)) => {
                 self.not_stored(&error);
-                // What the node said meanwhile is newer.
-                self.places.get_or_insert(places);
+                // A report that arrived meanwhile is newer.
+                self.reported.get_or_insert(reported);
             }
             other => other?,
         }
-        self.membership.pay_places();
+        self.membership.count_endpoint_change();
         Ok(())
     }
 
-    async fn take_bound(&mut self, bound: Vec<RelayId>) -> Result<(), Stop> {
+    async fn store_bound(&mut self, bound: Vec<RelayId>) -> Result<(), SessionEnd> {
         match self.state.set_bound(self.network, self.node, &bound).await {
             Err(error @ StateError::Store(_)) => {
                 self.not_stored(&error);
@@ -322,34 +326,34 @@ impl Session {
             }
             other => other?,
         }
-        self.membership.pay_places();
+        self.membership.count_endpoint_change();
         Ok(())
     }
 
     fn not_stored(&mut self, error: &StateError) {
-        log::event("endpoints-not-stored", &[("node", &self.node), ("error", error)]);
-        self.membership.pause_places();
+        tracing::warn!(target: log::CONTROL, limited = self.node.0, event = "endpoints-not-stored", node = self.node.0, reason = %error);
+        self.membership.pause_endpoint_changes();
     }
 
-    async fn update(&mut self) -> Result<(), Stop> {
+    async fn update(&mut self) -> Result<(), SessionEnd> {
         self.update_due = None;
         self.updated = Instant::now();
         if std::mem::take(&mut self.stale) {
             self.update_map().await?;
         }
-        self.tell_twin().await?;
+        self.tell_duplicate().await?;
         self.tell_presence().await
     }
 
-    async fn update_map(&mut self) -> Result<(), Stop> {
-        self.looked = Instant::now();
+    async fn update_map(&mut self) -> Result<(), SessionEnd> {
+        self.last_read = Instant::now();
         match self.state.update_for(self.network, self.node, self.have).await {
             Ok(Update::Map(map)) => self.tell(ToNode::Map(map)).await?,
             Ok(Update::Delta(delta)) if delta.to == self.have => {}
             Ok(Update::Delta(delta)) => self.tell(ToNode::Delta(delta)).await?,
-            // An error is not an empty map (law 6): the node keeps what it has, and is served when the database is back.
+            // An error is not an empty map (law 6): the node keeps its map, and gets the changes when the database answers again.
             Err(error @ StateError::Store(_)) => {
-                log::event("update-delayed", &[("node", &self.node), ("error", &error)]);
+                tracing::warn!(target: log::CONTROL, limited = self.node.0, event = "update-delayed", node = self.node.0, reason = %error);
                 self.stale = true;
                 self.update_due = Some(Instant::now() + RETRY);
             }
@@ -358,7 +362,7 @@ impl Session {
         Ok(())
     }
 
-    async fn tell(&mut self, message: ToNode) -> Result<(), Stop> {
+    async fn tell(&mut self, message: ToNode) -> Result<(), SessionEnd> {
         let version = match &message {
             ToNode::Map(map) => map.version,
             ToNode::Delta(delta) => delta.to,
@@ -373,7 +377,7 @@ impl Session {
         Ok(())
     }
 
-    async fn tell_presence(&mut self) -> Result<(), Stop> {
+    async fn tell_presence(&mut self) -> Result<(), SessionEnd> {
         let news = self.membership.news(self.told);
         self.told = Some(news.revision);
         if !news.whole && news.nodes.is_empty() {
@@ -382,34 +386,44 @@ impl Session {
         self.tell(ToNode::Presence { whole: news.whole, nodes: news.nodes }).await
     }
 
-    async fn end(self, why: Stop) {
-        // The place stays taken until the channel is closed.
+    async fn end(self, why: SessionEnd) {
+        // The channel keeps its place until it is closed.
         let Self { channel, membership, seat: _seat, node, .. } = self;
-        if matches!(why, Stop::Goodbye | Stop::Refused(_)) {
+        if matches!(why, SessionEnd::Goodbye | SessionEnd::Refused(_)) {
             membership.leave();
         }
-        // Who takes its place does not wait for the last words.
+        // A channel that replaces this one does not wait for its last message.
         drop(membership);
         match why {
-            Stop::Channel(end) => log::member("disconnected", node, &[("why", &end)]),
-            Stop::Goodbye => {
-                log::member("disconnected", node, &[("why", &"goodbye")]);
+            SessionEnd::Channel(end) => disconnected(node, &end),
+            SessionEnd::Goodbye => {
+                disconnected(node, &"goodbye");
                 channel.close().await;
             }
-            Stop::Ours(why) => {
-                log::member("disconnected", node, &[("why", &why)]);
+            SessionEnd::Coordinator(why) => {
+                disconnected(node, &why);
                 channel.close().await;
             }
-            Stop::Refused(problem) => {
-                log::member("disconnected", node, &[("why", &problem.message)]);
+            SessionEnd::Refused(problem) => {
+                disconnected(node, &problem.message);
                 channel.refuse(problem).await;
             }
         }
     }
 }
 
-/// Takes a place among the channels. Networks share them fairly.
-fn take_place(
+/// Logs that a connection did not become a control channel.
+fn refused(source: &Source, reason: &dyn fmt::Display) {
+    tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "channel-refused", address = %source, %reason);
+}
+
+/// Logs the end of a member's control channel.
+fn disconnected(node: NodeId, reason: &dyn fmt::Display) {
+    tracing::info!(target: log::CONTROL, limited = node.0, event = "disconnected", node = node.0, %reason);
+}
+
+/// Takes a place among the channels, which networks share fairly.
+fn enter_channel(
     channels: &Arc<Channels>,
     network: NetworkId,
     node: NodeId,
@@ -420,11 +434,15 @@ fn take_place(
     Ok((seat, displaced))
 }
 
-async fn open(state: &State, socket: WebSocket, network: NetworkId) -> Result<(Channel, PublicKey, Hello), End> {
-    let (mut channel, machine) = Channel::accept(socket, network, state.key()).await?;
+async fn open(
+    state: &State,
+    socket: WebSocket,
+    network: NetworkId,
+) -> Result<(ControlChannel, PublicKey, Hello), ChannelEnd> {
+    let (mut channel, machine) = ControlChannel::accept(socket, network, state.key()).await?;
     match channel.receive().await? {
         ToCoordinator::Hello(hello) => Ok((channel, machine, hello)),
-        _ => Err(End::Broken("no hello")),
+        _ => Err(ChannelEnd::Broken("no hello")),
     }
 }
 

@@ -19,7 +19,8 @@ use crate::contract::{ErrorAnswer, ErrorBody, ErrorCode, SCHEMA, SchemaVersion};
 const ABOUT: &str = "The API of the coordinator for operators. Every path below /api, also an unknown one, needs \
     `Authorization: Bearer tautop-…`. Every answer has the field `schema`. Clients and servers ignore unknown fields. \
     Times are seconds since 1970. The answer to an unknown path is 404 `no-such-path`, to an unknown method 405 \
-    `no-such-method`. A request that is not HTTP/1.1, or whose headers are too large, is refused without a body.";
+    `no-such-method`. A request that is not HTTP/1.1, or whose headers are too large, is refused without a body. Every answer has the header \
+    `X-Request-Id`, which the lines of the coordinator's log about the request have, too.";
 
 /// Name of the security scheme.
 const TOKEN: &str = "operatorToken";

@@ -1,15 +1,16 @@
-//! Failures as the operator's programs get them.
+//! Failures, and their answers.
 
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::MAX_BODY;
+use crate::api::request_id::RequestId;
 use crate::contract::{ErrorAnswer, ErrorBody, ErrorCode, SchemaVersion};
 use crate::log;
 use crate::state::StateError;
 
-/// An answer that says what happened, why, and what to do.
+/// A failure of a request: what happened, why, and what to do.
 #[derive(Clone)]
 pub(in crate::api) struct Failure {
     code: ErrorCode,
@@ -37,15 +38,15 @@ impl Failure {
 
     pub(super) fn unauthorized() -> Self {
         let message = "the request has no operator token that this coordinator knows";
-        let hint = "send `Authorization: Bearer tautop-…`; whoever lost theirs makes one with `taut-coordinator operator-token create`";
+        let hint = "send `Authorization: Bearer tautop-…`; `taut-coordinator operator-token create` creates a token on the coordinator's host";
         Self::new(ErrorCode::Unauthorized, message, hint)
     }
 
-    /// A refusal of the framework's own.
+    /// Returns the failure for a refusal of axum itself.
     pub(super) fn of_framework(status: StatusCode) -> Self {
         if status == StatusCode::PAYLOAD_TOO_LARGE {
             let message = format!("the body is larger than {MAX_BODY} bytes");
-            return Self::new(ErrorCode::TooLarge, &message, "send less; no honest request is that large");
+            return Self::new(ErrorCode::TooLarge, &message, "send a smaller body; no valid request is that large");
         }
         let message = format!("the request cannot be read: {status}");
         let code = if status.is_server_error() { ErrorCode::Internal } else { ErrorCode::BadRequest };
@@ -94,7 +95,7 @@ impl From<StateError> for Failure {
             | StateError::BadMap(_) => ErrorCode::Internal,
         };
         if code.status() >= 500 {
-            log::event("request-failed", &[("code", &code.name()), ("error", &error)]);
+            tracing::error!(target: log::API, event = "request-failed", code = code.name(), reason = %error);
         }
         Self { code, message: error.to_string(), hint: String::from(error.hint()) }
     }
@@ -103,7 +104,11 @@ impl From<StateError> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let error = ErrorBody { code: String::from(self.code.name()), message: self.message, hint: self.hint };
-        (status, Json(ErrorAnswer { schema: SchemaVersion, error })).into_response()
+        let request_id = RequestId::current().map(|id| id.to_string());
+        let code = String::from(self.code.name());
+        let error = ErrorBody { code, message: self.message, hint: self.hint, request_id };
+        let mut response = (status, Json(ErrorAnswer { schema: SchemaVersion, error })).into_response();
+        response.extensions_mut().insert(self.code);
+        response
     }
 }

@@ -13,7 +13,7 @@ use crate::store::KeyRow;
 
 const _: () = assert!(LONGEST_EXPIRY == 315_360_000, "the contract states this maximum");
 
-/// `GET`: all keys. Their secrets cannot be shown: only hashes are stored.
+/// `GET`: lists the keys, without their secrets, of which only hashes are stored.
 pub(super) async fn list(
     Shared(context): Shared<Context>,
     Query(query): Query<NetworkQuery>,
@@ -23,7 +23,7 @@ pub(super) async fn list(
     Ok(answer(KeyList { schema: SchemaVersion, keys }))
 }
 
-/// `POST`: a new key. The answer holds the join token, which cannot be shown again.
+/// `POST`: creates a key. The answer has the join token, which no later answer can have.
 pub(super) async fn create(Shared(context): Shared<Context>, body: Bytes) -> Result<Response, Failure> {
     let create: CreateKey = parse(&body)?;
     let expiry = match create.expires_in {
@@ -36,7 +36,7 @@ pub(super) async fn create(Shared(context): Shared<Context>, body: Bytes) -> Res
     Ok(created(CreatedKey { schema: SchemaVersion, key: entry(&network, &row), join_token }))
 }
 
-/// `DELETE …/{id}`: the key opens nothing any more.
+/// `DELETE …/{id}`: revokes a key.
 pub(super) async fn revoke(Shared(context): Shared<Context>, Path(id): Path<String>) -> Result<Response, Failure> {
     let id = id
         .parse()

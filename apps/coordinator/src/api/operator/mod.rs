@@ -1,8 +1,5 @@
-//! The operator's HTTP API, below `/api/v1`. Everything in it needs an operator's token, paths that do not exist included: whatever is
-//! added is closed until it is opened on purpose (fault E2).
-//!
-//! Every answer is a JSON object with `"schema": 1`; a failure is `{"schema": 1, "error": {"code", "message", "hint"}}`. Fields that are
-//! not known are ignored (faults E3, L5). Times are seconds since 1970.
+//! The operator's HTTP API, below `/api/v1`. Every path below `/api` needs an operator token, also an unknown one: a new path is closed unless its route says
+//! that it is open (fault E2). Requests and answers: [`crate::contract`]. Unknown fields are ignored (faults E3, L5).
 
 mod document;
 mod failure;
@@ -29,12 +26,12 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::Context;
-use super::door::Guest;
+use super::pending_connection::PendingConnection;
 pub(super) use failure::Failure;
 pub(crate) use networks::DEFAULT_IPV4;
 pub(super) use routes::routes;
 
-/// How long a request may take, its body included.
+/// Timeout of a request, its body included, 30 s.
 const REQUEST: Duration = Duration::from_secs(30);
 
 /// The number of the operator token that a request was made with: an extension of the request and of its answer.
@@ -46,7 +43,7 @@ pub(crate) fn document() -> Value {
     serde_json::to_value(document::document(&routes())).unwrap_or_default()
 }
 
-/// The requests of the table that want a token, below `/api`.
+/// Returns the router of the requests that need a token, below `/api`.
 pub(super) fn router(context: Context) -> Router<Context> {
     let closed = routes().into_iter().filter(|route| !route.open);
     closed
@@ -56,7 +53,7 @@ pub(super) fn router(context: Context) -> Router<Context> {
         })
         .fallback(async || Failure::no_such_path())
         .method_not_allowed_fallback(async || Failure::no_such_method())
-        // `layer`, not `route_layer`: it also stands in front of the fallbacks.
+        // `layer`, not `route_layer`, because it applies to the fallbacks as well.
         .layer(from_fn_with_state(context, guard))
 }
 
@@ -68,7 +65,7 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
     match operator {
         Ok(Some(operator)) => {
             request.extensions_mut().insert(Operator(operator));
-            let _busy = request.extensions().get::<Arc<Guest>>().map(|guest| Arc::clone(guest).busy());
+            let _busy = request.extensions().get::<Arc<PendingConnection>>().map(|guest| Arc::clone(guest).busy());
             let answer = timeout(REQUEST, next.run(request)).await;
             let mut answer = answer.map_or_else(|_| Failure::slow().into_response(), in_our_words);
             answer.extensions_mut().insert(Operator(operator));
@@ -79,7 +76,7 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
     }
 }
 
-/// The framework's own refusals (a body too large, a query that is none) in the one form that failures have.
+/// FairSemaphore a refusal of axum itself (body too large, malformed query) into an error answer of the API.
 fn in_our_words(response: Response) -> Response {
     let status = response.status();
     let is_ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
@@ -101,7 +98,7 @@ fn created(body: impl Serialize) -> Response {
     (StatusCode::CREATED, axum::Json(body)).into_response()
 }
 
-/// Reads a body.
+/// Parses a body.
 fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
     serde_json::from_slice(body).map_err(|error| {
         Failure::bad_request(&format!("the body is not what was expected: {error}"), "send a JSON object")

@@ -12,16 +12,16 @@ use crate::contract::{
 };
 use crate::state::{NetworkView, StateError};
 
-/// IPv4 prefix of a network unless told otherwise: shared address space (RFC 6598), which home and office networks do not use.
+/// Default IPv4 prefix of a network: shared address space (RFC 6598), which home and office networks do not use.
 pub(crate) const DEFAULT_IPV4: &str = "100.64.0.0/10";
 
-/// `GET`: all networks.
+/// `GET`: lists the networks.
 pub(super) async fn list(Shared(context): Shared<Context>) -> Result<Response, Failure> {
     let networks = context.state.networks().await?.iter().map(entry).collect();
     Ok(answer(NetworkList { schema: SchemaVersion, networks }))
 }
 
-/// `GET …/{name}`: one network, by name or number.
+/// `GET …/{name}`: returns a network by name or number.
 pub(super) async fn show(Shared(context): Shared<Context>, Path(name): Path<String>) -> Result<Response, Failure> {
     let networks = context.state.networks().await?;
     let network = networks.iter().find(|view| view.row.name == name || view.row.id.to_string() == name);
@@ -29,7 +29,7 @@ pub(super) async fn show(Shared(context): Shared<Context>, Path(name): Path<Stri
     Ok(answer(NetworkAnswer { schema: SchemaVersion, network: entry(network) }))
 }
 
-/// `POST`: a new network.
+/// `POST`: creates a network.
 pub(super) async fn create(Shared(context): Shared<Context>, body: Bytes) -> Result<Response, Failure> {
     let create: CreateNetwork = parse(&body)?;
     let prefix = create.ipv4_prefix.as_deref().unwrap_or(DEFAULT_IPV4);
@@ -40,7 +40,7 @@ pub(super) async fn create(Shared(context): Shared<Context>, body: Bytes) -> Res
     Ok(created(NetworkAnswer { schema: SchemaVersion, network: entry(&network) }))
 }
 
-/// `DELETE …/{name}`: the network is gone.
+/// `DELETE …/{name}`: removes a network.
 pub(super) async fn remove(
     Shared(context): Shared<Context>,
     Path(name): Path<String>,

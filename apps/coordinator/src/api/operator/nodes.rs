@@ -11,7 +11,7 @@ use crate::api::Context;
 use crate::contract::{NetworkQuery, NodeAnswer, NodeEntry, NodeList, RemovedNode, RenameNode, SchemaVersion};
 use crate::state::NodeView;
 
-/// `GET`: the nodes of all networks, or of the one that is named.
+/// `GET`: lists the nodes of all networks or of one.
 pub(super) async fn list(
     Shared(context): Shared<Context>,
     Query(query): Query<NetworkQuery>,
@@ -20,7 +20,7 @@ pub(super) async fn list(
     Ok(answer(NodeList { schema: SchemaVersion, nodes }))
 }
 
-/// `DELETE …/{name or number}`: the node is no member any more.
+/// `DELETE …/{name or number}`: removes a node.
 pub(super) async fn remove(
     Shared(context): Shared<Context>,
     Path(name): Path<String>,
@@ -30,7 +30,7 @@ pub(super) async fn remove(
     Ok(answer(RemovedNode { schema: SchemaVersion, removed: entry(node) }))
 }
 
-/// `PATCH …/{name or number}` with `{"name": …}`.
+/// `PATCH …/{name or number}`: renames a node.
 pub(super) async fn rename(
     Shared(context): Shared<Context>,
     Path(name): Path<String>,

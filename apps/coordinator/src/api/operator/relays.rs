@@ -1,4 +1,4 @@
-//! `/api/v1/relays` and the key that relays trust.
+//! `/api/v1/relays` and `/api/v1/ticket-key`.
 
 use std::net::SocketAddr;
 
@@ -12,9 +12,9 @@ use crate::api::Context;
 use crate::contract::{
     AddRelay, NetworkQuery, RelayAnswer, RelayEntry, RelayList, RemovedRelay, SchemaVersion, TicketKeyAnswer,
 };
-use crate::state::{Named, OWN, RelayView};
+use crate::state::{OWN, RelayToAdd, RelayView};
 
-/// `GET`: the relays of all networks, or of the one that is named.
+/// `GET`: lists the relays of all networks or of one.
 pub(super) async fn list(
     Shared(context): Shared<Context>,
     Query(query): Query<NetworkQuery>,
@@ -23,24 +23,27 @@ pub(super) async fn list(
     Ok(answer(RelayList { schema: SchemaVersion, relays }))
 }
 
-/// `POST`: names a relay to the members of a network.
+/// `POST`: adds a relay to a network.
 pub(super) async fn add(Shared(context): Shared<Context>, body: Bytes) -> Result<Response, Failure> {
     let add: AddRelay = parse(&body)?;
     let key: PublicKey = add.key.parse().map_err(|_| {
-        Failure::bad_request("the relay's key is none", "copy what `taut-relay` prints: 44 characters of base64")
+        Failure::bad_request("the relay's key is not valid", "copy what `taut-relay` prints: 44 characters of base64")
     })?;
     let mut endpoints: Vec<SocketAddr> = Vec::with_capacity(add.endpoints.len());
     for text in &add.endpoints {
         endpoints.push(text.parse().map_err(|_| {
-            Failure::bad_request("an endpoint is no address and port", "write 203.0.113.7:3478 or [2001:db8::7]:3478")
+            Failure::bad_request(
+                "an endpoint is not an address and port",
+                "write 203.0.113.7:3478 or [2001:db8::7]:3478",
+            )
         })?);
     }
-    let named = Named { name: add.name, key, endpoints, stun_port: add.stun_port.unwrap_or(0), web: add.web };
+    let named = RelayToAdd { name: add.name, key, endpoints, stun_port: add.stun_port.unwrap_or(0), web: add.web };
     let relay = context.state.add_relay(add.network.as_deref(), named).await?;
     Ok(created(RelayAnswer { schema: SchemaVersion, relay: entry(relay) }))
 }
 
-/// `DELETE …/{name or number}`: members are told of it no more.
+/// `DELETE …/{name or number}`: removes a relay from a network.
 pub(super) async fn remove(
     Shared(context): Shared<Context>,
     Path(name): Path<String>,
@@ -50,7 +53,7 @@ pub(super) async fn remove(
     Ok(answer(RemovedRelay { schema: SchemaVersion, removed: entry(relay) }))
 }
 
-/// `GET /ticket-key`.
+/// `GET /ticket-key`: returns the key that relays need to verify tickets.
 pub(super) async fn ticket_key(Shared(context): Shared<Context>) -> Response {
     answer(TicketKeyAnswer { schema: SchemaVersion, ticket_key: context.state.ticket_key().to_string() })
 }

@@ -1,5 +1,5 @@
-//! `/api/v1/operator-tokens`: who may use this API. Tokens are made on the state directory only (`taut-coordinator operator-token create`),
-//! so that one that was stolen makes no others.
+//! `/api/v1/operator-tokens`. Tokens are created only in the state directory (`taut-coordinator operator-token create`), so that a stolen token cannot create
+//! others.
 
 use axum::Extension;
 use axum::extract::{Path, State as Shared};
@@ -10,7 +10,7 @@ use crate::api::Context;
 use crate::contract::{OperatorTokenEntry, OperatorTokenList, OperatorTokenState, RevokedOperatorToken, SchemaVersion};
 use crate::store::OperatorRow;
 
-/// `GET`: all tokens. What they are cannot be shown: only hashes are stored.
+/// `GET`: lists the tokens, without their secrets, of which only hashes are stored.
 pub(super) async fn list(
     Shared(context): Shared<Context>,
     Extension(operator): Extension<Operator>,
@@ -20,7 +20,7 @@ pub(super) async fn list(
     Ok(answer(OperatorTokenList { schema: SchemaVersion, operator_tokens }))
 }
 
-/// `DELETE …/{id}`: the token opens nothing any more.
+/// `DELETE …/{id}`: revokes a token.
 pub(super) async fn revoke(
     Shared(context): Shared<Context>,
     Extension(operator): Extension<Operator>,

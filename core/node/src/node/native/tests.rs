@@ -76,7 +76,7 @@ fn fault_g2_an_allowed_ip_moves_and_the_longest_prefix_wins() {
     let table = routes(&mut node);
     assert_eq!(owner(&node, &table, "10.1.0.1"), Some(public(3)));
     assert_eq!(owner(&node, &table, "10.9.0.1"), Some(public(2)));
-    // Whoever does not own a prefix cannot take it away; who does falls back to the shorter one.
+    // A peer can withdraw only its own prefix; traffic then falls back to the shorter one.
     let gone = PeerChange { allowed: vec![("10.1.0.0/16".parse().unwrap(), false)], ..PeerChange::new(public(2)) };
     node.configure(false, vec![gone]).unwrap();
     let table = routes(&mut node);
@@ -89,7 +89,7 @@ fn fault_g2_an_allowed_ip_moves_and_the_longest_prefix_wins() {
 }
 
 #[test]
-fn peers_go_come_and_are_replaced() {
+fn peers_are_removed_added_and_replaced() {
     let mut node = node(1);
     let absent = PeerChange { update_only: true, ..allow(9, &["10.9.0.0/16"]) };
     let remove = || PeerChange { remove: true, ..PeerChange::new(public(2)) };
@@ -103,7 +103,7 @@ fn peers_go_come_and_are_replaced() {
     node.configure(true, vec![allow(4, &["::/0"])]).unwrap();
     assert_eq!(keys(&node), [public(4)]);
     node.set_private_key(key(4));
-    assert_eq!((keys(&node).len(), node.allowed_ips().count()), (0, 0), "our own key is nobody's peer");
+    assert_eq!((keys(&node).len(), node.allowed_ips().count()), (0, 0), "a peer with the node's own key is removed");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn fault_a8_a_key_of_low_order_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn native_peers_are_asked_as_stock_asks_and_at_one_place() {
+fn native_peers_get_stock_retransmissions_at_one_endpoint() {
     let mut node = node(1);
     let endpoint: SocketAddr = "127.0.0.1:5".parse().unwrap();
     node.configure(false, vec![PeerChange { endpoint: Some(endpoint), ..PeerChange::new(public(2)) }]).unwrap();
@@ -136,10 +136,10 @@ fn native_peers_are_asked_as_stock_asks_and_at_one_place() {
     }
     assert_eq!(times, [0, 1, 2, 3]);
     messages.dedup();
-    assert_eq!(messages.len(), 4, "each try is a new initiation");
+    assert_eq!(messages.len(), 4, "each retransmission is a new initiation");
 }
 
-/// One handshake from `here` to `there`, as lanes would carry it. Whether it ended in a session.
+/// Makes a handshake from `here` to `there`. Returns true if it ended in a session.
 fn shake(here: &mut Node<Noise>, there: &mut Node<Noise>, now: u64) -> bool {
     let (mine, yours): (SocketAddr, SocketAddr) = ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:2".parse().unwrap());
     let id = here.native_peers().next().unwrap().id;
@@ -164,7 +164,7 @@ fn pair() -> (Node<Noise>, Node<Noise>) {
 }
 
 #[test]
-fn a_preshared_key_counts_from_the_next_handshake_on() {
+fn a_preshared_key_is_used_from_the_next_handshake_on() {
     let (mut here, mut there) = pair();
     assert!(shake(&mut here, &mut there, 0));
     let with = |byte| {
@@ -172,9 +172,9 @@ fn a_preshared_key_counts_from_the_next_handshake_on() {
         vec![PeerChange { preshared, ..PeerChange::new(public(byte)) }]
     };
     here.configure(false, with(2)).unwrap();
-    assert!(!shake(&mut here, &mut there, 60_000), "one side has it");
+    assert!(!shake(&mut here, &mut there, 60_000), "only one side has the preshared key");
     there.configure(false, with(1)).unwrap();
-    // The try under way goes on until a response comes; its next initiation is answered.
+    // The attempt continues until it gets a response; its next initiation is answered.
     there.handle_timeout(at(70_000));
     here.handle_timeout(at(70_000));
     for (_, message) in sent(&mut here) {
@@ -198,7 +198,7 @@ fn another_private_key_is_another_node() {
     let told = commands(&mut here);
     assert!(matches!(told[..], [ToLane::AddPeer { .. }, ToLane::SetEndpoint { .. }, ToLane::Routes(_)]));
     assert_eq!(here.indices_in_use(), 0);
-    assert!(!shake(&mut here, &mut there, 60_000), "a stranger");
+    assert!(!shake(&mut here, &mut there, 60_000), "an unknown key");
     there.configure(true, vec![allow(7, &["::/0"])]).unwrap();
     commands(&mut there);
     here.start_over();

@@ -1,16 +1,16 @@
 //! What two ends report of their paths, in which order, and for which reasons.
 
 use super::*;
-use crate::candidate_state::DownCause;
+use crate::reasons::DownCause;
 
 /// Takes the events of one end since the last call.
-fn events(world: &mut World, side: usize) -> Vec<PathEvent> {
+fn events(world: &mut TestNetwork, side: usize) -> Vec<PathEvent> {
     std::mem::take(&mut world.ends[side].events)
 }
 
 #[test]
 fn a_direct_path_is_reported_when_it_is_proven_suspected_and_lost() {
-    let mut world = talking([Kind::Open, Kind::Open], 9);
+    let mut world = talking([NatBehaviour::Open, NatBehaviour::Open], 9);
     let (direct, relay) = (world.way(0).unwrap(), relay_of(0));
     let changed = |from, to, reason| PathEvent::PathChanged { from, to, reason };
     let begun = events(&mut world, 0);
@@ -28,7 +28,7 @@ fn a_direct_path_is_reported_when_it_is_proven_suspected_and_lost() {
     (0..2).for_each(|side| world.direct[side].up = false);
     world.run(Duration::from_secs(1));
     let lost = [
-        PathEvent::Suspected { way: direct, reason: Suspicion::Data },
+        PathEvent::Suspected { way: direct, reason: Suspicion::DataUnacknowledged },
         PathEvent::CandidateLost { way: direct, reason: DownCause::Silent },
         changed(Some(direct), relay, PathChangeReason::Down(DownCause::Silent)),
     ];
@@ -36,17 +36,19 @@ fn a_direct_path_is_reported_when_it_is_proven_suspected_and_lost() {
 }
 
 #[test]
-fn a_peer_that_is_let_go_is_reported_once() {
-    let mut world = talking([Kind::Open, Kind::Open], 9);
+fn an_idle_peer_is_reported_once() {
+    let mut world = talking([NatBehaviour::Open, NatBehaviour::Open], 9);
     let direct = world.way(0).unwrap();
     world.flow = None;
     world.run(Duration::from_secs(200));
     events(&mut world, 0);
     world.run(Duration::from_secs(200));
     let (relay, reason) = (relay_of(0), PathChangeReason::Idle);
-    let let_go =
-        [PathEvent::LetGo { idle: pace::IDLE }, PathEvent::PathChanged { from: Some(direct), to: relay, reason }];
-    assert_eq!(events(&mut world, 0), let_go);
+    let idle = [
+        PathEvent::PeerIdle { after: pace::IDLE_AFTER },
+        PathEvent::PathChanged { from: Some(direct), to: relay, reason },
+    ];
+    assert_eq!(events(&mut world, 0), idle);
     world.run(Duration::from_secs(4_000));
     assert_eq!(events(&mut world, 0), []);
 }
@@ -64,16 +66,16 @@ fn a_relay_that_is_withdrawn_and_a_host_without_the_family_are_the_reasons_that_
     assert_eq!(last(&mut paths), changed(first, second, PathChangeReason::Withdrawn));
     paths.handle_session_begun(Some(direct), at(20));
     assert_eq!(last(&mut paths), changed(second, direct, PathChangeReason::DirectProven));
-    paths.handle_look_around(families, at(30));
+    paths.handle_network_change(families, at(30));
     assert_eq!(last(&mut paths), changed(direct, second, PathChangeReason::NoLongerProven));
 }
 
 #[test]
 fn a_port_search_and_the_peers_nat_are_reported() {
-    let mut world = World::new([Kind::Symmetric, Kind::PortRestricted], 1);
+    let mut world = TestNetwork::new([NatBehaviour::Symmetric, NatBehaviour::PortRestricted], 1);
     world.flow = Some(Duration::from_millis(20));
     world.begin();
-    world.run_until(at(60_000), World::both_direct);
+    world.run_until(at(60_000), TestNetwork::both_direct);
     world.run(Duration::from_secs(70));
     let [asking, asked] = [0, 1].map(|side| events(&mut world, side));
     let opened = |event: &PathEvent| matches!(event, PathEvent::SearchOpened { round: 1, sockets: 1.., .. });

@@ -82,10 +82,10 @@ fn who_says_nothing_loses_the_place_in_time() {
     let mut bench = Bench::new();
     let silent = TcpStream::connect(bench.responder.address()).unwrap();
     bench.serve_until(|responder| responder.connections.len() == 1);
-    assert_eq!(bench.responder.poll_timeout(), Some(bench.now + PATIENCE));
+    assert_eq!(bench.responder.poll_timeout(), Some(bench.now + CONNECTION_TIMEOUT));
     bench.responder.handle_timeout(&bench.poller, Time(6), String::new);
     assert_eq!(bench.responder.connections.len(), 1);
-    bench.responder.handle_timeout(&bench.poller, bench.now + PATIENCE, String::new);
+    bench.responder.handle_timeout(&bench.poller, bench.now + CONNECTION_TIMEOUT, String::new);
     assert!(bench.responder.connections.is_empty());
     drop(silent);
 }

@@ -6,14 +6,14 @@ const STEP: Duration = Duration::from_millis(1);
 
 /// A table, the number of the next connection, and the time.
 struct Table {
-    admission: Admission,
+    admission: UserAdmission,
     next: u64,
     now: Time,
 }
 
 impl Table {
     fn new() -> Self {
-        Self { admission: Admission::default(), next: 100, now: Time::from_duration(Duration::from_secs(50)) }
+        Self { admission: UserAdmission::default(), next: 100, now: Time::from_duration(Duration::from_secs(50)) }
     }
 
     fn pass(&mut self, time: Duration) {
@@ -21,7 +21,7 @@ impl Table {
     }
 
     /// Connects, two turns after everybody before; whose place that took.
-    fn connect(&mut self, party: Party) -> Result<(u64, Option<u64>), Full> {
+    fn connect(&mut self, party: Party) -> Result<(u64, Option<u64>), NoRoom> {
         self.admission.next_turn();
         self.admission.next_turn();
         let token = self.next;
@@ -46,11 +46,11 @@ fn fault_p7_a_user_id_evicts_its_own_oldest_idle_connection() {
     table.admission.ask(tokens[0], table.now);
     assert_eq!(table.connect(user).unwrap().1, Some(tokens[1]), "the first one waits for its answer");
     assert_eq!(table.count(user), PER_USER);
-    let asking: Vec<u64> = table.admission.seats.iter().map(|seat| seat.token).collect();
+    let asking: Vec<u64> = table.admission.admitted.iter().map(|seat| seat.token).collect();
     for token in asking {
         table.admission.ask(token, table.now);
     }
-    assert_eq!(table.connect(user), Err(Full), "nobody is interrupted by the same user");
+    assert_eq!(table.connect(user), Err(NoRoom), "nobody is interrupted by the same user");
     assert_eq!(table.connect(Party::User(1001)).unwrap().1, None);
 }
 
@@ -71,7 +71,7 @@ fn fault_p7_places_are_reserved_for_root_and_the_greediest_pays() {
         assert_eq!(table.count(Party::Trusted), round);
         assert_eq!(table.count(Party::User(5)), 1);
     }
-    assert_eq!(table.admission.seats.len(), MAX_CONNECTIONS);
+    assert_eq!(table.admission.admitted.len(), MAX_CONNECTIONS);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn fault_p7_requests_that_wait_do_not_keep_others_out() {
 fn a_trusted_connection_is_evicted_by_a_trusted_one_only() {
     let mut table = Table::new();
     table.connect_many(Party::Trusted, MAX_CONNECTIONS);
-    assert_eq!(table.connect(Party::User(1)), Err(Full));
+    assert_eq!(table.connect(Party::User(1)), Err(NoRoom));
     assert_eq!(table.connect(Party::Trusted).unwrap().1, Some(100));
     table.pass(Duration::from_secs(100_000));
     assert!(table.admission.expired(table.now).is_empty(), "and no time ends it");
@@ -104,7 +104,7 @@ fn a_newcomer_is_heard_before_it_can_be_evicted() {
         assert_eq!(table.admission.admit(token, user, table.now), Ok(None));
     }
     table.admission.next_turn();
-    assert_eq!(table.admission.admit(50, user, table.now), Err(Full));
+    assert_eq!(table.admission.admit(50, user, table.now), Err(NoRoom));
     table.admission.next_turn();
     assert_eq!(table.admission.admit(51, user, table.now), Ok(Some(0)));
 }

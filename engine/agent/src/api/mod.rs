@@ -1,0 +1,270 @@
+//! The contract of the local API: one JSON object per line over the daemon's unix socket, a [`Request`] and then its [`Response`].
+//!
+//! [`SCHEMA`] is the version of all objects. Every user who can open the socket may read; only root and the daemon's own user may change settings (the kernel tells the
+//! user id, `SO_PEERCRED`). `taut … --json` prints these objects.
+
+mod leave;
+mod nat;
+mod path;
+mod peer;
+mod relay;
+mod socket;
+mod why;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use taut_base::{Prefix, PublicKey};
+
+pub use leave::{LeaveState, LeaveStatus};
+pub use nat::{Filtering, Mapping, NatKind, NatStatus};
+pub use path::{PathKind, PathStatus};
+pub use peer::{Bytes, Changes, PeerStatus, SessionStatus, Traffic};
+pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
+pub use socket::private_socket;
+pub use why::{WayStatus, Why};
+
+/// Version of these objects.
+pub const SCHEMA: u32 = 1;
+
+/// Maximum length of a request in bytes, 16 KiB: a join token has less than 3 KB.
+pub const MAX_REQUEST: usize = 16 * 1024;
+
+/// A request of a local user.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Request {
+    /// Reads the status; answered by [`Response::Status`].
+    Status,
+    /// Explains the path to a peer; answered by [`Response::Why`].
+    Why {
+        /// The peer's name, or one of its overlay addresses.
+        peer: String,
+    },
+    /// Reads the metrics for Prometheus; answered by [`Response::Metrics`].
+    Metrics,
+    /// Connects; with a token, joins the network first. Answered at once; the state in [`Status`] shows the progress.
+    Up {
+        /// The join token's text.
+        #[serde(default)]
+        join: Option<String>,
+        /// The requested name of the node; the host name if it is not given.
+        #[serde(default)]
+        name: Option<String>,
+    },
+    /// Disconnects, and removes the TUN device with its routes. The node stays disconnected after a restart.
+    Down,
+    /// Ends the membership, and removes the keys. Answered at once; [`Status::leave`] shows the progress.
+    Leave,
+    /// Consents to the overlay prefixes that the coordinator wants and [`Status::problem`] names.
+    AcceptPrefixes {
+        /// All prefixes that change, and no others.
+        prefixes: Vec<Prefix>,
+    },
+}
+
+impl Request {
+    /// Returns true if the request changes settings and therefore needs a privileged user.
+    pub fn changes(&self) -> bool {
+        matches!(self, Self::Up { .. } | Self::Down | Self::Leave | Self::AcceptPrefixes { .. })
+    }
+}
+
+/// A response of the daemon.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Response {
+    /// The response to [`Request::Status`].
+    Status(Box<Status>),
+    /// The response to [`Request::Why`].
+    Why(Box<Why>),
+    /// The response to [`Request::Metrics`].
+    Metrics {
+        /// Prometheus' text format.
+        text: String,
+    },
+    /// The request was carried out, or is in progress.
+    Done,
+    /// The request failed.
+    Failed(Failure),
+}
+
+/// A problem: what happened, why, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What happened and why.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl Failure {
+    /// Creates a problem from what happened and what to do about it.
+    pub(crate) fn new(message: impl fmt::Display, hint: impl Into<String>) -> Self {
+        Self { message: message.to_string(), hint: hint.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  {}", self.message, self.hint)
+    }
+}
+
+/// The status of the daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The state of the daemon.
+    pub state: State,
+    /// Version of the program.
+    pub version: String,
+    /// Process id of the daemon.
+    pub pid: u32,
+    /// Name of the network, once known.
+    pub network: Option<String>,
+    /// This node, once it is a member.
+    #[serde(rename = "self")]
+    pub me: Option<SelfStatus>,
+    /// The connection to the coordinator, once a network was joined.
+    pub coordinator: Option<CoordinatorStatus>,
+    /// The problem that keeps packets from flowing, if there is one.
+    pub problem: Option<Failure>,
+    /// Warnings; packets flow nevertheless.
+    #[serde(default)]
+    pub warnings: Vec<Failure>,
+    /// The peers, by name.
+    pub peers: Vec<PeerStatus>,
+    /// Number of dropped packets by reason; reasons without drops are left out.
+    pub drops: BTreeMap<String, u64>,
+    /// Counters of the handshakes that peers started, since the device came up.
+    #[serde(default)]
+    pub handshakes: Handshakes,
+    /// The NAT between this node and the Internet, as relays see it, while the network is up.
+    #[serde(default)]
+    pub nat: Option<NatStatus>,
+    /// The network's relays.
+    #[serde(default)]
+    pub relays: Vec<RelayStatus>,
+    /// The port mappings; `null` if port mapping is switched off or the network is down.
+    #[serde(default)]
+    pub port_mapping: Option<PortMapStatus>,
+    /// The last `taut leave`, until the node joins a network again.
+    #[serde(default)]
+    pub leave: Option<LeaveStatus>,
+}
+
+/// Counters of the handshakes that peers started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handshakes {
+    /// Initiations whose sender was decrypted, at the cost of one Diffie-Hellman each.
+    pub computed: u64,
+    /// Of these, initiations answered by a response that makes a session, at the cost of three more.
+    pub answered: u64,
+    /// Of the computed ones, copies that were answered with the same response again.
+    pub repeated: u64,
+    /// Initiations that the agent dropped by its limits for all senders and for one peer. Drops of lanes are in [`Status::drops`].
+    pub over_limit: u64,
+    /// Cookie replies sent.
+    pub cookies: u64,
+}
+
+/// The state of the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// The node is not a member of a network: run `taut up --join TOKEN`.
+    NeedsJoin,
+    /// The network is to be up, and there is no map yet.
+    Connecting,
+    /// The TUN device is up and packets flow.
+    Running,
+    /// The user has disconnected the node.
+    Stopped,
+}
+
+/// This node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SelfStatus {
+    /// Its name in the network.
+    pub name: String,
+    /// Its number.
+    pub id: u64,
+    /// Its overlay addresses, IPv4 first.
+    pub addresses: Vec<IpAddr>,
+    /// Its WireGuard key.
+    pub node_key: PublicKey,
+    /// UDP port of the first lane.
+    pub port: u16,
+    /// Preferred UDP ports that other programs use.
+    #[serde(default)]
+    pub ports_taken: Vec<u16>,
+    /// The endpoints that peers are told of.
+    pub endpoints: Vec<SocketAddr>,
+    /// The TUN device, while it is up.
+    pub tun: Option<TunStatus>,
+    /// The UDP socket, while it is open.
+    pub udp: Option<UdpStatus>,
+    /// The lanes, while they run.
+    #[serde(default)]
+    pub lanes: Option<LanesStatus>,
+}
+
+/// The lanes: threads that move packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LanesStatus {
+    /// UDP ports, one per lane.
+    pub ports: Vec<u16>,
+    /// The steering of the host's packets to lanes: `kernel`, or `first-lane` if the kernel does not accept the program.
+    pub steering: String,
+    /// Packets and superpackets of the host that one lane read and another one sealed.
+    pub handed_over: u64,
+    /// Datagrams that came to the port of another lane than their own.
+    pub strays: u64,
+}
+
+/// The TUN device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TunStatus {
+    /// Name of the interface.
+    pub name: String,
+    /// MTU in bytes.
+    pub mtu: u16,
+    /// Whether the device carries IPv6; `false` if IPv6 is disabled on the host.
+    #[serde(default = "yes")]
+    pub ipv6: bool,
+    /// Offloads that the kernel granted: `vnet-header`, `checksum`, `tso`, `uso`.
+    pub offload: Vec<String>,
+}
+
+/// The default for a daemon of release 0.1.0, which does not run without IPv6.
+fn yes() -> bool {
+    true
+}
+
+/// The UDP socket.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UdpStatus {
+    /// Offloads in force: `gso`, `gro`.
+    pub offload: Vec<String>,
+    /// Send buffer, in bytes, as the kernel granted it.
+    pub send_buffer: usize,
+    /// Receive buffer, in bytes, as the kernel granted it.
+    pub receive_buffer: usize,
+}
+
+/// The connection to the coordinator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CoordinatorStatus {
+    /// The URL in use, or the first one.
+    pub url: String,
+    /// Whether the control channel is open. Traffic does not depend on it.
+    pub connected: bool,
+    /// The reason why the last attempt failed, while not connected.
+    pub last_error: Option<String>,
+    /// Version of the map in force.
+    pub map_version: u64,
+}

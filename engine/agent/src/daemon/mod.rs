@@ -1,0 +1,366 @@
+//! The daemon: one loop over signals, the local API, the control thread, the lanes and the kernel's news.
+//!
+//! - this file: the loop, and the life of the overlay;
+//! - `leave`: ending the membership;
+//! - `mapped`: port mappings of the router in front of this host;
+//! - `news`: events of the control thread;
+//! - `sleep`: detection of a suspended host;
+//! - `state`: the membership, the coordinator's state, and problems for the user;
+//! - `users`: requests of local users.
+
+mod leave;
+mod mapped;
+mod news;
+mod sleep;
+mod state;
+mod users;
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use taut_base::{PublicKey, Time};
+use taut_control::{Command, Control, Options};
+use taut_event::{Events, Interest, Poller, Signal, Signals, Waker};
+use taut_netlink::{Monitor, Netlink};
+use taut_netmap::NetworkMap;
+use taut_node::Clocks;
+
+use crate::api::{Failure, LeaveStatus};
+use crate::basics::clocks;
+use crate::config::DaemonConfig;
+use crate::error::RunError;
+use crate::host::{self, Surroundings};
+use crate::metrics::http::{self, Responder};
+use crate::overlay::{Overlay, OverlayOutput};
+use crate::server::{FIRST_CONNECTION, Server};
+use mapped::Mapped;
+use sleep::{Sleep, awake};
+use state::{CoordinatorState, Membership, Problems, Readings};
+
+const TOKEN_SIGNALS: u64 = 0;
+const TOKEN_WAKER: u64 = 1;
+const TOKEN_MONITOR: u64 = 2;
+const TOKEN_SERVER: u64 = 3;
+
+/// Time from the first change of addresses to the first reading, 10 ms. Addresses change in bursts (an interface comes up, DHCP answers): one that goes, one that comes and a
+/// route take a few milliseconds. The reading must not be later, because peers cannot answer a host that moved until they know its new endpoint.
+const SETTLE: Duration = Duration::from_millis(10);
+/// Interval of further readings during a burst, 100 ms; the last one follows the burst.
+const READING_INTERVAL: Duration = Duration::from_millis(100);
+/// Time until a network that could not come up, or failed, is started again, 2 s.
+const RETRY_OVERLAY: Duration = Duration::from_secs(2);
+/// Maximum number of peers that get a handshake at once after a restart or a move, 64. Other peers notice on their own within 15 s (paper, section 6.5).
+const MAX_RECENT: usize = 64;
+/// Time without a report after which a problem of the disk counts as solved, 60 s: it is reported every half minute.
+const DISK_SILENCE: Duration = Duration::from_secs(60);
+
+/// Runs the daemon until a signal or `taut down` ends it.
+///
+/// # Errors
+/// If the daemon could not start. Nothing was changed on the host then.
+pub fn run(config: DaemonConfig) -> Result<(), RunError> {
+    // Before any thread is started, because threads inherit the signal mask.
+    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])
+        .map_err(|error| RunError::System("take over its signals", error))?;
+    let mut daemon = Daemon::new(config, &signals)?;
+    daemon.run(&signals)
+}
+
+struct Daemon {
+    config: DaemonConfig,
+    poller: Rc<Poller>,
+    waker: Waker,
+    server: Option<Server>,
+    /// The metrics port, if the user wants one.
+    metrics: Option<Responder>,
+    monitor: Option<Monitor>,
+    control: Option<Control>,
+    member: Membership,
+    coordinator: CoordinatorState,
+    problems: Problems,
+    /// The last `taut leave`.
+    leave: Option<LeaveStatus>,
+    overlay: Option<Overlay>,
+    /// The node's endpoints outside its NAT, as gateways and relays report them.
+    observed: Vec<SocketAddr>,
+    /// The port mappings while the network is up, unless they are switched off.
+    mapped: Mapped,
+    /// Detects that the host slept.
+    sleep: Sleep,
+    /// Time at which the network is started again after a failure.
+    retry_overlay: Option<Time>,
+    readings: Readings,
+    /// Whether the daemon has to end.
+    ending: bool,
+}
+
+impl Daemon {
+    fn new(config: DaemonConfig, signals: &Signals) -> Result<Self, RunError> {
+        let system = |what| move |error| RunError::System(what, error);
+        let poller = Poller::new().map_err(system("wait for events"))?;
+        let waker = Waker::new().map_err(system("be woken"))?;
+        let mut server = Server::listen(&config.socket)?;
+        let options = Options { state_dir: config.state_dir.clone(), version: config.version.clone() };
+        // Without news of address changes the node still works, but it notices a change only at a restart.
+        let monitor = Monitor::open().ok();
+        let control = Control::start(options, waker.clone()).map_err(RunError::State)?;
+        let add = |fd, token| poller.add(fd, token, Interest::READ).map_err(system("wait for events"));
+        add(signals.as_fd(), TOKEN_SIGNALS)?;
+        add(waker.as_fd(), TOKEN_WAKER)?;
+        server.register(&poller, TOKEN_SERVER).map_err(system("wait for events"))?;
+        let metrics = config
+            .metrics
+            .map(|address| Responder::listen(address, &poller).map_err(|error| RunError::Metrics(address, error)));
+        if let Some(monitor) = &monitor {
+            add(monitor.as_fd(), TOKEN_MONITOR)?;
+        }
+        Ok(Self {
+            config,
+            poller: Rc::new(poller),
+            waker,
+            server: Some(server),
+            metrics: metrics.transpose()?,
+            monitor,
+            control: Some(control),
+            member: Membership::default(),
+            coordinator: CoordinatorState::default(),
+            problems: Problems::default(),
+            leave: None,
+            overlay: None,
+            observed: Vec::new(),
+            mapped: Mapped::default(),
+            sleep: Sleep::default(),
+            retry_overlay: None,
+            readings: Readings::default(),
+            ending: false,
+        })
+    }
+
+    fn run(&mut self, signals: &Signals) -> Result<(), RunError> {
+        let mut events = Events::with_capacity(32);
+        // Learn the identity of the node before the first user is answered.
+        self.turn();
+        while !self.ending {
+            let now = clocks().now;
+            let timeout = self.poll_timeout(now).map(|due| due.since(now));
+            self.poller.wait(&mut events, timeout).map_err(|error| RunError::System("wait for events", error))?;
+            for event in events.iter() {
+                match event.token {
+                    TOKEN_SIGNALS => self.handle_signals(signals),
+                    TOKEN_WAKER => self.waker.drain(),
+                    TOKEN_MONITOR => self.handle_news(),
+                    TOKEN_SERVER => self.accept(),
+                    token if token >= http::FIRST_TOKEN => self.serve_metrics(token),
+                    token if token >= FIRST_CONNECTION => self.serve(token),
+                    _ => {}
+                }
+            }
+            self.turn();
+        }
+        self.stop_overlay();
+        self.mapped.end();
+        if let Some(control) = self.control.take() {
+            control.stop();
+        }
+        Ok(())
+    }
+
+    /// Does the work that does not depend on one descriptor.
+    fn turn(&mut self) {
+        while let Some(event) = self.control.as_ref().and_then(Control::try_event) {
+            self.handle_control(event);
+        }
+        let clocks = clocks();
+        if self.sleep.has_slept(clocks.now, awake()) && self.overlay.is_some() {
+            // Addresses and links may have changed without news.
+            self.readings.due = Some(clocks.now);
+        }
+        if self.mapped.turn()
+            && let Some(overlay) = &mut self.overlay
+        {
+            overlay.set_mapped(&self.mapped.of(overlay.port), clocks);
+        }
+        self.turn_overlay(clocks);
+        if self.readings.due.take_if(|due| clocks.now >= *due).is_some() {
+            self.readings.last = clocks.now;
+            self.refresh_endpoints();
+        }
+        self.turn_server();
+        self.turn_metrics(clocks.now);
+        if self.retry_overlay.take_if(|due| clocks.now >= *due).is_some() {
+            self.apply_map();
+        }
+        self.drain_overlay();
+    }
+
+    /// Carries out the outputs of the overlay. It is the only place that does so, and is called at the end of every turn and of every overlay.
+    fn drain_overlay(&mut self) {
+        while let Some(output) = self.overlay.as_mut().and_then(Overlay::poll_output) {
+            match output {
+                OverlayOutput::StampCeiling(ceiling) => {
+                    self.member.stamps = ceiling;
+                    self.tell(Command::RememberStamps(ceiling));
+                }
+                OverlayOutput::Endpoints(endpoints) => {
+                    self.observed = endpoints;
+                    self.tell_endpoints();
+                }
+                OverlayOutput::HomeRelays(relays) => self.tell(Command::Relays(relays)),
+            }
+        }
+    }
+
+    fn turn_overlay(&mut self, clocks: Clocks) {
+        let Some(overlay) = &mut self.overlay else { return };
+        overlay.turn(clocks);
+        let connected: Vec<PublicKey> = overlay.node().connected().take(MAX_RECENT).collect();
+        let failed = overlay.has_failed();
+        if connected != self.member.recent && !connected.is_empty() {
+            self.member.recent.clone_from(&connected);
+            self.tell(Command::RememberPeers(connected));
+        }
+        if failed {
+            self.stop_overlay();
+            self.problems.network =
+                Some(Failure::new("the TUN device was deleted or moved away", "taut creates a new one automatically"));
+            self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
+        }
+    }
+
+    fn poll_timeout(&self, now: Time) -> Option<Time> {
+        let overlay = self.overlay.as_ref().and_then(|overlay| overlay.poll_timeout(now));
+        let metrics = self.metrics.as_ref().and_then(Responder::poll_timeout);
+        let server = self.server.as_ref().and_then(Server::poll_timeout);
+        [overlay, metrics, server, self.readings.due, self.retry_overlay].into_iter().flatten().min()
+    }
+
+    fn handle_signals(&mut self, signals: &Signals) {
+        while let Some(signal) = signals.next() {
+            // A hangup, as when a terminal closes, does not end the daemon.
+            self.ending |= matches!(signal, Signal::Terminate | Signal::Interrupt);
+        }
+    }
+
+    fn handle_news(&mut self) {
+        let Some(monitor) = &mut self.monitor else { return };
+        // A lost message counts as a change. An error occurs again with the next message.
+        let Ok(changes) = monitor.drain() else { return };
+        let Some(overlay) = &mut self.overlay else { return };
+        let now = clocks().now;
+        if changes.watched {
+            overlay.handle_news(now);
+        }
+        // A change of our own device changes no path on the wire.
+        if changes.elsewhere {
+            self.readings.changes.join(changes);
+            self.readings.due.get_or_insert((now + SETTLE).max(self.readings.last + READING_INTERVAL));
+        }
+    }
+
+    /// Starts, changes or stops the overlay, as the map and the user require.
+    fn apply_map(&mut self) {
+        let Some(map) = self.member.map.clone() else { return };
+        if self.overlay.as_ref().is_some_and(|overlay| overlay.needs_restart(&map)) {
+            self.stop_overlay();
+        }
+        let Some(identity) = self.member.identity.as_ref().filter(|identity| identity.wanted) else { return };
+        let clocks = clocks();
+        if let Some(overlay) = &mut self.overlay {
+            overlay.set_map(&map, clocks);
+            return self.watch();
+        }
+        // A network that was up on this host before comes up again, even if it overlaps with other networks now (law 5).
+        let fits = if identity.is_new { check_first_join(&map) } else { Ok(()) };
+        let start = || Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker, clocks);
+        match fits.and_then(|()| start()) {
+            Ok(mut overlay) => {
+                overlay.resume_stamps(self.member.stamps);
+                self.pin_prefixes();
+                self.tell(Command::RememberPort(overlay.port));
+                if let Some(credentials) = self.member.credentials() {
+                    overlay.set_ticket(credentials, clocks);
+                }
+                overlay.greet(&self.member.recent, clocks);
+                if self.config.portmap {
+                    self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
+                }
+                self.overlay = Some(overlay);
+                self.problems.network = None;
+                self.watch();
+                self.refresh_endpoints();
+            }
+            Err(problem) => {
+                self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
+                self.problems.network = Some(problem);
+            }
+        }
+    }
+
+    /// Pins the prefixes of a network that came up: from now on only the user can change them (fault E24).
+    fn pin_prefixes(&mut self) {
+        if let Some(identity) = self.member.identity.as_mut().filter(|identity| identity.is_new) {
+            identity.is_new = false;
+            self.tell(Command::PinPrefixes);
+        }
+    }
+
+    /// Tells the monitor which news concerns our own device.
+    fn watch(&mut self) {
+        if let Some(monitor) = &mut self.monitor {
+            monitor.watch(self.overlay.as_ref().map(Overlay::watch));
+        }
+    }
+
+    /// Reads the host's interfaces, and tells node, router and coordinator of the changes.
+    fn refresh_endpoints(&mut self) {
+        self.tell(Command::Look);
+        let changes = std::mem::take(&mut self.readings.changes);
+        let (Some(overlay), Some(map)) = (&mut self.overlay, &self.member.map) else { return };
+        let changed = overlay.refresh_endpoints(map, changes, clocks());
+        if let Some(due) = overlay.poll_reread() {
+            self.readings.due.get_or_insert(due);
+        }
+        overlay.handle_network_change(clocks());
+        self.mapped.check();
+        if changed {
+            overlay.greet(&self.member.recent, clocks());
+            self.tell_endpoints();
+        }
+    }
+
+    /// Tells the coordinator the node's endpoints. The node itself tells peers, inside sessions.
+    fn tell_endpoints(&self) {
+        let Some(overlay) = &self.overlay else { return };
+        let (endpoints, ports) = (overlay.endpoints.clone(), vec![overlay.port]);
+        self.tell(Command::Endpoints { endpoints, ports, observed: self.observed.clone() });
+    }
+
+    fn stop_overlay(&mut self) {
+        // The next overlay must not stamp earlier than this one did.
+        self.drain_overlay();
+        if let Some(overlay) = self.overlay.take() {
+            overlay.stop();
+        }
+        self.mapped.pause();
+        self.observed.clear();
+        (self.retry_overlay, self.readings.due) = (None, None);
+        self.watch();
+    }
+
+    fn tell(&self, command: Command) {
+        if let Some(control) = &self.control {
+            control.send(command);
+        }
+    }
+}
+
+/// Returns the reason why the network must not come up on this host for the first time, if there is one (fault J13).
+fn check_first_join(map: &NetworkMap) -> Result<(), Failure> {
+    let read = Netlink::open().and_then(|mut netlink| Surroundings::read(&mut netlink, None, None));
+    let surroundings = read.map_err(|error| {
+        Failure::new(error, "taut looks for addresses that are used twice; it tries again automatically")
+    })?;
+    host::first_join(map, &surroundings)
+}

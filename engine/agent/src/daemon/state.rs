@@ -1,0 +1,83 @@
+//! The state of the daemon: its membership, the coordinator's state, problems for the user, and the readings of the host's addresses.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{NodeId, PublicKey, Time};
+use taut_control::{Identity, OtherPrefixes};
+use taut_netlink::Changes;
+use taut_netmap::NetworkMap;
+use taut_relay::{Credentials, Ticket};
+
+use super::DISK_SILENCE;
+use crate::api::Failure;
+
+/// The membership of this node in a network.
+#[derive(Default)]
+pub(super) struct Membership {
+    pub(super) identity: Option<Identity>,
+    /// Whether the state directory contains a membership, even one that the coordinator has ended.
+    pub(super) exists: bool,
+    pub(super) map: Option<Arc<NetworkMap>>,
+    /// The ticket for the network's relays, if the coordinator issued one.
+    pub(super) ticket: Option<Ticket>,
+    /// The same ticket in version 2, if there is one.
+    pub(super) numbered: Option<Ticket>,
+    /// Peers that have a session with this node, or had one before a restart.
+    pub(super) recent: Vec<PublicKey>,
+    /// The ceiling of the timestamps of initiations, since the Unix epoch.
+    pub(super) stamps: Duration,
+}
+
+impl Membership {
+    /// Returns the ticket and the key for relays, once there is a ticket.
+    pub(super) fn credentials(&self) -> Option<Credentials> {
+        let (identity, ticket) = (self.identity.as_ref()?, self.ticket.as_ref()?);
+        Some(Credentials { bind: identity.bind_key.clone(), ticket: ticket.clone(), numbered: self.numbered.clone() })
+    }
+}
+
+/// The connection to the coordinator, and the coordinator's view of the network.
+#[derive(Default)]
+pub(super) struct CoordinatorState {
+    /// The URL in use.
+    pub(super) url: String,
+    pub(super) connected: bool,
+    /// The reason why the last connection failed.
+    pub(super) last_error: Option<String>,
+    /// Whether each node is online; `None` while the coordinator is not connected.
+    pub(super) presence: Option<BTreeMap<NodeId, bool>>,
+    /// Overlay prefixes that the coordinator wants instead of those in use.
+    pub(super) other_prefixes: Option<OtherPrefixes>,
+}
+
+/// Problems for the user, each from another source.
+#[derive(Default)]
+pub(super) struct Problems {
+    /// The network could not come up, or the coordinator refused this node.
+    pub(super) network: Option<Failure>,
+    /// Another daemon runs with this node's state, according to the coordinator.
+    pub(super) duplicate: Option<Failure>,
+    /// The state directory cannot be written, with the time of the last report.
+    pub(super) disk: Option<(Failure, Time)>,
+}
+
+impl Problems {
+    /// Returns the problem of the state directory, while it is reported.
+    pub(super) fn disk(&self, now: Time) -> Option<Failure> {
+        let (problem, reported) = self.disk.as_ref()?;
+        (now.since(*reported) < DISK_SILENCE).then(|| problem.clone())
+    }
+}
+
+/// The readings of the host's addresses.
+#[derive(Default)]
+pub(super) struct Readings {
+    /// Time of the next reading.
+    pub(super) due: Option<Time>,
+    /// The changes since the last reading.
+    pub(super) changes: Changes,
+    /// Time of the last reading.
+    pub(super) last: Time,
+}

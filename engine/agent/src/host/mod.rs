@@ -1,0 +1,304 @@
+//! The host's network configuration: the addresses and routes of the TUN device, and the host's other interfaces.
+//!
+//! - this file: the device's configuration, which is restored when another program removes it (fault J11);
+//! - `device`: the missing parts of the device's configuration;
+//! - `schedule`: the times of checks and restorations;
+//! - `surroundings`: the host's other interfaces, the endpoints that peers are told of, and other overlays;
+//! - `conflicts`: overlay addresses that this host uses for something else.
+
+mod conflicts;
+mod device;
+mod schedule;
+mod surroundings;
+
+pub(crate) use conflicts::{first_join, warnings};
+pub(crate) use surroundings::Surroundings;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use taut_base::{Prefix, Time};
+use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route};
+
+use crate::api::Failure;
+use device::{Ipv6, Missing, no_link_local, some_of};
+use schedule::{Decision, IDLE, Schedule};
+
+/// Interval of checks while IPv6 is disabled on the device, 10 s: the kernel may not report that it was enabled.
+const IDLE_WITHOUT_IPV6: Duration = Duration::from_secs(10);
+
+/// The overlay's part of the host's network configuration.
+pub(crate) struct Host {
+    netlink: Netlink,
+    index: u32,
+    /// The device's present name, which users may change.
+    name: String,
+    /// The node's overlay addresses, which the device should have.
+    addresses: Vec<IpAddr>,
+    /// The peers' overlay addresses, each of which should have a route to the device.
+    wanted: BTreeSet<IpAddr>,
+    /// Addresses with such a route, as far as is known.
+    routed: BTreeSet<IpAddr>,
+    /// Addresses that another program has a route for, with the interface of that route, if it has one.
+    taken: Vec<(IpAddr, Option<u32>)>,
+    ipv6: Ipv6,
+    schedule: Schedule,
+    /// Missing parts at the last check.
+    missing: Missing,
+    /// The reason why the last restoration failed, if it failed.
+    error: Option<String>,
+    is_gone: bool,
+}
+
+impl Host {
+    /// Brings the TUN device `name` up with this MTU and these addresses. Where IPv6 is disabled, only IPv4 addresses are set (fault J12).
+    pub(crate) fn configure(
+        mut netlink: Netlink,
+        name: &str,
+        mtu: u16,
+        addresses: &[IpAddr],
+        now: Time,
+    ) -> Result<Self, NetlinkError> {
+        no_link_local(name);
+        let index = netlink.link(name)?.map_or(0, |link| link.index);
+        netlink.set_mtu(index, u32::from(mtu))?;
+        let mut host = Self {
+            netlink,
+            index,
+            name: String::from(name),
+            addresses: addresses.to_vec(),
+            wanted: BTreeSet::new(),
+            routed: BTreeSet::new(),
+            taken: Vec::new(),
+            ipv6: Ipv6::of(name),
+            schedule: Schedule::new(now),
+            missing: Missing::default(),
+            error: None,
+            is_gone: false,
+        };
+        host.netlink.set_link_up(index, true)?;
+        let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().partition(|address| address.is_ipv4());
+        host.add_addresses(&v4)?;
+        // If IPv6 does not work, IPv4 is used alone, and the IPv6 addresses are restored later as missing ones.
+        if host.add_addresses(&v6).is_err() {
+            host.schedule.changed(now);
+        }
+        Ok(host)
+    }
+
+    /// Routes exactly the addresses `wanted` into the overlay, with one host route each: an address without a member stays unreachable. Routes that cannot be added now are
+    /// restored later as missing ones.
+    pub(crate) fn set_routes(&mut self, wanted: BTreeSet<IpAddr>, now: Time) {
+        self.taken.retain(|(address, _)| wanted.contains(address));
+        self.wanted = wanted;
+        if self.remove_unwanted().is_err() || self.add_routes().is_err() {
+            self.schedule.changed(now);
+        }
+    }
+
+    /// Notes that the device, its addresses or its routes changed.
+    pub(crate) fn handle_news(&mut self, now: Time) {
+        self.schedule.changed(now);
+    }
+
+    /// Returns the time at which [`Self::handle_timeout`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Time {
+        self.schedule.due()
+    }
+
+    /// Checks the device if that is due, and restores missing parts.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if now < self.schedule.due() {
+            return;
+        }
+        // An error is not an empty answer (law 6).
+        let Ok(missing) = self.check() else { return self.schedule.postpone(now) };
+        let idle = if self.has_ipv6() { IDLE } else { IDLE_WITHOUT_IPV6 };
+        if self.schedule.handle_check(missing.is_empty(), idle, now) == Decision::Restore {
+            // The restoration causes news, and the news causes the next check.
+            self.error = self.restore(&missing).err().map(|error| error.to_string());
+        }
+        if !missing.is_empty() {
+            self.missing = missing;
+        }
+    }
+
+    /// Returns true if the device was deleted or moved to another network namespace.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// Returns true if the device accepts IPv6 addresses.
+    pub(crate) fn has_ipv6(&self) -> bool {
+        self.ipv6 == Ipv6::On
+    }
+
+    /// Returns the problem that keeps packets from flowing, if there is one.
+    pub(crate) fn problem(&self) -> Option<Failure> {
+        if !self.schedule.is_contested() {
+            return None;
+        }
+        let (name, missing) = (&self.name, &self.missing);
+        Some(match &self.error {
+            Some(error) => Failure::new(
+                format!(
+                    "{name} is not configured as the overlay needs it ({missing}), and taut cannot restore it: {error}"
+                ),
+                "taut tries again once a minute",
+            ),
+            None => Failure::new(
+                format!(
+                    "another program keeps undoing what taut sets on {name}, more than 5 times within a minute: {missing}"
+                ),
+                "find that program (`ip monitor` shows its changes), and exclude the device from its configuration; taut tries again once a minute",
+            ),
+        })
+    }
+
+    /// Returns warnings; the overlay works nevertheless.
+    pub(crate) fn warnings(&self) -> Vec<Failure> {
+        let name = &self.name;
+        let mut warnings = match self.ipv6 {
+            _ if self.addresses.iter().all(IpAddr::is_ipv4) => Vec::new(),
+            Ipv6::On => Vec::new(),
+            Ipv6::Off => vec![Failure::new(
+                format!("IPv6 is switched off on this host for {name}: the overlay carries IPv4 alone here"),
+                format!(
+                    "for IPv6 in the overlay run `sysctl -w net.ipv6.conf.{name}.disable_ipv6=0`; taut notices it within 10 s"
+                ),
+            )],
+            Ipv6::Absent => vec![Failure::new(
+                format!("this host has no IPv6 for {name}: the overlay carries IPv4 alone here"),
+                "IPv6 needs a kernel that has it, and an MTU of 1,280 bytes or more (--mtu)",
+            )],
+        };
+        if !self.taken.is_empty() {
+            let taken: Vec<IpAddr> = self.taken.iter().map(|(address, _)| *address).collect();
+            warnings.push(Failure::new(
+                format!(
+                    "another program has routes to members of the network: packets to {} do not go through the overlay",
+                    some_of(&taken)
+                ),
+                "see which program it is with `ip route show`; taut adds its own routes when those are gone",
+            ));
+        }
+        warnings
+    }
+
+    /// Returns the device's interface index.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Reads the host's other interfaces; see [`Surroundings::read`].
+    pub(crate) fn surroundings(&mut self, known: Option<&Surroundings>) -> Result<Surroundings, NetlinkError> {
+        Surroundings::read(&mut self.netlink, Some(self.index), known)
+    }
+
+    /// Returns the number of packets that the kernel dropped because the lane did not read them from the TUN in time; 0 if the kernel does not tell.
+    pub(crate) fn dropped_before_tun(&mut self) -> u64 {
+        self.netlink.tx_dropped(self.index).ok().flatten().unwrap_or(0)
+    }
+
+    /// Returns the netlink socket for other requests.
+    pub(crate) fn netlink(&mut self) -> &mut Netlink {
+        &mut self.netlink
+    }
+
+    /// Returns the missing parts of the device's configuration. The MTU is not checked, because users may change it.
+    fn check(&mut self) -> Result<Missing, NetlinkError> {
+        let Some(link) = self.netlink.link_at(self.index)? else {
+            self.is_gone = true;
+            return Ok(Missing::default());
+        };
+        self.name = link.name;
+        self.ipv6 = Ipv6::of(&self.name);
+        let present = self.netlink.addresses()?.into_iter().filter(|address| address.index == self.index);
+        let present: BTreeSet<IpAddr> = present.map(|address| address.ip).collect();
+        let routes = self.netlink.routes_by(self.index)?;
+        let ours = routes.iter().filter(|route| route.is_ours() && route.table == MAIN_TABLE);
+        self.routed = ours.map(|route| route.destination).collect();
+        self.remove_unwanted()?;
+        self.check_taken()?;
+        let lacks = |address: &&IpAddr| self.carries(**address) && !present.contains(*address);
+        let addresses = self.addresses.iter().filter(lacks).copied().collect();
+        Ok(Missing { down: !link.up, addresses, routes: self.unrouted() })
+    }
+
+    /// Removes our routes to addresses of no member: those whose removal failed before, or that were added again.
+    fn remove_unwanted(&mut self) -> Result<(), NetlinkError> {
+        for address in self.routed.difference(&self.wanted).copied().collect::<Vec<_>>() {
+            self.netlink.remove_route(&self.route(address))?;
+            self.routed.remove(&address);
+        }
+        Ok(())
+    }
+
+    /// Forgets routes of other programs that no longer replace ours.
+    fn check_taken(&mut self) -> Result<(), NetlinkError> {
+        for (address, by) in std::mem::take(&mut self.taken) {
+            if !self.routed.contains(&address) && self.netlink.interface_to(address)? == by {
+                self.taken.push((address, by));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the overlay addresses of peers that lack a route to the device.
+    fn unrouted(&self) -> Vec<IpAddr> {
+        let lacks = |address: &&IpAddr| {
+            let is_taken = || self.taken.iter().any(|(taken, _)| taken == *address);
+            self.carries(**address) && !self.routed.contains(*address) && !is_taken()
+        };
+        self.wanted.iter().filter(lacks).copied().collect()
+    }
+
+    /// Restores missing parts, as far as the kernel permits. Returns the first error.
+    fn restore(&mut self, missing: &Missing) -> Result<(), NetlinkError> {
+        // The IPv6 settings of the device may be lost: the kernel removes IPv6 from a device with an MTU below 1,280.
+        no_link_local(&self.name);
+        if missing.down {
+            self.netlink.set_link_up(self.index, true)?;
+        }
+        self.add_addresses(&missing.addresses)?;
+        self.add_routes()
+    }
+
+    fn add_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), NetlinkError> {
+        for address in addresses {
+            if !self.carries(*address) {
+                continue;
+            }
+            self.netlink.add_address(self.index, *address, Prefix::host(*address).length())?;
+        }
+        Ok(())
+    }
+
+    /// Adds all missing routes, even if some fail. Returns the first error.
+    fn add_routes(&mut self) -> Result<(), NetlinkError> {
+        let mut result = Ok(());
+        for address in self.unrouted() {
+            match self.netlink.claim_route(&self.route(address)) {
+                Ok(true) => {
+                    self.routed.insert(address);
+                }
+                Ok(false) => {
+                    let by = self.netlink.interface_to(address).ok().flatten();
+                    self.taken.push((address, by));
+                }
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        result
+    }
+
+    /// Returns true if the device can have routes and addresses of this family.
+    fn carries(&self, address: IpAddr) -> bool {
+        address.is_ipv4() || self.has_ipv6()
+    }
+
+    fn route(&self, address: IpAddr) -> Route {
+        Route::new(address, Prefix::host(address).length(), self.index)
+    }
+}

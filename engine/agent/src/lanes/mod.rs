@@ -1,0 +1,245 @@
+//! The running lanes, seen from the agent: the agent's ends of their queues, and the commands on their way to them.
+
+mod return_routes;
+mod steering;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use taut_base::{LaneId, PeerId, Time};
+use taut_event::Waker;
+use taut_lane::{AgentEnd, Lane, LaneShared, LaneStartError, Rings, queues, rings};
+use taut_netlink::Netlink;
+use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_tun::Tun;
+use taut_tunnel::Limits;
+use taut_tunnel::cookie::CookieChecker;
+use taut_udp::UdpSocket;
+
+use crate::basics::OsEntropy;
+use return_routes::ReturnRoutes;
+pub(crate) use steering::Steering;
+
+/// Receive buffer of a socket, 16 MiB: the data of 10 ms at 10 Gbit/s (12.5 MB), while a lane is not scheduled, rounded up to a power of two.
+pub(crate) const RECEIVE_BUFFER: usize = buffer(10);
+/// Send buffer of a socket, 4 MiB: the data of 2 ms at 10 Gbit/s, rounded up to a power of two. A larger one only adds delay under load.
+pub(crate) const SEND_BUFFER: usize = buffer(2);
+
+const fn buffer(milliseconds: usize) -> usize {
+    const BYTES_PER_MILLISECOND: usize = 10_000_000_000 / 8 / 1000;
+    (BYTES_PER_MILLISECOND * milliseconds).next_power_of_two()
+}
+
+/// Time until a command that found a lane's queue full is sent again, 5 ms.
+const QUEUE_RETRY: Duration = Duration::from_millis(5);
+
+/// The running lanes of a node.
+pub(crate) struct LaneThreads {
+    /// The lanes, at least one.
+    lanes: Vec<RunningLane>,
+    steering: Steering,
+    /// Commands that were not sent yet, or that found a lane's queue full. Commands of all lanes keep their order.
+    commands: VecDeque<(LaneId, ToLane)>,
+}
+
+struct RunningLane {
+    lane: Lane,
+    queue: AgentEnd,
+    routes: ReturnRoutes,
+}
+
+/// The options of all lanes of a node.
+#[derive(Clone, Copy)]
+pub(crate) struct LaneOptions {
+    /// MTU of the TUN, in bytes.
+    pub(crate) mtu: u16,
+    pub(crate) limits: Limits,
+    /// Whether lanes busy-poll after each packet.
+    pub(crate) low_latency: bool,
+}
+
+/// The device queue, the socket and the cookie checker of a lane, which closes them when it ends.
+pub(crate) struct LaneHandles {
+    pub(crate) tun: Tun,
+    pub(crate) udp: UdpSocket,
+    pub(crate) checker: CookieChecker,
+}
+
+impl LaneThreads {
+    /// Starts one lane on these handles, which it closes when it ends. The lane wakes `agent`.
+    pub(crate) fn start(
+        tun: Tun,
+        udp: UdpSocket,
+        checker: CookieChecker,
+        options: LaneOptions,
+        agent: &Waker,
+    ) -> Result<Self, LaneStartError> {
+        Self::start_all(vec![LaneHandles { tun, udp, checker }], Steering::new(None, 1), options, agent)
+    }
+
+    /// Starts a lane on each of these handles. All packets of the host wait on the first lane's queue.
+    pub(crate) fn start_all(
+        handles: Vec<LaneHandles>,
+        steering: Steering,
+        options: LaneOptions,
+        agent: &Waker,
+    ) -> Result<Self, LaneStartError> {
+        let LaneOptions { mtu, limits, low_latency } = options;
+        let wakers = handles.iter().map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
+        let count = handles.len() as u8;
+        let mut lanes = Vec::with_capacity(handles.len());
+        for (((own, handles), waker), rings) in (0..).zip(handles).zip(&wakers).zip(all_rings(&wakers)) {
+            let LaneHandles { tun, udp, checker } = handles;
+            let (queue, lane_end) = queues(agent.clone(), waker.clone());
+            let (own, queues, waker) = (LaneId(own), lane_end, waker.clone());
+            let config = taut_lane::LaneConfig {
+                own,
+                lanes: count,
+                rings,
+                tun,
+                mtu,
+                udp,
+                checker,
+                limits,
+                queues,
+                waker,
+                low_latency,
+            };
+            lanes.push(RunningLane { lane: Lane::start(config)?, queue, routes: ReturnRoutes::default() });
+        }
+        Ok(Self { lanes, steering, commands: VecDeque::new() })
+    }
+
+    /// Takes the messages of the lanes, and does the work that is due. The caller drains the node afterwards.
+    pub(crate) fn turn(&mut self, node: &mut Node<OsEntropy>, clocks: Clocks) {
+        let Self { lanes, steering, commands, .. } = self;
+        let mut tell = |lane, command| commands.push_back((lane, command));
+        for (place, running) in (0..).zip(lanes) {
+            while let Some(message) = running.queue.receive() {
+                match message {
+                    FromLane::Drained => steering.drained(LaneId(place), clocks.now, &mut tell),
+                    message => node.handle(LaneId(place), message, clocks),
+                }
+            }
+        }
+        node.handle_timeout(clocks);
+        steering.turn(node.has_extra_lanes(), clocks.now, tell);
+    }
+
+    /// Adds a command, which [`Self::flush`] sends.
+    pub(crate) fn push(&mut self, lane: LaneId, command: ToLane) {
+        self.commands.push_back((lane, command));
+    }
+
+    /// Sends commands in their order, whichever lanes they are for, until a lane's queue is full.
+    pub(crate) fn flush(&mut self) {
+        let mut told = 0_u32;
+        while let Some((lane, command)) = self.commands.pop_front() {
+            let Some(running) = self.lanes.get(usize::from(lane.0)) else { continue };
+            if let Err(command) = running.queue.send(command) {
+                self.commands.push_front((lane, command));
+                break;
+            }
+            told |= 1 << lane.0;
+        }
+        for (place, running) in self.lanes.iter().enumerate() {
+            if told & 1 << place != 0 {
+                running.queue.wake();
+            }
+        }
+    }
+
+    /// Tells the lanes the MTU. A lane whose queue is full misses it until the next change of the link.
+    pub(crate) fn set_mtu(&self, mtu: u16) {
+        for running in &self.lanes {
+            if running.queue.send(ToLane::SetMtu(mtu)).is_ok() {
+                running.queue.wake();
+            }
+        }
+    }
+
+    /// Has the lanes forget local addresses whose route to the peer changed, for packets with this mark.
+    pub(crate) fn check_routes(&mut self, netlink: &mut Netlink, mark: u32) {
+        // An error is not an empty answer (law 6): without a list, no address counts as lost.
+        let own = netlink.addresses().ok();
+        let own: Option<BTreeSet<IpAddr>> = own.map(|all| all.into_iter().map(|address| address.ip).collect());
+        for running in &mut self.lanes {
+            for place in running.routes.check(netlink, mark, own.as_ref(), running.lane.shared().locals.all()) {
+                // If the queue is full, the lane forgets the address at the second retransmission of the peer's next handshake.
+                let _ = running.queue.send(ToLane::ForgetLocal { place });
+            }
+            running.queue.wake();
+        }
+    }
+
+    /// Has the lanes forget all local addresses: the routes choose them until peers are heard again.
+    pub(crate) fn forget_locals(&self) {
+        for running in &self.lanes {
+            // If the queue is full, the lane forgets each address at the second retransmission of the peer's next handshake.
+            let _ = running.queue.send(ToLane::ForgetLocals);
+            running.queue.wake();
+        }
+    }
+
+    /// Gives the only lane another socket. Its sessions stay.
+    pub(crate) fn replace_socket(&self, udp: UdpSocket) {
+        if let [only] = &self.lanes[..] {
+            only.lane.replace_socket(udp);
+        }
+    }
+
+    /// Returns the time at which a waiting command is sent again or the steering continues.
+    pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
+        self.commands.front().map(|_| now + QUEUE_RETRY).into_iter().chain(self.steering.poll_timeout()).min()
+    }
+
+    /// Returns the shared counters of each lane.
+    pub(crate) fn all_shared(&self) -> impl Iterator<Item = &LaneShared> {
+        self.lanes.iter().map(|running| &**running.lane.shared())
+    }
+
+    /// Returns the bytes of packets received from a peer and sent to it, on all lanes.
+    pub(crate) fn traffic_of(&self, peer: PeerId) -> (u64, u64) {
+        let all = self.all_shared().map(|shared| shared.traffic.of(peer));
+        all.fold((0, 0), |(received, sent), (here, there)| (received + here, sent + there))
+    }
+
+    /// Returns the part of [`Self::traffic_of`] that relays carried.
+    pub(crate) fn relayed_of(&self, peer: PeerId) -> (u64, u64) {
+        let all = self.all_shared().map(|shared| shared.traffic.relayed_of(peer));
+        all.fold((0, 0), |(received, sent), (here, there)| (received + here, sent + there))
+    }
+
+    /// Returns the bytes of packets to a peer that were held, and the number of abandoned changes of its path or lanes.
+    pub(crate) fn held_of(&self, peer: PeerId) -> (u64, u64) {
+        let all = self.all_shared().map(|shared| shared.traffic.held_of(peer));
+        all.fold((0, 0), |(bytes, given_up), (here, there)| (bytes + here, given_up + there))
+    }
+
+    /// Returns the bytes of data messages received from a peer and sent to it, on all lanes.
+    pub(crate) fn outer_of(&self, peer: PeerId) -> (u64, u64) {
+        let all = self.all_shared().map(|shared| shared.traffic.outer_of(peer));
+        all.fold((0, 0), |(received, sent), (here, there)| (received + here, sent + there))
+    }
+
+    /// Returns true if the kernel steers flows to lanes.
+    pub(crate) fn is_steered_by_kernel(&self) -> bool {
+        self.steering.is_by_kernel()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.lanes.iter().any(|running| running.lane.has_failed())
+    }
+
+    pub(crate) fn stop(self) {
+        for running in self.lanes {
+            running.lane.stop();
+        }
+    }
+}
+
+/// Returns the rings between lanes; a single lane has none.
+fn all_rings(wakers: &[Waker]) -> Vec<Rings> {
+    if wakers.len() < 2 { wakers.iter().map(|_| Rings::default()).collect() } else { rings(wakers) }
+}

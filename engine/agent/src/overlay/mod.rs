@@ -1,0 +1,325 @@
+//! A network that is up: TUN device, sockets, lanes, and the node's rules between them.
+//!
+//! - this file: the overlay, and the one place where the node's outputs are carried out;
+//! - `open`: the TUN device and the sockets that it works on;
+//! - `bridges`: WebSockets to relays that UDP does not reach;
+//! - `nat_test`: sockets for the test of the NAT's filter.
+
+mod bridges;
+mod nat_test;
+mod open;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use taut_base::{Prefix, PrivateKey, PublicKey, RelayId, Time};
+use taut_event::{Waker, open_files};
+use taut_netlink::{Changes, Netlink, Watch};
+use taut_netmap::NetworkMap;
+use taut_node::{Clocks, Node, Output};
+use taut_relay::Credentials;
+use taut_tun::{Offload, Tun};
+use taut_tunnel::Limits;
+use taut_udp::UdpSocket;
+use taut_wire::control::Lanes;
+
+use crate::api::{Failure, TunStatus, UdpStatus};
+use crate::basics::OsEntropy;
+use crate::config::DaemonConfig;
+use crate::host::{self, Host, Surroundings};
+use crate::lanes::{LaneHandles, LaneOptions, LaneThreads};
+use bridges::Bridges;
+use nat_test::NatTestSockets;
+use open::{bind, bind_further, describe_tun, describe_udp, open_queues, search_sockets, suites};
+
+/// Shortest time between two readings of the routes into other tunnels that only changes of routes cause, 10 s. On a router with a full Internet table, routes change
+/// all the time, and the kernel walks through all of them to list those of one device.
+const TUNNEL_ROUTES_APART: Duration = Duration::from_secs(10);
+
+/// A network that is up.
+pub(crate) struct Overlay {
+    node: Node<OsEntropy>,
+    lanes: LaneThreads,
+    host: Host,
+    surroundings: Surroundings,
+    /// Time of the last reading of the routes into other overlays.
+    routes_read: Time,
+    /// Time of the next reading, if routes have changed since.
+    reread: Option<Time>,
+    /// Warnings about overlay addresses that the host uses otherwise.
+    conflicts: Vec<Failure>,
+    prefixes: Vec<Prefix>,
+    addresses: Vec<IpAddr>,
+    pub(crate) port: u16,
+    /// Ports of the extra lanes.
+    pub(crate) ports: Vec<u16>,
+    /// Preferred ports that other programs use.
+    pub(crate) ports_taken: Vec<u16>,
+    pub(crate) endpoints: Vec<SocketAddr>,
+    tun: TunStatus,
+    pub(crate) udp: UdpStatus,
+    /// Duplicated handles of the lanes' sockets, for reading their counters.
+    sockets: Vec<UdpSocket>,
+    /// Bridges to relays that UDP does not reach.
+    bridges: Bridges,
+    /// Sockets for the test of the NAT's filter.
+    nat_test: NatTestSockets,
+    outputs: VecDeque<OverlayOutput>,
+}
+
+/// A task of the daemon for an overlay.
+pub(crate) enum OverlayOutput {
+    /// The ceiling of the stamps, since the Unix epoch: to be kept for the next run.
+    StampCeiling(Duration),
+    /// The node's endpoints outside its NAT, for the coordinator.
+    Endpoints(Vec<SocketAddr>),
+    /// The relays that the node is bound to, for the coordinator.
+    HomeRelays(Vec<RelayId>),
+}
+
+impl Overlay {
+    /// Opens the TUN device and the sockets, configures the host and starts the lanes.
+    pub(crate) fn start(
+        config: &DaemonConfig,
+        node_key: &PrivateKey,
+        remembered_port: Option<u16>,
+        map: &NetworkMap,
+        waker: &Waker,
+        clocks: Clocks,
+    ) -> Result<Self, Failure> {
+        let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
+        let multi_queue = config.lanes > 1;
+        let tun = Tun::create(&taut_tun::Config { name: config.tun_name.clone(), offload, multi_queue })
+            .map_err(|error| Failure::new(error, "taut needs a TUN device to carry packets"))?;
+        let (steering, queues) = open_queues(&tun, config)?;
+        let (udp, mut ports_taken) = bind(config, remembered_port)?;
+        let further = bind_further(config, udp.port(), &mut ports_taken)?;
+        let netlink = Netlink::open()
+            .map_err(|error| Failure::new(error, "taut configures addresses and routes through netlink"))?;
+        let host =
+            Host::configure(netlink, tun.name(), config.mtu, &map.me.addresses, clocks.now).map_err(|error| {
+                Failure::new(
+                    error,
+                    "taut sets the MTU, addresses and routes of its device; it tries again automatically",
+                )
+            })?;
+
+        let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
+        let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
+        node.set_suites(suites(config.aes));
+        node.set_mtu(config.mtu);
+        node.set_search_sockets(search_sockets(config.search_sockets, open_files()));
+        let ports: Vec<u16> = further.iter().map(UdpSocket::port).collect();
+        node.set_lanes(Lanes::with_ports(&ports));
+        let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, config.mtu), describe_udp(&udp));
+        let sockets = std::iter::once(&udp).chain(&further).map(UdpSocket::try_clone).collect::<Result<Vec<_>, _>>();
+        let sockets = sockets.map_err(|error| Failure::new(error, "raise the limit of open files: `ulimit -n`"))?;
+        let handles = std::iter::once((tun, udp)).chain(queues.into_iter().zip(further));
+        let handles = handles.map(|(tun, udp)| LaneHandles { tun, udp, checker: node.checker() }).collect();
+        let options = LaneOptions { mtu: config.mtu, limits, low_latency: config.low_latency };
+        let lanes = LaneThreads::start_all(handles, steering, options, waker).map_err(|error| {
+            Failure::new(error, "free memory or threads on this host; taut tries again automatically")
+        })?;
+        let mut overlay = Self {
+            node,
+            lanes,
+            host,
+            surroundings: Surroundings::default(),
+            routes_read: Time::ZERO,
+            reread: None,
+            conflicts: Vec::new(),
+            prefixes: Vec::new(),
+            addresses: map.me.addresses.clone(),
+            port,
+            ports,
+            ports_taken,
+            endpoints: Vec::new(),
+            tun: tun_status,
+            udp: udp_status,
+            sockets,
+            bridges: Bridges::new(port, waker.clone()),
+            nat_test: NatTestSockets::default(),
+            outputs: VecDeque::new(),
+        };
+        overlay.set_map(map, clocks);
+        Ok(overlay)
+    }
+
+    /// Returns true if this map gives the node other addresses, which need a new TUN device.
+    pub(crate) fn needs_restart(&self, map: &NetworkMap) -> bool {
+        self.addresses != map.me.addresses
+    }
+
+    /// Takes a new map: peers and routes. Sessions of peers that stay continue.
+    pub(crate) fn set_map(&mut self, map: &NetworkMap, clocks: Clocks) {
+        self.prefixes = vec![map.network.ipv4, map.network.ipv6];
+        self.node.set_map(map);
+        self.drain(clocks);
+        let routed: BTreeSet<IpAddr> = map.peers.values().flat_map(|peer| peer.addresses.iter().copied()).collect();
+        self.host.set_routes(routed, clocks.now);
+        self.conflicts = host::warnings(map, &self.surroundings);
+    }
+
+    /// Reads the host's interfaces after these changes. Returns true if this node's endpoints changed.
+    pub(crate) fn refresh_endpoints(&mut self, map: &NetworkMap, changes: Changes, clocks: Clocks) -> bool {
+        let soon = self.routes_read + TUNNEL_ROUTES_APART;
+        let skip = !changes.links && !changes.addresses && clocks.now < soon;
+        self.reread = Some(soon).filter(|_| skip);
+        // On an error the last known interfaces stay in use: an error is not an empty answer (law 6).
+        let known = skip.then_some(&self.surroundings);
+        let Ok(surroundings) = self.host.surroundings(known) else { return false };
+        if !skip {
+            self.routes_read = clocks.now;
+        }
+        if surroundings.overlays() != self.surroundings.overlays() {
+            self.node.set_avoided(surroundings.overlays());
+            self.node.set_map(map);
+        }
+        self.surroundings = surroundings;
+        self.conflicts = host::warnings(map, &self.surroundings);
+        let endpoints = self.surroundings.endpoints(self.port, &self.prefixes);
+        let changed = endpoints != self.endpoints;
+        self.endpoints = endpoints;
+        self.node.set_networks(self.surroundings.networks());
+        self.node.set_interfaces(&self.endpoints, clocks);
+        self.drain(clocks);
+        changed
+    }
+
+    /// Returns the time at which the interfaces have to be read again, even without news.
+    pub(crate) fn poll_reread(&mut self) -> Option<Time> {
+        self.reread.take()
+    }
+
+    /// Returns the interface and the prefixes that the kernel's news is watched for.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { interface: self.host.index(), destinations: self.prefixes.clone() }
+    }
+
+    /// Notes that the device, its addresses or its routes changed.
+    pub(crate) fn handle_news(&mut self, now: Time) {
+        self.host.handle_news(now);
+    }
+
+    /// Returns the problem that keeps packets from flowing, if another program undoes the device's configuration.
+    pub(crate) fn problem(&self) -> Option<Failure> {
+        self.host.problem()
+    }
+
+    /// Returns warnings for the user; packets flow nevertheless.
+    pub(crate) fn warnings(&self) -> Vec<Failure> {
+        self.host.warnings().into_iter().chain(self.conflicts.iter().cloned()).collect()
+    }
+
+    /// Returns the state of the TUN device for users.
+    pub(crate) fn tun(&self) -> TunStatus {
+        TunStatus { ipv6: self.host.has_ipv6(), ..self.tun.clone() }
+    }
+
+    /// Notes that the host's routes, addresses or links changed, or that the host slept: lanes choose their local addresses again, and all paths need a new proof.
+    pub(crate) fn handle_network_change(&mut self, clocks: Clocks) {
+        self.lanes.check_routes(self.host.netlink(), 0);
+        self.bridges.check();
+        self.node.handle_look_around(self.surroundings.families(), clocks);
+        self.drain(clocks);
+    }
+
+    /// Sets the endpoints that the router claims to forward to the first lane's port.
+    pub(crate) fn set_mapped(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
+        self.node.set_mapped(endpoints, clocks);
+        self.drain(clocks);
+    }
+
+    /// Returns the UDP ports of all lanes.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        std::iter::once(self.port).chain(self.ports.iter().copied()).collect()
+    }
+
+    /// Returns the overlay's prefixes.
+    pub(crate) fn prefixes(&self) -> &[Prefix] {
+        &self.prefixes
+    }
+
+    /// Sets the ticket and the key for the network's relays.
+    pub(crate) fn set_ticket(&mut self, credentials: Credentials, clocks: Clocks) {
+        self.node.set_ticket(credentials, clocks);
+        self.drain(clocks);
+    }
+
+    /// Returns the next task of the daemon. Drain it after every input.
+    pub(crate) fn poll_output(&mut self) -> Option<OverlayOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// Takes the messages of the lanes, and does the work that is due.
+    pub(crate) fn turn(&mut self, clocks: Clocks) {
+        self.host.handle_timeout(clocks.now);
+        self.nat_test.read(&mut self.node, clocks);
+        self.lanes.turn(&mut self.node, clocks);
+        self.bridges.turn(&mut self.node, clocks);
+        self.drain(clocks);
+    }
+
+    /// Starts handshakes with these peers, which may still send to a session or an endpoint that no longer exists.
+    pub(crate) fn greet(&mut self, peers: &[PublicKey], clocks: Clocks) {
+        self.node.greet(peers, clocks);
+        self.drain(clocks);
+    }
+
+    /// Continues from the timestamps of an earlier run or an earlier overlay.
+    pub(crate) fn resume_stamps(&mut self, ceiling: Duration) {
+        self.node.resume_stamps(ceiling);
+    }
+
+    /// Carries out all outputs of the node. It is the only place that does so, and is called after every input to the node.
+    fn drain(&mut self, clocks: Clocks) {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Lane(lane, command) => self.lanes.push(lane, command),
+                Output::NatTest { destination, request } => self.nat_test.send(destination, &request, clocks.now),
+                Output::Bridges(requests) => self.bridges.set(&requests, &mut self.node, &self.prefixes, clocks),
+                Output::ResetBridge(relay) => self.bridges.reset(relay),
+                Output::StampCeiling(ceiling) => self.outputs.push_back(OverlayOutput::StampCeiling(ceiling)),
+                Output::Endpoints(endpoints) => self.outputs.push_back(OverlayOutput::Endpoints(endpoints)),
+                Output::HomeRelays(relays) => self.outputs.push_back(OverlayOutput::HomeRelays(relays)),
+            }
+        }
+        self.lanes.flush();
+    }
+
+    /// Returns the time at which [`Self::turn`] has something to do.
+    pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
+        let own = [self.node.poll_timeout(), self.lanes.poll_timeout(now), self.nat_test.poll_timeout()];
+        own.into_iter().flatten().chain([self.host.poll_timeout()]).min()
+    }
+
+    /// Returns true if a lane has ended, or the device was deleted or moved away.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.lanes.has_failed() || self.host.is_gone()
+    }
+
+    /// Returns the drops of the kernel, by reason, like those of [`taut_lane::DropReason`]: in front of the TUN, where a superpacket counts once, and at full
+    /// sockets.
+    pub(crate) fn dropped_by_kernel(&mut self) -> [(&'static str, u64); 2] {
+        let sockets = self.sockets.iter().filter_map(UdpSocket::dropped).map(u64::from).sum();
+        [("out-tun-full", self.host.dropped_before_tun()), ("in-socket-full", sockets)]
+    }
+
+    pub(crate) fn bridges(&self) -> &Bridges {
+        &self.bridges
+    }
+
+    pub(crate) fn node(&self) -> &Node<OsEntropy> {
+        &self.node
+    }
+
+    pub(crate) fn lanes(&self) -> &LaneThreads {
+        &self.lanes
+    }
+
+    /// Closes the TUN device and the sockets. The kernel removes addresses and routes with the device.
+    pub(crate) fn stop(self) {
+        self.lanes.stop();
+    }
+}

@@ -1,0 +1,228 @@
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use taut_path::{EndpointLocation, SearchProgress};
+
+use super::*;
+use crate::api::{PathStatus, RelayVia, WebSocketStatus};
+use crate::metrics;
+
+const RELAY: &str = "203.0.113.9:3478";
+
+fn way(way: Way) -> WayReport {
+    WayReport {
+        way,
+        origins: Origins { listed: true, reported: true, ..Origins::default() },
+        in_use: false,
+        known_for: Duration::from_secs(60),
+        proven_for: None,
+        down: None,
+        suspected: false,
+        sent: 20,
+        answered: 0,
+        answered_elsewhere: 0,
+        peer_probes: 0,
+        heard_ago: None,
+        refused: 0,
+        round_trip: None,
+        loss: None,
+        fits: None,
+        seen_as: None,
+        family: true,
+        place: EndpointLocation::Public,
+        asleep: false,
+    }
+}
+
+fn endpoint(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn report(verdict: Verdict) -> PathReport {
+    let relayed = Way::Relayed { relay: endpoint(RELAY), id: 1 };
+    PathReport {
+        way: Some(relayed),
+        for_long: None,
+        verdict,
+        local_nat: Nat::Cone,
+        peer_nat: Nat::Sequential,
+        ways: vec![
+            WayReport { in_use: true, proven_for: Some(Duration::ZERO), loss: Some(25), ..way(relayed) },
+            way(Way::Direct(endpoint("198.51.100.1:1"))),
+        ],
+    }
+}
+
+/// What a test changes: the peer, the relays, whether packets wait, whether the coordinator is connected, whether another peer answers.
+struct Scene {
+    peer: PeerStatus,
+    relays: Vec<RelayStatus>,
+    wanted: bool,
+    connected: bool,
+    others: bool,
+}
+
+/// A relayed peer and a bound relay, and what `change` makes of that.
+fn why(report: Option<PathReport>, change: impl FnOnce(&mut Scene)) -> Why {
+    let status = metrics::tests::sample();
+    let (peer, relays) = (status.peers[0].clone(), status.relays);
+    let mut scene = Scene { peer, relays, wanted: false, connected: true, others: false };
+    scene.peer.path = PathStatus::relayed("r1");
+    (scene.relays[0].name, scene.relays[0].endpoints) = (String::from("r1"), vec![endpoint(RELAY)]);
+    (scene.relays[0].via, scene.relays[0].websocket) = (Some(RelayVia::Udp), None);
+    change(&mut scene);
+    let Scene { peer, relays, wanted, connected, others } = scene;
+    explain(Evidence { peer: &peer, report, wanted, connected, others, ours: None, relays: &relays })
+}
+
+#[test]
+fn a_relayed_peer_hears_what_the_node_judged() {
+    let told = why(Some(report(Verdict::BothHard)), |_| {});
+    assert_eq!(told.cause.as_deref(), Some("both-symmetric"));
+    assert_eq!(told.said[0], "Packets to n2 go through the relay r1, which cannot read them.");
+    assert_eq!(
+        told.said[1],
+        "Symmetric NAT on both sides; neither can tell the other its port, and there are too many pairs of ports to guess."
+    );
+    assert!(told.mend[0].starts_with("On one side is enough: ") && told.mend[0].ends_with('.'), "{:?}", told.mend);
+    assert_eq!((told.theirs, told.ways.len()), (NatKind::Symmetric, 2));
+    let [by_relay, straight] = &told.ways[..] else { panic!("{told:?}") };
+    assert_eq!((by_relay.relay.as_deref(), by_relay.state.as_str(), by_relay.loss), (Some("r1"), "in-use", Some(0.25)));
+    assert_eq!((straight.relay.as_deref(), straight.state.as_str(), straight.sent), (None, "silent", 20));
+    assert_eq!(straight.known_from, ["map", "peer"]);
+}
+
+#[test]
+fn a_relay_that_is_reached_by_websocket_is_told_with_the_reason() {
+    let bridge = endpoint("127.0.0.1:40000");
+    let mut judged = report(Verdict::Blocked { ours: true });
+    judged.ways[0].way = Way::Relayed { relay: bridge, id: 1 };
+    let told = why(Some(judged), |Scene { relays, .. }| {
+        relays[0].via = Some(RelayVia::Websocket);
+        relays[0].websocket = Some(WebSocketStatus { open: true, local: Some(bridge), ..WebSocketStatus::default() });
+    });
+    let by = "Packets to n2 go through the relay r1, which cannot read them; the relay is reached by WebSocket, because it does not answer by UDP.";
+    assert_eq!((told.said[0].as_str(), told.cause.as_deref()), (by, Some("udp-blocked")));
+    assert_eq!(told.ways[0].relay.as_deref(), Some("r1"));
+}
+
+#[test]
+fn a_direct_path_needs_no_reason() {
+    let told = why(Some(report(Verdict::Direct)), |Scene { peer, .. }| {
+        peer.path = PathStatus::direct(Some(endpoint("198.51.100.1:1")));
+    });
+    assert_eq!((told.cause, told.mend.len()), (None, 0));
+    assert_eq!(told.said, ["Packets to n2 go directly to 198.51.100.1:1."]);
+}
+
+#[test]
+fn who_is_not_reached_hears_what_is_missing() {
+    let cause = |verdict: Option<Verdict>, change: &dyn Fn(&mut Scene)| {
+        let told = why(verdict.map(report), |scene| {
+            scene.peer.path = PathStatus::default();
+            change(scene);
+        });
+        assert_eq!(told.said[0], "There is no path to n2.");
+        assert!(told.said.len() == 2 && !told.mend.is_empty(), "{told:?}");
+        told.cause.unwrap()
+    };
+    let asleep = Some(Verdict::Asleep);
+    assert_eq!(cause(asleep, &|_| {}), "asleep");
+    assert_eq!(cause(asleep, &|scene| scene.wanted = true), "unreachable", "packets waited, in vain");
+    assert_eq!(cause(None, &|_| {}), "asleep");
+    assert_eq!(cause(None, &|scene| scene.wanted = true), "unreachable", "a native peer");
+}
+
+#[test]
+fn where_nothing_comes_back_the_reason_is_not_the_nat_whatever_way_packets_go() {
+    let direct = || PathStatus::direct(Some(endpoint("198.51.100.1:1")));
+    for path in [PathStatus::default(), PathStatus::relayed("r1"), direct()] {
+        let told = |change: &dyn Fn(&mut Scene)| {
+            why(Some(report(Verdict::Unreachable)), |scene| {
+                scene.peer.path = path.clone();
+                change(scene);
+            })
+        };
+        let cause = |change: &dyn Fn(&mut Scene)| told(change).cause.unwrap();
+        assert_eq!(cause(&|_| {}), "unreachable");
+        assert_eq!(cause(&|scene| scene.peer.online = Some(false)), "offline");
+        assert_eq!(cause(&|scene| scene.relays.clear()), "no-relay");
+        let lost = |scene: &mut Scene| scene.relays[0].state = RelayState::Unreachable;
+        assert_eq!(cause(&lost), "relay-unreachable");
+        let alone = told(&|scene| {
+            lost(scene);
+            (scene.connected, scene.peer.online) = (false, None);
+        });
+        assert_eq!(alone.cause.as_deref(), Some("no-network"));
+        assert!(alone.mend[0].contains("ip route"), "{:?}", alone.mend);
+        for (relays, silent) in
+            [(true, "either the coordinator nor a relay answers"), (false, "the network has no relay")]
+        {
+            let told = told(&|scene| {
+                lost(scene);
+                (scene.connected, scene.peer.online, scene.others) = (false, None, true);
+                scene.relays.retain(|_| relays);
+            });
+            assert_eq!(told.cause.as_deref(), Some("coordinator-unreachable"));
+            assert!(told.said[1].contains(silent) && told.said[1].contains("network works"), "{:?}", told.said);
+            assert!(told.mend[0].contains("coordinator") && !told.mend[0].contains("ip route"), "{:?}", told.mend);
+        }
+        let said = told(&|scene| scene.peer.online = Some(true)).said;
+        assert!(said[1].contains("Nothing comes back from n2") && said[1].contains("still counts it"), "{said:?}");
+    }
+}
+
+#[test]
+fn every_verdict_becomes_sentences() {
+    for verdict in [
+        Verdict::Asleep,
+        Verdict::Looking,
+        Verdict::NoCandidates,
+        Verdict::Blocked { ours: true },
+        Verdict::OneHard { ours: false, guessed: SearchProgress::default() },
+        Verdict::NoCommonFamily { ours_v4: true },
+        Verdict::NoHairpin,
+        Verdict::Neighbour,
+        Verdict::OneWay,
+        Verdict::Died,
+        Verdict::Poor,
+        Verdict::NoData,
+        Verdict::TooLong { fits: 1_340 },
+        Verdict::Filtered,
+    ] {
+        let told = why(Some(report(verdict)), |_| {});
+        assert_eq!(told.cause.as_deref(), Some(verdict.name()));
+        for line in told.said.iter().chain(&told.mend) {
+            let first = line.chars().next().unwrap();
+            assert!(line.ends_with('.') && first.is_uppercase(), "{line}");
+        }
+    }
+}
+
+#[test]
+fn fault_i10_a_direct_path_that_loses_long_packets_is_told_of() {
+    let mut long = report(Verdict::TooLong { fits: 1_340 });
+    long.ways[1].fits = Some(1_340);
+    let told = why(Some(long), |Scene { peer, .. }| {
+        peer.path = PathStatus::direct(Some(endpoint("198.51.100.1:1")));
+    });
+    assert_eq!((told.cause.as_deref(), told.ways[1].fits), (Some("mtu"), Some(1_340)));
+    assert_eq!(told.ways[1].meaning, "packets up to 1340 bytes pass, longer ones are lost");
+    assert!(told.said[1].contains("1340 bytes") && told.mend[0].contains("`--mtu 1340`"), "{told:?}");
+}
+
+#[test]
+fn another_peer_answers_if_its_direct_packets_came_a_moment_ago() {
+    let heard = |way_heard: Way, seconds| {
+        let ago = Some(Duration::from_secs(seconds));
+        answers(&PathReport { ways: vec![WayReport { heard_ago: ago, ..way(way_heard) }], ..report(Verdict::Direct) })
+    };
+    let direct = Way::Direct(endpoint("198.51.100.1:1"));
+    assert!(heard(direct, 0) && heard(direct, 29));
+    assert!(!heard(direct, 30), "a path that was quiet for longer says nothing of this host's network now");
+    assert!(
+        !heard(Way::Relayed { relay: endpoint(RELAY), id: 1 }, 0),
+        "what a relay carries shows that the relay answers"
+    );
+    assert!(!answers(&report(Verdict::Direct)), "nothing was heard");
+}
