@@ -126,23 +126,23 @@ def page(result):
     )
     return f"""# Floods of handshakes
 
-Made by `make flood`; changes by hand are lost. A victim, a peer with a paced UDP flow, peers that connect anew and an attacker, in network
+Made by `make flood`; changes by hand are lost. A victim, a peer with a paced UDP flow, peers that connect for the first time, and an attacker, in network
 namespaces of one machine: {machine["cpu"]}, {machine["cores"]} cores, Linux {machine["kernel"]}; load before each kind {loads}. Attacker, victim
-and peers share these cores, so that a flood also costs what making it costs. Each kind: {rounds}, in turn; figures are medians, least–most in
-brackets. A new peer is a node that joined a moment before, under keys that nobody saw (`taut wg`: a known peer from a port that nobody saw);
-its time runs from its first packet to the answer. Bytes are those of UDP payloads.
+and peers share these cores, so that the figures include the cost of making the flood. Each kind: {rounds}, in turn; figures are medians, with least–most in
+brackets. A new peer is a node that has just joined, with keys that the victim has not seen (`taut wg`: a known peer with a port that the victim has not seen);
+its time runs from its first packet to the answer. Bytes are bytes of UDP payload.
 
 - `bad-mac1`: initiations whose first MAC was not made for the victim (fault B1).
-- `spoofed`: initiations of a stranger who knows the victim's key, each from another invented address and port (B2).
+- `spoofed`: initiations of an unauthenticated sender that knows the victim's key, each from a different forged address and port (B2).
 - `one-source`: the same from one address and port (B4).
 - `replay`: one good initiation of a peer, again and again (B6).
-- `ports`: half of it `spoofed`, half from 500 ports of one address, each of which shows a cookie (B12).
+- `ports`: half of the flood is `spoofed`, half comes from 500 ports of one address, each of which shows a cookie (B12).
 
 {body}
-Targets: R2, bytes to whom the node does not know per byte from them: at most 1, and none to whom does not know its key (stretch: 0.5). R3, at
-200,000 datagrams a second without a good mac1 less than 20 % of a flow's throughput is lost (stretch: 5 %). R4, at 20,000 good ones from invented
-sources no tunnel is lost, new peers get in within 2 s (p99), and at most 2,000 Diffie-Hellman a second are computed (stretch: 50,000, 500 ms, less
-than 5 % of a flow's throughput lost). Nodes of `taut wg` keep stock WireGuard's timing: a cookie is shown with the next try, 5 s later (protocol.md 2.2).
+Targets: R2, bytes to unauthenticated senders per byte from them: at most 1, and none to senders that do not know the node's key (stretch: 0.5). R3, at
+200,000 datagrams a second without a good mac1: less than 20 % of a flow's throughput is lost (stretch: 5 %). R4, at 20,000 good initiations a second from forged
+sources: no tunnel is lost, new peers get in within 2 s (p99), and at most 2,000 Diffie-Hellman a second are computed (stretch: 50,000, 500 ms, less
+than 5 % of a flow's throughput lost). Nodes of `taut wg` keep stock WireGuard's timing: they show a cookie with the next attempt, 5 s later (protocol.md 2.2).
 """
 
 

@@ -145,7 +145,7 @@ Made by `make interop`; changes by hand are lost. `taut wg` against {versions}, 
 of one machine (Linux {kernel}), all pairs at once. Every line: the initiator's first ping starts the first handshake; {SIZE // 1_000_000} MB
 by TCP over inner IPv4 one way and over inner IPv6 back, compared by SHA-256; a UDP datagram every {INTERVAL_S * 1000:.0f} ms and its echo for
 {seconds} s through WireGuard's own 120 s rekey, each loss counted (fault L7); then the responder is restarted, then the initiator.
-The responder knows no endpoint: it answers, and follows.
+The responder has no configured endpoint: it answers to the source address and follows it when it changes.
 
 {table(rows)}
 {left_out}"""

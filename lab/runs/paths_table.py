@@ -96,7 +96,7 @@ def main():
     measured = json.loads(args.file.read_text())
     made = (
         f"made {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, {measured['runs']} seeded runs each; hosts 1 to 31 ms from the middle of the internet, relays 1 to "
-        "24 ms, any two kinds of NAT that must allow it. The last column says whether all runs ended, and 99 of 100 within what is to be reached."
+        "24 ms, any two kinds of NAT that must allow it. The last column says whether all runs ended, and 99 of 100 within the limit in column \"reach\"."
     )
     fill(args.document, SIM, made, simulated(measured["figures"], measured["runs"]))
     return 0

@@ -130,7 +130,7 @@ def document(rows, minutes, gap):
 
 Made by `make soak-interop MINUTES={minutes:g}`; changes by hand are lost. `taut wg` beside {versions}, in network namespaces of one
 machine (Linux {kernel}), all pairs at once for {minutes:g} minutes (fault L7). After every {gap:g} s of silence one side sends a numbered UDP
-datagram, which the other notes and returns, and then fetches 100 kB over a new TCP connection. A datagram that is missing on one way is a
+datagram, which the other side records and returns, and then fetches 100 kB over a new TCP connection. A datagram that is lost in one direction shows a
 window in which the tunnel was deaf in that direction.
 
 {table(rows)}

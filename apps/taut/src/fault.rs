@@ -34,7 +34,7 @@ impl Fault {
         match self {
             Self::Usage { message, .. } => message.clone(),
             Self::Failed(failure) => failure.message.clone(),
-            Self::UnknownFlag(_) | Self::Help | Self::Said => String::new(),
+            Self::UnknownFlag(_) | Self::Help | Self::Reported => String::new(),
         }
     }
 

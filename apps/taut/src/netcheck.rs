@@ -70,7 +70,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         false => output::print(&report.render()),
     }?;
     // The reason is on the screen or in the object.
-    if report.reached() { Ok(()) } else { Err(Fault::Said) }
+    if report.reached() { Ok(()) } else { Err(Fault::Reported) }
 }
 
 /// Asks the servers that are `named`, or that the daemon or the last map names.

@@ -75,19 +75,19 @@ def text(results, cores=CORES):
     lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
     return f"""### A model of {cores} cores: arithmetic, not a measurement
 
-Nobody measured this: the machine has fewer cores. Measured is what a GB costs ({SYSTEM}, {TEST}, {cost.mode}): *s* = {cost.sending:.2f} s of a core in the lanes that
+These figures are calculated, not measured, because the machine has fewer cores. The cost of a GB is measured ({SYSTEM}, {TEST}, {cost.mode}): *s* = {cost.sending:.2f} s of a core in the lanes that
 send, *r* = {cost.receiving:.2f} s in those that receive, *e* = {cost.rest:.2f} s per host for everything else (iperf3, the kernel's work outside the tunnel's system calls).
-Lanes share no lock, no counter and no packet, so the model lets each cost the same however many there are. With *c* the larger of *s* and *r*:
+Lanes share no lock, no counter and no packet, so in the model a lane costs the same whatever the number of lanes. With *c* the larger of *s* and *r*:
 
 - one lane with a core of its own carries 8 / *c* = {8 / cost.lane:.1f} Gbit/s in one direction, *n* lanes *n* times as much;
-- all {cores} cores together carry {cores} · 8 / (*c* + *e*) = {8 * cores / (cost.lane + cost.rest):.1f} Gbit/s, however many lanes there are: the smaller of the two is in the table;
+- all {cores} cores together carry {cores} · 8 / (*c* + *e*) = {8 * cores / (cost.lane + cost.rest):.1f} Gbit/s, whatever the number of lanes: the smaller of the two is in the table;
 - a flow is on one lane, so *f* flows keep *n* · (1 − (1 − 1/*n*)^*f*) of *n* lanes busy on average, and one flow never gets more than one lane.
 
 Gbit/s of one direction, one host of {cores} such cores at each end:
 
 {chr(10).join(lines)}
 
-What the model leaves out: memory and caches that cores share, clocks that sink when all cores are busy, the network card and its interrupts. Each makes it less."""
+The model leaves out memory and caches that cores share, clocks that slow down when all cores are busy, and the network card and its interrupts. Each reduces the throughput."""
 
 
 def main():

@@ -127,7 +127,7 @@ def facts(told):
 {lengths["idle"]} s idle and {lengths["loaded"]} s beside a stream. {machine["cpu"]}, {machine["cores"]} cores ({", ".join(machine["cpu_flags"])}), Linux {machine["kernel"]}, iperf3 {machine["iperf3"]},
 congestion control {told["congestion_control"]}, net.core.rmem_max {machine["rmem_max"]}; links: {told["offloads"]}.
 Soft interrupts are counted {machine["soft_interrupts"]}. {"The kernel's own WireGuard is not in this kernel." if not machine["kernel_wireguard"] else ""}
-Others than the tunnel and iperf3 took {shown(foreign, 0)} % of the machine (least and most in brackets) while a figure was taken.{spoilt}
+Programs other than the tunnel and iperf3 took {shown(foreign, 0)} % of the machine (least and most in brackets) while a figure was taken.{spoilt}
 {versions}."""
 
 

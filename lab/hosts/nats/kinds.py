@@ -43,10 +43,10 @@ class Kind:
         return self.mapping != "none"
 
 
-_PORT_RESTRICTED = "home router as most are"
+_PORT_RESTRICTED = "usual home router"
 _ALL = (
     Kind("open", "a server, or a home without a firewall", mapping="none", filtering="none"),
-    Kind("full-cone", "“NAT type open”: a game console's wish", filtering="endpoint-independent"),
+    Kind("full-cone", "“NAT type open”: the best for game consoles", filtering="endpoint-independent"),
     Kind("address-restricted", "“NAT type moderate”, the friendlier half", filtering="address-dependent"),
     Kind("port-restricted", f"“NAT type moderate”: a {_PORT_RESTRICTED}"),
     Kind("symmetric", "“NAT type strict”: office firewalls, some mobile networks", mapping="address-and-port-dependent"),
@@ -54,10 +54,10 @@ _ALL = (
     Kind("carrier", "no public address: the provider translates once more (DS-Lite, mobile, 100.64.x.x outside)", hairpin=True, carrier=True),
     Kind("carrier-no-hairpin", "the same, and customers of this provider do not reach each other by their public addresses", carrier=True),
     Kind("hairpin", f"a {_PORT_RESTRICTED}, with “NAT loopback”", hairpin=True),
-    Kind("timeout-30", f"a {_PORT_RESTRICTED}, that forgets after half a minute", timeout_s=30),
+    Kind("timeout-30", f"a {_PORT_RESTRICTED}, which forgets mappings after half a minute", timeout_s=30),
     Kind("udp-blocked", "a guest or company network without UDP", udp=False),
     Kind("tcp-443", "hotel Wi-Fi: only web pages work", udp=False, tcp=False),
-    Kind("firewall", "a public address (IPv6 at home) behind a firewall that lets out only", mapping="none"),
+    Kind("firewall", "a public address (IPv6 at home) behind a firewall that lets only outgoing connections through", mapping="none"),
     Kind("one-way", "a broken route: packets of some senders never arrive", mapping="none", filtering="none", one_way=True),
 )
 KINDS = {kind.name: kind for kind in _ALL}

@@ -14,7 +14,7 @@ BEGIN, END = "<!-- made by lab.runs.nats.document: {} -->", "<!-- end -->"
 _SHORT = {"none": "–", "endpoint-independent": "EI", "address-dependent": "AD", "address-and-port-dependent": "APD"}
 WORDS = {
     "direct": "direct: must be possible, always and soon",
-    "guess": "guess: possible by foretelling a port, or by many sockets and luck; else the relay",
+    "guess": "guess: possible by predicting a port, or with many sockets at random; otherwise the relay",
     "relay": "relay: no direct path",
 }
 
@@ -50,8 +50,8 @@ def _kinds():
         also += ["hairpin"] if kind.hairpin else []
         also += ["no UDP"] if not kind.udp else []
         also += ["no TCP but to port 443"] if not kind.tcp else []
-        also += ["swallows what comes from others than servers"] if kind.one_way else []
-        also += ["twice: at home and at the provider"] if kind.carrier else []
+        also += ["drops packets of all senders except servers"] if kind.one_way else []
+        also += ["two NATs: at home and at the provider"] if kind.carrier else []
         also += ["ports counted up"] if kind.ports == "sequential" else []
         rows.append(f"| `{kind.name}` | {_SHORT[kind.mapping]} | {_SHORT[kind.filtering]} | {', '.join(also)} | {kind.words} |")
     return "\n".join(rows)
