@@ -14,7 +14,7 @@ use std::{io, thread};
 use taut_base::{PrivateKey, Time};
 use taut_event::{Events, Interest, Poller};
 use taut_noise::public_key;
-use taut_relay::{Client, Credentials, NetworkTag, Share, SigningKey, Terms, Ticket, frame};
+use taut_relay::{Client, ClientOutput, Credentials, ForwardRate, NetworkTag, SigningKey, Terms, Ticket, frame};
 use taut_relay_server::{Config, Relay};
 use taut_testkit::Seeded;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
@@ -34,7 +34,7 @@ fn main() -> io::Result<()> {
     let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port) = (0, 0);
     config.workers = usize::try_from(workers).unwrap_or(0);
-    config.share = Share::bits_per_second(1_000_000_000_000);
+    config.share = ForwardRate::bits_per_second(1_000_000_000_000);
     let signer = SigningKey::from_seed([1; 32]).ok_or_else(|| io::Error::other("no signing key"))?;
     config.trusted.push(signer.verifying());
     let relay = Relay::start(&config).map_err(io::Error::other)?;
@@ -118,7 +118,8 @@ impl Node {
     fn turn(&mut self) -> io::Result<()> {
         let now = Time::from_duration(self.began.elapsed());
         self.client.handle_timeout(now, &mut self.dice);
-        while let Some(datagram) = self.client.poll_transmit() {
+        while let Some(output) = self.client.poll_output() {
+            let ClientOutput::Transmit(datagram) = output else { continue };
             let contents = datagram.as_bytes();
             let _ = self.socket.send(&[Transmit { destination: self.relay, contents, segment_size: 0, ecn: 0 }]);
         }

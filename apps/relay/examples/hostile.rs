@@ -20,7 +20,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 use taut_base::{Entropy, PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
-use taut_relay::{Client, Credentials, Ticket, frame};
+use taut_relay::{Client, ClientOutput, Credentials, Ticket, frame};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -126,7 +126,8 @@ struct Bound {
 impl Bound {
     /// Sends what the client has to say.
     fn flush(&mut self, relay: SocketAddr) {
-        while let Some(datagram) = self.client.poll_transmit() {
+        while let Some(output) = self.client.poll_output() {
+            let ClientOutput::Transmit(datagram) = output else { continue };
             // What the kernel has no room for is lost, as on any network.
             let _ = self.socket.send_to(datagram.as_bytes(), relay);
         }
@@ -138,7 +139,7 @@ impl Bound {
         while let Ok((length, _)) = self.socket.recv_from(&mut buffer) {
             match frame::data(&buffer[..length]) {
                 Some(_) => self.data += 1,
-                None => drop(self.client.handle_datagram(&buffer[..length], now, dice)),
+                None => self.client.handle_datagram(&buffer[..length], now, dice),
             }
         }
         self.client.handle_timeout(now, dice);
@@ -226,7 +227,8 @@ impl Forge {
         let Some((place, socket)) = self.places.get(usize::try_from(number % count).unwrap_or(0)) else { return };
         let now = Time::from_duration(self.start.elapsed());
         self.forger.client.handle_move(now, &mut self.dice);
-        while let Some(datagram) = self.forger.client.poll_transmit() {
+        while let Some(output) = self.forger.client.poll_output() {
+            let ClientOutput::Transmit(datagram) = output else { continue };
             if let Ok(length) = socket.send_to(datagram.as_bytes(), self.scene.relay) {
                 *forged.entry(place.to_string()).or_default() += length as u64;
             }
@@ -298,7 +300,12 @@ impl Binds {
         if !self.repeats || asker.bytes.is_empty() {
             let mut client = self.scene.client(0, now)?;
             client.handle_timeout(now, &mut self.dice);
-            asker.bytes = client.poll_transmit().map(|datagram| datagram.as_bytes().to_vec()).unwrap_or_default();
+            asker.bytes = std::iter::from_fn(|| client.poll_output())
+                .find_map(|output| match output {
+                    ClientOutput::Transmit(datagram) => Some(datagram.as_bytes().to_vec()),
+                    ClientOutput::Event(_) => None,
+                })
+                .unwrap_or_default();
             asker.client = Some(client);
         }
         // What the kernel has no room for is lost, as on any network.
@@ -318,7 +325,8 @@ impl Binds {
                     *asking = None;
                     continue;
                 }
-                while let Some(datagram) = client.poll_transmit() {
+                while let Some(output) = client.poll_output() {
+                    let ClientOutput::Transmit(datagram) = output else { continue };
                     *bytes = datagram.as_bytes().to_vec();
                     let _ = socket.send_to(bytes, self.scene.relay);
                 }

@@ -13,8 +13,8 @@ use ring::rand::SystemRandom;
 use taut_base::{AdmissionDenied, Bounds, Entropy, KeyedHash, Meter, Prefix, Rate, Time, WhenFull, network, site};
 use taut_wire::forwarded::ForwardedClient;
 
-use crate::places::{Places, Seat};
-use crate::shared::{OsEntropy, clocks, locked};
+use crate::admission_table::{AdmissionGuard, AdmissionTable};
+use crate::system::{OsEntropy, clocks, locked};
 
 /// Time from accepting a connection until it has to be a member's, 10 s: TLS, HTTP and the handshakes after them take 3 s on a slow mobile network.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ type Host = [u8; 8];
 
 /// The table of unauthenticated connections.
 pub struct Admission {
-    places: Arc<Places<Group, Host>>,
+    places: Arc<AdmissionTable<Group, Host>>,
     /// Of addresses, and of favoured ones.
     bounds: (Bounds, Bounds),
     trusted: Vec<Prefix>,
@@ -108,7 +108,7 @@ impl Admission {
         // Half for a proxy, which all its clients share until they are told apart. A prefix has a quarter, so three others find room beside it.
         let bounds = (Bounds { host: share(8), group: share(4) }, Bounds { host: share(2), group: share(2) });
         Arc::new(Self {
-            places: Places::new(places, WhenFull::Displace),
+            places: AdmissionTable::new(places, WhenFull::Displace),
             bounds,
             trusted,
             hash: KeyedHash::new(key),
@@ -121,8 +121,8 @@ impl Admission {
     pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Pass> {
         let peer = peer.to_canonical();
         let now = clocks().now;
-        let seat = if self.may_open(peer, now) { self.seat(peer).ok()? } else { return None };
-        let state = State { seat: Some(seat), peer, client: peer, proxy: None, until: now + PATIENCE };
+        let guard = if self.may_open(peer, now) { self.guard(peer).ok()? } else { return None };
+        let state = State { guard: Some(guard), peer, client: peer, proxy: None, until: now + PATIENCE };
         Some(Pass { admission: Arc::clone(self), state: Mutex::new(state) })
     }
 
@@ -151,7 +151,7 @@ impl Admission {
         locked(pace).take(host, site, now)
     }
 
-    fn seat(&self, address: IpAddr) -> Result<Seat<Group, Host>, AdmissionDenied> {
+    fn guard(&self, address: IpAddr) -> Result<AdmissionGuard<Group, Host>, AdmissionDenied> {
         let (group, host, bounds) = self.party(address);
         self.places.enter(group, host, bounds, || ())
     }
@@ -174,7 +174,7 @@ pub struct Pass {
 
 struct State {
     /// `None` once the connection is a member's.
-    seat: Option<Seat<Group, Host>>,
+    guard: Option<AdmissionGuard<Group, Host>>,
     /// The other end, as far as it is proven: by TCP, or by the word of a trusted proxy that speaks the PROXY protocol.
     peer: IpAddr,
     /// The address that the connection counts for: the peer, or the client that the peer named.
@@ -251,14 +251,14 @@ impl Pass {
 
     /// Says whether the connection is being worked for. It is not evicted then.
     pub fn set_busy(&self, is_busy: bool) {
-        if let Some(seat) = &locked(&self.state).seat {
-            seat.set_idle(!is_busy);
+        if let Some(guard) = &locked(&self.state).guard {
+            guard.set_idle(!is_busy);
         }
     }
 
     /// Sets what is called when the connection is evicted. Returns false if it was evicted before.
     pub fn on_loss(&self, on_loss: impl FnOnce() + Send + 'static) -> bool {
-        locked(&self.state).seat.as_ref().is_none_or(|seat| seat.on_loss(on_loss))
+        locked(&self.state).guard.as_ref().is_none_or(|guard| guard.on_loss(on_loss))
     }
 
     /// Returns the rest of [`PATIENCE`].
@@ -273,8 +273,8 @@ impl Pass {
 
     /// Frees the place: the connection turned out to be a member's.
     pub fn admit(&self) {
-        let seat = locked(&self.state).seat.take();
-        drop(seat);
+        let guard = locked(&self.state).guard.take();
+        drop(guard);
     }
 
     /// Takes a place again: the connection is not a member's any more, and has [`PATIENCE`] to become one. `on_loss` is called when it is evicted. Returns false
@@ -283,8 +283,8 @@ impl Pass {
         let mut state = locked(&self.state);
         state.until = clocks().now + PATIENCE;
         let (group, host, bounds) = self.admission.party(state.client);
-        state.seat = self.admission.places.enter(group, host, bounds, on_loss).ok();
-        state.seat.is_some()
+        state.guard = self.admission.places.enter(group, host, bounds, on_loss).ok();
+        state.guard.is_some()
     }
 
     /// Returns the address that the connection counts for.
@@ -295,7 +295,7 @@ impl Pass {
     fn count_for(&self, state: &mut State, client: IpAddr) -> Result<(), AdmissionDenied> {
         state.client = client;
         let (group, host, bounds) = self.admission.party(client);
-        state.seat.as_ref().map_or(Ok(()), |seat| seat.assign(group, host, bounds))
+        state.guard.as_ref().map_or(Ok(()), |guard| guard.assign(group, host, bounds))
     }
 }
 

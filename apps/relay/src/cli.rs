@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use taut_base::{Descriptors, Prefix, Uses, closest};
 use taut_event::{Events, Interest, Poller, Signal, Signals};
 use taut_noise::public_key;
-use taut_relay::Share;
+use taut_relay::ForwardRate;
 use taut_relay_server::log::{self, LogFormat, LogLevels};
 use taut_relay_server::{Admission, Config, Metrics, Relay, WebConfig, key_from_file, raise_open_files};
 
@@ -222,7 +222,7 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     let mut config = Config::new(key_from_file(&flags.key).map_err(run_failed)?);
     (config.port, config.stun_port, config.workers) = (flags.listen, flags.stun_port, flags.threads);
     config.trusted.clone_from(&flags.trust);
-    config.share = Share::bits_per_second(flags.rate);
+    config.share = ForwardRate::bits_per_second(flags.rate);
     let descriptors = Descriptors::divide(raise_open_files(), Uses { channels: false, streams: flags.web.is_some() });
     config.web = web(flags, &descriptors)?;
     let relay = Relay::start(&config).map_err(run_failed)?;

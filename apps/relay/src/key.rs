@@ -11,7 +11,7 @@ use ring::rand::SystemRandom;
 use taut_base::{Entropy, PrivateKey};
 use zeroize::Zeroizing;
 
-use crate::shared::OsEntropy;
+use crate::system::OsEntropy;
 
 /// Bytes of the file: a key in base64 and the end of its line.
 const LENGTH: usize = 45;

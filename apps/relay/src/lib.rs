@@ -22,24 +22,25 @@
 //! It refuses: to log or count by address (fault F12), to send anywhere but to clients and to who asks by STUN.
 
 mod admission;
+mod admission_table;
 mod key;
 mod listener;
 pub mod log;
 mod metrics;
 mod outbox;
-mod places;
 mod relay;
 mod shared;
 mod stats;
 mod streams;
+mod system;
 mod web;
 mod worker;
 
 pub use admission::{Admission, PATIENCE, Pass, Source};
+pub use admission_table::{AdmissionGuard, AdmissionTable};
 pub use key::{KeyError, key_from_file};
 pub use listener::{PAUSE as ACCEPT_PAUSE, is_of_one_connection};
 pub use metrics::Metrics;
-pub use places::{Places, Seat};
 pub use relay::{Config, Relay, Removals, StartError};
 pub use stats::Stats;
 pub use web::{Entrance, WebConfig, accept_key};

@@ -14,8 +14,8 @@ use taut_base::Time;
 use taut_event::{Events, Interest, Poller, Waker};
 
 use crate::listener::Listener;
-use crate::shared::clocks;
 use crate::stats::Stats;
+use crate::system::clocks;
 
 /// How long one connection may take to ask, and to read the answer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -11,12 +11,13 @@ use ring::rand::SystemRandom;
 use taut_base::{Entropy, PrivateKey, PublicKey};
 use taut_event::Waker;
 use taut_noise::public_key;
-use taut_relay::{Forward, Limits, NetworkTag, Removal, Server, Share, VerifyingKey};
+use taut_relay::{Forward, ForwardRate, NetworkTag, RelayLimits, Removal, Server, VerifyingKey};
 use taut_udp::{BindError, UdpSocket};
 use zeroize::Zeroizing;
 
-use crate::shared::{OsEntropy, Shared, clocks};
+use crate::shared::Shared;
 use crate::stats::Stats;
+use crate::system::{OsEntropy, clocks};
 use crate::web::{Entrance, Web, WebConfig};
 use crate::worker::{Sockets, Worker};
 use crate::{DEFAULT_PORT, DEFAULT_STUN_PORT};
@@ -38,9 +39,9 @@ pub struct Config {
     /// Whose tickets it takes; more may be added while it runs.
     pub trusted: Vec<VerifyingKey>,
     /// What one client may have forwarded.
-    pub share: Share,
+    pub share: ForwardRate,
     /// What bounds it.
-    pub limits: Limits,
+    pub limits: RelayLimits,
     /// Threads that forward; 0 for one per core.
     pub workers: usize,
     /// Where to take the same frames over WebSocket, if anywhere.
@@ -55,8 +56,8 @@ impl Config {
             stun_port: DEFAULT_STUN_PORT,
             key,
             trusted: Vec::new(),
-            share: Share::bits_per_second(1_000_000_000),
-            limits: Limits::DEFAULT,
+            share: ForwardRate::bits_per_second(1_000_000_000),
+            limits: RelayLimits::DEFAULT,
             workers: 0,
             web: None,
         }
@@ -124,7 +125,7 @@ impl Relay {
         number: usize,
         udp: UdpSocket,
         waker: Waker,
-        share: Share,
+        share: ForwardRate,
     ) -> Result<(), StartError> {
         let entropy = OsEntropy(SystemRandom::new());
         let web = Web::new(number, config, udp, waker, share, self.shared.clone(), entropy).map_err(StartError::Web)?;

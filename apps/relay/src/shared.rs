@@ -2,30 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use ring::rand::{SecureRandom, SystemRandom};
-use taut_base::{Entropy, Time};
-use taut_event::{Waker, boot_time, wall_clock};
-use taut_relay::{Change, Clocks, Counts, Forward, Place, Reply, Server};
+use taut_event::Waker;
+use taut_relay::{Change, ClientAddress, Forward, ForwardCounts, Reply, Server, ServerOutput};
 use taut_udp::{Transmit, UdpSocket};
 
 use crate::streams::Streams;
-
-/// The operating system's randomness.
-pub(crate) struct OsEntropy(pub(crate) SystemRandom);
-
-impl Entropy for OsEntropy {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        // Linux gives randomness to whoever asks once it has booted; a relay that got none must not make keys.
-        self.0.fill(bytes).expect("the operating system gives randomness");
-    }
-}
-
-/// The two clocks, read together: the one function of this program that does.
-pub(crate) fn clocks() -> Clocks {
-    Clocks { now: Time::from_duration(boot_time()), wall: wall_clock() }
-}
+use crate::system::locked;
 
 /// Changes on their way to one worker. It takes all of them in each of its turns, and a turn is bounded by messages and bytes whatever the peers send, so
 /// the queue holds what the limits on binds and control frames let happen in one turn.
@@ -53,7 +37,7 @@ pub(crate) struct Published {
 
 impl Published {
     /// Shows a worker's own counts.
-    pub(crate) fn show(&self, counts: &Counts) {
+    pub(crate) fn show(&self, counts: &ForwardCounts) {
         let pairs = [
             (&self.datagrams, counts.datagrams),
             (&self.bytes, counts.bytes),
@@ -105,15 +89,16 @@ impl Shared {
         let outcome = act(&mut server);
         self.take_changes(number, forward);
         let mut changed = false;
-        while let Some(change) = server.poll_change() {
-            forward.apply(&change);
-            changed = true;
-            for (_, queue) in self.others(number) {
-                locked(&queue.changes).push_back(change);
-                queue.waiting.store(true, Ordering::Release);
+        while let Some(output) = server.poll_output() {
+            match output {
+                ServerOutput::Change(change) => {
+                    forward.apply(&change);
+                    self.queue_for_others(number, change);
+                    changed = true;
+                }
+                ServerOutput::Reply(reply) => replies.push(reply),
             }
         }
-        replies.extend(std::iter::from_fn(|| server.poll_reply()));
         drop(server);
         if changed {
             self.others(number).for_each(|(_, queue)| queue.waker.wake());
@@ -145,12 +130,12 @@ impl Shared {
     }
 
     /// Sends a frame to a client, wherever it is. One that does not leave is lost, as on the way.
-    pub(crate) fn send(&self, socket: &UdpSocket, place: Place, contents: &[u8]) {
+    pub(crate) fn send(&self, socket: &UdpSocket, place: ClientAddress, contents: &[u8]) {
         match place {
-            Place::Udp(destination) => {
+            ClientAddress::Udp(destination) => {
                 let _ = socket.send(&[Transmit { destination, contents, segment_size: 0, ecn: 0 }]);
             }
-            Place::Stream(number) => self.streams.push(number, contents),
+            ClientAddress::Stream(number) => self.streams.push(number, contents),
         }
     }
 
@@ -164,6 +149,13 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
+    fn queue_for_others(&self, number: usize, change: Change) {
+        for (_, queue) in self.others(number) {
+            locked(&queue.changes).push_back(change);
+            queue.waiting.store(true, Ordering::Release);
+        }
+    }
+
     fn others(&self, number: usize) -> impl Iterator<Item = (usize, &Queue)> {
         self.queues.iter().enumerate().filter(move |(other, _)| *other != number)
     }
@@ -171,9 +163,4 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Server> {
         locked(&self.server)
     }
-}
-
-/// No rule panics; if one did, the tables would still be whole enough to go on with.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

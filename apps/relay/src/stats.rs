@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use taut_relay::{Counts, Tally};
+use taut_relay::{ForwardCounts, Tally};
 
 /// All counters of a relay, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Stats {
     /// Of the rules.
     pub tally: Tally,
     /// Of what was forwarded.
-    pub counts: Counts,
+    pub counts: ForwardCounts,
     /// Runs of datagrams that the kernel did not take.
     pub not_sent: u64,
     /// Datagrams that came faster than they were read.

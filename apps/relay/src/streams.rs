@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use taut_event::Waker;
 
 use crate::admission::Pass;
-use crate::shared::locked;
+use crate::system::locked;
 
 /// Bytes that wait for one client: 20 ms at 100 Mbit/s. More would only be delay.
 const MOST: usize = 256 * 1024;

@@ -37,14 +37,15 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use taut_base::{Bounds, MAX_DATAGRAM, Time, WhenFull};
 use taut_event::{Events, Interest, Poller, Waker};
-use taut_relay::{Forward, NoForward, Place, Reply, Share, frame};
+use taut_relay::{ClientAddress, Forward, ForwardOutput, ForwardRate, NoForward, Reply, frame};
 use taut_udp::UdpSocket;
 use tungstenite::Error;
 use tungstenite::protocol::{Message, WebSocket};
 
 use crate::admission::{Admission, Pass};
 use crate::listener::Listener;
-use crate::shared::{OsEntropy, Shared, clocks};
+use crate::shared::Shared;
+use crate::system::{OsEntropy, clocks};
 pub use entrance::{Entrance, accept_key};
 use opening::State;
 use stream::Stream;
@@ -140,7 +141,7 @@ impl Web {
         config: &WebConfig,
         udp: UdpSocket,
         waker: Waker,
-        share: Share,
+        share: ForwardRate,
         shared: Arc<Shared>,
         entropy: OsEntropy,
     ) -> io::Result<Self> {
@@ -359,7 +360,7 @@ impl Web {
 
     /// Takes one frame.
     fn take(&mut self, number: u64, bytes: &mut [u8]) {
-        let place = Place::Stream(number);
+        let place = ClientAddress::Stream(number);
         let client = self.forward.client_at(&place);
         if let Some(slot) = client.filter(|_| frame::data(bytes).is_some()) {
             self.carry(slot, bytes);
@@ -399,13 +400,13 @@ impl Web {
 
     fn reply(&mut self) {
         for reply in self.replies.drain(..) {
-            self.shared.send(&self.udp, reply.place, reply.as_bytes());
+            self.shared.send(&self.udp, reply.address, reply.as_bytes());
         }
     }
 
     /// A client was bound on this connection, or left it.
     fn look_at(&mut self, number: u64) {
-        let client = self.forward.client_at(&Place::Stream(number));
+        let client = self.forward.client_at(&ClientAddress::Stream(number));
         let Some(connection) = self.connections.get_mut(&number) else { return };
         if connection.bound == client {
             return;
@@ -452,7 +453,7 @@ impl Web {
 
     /// Counts connections again that their clients left.
     fn follow(&mut self) {
-        while let Some(number) = self.forward.poll_left() {
+        while let Some(ForwardOutput::StreamLeft(number)) = self.forward.poll_output() {
             self.look_at(number);
         }
     }
@@ -512,7 +513,7 @@ impl Web {
             self.bound.remove(number);
         }
         self.shared.streams.set(number, false);
-        let place = Place::Stream(number);
+        let place = ClientAddress::Stream(number);
         if self.forward.client_at(&place).is_some() {
             self.shared.with_server(self.number, &mut self.forward, &mut self.replies, |server| {
                 server.handle_hangup(place);

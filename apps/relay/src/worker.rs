@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use taut_base::Time;
 use taut_event::{Events, Interest, Poller, Waker};
-use taut_relay::{Forward, NoForward, Place, Reply, frame};
+use taut_relay::{ClientAddress, Forward, NoForward, Reply, frame};
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Received, Transmit, UdpSocket};
 use taut_wire::stun::{self, MAX_ANSWER_LEN};
 
 use crate::outbox::Outbox;
-use crate::shared::{OsEntropy, Shared, clocks};
+use crate::shared::Shared;
+use crate::system::{OsEntropy, clocks};
 
 /// Batches taken before the worker looks whether there is anything else to do.
 const BATCHES: u32 = 16;
@@ -50,7 +51,7 @@ pub(crate) struct Worker {
 struct Part {
     start: usize,
     end: usize,
-    place: Place,
+    place: ClientAddress,
 }
 
 impl Worker {
@@ -121,7 +122,7 @@ impl Worker {
     /// Sends what the rules want sent.
     fn reply(&mut self) {
         for reply in self.replies.drain(..) {
-            self.shared.send(&self.sockets.frames, reply.place, reply.as_bytes());
+            self.shared.send(&self.sockets.frames, reply.address, reply.as_bytes());
         }
     }
 
@@ -207,7 +208,7 @@ struct Turn<'w> {
 impl Turn<'_> {
     /// A run of datagrams from one sender: numbers are rewritten where they stand, and what goes to the same place leaves as one run again.
     fn handle<'a>(&mut self, run: Received<'a>, outbox: &mut Outbox<'a>) {
-        let place = Place::Udp(run.source);
+        let place = ClientAddress::Udp(run.source);
         let Received { source, local, data, segment_size, ecn } = run;
         let mut slot = self.client_at(&place);
         self.parts.clear();
@@ -237,8 +238,8 @@ impl Turn<'_> {
         for part in self.parts.drain(..) {
             let contents = data.get(part.start..part.end).unwrap_or_default();
             match part.place {
-                Place::Udp(destination) => outbox.push(Transmit { destination, contents, segment_size, ecn }),
-                Place::Stream(number) => {
+                ClientAddress::Udp(destination) => outbox.push(Transmit { destination, contents, segment_size, ecn }),
+                ClientAddress::Stream(number) => {
                     contents.chunks(segment_size).for_each(|frame| self.shared.streams.push(number, frame));
                 }
             }
@@ -246,7 +247,7 @@ impl Turn<'_> {
     }
 
     /// Where a data frame goes, its number rewritten.
-    fn carry(&mut self, slot: Option<u32>, place: Place, datagram: &mut [u8]) -> Option<Place> {
+    fn carry(&mut self, slot: Option<u32>, place: ClientAddress, datagram: &mut [u8]) -> Option<ClientAddress> {
         let Some(slot) = slot else {
             self.forward.count_unbound();
             self.rare(place, datagram);
@@ -262,7 +263,7 @@ impl Turn<'_> {
         }
     }
 
-    fn client_at(&mut self, place: &Place) -> Option<u32> {
+    fn client_at(&mut self, place: &ClientAddress) -> Option<u32> {
         let found = self.forward.client_at(place);
         if found.is_none() && self.shared.take_changes(self.number, self.forward) {
             return self.forward.client_at(place);
@@ -271,7 +272,7 @@ impl Turn<'_> {
     }
 
     /// Adds datagrams to the last part, or begins another one.
-    fn note(&mut self, start: usize, end: usize, place: Place) {
+    fn note(&mut self, start: usize, end: usize, place: ClientAddress) {
         match self.parts.last_mut() {
             Some(last) if last.end == start && last.place == place => last.end = end,
             _ => self.parts.push(Part { start, end, place }),
@@ -279,7 +280,7 @@ impl Turn<'_> {
     }
 
     /// What is no data of a client's: under the lock.
-    fn rare(&mut self, place: Place, datagram: &[u8]) {
+    fn rare(&mut self, place: ClientAddress, datagram: &[u8]) {
         if !frame::is_frame(datagram) {
             self.forward.count_not_wireguard();
             return;
@@ -289,7 +290,7 @@ impl Turn<'_> {
             server.handle_frame(place, None, datagram, clocks, entropy)
         });
         for reply in self.replies.drain(..) {
-            self.shared.send(&self.sockets.frames, reply.place, reply.as_bytes());
+            self.shared.send(&self.sockets.frames, reply.address, reply.as_bytes());
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use taut_base::{PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
-use taut_relay::{Client, Credentials, NetworkTag, SigningKey, Terms, Ticket};
+use taut_relay::{Client, ClientOutput, Credentials, NetworkTag, SigningKey, Terms, Ticket};
 use taut_relay_server::{Admission, Config, Metrics, Relay, Stats, WebConfig};
 use taut_testkit::Seeded;
 use tungstenite::client::IntoClientRequest;
@@ -115,7 +115,8 @@ impl Node {
     fn turn(&mut self) {
         let now = Time::from_duration(self.start.elapsed());
         self.client.handle_timeout(now, &mut self.dice);
-        while let Some(datagram) = self.client.poll_transmit() {
+        while let Some(output) = self.client.poll_output() {
+            let ClientOutput::Transmit(datagram) = output else { continue };
             if self.by_udp {
                 self.udp.send_to(datagram.as_bytes(), self.relay).unwrap();
             } else {

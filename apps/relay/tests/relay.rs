@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use taut_base::{Entropy, PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
-use taut_relay::{Client, Credentials, NetworkTag, Share, SigningKey, Terms, Ticket, frame};
+use taut_relay::{Client, ClientOutput, Credentials, ForwardRate, NetworkTag, SigningKey, Terms, Ticket, frame};
 use taut_relay_server::{Admission, Config, Metrics, Relay, WebConfig, key_from_file};
 use taut_testkit::Seeded;
 use taut_wire::stun::{BindingRequest, BindingResponse, REQUEST_LEN};
@@ -24,7 +24,7 @@ fn node_key(number: u8) -> PublicKey {
     public_key(&PrivateKey::from_bytes([number; 32]))
 }
 
-fn start(workers: usize, share: Share) -> Relay {
+fn start(workers: usize, share: ForwardRate) -> Relay {
     let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers, config.share) = (0, 0, workers, share);
     let relay = Relay::start(&config).unwrap();
@@ -32,7 +32,7 @@ fn start(workers: usize, share: Share) -> Relay {
     relay
 }
 
-const WIDE: Share = Share::bits_per_second(10_000_000_000);
+const WIDE: ForwardRate = ForwardRate::bits_per_second(10_000_000_000);
 
 /// A node with a socket.
 struct Node {
@@ -69,7 +69,8 @@ impl Node {
     }
 
     fn flush(&mut self) {
-        while let Some(datagram) = self.client.poll_transmit() {
+        while let Some(output) = self.client.poll_output() {
+            let ClientOutput::Transmit(datagram) = output else { continue };
             self.socket.send_to(datagram.as_bytes(), self.relay).unwrap();
         }
     }
@@ -88,7 +89,7 @@ impl Node {
             assert_eq!(source, self.relay);
             match frame::data(bytes) {
                 Some((_, inner)) => self.data.push(inner[32..].to_vec()),
-                None => drop(self.client.handle_datagram(bytes, now, &mut self.dice)),
+                None => self.client.handle_datagram(bytes, now, &mut self.dice),
             }
         }
     }
@@ -176,7 +177,7 @@ fn fault_f5_who_does_not_read_costs_the_others_nothing() {
 
 #[test]
 fn fault_f6_a_share_holds_over_real_sockets() {
-    let relay = start(2, Share { bytes_per_second: 50_000, burst: 65_536 });
+    let relay = start(2, ForwardRate { bytes_per_second: 50_000, burst: 65_536 });
     let (mut a, b) = (Node::bound(&relay, 1), Node::bound(&relay, 2));
     let id = a.open(2);
     let began = Instant::now();
@@ -346,13 +347,14 @@ impl WebNode {
             let Ok(tungstenite::Message::Binary(bytes)) = self.socket.read() else { continue };
             match frame::data(&bytes) {
                 Some((_, inner)) => self.data.push(inner[32..].to_vec()),
-                None => drop(self.client.handle_datagram(&bytes, now, &mut self.dice)),
+                None => self.client.handle_datagram(&bytes, now, &mut self.dice),
             }
         }
     }
 
     fn flush(&mut self) {
-        while let Some(datagram) = self.client.poll_transmit() {
+        while let Some(output) = self.client.poll_output() {
+            let ClientOutput::Transmit(datagram) = output else { continue };
             self.socket.send(tungstenite::Message::binary(datagram.as_bytes().to_vec())).unwrap();
         }
     }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use taut_base::{Entropy, PublicKey, RelayId, Time};
 use taut_path::{Families, Way};
-use taut_relay::{Client, Credentials, Event};
+use taut_relay::{Client, ClientDatagram, Credentials, RelayEvent};
 
 use crate::contract::Datagram;
 use crate::event::NodeEvent;
@@ -51,7 +51,9 @@ pub(crate) struct Relays {
     wanted: BTreeMap<PublicKey, WantedPeer>,
     families: Families,
     /// Frames for relays, each with its destination.
-    out: VecDeque<(SocketAddr, taut_relay::Datagram)>,
+    out: VecDeque<(SocketAddr, ClientDatagram)>,
+    /// Events of clients that were not handled yet.
+    events: VecDeque<(RelayId, RelayEvent)>,
     /// Peers whose ways may have changed.
     changed: BTreeSet<PublicKey>,
     /// The relays of the last [`RelaysOutput::Bound`].
@@ -68,7 +70,7 @@ pub(crate) struct Relays {
     clock: Duration,
     /// The latest stamp of a bind since the last [`RelaysOutput::Stamped`].
     stamped: Option<Duration>,
-    events: VecDeque<NodeEvent>,
+    story: VecDeque<NodeEvent>,
 }
 
 /// What [`Relays`] want from the node, in the order in which they return it.
@@ -262,10 +264,10 @@ impl Relays {
         let known = self.served.iter_mut().find(|(_, served)| served.is_at(source));
         let Some((id, served)) = known else { return false };
         let (id, before) = (*id, served.seen());
-        let event = served.handle_datagram(source, bytes, is_member, entropy, now);
+        served.handle_datagram(source, bytes, entropy, now);
         let moved = before.is_some() && before != served.seen();
         let tell = moved && served.take_move(now);
-        self.handle_event(id, event, entropy, now);
+        self.handle_events(id, is_member, entropy, now);
         if tell {
             // The NAT has another address or lost its mappings: the other relays send to the former endpoint until they receive a frame.
             self.tell_clients(|other, client| {
@@ -283,7 +285,7 @@ impl Relays {
             if let Some(client) = &mut served.client {
                 tell(*id, client);
             }
-            served.take_frames(self.families, &mut self.out);
+            drain(*id, served, self.families, &mut self.out, &mut self.events);
         }
     }
 
@@ -318,7 +320,7 @@ impl Relays {
                 served.stop();
                 self.send(id);
                 self.served.get_mut(&id).into_iter().for_each(KnownRelay::end);
-                self.events.push_back(NodeEvent::RelayReleased { relay: id });
+                self.story.push_back(NodeEvent::RelayReleased { relay: id });
                 continue;
             }
             // Twice, because a client that lost the relay by UDP asks through the bridge at once, and the other way round.
@@ -340,7 +342,7 @@ impl Relays {
         let Some(client) = served.client.as_mut() else { return };
         client.set_clock(self.clock);
         let before = client.last_stamp();
-        let event = client.handle_timeout(now, entropy);
+        client.handle_timeout(now, entropy);
         let stamp = client.last_stamp();
         if stamp != before {
             self.stamped = self.stamped.max(Some(stamp));
@@ -348,7 +350,8 @@ impl Relays {
         if client.is_asking() {
             served.web.note_silence(now);
         }
-        self.handle_event(id, event, entropy, now);
+        // Only frames announce peers.
+        self.handle_events(id, |_| false, entropy, now);
     }
 
     /// Notes that the peer does not answer by this way. If the way leads through a relay, the relay may be gone, or the peer may not be bound there any more:
@@ -373,49 +376,67 @@ impl Relays {
         }
     }
 
-    /// Takes an event of a relay's client.
-    fn handle_event(&mut self, id: RelayId, event: Option<Event>, entropy: &mut impl Entropy, now: Time) {
+    /// Handles the events of a relay's client, and takes the frames that it sends. A frame is taken after the events before it were handled.
+    fn handle_events(
+        &mut self,
+        id: RelayId,
+        is_member: impl Fn(&PublicKey) -> bool,
+        entropy: &mut impl Entropy,
+        now: Time,
+    ) {
+        while let Some(served) = self.served.get_mut(&id) {
+            let (at, event) = match self.events.pop_front() {
+                Some(queued) => queued,
+                None => match served.poll_event(self.families, &mut self.out) {
+                    Some(event) => (id, event),
+                    None => return,
+                },
+            };
+            if self.served.get_mut(&at).is_some_and(|served| served.concerns_member(&event, &is_member)) {
+                self.handle_event(at, event, entropy, now);
+            }
+        }
+    }
+
+    /// Handles one event of a relay's client.
+    fn handle_event(&mut self, id: RelayId, event: RelayEvent, entropy: &mut impl Entropy, now: Time) {
         match event {
-            Some(
-                Event::Opened { peer, .. }
-                | Event::Absent { peer }
-                | Event::Refused { peer }
-                | Event::Arrived { peer, .. },
-            ) => {
+            RelayEvent::Opened { peer, .. }
+            | RelayEvent::Absent { peer }
+            | RelayEvent::Refused { peer }
+            | RelayEvent::Arrived { peer, .. } => {
                 self.changed.insert(peer);
             }
-            Some(Event::Ready) => {
+            RelayEvent::Ready => {
                 let bound = self.served.get_mut(&id).and_then(KnownRelay::note_bound);
-                self.events.extend(bound);
+                self.story.extend(bound);
                 let wanted = self.wanted.iter().filter(|(_, wanted)| wanted.by.contains(&id)).map(|(peer, _)| *peer);
                 for peer in wanted.collect::<Vec<_>>() {
                     self.open(peer, entropy, now);
                 }
             }
-            Some(Event::Lost(why)) => {
+            RelayEvent::Lost(why) => {
                 self.lost.push(id);
                 let served = self.served.get_mut(&id);
                 self.stuck.extend(served.as_ref().filter(|served| served.is_bridged()).map(|_| id));
                 let known = served.map(|served| served.lost(why, entropy, now)).unwrap_or_default();
-                self.events.extend(self.served.get_mut(&id).and_then(|served| served.note_lost(why)));
+                self.story.extend(self.served.get_mut(&id).and_then(|served| served.note_lost(why)));
                 self.changed.extend(self.wanted.keys().copied().chain(known));
             }
-            None => {}
         }
-        self.send(id);
     }
 
-    /// Takes the frames that a client sends.
+    /// Takes the outputs of a client after an input that causes frames only.
     fn send(&mut self, id: RelayId) {
         if let Some(served) = self.served.get_mut(&id) {
-            served.take_frames(self.families, &mut self.out);
+            drain(id, served, self.families, &mut self.out, &mut self.events);
         }
     }
 
     fn forget(&mut self, id: RelayId) {
         if let Some(mut served) = self.served.remove(&id) {
             served.stop();
-            served.take_frames(self.families, &mut self.out);
+            drain(id, &mut served, self.families, &mut self.out, &mut self.events);
             self.changed.extend(self.wanted.keys().copied().chain(served.known));
             self.moved = true;
         }
@@ -449,7 +470,7 @@ impl Relays {
         if let Some(relay) = self.stuck.pop() {
             return Some(RelaysOutput::ResetBridge(relay));
         }
-        self.events.pop_front().map(RelaysOutput::Event)
+        self.story.pop_front().map(RelaysOutput::Event)
     }
 
     /// Returns true if a relay serves this node by UDP, as far as is known: a relay that fails is noticed within half a minute.
@@ -475,6 +496,17 @@ impl Relays {
     pub(crate) fn views(&self) -> impl Iterator<Item = RelayView<'_>> {
         self.served.values().map(|served| served.view(self.homes.iter().position(|home| *home == served.relay.id)))
     }
+}
+
+/// Takes all outputs of a relay's client. Its events are queued for [`Relays::handle_events`].
+fn drain(
+    id: RelayId,
+    served: &mut KnownRelay,
+    families: Families,
+    out: &mut VecDeque<(SocketAddr, ClientDatagram)>,
+    events: &mut VecDeque<(RelayId, RelayEvent)>,
+) {
+    events.extend(std::iter::from_fn(|| served.poll_event(families, out)).map(|event| (id, event)));
 }
 
 #[cfg(test)]

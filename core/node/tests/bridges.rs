@@ -14,7 +14,9 @@ use taut_base::{LaneId, PrivateKey, RelayId, Time};
 use taut_netmap::Relay;
 use taut_node::{Clocks, Datagram, FromLane, Node, Output, ToLane};
 use taut_noise::public_key;
-use taut_relay::{Credentials, Limits as RelayLimits, NetworkTag, Place, Server, SigningKey, Terms, Ticket};
+use taut_relay::{
+    ClientAddress, Credentials, NetworkTag, RelayLimits, Server, ServerOutput, SigningKey, Terms, Ticket,
+};
 use taut_tunnel::Limits;
 use taut_wire::stun::{BindingRequest, BindingResponse, MAX_ANSWER_LEN};
 
@@ -22,7 +24,7 @@ const STEP: Duration = Duration::from_millis(5);
 const WALL: Duration = Duration::from_secs(1_800_000_000);
 const RELAY: RelayId = RelayId(1);
 /// The client's address, as the relay sees it through the bridge.
-const STREAM: Place = Place::Stream(1);
+const STREAM: ClientAddress = ClientAddress::Stream(1);
 
 fn at_udp() -> SocketAddr {
     SocketAddr::from(([198, 51, 100, 7], 3478))
@@ -144,18 +146,18 @@ impl World {
                 _ => {}
             }
         }
-        while self.relay.poll_change().is_some() {}
-        while let Some(reply) = self.relay.poll_reply() {
-            match reply.place {
-                Place::Udp(_) if self.udp.0 => self.hear(at_udp(), reply.as_bytes()),
-                Place::Stream(_) if self.is_open => self.hear(at_bridge(), reply.as_bytes()),
+        while let Some(output) = self.relay.poll_output() {
+            let ServerOutput::Reply(reply) = output else { continue };
+            match reply.address {
+                ClientAddress::Udp(_) if self.udp.0 => self.hear(at_udp(), reply.as_bytes()),
+                ClientAddress::Stream(_) if self.is_open => self.hear(at_bridge(), reply.as_bytes()),
                 _ => {}
             }
         }
     }
 
     fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
-        let clocks = taut_relay::Clocks { now: self.now, wall: WALL };
+        let clocks = taut_relay::ServerClocks { now: self.now, wall: WALL };
         if let Ok(request) = BindingRequest::parse(bytes) {
             if self.udp.1 && to == at_udp() && !request.change_port {
                 let answer = BindingResponse { transaction: request.transaction, mapped: me(), other: None };
@@ -166,7 +168,7 @@ impl World {
             return;
         }
         let place = match to {
-            _ if to == at_udp() && self.udp.0 => Place::Udp(me()),
+            _ if to == at_udp() && self.udp.0 => ClientAddress::Udp(me()),
             _ if to == at_bridge() && self.is_open => STREAM,
             _ => return,
         };
@@ -278,7 +280,7 @@ fn a_restarted_relay_needs_no_bridge() {
     world.run(secs(5));
     for _ in 0..20 {
         // The relay forgets the client.
-        world.relay.handle_hangup(Place::Udp(me()));
+        world.relay.handle_hangup(ClientAddress::Udp(me()));
         world.run(secs(30));
         assert!(world.place() == Some(at_udp()) && !world.requested);
     }

@@ -18,15 +18,16 @@
 mod bind;
 mod peers;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use taut_base::{Bucket, Entropy, PrivateKey, PublicKey, Rate, Time};
 use zeroize::Zeroizing;
 
-use crate::control::{Link, Message, NONCE_LEN, Opened, Why};
+use crate::control::{ControlLink, ControlMessage, LeaveReason, NONCE_LEN};
 use crate::frame::{self, CONTROL_LEN, Frame, MESSAGE_LEN};
 use crate::ticket::Ticket;
-use bind::{Binding, Stamps, Tickets};
+use bind::{BindAttempt, BindStamps, TicketChoice};
 use peers::Peers;
 
 /// Longest datagram that a client sends by itself.
@@ -63,12 +64,12 @@ pub struct Credentials {
 
 /// A datagram for the relay, in place.
 #[derive(Clone)]
-pub struct Datagram {
+pub struct ClientDatagram {
     length: usize,
     bytes: [u8; MAX_DATAGRAM],
 }
 
-impl Datagram {
+impl ClientDatagram {
     fn new(frame: &[u8]) -> Self {
         let mut bytes = [0; MAX_DATAGRAM];
         let length = frame.len().min(MAX_DATAGRAM);
@@ -82,9 +83,18 @@ impl Datagram {
     }
 }
 
+/// An output of a [`Client`].
+#[derive(Clone)]
+pub enum ClientOutput {
+    /// A change that the owner acts on. Events come before datagrams, so datagrams that the owner causes by its reaction leave with the others.
+    Event(RelayEvent),
+    /// A datagram to be sent to the relay, from the socket that receives the relay's answers.
+    Transmit(ClientDatagram),
+}
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum RelayEvent {
     /// The relay has bound us: peers can be opened, and numbers used.
     Ready,
     /// The peer is bound there, too, and what bears `id` reaches it.
@@ -94,7 +104,7 @@ pub enum Event {
         /// Its number.
         id: u32,
     },
-    /// The peer is not bound there now. [`Event::Arrived`] follows when it comes, as long as it is open.
+    /// The peer is not bound there now. [`RelayEvent::Arrived`] follows when it comes, as long as it is open.
     Absent {
         /// Who.
         peer: PublicKey,
@@ -130,7 +140,7 @@ pub enum LostCause {
 
 /// How it stands with a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum BindingState {
     /// Asked to bind us, without an answer so far.
     Binding,
     /// Bound.
@@ -142,7 +152,7 @@ pub enum Standing {
 }
 
 /// A ping that waits for its answer.
-struct Asked {
+struct PingInFlight {
     /// The first try's; the others count on from it.
     nonce: u64,
     /// When each try was sent; only as many as may be on their way.
@@ -154,16 +164,16 @@ struct Asked {
 
 /// A binding that holds.
 struct Bound {
-    link: Link,
+    link: ControlLink,
     index: u32,
-    asked: Option<Asked>,
+    ping: Option<PingInFlight>,
     next_ping: Time,
 }
 
 /// What waits to be sent.
 enum Outgoing {
     Bind,
-    Control(Message),
+    Control(ControlMessage),
 }
 
 /// One node at one relay.
@@ -171,7 +181,7 @@ pub struct Client {
     relay: PublicKey,
     credentials: Credentials,
     bound: Option<Bound>,
-    binding: Option<Binding>,
+    binding: Option<BindAttempt>,
     /// When to bind, while neither bound nor binding.
     next_bind: Time,
     /// Bindings that may follow at once.
@@ -179,11 +189,14 @@ pub struct Client {
     /// Attempts to bind that came to nothing, in a row.
     failures: u32,
     peers: Peers,
-    out: std::collections::VecDeque<Outgoing>,
+    /// Events for the owner, oldest first.
+    events: VecDeque<RelayEvent>,
+    /// Frames to be sealed and sent, in order.
+    out: VecDeque<Outgoing>,
     round_trip: Option<Duration>,
     seen: Option<std::net::SocketAddr>,
-    stamps: Stamps,
-    tickets: Tickets,
+    stamps: BindStamps,
+    tickets: TicketChoice,
     /// Behaves as a client of release 0.1.0 does, which passes over what it does not know.
     #[cfg(test)]
     pub(crate) is_release_0_1_0: bool,
@@ -201,11 +214,12 @@ impl Client {
             rebinds: Bucket::default(),
             failures: 0,
             peers: Peers::default(),
-            out: std::collections::VecDeque::new(),
+            events: VecDeque::new(),
+            out: VecDeque::new(),
             round_trip: None,
             seen: None,
-            stamps: Stamps::default(),
-            tickets: Tickets::default(),
+            stamps: BindStamps::default(),
+            tickets: TicketChoice::default(),
             #[cfg(test)]
             is_release_0_1_0: false,
         }
@@ -237,12 +251,12 @@ impl Client {
     }
 
     /// How it stands.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> BindingState {
         match &self.bound {
-            Some(Bound { asked: Some(Asked { quick: true, tries: 2.., .. }), .. }) => Standing::Suspected,
-            Some(_) => Standing::Ready,
-            None if self.failures == 0 => Standing::Binding,
-            None => Standing::Lost,
+            Some(Bound { ping: Some(PingInFlight { quick: true, tries: 2.., .. }), .. }) => BindingState::Suspected,
+            Some(_) => BindingState::Ready,
+            None if self.failures == 0 => BindingState::Binding,
+            None => BindingState::Lost,
         }
     }
 
@@ -266,9 +280,9 @@ impl Client {
         self.seen
     }
 
-    /// Wants to reach `peer` there. Says the number to use at once, if the relay has bound us; an [`Event`] says later whether the peer is there.
+    /// Wants to reach `peer` there. Says the number to use at once, if the relay has bound us; an [`RelayEvent`] says later whether the peer is there.
     pub fn open(&mut self, peer: PublicKey, now: Time, entropy: &mut impl Entropy) -> Option<u32> {
-        let id = self.peers.ask(peer, now, entropy);
+        let id = self.peers.request(peer, now, entropy);
         if self.bound.is_some() {
             if self.peers.is_due(&peer, now) {
                 self.send_open(peer, now);
@@ -281,7 +295,7 @@ impl Client {
     /// Does not want to reach `peer` there any more. It may still reach us.
     pub fn close(&mut self, peer: &PublicKey) {
         if self.peers.close(peer) && self.bound.is_some() {
-            self.out.push_back(Outgoing::Control(Message::Close { node: *peer }));
+            self.out.push_back(Outgoing::Control(ControlMessage::Close { node: *peer }));
         }
     }
 
@@ -311,7 +325,7 @@ impl Client {
     }
 
     /// What the relay said of `peer` may have been lost: it does not answer, or is heard behind another number. The relay is asked once more; an
-    /// [`Event`] says what is true, and until then everything stays.
+    /// [`RelayEvent`] says what is true, and until then everything stays.
     pub fn doubt(&mut self, peer: &PublicKey, now: Time) {
         if self.bound.is_some() && self.peers.doubt(peer, now) {
             self.send_open(*peer, now);
@@ -321,7 +335,7 @@ impl Client {
     /// Our address may have changed: shows the relay the new one at once. It sends there as soon as we have answered its challenge from there.
     pub fn handle_move(&mut self, now: Time, entropy: &mut impl Entropy) {
         match &mut self.bound {
-            Some(bound) => bound.asked = None,
+            Some(bound) => bound.ping = None,
             // Nothing to wait for: what was in vain elsewhere may succeed from here.
             None => {
                 self.next_bind = now;
@@ -334,10 +348,10 @@ impl Client {
     /// Something says that the relay may be gone: asks it at once, and says [`LostCause::Silent`] within 400 ms, or six round trips if that is more.
     pub fn handle_suspicion(&mut self, now: Time, entropy: &mut impl Entropy) {
         let Some(bound) = &mut self.bound else { return };
-        if bound.asked.as_ref().is_some_and(|asked| asked.quick) {
+        if bound.ping.as_ref().is_some_and(|ping| ping.quick) {
             return;
         }
-        bound.asked = Some(Asked { nonce: nonce(entropy), sent: now, tries: 0, next: now, quick: true });
+        bound.ping = Some(PingInFlight { nonce: nonce(entropy), sent: now, tries: 0, next: now, quick: true });
         self.ping(now);
     }
 
@@ -345,13 +359,14 @@ impl Client {
     pub fn leave(&mut self) {
         self.out.clear();
         if self.bound.is_some() {
-            self.out.push_back(Outgoing::Control(Message::Leave(Why::Away)));
+            self.out.push_back(Outgoing::Control(ControlMessage::Leave(LeaveReason::Away)));
         }
     }
 
     /// A datagram came from the relay's address. All that is no frame for a client, not authentic or not new is ignored.
-    pub fn handle_datagram(&mut self, datagram: &[u8], now: Time, entropy: &mut impl Entropy) -> Option<Event> {
-        match frame::parse(datagram).ok()? {
+    pub fn handle_datagram(&mut self, datagram: &[u8], now: Time, entropy: &mut impl Entropy) {
+        let Ok(frame) = frame::parse(datagram) else { return };
+        match frame {
             Frame::Bound(bound) => self.handle_bound(bound, now, entropy),
             Frame::Control(control) => self.handle_control(control, now, entropy),
             Frame::Cookie(cookie) => {
@@ -359,25 +374,23 @@ impl Client {
                 if repeat {
                     self.out.push_back(Outgoing::Bind);
                 }
-                None
             }
             Frame::Again { echo, .. } => {
-                let bound = self.bound.as_ref()?;
+                let Some(bound) = &self.bound else { return };
                 // What was answered may be data that a lane sent, or anybody's invention: then the relay is asked about something that we know.
                 if bound.link.has_sent(echo) {
                     self.bind_anew(now);
                 } else {
                     self.handle_suspicion(now, entropy);
                 }
-                None
             }
-            Frame::Data { .. } | Frame::Bind(_) => None,
+            Frame::Data { .. } | Frame::Bind(_) => {}
         }
     }
 
     /// When [`Self::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let bound = self.bound.as_ref().map(|bound| bound.asked.as_ref().map_or(bound.next_ping, |asked| asked.next));
+        let bound = self.bound.as_ref().map(|bound| bound.ping.as_ref().map_or(bound.next_ping, |ping| ping.next));
         let peers = self.bound.as_ref().and_then(|_| self.peers.next());
         let binding = match &self.binding {
             Some(binding) => Some(binding.next),
@@ -388,32 +401,53 @@ impl Client {
     }
 
     /// Time has passed.
-    pub fn handle_timeout(&mut self, now: Time, entropy: &mut impl Entropy) -> Option<Event> {
+    pub fn handle_timeout(&mut self, now: Time, entropy: &mut impl Entropy) {
         if self.bound.is_some() {
             while let Some(peer) = self.peers.take_due(now) {
                 self.send_open(peer, now);
             }
         }
-        let lost = self.ping_timeout(now, entropy);
-        self.bind_timeout(now, entropy).or(lost)
+        self.ping_timeout(now, entropy);
+        self.bind_timeout(now, entropy);
     }
 
-    /// The next datagram for the relay, to be sent from the socket that it answers to.
-    pub fn poll_transmit(&mut self) -> Option<Datagram> {
+    /// Returns the next output. Call it until it returns `None` after each method that changes the client: events come before datagrams.
+    pub fn poll_output(&mut self) -> Option<ClientOutput> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(ClientOutput::Event(event));
+        }
+        self.poll_datagram().map(ClientOutput::Transmit)
+    }
+
+    /// Seals the next frame. Frames are sealed when they leave, so those of a binding that ended meanwhile are dropped.
+    fn poll_datagram(&mut self) -> Option<ClientDatagram> {
         loop {
             match self.out.pop_front()? {
                 Outgoing::Bind => {
                     if let Some(binding) = &self.binding {
-                        return Some(Datagram::new(binding.message()));
+                        return Some(ClientDatagram::new(binding.message()));
                     }
                 }
                 Outgoing::Control(message) => {
                     if let Some(bound) = &mut self.bound {
-                        return Some(Datagram::new(&bound.link.seal(&message)));
+                        return Some(ClientDatagram::new(&bound.link.seal(&message)));
                     }
                 }
             }
         }
+    }
+
+    /// Returns the next datagram, without the events before it.
+    #[cfg(test)]
+    pub(crate) fn next_datagram(&mut self) -> Option<ClientDatagram> {
+        self.events.clear();
+        self.poll_datagram()
+    }
+
+    /// Returns the events that wait, and leaves the datagrams.
+    #[cfg(test)]
+    pub(crate) fn take_events(&mut self) -> Vec<RelayEvent> {
+        self.events.drain(..).collect()
     }
 
     /// Seals any bytes under the binding's keys, for [`crate::fuzzing`].
@@ -427,65 +461,82 @@ impl Client {
     }
 
     fn send_open(&mut self, peer: PublicKey, now: Time) {
-        if let Some(id) = self.peers.asked_again(&peer, now) {
-            self.out.push_back(Outgoing::Control(Message::Open { id, node: peer }));
+        if let Some(id) = self.peers.next_request(&peer, now) {
+            self.out.push_back(Outgoing::Control(ControlMessage::Open { id, node: peer }));
         }
     }
 
-    fn handle_control(&mut self, control: &[u8; CONTROL_LEN], now: Time, entropy: &mut impl Entropy) -> Option<Event> {
-        let bound = self.bound.as_mut().filter(|bound| frame::le32(control, 4) == bound.index)?;
-        let Opened { message, counter, .. } = bound.link.open(control)?;
-        match message? {
-            Message::Pong { nonce, seen } => {
+    fn handle_control(&mut self, control: &[u8; CONTROL_LEN], now: Time, entropy: &mut impl Entropy) {
+        let bound = self.bound.as_mut().filter(|bound| frame::le32(control, 4) == bound.index);
+        let Some(opened) = bound.and_then(|bound| bound.link.open(control)) else { return };
+        let event = opened.message.and_then(|message| self.handle_message(message, opened.counter, now, entropy));
+        self.events.extend(event);
+    }
+
+    /// Takes a message with the counter of its frame, and returns the event that it causes.
+    fn handle_message(
+        &mut self,
+        message: ControlMessage,
+        counter: u64,
+        now: Time,
+        entropy: &mut impl Entropy,
+    ) -> Option<RelayEvent> {
+        match message {
+            ControlMessage::Pong { nonce, seen } => {
                 // Another address here has the node ask its other relays, so an unasked pong must not change it.
                 if self.handle_pong(nonce, now, entropy) {
                     self.seen = Some(seen);
                 }
                 None
             }
-            Message::Opened { id, node } => {
-                self.peers.opened(node, id, counter).then_some(Event::Opened { peer: node, id })
+            ControlMessage::Opened { id, node } => {
+                self.peers.opened(node, id, counter).then_some(RelayEvent::Opened { peer: node, id })
             }
-            Message::Arrived { id, node } => {
+            ControlMessage::Arrived { id, node } => {
                 let id = self.peers.arrived(node, id, counter)?;
-                Some(Event::Arrived { peer: node, id })
+                Some(RelayEvent::Arrived { peer: node, id })
             }
-            Message::Absent { node, .. } => {
-                self.peers.absent(&node, counter, now).then_some(Event::Absent { peer: node })
+            ControlMessage::Absent { node, .. } => {
+                self.peers.absent(&node, counter, now).then_some(RelayEvent::Absent { peer: node })
             }
-            Message::Refused { node } => self.peers.refused(&node, counter).then_some(Event::Refused { peer: node }),
-            Message::Leave(why) => Some(self.handle_leave(why, now, entropy)),
-            Message::Challenge { nonce } => {
+            ControlMessage::Refused { node } => {
+                self.peers.refused(&node, counter).then_some(RelayEvent::Refused { peer: node })
+            }
+            ControlMessage::Leave(why) => Some(self.handle_leave(why, now, entropy)),
+            ControlMessage::Challenge { nonce } => {
                 self.handle_challenge(nonce, now);
                 None
             }
-            Message::Ping { .. } | Message::Open { .. } | Message::Close { .. } | Message::Response { .. } => None,
+            ControlMessage::Ping { .. }
+            | ControlMessage::Open { .. }
+            | ControlMessage::Close { .. }
+            | ControlMessage::Response { .. } => None,
         }
     }
 
-    fn handle_leave(&mut self, why: Why, now: Time, entropy: &mut impl Entropy) -> Event {
+    fn handle_leave(&mut self, why: LeaveReason, now: Time, entropy: &mut impl Entropy) -> RelayEvent {
         let (pause, cause) = match why {
-            Why::Away => ((Duration::from_millis(250), Duration::from_secs(2)), LostCause::Left),
-            Why::Replaced => (AFTER_REPLACED, LostCause::Replaced),
-            Why::Expired => (AFTER_REPLACED, LostCause::Expired),
+            LeaveReason::Away => ((Duration::from_millis(250), Duration::from_secs(2)), LostCause::Left),
+            LeaveReason::Replaced => (AFTER_REPLACED, LostCause::Replaced),
+            LeaveReason::Expired => (AFTER_REPLACED, LostCause::Expired),
         };
         self.drop_binding();
         self.failures = 1;
         self.next_bind = now + between(pause, entropy);
-        Event::Lost(cause)
+        RelayEvent::Lost(cause)
     }
 
     /// Returns true if it answers a ping of ours.
     fn handle_pong(&mut self, nonce: u64, now: Time, entropy: &mut impl Entropy) -> bool {
         let Some(bound) = &mut self.bound else { return false };
-        let Some(asked) = &bound.asked else { return false };
-        let number = nonce.wrapping_sub(asked.nonce);
-        if number >= u64::from(asked.tries) {
+        let Some(ping) = &bound.ping else { return false };
+        let number = nonce.wrapping_sub(ping.nonce);
+        if number >= u64::from(ping.tries) {
             return false;
         }
         // Only the last try's answer tells the round trip.
-        let sample = (number + 1 == u64::from(asked.tries)).then(|| now.since(asked.sent));
-        bound.asked = None;
+        let sample = (number + 1 == u64::from(ping.tries)).then(|| now.since(ping.sent));
+        bound.ping = None;
         bound.next_ping = now + between(KEEPALIVE, entropy);
         if let Some(sample) = sample {
             self.note_round_trip(sample);
@@ -500,50 +551,49 @@ impl Client {
         if self.is_release_0_1_0 {
             return;
         }
-        if self.bound.as_ref().is_some_and(|bound| bound.asked.is_some()) {
+        if self.bound.as_ref().is_some_and(|bound| bound.ping.is_some()) {
             self.ping(now);
         }
-        self.out.push_front(Outgoing::Control(Message::Response { nonce }));
+        self.out.push_front(Outgoing::Control(ControlMessage::Response { nonce }));
     }
 
     fn note_round_trip(&mut self, sample: Duration) {
         self.round_trip = Some(self.round_trip.map_or(sample, |smoothed| (smoothed * 7 + sample) / 8));
     }
 
-    fn ping_timeout(&mut self, now: Time, entropy: &mut impl Entropy) -> Option<Event> {
-        let bound = self.bound.as_mut()?;
-        match &mut bound.asked {
+    fn ping_timeout(&mut self, now: Time, entropy: &mut impl Entropy) {
+        let Some(bound) = self.bound.as_mut() else { return };
+        match &mut bound.ping {
             None if now >= bound.next_ping => {
-                bound.asked = Some(Asked { nonce: nonce(entropy), sent: now, tries: 0, next: now, quick: false });
+                bound.ping = Some(PingInFlight { nonce: nonce(entropy), sent: now, tries: 0, next: now, quick: false });
                 self.ping(now);
             }
-            Some(asked) if now >= asked.next && asked.quick && asked.tries >= QUICK_TRIES => {
+            Some(ping) if now >= ping.next && ping.quick && ping.tries >= QUICK_TRIES => {
                 self.drop_binding();
                 self.failures = 1;
                 self.next_bind = now + between((Duration::ZERO, Duration::from_secs(1)), entropy);
-                return Some(Event::Lost(LostCause::Silent));
+                self.events.push_back(RelayEvent::Lost(LostCause::Silent));
             }
-            Some(asked) if now >= asked.next => {
-                if !asked.quick {
-                    *asked = Asked { nonce: nonce(entropy), sent: now, tries: 0, next: now, quick: true };
+            Some(ping) if now >= ping.next => {
+                if !ping.quick {
+                    *ping = PingInFlight { nonce: nonce(entropy), sent: now, tries: 0, next: now, quick: true };
                 }
                 self.ping(now);
             }
             _ => {}
         }
-        None
     }
 
     /// Sends the next try of the ping that waits for an answer.
     fn ping(&mut self, now: Time) {
         let quick = self.round_trip.map_or(QUICK, |round_trip| (round_trip * 2).clamp(QUICK, QUICK_MAX));
-        let Some(asked) = self.bound.as_mut().and_then(|bound| bound.asked.as_mut()) else { return };
-        let nonce = asked.nonce.wrapping_add(u64::from(asked.tries));
-        asked.tries += 1;
-        asked.sent = now;
-        asked.next = now + if asked.quick { quick } else { PATIENCE };
+        let Some(ping) = self.bound.as_mut().and_then(|bound| bound.ping.as_mut()) else { return };
+        let nonce = ping.nonce.wrapping_add(u64::from(ping.tries));
+        ping.tries += 1;
+        ping.sent = now;
+        ping.next = now + if ping.quick { quick } else { PATIENCE };
         // In front: what is said behind it may depend on where we are.
-        self.out.push_front(Outgoing::Control(Message::Ping { nonce }));
+        self.out.push_front(Outgoing::Control(ControlMessage::Ping { nonce }));
     }
 
     fn drop_binding(&mut self) {

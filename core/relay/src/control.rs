@@ -31,7 +31,7 @@ pub(crate) const NONCE_LEN: usize = 16;
 
 /// Why a binding ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum LeaveReason {
     Away,
     Replaced,
     Expired,
@@ -39,7 +39,7 @@ pub(crate) enum Why {
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(crate) enum ControlMessage {
     Ping { nonce: u64 },
     Pong { nonce: u64, seen: SocketAddr },
     Open { id: u32, node: PublicKey },
@@ -48,12 +48,12 @@ pub(crate) enum Message {
     Absent { id: u32, node: PublicKey },
     Arrived { id: u32, node: PublicKey },
     Refused { node: PublicKey },
-    Leave(Why),
+    Leave(LeaveReason),
     Challenge { nonce: [u8; NONCE_LEN] },
     Response { nonce: [u8; NONCE_LEN] },
 }
 
-impl Message {
+impl ControlMessage {
     pub(crate) fn write(&self) -> [u8; MESSAGE_LEN] {
         let mut bytes = [0; MESSAGE_LEN];
         let mut named = |kind, id: u32, node: &PublicKey| {
@@ -106,9 +106,9 @@ impl Message {
             7 => Self::Arrived { id, node },
             8 => Self::Refused { node },
             9 => Self::Leave(match bytes[1] {
-                1 => Why::Replaced,
-                2 => Why::Expired,
-                _ => Why::Away,
+                1 => LeaveReason::Replaced,
+                2 => LeaveReason::Expired,
+                _ => LeaveReason::Away,
             }),
             10 => Self::Challenge { nonce: challenge },
             11 => Self::Response { nonce: challenge },
@@ -118,35 +118,35 @@ impl Message {
 }
 
 /// One end of a binding: keys, counter, replay window.
-pub(crate) struct Link {
+pub(crate) struct ControlLink {
     /// The other end's index for us.
     remote: u32,
     sending: AeadKey,
     receiving: AeadKey,
     sent: u64,
-    window: Window,
+    window: ReplayWindow,
     /// The tags of the frames that were sealed last, each at its counter modulo their number.
     tags: [[u8; ECHO_LEN]; TAGS],
 }
 
 /// What an authentic control frame says.
-pub(crate) struct Opened {
+pub(crate) struct OpenedFrame {
     /// `None`: nothing that this version knows.
-    pub(crate) message: Option<Message>,
+    pub(crate) message: Option<ControlMessage>,
     /// No later one was heard before.
     pub(crate) newest: bool,
     /// Which it was of those that were sealed: frames overtake each other.
     pub(crate) counter: u64,
 }
 
-impl Link {
+impl ControlLink {
     pub(crate) fn new(keys: &Keys, remote: u32) -> Self {
         let (sending, receiving) = (AeadKey::new(&keys.sending), AeadKey::new(&keys.receiving));
-        Self { remote, sending, receiving, sent: 0, window: Window::default(), tags: [[0; ECHO_LEN]; TAGS] }
+        Self { remote, sending, receiving, sent: 0, window: ReplayWindow::default(), tags: [[0; ECHO_LEN]; TAGS] }
     }
 
     /// Seals a message. The counter cannot reach its end: at the rate that a relay takes, that is longer than any ticket lasts.
-    pub(crate) fn seal(&mut self, message: &Message) -> [u8; CONTROL_LEN] {
+    pub(crate) fn seal(&mut self, message: &ControlMessage) -> [u8; CONTROL_LEN] {
         self.seal_bytes(&message.write())
     }
 
@@ -160,14 +160,14 @@ impl Link {
         body.copy_from_slice(message);
         let sealed = self.sending.seal(self.sent, &head[..8], body);
         tag.copy_from_slice(&sealed);
-        let place = usize::try_from(self.sent % TAGS as u64).unwrap_or(0);
-        self.tags[place] = sealed;
+        let address = usize::try_from(self.sent % TAGS as u64).unwrap_or(0);
+        self.tags[address] = sealed;
         self.sent += 1;
         frame
     }
 
     /// Opens a frame, once (fault C6).
-    pub(crate) fn open(&mut self, frame: &[u8; CONTROL_LEN]) -> Option<Opened> {
+    pub(crate) fn open(&mut self, frame: &[u8; CONTROL_LEN]) -> Option<OpenedFrame> {
         let (head, sealed) = frame.split_at(16);
         let counter = u64::from_le_bytes(*head[8..].first_chunk()?);
         if !self.window.fresh(counter) {
@@ -176,7 +176,7 @@ impl Link {
         let mut work: [u8; MESSAGE_LEN + TAG] = sealed.try_into().ok()?;
         let plain: &[u8; MESSAGE_LEN] = (&*self.receiving.open(counter, &head[..8], &mut work)?).try_into().ok()?;
         let newest = self.window.mark(counter);
-        Some(Opened { message: Message::parse(plain), newest, counter })
+        Some(OpenedFrame { message: ControlMessage::parse(plain), newest, counter })
     }
 
     /// Whether `echo` is the end of something that was sealed of late: then who repeats it has seen it.
@@ -187,14 +187,14 @@ impl Link {
 
 /// Which of the last 64 counters were seen: control frames are few, and a client has one of these at each relay.
 #[derive(Default)]
-struct Window {
+struct ReplayWindow {
     /// One more than the highest; 0 before the first.
     next: u64,
     /// Bit *n*: `next - 1 - n` was seen.
     seen: u64,
 }
 
-impl Window {
+impl ReplayWindow {
     fn fresh(&self, counter: u64) -> bool {
         if counter == u64::MAX {
             return false;
@@ -226,28 +226,28 @@ mod tests {
     use super::*;
     use zeroize::Zeroizing;
 
-    fn links() -> (Link, Link) {
+    fn links() -> (ControlLink, ControlLink) {
         let keys = |a, b| Keys { sending: Zeroizing::new([a; 32]), receiving: Zeroizing::new([b; 32]) };
-        (Link::new(&keys(1, 2), 7), Link::new(&keys(2, 1), 8))
+        (ControlLink::new(&keys(1, 2), 7), ControlLink::new(&keys(2, 1), 8))
     }
 
-    fn all() -> Vec<Message> {
+    fn all() -> Vec<ControlMessage> {
         let (id, node) = (0x1234_5670, PublicKey([9; 32]));
         vec![
-            Message::Ping { nonce: u64::MAX },
-            Message::Pong { nonce: 3, seen: "192.0.2.1:8288".parse().unwrap() },
-            Message::Pong { nonce: 3, seen: "[fd00::1]:8288".parse().unwrap() },
-            Message::Open { id, node },
-            Message::Close { node },
-            Message::Opened { id, node },
-            Message::Absent { id, node },
-            Message::Arrived { id, node },
-            Message::Refused { node },
-            Message::Leave(Why::Away),
-            Message::Leave(Why::Replaced),
-            Message::Leave(Why::Expired),
-            Message::Challenge { nonce: [5; NONCE_LEN] },
-            Message::Response { nonce: [6; NONCE_LEN] },
+            ControlMessage::Ping { nonce: u64::MAX },
+            ControlMessage::Pong { nonce: 3, seen: "192.0.2.1:8288".parse().unwrap() },
+            ControlMessage::Pong { nonce: 3, seen: "[fd00::1]:8288".parse().unwrap() },
+            ControlMessage::Open { id, node },
+            ControlMessage::Close { node },
+            ControlMessage::Opened { id, node },
+            ControlMessage::Absent { id, node },
+            ControlMessage::Arrived { id, node },
+            ControlMessage::Refused { node },
+            ControlMessage::Leave(LeaveReason::Away),
+            ControlMessage::Leave(LeaveReason::Replaced),
+            ControlMessage::Leave(LeaveReason::Expired),
+            ControlMessage::Challenge { nonce: [5; NONCE_LEN] },
+            ControlMessage::Response { nonce: [6; NONCE_LEN] },
         ]
     }
 
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn fault_a14_any_bit_flipped_is_refused_and_costs_nothing() {
         let (mut a, mut b) = links();
-        let frame = a.seal(&Message::Ping { nonce: 1 });
+        let frame = a.seal(&ControlMessage::Ping { nonce: 1 });
         for bit in 0..CONTROL_LEN * 8 {
             let mut altered = frame;
             altered[bit / 8] ^= 1 << (bit % 8);
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn fault_c6_a_control_frame_that_is_repeated_is_refused() {
         let (mut a, mut b) = links();
-        let frames: Vec<_> = (0..100).map(|nonce| a.seal(&Message::Ping { nonce })).collect();
+        let frames: Vec<_> = (0..100).map(|nonce| a.seal(&ControlMessage::Ping { nonce })).collect();
         assert!(b.open(&frames[40]).unwrap().newest);
         assert!(!b.open(&frames[39]).unwrap().newest, "late, but new");
         assert!(b.open(&frames[99]).unwrap().newest);
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_window_agrees_with_a_set() {
-        let mut window = Window::default();
+        let mut window = ReplayWindow::default();
         let mut seen = std::collections::BTreeSet::new();
         let (mut state, mut at) = (1_u64, 0_u64);
         for _ in 0..20_000 {

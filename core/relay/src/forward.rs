@@ -10,22 +10,22 @@ use std::time::Duration;
 
 use taut_base::Time;
 
+use crate::change::{Change, ClientAddress};
 use crate::frame::{DATA_HEADER, data, data_header};
-use crate::server::Place;
 
 /// A map whose keys members have proven, one each; so the hash needs no secret.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 /// How much one client may have forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct ForwardRate {
     /// Bytes per second on average, frame headers included; at least 1.
     pub bytes_per_second: u64,
     /// Bytes at once beyond that.
     pub burst: u64,
 }
 
-impl Share {
+impl ForwardRate {
     /// So many bits per second, and what that is in 50 ms at once: a TCP window's worth, and no more than a queue on the way would hold.
     pub const fn bits_per_second(bits: u64) -> Self {
         let bytes_per_second = if bits < 8 { 1 } else { bits / 8 };
@@ -40,44 +40,11 @@ impl Share {
     }
 }
 
-/// Something that the server decided. Clients are named by slots: small numbers that are used again, behind [`Change::Gone`].
+/// An output of a [`Forward`] table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A client is here from now on: it bound, or moved.
-    Client {
-        /// Which.
-        slot: u32,
-        /// Where it is.
-        place: Place,
-    },
-    /// Another client has proven to be where this one was. Nothing is sent to this one until it has proven another place.
-    Displaced {
-        /// Which.
-        slot: u32,
-    },
-    /// A client is bound no more. Its channels were closed before.
-    Gone {
-        /// Which.
-        slot: u32,
-    },
-    /// What bears `id` and comes from `slot` goes to `to`, under `to_id`.
-    Open {
-        /// From whom.
-        slot: u32,
-        /// By which number.
-        id: u32,
-        /// To whom.
-        to: u32,
-        /// What the sender is to that one.
-        to_id: u32,
-    },
-    /// That number stands for nobody any more.
-    Close {
-        /// Whose.
-        slot: u32,
-        /// Which.
-        id: u32,
-    },
+pub enum ForwardOutput {
+    /// The connection of this number ([`ClientAddress::Stream`]) has no bound client any more: the client moved, or its binding ended.
+    StreamLeft(u64),
 }
 
 /// Why a datagram was not forwarded.
@@ -93,7 +60,7 @@ pub enum NoForward {
 
 /// What was forwarded and what was not, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ForwardCounts {
     /// Datagrams handed on.
     pub datagrams: u64,
     /// Their bytes, frame headers included.
@@ -108,95 +75,96 @@ pub struct Counts {
     pub unbound: u64,
 }
 
-struct Channel {
+struct Route {
     to: u32,
     to_id: u32,
 }
 
-struct Client {
+struct ClientEntry {
     /// `None` while it is [displaced](Change::Displaced).
-    place: Option<Place>,
+    address: Option<ClientAddress>,
     /// By the client's own numbers. A client chooses them, and in a tree no choice makes a lookup slow (law 15).
-    channels: BTreeMap<u32, Channel>,
+    routes: BTreeMap<u32, Route>,
     /// When its share is whole again.
-    whole: Time,
+    full_at: Time,
 }
 
 /// Who is where, and what their numbers mean.
 pub struct Forward {
-    places: Map<Place, u32>,
-    clients: Vec<Option<Client>>,
-    share: Share,
-    counts: Counts,
+    addresses: Map<ClientAddress, u32>,
+    clients: Vec<Option<ClientEntry>>,
+    share: ForwardRate,
+    counts: ForwardCounts,
     /// Connections that a client left; `None` if they are not asked for.
     left: Option<Vec<u64>>,
 }
 
 impl Forward {
     /// Nobody is bound yet; everybody will have this share.
-    pub fn new(share: Share) -> Self {
-        Self { places: Map::default(), clients: Vec::new(), share, counts: Counts::default(), left: None }
+    pub fn new(share: ForwardRate) -> Self {
+        Self { addresses: Map::default(), clients: Vec::new(), share, counts: ForwardCounts::default(), left: None }
     }
 
-    /// Returns a table like [`Self::new`] for the thread that has the connections: it is asked by [`Self::poll_left`].
-    pub fn with_streams(share: Share) -> Self {
+    /// Returns a table like [`Self::new`] for the thread that owns the connections: [`Self::poll_output`] reports those that clients left.
+    pub fn with_streams(share: ForwardRate) -> Self {
         Self { left: Some(Vec::new()), ..Self::new(share) }
     }
 
-    /// Returns the next connection ([`Place::Stream`]) that a client left: it moved elsewhere, or is bound no more.
-    pub fn poll_left(&mut self) -> Option<u64> {
-        self.left.as_mut()?.pop()
+    /// Returns the next output. Call it until it returns `None` after [`Self::apply`]. Frames are not among the outputs: [`Self::forward`] rewrites a frame in
+    /// place and returns its receiver.
+    pub fn poll_output(&mut self) -> Option<ForwardOutput> {
+        self.left.as_mut()?.pop().map(ForwardOutput::StreamLeft)
     }
 
     /// Carries out what the server decided.
     pub fn apply(&mut self, change: &Change) {
         match *change {
-            Change::Client { slot, place } => self.put(slot, place),
+            Change::Client { slot, address } => self.put(slot, address),
             Change::Displaced { slot } => {
-                let former = self.client(slot).and_then(|client| client.place.take());
+                let former = self.client(slot).and_then(|client| client.address.take());
                 self.vacate(former, slot);
             }
             Change::Gone { slot } => {
                 let gone = self.clients.get_mut(slot as usize).and_then(Option::take);
-                self.vacate(gone.and_then(|client| client.place), slot);
+                self.vacate(gone.and_then(|client| client.address), slot);
             }
             Change::Open { slot, id, to, to_id } => {
                 if let Some(client) = self.client(slot) {
-                    client.channels.insert(id, Channel { to, to_id });
+                    client.routes.insert(id, Route { to, to_id });
                 }
             }
             Change::Close { slot, id } => {
                 if let Some(client) = self.client(slot) {
-                    client.channels.remove(&id);
+                    client.routes.remove(&id);
                 }
             }
         }
     }
 
     /// Which client sends from there.
-    pub fn client_at(&self, place: &Place) -> Option<u32> {
-        self.places.get(place).copied()
+    pub fn client_at(&self, address: &ClientAddress) -> Option<u32> {
+        self.addresses.get(address).copied()
     }
 
     /// Takes a frame that came from the client in `slot`, writes the number that its receiver knows the sender by, and says where it goes.
     ///
     /// # Errors
     /// [`NoForward`] says why it goes nowhere; it is counted.
-    pub fn forward(&mut self, slot: u32, frame: &mut [u8], now: Time) -> Result<Place, NoForward> {
+    pub fn forward(&mut self, slot: u32, frame: &mut [u8], now: Time) -> Result<ClientAddress, NoForward> {
         let outcome = self.decide(slot, frame, now);
         let counter = match outcome {
-            Ok((place, to_id)) => {
+            Ok((address, to_id)) => {
                 frame[..DATA_HEADER].copy_from_slice(&data_header(to_id));
                 self.counts.datagrams += 1;
                 self.counts.bytes += frame.len() as u64;
-                return Ok(place);
+                return Ok(address);
             }
             Err(NoForward::NotWireguard) => &mut self.counts.not_wireguard,
             Err(NoForward::UnknownId) => &mut self.counts.unknown_id,
             Err(NoForward::OverShare) => &mut self.counts.over_share,
         };
         *counter += 1;
-        outcome.map(|(place, _)| place)
+        outcome.map(|(address, _)| address)
     }
 
     /// Notes that a datagram came from somebody who is not bound.
@@ -210,47 +178,48 @@ impl Forward {
     }
 
     /// What became of all frames so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ForwardCounts {
         self.counts
     }
 
-    fn decide(&mut self, slot: u32, frame: &[u8], now: Time) -> Result<(Place, u32), NoForward> {
+    fn decide(&mut self, slot: u32, frame: &[u8], now: Time) -> Result<(ClientAddress, u32), NoForward> {
         let (id, _) = data(frame).ok_or(NoForward::NotWireguard)?;
         let share = self.share;
         let client = self.client(slot).ok_or(NoForward::UnknownId)?;
-        let Channel { to, to_id } = *client.channels.get(&id).ok_or(NoForward::UnknownId)?;
+        let Route { to, to_id } = *client.routes.get(&id).ok_or(NoForward::UnknownId)?;
         // The generic cell rate algorithm of ITU-T I.371, in bytes.
-        if client.whole > now + share.time_of(share.burst) {
+        if client.full_at > now + share.time_of(share.burst) {
             return Err(NoForward::OverShare);
         }
-        client.whole = client.whole.max(now) + share.time_of(frame.len() as u64);
-        let place = self.client(to).and_then(|receiver| receiver.place).ok_or(NoForward::UnknownId)?;
-        Ok((place, to_id))
+        client.full_at = client.full_at.max(now) + share.time_of(frame.len() as u64);
+        let address = self.client(to).and_then(|receiver| receiver.address).ok_or(NoForward::UnknownId)?;
+        Ok((address, to_id))
     }
 
-    fn client(&mut self, slot: u32) -> Option<&mut Client> {
+    fn client(&mut self, slot: u32) -> Option<&mut ClientEntry> {
         self.clients.get_mut(slot as usize)?.as_mut()
     }
 
-    fn put(&mut self, slot: u32, place: Place) {
+    fn put(&mut self, slot: u32, address: ClientAddress) {
         let index = slot as usize;
         if index >= self.clients.len() {
             self.clients.resize_with(index + 1, || None);
         }
         let Some(entry) = self.clients.get_mut(index) else { return };
-        let client = entry.get_or_insert_with(|| Client { place: None, channels: BTreeMap::new(), whole: Time::ZERO });
-        let former = client.place.replace(place);
+        let client =
+            entry.get_or_insert_with(|| ClientEntry { address: None, routes: BTreeMap::new(), full_at: Time::ZERO });
+        let former = client.address.replace(address);
         self.vacate(former, slot);
-        self.places.insert(place, slot);
+        self.addresses.insert(address, slot);
     }
 
     /// Forgets that a client was at `place`, unless another client is there now.
-    fn vacate(&mut self, place: Option<Place>, slot: u32) {
-        if let Some(place) = place
-            && self.places.get(&place) == Some(&slot)
+    fn vacate(&mut self, address: Option<ClientAddress>, slot: u32) {
+        if let Some(address) = address
+            && self.addresses.get(&address) == Some(&slot)
         {
-            self.places.remove(&place);
-            if let (Place::Stream(number), Some(left)) = (place, &mut self.left) {
+            self.addresses.remove(&address);
+            if let (ClientAddress::Stream(number), Some(left)) = (address, &mut self.left) {
                 left.push(number);
             }
         }
@@ -273,8 +242,8 @@ impl std::error::Error for NoForward {}
 mod tests {
     use super::*;
 
-    fn place(last: u8) -> Place {
-        Place::Udp(std::net::SocketAddr::from(([192, 0, 2, last], 8288)))
+    fn address(last: u8) -> ClientAddress {
+        ClientAddress::Udp(std::net::SocketAddr::from(([192, 0, 2, last], 8288)))
     }
 
     fn frame(id: u32, size: usize) -> Vec<u8> {
@@ -285,11 +254,11 @@ mod tests {
     }
 
     /// Clients 0 and 1, which are 0x10 and 0x20 to each other.
-    fn two(share: Share) -> Forward {
+    fn two(share: ForwardRate) -> Forward {
         let mut forward = Forward::new(share);
         for change in [
-            Change::Client { slot: 0, place: place(1) },
-            Change::Client { slot: 1, place: place(2) },
+            Change::Client { slot: 0, address: address(1) },
+            Change::Client { slot: 1, address: address(2) },
             Change::Open { slot: 0, id: 0x10, to: 1, to_id: 0x20 },
             Change::Open { slot: 1, id: 0x20, to: 0, to_id: 0x10 },
         ] {
@@ -298,15 +267,15 @@ mod tests {
         forward
     }
 
-    const WIDE: Share = Share::bits_per_second(1_000_000_000);
+    const WIDE: ForwardRate = ForwardRate::bits_per_second(1_000_000_000);
 
     #[test]
     fn a_frame_goes_to_whom_its_number_stands_for() {
         let mut forward = two(WIDE);
         let mut bytes = frame(0x10, 100);
-        assert_eq!(forward.forward(0, &mut bytes, Time::ZERO), Ok(place(2)));
+        assert_eq!(forward.forward(0, &mut bytes, Time::ZERO), Ok(address(2)));
         assert_eq!(bytes, frame(0x20, 100), "nothing but the number changes");
-        assert_eq!(forward.client_at(&place(1)), Some(0));
+        assert_eq!(forward.client_at(&address(1)), Some(0));
         assert_eq!((forward.counts().datagrams, forward.counts().bytes), (1, 100));
     }
 
@@ -327,13 +296,13 @@ mod tests {
     #[test]
     fn fault_f4_a_number_means_nothing_from_elsewhere() {
         let mut forward = two(WIDE);
-        assert_eq!(forward.client_at(&place(9)), None);
+        assert_eq!(forward.client_at(&address(9)), None);
         assert_eq!(forward.forward(1, &mut frame(0x10, 100), Time::ZERO), Err(NoForward::UnknownId));
     }
 
     #[test]
     fn fault_f6_a_greedy_client_has_its_share_and_the_other_one_its_own() {
-        let share = Share { bytes_per_second: 100_000, burst: 10_000 };
+        let share = ForwardRate { bytes_per_second: 100_000, burst: 10_000 };
         let mut forward = two(share);
         let (mut greedy, mut modest) = (0, 0);
         for millisecond in 0..1000_u64 {
@@ -351,31 +320,32 @@ mod tests {
     #[test]
     fn who_moves_is_found_at_the_new_place_only() {
         let mut forward = two(WIDE);
-        forward.apply(&Change::Client { slot: 1, place: place(3) });
-        assert_eq!((forward.client_at(&place(2)), forward.client_at(&place(3))), (None, Some(1)));
-        assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Ok(place(3)));
+        forward.apply(&Change::Client { slot: 1, address: address(3) });
+        assert_eq!((forward.client_at(&address(2)), forward.client_at(&address(3))), (None, Some(1)));
+        assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Ok(address(3)));
         // Another client takes the place: the one that was there is to be found nowhere, and does not take it away when it goes.
         forward.apply(&Change::Displaced { slot: 1 });
-        forward.apply(&Change::Client { slot: 0, place: place(3) });
+        forward.apply(&Change::Client { slot: 0, address: address(3) });
         assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Err(NoForward::UnknownId));
         forward.apply(&Change::Gone { slot: 1 });
-        assert_eq!(forward.client_at(&place(3)), Some(0));
+        assert_eq!(forward.client_at(&address(3)), Some(0));
         assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Err(NoForward::UnknownId));
     }
 
     #[test]
     fn fault_f13_a_connection_that_its_client_left_is_told_once() {
         let mut forward = Forward::with_streams(WIDE);
-        let at = |slot, number| Change::Client { slot, place: Place::Stream(number) };
+        let at = |slot, number| Change::Client { slot, address: ClientAddress::Stream(number) };
         [at(0, 5), at(0, 5), at(1, 6)].iter().for_each(|change| forward.apply(change));
-        forward.poll_left().into_iter().for_each(|number| assert_eq!(number, 5, "put there again"));
-        assert_eq!(forward.client_at(&Place::Stream(5)), Some(0));
-        forward.apply(&Change::Client { slot: 0, place: place(1) });
+        let left = |forward: &mut Forward| forward.poll_output().map(|ForwardOutput::StreamLeft(number)| number);
+        left(&mut forward).into_iter().for_each(|number| assert_eq!(number, 5, "put there again"));
+        assert_eq!(forward.client_at(&ClientAddress::Stream(5)), Some(0));
+        forward.apply(&Change::Client { slot: 0, address: address(1) });
         forward.apply(&Change::Gone { slot: 1 });
-        assert_eq!([forward.poll_left(), forward.poll_left(), forward.poll_left()], [Some(6), Some(5), None]);
+        assert_eq!([left(&mut forward), left(&mut forward), left(&mut forward)], [Some(6), Some(5), None]);
         let mut other = two(WIDE);
         other.apply(&at(0, 5));
         other.apply(&Change::Gone { slot: 0 });
-        assert_eq!(other.poll_left(), None, "not asked for");
+        assert_eq!(other.poll_output(), None, "not asked for");
     }
 }

@@ -1,8 +1,8 @@
 //! Access for fuzz targets: sealing under a binding's keys, and private parsers.
 
-use crate::control::Message;
+use crate::change::ClientAddress;
+use crate::control::ControlMessage;
 use crate::frame::{CONTROL_LEN, MESSAGE_LEN};
-use crate::server::Place;
 use crate::{Client, Server};
 
 /// Seals any 40 bytes as a bound client's next control frame.
@@ -11,11 +11,11 @@ pub fn say(client: &mut Client, message: &[u8; MESSAGE_LEN]) -> Option<[u8; CONT
 }
 
 /// Seals any 40 bytes as the relay's next control frame for the client at `place`.
-pub fn tell(server: &mut Server, place: Place, message: &[u8; MESSAGE_LEN]) -> Option<[u8; CONTROL_LEN]> {
-    server.seal(place, message)
+pub fn tell(server: &mut Server, address: ClientAddress, message: &[u8; MESSAGE_LEN]) -> Option<[u8; CONTROL_LEN]> {
+    server.seal(address, message)
 }
 
 /// Reads a message and writes it again; `None` for a kind that this version does not know.
 pub fn message(bytes: &[u8; MESSAGE_LEN]) -> Option<[u8; MESSAGE_LEN]> {
-    Message::parse(bytes).map(|message| message.write())
+    ControlMessage::parse(bytes).map(|message| message.write())
 }

@@ -68,8 +68,8 @@ pub(crate) fn write_address(bytes: &mut [u8], address: SocketAddr) {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
     };
-    for (place, byte) in bytes.iter_mut().zip(ip.octets().into_iter().chain(address.port().to_le_bytes())) {
-        *place = byte;
+    for (address, byte) in bytes.iter_mut().zip(ip.octets().into_iter().chain(address.port().to_le_bytes())) {
+        *address = byte;
     }
 }
 
@@ -135,7 +135,7 @@ impl Initiator {
 }
 
 /// The relay, after it read a `bind`: it knows who asks, and may still refuse by silence.
-pub(crate) struct Asking {
+pub(crate) struct ReadBind {
     state: Symmetric,
     theirs: PublicKey,
     ephemeral: PublicKey,
@@ -147,7 +147,7 @@ pub(crate) struct Asking {
     pub(crate) stamp: u64,
 }
 
-impl Asking {
+impl ReadBind {
     /// Reads a `bind` to the owner of `private`, whose MACs were checked.
     pub(crate) fn read(private: &PrivateKey, public: &PublicKey, bind: &[u8; BIND_LEN]) -> Result<Self, DecryptError> {
         let (head, rest) = bind[..MACS].split_at(8);

@@ -18,6 +18,7 @@
 //! Who owns what: a relay has one [`Server`], behind a lock that no data waits for, and one [`Forward`] per thread. The thread that a control frame came
 //! to changes its own [`Forward`] before it looks at the next datagram, so what follows an `open` finds it done.
 
+mod change;
 mod client;
 mod control;
 mod forward;
@@ -30,7 +31,8 @@ pub mod ticket;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, Credentials, Datagram, Event, LostCause, Standing};
-pub use forward::{Change, Counts, Forward, NoForward, Share};
-pub use server::{Clocks, Limits, Place, Refused, Removal, Reply, Server, Tally};
+pub use change::{Change, ClientAddress};
+pub use client::{BindingState, Client, ClientDatagram, ClientOutput, Credentials, LostCause, RelayEvent};
+pub use forward::{Forward, ForwardCounts, ForwardOutput, ForwardRate, NoForward};
+pub use server::{Refused, RelayLimits, Removal, Reply, Server, ServerClocks, ServerOutput, Tally};
 pub use ticket::{BadTicket, NetworkTag, SigningKey, Terms, Ticket, VerifyingKey};

@@ -14,16 +14,16 @@
 //! - **Channels**: an `open` makes one in both directions if the other is bound, and waits for it if not. A number is a client's own: what bears it and
 //!   comes from elsewhere means nothing. A channel lasts while one of both wants it.
 //!
-//! All tables are bounded by [`Limits`]; what strangers can make grow is [`Limits::pending`] alone.
+//! All tables are bounded by [`RelayLimits`]; what strangers can make grow is [`RelayLimits::pending`] alone.
 
 mod bindings;
 mod binds;
 mod channels;
 mod cutoff;
-mod door;
 mod moves;
+mod occupancy;
 mod pendings;
-mod shares;
+mod rate_limits;
 mod tally;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -34,30 +34,21 @@ use taut_base::{Entropy, NodeId, PrivateKey, PublicKey, Time};
 use taut_noise::{hash, public_key};
 use taut_tunnel::handshake::Identity;
 
-use crate::control::{Message, Why};
-use crate::forward::Change;
+use crate::change::{Change, ClientAddress};
+use crate::control::{ControlMessage, LeaveReason};
 use crate::frame::{self, BOUND_LEN, CONTROL_LEN, COOKIE_LEN, Frame, MESSAGE_LEN};
 use crate::ticket::{LATEST_VERSION, NetworkTag, VerifyingKey};
 use bindings::Binding;
 use cutoff::CutOffs;
 pub use cutoff::Removal;
-use door::Door;
-use pendings::Pendings;
-use shares::Shares;
+use occupancy::Occupancy;
+use pendings::PendingBinds;
+use rate_limits::RateLimits;
 pub use tally::{Refused, Tally};
-
-/// Where a client is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
-    /// At an address, by datagrams.
-    Udp(SocketAddr),
-    /// At the end of a connection: its number, never used again while the relay runs.
-    Stream(u64),
-}
 
 /// The two clocks, read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clocks {
+pub struct ServerClocks {
     /// Since some fixed start; all timers use it.
     pub now: Time,
     /// Since 1970, as the host believes; only for tickets.
@@ -66,7 +57,7 @@ pub struct Clocks {
 
 /// What bounds a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RelayLimits {
     /// Clients that are bound at the same time.
     pub clients: usize,
     /// Peers that one client has numbers for.
@@ -79,7 +70,7 @@ pub struct Limits {
     pub patience: Duration,
 }
 
-impl Limits {
+impl RelayLimits {
     /// A relay's, unless told otherwise. All of it in use takes some 600 MB: 65,536 clients of 2 KB, and 1,048,576 numbers of 300 bytes here and 30 in each
     /// thread's table. 16 peers for each of so many clients is more than nodes talk to by a relay.
     pub const DEFAULT: Self = Self {
@@ -91,11 +82,20 @@ impl Limits {
     };
 }
 
-/// A frame for a client, in place.
+/// An output of a [`Server`].
+#[derive(Clone, Copy)]
+pub enum ServerOutput {
+    /// A change for the [`Forward`](crate::Forward) of every thread. Changes come before replies, so that data which a client sends after a reply is forwarded.
+    Change(Change),
+    /// A frame to be sent to a client.
+    Reply(Reply),
+}
+
+/// A frame for a client, stored inline.
 #[derive(Clone, Copy)]
 pub struct Reply {
     /// Where it goes.
-    pub place: Place,
+    pub address: ClientAddress,
     length: usize,
     bytes: [u8; Reply::MAX],
 }
@@ -104,11 +104,11 @@ impl Reply {
     /// The longest: `bound`.
     const MAX: usize = if BOUND_LEN > COOKIE_LEN { BOUND_LEN } else { COOKIE_LEN };
 
-    fn new(place: Place, frame: &[u8]) -> Self {
+    fn new(address: ClientAddress, frame: &[u8]) -> Self {
         let mut bytes = [0; Self::MAX];
         let length = frame.len().min(Self::MAX);
         bytes[..length].copy_from_slice(&frame[..length]);
-        Self { place, length, bytes }
+        Self { address, length, bytes }
     }
 
     /// The bytes to send.
@@ -191,24 +191,24 @@ pub struct Server {
     private: PrivateKey,
     public: PublicKey,
     trusted: Vec<VerifyingKey>,
-    limits: Limits,
-    door: Door,
+    limits: RelayLimits,
+    rate_limits: RateLimits,
     /// Clients; a slot is used again once everything that named it is gone.
     slots: Vec<Option<Binding>>,
     free: Vec<u32>,
     by_index: BTreeMap<u32, u32>,
     by_member: BTreeMap<Member, u32>,
     by_node: BTreeMap<(Scope, NodeId), u32>,
-    by_place: BTreeMap<Place, u32>,
+    by_address: BTreeMap<ClientAddress, u32>,
     /// By network, and in the order in which they began.
     by_age: BTreeSet<(Scope, u64, u32)>,
     /// Bindings by network.
-    clients: Shares,
+    clients: Occupancy,
     /// Bindings that have begun since the start.
     serial: u64,
-    pendings: Pendings,
+    pendings: PendingBinds,
     /// Numbers that clients have for peers, by network.
-    sides: Shares,
+    sides: Occupancy,
     /// Clients by network, and by how many numbers they have.
     busiest: BTreeSet<(Scope, usize, u32)>,
     /// Members and keys that were removed.
@@ -227,25 +227,25 @@ pub struct Server {
 
 impl Server {
     /// A relay with this key. It serves whom one of `trusted` signed a ticket for. `seed` is fresh randomness, for its cookies.
-    pub fn new(private: PrivateKey, trusted: Vec<VerifyingKey>, limits: Limits, seed: [u8; 32]) -> Self {
+    pub fn new(private: PrivateKey, trusted: Vec<VerifyingKey>, limits: RelayLimits, seed: [u8; 32]) -> Self {
         let identity = Identity::new(private.clone());
         Self {
             public: public_key(&private),
             private,
             trusted,
             limits,
-            door: Door::new(identity.checker(seed)),
+            rate_limits: RateLimits::new(identity.checker(seed)),
             slots: Vec::new(),
             free: Vec::new(),
             by_index: BTreeMap::new(),
             by_member: BTreeMap::new(),
             by_node: BTreeMap::new(),
-            by_place: BTreeMap::new(),
+            by_address: BTreeMap::new(),
             by_age: BTreeSet::new(),
-            clients: Shares::default(),
+            clients: Occupancy::default(),
             serial: 0,
-            pendings: Pendings::new(limits.pending),
-            sides: Shares::default(),
+            pendings: PendingBinds::new(limits.pending),
+            sides: Occupancy::default(),
             busiest: BTreeSet::new(),
             cut_off: CutOffs::default(),
             wanted: BTreeMap::new(),
@@ -276,24 +276,24 @@ impl Server {
     }
 
     /// Takes a frame that is not for [`Forward`](crate::Forward): `bind`, `control`, or data from somebody whom it does not know. `from` is the address at the
-    /// other end of a stream, for the limits per address; of a datagram the place says it. Afterwards carry out [`Self::poll_change`] and send
-    /// [`Self::poll_reply`], in this order, until both are empty.
+    /// other end of a stream, for the limits per address; of a datagram the place says it. Afterwards drain
+    /// [`Self::poll_output`].
     ///
     /// # Errors
-    /// [`Refused`] says why nothing changed; it is counted. What there is to be answered waits in [`Self::poll_reply`] all the same.
+    /// [`Refused`] says why nothing changed; it is counted. [`Self::poll_output`] may still return an answer.
     pub fn handle_frame(
         &mut self,
-        place: Place,
+        address: ClientAddress,
         from: Option<IpAddr>,
         datagram: &[u8],
-        clocks: Clocks,
+        clocks: ServerClocks,
         entropy: &mut impl Entropy,
     ) -> Result<(), Refused> {
         let outcome = match frame::parse(datagram) {
-            Ok(Frame::Bind(bind)) => self.handle_bind(place, from, bind, clocks, entropy),
-            Ok(Frame::Control(control)) => self.handle_control(place, from, control, clocks.now, entropy),
+            Ok(Frame::Bind(bind)) => self.handle_bind(address, from, bind, clocks, entropy),
+            Ok(Frame::Control(control)) => self.handle_control(address, from, control, clocks.now, entropy),
             Ok(Frame::Data { id, .. }) => {
-                self.tell_unbound(place, from, id, datagram, clocks.now);
+                self.tell_unbound(address, from, id, datagram, clocks.now);
                 Err(Refused::Unbound)
             }
             _ => Err(Refused::NotAFrame),
@@ -304,17 +304,13 @@ impl Server {
         outcome
     }
 
-    /// The next thing for every thread's [`Forward`](crate::Forward).
-    pub fn poll_change(&mut self) -> Option<Change> {
-        self.changes.pop_front()
+    /// Returns the next output. Call it until it returns `None` after each method that changes the server: changes come before replies.
+    pub fn poll_output(&mut self) -> Option<ServerOutput> {
+        let change = self.changes.pop_front().map(ServerOutput::Change);
+        change.or_else(|| self.out.pop_front().map(ServerOutput::Reply))
     }
 
-    /// The next frame to be sent.
-    pub fn poll_reply(&mut self) -> Option<Reply> {
-        self.out.pop_front()
-    }
-
-    /// When [`Self::handle_timeout`] has something to do; at once while something waits in [`Self::poll_change`] or [`Self::poll_reply`].
+    /// Returns the time at which [`Self::handle_timeout`] has work to do: at once while [`Self::poll_output`] has an output.
     pub fn poll_timeout(&self) -> Option<Time> {
         if !self.changes.is_empty() || !self.out.is_empty() {
             return Some(Time::ZERO);
@@ -328,13 +324,13 @@ impl Server {
         self.pendings.handle_timeout(now);
         while let Some((time, slot)) = self.deadlines.first().copied().filter(|(time, _)| *time <= now) {
             self.deadlines.remove(&(time, slot));
-            self.look_at(slot, now);
+            self.check_deadline(slot, now);
         }
     }
 
     /// The connection that a client was at has ended: so has its binding, if it is still there.
-    pub fn handle_hangup(&mut self, place: Place) {
-        if let Some(slot) = self.by_place.get(&place).copied() {
+    pub fn handle_hangup(&mut self, address: ClientAddress) {
+        if let Some(slot) = self.by_address.get(&address).copied() {
             self.end(slot);
         }
     }
@@ -348,22 +344,22 @@ impl Server {
     /// The relay ends: all clients are told, so that they are elsewhere at once (fault F8).
     pub fn leave(&mut self) {
         for slot in 0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX) {
-            self.say(slot, &Message::Leave(Why::Away));
+            self.say(slot, &ControlMessage::Leave(LeaveReason::Away));
         }
     }
 
     /// Sends a message to a client, to the place that it has proven. A client without a place gets nothing.
-    fn say(&mut self, slot: u32, message: &Message) {
+    fn say(&mut self, slot: u32, message: &ControlMessage) {
         if let Some(binding) = self.slots.get_mut(slot as usize).and_then(Option::as_mut)
-            && let Some(place) = binding.place
+            && let Some(address) = binding.address
         {
-            self.out.push_back(Reply::new(place, &binding.link.seal(message)));
+            self.out.push_back(Reply::new(address, &binding.link.seal(message)));
         }
     }
 
     /// Seals any 40 bytes for the client at `place`, for [`crate::fuzzing`].
-    pub(crate) fn seal(&mut self, place: Place, message: &[u8; MESSAGE_LEN]) -> Option<[u8; CONTROL_LEN]> {
-        let slot = self.by_place.get(&place).copied()?;
+    pub(crate) fn seal(&mut self, address: ClientAddress, message: &[u8; MESSAGE_LEN]) -> Option<[u8; CONTROL_LEN]> {
+        let slot = self.by_address.get(&address).copied()?;
         self.binding(slot).map(|binding| binding.link.seal_bytes(message))
     }
 
@@ -381,19 +377,19 @@ impl Server {
     }
 
     /// Answers what bears `id` and comes from nobody, so that a client of a relay that was started again notices at once.
-    fn tell_unbound(&mut self, place: Place, from: Option<IpAddr>, id: u32, datagram: &[u8], now: Time) {
-        if self.door.may_tell(place, from, now)
+    fn tell_unbound(&mut self, address: ClientAddress, from: Option<IpAddr>, id: u32, datagram: &[u8], now: Time) {
+        if self.rate_limits.may_tell(address, from, now)
             && let Some(again) = frame::again(id, datagram)
         {
-            self.out.push_back(Reply::new(place, &again));
+            self.out.push_back(Reply::new(address, &again));
         }
     }
 }
 
 /// Returns the address that a client is told. A client of a stream is told none, because the relay may be behind a proxy that hides it.
-fn seen(place: Option<Place>) -> SocketAddr {
-    match place {
-        Some(Place::Udp(source)) => source,
-        Some(Place::Stream(_)) | None => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
+fn seen(address: Option<ClientAddress>) -> SocketAddr {
+    match address {
+        Some(ClientAddress::Udp(source)) => source,
+        Some(ClientAddress::Stream(_)) | None => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
     }
 }

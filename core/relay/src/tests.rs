@@ -15,8 +15,9 @@ use taut_testkit::Seeded;
 
 use crate::frame::{self, AGAIN_LEN, BIND_LEN, CONTROL_LEN, data_header};
 use crate::{
-    BadTicket, Client, Clocks, Credentials, Event, Forward, Limits, LostCause, NetworkTag, NoForward, Place, Refused,
-    Removal, Server, Share, SigningKey, Standing, Terms, Ticket,
+    BadTicket, BindingState, Client, ClientAddress, Credentials, Forward, ForwardRate, LostCause, NetworkTag,
+    NoForward, Refused, RelayEvent, RelayLimits, Removal, Reply, Server, ServerClocks, ServerOutput, SigningKey, Terms,
+    Ticket,
 };
 
 const WALL: u64 = 1_800_000_000;
@@ -50,12 +51,12 @@ fn credentials(number: u8) -> Credentials {
     Credentials { bind: bind_key(number), ticket: Ticket::sign(&terms(number), &coordinator(1)), numbered: None }
 }
 
-fn place(port: u16) -> Place {
-    Place::Udp(SocketAddr::from(([192, 0, 2, 1], port)))
+fn address(port: u16) -> ClientAddress {
+    ClientAddress::Udp(SocketAddr::from(([192, 0, 2, 1], port)))
 }
 
 /// A client, where it is, what happened to it, and the data that came.
-type End = (Place, Client, Vec<Event>, Vec<Vec<u8>>);
+type End = (ClientAddress, Client, Vec<RelayEvent>, Vec<Vec<u8>>);
 
 /// A relay with its one thread's table, and clients, each at a port.
 struct Net {
@@ -63,13 +64,13 @@ struct Net {
     forward: Forward,
     clients: Vec<End>,
     now: Time,
-    dice: Seeded,
+    random: Seeded,
     /// The relay hears nothing.
     dead: bool,
     /// What the relay says stays on its way, here.
-    held: Option<Vec<(Place, Vec<u8>)>>,
+    held: Option<Vec<(ClientAddress, Vec<u8>)>>,
     /// Bytes that the relay sent to each place.
-    sent: BTreeMap<Place, usize>,
+    sent: BTreeMap<ClientAddress, usize>,
 }
 
 /// A client of this program's: it says when it made its binds.
@@ -91,16 +92,16 @@ fn relay_key() -> PrivateKey {
 }
 
 impl Net {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: RelayLimits) -> Self {
         let server = Server::new(relay_key(), vec![coordinator(1).verifying()], limits, [3; 32]);
         let now = Time::ZERO + Duration::from_secs(1000);
-        let forward = Forward::new(Share::bits_per_second(1_000_000_000));
+        let forward = Forward::new(ForwardRate::bits_per_second(1_000_000_000));
         Self {
             server,
             forward,
             clients: Vec::new(),
             now,
-            dice: Seeded::new(7),
+            random: Seeded::new(7),
             dead: false,
             held: None,
             sent: BTreeMap::new(),
@@ -108,7 +109,7 @@ impl Net {
     }
 
     fn with(numbers: &[u8]) -> Self {
-        let mut net = Self::new(Limits::DEFAULT);
+        let mut net = Self::new(RelayLimits::DEFAULT);
         for number in numbers {
             net.join(&credentials(*number));
         }
@@ -119,22 +120,22 @@ impl Net {
     fn join(&mut self, credentials: &Credentials) -> usize {
         let client = new_client(credentials, self.now);
         let port = 1000 + u16::try_from(self.clients.len()).unwrap();
-        self.clients.push((place(port), client, Vec::new(), Vec::new()));
+        self.clients.push((address(port), client, Vec::new(), Vec::new()));
         self.clients.len() - 1
     }
 
     /// The relay is started again: it has forgotten everything but its key.
     fn restart(&mut self) {
-        self.server = Server::new(relay_key(), vec![coordinator(1).verifying()], Limits::DEFAULT, [4; 32]);
-        self.forward = Forward::new(Share::bits_per_second(1_000_000_000));
+        self.server = Server::new(relay_key(), vec![coordinator(1).verifying()], RelayLimits::DEFAULT, [4; 32]);
+        self.forward = Forward::new(ForwardRate::bits_per_second(1_000_000_000));
     }
 
-    fn clocks(&self) -> Clocks {
-        Clocks { now: self.now, wall: Duration::from_secs(WALL) + self.now.since(Time::ZERO) }
+    fn clocks(&self) -> ServerClocks {
+        ServerClocks { now: self.now, wall: Duration::from_secs(WALL) + self.now.since(Time::ZERO) }
     }
 
     /// Something comes to the relay.
-    fn receive(&mut self, from: Place, bytes: &[u8]) -> Result<(), Refused> {
+    fn receive(&mut self, from: ClientAddress, bytes: &[u8]) -> Result<(), Refused> {
         if self.dead {
             return Ok(());
         }
@@ -146,35 +147,43 @@ impl Net {
             return Ok(());
         }
         let clocks = self.clocks();
-        let outcome = self.server.handle_frame(from, None, &bytes, clocks, &mut self.dice);
+        let outcome = self.server.handle_frame(from, None, &bytes, clocks, &mut self.random);
         self.flush();
         outcome
     }
 
     fn flush(&mut self) {
-        while let Some(change) = self.server.poll_change() {
-            self.forward.apply(&change);
-        }
-        while let Some(reply) = self.server.poll_reply() {
+        while let Some(reply) = self.next_reply() {
             match &mut self.held {
-                Some(held) => held.push((reply.place, reply.as_bytes().to_vec())),
-                None => self.deliver(reply.place, reply.as_bytes()),
+                Some(held) => held.push((reply.address, reply.as_bytes().to_vec())),
+                None => self.deliver(reply.address, reply.as_bytes()),
+            }
+        }
+    }
+
+    /// Returns the relay's next reply, and applies the changes before it.
+    fn next_reply(&mut self) -> Option<Reply> {
+        loop {
+            match self.server.poll_output()? {
+                ServerOutput::Change(change) => self.forward.apply(&change),
+                ServerOutput::Reply(reply) => return Some(reply),
             }
         }
     }
 
     /// The relay sends.
-    fn deliver(&mut self, to: Place, bytes: &[u8]) {
+    fn deliver(&mut self, to: ClientAddress, bytes: &[u8]) {
         let now = self.now;
         *self.sent.entry(to).or_default() += bytes.len();
-        for (place, client, events, data) in &mut self.clients {
-            if *place != to {
+        for (address, client, events, data) in &mut self.clients {
+            if *address != to {
                 continue;
             }
             if frame::data(bytes).is_some() {
                 data.push(bytes.to_vec());
             } else {
-                events.extend(client.handle_datagram(bytes, now, &mut self.dice));
+                client.handle_datagram(bytes, now, &mut self.random);
+                events.extend(client.take_events());
             }
         }
     }
@@ -183,7 +192,7 @@ impl Net {
     fn settle(&mut self) {
         for _ in 0..20 {
             for number in 0..self.clients.len() {
-                while let Some(datagram) = self.clients[number].1.poll_transmit() {
+                while let Some(datagram) = self.clients[number].1.next_datagram() {
                     let from = self.clients[number].0;
                     let _ = self.receive(from, datagram.as_bytes());
                 }
@@ -207,7 +216,8 @@ impl Net {
             }
             self.now = next;
             for (_, client, events, _) in &mut self.clients {
-                events.extend(client.handle_timeout(next, &mut self.dice));
+                client.handle_timeout(next, &mut self.random);
+                events.extend(client.take_events());
             }
             self.server.handle_timeout(next);
             self.flush();
@@ -215,7 +225,7 @@ impl Net {
     }
 
     fn open(&mut self, client: usize, peer: u8) -> Option<u32> {
-        let id = self.clients[client].1.open(node_key(peer), self.now, &mut self.dice);
+        let id = self.clients[client].1.open(node_key(peer), self.now, &mut self.random);
         self.settle();
         id
     }
@@ -225,7 +235,7 @@ impl Net {
         let _ = self.receive(from, &carried(id, text));
     }
 
-    fn events(&mut self, client: usize) -> Vec<Event> {
+    fn events(&mut self, client: usize) -> Vec<RelayEvent> {
         std::mem::take(&mut self.clients[client].2)
     }
 
@@ -235,18 +245,18 @@ impl Net {
     }
 
     /// Bytes that the relay sent there so far.
-    fn bytes_to(&self, place: Place) -> usize {
-        self.sent.get(&place).copied().unwrap_or(0)
+    fn bytes_to(&self, address: ClientAddress) -> usize {
+        self.sent.get(&address).copied().unwrap_or(0)
     }
 
     /// Sends binds from invented addresses until the relay asks each new address for a cookie.
     fn ask_for_cookies(&mut self) {
         // Of a coordinator that the relay does not trust, so that nothing waits for them.
         let foreign = Credentials { ticket: Ticket::sign(&terms(250), &coordinator(9)), ..credentials(250) };
-        let bind = bind_of(&foreign, &mut self.dice, self.now);
+        let bind = bind_of(&foreign, &mut self.random, self.now);
         for number in 0..2_000_u32 {
             let [_, _, c, d] = number.to_be_bytes();
-            let from = Place::Udp(SocketAddr::from(([192, 168, c, d], 9)));
+            let from = ClientAddress::Udp(SocketAddr::from(([192, 168, c, d], 9)));
             if self.receive(from, &bind) == Err(Refused::CookieAsked) {
                 return;
             }
@@ -255,16 +265,16 @@ impl Net {
     }
 
     /// A bind with the cookie that the relay gave its sender. The relay has to be asking for cookies.
-    fn proven_bind(&mut self, from: Place, credentials: &Credentials) -> Vec<u8> {
+    fn proven_bind(&mut self, from: ClientAddress, credentials: &Credentials) -> Vec<u8> {
         let mut client = new_client(credentials, self.now);
-        client.handle_timeout(self.now, &mut self.dice);
-        let first = client.poll_transmit().unwrap();
+        client.handle_timeout(self.now, &mut self.random);
+        let first = client.next_datagram().unwrap();
         let clocks = self.clocks();
-        let outcome = self.server.handle_frame(from, None, first.as_bytes(), clocks, &mut self.dice);
+        let outcome = self.server.handle_frame(from, None, first.as_bytes(), clocks, &mut self.random);
         assert_eq!(outcome, Err(Refused::CookieAsked));
-        let cookie = self.server.poll_reply().unwrap();
-        client.handle_datagram(cookie.as_bytes(), self.now, &mut self.dice);
-        client.poll_transmit().unwrap().as_bytes().to_vec()
+        let cookie = self.next_reply().unwrap();
+        client.handle_datagram(cookie.as_bytes(), self.now, &mut self.random);
+        client.next_datagram().unwrap().as_bytes().to_vec()
     }
 
     /// Both reach each other by the numbers that they have now.
@@ -287,17 +297,19 @@ fn carried(id: u32, text: &[u8]) -> Vec<u8> {
 #[test]
 fn two_nodes_reach_each_other_and_opening_costs_no_round_trip() {
     let mut net = Net::with(&[1, 2]);
-    assert_eq!(net.events(0), [Event::Ready]);
-    assert_eq!(net.clients[0].1.standing(), Standing::Ready);
+    assert_eq!(net.events(0), [RelayEvent::Ready]);
+    assert_eq!(net.clients[0].1.standing(), BindingState::Ready);
     assert_eq!(net.clients[0].1.seen(), Some("192.0.2.1:1000".parse().unwrap()));
     // `open` and what bears its number leave together.
-    let id = net.clients[0].1.open(node_key(2), net.now, &mut net.dice).unwrap();
-    let open = net.clients[0].1.poll_transmit().unwrap();
+    let id = net.clients[0].1.open(node_key(2), net.now, &mut net.random).unwrap();
+    let open = net.clients[0].1.next_datagram().unwrap();
     let from = net.clients[0].0;
     net.receive(from, open.as_bytes()).unwrap();
     net.send(0, id, b"first");
-    assert_eq!(net.events(0), [Event::Opened { peer: node_key(2), id }]);
-    let Some(Event::Arrived { peer, id: back }) = net.events(1).pop() else { panic!("B hears of A before its data") };
+    assert_eq!(net.events(0), [RelayEvent::Opened { peer: node_key(2), id }]);
+    let Some(RelayEvent::Arrived { peer, id: back }) = net.events(1).pop() else {
+        panic!("B hears of A before its data")
+    };
     assert_eq!(peer, node_key(1));
     assert_eq!(net.data(1), [(back, b"first".to_vec())]);
     assert_eq!(net.clients[1].1.peer_of(back), Some(node_key(1)));
@@ -309,7 +321,7 @@ fn opens_that_cross_end_in_one_channel() {
     let mut net = Net::with(&[1, 2]);
     let now = net.now;
     for (client, peer) in [(0, 2), (1, 1)] {
-        net.clients[client].1.open(node_key(peer), now, &mut net.dice);
+        net.clients[client].1.open(node_key(peer), now, &mut net.random);
     }
     net.settle();
     assert_eq!(net.server.tally().channels, 2);
@@ -320,17 +332,17 @@ fn opens_that_cross_end_in_one_channel() {
 fn who_is_absent_is_announced_when_it_comes_and_when_it_goes() {
     let mut net = Net::with(&[1]);
     let id = net.open(0, 2).unwrap();
-    assert_eq!(net.events(0), [Event::Ready, Event::Absent { peer: node_key(2) }]);
+    assert_eq!(net.events(0), [RelayEvent::Ready, RelayEvent::Absent { peer: node_key(2) }]);
     assert_eq!(net.clients[0].1.id_of(&node_key(2)), None);
     net.send(0, id, b"nobody");
     assert_eq!(net.forward.counts().unknown_id, 1);
     net.join(&credentials(2));
     net.run(Duration::from_millis(100));
-    assert_eq!(net.events(0), [Event::Arrived { peer: node_key(2), id }], "under the same number");
+    assert_eq!(net.events(0), [RelayEvent::Arrived { peer: node_key(2), id }], "under the same number");
     net.assert_reach((0, 1), (1, 2));
     net.clients[1].1.leave();
     net.settle();
-    assert_eq!(net.events(0), [Event::Absent { peer: node_key(2) }]);
+    assert_eq!(net.events(0), [RelayEvent::Absent { peer: node_key(2) }]);
     assert_eq!((net.server.tally().clients, net.server.tally().channels), (1, 0));
 }
 
@@ -357,9 +369,9 @@ fn of_words_that_overtake_each_other_the_last_one_said_counts() {
     let again = net.join(&credentials(1));
     let (from, client, ..) = &mut net.clients[again];
     let from = *from;
-    client.open(node_key(2), net.now, &mut net.dice);
-    client.handle_timeout(net.now, &mut net.dice);
-    let bind = client.poll_transmit().unwrap();
+    client.open(node_key(2), net.now, &mut net.random);
+    client.handle_timeout(net.now, &mut net.random);
+    let bind = client.next_datagram().unwrap();
     net.receive(from, bind.as_bytes()).unwrap();
     net.held = Some(Vec::new());
     net.settle();
@@ -395,40 +407,40 @@ fn who_is_heard_behind_another_number_is_asked_for_again() {
     // Once is enough.
     net.clients[0].1.doubt(&node_key(2), net.now);
     net.clients[0].1.doubt(&node_key(2), net.now);
-    assert!(net.clients[0].1.poll_transmit().is_some() && net.clients[0].1.poll_transmit().is_none());
+    assert!(net.clients[0].1.next_datagram().is_some() && net.clients[0].1.next_datagram().is_none());
 }
 
 #[test]
 fn fault_f1_a_stranger_gets_silence_and_nothing_is_relayed() {
     let mut net = Net::with(&[1, 2]);
     let id = net.open(0, 2).unwrap();
-    let stranger = place(9);
+    let stranger = address(9);
     net.clients.push((stranger, Client::new(node_key(5), credentials(5), net.now), Vec::new(), Vec::new()));
     let expired = Ticket::sign(&Terms { expires: WALL + 10, ..terms(5) }, &coordinator(1));
     let foreign = Ticket::sign(&terms(5), &coordinator(9));
     for (ticket, reason) in [(expired, BadTicket::Expired), (foreign, BadTicket::UnknownSigner)] {
-        let bind = bind_of(&Credentials { bind: bind_key(5), ticket, numbered: None }, &mut net.dice, net.now);
+        let bind = bind_of(&Credentials { bind: bind_key(5), ticket, numbered: None }, &mut net.random, net.now);
         assert_eq!(net.receive(stranger, &bind), Err(Refused::Ticket(reason)));
     }
-    assert!(net.server.poll_reply().is_none());
+    assert!(net.next_reply().is_none());
     assert_eq!(net.receive(stranger, &carried(id, b"let me in")), Err(Refused::Unbound));
     assert_eq!(net.data(1), []);
     assert_eq!(net.server.tally().clients, 2);
 }
 
 /// What a client sends first.
-fn bind_of(credentials: &Credentials, dice: &mut Seeded, now: Time) -> Vec<u8> {
+fn bind_of(credentials: &Credentials, random: &mut Seeded, now: Time) -> Vec<u8> {
     let mut client = new_client(credentials, now);
-    client.handle_timeout(now, dice);
-    client.poll_transmit().unwrap().as_bytes().to_vec()
+    client.handle_timeout(now, random);
+    client.next_datagram().unwrap().as_bytes().to_vec()
 }
 
 #[test]
 fn fault_f3_f10_a_ticket_serves_only_the_key_that_it_was_given_to() {
     let mut net = Net::with(&[]);
     let thief = Credentials { bind: bind_key(6), ticket: credentials(1).ticket, numbered: None };
-    let bind = bind_of(&thief, &mut net.dice, net.now);
-    assert_eq!(net.receive(place(9), &bind), Err(Refused::NotTheirs));
+    let bind = bind_of(&thief, &mut net.random, net.now);
+    assert_eq!(net.receive(address(9), &bind), Err(Refused::NotTheirs));
     assert_eq!(net.server.tally().not_theirs, 1);
 }
 
@@ -439,8 +451,8 @@ fn fault_f10_of_two_programs_with_one_key_the_later_one_counts_and_the_former_is
     net.assert_reach((0, 1), (1, 2));
     let second = net.join(&credentials(1));
     net.run(Duration::from_millis(100));
-    assert_eq!(net.events(0).last(), Some(&Event::Lost(LostCause::Replaced)));
-    assert!(net.events(second).contains(&Event::Ready));
+    assert_eq!(net.events(0).last(), Some(&RelayEvent::Lost(LostCause::Replaced)));
+    assert!(net.events(second).contains(&RelayEvent::Ready));
     net.assert_reach((second, 1), (1, 2));
     assert_eq!(net.server.tally().clients, 2);
     // The former comes back, but not at once: two of them do not push each other out without end (fault D14).
@@ -480,11 +492,11 @@ fn members_of_different_networks_never_meet() {
 
 #[test]
 fn fault_f7_what_strangers_can_make_grow_is_bounded() {
-    let mut net = Net::new(Limits { pending: 8, clients: 3, channels: 2, ..Limits::DEFAULT });
+    let mut net = Net::new(RelayLimits { pending: 8, clients: 3, channels: 2, ..RelayLimits::DEFAULT });
     // Binds that are never confirmed.
     for number in 0..12 {
-        let bind = bind_of(&credentials(number), &mut net.dice, net.now);
-        let outcome = net.receive(place(100 + u16::from(number)), &bind);
+        let bind = bind_of(&credentials(number), &mut net.random, net.now);
+        let outcome = net.receive(address(100 + u16::from(number)), &bind);
         assert_eq!(outcome, if number < 8 { Ok(()) } else { Err(Refused::Full) });
     }
     net.run(Duration::from_secs(11));
@@ -496,7 +508,7 @@ fn fault_f7_what_strangers_can_make_grow_is_bounded() {
     for peer in 11..=13 {
         net.open(0, peer);
     }
-    assert_eq!(net.events(0).last(), Some(&Event::Refused { peer: node_key(13) }));
+    assert_eq!(net.events(0).last(), Some(&RelayEvent::Refused { peer: node_key(13) }));
 }
 
 #[test]
@@ -507,7 +519,7 @@ fn fault_f11_n1_the_coordinator_is_away_and_bound_clients_stay_while_their_ticke
     net.assert_reach((0, 1), (1, 2));
     assert_eq!(net.server.tally().bound, 2, "nobody had to bind again");
     net.run(Duration::from_secs(DAY));
-    assert!(net.events(0).contains(&Event::Lost(LostCause::Expired)));
+    assert!(net.events(0).contains(&RelayEvent::Lost(LostCause::Expired)));
     assert_eq!(net.server.tally().clients, 0);
     // Another ticket, and all is as before.
     for number in [1, 2] {
@@ -545,22 +557,22 @@ fn fault_f8_a_relay_that_dies_is_noticed_soon_and_one_that_ends_at_once() {
     net.events(0);
     net.dead = true;
     let now = net.now;
-    net.clients[0].1.handle_suspicion(now, &mut net.dice);
+    net.clients[0].1.handle_suspicion(now, &mut net.random);
     net.run(Duration::from_millis(398));
     assert_eq!(net.events(0), []);
-    assert_eq!(net.clients[0].1.standing(), Standing::Suspected);
+    assert_eq!(net.clients[0].1.standing(), BindingState::Suspected);
     net.run(Duration::from_millis(2));
-    assert_eq!(net.events(0), [Event::Lost(LostCause::Silent)]);
+    assert_eq!(net.events(0), [RelayEvent::Lost(LostCause::Silent)]);
     // Without a hint: the next sign of life, one second, and three quick ones.
     net.run(Duration::from_millis(26_500));
-    assert!(net.events(1).contains(&Event::Lost(LostCause::Silent)));
+    assert!(net.events(1).contains(&RelayEvent::Lost(LostCause::Silent)));
     net.dead = false;
     net.run(Duration::from_secs(40));
     assert!(net.clients[0].1.is_ready() && net.clients[1].1.is_ready(), "tried again by itself");
     net.events(0);
     net.server.leave();
     net.flush();
-    assert_eq!(net.events(0), [Event::Lost(LostCause::Left)]);
+    assert_eq!(net.events(0), [RelayEvent::Lost(LostCause::Left)]);
 }
 
 #[test]
@@ -602,12 +614,12 @@ fn an_invented_again_costs_one_ping() {
     assert_eq!(again.len(), AGAIN_LEN);
     net.events(0);
     for _ in 0..100 {
-        net.deliver(place(1000), &again);
+        net.deliver(address(1000), &again);
     }
-    let first = net.clients[0].1.poll_transmit().unwrap();
+    let first = net.clients[0].1.next_datagram().unwrap();
     assert_eq!(first.as_bytes().len(), CONTROL_LEN);
-    assert!(net.clients[0].1.poll_transmit().is_none());
-    net.receive(place(1000), first.as_bytes()).unwrap();
+    assert!(net.clients[0].1.next_datagram().is_none());
+    net.receive(address(1000), first.as_bytes()).unwrap();
     assert!(net.clients[0].1.is_ready() && net.events(0).is_empty());
 }
 
@@ -628,17 +640,17 @@ fn fault_d3_d4_a_client_that_moves_is_found_at_once() {
     let mut net = Net::with(&[1, 2]);
     net.open(0, 2);
     for port in 2000..2020 {
-        net.clients[0].0 = place(port);
+        net.clients[0].0 = address(port);
         net.now = net.now + Duration::from_millis(100);
         let now = net.now;
-        net.clients[0].1.handle_move(now, &mut net.dice);
+        net.clients[0].1.handle_move(now, &mut net.random);
         net.settle();
         net.assert_reach((0, 1), (1, 2));
         assert_eq!(net.clients[0].1.seen(), Some(SocketAddr::from(([192, 0, 2, 1], port))));
     }
     assert_eq!(net.server.tally().moved, 20);
     // A NAT that changed its port, of which the client knows nothing: the relay tells it, because it knows nobody there.
-    net.clients[0].0 = place(3000);
+    net.clients[0].0 = address(3000);
     let id = net.clients[0].1.id_of(&node_key(2)).unwrap();
     net.send(0, id, b"lost");
     net.settle();

@@ -7,7 +7,8 @@ use taut_base::{NodeId, PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
 use taut_relay::frame::{self, DATA_HEADER, Frame};
 use taut_relay::{
-    Client, Clocks, Credentials, Forward, Limits, NetworkTag, Place, Server, Share, SigningKey, Terms, Ticket,
+    Client, ClientAddress, ClientOutput, Credentials, Forward, ForwardRate, NetworkTag, RelayLimits, Server,
+    ServerClocks, ServerOutput, SigningKey, Terms, Ticket,
 };
 use taut_testkit::Seeded;
 use taut_wire::{stun, wireguard};
@@ -62,8 +63,8 @@ pub(crate) fn ticket(data: &[u8]) {
     }
 }
 
-fn place(number: u8) -> Place {
-    Place::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
+fn place(number: u8) -> ClientAddress {
+    ClientAddress::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
 }
 
 /// A relay with two clients that have opened a channel to each other, and pieces from any address: a kind and bytes. No piece binds or moves a client,
@@ -103,8 +104,8 @@ impl World {
             let ticket = ticket_of(number, &bind)?;
             clients.push(Client::new(relay, Credentials { bind, ticket, numbered: None }, NOW));
         }
-        let server = Server::new(key, vec![signer()?.verifying()], Limits::DEFAULT, [3; 32]);
-        let forward = Forward::new(Share::bits_per_second(1_000_000_000));
+        let server = Server::new(key, vec![signer()?.verifying()], RelayLimits::DEFAULT, [3; 32]);
+        let forward = Forward::new(ForwardRate::bits_per_second(1_000_000_000));
         let mut world = Self { server, forward, clients, dice: Seeded::new(seed) };
         for client in &mut world.clients {
             client.handle_timeout(NOW, &mut world.dice);
@@ -121,7 +122,8 @@ impl World {
     fn settle(&mut self) {
         for _ in 0..8 {
             for number in 0..2_u8 {
-                while let Some(datagram) = self.clients.get_mut(usize::from(number)).and_then(Client::poll_transmit) {
+                while let Some(output) = self.clients.get_mut(usize::from(number)).and_then(Client::poll_output) {
+                    let ClientOutput::Transmit(datagram) = output else { continue };
                     self.receive(place(number), datagram.as_bytes());
                 }
             }
@@ -129,15 +131,19 @@ impl World {
     }
 
     /// Passes a frame to the relay and returns the number of bytes that it answers.
-    fn receive(&mut self, from: Place, bytes: &[u8]) -> usize {
-        let _ = self.server.handle_frame(from, None, bytes, Clocks { now: NOW, wall: WALL }, &mut self.dice);
-        while let Some(change) = self.server.poll_change() {
-            self.forward.apply(&change);
-        }
+    fn receive(&mut self, from: ClientAddress, bytes: &[u8]) -> usize {
+        let _ = self.server.handle_frame(from, None, bytes, ServerClocks { now: NOW, wall: WALL }, &mut self.dice);
         let mut answered = 0;
-        while let Some(reply) = self.server.poll_reply() {
-            answered += if reply.place == from { reply.as_bytes().len() } else { 0 };
-            let number = (0..2).find(|number| place(*number) == reply.place);
+        while let Some(output) = self.server.poll_output() {
+            let reply = match output {
+                ServerOutput::Change(change) => {
+                    self.forward.apply(&change);
+                    continue;
+                }
+                ServerOutput::Reply(reply) => reply,
+            };
+            answered += if reply.address == from { reply.as_bytes().len() } else { 0 };
+            let number = (0..2).find(|number| place(*number) == reply.address);
             if let Some(client) = number.and_then(|number| self.clients.get_mut(usize::from(number))) {
                 client.handle_datagram(reply.as_bytes(), NOW, &mut self.dice);
             }
@@ -165,7 +171,8 @@ impl World {
 
     fn client(&mut self, number: usize, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(number) else { return };
-        assert_eq!(client.handle_datagram(bytes, NOW, &mut self.dice), None);
+        client.handle_datagram(bytes, NOW, &mut self.dice);
+        assert!(!matches!(client.poll_output(), Some(ClientOutput::Event(_))));
         self.settle();
     }
 
@@ -182,6 +189,14 @@ impl World {
     }
 }
 
+/// Returns the next datagram of a client.
+fn next_datagram(client: &mut Client) -> Option<Vec<u8>> {
+    std::iter::from_fn(|| client.poll_output()).find_map(|output| match output {
+        ClientOutput::Transmit(datagram) => Some(datagram.as_bytes().to_vec()),
+        ClientOutput::Event(_) => None,
+    })
+}
+
 /// Seeds: the messages between a client and a relay, one of each kind. They are sealed with other keys than the target uses, because with its own keys the
 /// target would accept them.
 pub(crate) fn frames() -> Vec<Vec<u8>> {
@@ -193,15 +208,19 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
     ];
     if let Some(client) = world.clients.first_mut() {
         client.handle_suspicion(NOW, &mut world.dice);
-        frames.extend(client.poll_transmit().map(|datagram| datagram.as_bytes().to_vec()));
+        frames.extend(next_datagram(client));
     }
     let bind = PrivateKey::from_bytes([150; 32]);
     if let Some(ticket) = ticket_of(9, &bind) {
         let mut fresh = Client::new(world.server.public(), Credentials { bind, ticket, numbered: None }, NOW);
         fresh.handle_timeout(NOW, &mut world.dice);
-        let first = fresh.poll_transmit().map(|datagram| datagram.as_bytes().to_vec()).unwrap_or_default();
-        let _ = world.server.handle_frame(place(9), None, &first, Clocks { now: NOW, wall: WALL }, &mut world.dice);
-        frames.extend(world.server.poll_reply().map(|reply| reply.as_bytes().to_vec()));
+        let first = next_datagram(&mut fresh).unwrap_or_default();
+        let _ =
+            world.server.handle_frame(place(9), None, &first, ServerClocks { now: NOW, wall: WALL }, &mut world.dice);
+        frames.extend(std::iter::from_fn(|| world.server.poll_output()).find_map(|output| match output {
+            ServerOutput::Reply(reply) => Some(reply.as_bytes().to_vec()),
+            ServerOutput::Change(_) => None,
+        }));
         frames.push(first);
     }
     frames

@@ -7,7 +7,10 @@ use std::time::Duration;
 use taut_base::{NodeId, PrivateKey, Time};
 use taut_noise::public_key;
 use taut_relay::frame::{self, MESSAGE_LEN};
-use taut_relay::{Client, Clocks, Credentials, Forward, Limits, Place, Server, Share, Ticket, fuzzing};
+use taut_relay::{
+    Client, ClientAddress, ClientOutput, Credentials, Forward, ForwardRate, RelayLimits, Server, ServerClocks,
+    ServerOutput, Ticket, fuzzing,
+};
 use taut_testkit::Seeded;
 
 use crate::input::Input;
@@ -20,8 +23,8 @@ const HOSTILE: u8 = 0;
 /// An address without a client.
 const INVENTED: u8 = 99;
 
-fn place(number: u8) -> Place {
-    Place::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
+fn place(number: u8) -> ClientAddress {
+    ClientAddress::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
 }
 
 /// Pieces of a script: a kind and bytes. 0: the member sends 40 bytes from an address that the kind chooses; 1: the relay sends 40 bytes to the member; 2: time
@@ -68,14 +71,14 @@ struct World {
     dice: Seeded,
     now: Time,
     /// Bytes that came from each address and went to it.
-    bytes: BTreeMap<Place, (usize, usize)>,
+    bytes: BTreeMap<ClientAddress, (usize, usize)>,
 }
 
 impl World {
     fn new() -> Option<Self> {
         let key = PrivateKey::from_bytes([200; 32]);
-        let server = Server::new(key.clone(), vec![signer()?.verifying()], Limits::DEFAULT, [3; 32]);
-        let forward = Forward::new(Share::bits_per_second(1_000_000_000));
+        let server = Server::new(key.clone(), vec![signer()?.verifying()], RelayLimits::DEFAULT, [3; 32]);
+        let forward = Forward::new(ForwardRate::bits_per_second(1_000_000_000));
         let (clients, bytes) = (Vec::new(), BTreeMap::new());
         let mut world = Self { server, forward, clients, dice: Seeded::new(1), now: START, bytes };
         for number in 0..3 {
@@ -100,34 +103,39 @@ impl World {
                 if let Some(client) = self.clients.get_mut(at) {
                     client.handle_timeout(now, &mut self.dice);
                 }
-                while let Some(datagram) = self.clients.get_mut(at).and_then(Client::poll_transmit) {
+                while let Some(output) = self.clients.get_mut(at).and_then(Client::poll_output) {
+                    let ClientOutput::Transmit(datagram) = output else { continue };
                     self.receive(place(number), datagram.as_bytes());
                 }
             }
         }
     }
 
-    fn receive(&mut self, from: Place, bytes: &[u8]) {
+    fn receive(&mut self, from: ClientAddress, bytes: &[u8]) {
         self.bytes.entry(from).or_default().0 += bytes.len();
-        let clocks = Clocks { now: self.now, wall: WALL + self.now.since(START) };
+        let clocks = ServerClocks { now: self.now, wall: WALL + self.now.since(START) };
         let _ = self.server.handle_frame(from, None, bytes, clocks, &mut self.dice);
         self.deliver();
     }
 
     fn deliver(&mut self) {
-        while let Some(change) = self.server.poll_change() {
-            self.forward.apply(&change);
-        }
-        while let Some(reply) = self.server.poll_reply() {
-            self.bytes.entry(reply.place).or_default().1 += reply.as_bytes().len();
-            let number = (0..3).find(|number| place(*number) == reply.place);
+        while let Some(output) = self.server.poll_output() {
+            let reply = match output {
+                ServerOutput::Change(change) => {
+                    self.forward.apply(&change);
+                    continue;
+                }
+                ServerOutput::Reply(reply) => reply,
+            };
+            self.bytes.entry(reply.address).or_default().1 += reply.as_bytes().len();
+            let number = (0..3).find(|number| place(*number) == reply.address);
             if let Some(client) = number.and_then(|number| self.clients.get_mut(usize::from(number))) {
                 client.handle_datagram(reply.as_bytes(), self.now, &mut self.dice);
             }
         }
     }
 
-    fn say(&mut self, from: Place, message: &[u8; MESSAGE_LEN]) {
+    fn say(&mut self, from: ClientAddress, message: &[u8; MESSAGE_LEN]) {
         let hostile = self.clients.get_mut(usize::from(HOSTILE));
         if let Some(frame) = hostile.and_then(|client| fuzzing::say(client, message)) {
             self.receive(from, &frame);
@@ -151,7 +159,7 @@ impl World {
     }
 
     /// Binds the member again, with a stamp this many seconds after the first, and one of two tickets.
-    fn bind(&mut self, from: Place, seconds: u64, numbered: bool) {
+    fn bind(&mut self, from: ClientAddress, seconds: u64, numbered: bool) {
         let Some(mut credentials) = credentials(HOSTILE) else { return };
         if let Some(ticket) = credentials.numbered.take().filter(|_| numbered) {
             credentials.ticket = ticket;
@@ -159,7 +167,8 @@ impl World {
         let mut client = Client::new(self.server.public(), credentials, self.now);
         client.set_clock(Duration::from_secs(seconds));
         client.handle_timeout(self.now, &mut self.dice);
-        while let Some(datagram) = client.poll_transmit() {
+        while let Some(output) = client.poll_output() {
+            let ClientOutput::Transmit(datagram) = output else { continue };
             self.receive(from, datagram.as_bytes());
         }
         if from == place(HOSTILE) {

@@ -21,10 +21,8 @@ use taut_wire::merge::{Offloads, Run};
 use crate::host::Host;
 use crate::party::Party;
 use crate::taut::Settings;
+use crate::wall::WALL_AT_START;
 use taut_testkit::Seeded;
-
-/// The wall clock when virtual time begins, in seconds since the Unix epoch.
-const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
 
 /// A node with several lanes, without threads, sockets and clock.
 pub struct LanesHost {

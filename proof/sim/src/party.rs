@@ -1,12 +1,9 @@
-//! Members of the network, and their map.
+//! The members of the network.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use taut_base::{NodeId, Prefix, PrivateKey, PublicKey, RelayId};
-use taut_netmap::{LocalMember, MAX_PEER_RELAYS, NetworkInfo, NetworkMap, Peer};
+use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_noise::public_key;
-
-use crate::relay::Relay;
 
 /// A member of the network.
 #[derive(Clone)]
@@ -45,49 +42,11 @@ impl Party {
         IpAddr::V4(Ipv4Addr::new(100, 64, 0, self.number))
     }
 
-    fn id(&self) -> NodeId {
+    pub(crate) fn id(&self) -> NodeId {
         NodeId(u64::from(self.number))
     }
 
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("node-{}", self.number)
     }
-}
-
-/// Returns the map that a coordinator would give to `me` with these peers.
-pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
-    let ipv4 = Prefix::new(IpAddr::from([100, 64, 0, 0]), 10);
-    let ipv6 = Prefix::new(IpAddr::from([0xfd00, 0x7a07, 0, 0, 0, 0, 0, 0]), 48);
-    let (Ok(ipv4), Ok(ipv6)) = (ipv4, ipv6) else { unreachable!("both lengths fit") };
-    let listed = |peer: &&Party| {
-        let peer = Peer {
-            id: peer.id(),
-            name: peer.name(),
-            key: peer.public(),
-            addresses: vec![peer.overlay()],
-            endpoints: vec![peer.endpoint],
-            relays: Vec::new(),
-            native: false,
-        };
-        (peer.id, peer)
-    };
-    let map = NetworkMap {
-        version: 1,
-        network: NetworkInfo { name: "sim".into(), ipv4, ipv6 },
-        me: LocalMember { id: me.id(), name: me.name(), key: me.public(), addresses: vec![me.overlay()] },
-        peers: peers.iter().map(listed).collect(),
-        relays: Vec::new(),
-    };
-    assert_eq!(map.check(), Ok(()), "the world's own maps are valid");
-    map
-}
-
-/// Returns the map of a network with these relays. All members are bound to the first two.
-pub fn map_with_relays(me: &Party, peers: &[&Party], relays: &[Relay]) -> NetworkMap {
-    let mut map = map_for(me, peers);
-    map.relays = relays.iter().map(Relay::listed).collect();
-    let bound: Vec<RelayId> = relays.iter().map(Relay::id).take(MAX_PEER_RELAYS).collect();
-    map.peers.values_mut().for_each(|peer| peer.relays.clone_from(&bound));
-    assert_eq!(map.check(), Ok(()), "the world's own maps are valid");
-    map
 }

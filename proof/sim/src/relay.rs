@@ -5,19 +5,22 @@ use std::net::SocketAddr;
 
 use taut_base::{PrivateKey, PublicKey, RelayId, Time};
 use taut_noise::public_key;
-use taut_relay::{Clocks, Credentials, Forward, Limits, NetworkTag, Place, Server, Share, SigningKey, Terms, Ticket};
+use taut_relay::{
+    ClientAddress, Credentials, Forward, ForwardRate, NetworkTag, RelayLimits, Server, ServerClocks, ServerOutput,
+    SigningKey, Terms, Ticket,
+};
 use taut_wire::stun::{BindingRequest, BindingResponse, MAX_ANSWER_LEN};
 
 use crate::party::Party;
 use crate::station::Station;
-use crate::taut::WALL_AT_START;
+use crate::wall::WALL_AT_START;
 use taut_testkit::Seeded;
 
 /// The network that all tickets are for.
 const NETWORK: NetworkTag = NetworkTag([7; 16]);
 
 /// Rate limit of a client, 1 Gbit/s: no scenario reaches it.
-const SHARE: Share = Share::bits_per_second(1_000_000_000);
+const SHARE: ForwardRate = ForwardRate::bits_per_second(1_000_000_000);
 
 /// A relay of the network, as the coordinator lists it.
 #[derive(Clone)]
@@ -64,7 +67,7 @@ impl Relay {
         let mut chance = Seeded::new(seed);
         let mut bytes = [0; 32];
         taut_base::Entropy::fill(&mut chance, &mut bytes);
-        let server = Server::new(self.key(), vec![coordinator().verifying()], Limits::DEFAULT, bytes);
+        let server = Server::new(self.key(), vec![coordinator().verifying()], RelayLimits::DEFAULT, bytes);
         RelayStation { me: self.clone(), server, forward: Forward::new(SHARE), chance, out: VecDeque::new() }
     }
 }
@@ -109,12 +112,14 @@ impl RelayStation {
     }
 
     fn take(&mut self) {
-        while let Some(change) = self.server.poll_change() {
-            self.forward.apply(&change);
-        }
-        while let Some(reply) = self.server.poll_reply() {
-            if let Place::Udp(address) = reply.place {
-                self.out.push_back((0, address, reply.as_bytes().to_vec()));
+        while let Some(output) = self.server.poll_output() {
+            match output {
+                ServerOutput::Change(change) => self.forward.apply(&change),
+                ServerOutput::Reply(reply) => {
+                    if let ClientAddress::Udp(address) = reply.address {
+                        self.out.push_back((0, address, reply.as_bytes().to_vec()));
+                    }
+                }
             }
         }
     }
@@ -125,17 +130,17 @@ impl Station for RelayStation {
         if let Ok(request) = BindingRequest::parse(datagram) {
             return self.answer_stun(port.min(1), source, &request);
         }
-        let place = Place::Udp(source);
+        let place = ClientAddress::Udp(source);
         if port != 0 {
             return;
         }
         let mut frame = datagram.to_vec();
         let forwarded =
             self.forward.client_at(&place).and_then(|slot| self.forward.forward(slot, &mut frame, now).ok());
-        if let Some(Place::Udp(to)) = forwarded {
+        if let Some(ClientAddress::Udp(to)) = forwarded {
             self.out.push_back((0, to, frame));
         } else {
-            let clocks = Clocks { now, wall: WALL_AT_START.saturating_add(now.since(Time::ZERO)) };
+            let clocks = ServerClocks { now, wall: WALL_AT_START.saturating_add(now.since(Time::ZERO)) };
             // The server counts refused frames.
             let _ = self.server.handle_frame(place, None, datagram, clocks, &mut self.chance);
             self.take();

@@ -18,10 +18,8 @@ use taut_wire::merge::{Offloads, Run};
 use crate::host::Host;
 use crate::party::Party;
 use crate::relay::credentials;
+use crate::wall::WALL_AT_START;
 use taut_testkit::Seeded;
-
-/// Wall clock at the start of virtual time, as time since the Unix epoch: a day in 2026.
-pub(crate) const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
 
 /// Maximum number of sessions of one peer: the previous, the current and the next one.
 const MAX_SESSIONS: usize = 3;

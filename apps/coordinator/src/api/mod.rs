@@ -18,7 +18,7 @@ use axum::response::Response;
 use axum::routing::get;
 use taut_base::NodeId;
 use taut_netmap::{CONTROL_PATH, RELAY_PATH};
-use taut_relay_server::{Admission, Entrance, Places};
+use taut_relay_server::{Admission, AdmissionTable, Entrance};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -42,7 +42,7 @@ const LAST_REQUESTS: Duration = Duration::from_secs(3);
 const HEALTH: Duration = Duration::from_secs(1);
 
 /// Places of members' control channels, by network and node.
-pub(crate) type Channels = Places<NetworkId, NodeId>;
+pub(crate) type Channels = AdmissionTable<NetworkId, NodeId>;
 
 /// Limits on connections, and the entrance of the coordinator's own relay.
 #[derive(Clone)]

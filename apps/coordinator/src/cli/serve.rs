@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use taut_base::{DEFAULT_PORT, Descriptors, Prefix, Uses, WhenFull};
 use taut_relay_server::log::{Log, LogFormatError, LogLevels};
-use taut_relay_server::{Admission, Metrics, Places, Relay, raise_open_files};
+use taut_relay_server::{Admission, AdmissionTable, Metrics, Relay, raise_open_files};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -79,7 +79,7 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
         announce(&format!("listening on {address}\n"));
         tracing::info!(target: log::DAEMON, event = "started", version = env!("CARGO_PKG_VERSION"), %address);
         tell_descriptors(&descriptors);
-        let channels = Places::new(descriptors.channels, WhenFull::Balance);
+        let channels = AdmissionTable::new(descriptors.channels, WhenFull::Balance);
         let front = api::Front { relay: relay.as_ref().and_then(Relay::entrance), admission, channels };
         api::serve(Arc::new(state), front, listeners, stop).await;
         drop((figures, relay));

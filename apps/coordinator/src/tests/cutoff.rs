@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use taut_base::{NodeId, PrivateKey, Time};
 use taut_netmap::{Hello, JoinToken, SCHEMA, ToCoordinator, ToNode};
 use taut_noise::public_key;
-use taut_relay::{Client, Credentials};
+use taut_relay::{Client, ClientOutput, Credentials};
 use taut_relay_server::{Admission, Relay};
 use taut_testkit::Seeded;
 
@@ -44,7 +44,8 @@ impl Member {
             assert!(self.began.elapsed() < PATIENCE, "nothing came of it");
             let now = Time::from_duration(self.began.elapsed());
             self.client.handle_timeout(now, &mut self.random);
-            while let Some(datagram) = self.client.poll_transmit() {
+            while let Some(output) = self.client.poll_output() {
+                let ClientOutput::Transmit(datagram) = output else { continue };
                 let _ = self.socket.send(datagram.as_bytes());
             }
             let mut buffer = [0; 2048];

@@ -20,7 +20,7 @@ use super::levels::LogLevels;
 use super::limits::{Cause, LineLimits};
 use super::line::{Line, LogFormat};
 use super::{UNAUTHENTICATED, timestamp};
-use crate::shared::OsEntropy;
+use crate::system::OsEntropy;
 
 /// What the layer shares with the handle on the log.
 pub(super) struct Shared {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use taut_base::{Entropy, PublicKey, RelayId, Time};
 use taut_netmap::Relay;
 use taut_path::{Families, Way};
-use taut_relay::{Client, Credentials, Datagram, Event, LostCause, Standing};
+use taut_relay::{BindingState, Client, ClientDatagram, ClientOutput, Credentials, LostCause, RelayEvent};
 
 use super::web::WebFallback;
 use crate::event::NodeEvent;
@@ -113,30 +113,26 @@ impl KnownRelay {
         self.web.open.into_iter().chain(self.relay.endpoints.iter().copied()).chain(stun)
     }
 
-    /// Takes a frame from the relay. Returns the client's event.
-    pub(super) fn handle_datagram(
-        &mut self,
-        source: SocketAddr,
-        bytes: &[u8],
-        is_member: impl Fn(&PublicKey) -> bool,
-        entropy: &mut impl Entropy,
-        now: Time,
-    ) -> Option<Event> {
-        let client = self.client.as_mut()?;
-        let event = client.handle_datagram(bytes, now, entropy);
+    /// Takes a frame from the relay.
+    pub(super) fn handle_datagram(&mut self, source: SocketAddr, bytes: &[u8], entropy: &mut impl Entropy, now: Time) {
+        let Some(client) = &mut self.client else { return };
+        client.handle_datagram(bytes, now, entropy);
         if client.is_ready() {
             self.place.get_or_insert(source);
             self.web.answered();
         }
-        if let Some(Event::Opened { peer, .. } | Event::Arrived { peer, .. }) = event {
-            // Membership is decided by the map, not by the relay (fault F18). A peer that is not in the map yet is opened when the map lists it.
-            if !is_member(&peer) {
-                client.forget(&peer);
-                return None;
-            }
-            self.known.insert(peer);
+    }
+
+    /// Returns true if the event concerns a member, or no peer. Any other peer is forgotten: membership is decided by the map, not by the relay (fault F18). A
+    /// peer that is not in the map yet is opened when the map lists it.
+    pub(super) fn concerns_member(&mut self, event: &RelayEvent, is_member: impl Fn(&PublicKey) -> bool) -> bool {
+        let (RelayEvent::Opened { peer, .. } | RelayEvent::Arrived { peer, .. }) = event else { return true };
+        if is_member(peer) {
+            self.known.insert(*peer);
+            return true;
         }
-        event
+        self.client.as_mut().into_iter().for_each(|client| client.forget(peer));
+        false
     }
 
     /// Returns the event that the relay has bound this node, unless that is known.
@@ -178,10 +174,19 @@ impl KnownRelay {
         Some(Way::Relayed { relay, id: client.id_of(peer)? })
     }
 
-    /// Takes the frames of the client. They go to the address at which the relay answers; until it does, to one address of each family, and through the bridge.
-    pub(super) fn take_frames(&mut self, families: Families, out: &mut VecDeque<(SocketAddr, Datagram)>) {
-        let Some(client) = &mut self.client else { return };
-        while let Some(frame) = client.poll_transmit() {
+    /// Takes the client's outputs up to the next event. Frames go to the address at which the relay answers; until it does, to one address of each family, and
+    /// through the bridge.
+    pub(super) fn poll_event(
+        &mut self,
+        families: Families,
+        out: &mut VecDeque<(SocketAddr, ClientDatagram)>,
+    ) -> Option<RelayEvent> {
+        let client = self.client.as_mut()?;
+        loop {
+            let frame = match client.poll_output()? {
+                ClientOutput::Event(event) => return Some(event),
+                ClientOutput::Transmit(frame) => frame,
+            };
             let places = match self.place {
                 Some(place) => vec![place],
                 None => {
@@ -229,7 +234,7 @@ pub struct RelayView<'a> {
     /// The round-trip time to the relay.
     pub round_trip: Option<Duration>,
     /// The state of the binding; `None` while the relay is not in use.
-    pub standing: Option<Standing>,
+    pub standing: Option<BindingState>,
     /// 0 for the first home relay, 1 for the second; `None` for other relays.
     pub home: Option<usize>,
 }

@@ -3,7 +3,10 @@ use std::time::Duration;
 
 use taut_base::{Entropy, PrivateKey, PublicKey, RelayId, Time};
 use taut_noise::public_key;
-use taut_relay::{Client, Clocks, Credentials, Limits, NetworkTag, Place, Server, SigningKey, Terms, Ticket};
+use taut_relay::{
+    Client, ClientAddress, ClientOutput, Credentials, NetworkTag, RelayLimits, Server, ServerClocks, ServerOutput,
+    SigningKey, Terms, Ticket,
+};
 
 use super::*;
 
@@ -49,8 +52,8 @@ fn credentials(number: u16) -> Credentials {
     Credentials { ticket: Ticket::sign(&terms, &SigningKey::from_seed([1; 32]).unwrap()), bind, numbered: None }
 }
 
-fn place(number: u16) -> Place {
-    Place::Udp(SocketAddr::from(([192, 0, 2, 1], number)))
+fn place(number: u16) -> ClientAddress {
+    ClientAddress::Udp(SocketAddr::from(([192, 0, 2, 1], number)))
 }
 
 fn relay_place() -> SocketAddr {
@@ -72,7 +75,7 @@ impl World {
     fn new() -> Self {
         let now = Time::ZERO + Duration::from_secs(1_000);
         let signing = SigningKey::from_seed([1; 32]).unwrap();
-        let server = Server::new(key(9), vec![signing.verifying()], Limits::DEFAULT, [3; 32]);
+        let server = Server::new(key(9), vec![signing.verifying()], RelayLimits::DEFAULT, [3; 32]);
         let mut relays = Relays::default();
         relays.set_map(
             &[taut_netmap::Relay {
@@ -115,7 +118,7 @@ impl World {
     }
 
     fn exchange(&mut self) {
-        let clocks = Clocks { now: self.now, wall: Duration::from_secs(WALL + 10) };
+        let clocks = ServerClocks { now: self.now, wall: Duration::from_secs(WALL + 10) };
         while let Some(output) = self.relays.poll_output() {
             match output {
                 RelaysOutput::Transmit(_, frame) => {
@@ -126,17 +129,18 @@ impl World {
             }
         }
         for (number, client) in &mut self.others {
-            while let Some(frame) = client.poll_transmit() {
+            while let Some(output) = client.poll_output() {
+                let ClientOutput::Transmit(frame) = output else { continue };
                 let _ = self.server.handle_frame(place(*number), None, frame.as_bytes(), clocks, &mut self.entropy);
             }
         }
-        while self.server.poll_change().is_some() {}
-        while let Some(reply) = self.server.poll_reply() {
-            if reply.place == place(US) {
+        while let Some(output) = self.server.poll_output() {
+            let ServerOutput::Reply(reply) = output else { continue };
+            if reply.address == place(US) {
                 let is_member = |key: &PublicKey| *key == node(PEER);
                 self.relays.handle_datagram(relay_place(), reply.as_bytes(), is_member, &mut self.entropy, self.now);
             }
-            let other = self.others.iter_mut().find(|(number, _)| place(*number) == reply.place);
+            let other = self.others.iter_mut().find(|(number, _)| place(*number) == reply.address);
             other.into_iter().for_each(|(_, client)| {
                 client.handle_datagram(reply.as_bytes(), self.now, &mut self.entropy);
             });

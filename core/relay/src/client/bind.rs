@@ -9,8 +9,8 @@ use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Identity, Remote};
 use taut_wire::wireguard::CookieReply;
 
-use super::{Bound, Client, Credentials, Event, KEEPALIVE, LostCause, Outgoing, between, draw_key};
-use crate::control::Link;
+use super::{Bound, Client, Credentials, KEEPALIVE, LostCause, Outgoing, RelayEvent, between, draw_key};
+use crate::control::ControlLink;
 use crate::frame::{BIND_LEN, BOUND_LEN, COOKIE_LEN, le32};
 use crate::handshake::Initiator;
 use crate::ticket::LATEST_VERSION;
@@ -22,22 +22,22 @@ const RETRY: Duration = Duration::from_millis(250);
 /// within so long are no crowd for a relay.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Cookies are kept per path; a client has but one.
-const PATH: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+const COOKIE_PATH: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
 /// Pause before a ticket of version 2 is shown again after an attempt with it failed, 10 minutes: a relay that refuses it costs one attempt in that time.
-const NOT_AGAIN: Duration = Duration::from_secs(600);
+const NUMBERED_RETRY: Duration = Duration::from_secs(600);
 
 /// Which of two tickets a relay is shown. It is version 1 until the relay has said that it takes version 2: every relay takes version 1 at once, and a lost
 /// datagram is not mistaken for an old relay. Then the client binds again with version 2, while the first binding serves it.
 #[derive(Default)]
-pub(super) struct Tickets {
+pub(super) struct TicketChoice {
     /// The relay takes version 2.
     takes_numbered: bool,
     /// Version 2 is not tried before.
     pub(super) not_before: Time,
 }
 
-impl Tickets {
+impl TicketChoice {
     /// Notes that the relay takes tickets up to `version`. Returns true if the ticket of version 2 was not shown and is to be shown now.
     fn hear(&mut self, version: u8, shown: bool, now: Time) -> bool {
         let better = version >= LATEST_VERSION && !shown && now >= self.not_before;
@@ -47,20 +47,20 @@ impl Tickets {
 
     /// Notes that an attempt with version 2 failed: the relay may run an older program now.
     fn fail(&mut self, now: Time) {
-        *self = Self { takes_numbered: false, not_before: now + NOT_AGAIN };
+        *self = Self { takes_numbered: false, not_before: now + NUMBERED_RETRY };
     }
 }
 
 /// The stamps of a client's `bind`s.
 #[derive(Default)]
-pub(super) struct Stamps {
+pub(super) struct BindStamps {
     /// Reading of the stamps' clock at `Time` 0, since 1970; `None` for a client without stamps.
     pub(super) at_zero: Option<Duration>,
     /// Nanoseconds since 1970; 0 before the first.
     pub(super) last: u64,
 }
 
-impl Stamps {
+impl BindStamps {
     /// Returns a stamp that is later than all before it; 0 without a clock.
     fn next(&mut self, now: Time) -> u64 {
         let Some(at_zero) = self.at_zero else { return 0 };
@@ -70,7 +70,7 @@ impl Stamps {
     }
 }
 
-pub(super) struct Binding {
+pub(super) struct BindAttempt {
     initiator: Initiator,
     message: Box<[u8; BIND_LEN]>,
     index: u32,
@@ -83,7 +83,7 @@ pub(super) struct Binding {
     is_numbered: bool,
 }
 
-impl Binding {
+impl BindAttempt {
     /// Fails for a relay whose key is no honest key: the map should not have named it.
     fn start(client: &mut Client, now: Time, entropy: &mut impl Entropy) -> Result<Self, DecryptError> {
         let index = entropy.next_u32();
@@ -108,27 +108,27 @@ impl Binding {
         let (Some(nonce), Some(sealed_cookie)) = (cookie[8..].first_chunk(), cookie.last_chunk()) else { return false };
         let reply = CookieReply { receiver: le32(cookie, 4), nonce, sealed_cookie };
         let Some(mac1) = mac1(self.message.as_slice()).copied() else { return false };
-        if reply.receiver != self.index || !self.cookies.take(&self.remote, &mac1, PATH, &reply, now) {
+        if reply.receiver != self.index || !self.cookies.take(&self.remote, &mac1, COOKIE_PATH, &reply, now) {
             return false;
         }
-        self.cookies.write_mac2(PATH, self.message.as_mut_slice(), now);
+        self.cookies.write_mac2(COOKIE_PATH, self.message.as_mut_slice(), now);
         true
     }
 }
 
 impl Client {
     /// Begins an attempt, sends its message again, or gives it up.
-    pub(super) fn bind_timeout(&mut self, now: Time, entropy: &mut impl Entropy) -> Option<Event> {
+    pub(super) fn bind_timeout(&mut self, now: Time, entropy: &mut impl Entropy) {
         if self.binding.is_none() {
             if !self.wants_bind() || now < self.next_bind {
-                return None;
+                return;
             }
-            match Binding::start(self, now, entropy) {
+            match BindAttempt::start(self, now, entropy) {
                 Ok(binding) => self.binding = Some(binding),
                 Err(_) => return self.attempt_failed(now, entropy),
             }
         }
-        let binding = self.binding.as_mut().filter(|binding| now >= binding.next)?;
+        let Some(binding) = self.binding.as_mut().filter(|binding| now >= binding.next) else { return };
         if binding.tries == TRIES {
             return self.attempt_failed(now, entropy);
         }
@@ -136,33 +136,30 @@ impl Client {
         binding.tries += 1;
         binding.sent = now;
         self.out.push_back(Outgoing::Bind);
-        None
     }
 
     /// The pause before the next attempt doubles, and is drawn, so that the clients of a relay that comes back do not come back together.
-    fn attempt_failed(&mut self, now: Time, entropy: &mut impl Entropy) -> Option<Event> {
+    fn attempt_failed(&mut self, now: Time, entropy: &mut impl Entropy) {
         if self.binding.take().is_some_and(|binding| binding.is_numbered) {
             self.tickets.fail(now);
         }
         self.failures = self.failures.saturating_add(1);
         let most = (Duration::from_secs(1) * 2_u32.pow(self.failures.min(5))).min(PAUSE_MAX);
         self.next_bind = now + between((most / 2, most), entropy);
-        // Said once; and not of a binding that holds, only because a newer ticket is not taken.
-        (self.failures == 1 && self.bound.is_none()).then_some(Event::Lost(LostCause::Silent))
+        // Reported once per loss, and not while a binding holds: a refused newer ticket loses nothing.
+        if self.failures == 1 && self.bound.is_none() {
+            self.events.push_back(RelayEvent::Lost(LostCause::Silent));
+        }
     }
 
-    pub(super) fn handle_bound(
-        &mut self,
-        bound: &[u8; BOUND_LEN],
-        now: Time,
-        entropy: &mut impl Entropy,
-    ) -> Option<Event> {
-        let binding = self.binding.as_ref().filter(|binding| binding.index == le32(bound, 4))?;
-        let (keys, welcome) = binding.initiator.finish(bound).ok()?;
+    /// Takes the relay's answer to the outstanding bind. An answer that is not authentic changes nothing.
+    pub(super) fn handle_bound(&mut self, bound: &[u8; BOUND_LEN], now: Time, entropy: &mut impl Entropy) {
+        let Some(binding) = self.binding.as_ref().filter(|binding| binding.index == le32(bound, 4)) else { return };
+        let Ok((keys, welcome)) = binding.initiator.finish(bound) else { return };
         let sample = (binding.tries == 1).then(|| now.since(binding.sent));
         let (index, is_numbered, was_bound) = (binding.index, binding.is_numbered, self.bound.is_some());
-        let link = Link::new(&keys, le32(bound, 8));
-        self.bound = Some(Bound { link, index, asked: None, next_ping: now + between(KEEPALIVE, entropy) });
+        let link = ControlLink::new(&keys, le32(bound, 8));
+        self.bound = Some(Bound { link, index, ping: None, next_ping: now + between(KEEPALIVE, entropy) });
         self.binding = None;
         self.failures = 0;
         let better = self.credentials.numbered.is_some() && self.tickets.hear(welcome.tickets, is_numbered, now);
@@ -174,10 +171,12 @@ impl Client {
         }
         // The first frame under the new keys is what makes the relay use them, so there is always one.
         self.handle_suspicion(now, entropy);
-        self.peers.ask_all_again(now);
+        self.peers.request_all(now);
         while let Some(peer) = self.peers.take_due(now) {
             self.send_open(peer, now);
         }
-        (!was_bound).then_some(Event::Ready)
+        if !was_bound {
+            self.events.push_back(RelayEvent::Ready);
+        }
     }
 }

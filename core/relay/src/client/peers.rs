@@ -19,41 +19,41 @@ const ABSENT_MAX: Duration = Duration::from_secs(300);
 
 /// Peers at one relay beyond which no more are taken in because only the relay named them: 1 MiB of them. A client forgets those that are not in its map
 /// ([`Client::forget`](super::Client::forget)), so an honest relay fills this only with more members than that, and those are learned when their packets come.
-const NAMED_BY_RELAY: usize = 4_096;
+const MAX_ANNOUNCED: usize = 4_096;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum PeerState {
     /// Asked for, unanswered.
-    Asking,
+    Requested,
     /// There.
     Here,
     /// Not there.
     Absent,
 }
 
-struct Peer {
+struct PeerChannel {
     id: u32,
-    state: State,
+    state: PeerState,
     /// We want it; else it only wants us.
     wanted: bool,
     /// When it is asked for next, and the pause after that.
     due: Option<Time>,
     pause: Duration,
     /// The counter of the relay's last word on it.
-    word: u64,
+    stamp: u64,
 }
 
 /// Peers by key and by number.
 #[derive(Default)]
 pub(super) struct Peers {
-    by_key: BTreeMap<PublicKey, Peer>,
+    by_key: BTreeMap<PublicKey, PeerChannel>,
     by_id: BTreeMap<u32, PublicKey>,
     due: BTreeSet<(Time, PublicKey)>,
 }
 
 impl Peers {
     /// Wants a peer, and says its number.
-    pub(super) fn ask(&mut self, key: PublicKey, now: Time, entropy: &mut impl Entropy) -> u32 {
+    pub(super) fn request(&mut self, key: PublicKey, now: Time, entropy: &mut impl Entropy) -> u32 {
         if let Some(peer) = self.by_key.get_mut(&key) {
             let id = peer.id;
             if !peer.wanted {
@@ -62,9 +62,12 @@ impl Peers {
             }
             return id;
         }
-        let id = self.draw(entropy);
+        let id = self.draw_id(entropy);
         self.by_id.insert(id, key);
-        self.by_key.insert(key, Peer { id, state: State::Asking, wanted: true, due: None, pause: RETRY, word: 0 });
+        self.by_key.insert(
+            key,
+            PeerChannel { id, state: PeerState::Requested, wanted: true, due: None, pause: RETRY, stamp: 0 },
+        );
         self.schedule(&key, Some(now));
         id
     }
@@ -73,14 +76,14 @@ impl Peers {
     pub(super) fn close(&mut self, key: &PublicKey) -> bool {
         self.schedule(key, None);
         let wanted = self.by_key.get_mut(key).is_some_and(|peer| std::mem::take(&mut peer.wanted));
-        if self.by_key.get(key).is_some_and(|peer| peer.state != State::Here) {
+        if self.by_key.get(key).is_some_and(|peer| peer.state != PeerState::Here) {
             self.forget(key);
         }
         wanted
     }
 
     pub(super) fn id_of(&self, key: &PublicKey) -> Option<u32> {
-        self.by_key.get(key).filter(|peer| peer.state != State::Absent).map(|peer| peer.id)
+        self.by_key.get(key).filter(|peer| peer.state != PeerState::Absent).map(|peer| peer.id)
     }
 
     pub(super) fn peer_of(&self, id: u32) -> Option<PublicKey> {
@@ -94,57 +97,60 @@ impl Peers {
         }
         if let Entry::Vacant(vacant) = self.by_id.entry(id) {
             vacant.insert(key);
-            self.by_key.insert(key, Peer { id, state: State::Here, wanted: false, due: None, pause: RETRY, word: 0 });
+            self.by_key.insert(
+                key,
+                PeerChannel { id, state: PeerState::Here, wanted: false, due: None, pause: RETRY, stamp: 0 },
+            );
         }
         true
     }
 
     /// What is known of a peer that counts as here may be wrong: it is asked for again now. False when it is being asked for anyway, or unknown.
     pub(super) fn doubt(&mut self, key: &PublicKey, now: Time) -> bool {
-        let Some(peer) = self.by_key.get_mut(key).filter(|peer| peer.state == State::Here) else { return false };
-        (peer.state, peer.wanted, peer.pause) = (State::Asking, true, RETRY);
+        let Some(peer) = self.by_key.get_mut(key).filter(|peer| peer.state == PeerState::Here) else { return false };
+        (peer.state, peer.wanted, peer.pause) = (PeerState::Requested, true, RETRY);
         self.schedule(key, Some(now));
         true
     }
 
-    /// Whether the relay said something later on this peer than `word`: its words overtake each other on the way, and the last one counts.
-    fn is_late(&self, key: &PublicKey, word: u64) -> bool {
-        self.by_key.get(key).is_some_and(|peer| word < peer.word)
+    /// Whether the relay said something later on this peer than `stamp`: its words overtake each other on the way, and the last one counts.
+    fn is_late(&self, key: &PublicKey, stamp: u64) -> bool {
+        self.by_key.get(key).is_some_and(|peer| stamp < peer.stamp)
     }
 
     /// Returns true if there is room for what the relay says of a peer: a relay that invents keys fills no memory (fault F18).
     fn has_room(&self, key: &PublicKey) -> bool {
-        self.by_key.len() < NAMED_BY_RELAY || self.by_key.contains_key(key)
+        self.by_key.len() < MAX_ANNOUNCED || self.by_key.contains_key(key)
     }
 
     /// The relay answers: the peer is here, under this number. False when it has said something else since.
-    pub(super) fn opened(&mut self, key: PublicKey, id: u32, word: u64) -> bool {
-        let news = !self.is_late(&key, word) && self.has_room(&key);
+    pub(super) fn opened(&mut self, key: PublicKey, id: u32, stamp: u64) -> bool {
+        let news = !self.is_late(&key, stamp) && self.has_room(&key);
         if news {
-            self.here(key, id, word);
+            self.here(key, id, stamp);
         }
         news
     }
 
     /// The relay says that a peer is here; says the number that it has with us, unless it has said something else since. While we ask for it ourselves,
     /// under a number of ours, that one will count: both `open`s met on their way.
-    pub(super) fn arrived(&mut self, key: PublicKey, id: u32, word: u64) -> Option<u32> {
-        if self.is_late(&key, word) || !self.has_room(&key) {
+    pub(super) fn arrived(&mut self, key: PublicKey, id: u32, stamp: u64) -> Option<u32> {
+        if self.is_late(&key, stamp) || !self.has_room(&key) {
             return None;
         }
         match self.by_key.get_mut(&key) {
-            Some(peer) if peer.wanted && peer.state == State::Asking => {
-                peer.word = word;
+            Some(peer) if peer.wanted && peer.state == PeerState::Requested => {
+                peer.stamp = stamp;
                 Some(peer.id)
             }
             _ => {
-                self.here(key, id, word);
+                self.here(key, id, stamp);
                 Some(id)
             }
         }
     }
 
-    fn here(&mut self, key: PublicKey, id: u32, word: u64) {
+    fn here(&mut self, key: PublicKey, id: u32, stamp: u64) {
         self.schedule(&key, None);
         let wanted = self.by_key.get(&key).is_some_and(|peer| peer.wanted);
         if self.by_key.get(&key).is_none_or(|peer| peer.id != id) {
@@ -154,22 +160,22 @@ impl Peers {
             }
         }
         self.by_id.insert(id, key);
-        self.by_key.insert(key, Peer { id, state: State::Here, wanted, due: None, pause: RETRY, word });
+        self.by_key.insert(key, PeerChannel { id, state: PeerState::Here, wanted, due: None, pause: RETRY, stamp });
     }
 
     /// The relay says that a peer is not here; false if nobody asked, or if it has said something else since.
-    pub(super) fn absent(&mut self, key: &PublicKey, word: u64, now: Time) -> bool {
-        if self.is_late(key, word) {
+    pub(super) fn absent(&mut self, key: &PublicKey, stamp: u64, now: Time) -> bool {
+        if self.is_late(key, stamp) {
             return false;
         }
         let Some(peer) = self.by_key.get_mut(key) else { return false };
-        peer.word = word;
+        peer.stamp = stamp;
         if !peer.wanted {
             self.forget(key);
             return true;
         }
-        if peer.state != State::Absent {
-            peer.state = State::Absent;
+        if peer.state != PeerState::Absent {
+            peer.state = PeerState::Absent;
             peer.pause = ABSENT;
         }
         let next = now + peer.pause;
@@ -178,12 +184,12 @@ impl Peers {
     }
 
     /// The relay refuses it; false if nobody asked, or if it has said something else since.
-    pub(super) fn refused(&mut self, key: &PublicKey, word: u64) -> bool {
-        !self.is_late(key, word) && self.close(key)
+    pub(super) fn refused(&mut self, key: &PublicKey, stamp: u64) -> bool {
+        !self.is_late(key, stamp) && self.close(key)
     }
 
     /// All that is wanted is asked for on a new binding. What only wanted us will say so again.
-    pub(super) fn ask_all_again(&mut self, now: Time) {
+    pub(super) fn request_all(&mut self, now: Time) {
         let keys: Vec<_> = self.by_key.keys().copied().collect();
         for key in keys {
             let Some(peer) = self.by_key.get_mut(&key) else { continue };
@@ -192,7 +198,7 @@ impl Peers {
                 continue;
             }
             // The words of a new binding are counted anew.
-            (peer.state, peer.pause, peer.word) = (State::Asking, RETRY, 0);
+            (peer.state, peer.pause, peer.stamp) = (PeerState::Requested, RETRY, 0);
             self.schedule(&key, Some(now));
         }
     }
@@ -211,10 +217,10 @@ impl Peers {
     }
 
     /// An `open` leaves now: under which number, and when it is said again.
-    pub(super) fn asked_again(&mut self, key: &PublicKey, now: Time) -> Option<u32> {
+    pub(super) fn next_request(&mut self, key: &PublicKey, now: Time) -> Option<u32> {
         let peer = self.by_key.get_mut(key)?;
         let (id, next) = (peer.id, now + peer.pause);
-        let most = if peer.state == State::Absent { ABSENT_MAX } else { RETRY_MAX };
+        let most = if peer.state == PeerState::Absent { ABSENT_MAX } else { RETRY_MAX };
         peer.pause = (peer.pause * 2).min(most);
         self.schedule(key, Some(next));
         Some(id)
@@ -237,7 +243,7 @@ impl Peers {
         }
     }
 
-    fn draw(&self, entropy: &mut impl Entropy) -> u32 {
+    fn draw_id(&self, entropy: &mut impl Entropy) -> u32 {
         loop {
             let id = entropy.next_u32() & ID_BITS;
             if id != 0 && !self.by_id.contains_key(&id) {
@@ -256,16 +262,16 @@ mod tests {
         let mut peers = Peers::default();
         let key = |number: u32| PublicKey([[0; 28].as_slice(), &number.to_be_bytes()].concat().try_into().unwrap());
         let mut drawn = |bytes: &mut [u8]| bytes.fill(7);
-        let wanted = peers.ask(key(0), Time::ZERO, &mut drawn);
+        let wanted = peers.request(key(0), Time::ZERO, &mut drawn);
         for number in 1..100_000 {
             peers.arrived(key(2 * number), 10 + number, number.into());
             peers.opened(key(2 * number + 1), 200_000 + number, number.into());
         }
-        assert_eq!((peers.by_key.len(), peers.by_id.len(), peers.due.len()), (NAMED_BY_RELAY, NAMED_BY_RELAY, 1));
+        assert_eq!((peers.by_key.len(), peers.by_id.len(), peers.due.len()), (MAX_ANNOUNCED, MAX_ANNOUNCED, 1));
         assert!(peers.opened(key(0), wanted, 100_000), "a peer that we asked for is heard of");
         assert_eq!(peers.id_of(&key(0)), Some(wanted));
         // A new one that we want has room, and one that is forgotten makes room.
-        assert_eq!(peers.ask(key(1), Time::ZERO, &mut |bytes: &mut [u8]| bytes.fill(9)), 0x0909_0909 & ID_BITS);
+        assert_eq!(peers.request(key(1), Time::ZERO, &mut |bytes: &mut [u8]| bytes.fill(9)), 0x0909_0909 & ID_BITS);
         (2..100_000).for_each(|number| peers.forget(&key(number)));
         assert_eq!((peers.by_key.len(), peers.by_id.len()), (2, 2));
     }

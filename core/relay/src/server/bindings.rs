@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use taut_base::{Entropy, NodeId, PublicKey, Time};
 use taut_tunnel::Bucket;
 
-use super::channels::Side;
+use super::channels::ChannelEnd;
 use super::moves::Challenge;
-use super::pendings::Pending;
-use super::{Claim, Member, Owner, Place, Server};
-use crate::control::{Link, Message, Why};
-use crate::forward::Change;
+use super::pendings::PendingBind;
+use super::{Claim, Member, Owner, Server};
+use crate::change::{Change, ClientAddress};
+use crate::control::{ControlLink, ControlMessage, LeaveReason};
 
 /// A client.
 pub(super) struct Binding {
     pub(super) member: Member,
     /// The node's number in its network, if the client has shown a ticket that names it.
     id: Option<NodeId>,
-    pub(super) link: Link,
+    pub(super) link: ControlLink,
     /// Our index for it.
     index: u32,
     /// Where the client has proven to be; `None` since another client proved to be there.
-    pub(super) place: Option<Place>,
+    pub(super) address: Option<ClientAddress>,
     pub(super) challenge: Option<Challenge>,
     /// Challenges that the client may still cause.
     pub(super) challenges: Bucket,
@@ -37,7 +37,7 @@ pub(super) struct Binding {
     /// Number of bindings that began before this one, and this one.
     serial: u64,
     /// Whom it has numbers for.
-    pub(super) channels: BTreeMap<PublicKey, Side>,
+    pub(super) channels: BTreeMap<PublicKey, ChannelEnd>,
     pub(super) ids: BTreeMap<u32, PublicKey>,
 }
 
@@ -68,14 +68,14 @@ impl Server {
     pub(super) fn has_room_for_client(&self, claim: &Claim) -> bool {
         self.bound_to(claim).iter().any(Option::is_some)
             || self.by_member.len() < self.limits.clients
-            || self.clients.yields_to(claim.member.scope).is_some()
+            || self.clients.evicts_for(claim.member.scope).is_some()
     }
 
     /// Makes a confirmed bind a binding, and returns its slot. `None` if there is no room for it.
-    pub(super) fn settle(
+    pub(super) fn make_binding(
         &mut self,
         index: u32,
-        pending: Pending,
+        pending: PendingBind,
         now: Time,
         entropy: &mut impl Entropy,
     ) -> Option<u32> {
@@ -83,7 +83,7 @@ impl Server {
         let [by_key, by_node] = self.bound_to(&pending.claim);
         // The node has another key now: peers that had opened the former key are told that it left.
         if let Some(former) = by_node.filter(|former| by_key != Some(*former)) {
-            self.say(former, &Message::Leave(Why::Replaced));
+            self.say(former, &ControlMessage::Leave(LeaveReason::Replaced));
             self.tally.replaced += 1;
             self.end(former);
         }
@@ -96,13 +96,13 @@ impl Server {
         };
         self.by_index.insert(index, slot);
         if let Some(id) = id {
-            self.number(slot, member, id);
+            self.set_node_id(slot, member, id);
         }
         Some(slot)
     }
 
     /// Notes the number of a client's node.
-    fn number(&mut self, slot: u32, member: Member, id: NodeId) {
+    fn set_node_id(&mut self, slot: u32, member: Member, id: NodeId) {
         let former = self.binding(slot).and_then(|binding| binding.id.replace(id));
         if let Some(former) = former.filter(|former| *former != id) {
             self.by_node.remove(&(member.scope, former));
@@ -111,12 +111,12 @@ impl Server {
     }
 
     /// The member was bound already: this binding takes over everything, numbers included, and the former one is told.
-    fn replace(&mut self, slot: u32, index: u32, pending: Pending, now: Time) {
-        self.say(slot, &Message::Leave(Why::Replaced));
+    fn replace(&mut self, slot: u32, index: u32, pending: PendingBind, now: Time) {
+        self.say(slot, &ControlMessage::Leave(LeaveReason::Replaced));
         self.tally.replaced += 1;
         let Some(binding) = self.binding(slot) else { return };
         let former = std::mem::replace(&mut binding.index, index);
-        let Pending { claim, place, link, .. } = pending;
+        let PendingBind { claim, address, link, .. } = pending;
         binding.link = link;
         binding.challenge = None;
         (binding.stamp, binding.signed) = (claim.stamp, claim.signed);
@@ -126,15 +126,15 @@ impl Server {
             binding.channels.iter().filter(|(_, side)| side.live).map(|(key, side)| (*key, side.id)).collect();
         self.by_index.remove(&former);
         self.schedule(slot);
-        self.put(slot, place);
+        self.put(slot, address);
         // It may be a program that was started again, and know nothing of them.
         for (node, id) in arrived {
-            self.say(slot, &Message::Arrived { id, node });
+            self.say(slot, &ControlMessage::Arrived { id, node });
         }
     }
 
-    fn begin(&mut self, index: u32, pending: Pending, now: Time, entropy: &mut impl Entropy) -> Option<u32> {
-        let Pending { claim, place, link, .. } = pending;
+    fn begin(&mut self, index: u32, pending: PendingBind, now: Time, entropy: &mut impl Entropy) -> Option<u32> {
+        let PendingBind { claim, address, link, .. } = pending;
         let Claim { member, stamp, signed, expires, .. } = claim;
         if self.by_member.len() >= self.limits.clients {
             self.make_room_for_client(member)?;
@@ -153,7 +153,7 @@ impl Server {
             id: None,
             link,
             index,
-            place: None,
+            address: None,
             challenge: None,
             challenges: Bucket::default(),
             stamp,
@@ -169,18 +169,18 @@ impl Server {
         self.by_age.insert((member.scope, serial, slot));
         self.clients.add(member.scope);
         self.schedule(slot);
-        self.put(slot, place);
+        self.put(slot, address);
         self.tally.clients += 1;
-        self.welcome_back(slot, &member, entropy);
+        self.join_waiting(slot, &member, entropy);
         Some(slot)
     }
 
     /// Ends the latest binding of the network that holds the most, for a member of another network. `None` if no network holds more than its share.
     fn make_room_for_client(&mut self, member: Member) -> Option<()> {
-        let greedy = self.clients.yields_to(member.scope)?;
+        let greedy = self.clients.evicts_for(member.scope)?;
         let latest = self.by_age.range((greedy, 0, 0)..=(greedy, u64::MAX, u32::MAX)).next_back();
         let slot = latest.map(|(_, _, slot)| *slot)?;
-        self.say(slot, &Message::Leave(Why::Away));
+        self.say(slot, &ControlMessage::Leave(LeaveReason::Away));
         self.end(slot);
         self.tally.evicted += 1;
         Some(())
@@ -197,12 +197,12 @@ impl Server {
     }
 
     /// A binding's deadline has come: it ends, or has another one.
-    pub(super) fn look_at(&mut self, slot: u32, now: Time) {
+    pub(super) fn check_deadline(&mut self, slot: u32, now: Time) {
         let patience = self.limits.patience;
         let Some(binding) = self.binding(slot) else { return };
         let (expires, silent) = (binding.expires, binding.heard + patience);
         if expires <= now {
-            self.say(slot, &Message::Leave(Why::Expired));
+            self.say(slot, &ControlMessage::Leave(LeaveReason::Expired));
         }
         if expires.min(silent) <= now {
             self.end(slot);
@@ -222,11 +222,11 @@ impl Server {
         self.by_index.remove(&binding.index);
         self.by_age.remove(&(scope, binding.serial, slot));
         self.clients.remove(scope, 1);
-        self.vacate(binding.place, slot);
+        self.vacate(binding.address, slot);
         self.deadlines.remove(&(binding.deadline, slot));
-        self.forget_sides(scope, binding.channels.len(), slot);
+        self.forget_ends(scope, binding.channels.len(), slot);
         for (node, side) in &binding.channels {
-            self.hang_up(&binding.member, *node, side, slot);
+            self.close_end(&binding.member, *node, side, slot);
         }
         self.changes.push_back(Change::Gone { slot });
         self.free.push(slot);

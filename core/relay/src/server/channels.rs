@@ -3,12 +3,12 @@
 use taut_base::{Entropy, PublicKey};
 
 use super::{Member, Scope, Server, seen};
-use crate::control::Message;
-use crate::forward::Change;
+use crate::change::Change;
+use crate::control::ControlMessage;
 use crate::frame::ID_BITS;
 
 /// One client's half of a channel.
-pub(super) struct Side {
+pub(super) struct ChannelEnd {
     /// The number that it has for the other one.
     pub(super) id: u32,
     /// It wants the channel; else only the other one does.
@@ -18,43 +18,43 @@ pub(super) struct Side {
 }
 
 impl Server {
-    pub(super) fn handle_message(&mut self, slot: u32, message: &Message, entropy: &mut impl Entropy) {
+    pub(super) fn handle_message(&mut self, slot: u32, message: &ControlMessage, entropy: &mut impl Entropy) {
         match *message {
-            Message::Ping { nonce } => {
-                let seen = seen(self.binding(slot).and_then(|binding| binding.place));
-                self.say(slot, &Message::Pong { nonce, seen });
+            ControlMessage::Ping { nonce } => {
+                let seen = seen(self.binding(slot).and_then(|binding| binding.address));
+                self.say(slot, &ControlMessage::Pong { nonce, seen });
             }
-            Message::Open { id, node } => {
+            ControlMessage::Open { id, node } => {
                 let said = self.open(slot, node, id, entropy);
                 self.say(slot, &said);
             }
-            Message::Close { node } => self.close(slot, &node),
-            Message::Leave(_) => self.end(slot),
+            ControlMessage::Close { node } => self.close(slot, &node),
+            ControlMessage::Leave(_) => self.end(slot),
             // A response was heard before (moves.rs); the others are a relay's own words.
-            Message::Response { .. }
-            | Message::Challenge { .. }
-            | Message::Pong { .. }
-            | Message::Opened { .. }
-            | Message::Absent { .. }
-            | Message::Arrived { .. }
-            | Message::Refused { .. } => {}
+            ControlMessage::Response { .. }
+            | ControlMessage::Challenge { .. }
+            | ControlMessage::Pong { .. }
+            | ControlMessage::Opened { .. }
+            | ControlMessage::Absent { .. }
+            | ControlMessage::Arrived { .. }
+            | ControlMessage::Refused { .. } => {}
         }
     }
 
     /// The client wants to reach `node` under the number `id`.
-    fn open(&mut self, slot: u32, node: PublicKey, id: u32, entropy: &mut impl Entropy) -> Message {
-        let refused = Message::Refused { node };
+    fn open(&mut self, slot: u32, node: PublicKey, id: u32, entropy: &mut impl Entropy) -> ControlMessage {
+        let refused = ControlMessage::Refused { node };
         let Some(member) = self.binding(slot).map(|binding| binding.member) else { return refused };
-        if member.node == node || !self.put_side(slot, node, Some(id), true, entropy) {
+        if member.node == node || !self.ensure_end(slot, node, Some(id), true, entropy) {
             return refused;
         }
         let other = Member { node, ..member };
         self.wanted.entry(other).or_default().insert(slot);
         let Some(other_slot) = self.by_member.get(&other).copied() else {
-            return Message::Absent { id: self.id_of(slot, &node), node };
+            return ControlMessage::Absent { id: self.id_of(slot, &node), node };
         };
         if self.join(slot, other_slot, entropy) {
-            return Message::Opened { id: self.id_of(slot, &node), node };
+            return ControlMessage::Opened { id: self.id_of(slot, &node), node };
         }
         self.close(slot, &node);
         refused
@@ -67,7 +67,7 @@ impl Server {
         let own = binding.member.node;
         let Some(side) = binding.channels.get_mut(node) else { return };
         side.wanted = false;
-        self.forget_wish(slot, &other);
+        self.unwant(slot, &other);
         let other_slot = self.by_member.get(&other).copied();
         let is_wanted = other_slot
             .and_then(|other_slot| self.binding(other_slot))
@@ -75,29 +75,29 @@ impl Server {
             .is_some_and(|side| side.wanted);
         if !is_wanted {
             // Both forget their numbers.
-            self.drop_side(slot, node);
+            self.remove_end(slot, node);
             if let Some(other_slot) = other_slot {
-                self.drop_side(other_slot, &own);
+                self.remove_end(other_slot, &own);
             }
         }
     }
 
     /// A member has come: who waits for it has a channel to it from now on, and both are told.
-    pub(super) fn welcome_back(&mut self, slot: u32, member: &Member, entropy: &mut impl Entropy) {
+    pub(super) fn join_waiting(&mut self, slot: u32, member: &Member, entropy: &mut impl Entropy) {
         let waiting: Vec<u32> =
             self.wanted.get(member).map(|slots| slots.iter().copied().collect()).unwrap_or_default();
         for other in waiting {
             if self.join(other, slot, entropy) {
                 let id = self.id_of(other, &member.node);
-                self.say(other, &Message::Arrived { id, node: member.node });
+                self.say(other, &ControlMessage::Arrived { id, node: member.node });
             }
         }
     }
 
     /// A client is gone, with this half of a channel to `node`.
-    pub(super) fn hang_up(&mut self, gone: &Member, node: PublicKey, side: &Side, slot: u32) {
+    pub(super) fn close_end(&mut self, gone: &Member, node: PublicKey, side: &ChannelEnd, slot: u32) {
         let other = Member { node, ..*gone };
-        self.forget_wish(slot, &other);
+        self.unwant(slot, &other);
         if side.live {
             self.tally.channels -= 1;
         }
@@ -111,9 +111,9 @@ impl Server {
             self.changes.push_back(Change::Close { slot: other_slot, id });
         }
         if wanted {
-            self.say(other_slot, &Message::Absent { id, node: gone.node });
+            self.say(other_slot, &ControlMessage::Absent { id, node: gone.node });
         } else {
-            self.drop_side(other_slot, &gone.node);
+            self.remove_end(other_slot, &gone.node);
         }
     }
 
@@ -122,7 +122,7 @@ impl Server {
         let Some(own) = self.binding(slot).map(|binding| binding.member.node) else { return false };
         let Some(node) = self.binding(other).map(|binding| binding.member.node) else { return false };
         let known = self.binding(other).is_some_and(|binding| binding.channels.get(&own).is_some_and(|side| side.live));
-        if !self.put_side(other, own, None, false, entropy) {
+        if !self.ensure_end(other, own, None, false, entropy) {
             return false;
         }
         let (id, other_id) = (self.id_of(slot, &node), self.id_of(other, &own));
@@ -134,14 +134,14 @@ impl Server {
             self.changes.push_back(Change::Open { slot, id, to, to_id });
         }
         if !known {
-            self.say(other, &Message::Arrived { id: other_id, node: own });
+            self.say(other, &ControlMessage::Arrived { id: other_id, node: own });
         }
         true
     }
 
     /// Sees to it that a client has a number for `node`: the one that it asks for, if nothing else has that, or the one that it has, or one that is
     /// drawn. False when it has too many.
-    fn put_side(
+    fn ensure_end(
         &mut self,
         slot: u32,
         node: PublicKey,
@@ -154,10 +154,10 @@ impl Server {
         let has = binding.channels.get(&node).map(|side| side.id);
         let (count, scope) = (binding.channels.len(), binding.member.scope);
         if has.is_none() {
-            if count >= most || !self.make_room_for_side(scope) {
+            if count >= most || !self.make_room_for_end(scope) {
                 return false;
             }
-            self.count_side(scope, count, slot);
+            self.count_end(scope, count, slot);
         }
         let Some(binding) = self.binding(slot) else { return false };
         let is_free = |id: u32| id != 0 && id & !ID_BITS == 0 && !binding.ids.contains_key(&id);
@@ -170,7 +170,7 @@ impl Server {
                 }
             },
         };
-        let side = binding.channels.entry(node).or_insert(Side { id, wanted, live: false });
+        let side = binding.channels.entry(node).or_insert(ChannelEnd { id, wanted, live: false });
         side.wanted |= wanted;
         side.id = id;
         let was_live = side.live;
@@ -186,42 +186,42 @@ impl Server {
 
     /// Makes room for one number more of this network. In a full table a channel of another network ends: of the network with the most numbers, and in it of the
     /// client with the most. That client asks for the channel again later, if it still wants it. Returns false if no network holds more than its share.
-    fn make_room_for_side(&mut self, scope: Scope) -> bool {
+    fn make_room_for_end(&mut self, scope: Scope) -> bool {
         if self.sides.total() < self.limits.all_channels {
             return true;
         }
-        let Some(greedy) = self.sides.yields_to(scope) else { return false };
+        let Some(greedy) = self.sides.evicts_for(scope) else { return false };
         let busiest = self.busiest.range((greedy, 0, 0)..=(greedy, usize::MAX, u32::MAX)).next_back();
         let Some((_, _, slot)) = busiest.copied() else { return false };
         let Some(binding) = self.binding(slot) else { return false };
         let own = binding.member;
         let Some(node) = binding.channels.last_key_value().map(|(node, _)| *node) else { return false };
         let other = Member { node, ..own };
-        self.forget_wish(slot, &other);
-        self.drop_side(slot, &node);
+        self.unwant(slot, &other);
+        self.remove_end(slot, &node);
         if let Some(other_slot) = self.by_member.get(&other).copied() {
-            self.forget_wish(other_slot, &own);
-            self.drop_side(other_slot, &own.node);
+            self.unwant(other_slot, &own);
+            self.remove_end(other_slot, &own.node);
         }
         self.tally.channels_evicted += 1;
         true
     }
 
     /// Notes that a client has one number more than `count`.
-    fn count_side(&mut self, scope: Scope, count: usize, slot: u32) {
+    fn count_end(&mut self, scope: Scope, count: usize, slot: u32) {
         self.busiest.remove(&(scope, count, slot));
         self.busiest.insert((scope, count + 1, slot));
         self.sides.add(scope);
     }
 
     /// Notes that a client that had `count` numbers has none any more.
-    pub(super) fn forget_sides(&mut self, scope: Scope, count: usize, slot: u32) {
+    pub(super) fn forget_ends(&mut self, scope: Scope, count: usize, slot: u32) {
         self.busiest.remove(&(scope, count, slot));
         self.sides.remove(scope, count);
     }
 
     /// Takes away one half of a channel, and tells whose it was.
-    fn drop_side(&mut self, slot: u32, node: &PublicKey) {
+    fn remove_end(&mut self, slot: u32, node: &PublicKey) {
         let Some(binding) = self.binding(slot) else { return };
         let Some(side) = binding.channels.remove(node) else { return };
         binding.ids.remove(&side.id);
@@ -231,14 +231,14 @@ impl Server {
             self.busiest.insert((scope, left, slot));
         }
         self.sides.remove(scope, 1);
-        self.say(slot, &Message::Absent { id: side.id, node: *node });
+        self.say(slot, &ControlMessage::Absent { id: side.id, node: *node });
         if side.live {
             self.tally.channels -= 1;
             self.changes.push_back(Change::Close { slot, id: side.id });
         }
     }
 
-    fn forget_wish(&mut self, slot: u32, other: &Member) {
+    fn unwant(&mut self, slot: u32, other: &Member) {
         if let Some(slots) = self.wanted.get_mut(other) {
             slots.remove(&slot);
             if slots.is_empty() {

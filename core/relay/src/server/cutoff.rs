@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use taut_base::{NodeId, PublicKey, Time};
 
-use super::{Claim, Clocks, Member, Owner, Server};
-use crate::control::{Message, Why};
+use super::{Claim, Member, Owner, Server, ServerClocks};
+use crate::control::{ControlMessage, LeaveReason};
 use crate::ticket::{MAX_LIFETIME, NetworkTag, VerifyingKey};
 
 /// Tolerance for a removal that is ahead of the moment at which the relay was told of it, 300 s. It covers a clock that a time server has set back since, and
@@ -80,7 +80,7 @@ impl CutOffs {
 
     /// Returns the time up to which tickets of this owner are refused, by the wall clock as it is now. A removal that is ahead of the moment at which the
     /// relay was told of it was made while the clock was wrong, and counts as made at that moment.
-    fn get(&self, owner: &Owner, clocks: Clocks) -> Option<u64> {
+    fn get(&self, owner: &Owner, clocks: ServerClocks) -> Option<u64> {
         let Cut { at, told } = *self.cuts.get(owner)?;
         let told = clocks.wall.saturating_sub(clocks.now.since(told)).as_secs();
         Some(if at > told.saturating_add(AHEAD) { told } else { at })
@@ -88,8 +88,8 @@ impl CutOffs {
 }
 
 impl Server {
-    /// Ends the binding of a member that was removed, and refuses the tickets that it has. Afterwards carry out [`Self::poll_change`] and send
-    /// [`Self::poll_reply`].
+    /// Ends the binding of a member that was removed, and refuses the tickets that it has. Afterwards drain
+    /// [`Self::poll_output`].
     pub fn cut_off(&mut self, signer: &VerifyingKey, removal: &Removal, now: Time) {
         let Removal { network, id, key, at } = *removal;
         let member = Member::new(signer, network, key);
@@ -100,7 +100,7 @@ impl Server {
         }
         let by_node = id.and_then(|id| self.by_node.get(&(member.scope, id)).copied());
         for slot in [self.by_member.get(&member).copied(), by_node].into_iter().flatten() {
-            self.say(slot, &Message::Leave(Why::Expired));
+            self.say(slot, &ControlMessage::Leave(LeaveReason::Expired));
             self.end(slot);
         }
     }
@@ -112,7 +112,7 @@ impl Server {
         signer: &VerifyingKey,
         network: NetworkTag,
         key: PublicKey,
-        clocks: Clocks,
+        clocks: ServerClocks,
     ) -> Option<u64> {
         let at = self.cut_off.get(&Owner::new(&Member::new(signer, network, key), None), clocks)?;
         // One second after it, and one because the two clocks are read at another moment when the ticket is shown.
@@ -120,7 +120,7 @@ impl Server {
     }
 
     /// Returns true if the coordinator has removed the member since it signed this ticket.
-    pub(super) fn is_cut_off(&self, claim: &Claim, clocks: Clocks) -> bool {
+    pub(super) fn is_cut_off(&self, claim: &Claim, clocks: ServerClocks) -> bool {
         let by_key = self.cut_off.get(&Owner::new(&claim.member, None), clocks);
         // Numbers of nodes are never given again.
         let by_node = claim.id.and_then(|id| self.cut_off.get(&Owner::new(&claim.member, Some(id)), clocks));

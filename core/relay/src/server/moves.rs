@@ -17,9 +17,9 @@ use std::time::Duration;
 use taut_base::{Entropy, Time};
 use taut_tunnel::Rate;
 
-use super::{Place, Refused, Reply, Server};
-use crate::control::{Message, NONCE_LEN};
-use crate::forward::Change;
+use super::{Refused, Reply, Server};
+use crate::change::{Change, ClientAddress};
+use crate::control::{ControlMessage, NONCE_LEN};
 use crate::frame::{CONTROL_LEN, le32};
 
 /// Time that a client has for its response, 10 s: longer than any round trip. A later response is ignored; the next frame brings another challenge.
@@ -30,7 +30,7 @@ const CHALLENGES: Rate = Rate::new(5, 20);
 
 /// A challenge without a response so far.
 pub(super) struct Challenge {
-    place: Place,
+    address: ClientAddress,
     nonce: [u8; NONCE_LEN],
     until: Time,
 }
@@ -39,7 +39,7 @@ impl Server {
     /// Takes a control frame: opens it, follows its sender, and does what it says.
     pub(super) fn handle_control(
         &mut self,
-        place: Place,
+        address: ClientAddress,
         from: Option<IpAddr>,
         frame: &[u8; CONTROL_LEN],
         now: Time,
@@ -47,24 +47,24 @@ impl Server {
     ) -> Result<(), Refused> {
         let index = le32(frame, 4);
         if self.pendings.contains(index) {
-            return self.confirm(place, index, frame, now, entropy);
+            return self.confirm(address, index, frame, now, entropy);
         }
         let Some(slot) = self.by_index.get(&index).copied() else {
-            self.tell_unbound(place, from, index, frame, now);
+            self.tell_unbound(address, from, index, frame, now);
             return Err(Refused::Unbound);
         };
         let binding = self.binding(slot).ok_or(Refused::NotAuthentic)?;
         let opened = binding.link.open(frame).ok_or(Refused::NotAuthentic)?;
         binding.heard = now;
         let owner = binding.owner();
-        if let Some(Message::Response { nonce }) = opened.message {
-            self.handle_response(slot, place, &nonce, now);
+        if let Some(ControlMessage::Response { nonce }) = opened.message {
+            self.handle_response(slot, address, &nonce, now);
         }
         // Only a frame that is newer than all before it: a late or repeated one says nothing about where the client is now.
-        if opened.newest && self.place_of(slot) != Some(place) {
-            self.challenge(slot, place, now, entropy);
+        if opened.newest && self.address_of(slot) != Some(address) {
+            self.challenge(slot, address, now, entropy);
         }
-        if !self.door.may_say(&owner, now) {
+        if !self.rate_limits.may_control(&owner, now) {
             return Err(Refused::ControlRate);
         }
         if let Some(message) = opened.message {
@@ -74,64 +74,66 @@ impl Server {
     }
 
     /// Asks a client whether it is at `place`. One challenge is outstanding at a time: a later place replaces an earlier one.
-    pub(super) fn challenge(&mut self, slot: u32, place: Place, now: Time, entropy: &mut impl Entropy) {
+    pub(super) fn challenge(&mut self, slot: u32, address: ClientAddress, now: Time, entropy: &mut impl Entropy) {
         let Some(binding) = self.binding(slot) else { return };
         if !binding.challenges.take(&CHALLENGES, now) {
             self.tally.move_rate += 1;
             return;
         }
-        let waiting = binding.challenge.as_ref().filter(|challenge| challenge.place == place && now < challenge.until);
+        let waiting =
+            binding.challenge.as_ref().filter(|challenge| challenge.address == address && now < challenge.until);
         let nonce = match waiting {
             // The first challenge may still be on its way, and its answer has to count.
             Some(challenge) => challenge.nonce,
             None => {
                 let mut nonce = [0; NONCE_LEN];
                 entropy.fill(&mut nonce);
-                binding.challenge = Some(Challenge { place, nonce, until: now + RESPONSE });
+                binding.challenge = Some(Challenge { address, nonce, until: now + RESPONSE });
                 nonce
             }
         };
-        let frame = binding.link.seal(&Message::Challenge { nonce });
+        let frame = binding.link.seal(&ControlMessage::Challenge { nonce });
         self.tally.challenged += 1;
-        self.out.push_back(Reply::new(place, &frame));
+        self.out.push_back(Reply::new(address, &frame));
     }
 
     /// Takes a nonce that a client returned. If it is the challenge's, and came from the place that was challenged, the client moves there.
-    fn handle_response(&mut self, slot: u32, place: Place, nonce: &[u8; NONCE_LEN], now: Time) {
+    fn handle_response(&mut self, slot: u32, address: ClientAddress, nonce: &[u8; NONCE_LEN], now: Time) {
         let Some(binding) = self.binding(slot) else { return };
-        let is_answer =
-            |challenge: &mut Challenge| challenge.place == place && challenge.nonce == *nonce && now < challenge.until;
+        let is_answer = |challenge: &mut Challenge| {
+            challenge.address == address && challenge.nonce == *nonce && now < challenge.until
+        };
         if binding.challenge.take_if(is_answer).is_some() {
             self.tally.moved += 1;
-            self.put(slot, place);
+            self.put(slot, address);
         }
     }
 
     /// Puts a client at a place that it has proven to receive at.
-    pub(super) fn put(&mut self, slot: u32, place: Place) {
-        let former = self.binding(slot).and_then(|binding| binding.place.replace(place));
+    pub(super) fn put(&mut self, slot: u32, address: ClientAddress) {
+        let former = self.binding(slot).and_then(|binding| binding.address.replace(address));
         self.vacate(former, slot);
-        if let Some(other) = self.by_place.insert(place, slot).filter(|other| *other != slot) {
+        if let Some(other) = self.by_address.insert(address, slot).filter(|other| *other != slot) {
             if let Some(displaced) = self.binding(other) {
-                displaced.place = None;
+                displaced.address = None;
             }
             self.tally.displaced += 1;
             self.changes.push_back(Change::Displaced { slot: other });
         }
-        self.changes.push_back(Change::Client { slot, place });
+        self.changes.push_back(Change::Client { slot, address });
     }
 
     /// Forgets that a client was at `place`.
-    pub(super) fn vacate(&mut self, place: Option<Place>, slot: u32) {
-        if let Some(place) = place
-            && self.by_place.get(&place) == Some(&slot)
+    pub(super) fn vacate(&mut self, address: Option<ClientAddress>, slot: u32) {
+        if let Some(address) = address
+            && self.by_address.get(&address) == Some(&slot)
         {
-            self.by_place.remove(&place);
+            self.by_address.remove(&address);
         }
     }
 
     /// Returns the place that a client has proven.
-    fn place_of(&mut self, slot: u32) -> Option<Place> {
-        self.binding(slot)?.place
+    fn address_of(&mut self, slot: u32) -> Option<ClientAddress> {
+        self.binding(slot)?.address
     }
 }

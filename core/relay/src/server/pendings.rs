@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use taut_base::Time;
 
-use super::shares::Shares;
-use super::{Claim, Owner, Place, Scope};
-use crate::control::Link;
+use super::occupancy::Occupancy;
+use super::{Claim, Owner, Scope};
+use crate::change::ClientAddress;
+use crate::control::ControlLink;
 use crate::frame::BOUND_LEN;
 
 /// Time that a bind waits for its first control frame, 10 s: some tries of a client on a slow way.
@@ -23,20 +24,20 @@ const WAIT: Duration = Duration::from_secs(10);
 const MOST: usize = 4;
 
 /// A bind that was answered. Its first control frame will show whether the client is there.
-pub(super) struct Pending {
+pub(super) struct PendingBind {
     pub(super) claim: Claim,
     /// Where its `bind` came from. The answer went there and nowhere else, so a frame under its keys proves that the client receives there.
-    pub(super) place: Place,
+    pub(super) address: ClientAddress,
     /// The sender proved by a cookie, or by a connection, that it receives there.
     pub(super) is_proven: bool,
-    pub(super) link: Link,
+    pub(super) link: ControlLink,
     /// The client's ephemeral key, by which a repeated `bind` is recognised.
     pub(super) ephemeral: [u8; 32],
     /// The answer, for a repeated `bind`.
     pub(super) bound: [u8; BOUND_LEN],
 }
 
-impl Pending {
+impl PendingBind {
     /// Returns what decides between two binds of a member: the stamp, and of equal stamps whether the address was proven.
     fn rank(&self) -> (u64, bool) {
         (self.claim.stamp, self.is_proven)
@@ -45,36 +46,36 @@ impl Pending {
 
 /// A bind that asks for room.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct BindRequest {
     pub(super) claim: Claim,
     /// Where it came from.
-    pub(super) place: Place,
+    pub(super) address: ClientAddress,
     /// The sender proved by a cookie, or by a connection, that it receives there.
     pub(super) is_proven: bool,
     pub(super) ephemeral: [u8; 32],
 }
 
-impl Asked {
+impl BindRequest {
     /// Returns true if this bind is later than another one of its member. Of two binds without stamps the one that comes later counts as later.
-    fn is_later_than(&self, other: &Pending) -> bool {
+    fn is_later_than(&self, other: &PendingBind) -> bool {
         self.claim.stamp > other.claim.stamp || self.is_unstamped_like(other)
     }
 
     /// Returns true if this bind evicts another one of its member that came from the same IP address. It does only if neither has a stamp, so that recorded
     /// binds from one address take one place in all.
-    fn replaces_at_address(&self, other: &Pending) -> bool {
-        let own = address(self.place);
-        own.is_some() && own == address(other.place) && self.is_unstamped_like(other)
+    fn replaces_at_address(&self, other: &PendingBind) -> bool {
+        let own = ip_of(self.address);
+        own.is_some() && own == ip_of(other.address) && self.is_unstamped_like(other)
     }
 
     /// Returns true if this bind evicts another one of its member that has all its places in use.
-    fn evicts(&self, other: &Pending) -> bool {
+    fn evicts(&self, other: &PendingBind) -> bool {
         let own = (self.claim.stamp, self.is_proven);
         own > other.rank() || (self.is_unstamped_like(other) && self.is_proven == other.is_proven)
     }
 
     /// Returns true if this is another bind, and neither of the two has a stamp.
-    fn is_unstamped_like(&self, other: &Pending) -> bool {
+    fn is_unstamped_like(&self, other: &PendingBind) -> bool {
         (self.claim.stamp, other.claim.stamp) == (0, 0) && self.ephemeral != other.ephemeral
     }
 }
@@ -91,23 +92,23 @@ pub(super) enum NoRoom {
 }
 
 struct Entry {
-    pending: Pending,
+    pending: PendingBind,
     ends: Time,
 }
 
 /// The table of pending binds, by the relay's index.
-pub(super) struct Pendings {
+pub(super) struct PendingBinds {
     entries: BTreeMap<u32, Entry>,
-    by_bind: BTreeMap<([u8; 32], Place), u32>,
+    by_bind: BTreeMap<([u8; 32], ClientAddress), u32>,
     by_owner: BTreeMap<Owner, Vec<u32>>,
     /// Oldest first within each network.
     by_scope: BTreeSet<(Scope, Time, u32)>,
     by_end: BTreeSet<(Time, u32)>,
-    shares: Shares,
+    shares: Occupancy,
     most: usize,
 }
 
-impl Pendings {
+impl PendingBinds {
     /// Returns an empty table with room for `most` binds.
     pub(super) fn new(most: usize) -> Self {
         Self {
@@ -116,7 +117,7 @@ impl Pendings {
             by_owner: BTreeMap::new(),
             by_scope: BTreeSet::new(),
             by_end: BTreeSet::new(),
-            shares: Shares::default(),
+            shares: Occupancy::default(),
             most,
         }
     }
@@ -127,44 +128,44 @@ impl Pendings {
     }
 
     /// Returns the bind that waits under this index.
-    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Pending> {
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut PendingBind> {
         self.entries.get_mut(&index).map(|entry| &mut entry.pending)
     }
 
     /// Returns the answer to a bind that came from this place before, if it still waits.
-    pub(super) fn repeated(&self, ephemeral: [u8; 32], place: Place) -> Option<&[u8; BOUND_LEN]> {
-        let index = self.by_bind.get(&(ephemeral, place))?;
+    pub(super) fn repeated(&self, ephemeral: [u8; 32], address: ClientAddress) -> Option<&[u8; BOUND_LEN]> {
+        let index = self.by_bind.get(&(ephemeral, address))?;
         self.entries.get(index).map(|entry| &entry.pending.bound)
     }
 
     /// Returns the index of the bind to evict for this one, `None` if there is room without that, or why there is no room.
-    pub(super) fn room(&self, asked: &Asked) -> Result<Option<u32>, NoRoom> {
-        let own = self.by_owner.get(&asked.claim.owner()).map_or(&[][..], Vec::as_slice);
+    pub(super) fn room(&self, request: &BindRequest) -> Result<Option<u32>, NoRoom> {
+        let own = self.by_owner.get(&request.claim.owner()).map_or(&[][..], Vec::as_slice);
         let own: Vec<(u32, &Entry)> = own.iter().filter_map(|index| Some((*index, self.entries.get(index)?))).collect();
         // At one place the later bind counts.
-        if let Some((index, other)) = own.iter().find(|(_, other)| other.pending.place == asked.place) {
-            return if asked.is_later_than(&other.pending) { Ok(Some(*index)) } else { Err(NoRoom::Stale) };
+        if let Some((index, other)) = own.iter().find(|(_, other)| other.pending.address == request.address) {
+            return if request.is_later_than(&other.pending) { Ok(Some(*index)) } else { Err(NoRoom::Stale) };
         }
-        if let Some((index, _)) = own.iter().find(|(_, other)| asked.replaces_at_address(&other.pending)) {
+        if let Some((index, _)) = own.iter().find(|(_, other)| request.replaces_at_address(&other.pending)) {
             return Ok(Some(*index));
         }
         if own.len() >= MOST {
             let lowest = own.iter().min_by_key(|(index, other)| (other.pending.rank(), other.ends, *index));
             let (index, other) = lowest.ok_or(NoRoom::Member)?;
-            return if asked.evicts(&other.pending) { Ok(Some(*index)) } else { Err(NoRoom::Member) };
+            return if request.evicts(&other.pending) { Ok(Some(*index)) } else { Err(NoRoom::Member) };
         }
         if self.entries.len() < self.most {
             return Ok(None);
         }
-        let greedy = self.shares.yields_to(asked.claim.member.scope).ok_or(NoRoom::Network)?;
+        let greedy = self.shares.evicts_for(request.claim.member.scope).ok_or(NoRoom::Network)?;
         Ok(self.by_scope.range((greedy, Time::ZERO, 0)..).next().map(|(_, _, index)| *index))
     }
 
     /// Adds a bind, for which [`Self::room`] has been made.
-    pub(super) fn insert(&mut self, index: u32, pending: Pending, now: Time) {
+    pub(super) fn insert(&mut self, index: u32, pending: PendingBind, now: Time) {
         let ends = now + WAIT;
         let scope = pending.claim.member.scope;
-        self.by_bind.insert((pending.ephemeral, pending.place), index);
+        self.by_bind.insert((pending.ephemeral, pending.address), index);
         self.by_owner.entry(pending.claim.owner()).or_default().push(index);
         self.by_scope.insert((scope, ends, index));
         self.by_end.insert((ends, index));
@@ -173,10 +174,10 @@ impl Pendings {
     }
 
     /// Takes a bind out of the table.
-    pub(super) fn remove(&mut self, index: u32) -> Option<Pending> {
+    pub(super) fn remove(&mut self, index: u32) -> Option<PendingBind> {
         let Entry { pending, ends } = self.entries.remove(&index)?;
         let (scope, owner) = (pending.claim.member.scope, pending.claim.owner());
-        self.by_bind.remove(&(pending.ephemeral, pending.place));
+        self.by_bind.remove(&(pending.ephemeral, pending.address));
         if let Some(own) = self.by_owner.get_mut(&owner) {
             own.retain(|other| *other != index);
             if own.is_empty() {
@@ -210,9 +211,9 @@ impl Pendings {
 }
 
 /// Returns the IP address of a place that has one.
-fn address(place: Place) -> Option<IpAddr> {
-    match place {
-        Place::Udp(source) => Some(source.ip().to_canonical()),
-        Place::Stream(_) => None,
+fn ip_of(address: ClientAddress) -> Option<IpAddr> {
+    match address {
+        ClientAddress::Udp(source) => Some(source.ip().to_canonical()),
+        ClientAddress::Stream(_) => None,
     }
 }

@@ -3,9 +3,9 @@
 use super::*;
 
 /// Somewhere else with each number.
-fn anywhere(number: u32) -> Place {
+fn anywhere(number: u32) -> ClientAddress {
     let [_, b, c, d] = number.to_be_bytes();
-    Place::Udp(SocketAddr::from(([10, b, c, d], 9)))
+    ClientAddress::Udp(SocketAddr::from(([10, b, c, d], 9)))
 }
 
 /// Credentials of a member of another network.
@@ -16,10 +16,10 @@ fn stranger(number: u8) -> Credentials {
 
 #[test]
 fn fault_f15_one_member_that_begins_binds_without_end_keeps_nobody_out() {
-    let mut net = Net::new(Limits::DEFAULT);
+    let mut net = Net::new(RelayLimits::DEFAULT);
     // Within 6 s, from 1,200 sources: more than there is room for in the 10 s that a bind waits.
     for number in 0..1_200 {
-        let bind = bind_of(&credentials(9), &mut net.dice, net.now);
+        let bind = bind_of(&credentials(9), &mut net.random, net.now);
         let _ = net.receive(anywhere(number), &bind);
         net.now = net.now + Duration::from_millis(5);
     }
@@ -32,14 +32,14 @@ fn fault_f15_one_member_that_begins_binds_without_end_keeps_nobody_out() {
 
 #[test]
 fn fault_f16_thousands_of_ports_of_one_address_use_up_that_addresss_share_alone() {
-    let mut net = Net::new(Limits::DEFAULT);
-    let flood = |port: u16| Place::Udp(SocketAddr::from(([203, 0, 113, 9], port)));
+    let mut net = Net::new(RelayLimits::DEFAULT);
+    let flood = |port: u16| ClientAddress::Udp(SocketAddr::from(([203, 0, 113, 9], port)));
     let mut proven = Vec::new();
     for port in 1_000..1_600 {
         net.ask_for_cookies();
         proven.push((flood(port), net.proven_bind(flood(port), &credentials(9))));
     }
-    let honest = (place(1), net.proven_bind(place(1), &credentials(1)));
+    let honest = (address(1), net.proven_bind(address(1), &credentials(1)));
     net.now = net.now + Duration::from_secs(2);
     for _ in 0..10 {
         for (from, bind) in &proven {
@@ -54,15 +54,15 @@ fn fault_f16_thousands_of_ports_of_one_address_use_up_that_addresss_share_alone(
 #[test]
 fn fault_f15_recorded_binds_neither_end_nor_block_the_one_that_is_made_now() {
     for from_own_address in [false, true] {
-        let mut net = Net::new(Limits::DEFAULT);
+        let mut net = Net::new(RelayLimits::DEFAULT);
         let recorded: Vec<_> = (0..8)
             .map(|_| {
                 net.now = net.now + Duration::from_secs(1);
-                bind_of(&credentials(1), &mut net.dice, net.now)
+                bind_of(&credentials(1), &mut net.random, net.now)
             })
             .collect();
         let mut client = new_client(&credentials(1), net.now + Duration::from_secs(1));
-        let home = place(50);
+        let home = address(50);
         net.now = net.now + Duration::from_secs(1);
         let mut number = 0;
         let mut replay = |net: &mut Net| {
@@ -73,16 +73,16 @@ fn fault_f15_recorded_binds_neither_end_nor_block_the_one_that_is_made_now() {
             }
         };
         replay(&mut net);
-        client.handle_timeout(net.now, &mut net.dice);
-        let bind = client.poll_transmit().unwrap();
+        client.handle_timeout(net.now, &mut net.random);
+        let bind = client.next_datagram().unwrap();
         let clocks = net.clocks();
-        net.server.handle_frame(home, None, bind.as_bytes(), clocks, &mut net.dice).unwrap();
-        let bound = net.server.poll_reply().unwrap();
-        assert_eq!(bound.place, home);
+        net.server.handle_frame(home, None, bind.as_bytes(), clocks, &mut net.random).unwrap();
+        let bound = net.next_reply().unwrap();
+        assert_eq!(bound.address, home);
         // While the answer is on its way.
         replay(&mut net);
-        client.handle_datagram(bound.as_bytes(), net.now, &mut net.dice);
-        let ping = client.poll_transmit().unwrap();
+        client.handle_datagram(bound.as_bytes(), net.now, &mut net.random);
+        let ping = client.next_datagram().unwrap();
         net.receive(home, ping.as_bytes()).unwrap();
         assert_eq!((net.server.tally().clients, net.forward.client_at(&home)), (1, Some(0)));
         // Later ones change nothing either, and wait nowhere.
@@ -99,8 +99,8 @@ fn fault_f15_copies_that_overtake_a_bind_cost_it_a_cookie() {
     let mut net = Net::with(&[]);
     let number = net.join(&credentials(1));
     let (now, home) = (net.now, net.clients[number].0);
-    net.clients[number].1.handle_timeout(now, &mut net.dice);
-    let bind = net.clients[number].1.poll_transmit().unwrap();
+    net.clients[number].1.handle_timeout(now, &mut net.random);
+    let bind = net.clients[number].1.next_datagram().unwrap();
     for number in 0..20 {
         let _ = net.receive(anywhere(number), bind.as_bytes());
     }
@@ -112,19 +112,19 @@ fn fault_f15_copies_that_overtake_a_bind_cost_it_a_cookie() {
 /// A client of release 0.1.0 does not say when it made its bind: records of it that come from one address have one place.
 #[test]
 fn fault_f15_records_of_an_old_client_from_one_address_leave_it_room() {
-    let mut net = Net::new(Limits::DEFAULT);
+    let mut net = Net::new(RelayLimits::DEFAULT);
     let recorded: Vec<_> = (0..20).map(|_| old_bind_of(&credentials(1), &mut net)).collect();
     let number = net.join(&credentials(1));
     net.clients[number].1 = old_client(&credentials(1), net.now);
     let replay = |net: &mut Net| {
         for (port, bind) in (1..).zip(&recorded) {
-            let _ = net.receive(Place::Udp(SocketAddr::from(([203, 0, 113, 9], port))), bind);
+            let _ = net.receive(ClientAddress::Udp(SocketAddr::from(([203, 0, 113, 9], port))), bind);
         }
     };
     replay(&mut net);
     let (now, home) = (net.now, net.clients[number].0);
-    net.clients[number].1.handle_timeout(now, &mut net.dice);
-    let bind = net.clients[number].1.poll_transmit().unwrap();
+    net.clients[number].1.handle_timeout(now, &mut net.random);
+    let bind = net.clients[number].1.next_datagram().unwrap();
     net.held = Some(Vec::new());
     net.receive(home, bind.as_bytes()).unwrap();
     replay(&mut net);
@@ -136,8 +136,8 @@ fn fault_f15_records_of_an_old_client_from_one_address_leave_it_room() {
 
 fn old_bind_of(credentials: &Credentials, net: &mut Net) -> Vec<u8> {
     let mut client = old_client(credentials, net.now);
-    client.handle_timeout(net.now, &mut net.dice);
-    client.poll_transmit().unwrap().as_bytes().to_vec()
+    client.handle_timeout(net.now, &mut net.random);
+    client.next_datagram().unwrap().as_bytes().to_vec()
 }
 
 /// A client asks at both families and by WebSocket: the first that it confirms counts, and nothing of the others is left to be confirmed.
@@ -145,32 +145,32 @@ fn old_bind_of(credentials: &Credentials, net: &mut Net) -> Vec<u8> {
 fn fault_f15_the_first_bind_that_is_confirmed_ends_the_others() {
     let mut net = Net::with(&[]);
     let mut client = new_client(&credentials(1), net.now);
-    client.handle_timeout(net.now, &mut net.dice);
-    let bind = client.poll_transmit().unwrap();
-    let six = Place::Udp("[2001:db8::1]:9".parse().unwrap());
+    client.handle_timeout(net.now, &mut net.random);
+    let bind = client.next_datagram().unwrap();
+    let six = ClientAddress::Udp("[2001:db8::1]:9".parse().unwrap());
     let mut bounds = Vec::new();
-    for from in [place(1), six, Place::Stream(3)] {
+    for from in [address(1), six, ClientAddress::Stream(3)] {
         let clocks = net.clocks();
-        net.server.handle_frame(from, None, bind.as_bytes(), clocks, &mut net.dice).unwrap();
-        bounds.push(net.server.poll_reply().unwrap().as_bytes().to_vec());
+        net.server.handle_frame(from, None, bind.as_bytes(), clocks, &mut net.random).unwrap();
+        bounds.push(net.next_reply().unwrap().as_bytes().to_vec());
     }
     assert!(bounds[0] != bounds[1] && bounds[1] != bounds[2]);
     // The second answer is there first, and the client uses it by both of its addresses.
-    client.handle_datagram(&bounds[1], net.now, &mut net.dice);
-    let ping = client.poll_transmit().unwrap();
+    client.handle_datagram(&bounds[1], net.now, &mut net.random);
+    let ping = client.next_datagram().unwrap();
     net.receive(six, ping.as_bytes()).unwrap();
     assert_eq!(net.forward.client_at(&six), Some(0));
     assert_eq!(net.server.poll_timeout().map(|due| due > net.now + Duration::from_secs(11)), Some(true), "none waits");
 }
 
 /// A relay of three places, and two networks.
-fn full(limits: Limits) -> Net {
-    Net::new(Limits { clients: 4, ..limits })
+fn full(limits: RelayLimits) -> Net {
+    Net::new(RelayLimits { clients: 4, ..limits })
 }
 
 #[test]
 fn fault_f15_a_network_that_fills_a_relay_makes_room_for_another_one() {
-    let mut net = full(Limits::DEFAULT);
+    let mut net = full(RelayLimits::DEFAULT);
     for number in 1..=5 {
         net.join(&credentials(number));
         net.run(Duration::from_secs(1));
@@ -190,9 +190,9 @@ fn fault_f15_a_network_that_fills_a_relay_makes_room_for_another_one() {
 
 #[test]
 fn fault_f15_pending_binds_of_a_network_that_has_too_many_make_room_for_another_one() {
-    let mut net = Net::new(Limits { pending: 8, ..Limits::DEFAULT });
+    let mut net = Net::new(RelayLimits { pending: 8, ..RelayLimits::DEFAULT });
     for number in 1..=40 {
-        let bind = bind_of(&credentials(number), &mut net.dice, net.now);
+        let bind = bind_of(&credentials(number), &mut net.random, net.now);
         let _ = net.receive(anywhere(u32::from(number)), &bind);
     }
     // Another network has a bind pending, and the first one goes on.
@@ -200,10 +200,10 @@ fn fault_f15_pending_binds_of_a_network_that_has_too_many_make_room_for_another_
     let honest = net.join(&stranger(100));
     net.settle();
     let now = net.now;
-    net.clients[honest].1.handle_timeout(now, &mut net.dice);
+    net.clients[honest].1.handle_timeout(now, &mut net.random);
     net.settle();
     for number in 41..=80 {
-        let bind = bind_of(&credentials(number), &mut net.dice, net.now);
+        let bind = bind_of(&credentials(number), &mut net.random, net.now);
         let _ = net.receive(anywhere(u32::from(number)), &bind);
     }
     let held = net.held.take().unwrap();
@@ -214,7 +214,7 @@ fn fault_f15_pending_binds_of_a_network_that_has_too_many_make_room_for_another_
 
 #[test]
 fn fault_f15_channels_of_a_network_that_has_too_many_make_room_for_another_one() {
-    let mut net = Net::new(Limits { all_channels: 10, ..Limits::DEFAULT });
+    let mut net = Net::new(RelayLimits { all_channels: 10, ..RelayLimits::DEFAULT });
     for number in 1..=3 {
         net.join(&credentials(number));
     }
@@ -224,7 +224,7 @@ fn fault_f15_channels_of_a_network_that_has_too_many_make_room_for_another_one()
     for peer in 20..40 {
         net.open(2, peer);
     }
-    assert!(net.events(2).contains(&Event::Refused { peer: node_key(39) }), "its own share is all of it");
+    assert!(net.events(2).contains(&RelayEvent::Refused { peer: node_key(39) }), "its own share is all of it");
     net.open(a, 12);
     net.assert_reach((a, 11), (b, 12));
     assert_eq!(net.server.tally().channels_evicted, 2);
@@ -242,11 +242,11 @@ fn fault_f15_channels_of_a_network_that_has_too_many_make_room_for_another_one()
 #[test]
 fn fault_f15_whoever_comes_a_network_with_its_fair_share_keeps_its_clients() {
     for seed in taut_testkit::seeds(5, 200) {
-        let mut net = Net::new(Limits { clients: 12, ..Limits::DEFAULT });
-        let mut dice = Seeded::new(seed);
+        let mut net = Net::new(RelayLimits { clients: 12, ..RelayLimits::DEFAULT });
+        let mut random = Seeded::new(seed);
         let mut of: Vec<u8> = Vec::new();
         for number in 0..60_u8 {
-            let network = [0, 0, 0, 1, 1, 2][dice.below(6) as usize];
+            let network = [0, 0, 0, 1, 1, 2][random.below(6) as usize];
             let terms = Terms { network: NetworkTag([network; 16]), ..terms(number) };
             let ticket = Ticket::sign(&terms, &coordinator(1));
             let before: Vec<bool> = net.clients.iter().map(|(_, client, ..)| client.is_ready()).collect();
@@ -265,8 +265,8 @@ fn fault_f15_whoever_comes_a_network_with_its_fair_share_keeps_its_clients() {
                 let own = held[usize::from(of[client])];
                 assert!(!was || *is || own * networks > 12, "client {client} of a network with {own} of {networks}");
             }
-            if dice.below(4) == 0 {
-                let leaver = dice.below(u32::from(number) + 1) as usize;
+            if random.below(4) == 0 {
+                let leaver = random.below(u32::from(number) + 1) as usize;
                 net.clients[leaver].1.leave();
                 net.settle();
             }
@@ -283,7 +283,7 @@ fn fault_f15_a_member_that_binds_again_and_again_begins_one_binding_a_second() {
     net.events(0);
     for _ in 0..100 {
         net.clients[first].1 = new_client(&credentials(1), net.now);
-        net.clients[first].0 = anywhere(net.dice.below(1 << 20));
+        net.clients[first].0 = anywhere(net.random.below(1 << 20));
         net.run(Duration::from_millis(50));
     }
     // 20 at once, and one for each of five seconds; each of them is news for the peer that opened the member.
@@ -292,31 +292,32 @@ fn fault_f15_a_member_that_binds_again_and_again_begins_one_binding_a_second() {
 
 #[test]
 fn fault_f16_connections_of_one_address_have_one_share_too() {
-    let mut net = Net::new(Limits::DEFAULT);
+    let mut net = Net::new(RelayLimits::DEFAULT);
     let (flood, honest) = ("203.0.113.9".parse().unwrap(), "198.51.100.7".parse().unwrap());
     let foreign = Credentials { ticket: Ticket::sign(&terms(250), &coordinator(9)), ..credentials(250) };
-    let bind = bind_of(&foreign, &mut net.dice, net.now);
+    let bind = bind_of(&foreign, &mut net.random, net.now);
     let mut passed = 0;
     for number in 0..3_000 {
         let clocks = net.clocks();
-        let outcome = net.server.handle_frame(Place::Stream(number), Some(flood), &bind, clocks, &mut net.dice);
+        let outcome =
+            net.server.handle_frame(ClientAddress::Stream(number), Some(flood), &bind, clocks, &mut net.random);
         passed += u32::from(outcome != Err(Refused::BindRate));
     }
     assert_eq!(passed, 200);
-    let bind = bind_of(&credentials(1), &mut net.dice, net.now);
+    let bind = bind_of(&credentials(1), &mut net.random, net.now);
     let clocks = net.clocks();
-    let outcome = net.server.handle_frame(Place::Stream(9_000), Some(honest), &bind, clocks, &mut net.dice);
+    let outcome = net.server.handle_frame(ClientAddress::Stream(9_000), Some(honest), &bind, clocks, &mut net.random);
     assert_eq!(outcome, Ok(()));
 }
 
 #[test]
 fn fault_f16_the_addresses_of_one_prefix_have_one_share_and_a_carriers_nat_gets_all_its_nodes_in() {
-    let mut net = Net::new(Limits::DEFAULT);
+    let mut net = Net::new(RelayLimits::DEFAULT);
     let foreign = Credentials { ticket: Ticket::sign(&terms(250), &coordinator(9)), ..credentials(250) };
-    let bind = bind_of(&foreign, &mut net.dice, net.now);
+    let bind = bind_of(&foreign, &mut net.random, net.now);
     let take = |net: &mut Net, number: u64, from: std::net::IpAddr| {
         let clocks = net.clocks();
-        net.server.handle_frame(Place::Stream(number), Some(from), &bind, clocks, &mut net.dice)
+        net.server.handle_frame(ClientAddress::Stream(number), Some(from), &bind, clocks, &mut net.random)
             != Err(Refused::BindRate)
     };
     for (prefix, most) in [("203.0.113.", 400), ("2001:db8:1:", 400)] {
@@ -348,7 +349,7 @@ fn fault_f16_one_address_does_not_use_up_what_others_are_told_by() {
     let id = net.open(0, 2).unwrap();
     net.restart();
     for number in 0..6_000_u16 {
-        let from = Place::Udp(SocketAddr::from(([203, 0, 113, 9], 1_000 + number)));
+        let from = ClientAddress::Udp(SocketAddr::from(([203, 0, 113, 9], 1_000 + number)));
         let _ = net.receive(from, &carried(0x70, b"nobody"));
     }
     let from = net.clients[0].0;

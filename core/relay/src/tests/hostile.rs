@@ -7,17 +7,17 @@ fn fault_c6_a_repeated_control_frame_from_elsewhere_moves_nobody() {
     let mut net = Net::with(&[1, 2]);
     net.open(0, 2);
     let now = net.now;
-    net.clients[0].1.handle_suspicion(now, &mut net.dice);
-    let ping = net.clients[0].1.poll_transmit().unwrap();
-    net.receive(place(1000), ping.as_bytes()).unwrap();
-    assert_eq!(net.receive(place(9), ping.as_bytes()), Err(Refused::NotAuthentic));
+    net.clients[0].1.handle_suspicion(now, &mut net.random);
+    let ping = net.clients[0].1.next_datagram().unwrap();
+    net.receive(address(1000), ping.as_bytes()).unwrap();
+    assert_eq!(net.receive(address(9), ping.as_bytes()), Err(Refused::NotAuthentic));
     assert_eq!(net.server.tally().moved, 0);
     // One that comes late from an earlier place is authentic, and moves nobody either.
-    net.clients[0].1.handle_move(now, &mut net.dice);
-    let late = net.clients[0].1.poll_transmit().unwrap();
-    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.clients[0].1.handle_move(now, &mut net.random);
+    let late = net.clients[0].1.next_datagram().unwrap();
+    net.clients[0].1.handle_move(now, &mut net.random);
     net.settle();
-    net.receive(place(9), late.as_bytes()).unwrap();
+    net.receive(address(9), late.as_bytes()).unwrap();
     assert_eq!(net.server.tally().moved, 0);
 }
 
@@ -26,13 +26,13 @@ fn fault_c6_a_recorded_bind_binds_nobody() {
     let mut net = Net::with(&[]);
     let client = net.join(&credentials(1));
     let (now, from) = (net.now, net.clients[client].0);
-    net.clients[client].1.handle_timeout(now, &mut net.dice);
-    let bind = net.clients[client].1.poll_transmit().unwrap();
+    net.clients[client].1.handle_timeout(now, &mut net.random);
+    let bind = net.clients[client].1.next_datagram().unwrap();
     net.receive(from, bind.as_bytes()).unwrap();
     net.settle();
     assert_eq!(net.server.tally().clients, 1);
     for _ in 0..5 {
-        assert_eq!(net.receive(place(9), bind.as_bytes()), Err(Refused::Stale));
+        assert_eq!(net.receive(address(9), bind.as_bytes()), Err(Refused::Stale));
     }
     net.run(Duration::from_secs(30));
     assert_eq!((net.server.tally().replaced, net.server.tally().bound), (0, 1));
@@ -42,15 +42,15 @@ fn fault_c6_a_recorded_bind_binds_nobody() {
 #[test]
 fn fault_a14_a16_any_bit_of_a_bind_flipped_is_refused() {
     let mut net = Net::with(&[]);
-    let bind = bind_of(&credentials(1), &mut net.dice, net.now);
+    let bind = bind_of(&credentials(1), &mut net.random, net.now);
     assert_eq!(bind.len(), BIND_LEN);
     for bit in 0..(BIND_LEN - 16) * 8 {
         let mut altered = bind.clone();
         altered[bit / 8] ^= 1 << (bit % 8);
-        assert!(net.receive(place(9), &altered).is_err(), "bit {bit}");
+        assert!(net.receive(address(9), &altered).is_err(), "bit {bit}");
     }
     for length in 0..BIND_LEN {
-        assert_eq!(net.receive(place(9), &bind[..length]), Err(Refused::NotAFrame));
+        assert_eq!(net.receive(address(9), &bind[..length]), Err(Refused::NotAFrame));
     }
     assert_eq!(net.server.tally().bad_mac, (BIND_LEN as u64 - 16 - 4) * 8, "all but those that are no frame at all");
     // With a good mac1 around it the handshake itself refuses.
@@ -65,33 +65,34 @@ fn fault_a14_a16_any_bit_of_a_bind_flipped_is_refused() {
         let mut altered = bind.clone();
         altered[byte] ^= 0x10;
         remote.write_mac1(&mut altered);
-        assert_eq!(net.receive(place(9), &altered), Err(Refused::NotAuthentic), "byte {byte}");
+        assert_eq!(net.receive(address(9), &altered), Err(Refused::NotAuthentic), "byte {byte}");
     }
-    assert_eq!(net.receive(place(9), &bind), Ok(()));
+    assert_eq!(net.receive(address(9), &bind), Ok(()));
 }
 
 #[test]
 fn fault_a14_a16_any_bit_of_the_answer_flipped_is_refused_and_the_real_one_still_counts() {
     let mut net = Net::with(&[]);
     let mut client = Client::new(public_key(&relay_key()), credentials(1), net.now);
-    client.handle_timeout(net.now, &mut net.dice);
-    let bind = client.poll_transmit().unwrap();
+    client.handle_timeout(net.now, &mut net.random);
+    let bind = client.next_datagram().unwrap();
     let clocks = net.clocks();
-    net.server.handle_frame(place(9), None, bind.as_bytes(), clocks, &mut net.dice).unwrap();
-    let bound = net.server.poll_reply().unwrap().as_bytes().to_vec();
+    net.server.handle_frame(address(9), None, bind.as_bytes(), clocks, &mut net.random).unwrap();
+    let bound = net.next_reply().unwrap().as_bytes().to_vec();
     for bit in 0..bound.len() * 8 {
         let mut altered = bound.clone();
         altered[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(client.handle_datagram(&altered, net.now, &mut net.dice), None, "bit {bit}");
-        assert!(!client.is_ready());
+        client.handle_datagram(&altered, net.now, &mut net.random);
+        assert!(!client.is_ready() && client.take_events().is_empty(), "bit {bit}");
     }
-    assert_eq!(client.handle_datagram(&bound, net.now, &mut net.dice), Some(Event::Ready));
+    client.handle_datagram(&bound, net.now, &mut net.random);
+    assert_eq!(client.take_events(), [RelayEvent::Ready]);
 }
 
 #[test]
 fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_get_in() {
     let mut net = Net::with(&[]);
-    let flood = bind_of(&credentials(9), &mut net.dice, net.now);
+    let flood = bind_of(&credentials(9), &mut net.random, net.now);
     let mut cookies = 0;
     let at_start = net.now;
     for number in 0..20_000_u64 {
@@ -102,9 +103,9 @@ fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_get_in()
             _ => SocketAddr::from(([192, 0, 2, 1], 9)),
         };
         let clocks = net.clocks();
-        let outcome = net.server.handle_frame(Place::Udp(source), None, &flood, clocks, &mut net.dice);
+        let outcome = net.server.handle_frame(ClientAddress::Udp(source), None, &flood, clocks, &mut net.random);
         cookies += u32::from(outcome == Err(Refused::CookieAsked));
-        while let Some(reply) = net.server.poll_reply() {
+        while let Some(reply) = net.next_reply() {
             assert!(reply.as_bytes().len() <= flood.len());
         }
     }
@@ -112,7 +113,7 @@ fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_get_in()
     // A second later, in the honest client's own name.
     net.now = net.now + Duration::from_secs(1);
     for _ in 0..100 {
-        let _ = net.receive(place(1000), &flood);
+        let _ = net.receive(address(1000), &flood);
     }
     let honest = net.join(&credentials(1));
     let before = net.server.tally().cookie_asked;
@@ -127,14 +128,14 @@ fn fault_a14_random_bytes_change_nothing() {
     net.open(0, 2);
     let mut bytes = [0; 400];
     for round in 0..20_000_usize {
-        net.dice.fill(&mut bytes);
+        net.random.fill(&mut bytes);
         let length = round % bytes.len();
         if round % 3 != 0 {
             bytes[0] = 0x80 | bytes[0] & 7;
             bytes[1..4].fill(0);
         }
-        let _ = net.receive(place(9), &bytes[..length]);
-        net.deliver(place(1000), &bytes[..length]);
+        let _ = net.receive(address(9), &bytes[..length]);
+        net.deliver(address(1000), &bytes[..length]);
     }
     net.clients[0].3.clear();
     net.run(Duration::from_secs(1));
@@ -147,16 +148,17 @@ fn fault_a14_random_bytes_change_nothing() {
 fn whatever_happens_the_tables_agree() {
     for seed in taut_testkit::seeds(10, 500) {
         let mut net = Net::with(&[1, 2, 3, 4]);
-        let mut dice = Seeded::new(seed);
+        let mut random = Seeded::new(seed);
         for _ in 0..200 {
-            let (client, peer) = (dice.below(4) as usize, dice.below(4) as u8 + 1);
-            match dice.below(6) {
+            let (client, peer) = (random.below(4) as usize, random.below(4) as u8 + 1);
+            match random.below(6) {
                 0 | 1 => drop(net.open(client, peer)),
                 2 => net.clients[client].1.close(&node_key(peer)),
                 3 => {
-                    net.clients[client].0 = place(5000 + u16::try_from(dice.below(1000)).unwrap() * 4 + client as u16);
+                    net.clients[client].0 =
+                        address(5000 + u16::try_from(random.below(1000)).unwrap() * 4 + client as u16);
                     let now = net.now;
-                    net.clients[client].1.handle_move(now, &mut net.dice);
+                    net.clients[client].1.handle_move(now, &mut net.random);
                 }
                 4 => {
                     net.clients[client].1.leave();
@@ -164,7 +166,7 @@ fn whatever_happens_the_tables_agree() {
                     let fresh = new_client(&credentials(client as u8 + 1), net.now);
                     net.clients[client].1 = fresh;
                 }
-                _ => net.run(Duration::from_millis(u64::from(dice.below(3000)))),
+                _ => net.run(Duration::from_millis(u64::from(random.below(3000)))),
             }
             net.settle();
         }
@@ -193,7 +195,7 @@ fn fault_f18_a_relay_that_forgets_without_end_is_bound_to_once_a_second() {
         net.restart();
         // Its answer to whatever the client says is that it does not know it.
         let now = net.now;
-        net.clients[0].1.handle_suspicion(now, &mut net.dice);
+        net.clients[0].1.handle_suspicion(now, &mut net.random);
         net.run(Duration::from_millis(10));
         bound += net.server.tally().bound;
     }
@@ -205,18 +207,18 @@ fn fault_f18_where_a_relay_sees_us_is_heard_from_the_answer_to_our_last_ping_onl
     let mut net = Net::with(&[1]);
     net.held = Some(Vec::new());
     let now = net.now;
-    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.clients[0].1.handle_move(now, &mut net.random);
     net.settle();
     let late = net.held.take().unwrap();
     // It moves before the answer comes.
-    net.clients[0].0 = place(2000);
-    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.clients[0].0 = address(2000);
+    net.clients[0].1.handle_move(now, &mut net.random);
     net.settle();
     let seen = Some(SocketAddr::from(([192, 0, 2, 1], 2000)));
     assert_eq!(net.clients[0].1.seen(), seen);
     assert!(!late.is_empty());
     for (_, frame) in late {
-        net.clients[0].1.handle_datagram(&frame, now, &mut net.dice);
+        net.clients[0].1.handle_datagram(&frame, now, &mut net.random);
     }
     assert_eq!(net.clients[0].1.seen(), seen, "what it said before counts no more");
 }

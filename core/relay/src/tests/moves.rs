@@ -5,13 +5,13 @@ use super::*;
 /// A control frame of this client that is newer than all before it.
 fn newest(net: &mut Net, client: usize) -> Vec<u8> {
     let now = net.now;
-    net.clients[client].1.handle_move(now, &mut net.dice);
-    net.clients[client].1.poll_transmit().expect("a ping").as_bytes().to_vec()
+    net.clients[client].1.handle_move(now, &mut net.random);
+    net.clients[client].1.next_datagram().expect("a ping").as_bytes().to_vec()
 }
 
 /// The reply that goes to this place.
-fn reply_to(net: &mut Net, to: Place) -> Vec<u8> {
-    let replies: Vec<_> = std::iter::from_fn(|| net.server.poll_reply()).filter(|reply| reply.place == to).collect();
+fn reply_to(net: &mut Net, to: ClientAddress) -> Vec<u8> {
+    let replies: Vec<_> = std::iter::from_fn(|| net.next_reply()).filter(|reply| reply.address == to).collect();
     replies.first().expect("a reply").as_bytes().to_vec()
 }
 
@@ -32,7 +32,7 @@ fn fault_f14_a_frame_with_the_victims_address_as_source_cuts_nobody_off() {
 fn fault_f14_an_address_that_never_asked_gets_no_more_than_came_from_it() {
     let mut net = Net::with(&[1, 2]);
     net.open(1, 1);
-    let (home, forged) = (net.clients[0].0, place(9));
+    let (home, forged) = (net.clients[0].0, address(9));
     let frame = newest(&mut net, 0);
     let _ = net.receive(forged, &frame);
     let id = net.clients[1].1.id_of(&node_key(1)).unwrap();
@@ -52,9 +52,9 @@ fn fault_f14_challenges_are_as_long_as_what_asked_for_them_and_their_rate_is_bou
         net.now = net.now + Duration::from_millis(10);
         let frame = newest(&mut net, 0);
         sent += frame.len();
-        let _ = net.receive(place(2_000 + round % 7), &frame);
+        let _ = net.receive(address(2_000 + round % 7), &frame);
     }
-    let received: usize = (0..7).map(|number| net.bytes_to(place(2_000 + number))).sum();
+    let received: usize = (0..7).map(|number| net.bytes_to(address(2_000 + number))).sum();
     assert!(received <= sent);
     let tally = net.server.tally();
     assert!((65..=71).contains(&tally.challenged), "20 at once and 5 a second for 10 s: {}", tally.challenged);
@@ -65,16 +65,16 @@ fn fault_f14_challenges_are_as_long_as_what_asked_for_them_and_their_rate_is_bou
 #[test]
 fn fault_f14_a_confirmation_from_a_forged_address_binds_where_the_answer_went() {
     let mut net = Net::with(&[2]);
-    let (home, forged) = (place(50), net.clients[0].0);
+    let (home, forged) = (address(50), net.clients[0].0);
     let mut client = new_client(&credentials(1), net.now);
-    client.handle_timeout(net.now, &mut net.dice);
-    let bind = client.poll_transmit().unwrap();
+    client.handle_timeout(net.now, &mut net.random);
+    let bind = client.next_datagram().unwrap();
     let clocks = net.clocks();
-    net.server.handle_frame(home, None, bind.as_bytes(), clocks, &mut net.dice).unwrap();
+    net.server.handle_frame(home, None, bind.as_bytes(), clocks, &mut net.random).unwrap();
     let bound = reply_to(&mut net, home);
-    client.handle_datagram(&bound, net.now, &mut net.dice);
+    client.handle_datagram(&bound, net.now, &mut net.random);
     let before = net.bytes_to(forged);
-    let ping = client.poll_transmit().unwrap();
+    let ping = client.next_datagram().unwrap();
     net.receive(forged, ping.as_bytes()).unwrap();
     assert_eq!(net.server.tally().clients, 2);
     assert_eq!(net.forward.client_at(&home), Some(1));
@@ -87,21 +87,21 @@ fn fault_f14_a_confirmation_from_a_forged_address_binds_where_the_answer_went() 
 fn fault_f14_a_bind_with_a_forged_source_takes_no_place() {
     for forged_first in [false, true] {
         let mut net = Net::with(&[2]);
-        let (home, forged) = (place(50), net.clients[0].0);
+        let (home, forged) = (address(50), net.clients[0].0);
         let before = net.bytes_to(forged);
         let mut client = new_client(&credentials(1), net.now);
-        client.handle_timeout(net.now, &mut net.dice);
-        let bind = client.poll_transmit().unwrap();
+        client.handle_timeout(net.now, &mut net.random);
+        let bind = client.next_datagram().unwrap();
         let clocks = net.clocks();
         let mut bound = Vec::new();
         for from in if forged_first { [forged, home] } else { [home, forged] } {
-            net.server.handle_frame(from, None, bind.as_bytes(), clocks, &mut net.dice).unwrap();
+            net.server.handle_frame(from, None, bind.as_bytes(), clocks, &mut net.random).unwrap();
             let answer = reply_to(&mut net, from);
             assert!(answer.len() < bind.as_bytes().len());
             bound.extend((from == home).then_some(answer));
         }
-        client.handle_datagram(&bound[0], net.now, &mut net.dice);
-        while let Some(frame) = client.poll_transmit() {
+        client.handle_datagram(&bound[0], net.now, &mut net.random);
+        while let Some(frame) = client.next_datagram() {
             let _ = net.receive(forged, frame.as_bytes());
         }
         assert_eq!(net.forward.client_at(&home), Some(1), "forged first: {forged_first}");
@@ -112,7 +112,7 @@ fn fault_f14_a_bind_with_a_forged_source_takes_no_place() {
 
 #[test]
 fn fault_f14_only_the_right_nonce_from_the_right_place_in_time_moves_a_client() {
-    let (elsewhere, third) = (place(2_000), place(3_000));
+    let (elsewhere, third) = (address(2_000), address(3_000));
     let answers = [
         ("from a third place", third, Duration::ZERO, 0),
         ("too late", elsewhere, Duration::from_secs(11), 0),
@@ -122,11 +122,11 @@ fn fault_f14_only_the_right_nonce_from_the_right_place_in_time_moves_a_client() 
         let mut net = Net::with(&[1]);
         let ping = newest(&mut net, 0);
         let clocks = net.clocks();
-        net.server.handle_frame(elsewhere, None, &ping, clocks, &mut net.dice).unwrap();
+        net.server.handle_frame(elsewhere, None, &ping, clocks, &mut net.random).unwrap();
         let challenge = reply_to(&mut net, elsewhere);
         let now = net.now;
-        net.clients[0].1.handle_datagram(&challenge, now, &mut net.dice);
-        let response = net.clients[0].1.poll_transmit().unwrap();
+        net.clients[0].1.handle_datagram(&challenge, now, &mut net.random);
+        let response = net.clients[0].1.next_datagram().unwrap();
         net.now = net.now + pause;
         net.receive(from, response.as_bytes()).unwrap();
         assert_eq!(net.server.tally().moved, moved, "{what}");
@@ -142,16 +142,16 @@ fn fault_f14_a_displaced_client_is_back_after_its_next_frame() {
     let shared = net.clients[1].0;
     // The NAT gives the port of the second node to the first one, which moves there as it should.
     net.clients[0].0 = shared;
-    net.clients[1].0 = place(4_000);
+    net.clients[1].0 = address(4_000);
     let now = net.now;
-    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.clients[0].1.handle_move(now, &mut net.random);
     net.settle();
     assert_eq!((net.server.tally().displaced, net.forward.client_at(&shared)), (1, Some(0)));
     // Meanwhile nothing for the second one goes to the first one.
     let id = net.clients[2].1.id_of(&node_key(2)).unwrap();
     net.send(2, id, b"for the second");
     assert!(net.data(0).is_empty() && net.data(1).is_empty());
-    net.clients[1].1.handle_suspicion(now, &mut net.dice);
+    net.clients[1].1.handle_suspicion(now, &mut net.random);
     net.settle();
     net.assert_reach((1, 2), (2, 3));
     net.open(0, 3);
@@ -170,7 +170,7 @@ fn fault_f14_of_two_clients_at_one_place_the_last_one_that_answered_is_there() {
         for (client, number) in [(0, 1), (1, 2)] {
             net.now = net.now + Duration::from_secs(1);
             let now = net.now;
-            net.clients[client].1.handle_suspicion(now, &mut net.dice);
+            net.clients[client].1.handle_suspicion(now, &mut net.random);
             net.settle();
             assert_eq!(net.forward.client_at(&shared).map(|slot| slot as usize), Some(client));
             net.data(client);
@@ -190,11 +190,11 @@ fn fault_f14_a_client_of_release_0_1_0_binds_again_from_its_new_place() {
     net.open(1, 1);
     net.assert_reach((0, 1), (1, 2));
     net.events(0);
-    net.clients[0].0 = place(2_000);
+    net.clients[0].0 = address(2_000);
     let now = net.now;
-    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.clients[0].1.handle_move(now, &mut net.random);
     net.run(Duration::from_secs(3));
-    assert_eq!(net.events(0)[..2], [Event::Lost(LostCause::Silent), Event::Ready]);
+    assert_eq!(net.events(0)[..2], [RelayEvent::Lost(LostCause::Silent), RelayEvent::Ready]);
     assert!(net.server.tally().challenged > 0 && net.server.tally().moved == 0);
     assert_eq!(net.clients[0].1.seen(), Some(SocketAddr::from(([192, 0, 2, 1], 2_000))));
     net.assert_reach((0, 1), (1, 2));
@@ -206,48 +206,49 @@ fn fault_f14_a_copied_frame_by_a_connection_moves_nobody_there() {
     net.open(1, 1);
     // The copy overtakes the original, which the relay then takes for the copy.
     let frame = newest(&mut net, 0);
-    net.receive(Place::Stream(7), &frame).unwrap();
+    net.receive(ClientAddress::Stream(7), &frame).unwrap();
     let home = net.clients[0].0;
     assert_eq!(net.receive(home, &frame), Err(Refused::NotAuthentic));
     net.assert_reach((0, 1), (1, 2));
-    assert_eq!((net.server.tally().moved, net.bytes_to(Place::Stream(7))), (0, CONTROL_LEN));
+    assert_eq!((net.server.tally().moved, net.bytes_to(ClientAddress::Stream(7))), (0, CONTROL_LEN));
 }
 
 #[test]
 fn a_client_that_moves_has_its_pong_within_two_round_trips() {
     let mut net = Net::with(&[1]);
-    net.clients[0].0 = place(2_000);
+    net.clients[0].0 = address(2_000);
     net.held = Some(Vec::new());
     let now = net.now;
-    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.clients[0].1.handle_move(now, &mut net.random);
     for _ in 0..2 {
         net.settle();
         let held = net.held.replace(Vec::new()).unwrap();
         held.iter().for_each(|(to, bytes)| net.deliver(*to, bytes));
     }
     assert_eq!(net.clients[0].1.seen(), Some(SocketAddr::from(([192, 0, 2, 1], 2_000))));
-    assert_eq!(net.clients[0].1.standing(), Standing::Ready);
+    assert_eq!(net.clients[0].1.standing(), BindingState::Ready);
 }
 
 /// What an adversary does with the frames that clients send, and may see.
 struct Adversary {
     /// Frames of all clients, sent or held back.
     seen: Vec<Vec<u8>>,
-    dice: Seeded,
+    random: Seeded,
 }
 
 impl Adversary {
     fn below(&mut self, bound: usize) -> usize {
-        self.dice.below(u32::try_from(bound).unwrap_or(1)) as usize
+        self.random.below(u32::try_from(bound).unwrap_or(1)) as usize
     }
 
     /// Sends something that it saw, from anywhere: an address where nobody listens, or where another client is.
     fn strike(&mut self, net: &mut Net) {
-        let places = [place(9), place(10), net.clients[0].0, net.clients[1].0, net.clients[2].0, Place::Stream(5)];
-        let (place, number) = (self.below(places.len()), self.below(self.seen.len().max(1)));
+        let addresses =
+            [address(9), address(10), net.clients[0].0, net.clients[1].0, net.clients[2].0, ClientAddress::Stream(5)];
+        let (address, number) = (self.below(addresses.len()), self.below(self.seen.len().max(1)));
         let Some(frame) = self.seen.get(number).cloned() else { return };
         let clocks = net.clocks();
-        let _ = net.server.handle_frame(places[place], None, &frame, clocks, &mut net.dice);
+        let _ = net.server.handle_frame(addresses[address], None, &frame, clocks, &mut net.random);
         net.flush();
     }
 }
@@ -261,18 +262,18 @@ fn fault_f14_whatever_is_forged_or_repeated_traffic_goes_only_where_a_nonce_came
         for (client, peer) in [(0, 2), (0, 3), (1, 3)] {
             net.open(client, peer);
         }
-        let mut adversary = Adversary { seen: Vec::new(), dice: Seeded::new(seed) };
-        let mut homes: Vec<Vec<Place>> = net.clients.iter().map(|(place, ..)| vec![*place]).collect();
+        let mut adversary = Adversary { seen: Vec::new(), random: Seeded::new(seed) };
+        let mut homes: Vec<Vec<ClientAddress>> = net.clients.iter().map(|(address, ..)| vec![*address]).collect();
         for step in 0..200_u16 {
             net.now = net.now + Duration::from_millis(150);
             let client = adversary.below(3);
             match adversary.below(4) {
                 0 => {
-                    let to = place(5_000 + 4 * step + u16::try_from(client).unwrap());
+                    let to = address(5_000 + 4 * step + u16::try_from(client).unwrap());
                     net.clients[client].0 = to;
                     homes[client].push(to);
                     let now = net.now;
-                    net.clients[client].1.handle_move(now, &mut net.dice);
+                    net.clients[client].1.handle_move(now, &mut net.random);
                     if adversary.below(2) == 0 {
                         net.settle();
                     }
@@ -297,7 +298,7 @@ fn fault_f14_whatever_is_forged_or_repeated_traffic_goes_only_where_a_nonce_came
         for client in 0..3 {
             net.now = net.now + Duration::from_secs(5);
             let now = net.now;
-            net.clients[client].1.handle_move(now, &mut net.dice);
+            net.clients[client].1.handle_move(now, &mut net.random);
             net.settle();
             net.run(Duration::from_secs(12));
         }
@@ -307,12 +308,12 @@ fn fault_f14_whatever_is_forged_or_repeated_traffic_goes_only_where_a_nonce_came
 }
 
 /// If the relay forwards anything from one client to the other, it goes to where that one was.
-fn goes_home(net: &mut Net, sender: usize, receiver: usize, homes: &[Vec<Place>]) {
+fn goes_home(net: &mut Net, sender: usize, receiver: usize, homes: &[Vec<ClientAddress>]) {
     let key = node_key(u8::try_from(receiver).unwrap() + 1);
     let Some(id) = net.clients[sender].1.id_of(&key) else { return };
     let mut frame = carried(id, b"where to?");
-    let places = homes[sender].iter().rev().find_map(|place| net.forward.client_at(place));
-    let Some(slot) = places else { return };
+    let addresses = homes[sender].iter().rev().find_map(|address| net.forward.client_at(address));
+    let Some(slot) = addresses else { return };
     if let Ok(to) = net.forward.forward(slot, &mut frame, net.now) {
         let named = homes.iter().position(|homes| homes.contains(&to));
         assert_eq!(named, Some(receiver), "{to:?}");

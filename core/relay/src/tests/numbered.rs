@@ -33,7 +33,7 @@ fn fault_f17_a_node_with_another_key_has_one_place_and_its_peers_see_the_former_
         assert!(net.clients[client].1.is_ready());
         assert_eq!(net.server.tally().clients, 2, "with key {number}");
     }
-    assert!(net.events(0).contains(&Event::Absent { peer: node_key(2) }));
+    assert!(net.events(0).contains(&RelayEvent::Absent { peer: node_key(2) }));
     net.open(0, 9);
     net.assert_reach((0, 1), (client, 9));
 }
@@ -46,8 +46,8 @@ fn cut_off_at(net: &mut Net, id: Option<u64>, key: PublicKey, at: Duration) {
 }
 
 /// Another port of the same host.
-fn anywhere(number: u16) -> Place {
-    place(30_000 + number)
+fn anywhere(number: u16) -> ClientAddress {
+    address(30_000 + number)
 }
 
 /// The program with the former key goes on, with a ticket that has not ended: it does not take the place back.
@@ -87,13 +87,13 @@ fn fault_f17_a_client_shows_the_numbered_ticket_as_soon_as_the_relay_says_that_i
     let client = net.join(&node(7, 2, 0));
     net.settle();
     let now = net.now;
-    net.clients[client].1.handle_timeout(now, &mut net.dice);
+    net.clients[client].1.handle_timeout(now, &mut net.random);
     net.settle();
-    assert_eq!(net.events(client), [Event::Ready]);
+    assert_eq!(net.events(client), [RelayEvent::Ready]);
     net.open(0, 2);
     net.assert_reach((0, 1), (client, 2));
     net.run(Duration::from_secs(600));
-    assert_eq!(net.events(client).iter().filter(|event| matches!(event, Event::Lost(_))).count(), 0);
+    assert_eq!(net.events(client).iter().filter(|event| matches!(event, RelayEvent::Lost(_))).count(), 0);
     net.assert_reach((0, 1), (client, 2));
     assert_eq!((net.server.tally().bound, net.server.tally().replaced), (3, 1));
     // It remembers: after a restart of the relay it binds once.
@@ -105,13 +105,13 @@ fn fault_f17_a_client_shows_the_numbered_ticket_as_soon_as_the_relay_says_that_i
 
 #[test]
 fn fault_f17_a_relay_of_release_0_1_0_is_shown_version_1_alone_and_binds_as_soon_as_any() {
-    let mut net = Net::new(Limits::DEFAULT);
+    let mut net = Net::new(RelayLimits::DEFAULT);
     net.server.is_release_0_1_0 = true;
     let client = net.join(&node(7, 2, 0));
     let now = net.now;
-    net.clients[client].1.handle_timeout(now, &mut net.dice);
+    net.clients[client].1.handle_timeout(now, &mut net.random);
     net.settle();
-    assert_eq!((net.events(client), net.now), (vec![Event::Ready], now), "without any wait");
+    assert_eq!((net.events(client), net.now), (vec![RelayEvent::Ready], now), "without any wait");
     net.run(Duration::from_secs(600));
     assert_eq!((net.server.tally().bound, net.server.tally().not_authentic), (1, 0));
 }
@@ -119,7 +119,7 @@ fn fault_f17_a_relay_of_release_0_1_0_is_shown_version_1_alone_and_binds_as_soon
 /// The relay is replaced by one of release 0.1.0, which says nothing to the ticket of version 2.
 #[test]
 fn fault_f17_a_relay_that_became_older_is_shown_version_1_again() {
-    let mut net = Net::new(Limits::DEFAULT);
+    let mut net = Net::new(RelayLimits::DEFAULT);
     let client = net.join(&node(7, 2, 0));
     net.run(Duration::from_secs(1));
     assert_eq!(net.server.tally().bound, 2);
@@ -147,16 +147,16 @@ fn fault_f17_a_node_that_was_removed_is_cut_off_at_once_and_its_tickets_with_it(
     net.assert_reach((0, 1), (removed, 2));
     net.events(0);
     cut_off(&mut net, Some(7), 2);
-    assert_eq!(net.events(0), [Event::Absent { peer: node_key(2) }]);
-    assert_eq!(net.events(removed).last(), Some(&Event::Lost(LostCause::Expired)));
+    assert_eq!(net.events(0), [RelayEvent::Absent { peer: node_key(2) }]);
+    assert_eq!(net.events(removed).last(), Some(&RelayEvent::Lost(LostCause::Expired)));
     assert_eq!(net.server.tally().clients, 1);
     // Every ticket that it has, also one with a former key of the same node.
     let both = node(7, 2, 0);
     let former = Credentials { ticket: node(7, 3, 0).numbered.unwrap(), ..node(7, 3, 0) };
     let numbered = Credentials { ticket: both.numbered.clone().unwrap(), ..both.clone() };
     for (port, credentials) in [(1, &both), (2, &numbered), (3, &former)] {
-        let bind = bind_of(credentials, &mut net.dice, net.now);
-        assert_eq!(net.receive(place(port), &bind), Err(Refused::CutOff), "{port}");
+        let bind = bind_of(credentials, &mut net.random, net.now);
+        assert_eq!(net.receive(address(port), &bind), Err(Refused::CutOff), "{port}");
     }
     assert_eq!(net.server.tally().cut_off, 3);
     net.run(Duration::from_secs(600));
@@ -168,15 +168,15 @@ fn fault_f17_a_node_that_was_removed_is_cut_off_at_once_and_its_tickets_with_it(
 fn fault_f17_a_pending_bind_of_a_removed_node_ends_with_it() {
     let mut net = Net::with(&[]);
     let mut client = new_client(&node(7, 2, 0), net.now);
-    client.handle_timeout(net.now, &mut net.dice);
-    let bind = client.poll_transmit().unwrap();
+    client.handle_timeout(net.now, &mut net.random);
+    let bind = client.next_datagram().unwrap();
     let clocks = net.clocks();
-    net.server.handle_frame(place(1), None, bind.as_bytes(), clocks, &mut net.dice).unwrap();
-    let bound = net.server.poll_reply().unwrap();
+    net.server.handle_frame(address(1), None, bind.as_bytes(), clocks, &mut net.random).unwrap();
+    let bound = net.next_reply().unwrap();
     cut_off(&mut net, Some(7), 2);
-    client.handle_datagram(bound.as_bytes(), net.now, &mut net.dice);
-    let ping = client.poll_transmit().unwrap();
-    assert_eq!(net.receive(place(1), ping.as_bytes()), Err(Refused::Unbound));
+    client.handle_datagram(bound.as_bytes(), net.now, &mut net.random);
+    let ping = client.next_datagram().unwrap();
+    assert_eq!(net.receive(address(1), ping.as_bytes()), Err(Refused::Unbound));
     assert_eq!(net.server.tally().clients, 0);
 }
 
@@ -196,7 +196,7 @@ fn fault_f17_a_machine_that_joins_again_with_its_former_key_is_another_node_and_
 
 #[test]
 fn fault_f17_members_of_another_network_with_the_same_number_are_not_cut_off() {
-    let mut net = Net::new(Limits::DEFAULT);
+    let mut net = Net::new(RelayLimits::DEFAULT);
     let other = Terms { network: NetworkTag([2; 16]), id: Some(NodeId(7)), ..terms(4) };
     let ticket = Ticket::sign(&other, &coordinator(1));
     let client = net.join(&Credentials { bind: bind_key(4), ticket, numbered: None });
@@ -208,7 +208,7 @@ fn fault_f17_members_of_another_network_with_the_same_number_are_not_cut_off() {
 
 #[test]
 fn fault_f17_cutting_thousands_off_looks_at_each_entry_a_few_times() {
-    let mut net = Net::new(Limits::DEFAULT);
+    let mut net = Net::new(RelayLimits::DEFAULT);
     let (number, at) = (10_000, net.clocks().wall);
     let key = |number: usize| PublicKey(std::array::from_fn(|index| number.to_le_bytes()[index % 8]));
     (0..number).for_each(|node| cut_off_at(&mut net, Some(node as u64), key(node), at));
@@ -237,8 +237,8 @@ fn fault_f17_a_removal_while_the_clock_was_ahead_locks_no_key_out() {
     net.run(Duration::from_secs(2));
     assert!(net.clients[later].1.is_ready());
     let before = node(8, 2, 0);
-    let bind = bind_of(&before, &mut net.dice, net.now);
-    assert_eq!(net.receive(place(1), &bind), Err(Refused::CutOff), "a ticket from before the removal");
+    let bind = bind_of(&before, &mut net.random, net.now);
+    assert_eq!(net.receive(address(1), &bind), Err(Refused::CutOff), "a ticket from before the removal");
 }
 
 /// The relay starts with a clock that is years behind, as on a board without a battery, is told of earlier removals, and then a time server sets the clock.
@@ -246,13 +246,13 @@ fn fault_f17_a_removal_while_the_clock_was_ahead_locks_no_key_out() {
 fn fault_f17_a_clock_that_was_behind_at_the_start_lets_no_removed_node_in() {
     let mut net = Net::with(&[]);
     let right = net.clocks();
-    let behind = Clocks { wall: Duration::from_secs(1_000), ..right };
+    let behind = ServerClocks { wall: Duration::from_secs(1_000), ..right };
     cut_off_at(&mut net, None, node_key(2), right.wall);
     let from = |net: &Net, clocks| {
         net.server.taken_from(&coordinator(1).verifying(), NetworkTag([1; 16]), node_key(2), clocks).unwrap()
     };
     assert_eq!(from(&net, behind), 1_002);
     assert_eq!(from(&net, right), right.wall.as_secs() + 2);
-    let bind = bind_of(&node(7, 2, 0), &mut net.dice, net.now);
-    assert_eq!(net.receive(place(1), &bind), Err(Refused::CutOff));
+    let bind = bind_of(&node(7, 2, 0), &mut net.random, net.now);
+    assert_eq!(net.receive(address(1), &bind), Err(Refused::CutOff));
 }

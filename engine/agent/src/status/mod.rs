@@ -11,7 +11,7 @@ use taut_lane::{DropReason, LaneShared};
 use taut_netmap::NetworkMap;
 use taut_node::{HandshakeCounts, PeerView, RelayView};
 use taut_path::{Nat, NatReportView, Way};
-use taut_relay::Standing;
+use taut_relay::BindingState;
 use taut_wire::control::Suite;
 
 use crate::api::{
@@ -135,9 +135,9 @@ pub(crate) fn relays(map: &NetworkMap, overlay: Option<&Overlay>) -> Vec<RelaySt
             endpoints: relay.endpoints.clone(),
             state: match standing {
                 None => RelayState::Idle,
-                Some(Standing::Binding) => RelayState::Binding,
-                Some(Standing::Ready | Standing::Suspected) => RelayState::Bound,
-                Some(Standing::Lost) => RelayState::Unreachable,
+                Some(BindingState::Binding) => RelayState::Binding,
+                Some(BindingState::Ready | BindingState::Suspected) => RelayState::Bound,
+                Some(BindingState::Lost) => RelayState::Unreachable,
             },
             home: view.as_ref().is_some_and(|view| view.home.is_some()),
             latency_ms: view
@@ -148,9 +148,9 @@ pub(crate) fn relays(map: &NetworkMap, overlay: Option<&Overlay>) -> Vec<RelaySt
             via: view.as_ref().and_then(via),
             websocket: overlay.and_then(|overlay| websocket(overlay, relay.id)),
             problem: match standing {
-                Some(Standing::Suspected) => Some(String::from("does not answer at the moment")),
-                Some(Standing::Lost) => Some(String::from("does not answer, or refuses this node")),
-                None | Some(Standing::Binding | Standing::Ready) => None,
+                Some(BindingState::Suspected) => Some(String::from("does not answer at the moment")),
+                Some(BindingState::Lost) => Some(String::from("does not answer, or refuses this node")),
+                None | Some(BindingState::Binding | BindingState::Ready) => None,
             },
         }
     };

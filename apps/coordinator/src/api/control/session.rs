@@ -13,7 +13,7 @@ use axum::extract::ws::WebSocket;
 use taut_base::{AdmissionDenied, Bounds, NodeId, PublicKey, RelayId};
 use taut_netmap::{Hello, Problem, SCHEMA, ToCoordinator, ToNode};
 use taut_relay_server::log::UNAUTHENTICATED;
-use taut_relay_server::{Seat, Source};
+use taut_relay_server::{AdmissionGuard, Source};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -50,7 +50,7 @@ pub(super) struct Session {
     channel: ControlChannel,
     membership: Membership,
     /// The place of this channel among all channels.
-    seat: Seat<NetworkId, NodeId>,
+    seat: AdmissionGuard<NetworkId, NodeId>,
     /// Ends when the channel is evicted in favour of a channel of another network.
     displaced: oneshot::Receiver<()>,
     network: NetworkId,
@@ -427,7 +427,7 @@ fn enter_channel(
     channels: &Arc<Channels>,
     network: NetworkId,
     node: NodeId,
-) -> Result<(Seat<NetworkId, NodeId>, oneshot::Receiver<()>), AdmissionDenied> {
+) -> Result<(AdmissionGuard<NetworkId, NodeId>, oneshot::Receiver<()>), AdmissionDenied> {
     let (lose, displaced) = oneshot::channel();
     let bounds = Bounds { host: PER_NODE, group: usize::MAX };
     let seat = channels.enter(network, node, bounds, move || _ = lose.send(()))?;

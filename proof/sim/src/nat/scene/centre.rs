@@ -12,7 +12,8 @@ use taut_base::{RelayId, Time};
 use taut_netmap::NetworkMap;
 
 use super::Scene;
-use crate::party::{Party, map_for};
+use crate::maps::map_for;
+use crate::party::Party;
 use crate::relay::Relay;
 use crate::side::Side;
 

@@ -6,7 +6,8 @@ use taut_base::{KeyedHash, Meter, Time, network};
 use taut_tunnel::cookie::CookieChecker;
 use taut_tunnel::{Bucket, Rate};
 
-use super::{Owner, Place, Refused};
+use super::{Owner, Refused};
+use crate::change::ClientAddress;
 use crate::frame::{BIND_LEN, COOKIE_LEN, cookie};
 
 /// Of one address and port: a client binds once, and again when its relay was started again.
@@ -36,7 +37,7 @@ const CONFIRM: Rate = Rate::new(1, 20);
 /// bindings, so that a member gains nothing by binding again.
 const CONTROL: Rate = Rate::new(200, 4_096);
 
-pub(super) struct Door {
+pub(super) struct RateLimits {
     checker: CookieChecker,
     hash: KeyedHash,
     sources: Meter,
@@ -52,7 +53,7 @@ pub(super) struct Door {
     controls: Meter,
 }
 
-impl Door {
+impl RateLimits {
     pub(super) fn new(checker: CookieChecker) -> Self {
         Self {
             hash: KeyedHash::new(checker.hash_key()),
@@ -73,9 +74,9 @@ impl Door {
 
     /// Decides whether a bind is computed for. Returns true if its sender has proven to receive at `place`. `from` is the address at the other end of a stream.
     /// [`Refused::CookieAsked`] comes with the answer for the sender.
-    pub(super) fn judge(
+    pub(super) fn check_bind(
         &mut self,
-        place: Place,
+        address: ClientAddress,
         from: Option<IpAddr>,
         bind: &[u8; BIND_LEN],
         now: Time,
@@ -83,30 +84,30 @@ impl Door {
         if !self.checker.is_for_us(bind) {
             return Err((Refused::BadMac, None));
         }
-        let source = match place {
-            Place::Udp(source) if !self.checker.proves_address(bind, source, now) => source,
+        let source = match address {
+            ClientAddress::Udp(source) if !self.checker.proves_address(bind, source, now) => source,
             // A connection proves where it comes from by itself.
             _ => {
-                let allowed = self.take_proven(place, from, now);
+                let allowed = self.take_proven(address, from, now);
                 return if allowed { Ok(true) } else { Err((Refused::BindRate, None)) };
             }
         };
         if self.take_unproven(source, now) {
             return Ok(false);
         }
-        Err(self.ask(place, bind, now))
+        Err(self.ask(address, bind, now))
     }
 
     /// Returns the cookie for the sender of a bind that has to prove its address first. A stream has proven its address, and gets none.
     pub(super) fn ask(
         &mut self,
-        place: Place,
+        address: ClientAddress,
         bind: &[u8; BIND_LEN],
         now: Time,
     ) -> (Refused, Option<[u8; COOKIE_LEN]>) {
-        let reply = match place {
-            Place::Udp(source) => self.checker.reply(bind, source, now),
-            Place::Stream(_) => None,
+        let reply = match address {
+            ClientAddress::Udp(source) => self.checker.reply(bind, source, now),
+            ClientAddress::Stream(_) => None,
         };
         match reply {
             Some(reply) => (Refused::CookieAsked, Some(cookie(reply))),
@@ -115,27 +116,27 @@ impl Door {
     }
 
     /// Returns true if a stranger may be told that it is not bound.
-    pub(super) fn may_tell(&mut self, place: Place, from: Option<IpAddr>, now: Time) -> bool {
-        let address = self.hash.of(&address(place, from).map(network));
+    pub(super) fn may_tell(&mut self, address: ClientAddress, from: Option<IpAddr>, now: Time) -> bool {
+        let address = self.hash.of(&ip_of(address, from).map(network));
         self.tell_addresses.has(address, now) && self.tell.take(&TELL, now) && self.tell_addresses.take(address, now)
     }
 
     /// Returns true if another binding of this member may begin.
-    pub(super) fn may_begin(&mut self, owner: &Owner, now: Time) -> bool {
+    pub(super) fn may_bind(&mut self, owner: &Owner, now: Time) -> bool {
         let member = self.hash.of(owner);
         self.confirms.take(member, now)
     }
 
     /// Returns true if one more control frame of this member is acted on.
-    pub(super) fn may_say(&mut self, owner: &Owner, now: Time) -> bool {
+    pub(super) fn may_control(&mut self, owner: &Owner, now: Time) -> bool {
         let member = self.hash.of(owner);
         self.controls.take(member, now)
     }
 
     /// Takes from all buckets that count for a sender that has proven its address, or from none.
-    fn take_proven(&mut self, place: Place, from: Option<IpAddr>, now: Time) -> bool {
-        let source = self.hash.of(&place);
-        let known = address(place, from).map(|ip| (self.hash.of(&network(ip)), self.hash.of(&site(ip))));
+    fn take_proven(&mut self, address: ClientAddress, from: Option<IpAddr>, now: Time) -> bool {
+        let source = self.hash.of(&address);
+        let known = ip_of(address, from).map(|ip| (self.hash.of(&network(ip)), self.hash.of(&site(ip))));
         let has = self.proven.has(source, now)
             && known.is_none_or(|(address, site)| {
                 self.proven_addresses.has(address, now) && self.proven_sites.has(site, now)
@@ -150,20 +151,20 @@ impl Door {
 
     /// Takes from all buckets that count for `source`, or from none.
     fn take_unproven(&mut self, source: SocketAddr, now: Time) -> bool {
-        let (place, network) = (self.hash.of(&source), self.hash.of(&network(source.ip())));
+        let (address, network) = (self.hash.of(&source), self.hash.of(&network(source.ip())));
         let has =
-            self.sources.has(place, now) && self.networks.has(network, now) && self.unproven_all.has(&UNPROVEN, now);
-        has && self.sources.take(place, now)
+            self.sources.has(address, now) && self.networks.has(network, now) && self.unproven_all.has(&UNPROVEN, now);
+        has && self.sources.take(address, now)
             && self.networks.take(network, now)
             && self.unproven_all.take(&UNPROVEN, now)
     }
 }
 
 /// Returns the IP address of a sender, if it is known.
-fn address(place: Place, from: Option<IpAddr>) -> Option<IpAddr> {
-    match place {
-        Place::Udp(source) => Some(source.ip()),
-        Place::Stream(_) => from,
+fn ip_of(address: ClientAddress, from: Option<IpAddr>) -> Option<IpAddr> {
+    match address {
+        ClientAddress::Udp(source) => Some(source.ip()),
+        ClientAddress::Stream(_) => from,
     }
 }
 

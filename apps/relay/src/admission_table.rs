@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use taut_base::{Admission, AdmissionDenied, Bounds, WhenFull};
 
-use crate::shared::locked;
+use crate::system::locked;
 
 /// Called once when a place is taken away. It must not block: another party waits for the place.
 type Call = Box<dyn FnOnce() + Send>;
 
 /// Places that are shared between groups and their hosts.
-pub struct Places<G, H> {
+pub struct AdmissionTable<G, H> {
     inner: Mutex<Inner<G, H>>,
 }
 
@@ -23,12 +23,12 @@ struct Inner<G, H> {
 }
 
 /// Holds a place. Dropping it frees the place.
-pub struct Seat<G: Copy + Ord, H: Copy + Ord> {
-    places: Arc<Places<G, H>>,
+pub struct AdmissionGuard<G: Copy + Ord, H: Copy + Ord> {
+    places: Arc<AdmissionTable<G, H>>,
     number: u64,
 }
 
-impl<G: Copy + Ord, H: Copy + Ord> Places<G, H> {
+impl<G: Copy + Ord, H: Copy + Ord> AdmissionTable<G, H> {
     /// Makes a table of `all` free places.
     pub fn new(all: usize, when_full: WhenFull) -> Arc<Self> {
         let table = Admission::new(all, when_full);
@@ -45,14 +45,14 @@ impl<G: Copy + Ord, H: Copy + Ord> Places<G, H> {
         host: H,
         bounds: Bounds,
         on_loss: impl FnOnce() + Send + 'static,
-    ) -> Result<Seat<G, H>, AdmissionDenied> {
+    ) -> Result<AdmissionGuard<G, H>, AdmissionDenied> {
         let mut inner = locked(&self.inner);
         let number = inner.next;
         let displaced = inner.table.enter(number, group, host, bounds)?;
         inner.next += 1;
         inner.calls.insert(number, Box::new(on_loss));
         tell(inner, displaced);
-        Ok(Seat { places: Arc::clone(self), number })
+        Ok(AdmissionGuard { places: Arc::clone(self), number })
     }
 
     /// Returns the number of places that are taken.
@@ -70,7 +70,7 @@ fn tell<G, H>(mut inner: std::sync::MutexGuard<'_, Inner<G, H>>, displaced: Opti
     }
 }
 
-impl<G: Copy + Ord, H: Copy + Ord> Seat<G, H> {
+impl<G: Copy + Ord, H: Copy + Ord> AdmissionGuard<G, H> {
     /// Counts the place for another party: its holder turned out to be `host` of `group`.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl<G: Copy + Ord, H: Copy + Ord> Seat<G, H> {
     }
 }
 
-impl<G: Copy + Ord, H: Copy + Ord> Drop for Seat<G, H> {
+impl<G: Copy + Ord, H: Copy + Ord> Drop for AdmissionGuard<G, H> {
     fn drop(&mut self) {
         let mut inner = locked(&self.places.inner);
         inner.table.remove(self.number);
@@ -107,9 +107,9 @@ impl<G: Copy + Ord, H: Copy + Ord> Drop for Seat<G, H> {
     }
 }
 
-impl<G, H> fmt::Debug for Places<G, H> {
+impl<G, H> fmt::Debug for AdmissionTable<G, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Places")
+        f.write_str("AdmissionTable")
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_holder_that_loses_its_place_is_told_once_and_a_free_place_is_taken_again() {
-        let places: Arc<Places<u8, u8>> = Places::new(3, WhenFull::Displace);
+        let places: Arc<AdmissionTable<u8, u8>> = AdmissionTable::new(3, WhenFull::Displace);
         let lost = Arc::new(AtomicUsize::new(0));
         let enter = |host| {
             let lost = Arc::clone(&lost);

@@ -8,7 +8,7 @@ use super::{Scope, Signer};
 
 /// Entries of one table by network, and by the signer of the network.
 #[derive(Default)]
-pub(super) struct Shares {
+pub(super) struct Occupancy {
     held: BTreeMap<Scope, usize>,
     /// Networks of each signer, by the number of their entries.
     by_size: BTreeSet<(Signer, usize, Scope)>,
@@ -17,7 +17,7 @@ pub(super) struct Shares {
     total: usize,
 }
 
-impl Shares {
+impl Occupancy {
     /// Returns the number of all entries.
     pub(super) fn total(&self) -> usize {
         self.total
@@ -36,7 +36,7 @@ impl Shares {
     /// Returns the network that loses an entry so that `scope` can have one more. It is the one that holds the most: of the signer that holds the most, if
     /// that one holds more than the signer of `scope` would afterwards; else of the same signer, if it holds more than `scope` would afterwards. Either holds
     /// more than its fair share then. `None` if `scope` has its share already.
-    pub(super) fn yields_to(&self, scope: Scope) -> Option<Scope> {
+    pub(super) fn evicts_for(&self, scope: Scope) -> Option<Scope> {
         let (most, greedy) = self.signers_by_size.last()?;
         if *greedy != scope.signer && *most > self.held_by(scope.signer) + 1 {
             return self.largest(*greedy).map(|(_, network)| network);
@@ -88,8 +88,8 @@ mod tests {
         Scope { signer: Signer([0; 8]), network: [number; 16] }
     }
 
-    fn held(counts: &[usize]) -> Shares {
-        let mut shares = Shares::default();
+    fn held(counts: &[usize]) -> Occupancy {
+        let mut shares = Occupancy::default();
         for (number, count) in (0..).zip(counts) {
             (0..*count).for_each(|_| shares.add(scope(number)));
         }
@@ -104,7 +104,7 @@ mod tests {
             for asking in 0..=u8::try_from(counts.len()).unwrap() {
                 let own = counts.get(usize::from(asking)).copied().unwrap_or(0);
                 let networks = counts.iter().filter(|count| **count > 0).count() + usize::from(own == 0);
-                match shares.yields_to(scope(asking)) {
+                match shares.evicts_for(scope(asking)) {
                     Some(greedy) => {
                         let gives = counts[usize::from(greedy.network[0])];
                         assert!(gives * networks > 10 && gives > own + 1, "{counts:?}: {asking}");
@@ -118,20 +118,20 @@ mod tests {
     #[test]
     fn a_signer_with_many_networks_has_one_share() {
         let of = |signer: u8, network: u8| Scope { signer: Signer([signer; 8]), network: [network; 16] };
-        let mut shares = Shares::default();
+        let mut shares = Occupancy::default();
         // An honest network with 40 clients, and one network for each of 60 clients of another signer.
         (0..40).for_each(|_| shares.add(of(1, 0)));
         (0..60).for_each(|network| shares.add(of(2, network)));
-        assert_eq!(shares.yields_to(of(2, 99)), None, "it has more than its half");
-        assert_eq!(shares.yields_to(of(1, 0)).map(|network| network.signer), Some(Signer([2; 8])));
+        assert_eq!(shares.evicts_for(of(2, 99)), None, "it has more than its half");
+        assert_eq!(shares.evicts_for(of(1, 0)).map(|network| network.signer), Some(Signer([2; 8])));
         assert_eq!(
-            shares.yields_to(of(3, 0)).map(|network| network.signer),
+            shares.evicts_for(of(3, 0)).map(|network| network.signer),
             Some(Signer([2; 8])),
             "the largest gives way"
         );
         (0..10).for_each(|network| shares.remove(of(2, network), 1));
         (0..10).for_each(|_| shares.add(of(1, 0)));
-        assert_eq!((shares.yields_to(of(1, 0)), shares.yields_to(of(2, 99))), (None, None), "a half for each");
+        assert_eq!((shares.evicts_for(of(1, 0)), shares.evicts_for(of(2, 99))), (None, None), "a half for each");
     }
 
     #[test]
