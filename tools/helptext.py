@@ -156,7 +156,7 @@ def read_taut(program):
     """The help of `taut`: an overview of the verbs, and a page for each."""
     head, _, rest = ask(program, "help").partition("\n\n")
     lines = [line for line in rest.splitlines() if not line.startswith("usage: ")]
-    verbs = [match for line in lines if (match := re.match(r"^  ([a-z-]+)\s+(\S.*)$", line))]
+    verbs = [match for line in lines if (match := re.match(r"^  ([a-z][a-z-]*)\s+(\S.*)$", line))]
     rest = [line for line in lines if not re.match(r"^  [a-z]", line)]
     commands = []
     for match in verbs:

@@ -81,11 +81,11 @@ def page(program):
     for command in program.commands:
         lines += [".TP", bold(command.name), escape(command.summary)]
     plain = [block for block in program.blocks if isinstance(block, str) and not block.startswith(tuple(SECTIONS))]
-    for text in plain:
-        lines += [".PP", escape(text)]
     listed = [block for block in program.blocks if isinstance(block, Option)]
-    if listed:
-        lines += [".SH OPTIONS"] + [line for block in listed for line in option(program, block)]
+    for text in plain:
+        # The sentence in front of the options of the overview is the title of their section.
+        lines += [f".SH {escape(text[:-1].upper())}"] if listed and text.endswith(":") else [".PP", escape(text)]
+    lines += [line for block in listed for line in option(program, block)]
     lines.append(".SH COMMANDS")
     for command in program.commands:
         lines += [f'.SS "{escape(program.name)} {escape(command.name)}"', escape(sentence(command.summary))]
@@ -108,7 +108,8 @@ def wg_page(program, command):
     lines = head(alone) + [".SH SYNOPSIS"]
     for line in command.usages:
         lines += [usage(line.replace("taut wg", "taut-wg")), ".br", usage(line)]
-    return finish(alone, lines + [".SH DESCRIPTION"] + body(alone, command) + sections(program.blocks))
+    exits = [block.partition(". ")[0] + "." for block in program.blocks if isinstance(block, str) and block.startswith("Exit status:")]
+    return finish(alone, lines + [".SH DESCRIPTION"] + body(alone, command) + sections(exits))
 
 
 def finish(program, lines):

@@ -220,6 +220,11 @@ class Rules(unittest.TestCase):
                 self.append("core/wire/src/lib.rs", line)
                 self.breaks("core-pure")
 
+    def test_examples_print_and_read_the_command_line(self):
+        for member in ("core/wire", "sys/tun"):
+            self.write(f"{member}/examples/name.rs", 'fn main() {\n    println!("{:?}", std::env::args());\n}\n')
+        self.breaks()
+
     def test_sys_externals(self):
         self.uses("sys/tun", "socket2")
         self.breaks("sys-externals")

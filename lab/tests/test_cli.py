@@ -97,7 +97,7 @@ def test_up_that_times_out_reports_it_in_json_and_continues(mesh):
     node.start()
     answer = node.taut("up", "--json", "--timeout", "1s", check=False)
     told = json.loads(answer.stdout)
-    assert answer.returncode == 1 and "goes on trying" in told["error"]["hint"], told
+    assert answer.returncode == 1 and "keeps trying" in told["error"]["hint"], told
     assert node.taut("status", check=False).returncode == 1, "it is connecting"
     net.coordinator.start()
     node.wait_for(lambda status: status["state"] == "running", "to be up after all")

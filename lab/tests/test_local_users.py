@@ -73,9 +73,12 @@ def test_fault_p4_a_user_without_rights_may_look_and_change_nothing(mesh, shared
     # The search works: it finds the public key, which is not secret.
     assert one.status()["self"]["node_key"] in seen[-1]
     assert not [form for form in secrets(one) for text in seen if form in text]
-    for words in (("down",), ("up",), ("up", "--join", net.coordinator.join_token)):
+    report = shared / "report.tar"
+    reading = (("log",), ("log", "-f"), ("bugreport", "--output", report))
+    for words in (("down",), ("up",), ("up", "--join", net.coordinator.join_token), ("log", "--level", "debug"), *reading):
         done = as_stranger(one, *words)
         assert done.returncode == 1 and "only root and the daemon's own user" in done.stderr, done
+    assert not report.exists()
     assert one.status()["state"] == "running" and one.process.alive
     assert (one.state / "identity.json").read_bytes() == before
     for path in (one.state, one.state / "identity.json"):

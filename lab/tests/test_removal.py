@@ -40,7 +40,7 @@ def test_up_without_a_coordinator_says_so_and_succeeds(mesh):
     two.taut("down")
     net.coordinator.kill()
     answer = two.up()
-    assert "the coordinator was not reached yet" in answer.stderr and two.name in answer.stdout, answer
+    assert "the coordinator has not been reached yet" in answer.stderr and two.name in answer.stdout, answer
 
 
 def test_a_node_removed_while_it_was_away_learns_it(mesh):

@@ -1,4 +1,4 @@
-//! The daemon's local API, asked from the command line.
+//! A client of the daemon's local API.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
@@ -6,17 +6,17 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use taut_agent::api::{Failure, Request, Response, Status, Why, private_socket};
+use taut_agent::api::{Failure, LogPart, Request, Response, Status, Why, private_socket};
 
 use crate::fault::Fault;
 
-/// The daemon answers within milliseconds; one that does not hangs.
+/// Longest wait for an answer, 10 s: a daemon that works answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time that connecting may take, 10 s: the daemon accepts a full queue of 4,096 connections within five.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What helps when command line and daemon do not understand each other.
+/// Hint for an answer that this program cannot read.
 const BOTH_VERSIONS: &str = "use a `taut` of the daemon's version; `taut version` shows both";
 
 /// A connection to the daemon.
@@ -25,17 +25,17 @@ pub(crate) struct Client {
     socket: PathBuf,
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection to the daemon.
 #[derive(Debug)]
 pub(crate) enum NoDaemon {
-    /// Nobody answers there.
+    /// No process answers on the socket.
     Absent,
-    /// Somebody may, but we may not ask.
+    /// The socket cannot be used, so a daemon may run or not.
     Denied(io::Error),
 }
 
 impl Client {
-    /// Connects, if a daemon is there.
+    /// Connects to the daemon, if one runs.
     pub(crate) fn connect(socket: &Path) -> Result<Self, NoDaemon> {
         let stream = connect(socket).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => NoDaemon::Absent,
@@ -47,17 +47,17 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream), socket: socket.to_path_buf() })
     }
 
-    /// Connects to the daemon that must be there.
+    /// Connects to the daemon; a missing daemon is a failure.
     pub(crate) fn open(socket: &Path) -> Result<Self, Fault> {
         Self::connect(socket).map_err(|why| why.explain(socket))
     }
 
-    /// Asks, and waits for the answer. `None` when the daemon ended instead of answering.
+    /// Sends a request, and waits for the answer. Returns `None` if the daemon ended instead.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Option<Response>, Fault> {
         let lost = |error: io::Error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => None,
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                Some(Fault::failed("the daemon does not answer", "look at its log, or restart it"))
+                Some(Fault::failed("the daemon does not answer", "see its log, or restart it"))
             }
             _ => Some(Fault::failed(format!("the daemon cannot be asked: {error}"), "try again")),
         };
@@ -73,11 +73,12 @@ impl Client {
             Err(error) => return lost(error).map_or(Ok(None), Err),
         }
         let answer = serde_json::from_slice(&answer)
-            .map_err(|error| Fault::failed(format!("the daemon's answer makes no sense: {error}"), BOTH_VERSIONS))?;
+            .map_err(|error| Fault::failed(format!("the daemon's answer cannot be read: {error}"), BOTH_VERSIONS))?;
         Ok(Some(answer))
     }
 
-    /// Asks something that changes nothing, and so may be asked again on a new connection: the daemon closes idle ones of users without rights.
+    /// Sends a request that changes nothing, and repeats it on a new connection if the old one was closed: the daemon closes idle connections of
+    /// unprivileged users.
     fn look(&mut self, request: &Request) -> Result<Option<Response>, Fault> {
         let answer = self.ask(request)?;
         if answer.is_none()
@@ -89,7 +90,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Everything the daemon can tell.
+    /// Returns the status of the node.
     pub(crate) fn status(&mut self) -> Result<Box<Status>, Fault> {
         match self.look(&Request::Status)? {
             Some(Response::Status(status)) => Ok(status),
@@ -97,7 +98,7 @@ impl Client {
         }
     }
 
-    /// Why packets to a peer go the way they go.
+    /// Returns the explanation of the path to a peer.
     pub(crate) fn why(&mut self, peer: &str) -> Result<Box<Why>, Fault> {
         match self.look(&Request::Why { peer: String::from(peer) })? {
             Some(Response::Why(why)) => Ok(why),
@@ -105,7 +106,7 @@ impl Client {
         }
     }
 
-    /// The figures, as Prometheus reads them.
+    /// Returns the metrics in the Prometheus text format.
     pub(crate) fn metrics(&mut self) -> Result<String, Fault> {
         match self.look(&Request::Metrics)? {
             Some(Response::Metrics { text }) => Ok(text),
@@ -113,13 +114,21 @@ impl Client {
         }
     }
 
-    /// Asks a daemon that a command started to end, and waits until it has. Another daemon stays.
+    /// Returns events from this number on, or from the oldest that is kept.
+    pub(crate) fn log(&mut self, from: Option<u64>) -> Result<Box<LogPart>, Fault> {
+        match self.ask(&Request::Log { from })? {
+            Some(Response::Log(part)) => Ok(part),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Asks the daemon to end, and waits until it has. Only a daemon that a command started ends.
     pub(crate) fn end(&mut self) {
-        // An ending daemon does not answer any more, and closes the connection as the last thing: until then the next `taut up` would reach it.
+        // A daemon that ends closes the connection last. Until then the next `taut up` would still reach it.
         let _ = self.change(&Request::Down).and_then(|_| self.status());
     }
 
-    /// Asks for a change; true when the daemon did it, false when it ended instead of answering.
+    /// Requests a change. Returns true if the daemon made it, false if the daemon ended instead of answering.
     pub(crate) fn change(&mut self, request: &Request) -> Result<bool, Fault> {
         match self.ask(request)? {
             Some(Response::Failed(failure)) => Err(failure.into()),
@@ -133,7 +142,7 @@ impl Client {
 /// users (fault P7).
 fn connect(socket: &Path) -> io::Result<UnixStream> {
     let private = private_socket(socket);
-    // Where every user may make files, another one could have made this: the daemon's two sockets have the same owner.
+    // In a directory that every user may write, another user could have made this socket. The two sockets of a daemon have one owner.
     let owner = |path: &Path| std::fs::symlink_metadata(path).ok().map(|found| found.uid());
     if owner(&private).is_some_and(|uid| Some(uid) == owner(socket)) {
         match taut_event::connect(&private, CONNECT_TIMEOUT) {
@@ -144,11 +153,11 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     taut_event::connect(socket, CONNECT_TIMEOUT)
 }
 
-/// An answer that is none to what was asked.
+/// Returns the failure for an answer that does not fit the request.
 fn unexpected(answer: Option<Response>) -> Fault {
     match answer {
         Some(Response::Failed(failure)) => failure.into(),
-        Some(_) => Fault::failed("the daemon answered something else", BOTH_VERSIONS),
+        Some(_) => Fault::failed("the daemon's answer does not fit the request", BOTH_VERSIONS),
         None => Fault::failed("the daemon closed the connection", "start it with `taut up` if it has ended"),
     }
 }
@@ -168,20 +177,20 @@ impl NoDaemon {
             }
             Self::Denied(error) if error.kind() == io::ErrorKind::WouldBlock => (
                 format!(
-                    "the daemon on {socket} did not take a connection within {} s: it hangs, or other local users connect without pause",
+                    "the daemon on {socket} did not accept a connection within {} s: it hangs, or other local users open connections without pause",
                     CONNECT_TIMEOUT.as_secs()
                 ),
-                "try again as root, who does not wait behind other users; `ss -xlp` shows the queue. If root waits, too, restart the daemon",
+                "try again as root, which does not wait behind other users; `ss -xlp` shows the queue. If root also waits, restart the daemon",
             ),
             Self::Denied(error) => {
-                (format!("the socket {socket} cannot be used: {error}"), "name the right one with --socket")
+                (format!("the socket {socket} cannot be used: {error}"), "give the right path with --socket")
             }
         };
         Failure { message, hint: String::from(hint) }
     }
 }
 
-/// The status of the daemon that must be there.
+/// Returns the status of the node; a missing daemon is a failure.
 pub(crate) fn status(socket: &Path) -> Result<Box<Status>, Fault> {
     Client::open(socket)?.status()
 }
@@ -221,7 +230,7 @@ mod tests {
         let private = private_socket(&path);
         let public = UnixListener::bind(&path).unwrap();
         public.set_nonblocking(true).unwrap();
-        // Without a private socket, as with a daemon of release 0.1.0.
+        // A daemon of release 0.1.0 has no private socket.
         let _client = Client::connect(&path).unwrap();
         assert!(public.accept().is_ok());
         let listener = UnixListener::bind(&private).unwrap();
@@ -235,7 +244,7 @@ mod tests {
             assert!(listener.accept().is_err() && public.accept().is_ok());
             std::os::unix::fs::chown(&private, Some(0), None).unwrap();
         }
-        // What a daemon that was killed leaves.
+        // A daemon that was killed leaves its private socket behind.
         drop(listener);
         let _client = Client::connect(&path).unwrap();
         assert!(public.accept().is_ok());

@@ -1,8 +1,11 @@
 //! `taut daemon`: the node itself, in the foreground.
 
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use taut_agent::DaemonConfig;
+use taut_agent::log::{LogOptions, StderrFormat};
 
 use crate::fault::Fault;
 use crate::flags::{DaemonFlags, Word, Words, daemon_details, unexpected};
@@ -13,9 +16,10 @@ pub(crate) const ARGUMENTS: &str =
     "[--state DIR] [--socket PATH] [--port N] [--tun NAME] [--mtu N] [--no-tun-offload] …";
 
 pub(crate) const DETAILS: &str = concat!(
-    "Runs until SIGTERM, SIGINT or, with --ephemeral, `taut down`. It connects at once when it was up when it last ended.\n\n",
+    "Runs until SIGTERM, SIGINT or, with --ephemeral, `taut down`. It connects at once if it was connected when it last ended. \
+     Events go to standard error (with journald's priorities under systemd), to memory and to the state directory: `taut log` shows them.\n\n",
     daemon_details!(),
-    "\n--ephemeral        leave the terminal, and end with `taut down`: how `taut up` starts a daemon"
+    "\n--ephemeral        detach from the terminal and end with `taut down`; `taut up` starts a daemon this way"
 );
 
 /// Tests only: seconds after which sessions make new keys. Shorter than WireGuard's 120 s, so that a test sees several rekeys.
@@ -57,6 +61,22 @@ fn config(flags: DaemonFlags, ephemeral: bool) -> DaemonConfig {
         metrics: flags.metrics,
         exit_when_down: ephemeral,
         rekey_after: std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs),
+        log: LogOptions { levels: flags.log_levels, stderr: stderr_format(ephemeral) },
         version: String::from(VERSION),
+    }
+}
+
+/// Where the events are printed. Of a daemon that `taut up` started, standard error is a file that nobody rotates: it gets the last words of a
+/// daemon that ends, and the state directory has the events.
+fn stderr_format(ephemeral: bool) -> StderrFormat {
+    if ephemeral {
+        return StderrFormat::None;
+    }
+    let stderr =
+        std::io::stderr().as_fd().try_clone_to_owned().map(std::fs::File::from).and_then(|file| file.metadata());
+    let journal = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    match stderr {
+        Ok(found) if journal == format!("{}:{}", found.dev(), found.ino()) => StderrFormat::Journal,
+        _ => StderrFormat::Text,
     }
 }

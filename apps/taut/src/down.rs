@@ -1,4 +1,4 @@
-//! `taut down`: disconnects, and waits until nothing is left on the host.
+//! `taut down`: disconnects, and waits until the TUN device is removed.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
 use crate::output;
 
-/// How often to look whether it is done.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time between two requests for the daemon's progress.
+const POLL: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let (mut socket, mut timeout, mut json) = (default_socket(), Duration::from_secs(10), false);
@@ -28,15 +28,15 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let mut client = Client::open(&socket)?;
     let daemon = client.status()?.pid;
     client.change(&Request::Down)?;
-    // A daemon that ends closes the connection when it is through with everything else.
+    // A daemon that ends closes the connection last.
     while let Ok(status) = client.status() {
         if status.state == State::NeedsJoin || (status.state == State::Stopped && is_down(&status)) {
             break;
         }
         if Instant::now() >= deadline {
-            return Err(Fault::failed(format!("the daemon (process {daemon}) is still not down"), "look at its log"));
+            return Err(Fault::failed(format!("the daemon (process {daemon}) is still not down"), "see its log"));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
     if json {
         output::print_json(&Down { schema: SCHEMA, state: State::Stopped })

@@ -1,4 +1,4 @@
-//! Flags: read word by word, and the ones that several verbs share.
+//! The parser of the command line, and the flags that several verbs share.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,30 +6,31 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::{Arg, Parser};
+use taut_agent::log::Levels;
 use taut_base::{DEFAULT_MTU, MAX_LANES, MAX_MTU, MIN_MTU};
 
 use crate::fault::Fault;
 
-/// Where the state is kept unless told otherwise.
+/// Default state directory.
 const STATE_DIR: &str = "/var/lib/taut";
-/// Where the daemon answers unless told otherwise.
+/// Default path of the daemon's local socket.
 const SOCKET: &str = "/run/taut/taut.sock";
-/// Name of the TUN device unless told otherwise.
+/// Default name of the TUN device.
 const TUN: &str = "taut0";
-/// Longest name of a network interface: `IFNAMSIZ` less the closing zero (include/uapi/linux/if.h).
+/// Longest name of a network interface, 15 bytes: `IFNAMSIZ` less the terminating zero (include/uapi/linux/if.h).
 const MAX_INTERFACE_NAME: usize = 15;
-/// More are more than most NATs have room for, and make a round longer than it lasts.
+/// Most sockets of a port search, 1,024: most NATs have no room for more, and a search round would exceed its time.
 const MOST_SEARCH_SOCKETS: u16 = 1_024;
 
-/// What stands behind the verb, word by word.
+/// The words after the verb.
 pub(crate) struct Words(Parser);
 
-/// One word.
+/// A word of the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     /// A flag, with its hyphens.
     Flag(String),
-    /// Anything else.
+    /// A word that is not a flag.
     Value(String),
 }
 
@@ -38,7 +39,7 @@ impl Words {
         Self(Parser::from_args(words))
     }
 
-    /// The next word; [`Fault::Help`] when it asks for help.
+    /// Returns the next word; fails with [`Fault::Help`] if it is `-h` or `--help`.
     pub(crate) fn next(&mut self) -> Result<Option<Word>, Fault> {
         let word = match self.0.next()? {
             None => return Ok(None),
@@ -50,12 +51,12 @@ impl Words {
         Ok(Some(word))
     }
 
-    /// What follows a flag.
+    /// Returns the value of the flag that was just read.
     pub(crate) fn value(&mut self) -> Result<String, Fault> {
         text(self.0.value()?)
     }
 
-    /// What follows a flag, read as a time.
+    /// Returns the value of `flag` as a time.
     pub(crate) fn time(&mut self, flag: &str) -> Result<Duration, Fault> {
         let value = self.value()?;
         duration(&value).ok_or_else(|| Fault::usage(format!("{flag} {value}: write a time such as 500ms, 5s or 2m")))
@@ -66,15 +67,15 @@ fn text(value: OsString) -> Result<String, Fault> {
     value.into_string().map_err(|value| Fault::usage(format!("`{}` is not UTF-8", value.to_string_lossy())))
 }
 
-/// A word that no flag of the verb matches.
+/// Returns the fault for a word that the verb does not take.
 pub(crate) fn unexpected(word: &Word) -> Fault {
     match word {
         Word::Flag(flag) => Fault::UnknownFlag(flag.clone()),
-        Word::Value(value) => Fault::usage(format!("`{value}` is one word too many")),
+        Word::Value(value) => Fault::usage(format!("`{value}` is not expected here")),
     }
 }
 
-/// Reads `500ms`, `5s`, `2m`, or a bare number of seconds.
+/// Parses a time such as `500ms`, `5s` or `2m`, or a bare number of seconds.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let (whole, unit) = text.split_at(digits.len());
@@ -90,12 +91,12 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * seconds_per_unit).ok()
 }
 
-/// Where the daemon answers, before flags say otherwise.
+/// Returns the path of the local socket if no flag sets it.
 pub(crate) fn default_socket() -> PathBuf {
     path_from_environment("TAUT_SOCKET", SOCKET)
 }
 
-/// Where the state is kept, before flags say otherwise.
+/// Returns the state directory if no flag sets it.
 pub(crate) fn default_state() -> PathBuf {
     path_from_environment("TAUT_STATE_DIR", STATE_DIR)
 }
@@ -104,7 +105,7 @@ fn path_from_environment(name: &str, otherwise: &str) -> PathBuf {
     std::env::var_os(name).filter(|value| !value.is_empty()).map_or_else(|| PathBuf::from(otherwise), PathBuf::from)
 }
 
-/// What a daemon is started with.
+/// The flags of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DaemonFlags {
     pub(crate) state: PathBuf,
@@ -120,37 +121,40 @@ pub(crate) struct DaemonFlags {
     pub(crate) low_latency: bool,
     pub(crate) aes: bool,
     pub(crate) portmap: bool,
-    /// Sockets that a search for a peer behind a hard NAT may open.
+    /// Most sockets of a port search.
     pub(crate) search_sockets: u16,
-    /// Where a Prometheus may read the figures.
+    /// Address that serves Prometheus metrics.
     pub(crate) metrics: Option<SocketAddr>,
+    /// Which events are recorded.
+    pub(crate) log_levels: Levels,
 }
 
-/// Help for the flags of [`DaemonFlags`]: a macro, because `concat!` takes no constants.
+/// The help text of [`DaemonFlags`]: a macro, because `concat!` takes only literals.
 macro_rules! daemon_details {
     () => {
         "\
---state DIR        where keys, membership and the last map are kept (default /var/lib/taut)
---socket PATH      where the daemon answers (default /run/taut/taut.sock)
---port N           UDP port; without it that of the last run, else 8288, else any that is free
---lanes N          threads that move packets, 1 to 16 (default 1), each on a UDP port of its own: those that follow the first
+--state DIR        directory of the keys, the membership and the last map (default /var/lib/taut)
+--socket PATH      local socket of the daemon (default /run/taut/taut.sock)
+--port N           UDP port (default: that of the last run, else 8288, else any free one)
+--lanes N          threads that move packets, 1 to 16 (default 1); each uses a UDP port, and the ports are consecutive
 --tun NAME         name of the TUN device (default taut0)
 --mtu N            MTU of the TUN device, 1280 to 65440 (default 1420)
---low-latency      wait for packets without sleeping for 50 ms after each: sooner there, for up to a core of processor time per lane
---metrics ADDRESS  hand the figures of `taut metrics` to a Prometheus there: a port of 127.0.0.1, or IP:PORT; all who can connect may read them
---no-tun-offload   do without checksum and segmentation offload of the TUN device
---no-tun-steering  deal packets out to lanes by ourselves, not by a program in the kernel
---no-udp-gso       do without segmentation offload of the UDP socket
---no-udp-gro       do without receive offload of the UDP socket
---no-portmap       ask no router for a port (PCP, NAT-PMP, UPnP)
---search-sockets N sockets opened for some seconds to meet a peer through a symmetric NAT, 0 to 1024 (default 256; 0: stay on the relay)
---no-aes           seal with ChaCha20-Poly1305 even where both ends have AES in hardware"
+--low-latency      busy-poll for 50 ms after each packet: lower latency, up to one core of CPU time per lane
+--metrics ADDRESS  serve Prometheus metrics on this address (PORT on 127.0.0.1, or IP:PORT); anyone who can connect can read them
+--log-level LEVELS events to record: error, warn, info, debug or trace, with exceptions per area such as info,path=debug (default info)
+--no-tun-offload   disable checksum and segmentation offload of the TUN device
+--no-tun-steering  distribute packets to lanes in user space instead of with eBPF
+--no-udp-gso       disable segmentation offload of the UDP socket
+--no-udp-gro       disable receive offload of the UDP socket
+--no-portmap       do not request port mappings from the router (PCP, NAT-PMP, UPnP)
+--search-sockets N sockets of a port search, which finds a peer behind a symmetric NAT, 0 to 1024 (default 256; 0: stay on the relay)
+--no-aes           use ChaCha20-Poly1305 even if both ends have AES in hardware"
     };
 }
 pub(crate) use daemon_details;
 
 impl DaemonFlags {
-    /// What the environment says, before flags say otherwise.
+    /// Returns the flags that the environment sets, with defaults for the others.
     pub(crate) fn from_environment() -> Self {
         Self { state: default_state(), socket: default_socket(), ..Self::new() }
     }
@@ -172,10 +176,11 @@ impl DaemonFlags {
             portmap: true,
             search_sockets: taut_agent::SEARCH_SOCKETS,
             metrics: None,
+            log_levels: Levels::default(),
         }
     }
 
-    /// Takes `flag` with its value, if it is one of these; false when it is not.
+    /// Takes `flag` with its value. Returns false if it is not a flag of the daemon.
     pub(crate) fn take(&mut self, flag: &str, words: &mut Words) -> Result<bool, Fault> {
         match flag {
             "--state" => self.state = PathBuf::from(words.value()?),
@@ -193,12 +198,13 @@ impl DaemonFlags {
             "--no-portmap" => self.portmap = false,
             "--search-sockets" => self.search_sockets = search_sockets(&words.value()?)?,
             "--metrics" => self.metrics = Some(metrics(&words.value()?)?),
+            "--log-level" => self.log_levels = levels("--log-level", &words.value()?)?,
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// The command line of a daemon with these flags. Paths are made absolute, because it runs elsewhere.
+    /// Returns the arguments of a daemon with these flags. Paths are made absolute, because the daemon runs in another directory.
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let mut words: Vec<OsString> = vec!["--state".into(), absolute(&self.state).into()];
@@ -225,6 +231,9 @@ impl DaemonFlags {
         if let Some(metrics) = self.metrics {
             words.extend(["--metrics".into(), metrics.to_string().into()]);
         }
+        if self.log_levels != Levels::default() {
+            words.extend(["--log-level".into(), self.log_levels.to_string().into()]);
+        }
         words
     }
 }
@@ -236,12 +245,17 @@ fn port(text: &str) -> Result<u16, Fault> {
         .ok_or_else(|| Fault::usage(format!("--port {text}: write a number from 1 to 65535")))
 }
 
-/// A bare port means this host only.
+/// Parses the value of `--metrics`. A bare port means a port of 127.0.0.1.
 fn metrics(text: &str) -> Result<SocketAddr, Fault> {
     let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     text.parse().ok().or_else(|| text.parse().ok().map(here)).filter(|address| address.port() != 0).ok_or_else(|| {
         Fault::usage(format!("--metrics {text}: write a port, or an address and a port such as 127.0.0.1:9288"))
     })
+}
+
+/// Reads which events are recorded.
+pub(crate) fn levels(flag: &str, text: &str) -> Result<Levels, Fault> {
+    text.parse().map_err(|error| Fault::usage(format!("{flag}: {error}")))
 }
 
 fn lanes(text: &str) -> Result<u8, Fault> {
@@ -265,7 +279,7 @@ fn mtu(text: &str) -> Result<u16, Fault> {
         .ok_or_else(|| Fault::usage(format!("--mtu {text}: write a number from {MIN_MTU} to {MAX_MTU}")))
 }
 
-/// What the kernel takes as a name (net/core/dev.c, `dev_valid_name`), less what would need quoting.
+/// Checks the name of an interface: the kernel's rules (net/core/dev.c, `dev_valid_name`), without characters that a shell would need quoted.
 pub(crate) fn interface_name(flag: &str, text: String) -> Result<String, Fault> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let valid = !text.is_empty()

@@ -1,4 +1,4 @@
-//! `taut hosts`: names and addresses as `/etc/hosts` writes them.
+//! `taut hosts`: prints names and addresses in the format of `/etc/hosts`.
 //!
 //! A name is printed with the network behind it, `web.default`: members choose their own names, so a short one could take the place of a name
 //! that programs on this host look up (fault E20). Short names are printed on request.
@@ -17,8 +17,8 @@ use crate::{client, output, peers};
 
 pub(crate) const ARGUMENTS: &str = "[--short] [--json] [--socket PATH]";
 
-pub(crate) const DETAILS: &str = "Prints one line per address, this node included: ADDRESS NAME.NETWORK.\n\n\
-     --short   print NAME alone; in /etc/hosts such a name goes before the DNS, for every program on this host\n\
+pub(crate) const DETAILS: &str = "Prints one line per address, with this node's own: ADDRESS NAME.NETWORK.\n\n\
+     --short   print NAME alone; in /etc/hosts it takes precedence over DNS, for every program on this host\n\
      --json    print both forms of each name, with a schema version";
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {

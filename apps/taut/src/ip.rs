@@ -1,4 +1,4 @@
-//! `taut ip`: overlay addresses, for scripts.
+//! `taut ip`: prints overlay addresses, for scripts.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Starting a daemon in the background, and what a host must have for one.
+//! Starts a daemon in the background, and checks that the host can run one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -15,14 +15,14 @@ use crate::flags::DaemonFlags;
 const TUN_DEVICE: &str = "/dev/net/tun";
 /// Bit of `CAP_NET_ADMIN` in a capability set (include/uapi/linux/capability.h).
 const CAP_NET_ADMIN: u32 = 12;
-/// What a daemon prints goes to this file in its state directory.
+/// File in the state directory that gets the daemon's output.
 const LOG: &str = "daemon.log";
-/// A log that grew beyond this is started anew: it is for the last few starts, not for history.
+/// Size beyond which the log is deleted at the next start, 1 MiB: the log is only for the last few starts.
 const MAX_LOG: u64 = 1024 * 1024;
-/// How often to look whether a new daemon answers.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time between two attempts to connect to a new daemon.
+const RETRY: Duration = Duration::from_millis(20);
 
-/// Whether a daemon can run on this host: rights, and the TUN device. Asked before anything is changed.
+/// Checks that a daemon can run on this host: privileges, and the TUN device. Callers check before they change anything.
 pub(crate) fn check_host() -> Result<(), Fault> {
     if !may_administer_networks() {
         return Err(Fault::failed(
@@ -49,13 +49,13 @@ fn may_administer_networks() -> bool {
     }
 }
 
-/// The effective set in `/proc/PID/status` (man 5 proc).
+/// Returns the effective set in the text of `/proc/PID/status` (man 5 proc).
 fn effective_capabilities(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// A daemon that was started and answers.
+/// Starts a daemon, and returns a connection once it answers.
 pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fault> {
     let (log, path, begin) = open_log(&flags.state)?;
     let its_log = || format!("its log is {}", path.display());
@@ -68,16 +68,16 @@ pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fa
             Err(denied) => return Err(denied.explain(&flags.socket)),
         }
         if let Ok(Some(status)) = child.try_wait() {
-            let words = said_since(&path, begin);
-            return Err(match words.is_empty() {
+            let output = output_since(&path, begin);
+            return Err(match output.is_empty() {
                 true => Fault::failed(format!("the daemon ended at once ({status})"), its_log()),
-                false => Fault::failed(words, ""),
+                false => Fault::failed(output, ""),
             });
         }
         if Instant::now() >= deadline {
             return Err(Fault::failed("the daemon does not answer", its_log()));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(RETRY);
     }
 }
 
@@ -87,7 +87,7 @@ fn spawn(flags: &DaemonFlags, log: File) -> std::io::Result<Child> {
         .args(flags.to_arguments())
         .arg("--ephemeral")
         .current_dir("/")
-        // A secret that the daemon gets over its socket, and that anybody may read in its environment for as long as it runs.
+        // The daemon gets the join token over its socket. Its environment would show the token for as long as it runs.
         .env_remove("TAUT_AUTHKEY")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -95,7 +95,7 @@ fn spawn(flags: &DaemonFlags, log: File) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// The log, where it is, and where the coming words will begin.
+/// Opens the log. Returns it with its path and its length, at which new output begins.
 fn open_log(state: &Path) -> Result<(File, PathBuf, u64), Fault> {
     let path = state.join(LOG);
     let open = || {
@@ -118,16 +118,16 @@ fn open_log(state: &Path) -> Result<(File, PathBuf, u64), Fault> {
     }
 }
 
-/// What the daemon said, without its own name in front.
-fn said_since(path: &Path, begin: u64) -> String {
-    let mut words = String::new();
+/// Returns the daemon's output from byte `begin` on, without the program's name in front.
+fn output_since(path: &Path, begin: u64) -> String {
+    let mut output = String::new();
     if let Ok(mut log) = File::open(path)
         && log.seek(SeekFrom::Start(begin)).is_ok()
     {
-        let _ = log.take(4096).read_to_string(&mut words);
+        let _ = log.take(4096).read_to_string(&mut output);
     }
-    let words = words.trim();
-    String::from(words.strip_prefix("taut: ").unwrap_or(words))
+    let output = output.trim();
+    String::from(output.strip_prefix("taut: ").unwrap_or(output))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `taut leave`: gives up the membership and the keys, and waits until that is done.
+//! `taut leave`: ends the membership, deletes the keys, and waits until both are done.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,20 +14,20 @@ use crate::{launch, output};
 pub(crate) const ARGUMENTS: &str = "[--json] [--state DIR] [--socket PATH] [--timeout TIME]";
 
 pub(crate) const DETAILS: &str = "\
-Ends this node's membership for good: the coordinator removes the node, the TUN device goes, and the keys, the last map and the ticket are removed from
-the disk. `taut down` keeps all of that. Joining again takes a join token, and makes another node with other addresses. If the coordinator does not
-answer within ten seconds, the node leaves all the same, and the output has the command by which the operator removes it.
+Ends this node's membership for good: the coordinator removes the node, the TUN device is removed, and the keys, the last map and the relay ticket are
+deleted from the disk. `taut down` keeps all of them. Joining again needs a join token and makes a new node with new addresses. If the coordinator does
+not answer within ten seconds, the node leaves anyway, and the output has the command with which the operator removes the node.
 
---json           print how it ended as an object, with a schema version
---state DIR      where the keys are, if no daemon runs (default /var/lib/taut)
---timeout TIME   stop waiting after this long (default 30s)
+--json           print the result as an object, with a schema version
+--state DIR      directory of the keys, if no daemon runs (default /var/lib/taut)
+--timeout TIME   longest wait for the result (default 30s)
 
-Exit status: 0 when the keys are gone, 1 otherwise.";
+Exit status: 0 if the keys are deleted, 1 otherwise.";
 
-/// Pause between two looks at how far the daemon is.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two requests for the daemon's progress.
+const POLL: Duration = Duration::from_millis(50);
 
-/// What `--json` prints.
+/// The object that `--json` prints.
 #[derive(Serialize)]
 struct Left<'a> {
     schema: u32,
@@ -68,7 +68,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     }
 }
 
-/// Fails where no daemon runs and no identity is on the disk. One that cannot be looked for is the daemon's to complain about.
+/// Fails if the state directory holds no identity. If it cannot be searched, the daemon reports why.
 fn must_be_member(state: &Path) -> Result<(), Fault> {
     let is_missing = |name| matches!(state.join(name).try_exists(), Ok(false));
     if ["identity.json", "identity.json.prev", "leaving"].into_iter().all(is_missing) {
@@ -78,25 +78,25 @@ fn must_be_member(state: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Asks the daemon, and waits until the keys are gone.
+/// Asks the daemon to leave, and waits until the keys are deleted.
 fn leave(client: &mut Client, deadline: Instant) -> Result<LeaveStatus, Fault> {
     client.change(&Request::Leave)?;
     loop {
         let Some(leave) = client.status()?.leave else {
-            return Err(Fault::failed("the node joined a network again meanwhile", "`taut status` shows which"));
+            return Err(Fault::failed("the node has joined a network again", "`taut status` shows which"));
         };
         match (leave.state, &leave.listed, &leave.problem) {
             (LeaveState::Leaving, ..) => {}
             (LeaveState::Left, Some(true), _) | (LeaveState::Left, _, None) => return Ok(leave),
             (LeaveState::Left | LeaveState::Failed, _, problem) => {
-                return Err(problem.clone().map_or(Fault::Said, Fault::from));
+                return Err(problem.clone().map_or(Fault::Reported, Fault::from));
             }
         }
         if Instant::now() >= deadline {
-            let hint = "the daemon goes on; `taut status` shows how far it is";
+            let hint = "the daemon keeps trying; `taut status` shows its progress";
             return Err(Fault::failed("the coordinator has not answered yet", hint));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
 }
 

@@ -1,21 +1,24 @@
 //! `taut`: the node's daemon and its command line, in one small binary.
 //!
-//! Here are flags, wiring and words for people; everything that is done is done by the daemon (`taut_agent`), which every verb but
-//! [`daemon`] asks over its local socket. One module per verb; [`verb`] lists them.
+//! This crate has flags, wiring and texts. The daemon (`taut_agent`) does the work, and every verb but [`daemon`] and [`wg`] asks it over its local
+//! socket. Each verb is a module; [`verb`] lists them.
 //!
-//! It promises: answers on stdout, everything else on stderr; exit status 0 for success, 1 for failure, 2 for a usage error; `--json` objects carry
+//! It promises: results on stdout, everything else on stderr; exit status 0 for success, 1 for failure, 2 for a usage error; `--json` objects carry
 //! `"schema": 1`, and a verb that fails prints one with `error`.
 
 mod accept;
+mod bugreport;
 mod client;
 mod daemon;
 mod down;
+mod failure;
 mod fault;
 mod flags;
 mod hosts;
 mod ip;
 mod launch;
 mod leave;
+mod log;
 mod metrics;
 mod netcheck;
 mod output;
@@ -57,7 +60,7 @@ fn main() -> ExitCode {
 fn finish(result: Result<(), Fault>, json: bool) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(fault) => fault.report(json),
+        Err(fault) => failure::report(&fault, json),
     }
 }
 

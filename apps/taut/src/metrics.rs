@@ -1,4 +1,4 @@
-//! `taut metrics`: the daemon's figures as Prometheus reads them.
+//! `taut metrics`: prints the daemon's metrics in the Prometheus text format.
 
 use crate::client::Client;
 use crate::fault::Fault;

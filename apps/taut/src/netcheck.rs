@@ -1,14 +1,14 @@
-//! `taut netcheck`: what the network that this host is in does to UDP.
+//! `taut netcheck`: tests how the network of this host treats UDP.
 //!
 //! ```text
-//! parse ─▶ servers: named by words (target.rs), or by the daemon, or by the last map on disk
-//!       ─▶ reach (reach.rs): a connection by TCP to coordinators that were named by a URL
-//!       ─▶ survey (survey.rs): STUN from sockets of our own, all questions at once, three seconds at most
-//!       ─▶ verdict (verdict.rs): what the answers say of the NAT, pure
+//! parse ─▶ servers: from the command line (target.rs), the daemon, or the last map on disk
+//!       ─▶ reach (reach.rs): a TCP connection to each coordinator that a URL names
+//!       ─▶ survey (survey.rs): STUN requests from new sockets, all at once, three seconds at most
+//!       ─▶ verdict (verdict.rs): what the answers show about the NAT, without IO
 //!       ─▶ report (report.rs): for people or as JSON
 //! ```
-//! It needs no daemon, no rights and no network of ours, only a STUN server: a relay of ours tells most, any other tells less. The sockets are not the
-//! daemon's: a NAT treats all sockets of a host alike, and the daemon's own traffic is not disturbed.
+//! It needs no daemon, no privileges and no membership, only a STUN server. A relay of Taut shows most about the NAT, another STUN server less. It opens
+//! sockets of its own: a NAT treats all sockets of a host alike, and the daemon's traffic is not disturbed.
 
 mod reach;
 mod report;
@@ -30,22 +30,22 @@ use target::Target;
 pub(crate) const ARGUMENTS: &str = "[URL|HOST[:PORT]|stun:HOST[:PORT]]… [--json] [--state DIR] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-Asks relays by STUN from where they see this host. Takes three seconds at most; changes nothing. Without a word it asks the relays that the daemon knows,
-or those of the last map on disk. Where there is neither, name one:
+Asks relays by STUN which address of this host they see. Takes three seconds at most and changes nothing. Without arguments it asks the relays that the
+daemon knows, or those of the last map on disk. If neither exists, name a server:
 
-URL                  a coordinator, such as http://203.0.113.7:8288: its own relay is asked (UDP 3478 and 3479), and the URL's port is tried by TCP
-HOST[:PORT]          a relay, or any STUN server (port 3478 unless said); several are better: two show how the NAT maps
+URL                  a coordinator, such as http://203.0.113.7:8288: asks its relay (UDP 3478 and 3479), and connects to the URL's port by TCP
+HOST[:PORT]          a relay, or any STUN server (default port 3478); two or more servers show how the NAT maps
 stun:HOST[:PORT]     the same
 --relay HOST[:PORT]  the same
---json               one object, with a schema version
---state DIR          where the last map is (default /var/lib/taut)
+--json               print one object, with a schema version
+--state DIR          directory of the last map (default /var/lib/taut)
 
-Exit status: 0 if anything was reached: a relay by UDP, a coordinator by TCP, or a relay by the daemon's WebSocket. 1 if nothing was.";
+Exit status: 0 if a relay answered by UDP, a coordinator accepted TCP, or the daemon has a relay's WebSocket open; 1 otherwise.";
 
-/// So many relays are asked: more would not tell more.
+/// Most relays that are asked: further ones would not show more about the NAT.
 const MAX_SERVERS: usize = 8;
 
-/// Somebody who answers by STUN.
+/// A STUN server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) name: String,
@@ -64,16 +64,26 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             other => return Err(unexpected(other)),
         }
     }
-    let status = Client::connect(&socket).ok().and_then(|mut client| client.status().ok());
-    named.truncate(MAX_SERVERS);
-    let targets = named.iter().map(|name| Target::read(name)).collect::<Result<Vec<_>, _>>()?;
+    let report = check(&named, &socket, &state)?;
+    match json {
+        true => output::print_json(&report),
+        false => output::print(&report.render()),
+    }?;
+    // The reason is on the screen or in the object.
+    if report.reached() { Ok(()) } else { Err(Fault::Said) }
+}
+
+/// Asks the servers that are `named`, or that the daemon or the last map names.
+fn check(named: &[String], socket: &Path, state: &Path) -> Result<Report, Fault> {
+    let status = Client::connect(socket).ok().and_then(|mut client| client.status().ok());
+    let targets = named.iter().take(MAX_SERVERS).map(|name| Target::read(name)).collect::<Result<Vec<_>, _>>()?;
     let coordinators = targets.iter().filter_map(|target| target.coordinator.clone()).collect();
     let mut servers: Vec<Server> = targets.into_iter().map(|target| target.server).collect();
     if servers.is_empty() {
         servers = status.iter().flat_map(|status| &status.relays).map(Server::from).collect();
     }
     if servers.is_empty() {
-        servers = on_disk(&state);
+        servers = on_disk(state);
     }
     if servers.is_empty() {
         return Err(Fault::failed(
@@ -84,17 +94,19 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     servers.truncate(MAX_SERVERS);
     let attempts = Attempts::start(coordinators);
     let survey = survey::run(&servers).map_err(|error| {
-        Fault::failed(format!("no UDP socket could be opened: {error}"), "see `ulimit -n` and the rules of a sandbox")
+        Fault::failed(
+            format!("no UDP socket could be opened: {error}"),
+            "check `ulimit -n` and the restrictions of a sandbox",
+        )
     })?;
     let by_websocket = status.iter().flat_map(|status| &status.relays).filter_map(by_websocket).collect();
-    let report = Report::new(&servers, &survey, status.and_then(|status| status.port_mapping), by_websocket)
-        .with_coordinators(attempts.finish());
-    match json {
-        true => output::print_json(&report),
-        false => output::print(&report.render()),
-    }?;
-    // The reason is on the screen or in the object.
-    if report.reached() { Ok(()) } else { Err(Fault::Said) }
+    Ok(Report::new(&servers, &survey, status.and_then(|status| status.port_mapping), by_websocket)
+        .with_coordinators(attempts.finish()))
+}
+
+/// Returns the report that `taut netcheck --json` prints.
+pub(crate) fn report(socket: &Path, state: &Path) -> Result<impl serde::Serialize + use<>, Fault> {
+    check(&[], socket, state)
 }
 
 /// A relay that the daemon reaches by WebSocket: its name and URL.
@@ -109,7 +121,7 @@ impl From<&taut_agent::api::RelayStatus> for Server {
     }
 }
 
-/// The relays of the last map that was saved, if it is there and we may read it.
+/// Returns the relays of the last saved map, if it exists and this user may read it.
 fn on_disk(state: &Path) -> Vec<Server> {
     let relays = taut_control::saved_relays(state);
     relays.into_iter().map(|relay| Server { name: relay.name, endpoints: relay.endpoints }).collect()

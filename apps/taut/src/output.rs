@@ -1,10 +1,11 @@
-//! Words to the terminal. A reader that went away (`taut status | head -1`) is no error, and nothing from outside drives the terminal.
+//! Writes to the terminal. A reader that closed the pipe (`taut status | head -1`) is no error. Control characters are removed, because names come from
+//! other hosts.
 
 use std::io::{ErrorKind, Write};
 
 use crate::fault::Fault;
 
-/// Writes lines to stdout; a missing last newline is added. Fails when they are lost, as on a full disk.
+/// Writes lines to stdout, and adds a missing last newline. Fails if the text is lost, as on a full disk.
 pub(crate) fn print(text: &str) -> Result<(), Fault> {
     let mut out = std::io::stdout().lock();
     match out.write_all(lines(text).as_bytes()).and_then(|()| out.flush()) {
@@ -15,14 +16,14 @@ pub(crate) fn print(text: &str) -> Result<(), Fault> {
     }
 }
 
-/// Writes lines to stderr; a missing last newline is added.
+/// Writes lines to stderr, and adds a missing last newline.
 pub(crate) fn complain(text: &str) {
     let _ = std::io::stderr().lock().write_all(lines(text).as_bytes());
 }
 
 /// Writes a JSON object to stdout, for people and `jq` alike.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Fault> {
-    // Fails only for maps with keys that are no texts, which the API does not have.
+    // Serialization fails only for maps whose keys are not strings; the API has none.
     print(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 

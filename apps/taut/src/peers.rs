@@ -1,4 +1,4 @@
-//! Who is meant by a name or an address on the command line.
+//! Finds the peer that a name or an address on the command line means.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use taut_netmap::domain;
 
 use crate::fault::{Fault, suggestion};
 
-/// Returns the peer that goes by `who`: a name, with or without the network behind it, or one of its overlay addresses.
+/// Returns the peer `who`: a name, with or without the network behind it, or an overlay address.
 pub(crate) fn find<'a>(status: &'a Status, who: &str) -> Result<&'a PeerStatus, Fault> {
     let address: Option<IpAddr> = who.parse().ok();
     let short = short_name(status, who);
@@ -21,12 +21,12 @@ pub(crate) fn find<'a>(status: &'a Status, who: &str) -> Result<&'a PeerStatus, 
     if status.me.as_ref().is_some_and(|me| is_meant(&me.name, &me.addresses)) {
         return Err(Fault::failed(
             format!("`{who}` is this node itself"),
-            "name another one; `taut status` lists them",
+            "name another node; `taut status` lists the peers",
         ));
     }
     let lower = short.to_ascii_lowercase();
     let meant = suggestion(&lower, status.peers.iter().map(|peer| peer.name.as_str()));
-    Err(Fault::failed(format!("there is no peer `{who}` in the network{meant}"), "`taut status` lists all"))
+    Err(Fault::failed(format!("there is no peer `{who}` in the network{meant}"), "`taut status` lists all peers"))
 }
 
 /// Returns the name of a node without this node's network behind it, which is written as the network's name or as `taut hosts` prints it.
@@ -42,15 +42,15 @@ pub(crate) fn must_run(status: &Status) -> Result<(), Fault> {
         State::Running => return Ok(()),
         State::NeedsJoin => ("this node is not a member of any network", "join one with `taut up --join TOKEN`"),
         State::Stopped => ("taut is down", "connect with `taut up`"),
-        State::Connecting => ("taut is still connecting", "`taut status` says how far it is"),
+        State::Connecting => ("taut is still connecting", "`taut status` shows the progress"),
     };
     Err(Fault::failed(why, hint))
 }
 
-/// Returns this node as its network map has it; fails while there is no map.
+/// Returns this node's entry in the network map; fails if there is no map.
 pub(crate) fn must_have_map(status: &Status) -> Result<&SelfStatus, Fault> {
     let hint = "join a network with `taut up --join TOKEN`";
-    status.me.as_ref().ok_or_else(|| Fault::failed("no network map is known yet", hint))
+    status.me.as_ref().ok_or_else(|| Fault::failed("this node has no network map yet", hint))
 }
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
     use crate::status::sample;
 
     #[test]
-    fn a_peer_goes_by_its_name_its_full_name_and_its_addresses() {
+    fn a_peer_is_found_by_name_full_name_and_address() {
         let mut status = sample();
         for who in ["n2", "N2", "n2.home", "N2.Home", "100.64.0.2", "fd00::2"] {
             assert_eq!(find(&status, who).unwrap().name, "n2", "{who}");

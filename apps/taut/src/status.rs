@@ -1,4 +1,4 @@
-//! `taut status`: everything a user can see, on one screen or as JSON.
+//! `taut status`: shows this node, its peers and their paths, as text or as JSON.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -8,14 +8,14 @@ use taut_agent::api::{
 };
 
 use crate::client::{Client, NoDaemon};
-use crate::fault::{self, Fault};
+use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
-use crate::{output, table};
+use crate::{failure, output, table};
 
 pub(crate) const DETAILS: &str = "\
---json   print the local API's status object, with a schema version; without a daemon an object with the state `no-daemon`
+--json   print the status object of the local API, with a schema version; without a daemon, an object with the state `no-daemon`
 
-Exit status: 0 if the node is up, 1 if it is connecting, down, not a member (any more), or if no daemon answers.";
+Exit status: 0 if the node is up, 1 if it is connecting, down or not a member, or if no daemon answers.";
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let (mut socket, mut json) = (default_socket(), false);
@@ -30,11 +30,11 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         Ok(mut client) => client.status()?,
         Err(NoDaemon::Absent) => {
             let failure = NoDaemon::Absent.describe(&socket);
-            fault::complain(&failure);
+            failure::complain(&failure);
             if json {
-                fault::print_json(&failure, Some("no-daemon"))?;
+                failure::print_json(&failure, Some("no-daemon"))?;
             }
-            return Err(Fault::Said);
+            return Err(Fault::Reported);
         }
         Err(denied) => return Err(denied.explain(&socket)),
     };
@@ -43,10 +43,10 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         false => output::print(&render(&status)),
     }?;
     // The reason is on the screen or in the object.
-    if status.state == State::Running { Ok(()) } else { Err(Fault::Said) }
+    if status.state == State::Running { Ok(()) } else { Err(Fault::Reported) }
 }
 
-/// The status for people.
+/// Returns the status as text for people.
 pub(crate) fn render(status: &Status) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -89,7 +89,7 @@ fn is_leaving(status: &Status) -> bool {
     status.leave.as_ref().is_some_and(|leave| leave.state == LeaveState::Leaving)
 }
 
-/// Coordinator, addresses, device: one line each.
+/// Returns the lines above the peers: addresses, device, coordinator, NAT, port mapping, relays.
 fn surroundings(status: &Status) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     if let Some(me) = &status.me {
@@ -119,7 +119,7 @@ fn surroundings(status: &Status) -> String {
     table::columns(&rows)
 }
 
-/// What is in front of this node, in words.
+/// Describes the NAT in front of this node.
 pub(crate) fn nat(nat: &NatStatus) -> String {
     let seen: Vec<String> = nat.seen_as.iter().map(ToString::to_string).collect();
     match (&nat.problem, seen.is_empty()) {
@@ -129,7 +129,7 @@ pub(crate) fn nat(nat: &NatStatus) -> String {
     }
 }
 
-/// What the gateway does for this node, in words.
+/// Describes the port mapping on the gateway.
 pub(crate) fn port_mapping(told: &PortMapStatus) -> String {
     let mapped: Vec<String> = told.mapped.iter().map(ToString::to_string).collect();
     match (&told.protocol, mapped.is_empty(), &told.problem) {
@@ -182,7 +182,7 @@ fn peer_rows(peers: &[PeerStatus]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Bytes in all, and how many of them a relay carried.
+/// Formats a number of bytes, and how many of them went through a relay.
 fn bytes(all: u64, relayed: u64) -> String {
     match relayed {
         0 => table::bytes(all),
@@ -190,7 +190,7 @@ fn bytes(all: u64, relayed: u64) -> String {
     }
 }
 
-/// By which way packets go, how long they take there and back, what is lost, since when, and on how many lanes.
+/// Formats a peer's path: kind, round-trip time, loss, age, number of lanes.
 fn path(peer: &PeerStatus) -> String {
     let mut text = peer.path.to_string();
     if let Some(milliseconds) = peer.round_trip_ms.filter(|_| peer.path.kind != PathKind::None) {
@@ -211,7 +211,7 @@ fn path(peer: &PeerStatus) -> String {
     text
 }
 
-/// Returns a note on ports that other programs have; nothing if there are none.
+/// Returns a note on ports that other programs use; empty if there are none.
 pub(crate) fn taken(ports: &[u16]) -> String {
     match ports {
         [] => String::new(),
@@ -223,7 +223,7 @@ fn list(ports: &[u16]) -> String {
     ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Addresses in a row.
+/// Returns the addresses, separated by spaces.
 pub(crate) fn join(addresses: &[IpAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }

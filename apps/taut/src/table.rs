@@ -1,6 +1,6 @@
-//! Columns and quantities, for people.
+//! Formats columns and quantities for people.
 
-/// Lines of cells as columns, two spaces apart.
+/// Aligns rows of cells in columns, two spaces apart.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width_of = |column: usize| {
@@ -16,8 +16,8 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Bytes in binary units with one digit behind the point.
-#[expect(clippy::cast_precision_loss, reason = "one digit behind the point is shown")]
+/// Formats a number of bytes in binary units, with one decimal.
+#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if count < 1024 {
@@ -32,14 +32,14 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Seconds in the largest unit that has at least two of them: `90 s`, `2 min`, `3 h`, `4 days`.
+/// Formats seconds in the largest unit that gives at least two: `90 s`, `2 min`, `3 h`, `4 days`.
 pub(crate) fn time(seconds: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(86_400.0, "days"), (3_600.0, "h"), (60.0, "min")];
     let unit = UNITS.iter().find(|(length, _)| seconds >= 2.0 * length);
     unit.map_or_else(|| format!("{seconds:.0} s"), |(length, name)| format!("{:.0} {name}", (seconds / length).floor()))
 }
 
-/// `1 peer`, `2 peers`.
+/// Returns the count with its noun: `1 peer`, `2 peers`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),

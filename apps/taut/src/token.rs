@@ -1,4 +1,4 @@
-//! The join token: given as it is, in a file, or on stdin.
+//! Reads the join token from the command line, a file or stdin.
 
 use std::io::Read;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use taut_netmap::JoinToken;
 
 use crate::fault::Fault;
 
-/// A token's text is below 3 KB; a file that is larger is another file.
+/// Most bytes read of a token file, 16 KiB: a token has less than 3 KB, so a larger file is no token.
 const MAX_BYTES: u64 = 16 * 1024;
 
-/// Reads the token that `given` stands for (itself, `file:PATH`, or `-` for stdin), and checks that it is whole.
+/// Reads the token from `given` (the token itself, `file:PATH`, or `-` for stdin), and checks that it is complete.
 pub(crate) fn read(given: &str) -> Result<String, Fault> {
     let from = |source: &mut dyn Read, name: &str| {
         let mut text = String::new();

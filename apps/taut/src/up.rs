@@ -1,4 +1,4 @@
-//! `taut up`: joins, connects, starts a daemon where none runs, and waits until packets flow.
+//! `taut up`: starts a daemon if none runs, joins, connects, and waits until packets can flow.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,68 +14,69 @@ use crate::{launch, output, status, table, token};
 pub(crate) const ARGUMENTS: &str = "[--join TOKEN] [--hostname NAME] [--timeout TIME] [--json] [daemon flags]";
 
 pub(crate) const DETAILS: &str = concat!(
-    "Starts a daemon when none answers, and returns when packets can flow. The token is needed once per node.\n\n",
+    "Starts a daemon if none answers, and returns when packets can flow. A node needs a token once.\n\n",
     "--join TOKEN       join with this token; file:PATH reads it from a file, - from stdin\n",
     "--auth-key TOKEN   the same (environment: TAUT_AUTHKEY)\n",
-    "--hostname NAME    name in the network (default: that of the host); capitals and `_` are replaced. A member is not renamed by it\n",
-    "--timeout TIME     stop waiting after this long (default 60s); the daemon goes on trying\n",
+    "--hostname NAME    name in the network when it joins (default: the host name, with capitals and `_` replaced); does not rename a member\n",
+    "--timeout TIME     longest wait (default 60s); the daemon keeps trying after that\n",
     "--json             print the status object once connected\n\n",
-    "Exit status: 0 when packets can flow, 1 otherwise.\n\n",
-    "Flags of the daemon that is started; one that runs already keeps its own:\n",
+    "Exit status: 0 if packets can flow, 1 otherwise.\n\n",
+    "Flags of the daemon that it starts; a running daemon keeps its own:\n",
     daemon_details!()
 );
 
-/// How often to look how far the daemon is.
-const LOOK: Duration = Duration::from_millis(50);
-/// After this long without success the user is told what is being waited for.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// The daemon needs a moment to hear its own disk and the coordinator about a token; before that, an old state would be read as the answer.
+/// Time between two requests for the daemon's progress.
+const POLL: Duration = Duration::from_millis(50);
+/// Time without success after which the user learns what `taut up` waits for, 3 s: most connections take less.
+const NOTICE_AFTER: Duration = Duration::from_secs(3);
+/// Time before the state counts as the answer to a token, 200 ms: the daemon reads its disk and asks the coordinator first.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Time to wait for the coordinator's first answer while the network is up already, 2 s: it takes milliseconds, and tells a node that was removed. Without a
 /// coordinator the last map serves.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
-struct Wish {
+/// The parsed command line.
+struct Options {
     token: Option<String>,
     name: Option<String>,
     timeout: Duration,
     json: bool,
     daemon: DaemonFlags,
-    /// Whether flags were given that only a new daemon can follow.
+    /// True if there are flags that only a new daemon can use.
     for_new_daemon: bool,
 }
 
 pub(crate) fn run(words: Words) -> Result<(), Fault> {
-    let mut wish = parse(words)?;
-    // From here on the token is what was read, not where it was read from.
-    let given = wish.token.take().or_else(|| std::env::var("TAUT_AUTHKEY").ok().filter(|text| !text.is_empty()));
-    wish.token = given.as_deref().map(token::read).transpose()?;
-    let deadline = Instant::now() + wish.timeout;
-    let (mut client, started) = match Client::connect(&wish.daemon.socket) {
+    let mut options = parse(words)?;
+    // From here on the token is its text, not the place that it was read from.
+    let given = options.token.take().or_else(|| std::env::var("TAUT_AUTHKEY").ok().filter(|text| !text.is_empty()));
+    options.token = given.as_deref().map(token::read).transpose()?;
+    let deadline = Instant::now() + options.timeout;
+    let (mut client, started) = match Client::connect(&options.daemon.socket) {
         Ok(client) => {
-            if wish.for_new_daemon {
+            if options.for_new_daemon {
                 output::complain(
-                    "taut: a daemon runs already and keeps its own flags; `taut down` and `taut up` change them",
+                    "taut: a daemon runs already and keeps its flags; run `taut down`, then `taut up` with the new ones",
                 );
             }
             (client, false)
         }
         Err(NoDaemon::Absent) => {
             launch::check_host()?;
-            (launch::start(&wish.daemon, deadline)?, true)
+            (launch::start(&options.daemon, deadline)?, true)
         }
-        Err(denied) => return Err(denied.explain(&wish.daemon.socket)),
+        Err(denied) => return Err(denied.explain(&options.daemon.socket)),
     };
-    let former = if wish.token.is_some() { client.status()?.me.map(|me| me.id) } else { None };
-    let status = match connect(&mut client, &wish, deadline) {
+    let former = if options.token.is_some() { client.status()?.me.map(|me| me.id) } else { None };
+    let status = match connect(&mut client, &options, deadline) {
         Ok(status) => status,
-        Err(early) => {
-            if started && !early.goes_on {
-                // A daemon that cannot come up serves nobody: it would only hold the state directory.
+        Err(why) => {
+            if started && !why.keeps_trying {
+                // A daemon that cannot connect would only hold the state directory.
                 client.end();
             }
-            return Err(early.fault);
+            return Err(why.fault);
         }
     };
     match (former, status.me.as_ref().map(|me| me.id)) {
@@ -83,7 +84,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
             output::complain("taut: this node is a member of that network already; the token was not needed");
         }
         (Some(_), Some(_)) => {
-            output::complain("taut: the coordinator did not know this node any more; it joined as a new one");
+            output::complain("taut: the coordinator no longer knew this node, so it joined as a new node");
         }
         _ => {}
     }
@@ -93,14 +94,14 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     for warning in &status.warnings {
         output::complain(&format!("taut: {warning}"));
     }
-    match wish.json {
+    match options.json {
         true => output::print_json(&*status),
         false => output::print(&summary(&status)),
     }
 }
 
-fn parse(mut words: Words) -> Result<Wish, Fault> {
-    let mut wish = Wish {
+fn parse(mut words: Words) -> Result<Options, Fault> {
+    let mut options = Options {
         token: None,
         name: None,
         timeout: Duration::from_secs(60),
@@ -111,74 +112,74 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
     while let Some(word) = words.next()? {
         let Word::Flag(flag) = &word else { return Err(unexpected(&word)) };
         match flag.as_str() {
-            "--join" | "--auth-key" => wish.token = Some(given_token(words.value()?)?),
-            "--hostname" => wish.name = Some(name(&words.value()?)?),
-            "--timeout" => wish.timeout = words.time(flag)?,
-            "--json" => wish.json = true,
-            "--socket" => wish.daemon.socket = PathBuf::from(words.value()?),
-            _ if wish.daemon.take(flag, &mut words)? => wish.for_new_daemon = true,
+            "--join" | "--auth-key" => options.token = Some(given_token(words.value()?)?),
+            "--hostname" => options.name = Some(name(&words.value()?)?),
+            "--timeout" => options.timeout = words.time(flag)?,
+            "--json" => options.json = true,
+            "--socket" => options.daemon.socket = PathBuf::from(words.value()?),
+            _ if options.daemon.take(flag, &mut words)? => options.for_new_daemon = true,
             _ => return Err(unexpected(&word)),
         }
     }
-    Ok(wish)
+    Ok(options)
 }
 
-/// Returns what stands for a token. A flag is none: it follows `--join` where a shell's variable was empty.
+/// Returns the value of `--join`, unless it is a flag: a flag follows `--join` if a shell variable was empty.
 fn given_token(text: String) -> Result<String, Fault> {
     match text.starts_with("--") {
-        true => Err(Fault::usage(format!("`{text}` is no join token; --join and --auth-key want one behind them"))),
+        true => Err(Fault::usage(format!("`{text}` is no join token; give one after --join or --auth-key"))),
         false => Ok(text),
     }
 }
 
-/// Returns the name as the network spells it: in small letters, with hyphens for `_`, as with the host's own name. All else is refused.
+/// Returns the name in the network's spelling: in small letters, with hyphens for `_`, as for the host's own name. Refuses other characters.
 fn name(text: &str) -> Result<String, Fault> {
     let name = text.trim().to_ascii_lowercase().replace('_', "-");
     let refused = |why: String| Fault::usage(format!("--hostname {text}: {why}"));
     match check_new_name(&name) {
         Ok(()) => Ok(name),
         Err(_) if name.contains('.') => {
-            Err(refused(format!("a name has no dots; `{}` would do", name_from_host(&name))))
+            Err(refused(format!("a name has no dots; `{}` is allowed", name_from_host(&name))))
         }
         Err(error) => Err(refused(error.to_string())),
     }
 }
 
-/// Why `taut up` ended without a connection.
-struct Early {
+/// The reason why `taut up` ended without a connection.
+struct NotConnected {
     fault: Fault,
-    /// Whether the daemon goes on trying.
-    goes_on: bool,
+    /// True if the daemon keeps trying.
+    keeps_trying: bool,
 }
 
-impl<F: Into<Fault>> From<F> for Early {
+impl<F: Into<Fault>> From<F> for NotConnected {
     fn from(fault: F) -> Self {
-        Self { fault: fault.into(), goes_on: false }
+        Self { fault: fault.into(), keeps_trying: false }
     }
 }
 
-/// Tells the daemon, and waits until packets can flow.
-fn connect(client: &mut Client, wish: &Wish, deadline: Instant) -> Result<Box<Status>, Early> {
-    let joins = wish.token.is_some();
-    let request = Request::Up { join: wish.token.clone(), name: wish.name.clone() };
+/// Asks the daemon to connect, and waits until packets can flow.
+fn connect(client: &mut Client, options: &Options, deadline: Instant) -> Result<Box<Status>, NotConnected> {
+    let joins = options.token.is_some();
+    let request = Request::Up { join: options.token.clone(), name: options.name.clone() };
     if !client.change(&request)? {
-        return Err(Fault::failed("the daemon ended meanwhile", "try again").into());
+        return Err(Fault::failed("the daemon ended before it answered", "try again").into());
     }
     let begin = Instant::now();
     let mut told = false;
     loop {
         if joins && begin.elapsed() < SETTLE {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
             continue;
         }
         let status = client.status()?;
         if status.leave.as_ref().is_some_and(|leave| leave.state != LeaveState::Failed) {
             let fault = Fault::failed(
-                "this node gives up its membership: `taut leave` was run meanwhile",
-                "`taut status` shows how far it is; join again with `taut up --join TOKEN`",
+                "this node is leaving its network, because `taut leave` was run",
+                "`taut status` shows its progress; join again with `taut up --join TOKEN`",
             );
-            // `taut leave` ends the daemon once the coordinator was told.
-            return Err(Early { fault, goes_on: true });
+            // `taut leave` ends the daemon once the coordinator knows.
+            return Err(NotConnected { fault, keeps_trying: true });
         }
         if let Some(problem) = &status.problem
             && (joins || status.state != State::Running)
@@ -189,14 +190,14 @@ fn connect(client: &mut Client, wish: &Wish, deadline: Instant) -> Result<Box<St
             return Ok(status);
         }
         if Instant::now() >= deadline {
-            let hint = "the daemon goes on trying; `taut status` shows how far it is";
-            return Err(Early { fault: Fault::failed(waiting_for(&status), hint), goes_on: true });
+            let hint = "the daemon keeps trying; `taut status` shows its progress";
+            return Err(NotConnected { fault: Fault::failed(waiting_for(&status), hint), keeps_trying: true });
         }
-        if !told && begin.elapsed() >= PATIENCE {
+        if !told && begin.elapsed() >= NOTICE_AFTER {
             told = true;
             output::complain(&format!("{} …", waiting_for(&status)));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
 }
 
@@ -208,14 +209,14 @@ fn has_asked(status: &Status) -> bool {
 fn waiting_for(status: &Status) -> String {
     match &status.coordinator {
         Some(coordinator) => match &coordinator.last_error {
-            Some(error) => format!("the coordinator was not reached yet ({error})"),
+            Some(error) => format!("the coordinator has not been reached yet ({error})"),
             None => format!("waiting for the coordinator at {}", coordinator.url),
         },
         None => String::from("waiting for the daemon"),
     }
 }
 
-/// What a user wants to know first.
+/// Returns the line for a user: name, addresses, number of peers.
 fn summary(status: &Status) -> String {
     let peers = table::counted(status.peers.len(), "peer");
     let Some(me) = &status.me else { return format!("up  {peers}") };
@@ -231,27 +232,30 @@ mod tests {
     use super::*;
     use std::ffi::OsString;
 
-    fn wish(line: &str) -> Result<Wish, Fault> {
+    fn options(line: &str) -> Result<Options, Fault> {
         parse(Words::new(line.split_whitespace().map(OsString::from)))
     }
 
     #[test]
     fn flags_of_both_kinds() {
-        let both = wish("--auth-key file:/t --hostname a-1 --timeout 5s --socket /s --mtu 1300").unwrap();
+        let both = options("--auth-key file:/t --hostname a-1 --timeout 5s --socket /s --mtu 1300").unwrap();
         assert_eq!((both.token.as_deref(), both.name.as_deref()), (Some("file:/t"), Some("a-1")));
         assert_eq!((both.timeout, both.daemon.mtu), (Duration::from_secs(5), 1300));
         assert!(both.for_new_daemon);
-        assert!(!wish("--join - --socket /s").unwrap().for_new_daemon, "the socket tells which daemon is meant");
+        assert!(
+            !options("--join - --socket /s").unwrap().for_new_daemon,
+            "the socket names the daemon and is no flag of a new one"
+        );
         for (given, name) in [("MyLaptop", "mylaptop"), ("my_NAS-2", "my-nas-2"), (" web", "web")] {
             assert_eq!(self::name(given).unwrap(), name);
         }
         match name("Web.example.org") {
-            Err(Fault::Usage { message, .. }) => assert!(message.ends_with("`web` would do"), "{message}"),
+            Err(Fault::Usage { message, .. }) => assert!(message.ends_with("`web` is allowed"), "{message}"),
             other => panic!("{other:?}"),
         }
         let odd = ["--hostname A.B", "--hostname localhost", "--hostname -a", "--hostname ä"];
         for line in odd.into_iter().chain(["--timeout soon", "--join", "please", "--fast"]) {
-            assert!(matches!(wish(line), Err(Fault::Usage { .. } | Fault::UnknownFlag(_))), "{line}");
+            assert!(matches!(options(line), Err(Fault::Usage { .. } | Fault::UnknownFlag(_))), "{line}");
         }
     }
 

@@ -1,15 +1,18 @@
-//! The verbs: name, usage, help, and the function that does it.
+//! The verbs of the command line: name, usage, help and function of each.
 
-use crate::fault::Fault;
+use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
-use crate::{accept, daemon, down, hosts, ip, leave, metrics, netcheck, output, ping, status, up, version, wg, why};
+use crate::{
+    accept, bugreport, daemon, down, hosts, ip, leave, log, metrics, netcheck, output, ping, status, up, version, wg,
+    why,
+};
 
-/// Something `taut` can be told to do.
+/// A verb of the command line.
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
     /// One line for the overview.
     summary: &'static str,
-    /// What stands behind the name in the usage line.
+    /// The arguments in the usage line.
     arguments: &'static str,
     /// The paragraphs below the usage line.
     details: &'static str,
@@ -19,22 +22,22 @@ pub(crate) struct Verb {
 const VERBS: &[Verb] = &[
     Verb {
         name: "up",
-        summary: "connect, joining a network first when given a token",
+        summary: "connect; with a token, join a network first",
         arguments: up::ARGUMENTS,
         details: up::DETAILS,
         run: up::run,
     },
     Verb {
         name: "down",
-        summary: "disconnect, and stay so until the next `taut up`",
+        summary: "disconnect until the next `taut up`",
         arguments: "[--json] [--socket PATH] [--timeout TIME]",
-        details: "Removes the TUN device with its addresses and routes. A daemon that `taut up` started ends.\n\n\
-                  --timeout TIME   give up after this long (default 10s)",
+        details: "Removes the TUN device with its addresses and routes, and ends a daemon that `taut up` started.\n\n\
+                  --timeout TIME   longest wait for the daemon (default 10s)",
         run: down::run,
     },
     Verb {
         name: "leave",
-        summary: "give up the membership and the keys",
+        summary: "leave the network and delete the keys",
         arguments: leave::ARGUMENTS,
         details: leave::DETAILS,
         run: leave::run,
@@ -48,35 +51,49 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "accept",
-        summary: "consent to other overlay prefixes, which the coordinator wants",
+        summary: "accept new overlay prefixes from the coordinator",
         arguments: accept::ARGUMENTS,
         details: accept::DETAILS,
         run: accept::run,
     },
     Verb {
         name: "ping",
-        summary: "send echo requests through the overlay, and say by which path they went",
+        summary: "send echo requests through the overlay and show the path of each reply",
         arguments: ping::ARGUMENTS,
         details: ping::DETAILS,
         run: ping::run,
     },
     Verb {
         name: "why",
-        summary: "say by which path packets go to a peer, why, and what would mend it",
+        summary: "explain the path to a peer: direct or relayed, why, and how to fix it",
         arguments: why::ARGUMENTS,
         details: why::DETAILS,
         run: why::run,
     },
     Verb {
         name: "netcheck",
-        summary: "look at the network that this host is in: UDP, NAT, IPv6, relays",
+        summary: "test the network of this host: UDP, NAT, IPv6, relays",
         arguments: netcheck::ARGUMENTS,
         details: netcheck::DETAILS,
         run: netcheck::run,
     },
     Verb {
+        name: "log",
+        summary: "show what happened, also before a crash, or follow it",
+        arguments: log::ARGUMENTS,
+        details: log::DETAILS,
+        run: log::run,
+    },
+    Verb {
+        name: "bugreport",
+        summary: "write one archive with events, status, paths and facts of this host",
+        arguments: bugreport::ARGUMENTS,
+        details: bugreport::DETAILS,
+        run: bugreport::run,
+    },
+    Verb {
         name: "hosts",
-        summary: "print the network's names as lines for /etc/hosts",
+        summary: "print the names of the network in the format of /etc/hosts",
         arguments: hosts::ARGUMENTS,
         details: hosts::DETAILS,
         run: hosts::run,
@@ -85,16 +102,16 @@ const VERBS: &[Verb] = &[
         name: "ip",
         summary: "print overlay addresses",
         arguments: "[PEER] [-4|-6] [--json] [--socket PATH]",
-        details: "This node's addresses, or those of PEER, one per line.\n\n\
+        details: "Prints the addresses of this node, or of PEER, one per line.\n\n\
                   -4   only the IPv4 address\n\
                   -6   only the IPv6 address",
         run: ip::run,
     },
     Verb {
         name: "metrics",
-        summary: "print the daemon's figures as Prometheus reads them",
+        summary: "print the daemon's metrics in the Prometheus text format",
         arguments: "[--socket PATH]",
-        details: "Prometheus' text format. `taut daemon --metrics PORT` has a Prometheus fetch them by itself, from http://127.0.0.1:PORT/metrics.",
+        details: "`taut daemon --metrics PORT` serves them to Prometheus on http://127.0.0.1:PORT/metrics.",
         run: metrics::run,
     },
     Verb {
@@ -106,7 +123,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "wg",
-        summary: "be a plain WireGuard interface that the stock `wg` configures",
+        summary: "run a userspace WireGuard interface, configured with `wg`",
         arguments: wg::ARGUMENTS,
         details: wg::DETAILS,
         run: wg::run,
@@ -135,35 +152,46 @@ impl Verb {
         words.filter(|word| word.starts_with("--")).chain(["--help"])
     }
 
+    /// Adds this verb's name and usage line to a usage error that lacks them.
+    fn explain(&self, fault: Fault) -> Fault {
+        let message = match fault {
+            Fault::Usage { message, usage } if usage.is_empty() => message,
+            Fault::UnknownFlag(flag) => format!("there is no flag `{flag}`{}", suggestion(&flag, self.flags())),
+            other => return other,
+        };
+        Fault::Usage { message: format!("{}: {message}", self.name), usage: self.usage() }
+    }
+
     pub(crate) fn help(&self) -> String {
         let end = if self.details.is_empty() { "" } else { "\n\n" };
         format!("taut {}: {}\n\nusage: {}{end}{}", self.name, self.summary, self.usage(), self.details)
     }
 }
 
-/// Does what the verb called `name` does.
+/// Runs the verb `name`.
 pub(crate) fn run(name: &str, words: Words) -> Result<(), Fault> {
     let verb = find(name)?;
     match (verb.run)(words) {
         Err(Fault::Help) => output::print(&verb.help()),
-        result => result.map_err(|fault| fault.of(verb)),
+        result => result.map_err(|fault| verb.explain(fault)),
     }
 }
 
-/// The verb called `name`.
+/// Returns the verb `name`.
 pub(crate) fn find(name: &str) -> Result<&'static Verb, Fault> {
     let names = || VERBS.iter().map(|verb| verb.name).chain(["help"]);
     VERBS.iter().find(|verb| verb.name == name).ok_or_else(|| Fault::unknown_verb(name, names()))
 }
 
-/// All verbs, one per line.
+/// Returns the overview of all verbs, one per line.
 pub(crate) fn overview() -> String {
-    let lines: String = VERBS.iter().map(|verb| format!("  {:<9}{}\n", verb.name, verb.summary)).collect();
+    let lines: String = VERBS.iter().map(|verb| format!("  {:<10}{}\n", verb.name, verb.summary)).collect();
     format!(
         "taut: a peer-to-peer encrypted overlay network that speaks WireGuard\n\n\
-         usage: taut VERB [FLAGS]\n\n{lines}  help     [VERB] print this, or all about a verb\n\n\
-         Exit status: 0 success, 1 failure, 2 usage error. With --json a failure is an object, too: {{\"schema\":1,\"error\":{{\"message\",\"hint\"}}}}.\n\
-         Environment: TAUT_AUTHKEY, TAUT_STATE_DIR and TAUT_SOCKET stand for --auth-key, --state and --socket."
+         usage: taut VERB [FLAGS]\n\n{lines}  help      [VERB] print this, or the help of a verb\n\n\
+         Flags of most verbs:\n  --json         print one JSON object, with a schema version\n  --socket PATH  local socket of the daemon (default /run/taut/taut.sock)\n\n\
+         Exit status: 0 success, 1 failure, 2 usage error. With --json, a failure is also an object: {{\"schema\":1,\"error\":{{\"message\",\"hint\"}}}}.\n\
+         Environment: TAUT_AUTHKEY, TAUT_STATE_DIR and TAUT_SOCKET set --auth-key, --state and --socket."
     )
 }
 
@@ -190,7 +218,7 @@ mod tests {
         assert_eq!(find("staus").map_err(message).err().unwrap(), "there is no verb `staus`; did you mean `status`?");
         assert_eq!(find("fly").map_err(message).err().unwrap(), "there is no verb `fly`");
         let status = find("status").unwrap();
-        let unknown = |flag: &str| message(Fault::UnknownFlag(String::from(flag)).of(status));
+        let unknown = |flag: &str| message(status.explain(Fault::UnknownFlag(String::from(flag))));
         assert_eq!(unknown("--jsno"), "status: there is no flag `--jsno`; did you mean `--json`?");
         assert_eq!(unknown("--hlep"), "status: there is no flag `--hlep`; did you mean `--help`?");
         assert_eq!(unknown("--fast"), "status: there is no flag `--fast`");

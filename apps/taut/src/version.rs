@@ -1,4 +1,4 @@
-//! `taut version`: of this program, and of the daemon that runs.
+//! `taut version`: prints the versions of this program and of the running daemon.
 
 use serde::Serialize;
 use taut_agent::api::SCHEMA;
@@ -27,7 +27,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             other => return Err(unexpected(&other)),
         }
     }
-    // No daemon, or one that does not answer, is nothing to complain about here.
+    // A daemon that does not run or does not answer is no error here.
     let daemon = Client::connect(&socket).ok().and_then(|mut client| client.status().ok()).map(|status| status.version);
     if json {
         return output::print_json(&Versions { schema: SCHEMA, version: VERSION, daemon });

@@ -1,4 +1,4 @@
-//! `taut wg`, or the program under the name `taut-wg`: a plain userspace WireGuard that the stock `wg` configures.
+//! `taut wg`, also under the name `taut-wg`: a userspace WireGuard interface, configured with `wg`.
 
 mod background;
 
@@ -12,34 +12,35 @@ use crate::flags::{Word, Words, interface_name, unexpected};
 use crate::version::VERSION;
 use crate::{launch, output};
 
-/// The program's other name: what `wg-quick` and people may call.
+/// Name of the program for `wg-quick`, which gets only the interface as argument.
 pub(crate) const PROGRAM: &str = "taut-wg";
 
 pub(crate) const ARGUMENTS: &str =
     "[-f|--foreground] [--low-latency] [--no-tun-offload] [--no-udp-gso] [--no-udp-gro] INTERFACE";
 
 pub(crate) const DETAILS: &str = "\
-Makes INTERFACE, without addresses, and answers `wg` on /var/run/wireguard/INTERFACE.sock until SIGTERM or SIGINT comes, the interface \n\
-is deleted (`ip link delete`) or the socket is removed. No coordinator and no network of Taut has a part in it. It goes to the \n\
-background when interface and socket are there. Its UDP socket stays in the network namespace it was started in.\n\n\
+Creates INTERFACE without addresses, and serves `wg` on /var/run/wireguard/INTERFACE.sock until SIGTERM or SIGINT, until the interface\n\
+is deleted (`ip link delete`) or until the socket is removed. It needs no coordinator. It goes to the background once the interface and\n\
+the socket exist. Its UDP socket stays in the network namespace in which the program was started.\n\n\
 -f, --foreground   stay in the foreground\n\
---low-latency      wait for packets without sleeping for 50 ms after each: sooner there, for up to a core of processor time\n\
---no-tun-offload   do without checksum and segmentation offload of the TUN device\n\
---no-udp-gso       do without segmentation offload of the UDP socket\n\
---no-udp-gro       do without receive offload of the UDP socket\n\n\
-Also as `taut-wg INTERFACE`, for WG_QUICK_USERSPACE_IMPLEMENTATION=taut-wg. Environment: LOG_LEVEL is silent, error (the default) or \n\
-verbose (also debug); where it is set and not silent, standard error stays open in the background. WG_PROCESS_FOREGROUND=1 is -f. \n\
-WG_TUN_FD and WG_UAPI_FD are numbers of inherited descriptors: a queue of the TUN device, and the listening socket for `wg`.";
+--low-latency      busy-poll for 50 ms after each packet: lower latency, up to one core of CPU time\n\
+--no-tun-offload   disable checksum and segmentation offload of the TUN device\n\
+--no-udp-gso       disable segmentation offload of the UDP socket\n\
+--no-udp-gro       disable receive offload of the UDP socket\n\n\
+`taut-wg INTERFACE` does the same, for WG_QUICK_USERSPACE_IMPLEMENTATION=taut-wg.\n\n\
+Environment: LOG_LEVEL is silent, error (the default) or verbose (also debug); if it is set and not silent, standard error stays open in\n\
+the background. WG_PROCESS_FOREGROUND=1 means -f. WG_TUN_FD and WG_UAPI_FD are numbers of inherited descriptors: a queue of the TUN\n\
+device, and the listening socket for `wg`.";
 
-/// As `-f`, by wireguard-go's name.
+/// Variable that means `-f`, with the name that wireguard-go uses.
 const FOREGROUND: &str = "WG_PROCESS_FOREGROUND";
 
-/// Numbers of descriptors that another program opened for us, by wireguard-go's names: a queue of the TUN device, and the socket
-/// that `wg` asks. They need no passing on to the background: what is inherited once is inherited again.
+/// Variables with the numbers of inherited descriptors, with the names that wireguard-go uses: a queue of the TUN device, and the listening socket
+/// for `wg`. The background process inherits both descriptors, too.
 const TUN_FD: &str = "WG_TUN_FD";
 const UAPI_FD: &str = "WG_UAPI_FD";
 
-/// Tests only, as for `taut daemon`.
+/// Tests only: seconds after which sessions make new keys, as for `taut daemon`.
 const TEST_REKEY: &str = "TAUT_TEST_REKEY_AFTER_S";
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
@@ -55,7 +56,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     };
     while let Some(word) = words.next()? {
         match word {
-            // As wireguard-go: installers ask for it.
+            // Installers ask for the version in the way of wireguard-go.
             Word::Flag(flag) if flag == "--version" => {
                 return output::print(&format!("{PROGRAM} v{VERSION}"));
             }
@@ -68,14 +69,14 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             other => return Err(unexpected(&other)),
         }
     }
-    config.interface = interface.ok_or_else(|| Fault::usage("say which interface to make, such as wg0"))?;
+    config.interface = interface.ok_or_else(|| Fault::usage("name the interface to create, such as wg0"))?;
     let log = Log::from_environment();
     let result = match background::Child::of_parent() {
         Some(child) => child.run(|ready| serve(&config, log, ready)),
         None if foreground => serve(&config, log, || {}),
         None => background::start(&config, log),
     };
-    result.map_err(|fault| if log == Log::Silent { Fault::Said } else { fault })
+    result.map_err(|fault| if log == Log::Silent { Fault::Reported } else { fault })
 }
 
 fn serve(config: &wg::WgConfig, log: Log, ready: impl FnOnce()) -> Result<(), Fault> {
@@ -95,7 +96,7 @@ fn serve(config: &wg::WgConfig, log: Log, ready: impl FnOnce()) -> Result<(), Fa
     wg::run(config, inherited, ready, complain).map_err(|error| Fault::failed(error.to_string(), ""))
 }
 
-/// The descriptor that a variable names, if it is set.
+/// Returns the descriptor that a variable names, if it is set.
 fn inherited(variable: &str) -> Result<Option<OwnedFd>, Fault> {
     let Some(text) = std::env::var(variable).ok().filter(|text| !text.is_empty()) else { return Ok(None) };
     let refused = |why: &dyn std::fmt::Display| {
@@ -105,11 +106,11 @@ fn inherited(variable: &str) -> Result<Option<OwnedFd>, Fault> {
     taut_event::inherit(number).map(Some).map_err(|error| refused(&error))
 }
 
-/// How much is said on standard error: `LOG_LEVEL`.
+/// Verbosity of standard error: `LOG_LEVEL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Log {
     Silent,
-    /// Nobody said anything: errors, until the program is in the background.
+    /// `LOG_LEVEL` is not set: errors, until the program is in the background.
     Default,
     Error,
     Verbose,

@@ -1,4 +1,4 @@
-//! `taut why`: by which path packets go to a peer, why, and what would mend it.
+//! `taut why`: explains the path to a peer: direct or relayed, why, and how to fix it.
 
 use std::fmt::Write;
 
@@ -12,14 +12,14 @@ use crate::{output, peers, status, table};
 pub(crate) const ARGUMENTS: &str = "PEER [--json] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-PEER is a name (NAME or NAME.NETWORK) or an overlay address. First come sentences, then a table of all that was tried:
+PEER is a name (NAME or NAME.NETWORK) or an overlay address. Prints the reasons in sentences, then a table of all endpoints and relays that were tried:
 
 WAY         an endpoint of the peer, or a relay
-KNOWN FROM  who named it: the map, the peer itself, its packets came from there (heard), the relay
-SENT        probes that were sent there, ANSWERED how many came back, HEARD how many of the peer's came from there
-MEANING     what that means
+KNOWN FROM  source of the endpoint: the map, the peer, the address of packets from the peer (heard), or the relay
+SENT        number of probes sent to it; ANSWERED: number of answers; HEARD: number of the peer's probes that came from it
+MEANING     what the numbers show
 
---json      the same as an object, with a schema version";
+--json      print the same as an object, with a schema version";
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let (mut socket, mut json, mut peer) = (default_socket(), false, None);
@@ -31,7 +31,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             other => return Err(unexpected(&other)),
         }
     }
-    let peer = peer.ok_or_else(|| Fault::usage("say which peer; `taut status` lists them"))?;
+    let peer = peer.ok_or_else(|| Fault::usage("a peer is missing; `taut status` lists the peers"))?;
     let mut client = Client::open(&socket)?;
     let status = client.status()?;
     peers::must_run(&status)?;
@@ -42,7 +42,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     }
 }
 
-/// The whole story for people.
+/// Returns the explanation as text for people.
 pub(crate) fn render(why: &Why) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.

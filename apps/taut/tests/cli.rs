@@ -1,4 +1,4 @@
-//! The built program, asked rightly and wrongly, without a daemon.
+//! Runs the built program with right and wrong command lines, without a daemon.
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may stop at the first surprise, as tests do")]
 
 use std::path::PathBuf;
@@ -16,15 +16,29 @@ fn taut(line: &str) -> Output {
         .unwrap()
 }
 
-/// Exit code, stdout, stderr.
+/// Runs a command line. Returns exit code, stdout and stderr.
 fn answer(line: &str) -> (i32, String, String) {
     let output = taut(line);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-const VERBS: [&str; 12] =
-    ["up", "down", "leave", "status", "ping", "why", "netcheck", "hosts", "ip", "metrics", "daemon", "version"];
+const VERBS: [&str; 14] = [
+    "up",
+    "down",
+    "leave",
+    "status",
+    "ping",
+    "why",
+    "netcheck",
+    "log",
+    "bugreport",
+    "hosts",
+    "ip",
+    "metrics",
+    "daemon",
+    "version",
+];
 
 #[test]
 fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
@@ -53,6 +67,11 @@ fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
         "metrics x",
         "daemon --metrics here",
         "status x",
+        "log x",
+        "log --level loud",
+        "log --since soon",
+        "daemon --log-level paths=debug",
+        "bugreport x",
     ] {
         let (code, stdout, stderr) = answer(line);
         assert_eq!((code, stdout.as_str()), (2, ""), "{line}");
@@ -148,7 +167,7 @@ fn the_version_needs_no_daemon() {
 }
 
 #[test]
-fn netcheck_needs_no_daemon_but_somebody_to_ask() {
+fn netcheck_needs_a_server_but_no_daemon() {
     let (code, stdout, stderr) = answer("netcheck --state /nonexistent");
     assert_eq!((code, stdout.as_str()), (1, ""));
     assert!(stderr.contains("no relay is known") && stderr.contains("taut netcheck http://"), "{stderr}");
@@ -157,7 +176,7 @@ fn netcheck_needs_no_daemon_but_somebody_to_ask() {
     let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, stderr.as_str()), (1, ""), "nothing was reached");
     assert_eq!((&json["schema"], &json["udp"], &json["ipv4"]["state"]), (&1.into(), &false.into(), &"silent".into()));
-    // A coordinator by its URL is tried by TCP, too.
+    // A coordinator that is named by its URL is also tried by TCP.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (code, stdout, _) = answer(&format!("netcheck --json {url}"));
@@ -167,7 +186,7 @@ fn netcheck_needs_no_daemon_but_somebody_to_ask() {
     assert_eq!(json["relays"][0]["endpoints"][0]["endpoint"], "127.0.0.1:3478");
     drop(listener);
     let (code, stdout, _) = answer(&format!("netcheck {url}"));
-    // A coordinator that runs on this host for another reason has its relay at that port.
+    // A coordinator that runs on this host has its relay at that port.
     let by_udp = stdout.lines().any(|line| line.starts_with("UDP ") && line.ends_with("works"));
     assert_eq!(code, i32::from(!by_udp), "{stdout}");
     assert!(stdout.contains("not reached by TCP: Connection refused"), "{stdout}");

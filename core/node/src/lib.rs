@@ -20,6 +20,7 @@
 mod answer;
 mod contract;
 mod counts;
+mod event;
 mod extra_lanes;
 mod indices;
 mod negotiation;
@@ -34,6 +35,7 @@ pub mod uapi;
 
 pub use contract::{Clocks, Datagram, FromLane, HandshakeMessage, Reading, ToLane, source_of};
 pub use counts::HandshakeCounts;
+pub use event::{HandshakeFailure, HandshakeRefusal, NodeEvent};
 pub use node::{NativePeer, Node};
 pub use output::Output;
 pub use peer::PeerView;

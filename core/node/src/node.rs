@@ -12,6 +12,7 @@ mod nat_report;
 mod native;
 mod paths;
 mod relayed;
+mod story;
 
 pub use native::NativePeer;
 
@@ -32,6 +33,7 @@ use taut_wire::wireguard::{self, Message, classify};
 use crate::answer::SentResponse;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
+use crate::event::{HandshakeRefusal, NodeEvent};
 use crate::indices::ReceiverIndices;
 use crate::output::{Output, Outputs};
 use crate::outside_endpoints::OutsideEndpoints;
@@ -381,7 +383,9 @@ impl<E: Entropy> Node<E> {
         // The attempt is kept even if it starts later, because the lane may have no reason to ask again. A confirmation before that ends it.
         let start = peer.answer.as_ref().map_or(clocks.now, |answer| clocks.now.max(answer.at + AWAIT_CONFIRMATION));
         peer.attempt = Some(Attempt::start(peer.retry(), &self.limits, start));
+        peer.asked = start;
         self.continue_attempt(id, clocks);
+        self.outputs.note(NodeEvent::HandshakeStarted { peer: id });
     }
 
     fn continue_attempt(&mut self, id: PeerId, clocks: Clocks) {
@@ -396,6 +400,7 @@ impl<E: Entropy> Node<E> {
             AttemptAction::GiveUp => {
                 peer.attempt = None;
                 self.tell(LaneId::FIRST, ToLane::GiveUp(id));
+                self.note_failure(id);
             }
         }
     }
@@ -471,11 +476,16 @@ impl<E: Entropy> Node<E> {
                 let message = peer.copy_for(source, response, clocks.now);
                 self.tell(lane, ToLane::Send { way: source, message });
                 self.counts.repeated += 1;
+            } else if authentic.timestamp() < peer.heard {
+                let reason = HandshakeRefusal::OldStamp;
+                self.outputs.note(NodeEvent::HandshakeRefused { peer: id, way: source, reason });
             }
             return;
         }
         if !peer.accepted.take(&ACCEPTED, clocks.now) {
             self.counts.over_limit += 1;
+            let reason = HandshakeRefusal::TooMany;
+            self.outputs.note(NodeEvent::HandshakeRefused { peer: id, way: source, reason });
             return;
         }
         let index = self.indices.draw(id, &mut self.entropy);
@@ -507,6 +517,7 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.indices.owner(index).and_then(|id| self.peers.get_mut(&id)) else { return };
         let Some(waiting) = peer.waiting_for(index) else { return };
         let Ok(keys) = waiting.finish(&self.identity, &peer.remote, message) else { return };
+        let sent = peer.sent_at(index).unwrap_or(clocks.now);
         for earlier in peer.finished(index) {
             self.indices.release(earlier);
         }
@@ -520,6 +531,8 @@ impl<E: Entropy> Node<E> {
         }
         self.start_negotiation(id, session, Role::Initiator, clocks);
         self.begin_paths(id, Some(source));
+        self.outputs.note(NodeEvent::HandshakeCompleted { peer: id, way: source, took: clocks.now.since(sent) });
+        self.note_session(id, Role::Initiator);
     }
 
     fn add_session(&mut self, peer: PeerId, mut keys: SessionKeys, proven: Option<Way>, now: Time) -> SessionId {
@@ -564,6 +577,7 @@ impl<E: Entropy> Node<E> {
 
     fn confirm(&mut self, peer: PeerId, id: SessionId, clocks: Clocks) {
         let Some(peer) = self.peers.get_mut(&peer) else { return };
+        let before = peer.established;
         let role = if let Some((_, since)) = peer.unconfirmed.take_if(|(unconfirmed, _)| *unconfirmed == id) {
             peer.begin(id, since);
             peer.attempt = None;
@@ -574,6 +588,7 @@ impl<E: Entropy> Node<E> {
         } else {
             return;
         };
+        let is_new = peer.established > before;
         let has_extra_lanes = peer.derived.iter().any(|made| made.session == id && made.lanes > 1);
         let peer = peer.id;
         if has_extra_lanes {
@@ -581,6 +596,9 @@ impl<E: Entropy> Node<E> {
         }
         self.start_negotiation(peer, id, role, clocks);
         self.begin_paths(peer, None);
+        if is_new {
+            self.note_session(peer, role);
+        }
     }
 
     fn retire(&mut self, peer: PeerId, id: SessionId, indices: &SessionIndices) {
@@ -606,6 +624,7 @@ impl<E: Entropy> Node<E> {
             self.tell_all(|| ToLane::CloseLanes(peer));
         }
         self.end_paths(peer);
+        self.outputs.note(NodeEvent::SessionExpired { peer });
     }
 }
 

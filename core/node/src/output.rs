@@ -7,6 +7,7 @@ use std::time::Duration;
 use taut_base::{LaneId, RelayId};
 
 use crate::contract::{Datagram, ToLane};
+use crate::event::NodeEvent;
 use crate::relays::BridgeRequest;
 
 /// What the agent does for the node.
@@ -43,6 +44,8 @@ pub enum Output {
     Bridges(Vec<BridgeRequest>),
     /// The relay does not answer through its open bridge: the bridge needs a new connection, because the present one may be dead.
     ResetBridge(RelayId),
+    /// What happened, for the event log. Nothing depends on it.
+    Event(NodeEvent),
 }
 
 /// The outputs that the agent has not fetched.
@@ -58,6 +61,11 @@ impl Outputs {
     /// Adds a command to a lane.
     pub(crate) fn tell(&mut self, lane: LaneId, command: ToLane) {
         self.0.push_back(Output::Lane(lane, command));
+    }
+
+    /// Adds an event.
+    pub(crate) fn note(&mut self, event: NodeEvent) {
+        self.0.push_back(Output::Event(event));
     }
 
     /// Removes the first output.

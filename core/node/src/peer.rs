@@ -34,6 +34,10 @@ pub(crate) struct Peer {
     pub(crate) remote: Remote,
     pub(crate) candidates: Candidates,
     pub(crate) attempt: Option<Attempt>,
+    /// The beginning of the last attempt.
+    pub(crate) asked: Time,
+    /// The last attempt got no answer.
+    pub(crate) is_silent: bool,
     /// Time at which a packet for the peer last waited for a session or was sent.
     pub(crate) wanted: Option<Time>,
     /// Unanswered initiations, each with the time at which it was sent, the oldest first.
@@ -108,6 +112,8 @@ impl Peer {
             remote,
             candidates: Candidates::default(),
             attempt: None,
+            asked: Time::ZERO,
+            is_silent: false,
             wanted: None,
             waiting: VecDeque::new(),
             message: None,
@@ -233,6 +239,11 @@ impl Peer {
     /// Returns the unanswered initiation with this index.
     pub(crate) fn waiting_for(&self, index: ReceiverIndex) -> Option<&SentInitiation> {
         self.waiting.iter().map(|(_, initiation)| initiation).find(|initiation| initiation.local() == index)
+    }
+
+    /// When the initiation `index` was first sent.
+    pub(crate) fn sent_at(&self, index: ReceiverIndex) -> Option<Time> {
+        self.waiting.iter().find(|(_, initiation)| initiation.local() == index).map(|(sent, _)| *sent)
     }
 
     /// Removes the initiation `index`, which became a session, and the earlier ones. A later one is kept, because the peer may answer it and would then know

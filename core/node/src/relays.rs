@@ -27,6 +27,7 @@ use taut_path::{Families, Way};
 use taut_relay::{Client, Credentials, Event};
 
 use crate::contract::Datagram;
+use crate::event::NodeEvent;
 pub use bridges::BridgeRequest;
 use served::KnownRelay;
 pub use served::RelayView;
@@ -67,12 +68,15 @@ pub(crate) struct Relays {
     clock: Duration,
     /// The latest stamp of a bind since the last [`RelaysOutput::Stamped`].
     stamped: Option<Duration>,
+    events: VecDeque<NodeEvent>,
 }
 
 /// What [`Relays`] want from the node, in the order in which they return it.
 pub(crate) enum RelaysOutput {
     /// The latest stamp of a bind, as time since 1970.
     Stamped(Duration),
+    /// What happened, for the event log.
+    Event(NodeEvent),
     /// A relay that was lost.
     Lost(RelayId),
     /// The addresses of all relays, for the lanes: they take frames and STUN answers from there only.
@@ -314,6 +318,7 @@ impl Relays {
                 served.stop();
                 self.send(id);
                 self.served.get_mut(&id).into_iter().for_each(KnownRelay::end);
+                self.events.push_back(NodeEvent::RelayReleased { relay: id });
                 continue;
             }
             // Twice, because a client that lost the relay by UDP asks through the bridge at once, and the other way round.
@@ -380,6 +385,8 @@ impl Relays {
                 self.changed.insert(peer);
             }
             Some(Event::Ready) => {
+                let bound = self.served.get_mut(&id).and_then(KnownRelay::note_bound);
+                self.events.extend(bound);
                 let wanted = self.wanted.iter().filter(|(_, wanted)| wanted.by.contains(&id)).map(|(peer, _)| *peer);
                 for peer in wanted.collect::<Vec<_>>() {
                     self.open(peer, entropy, now);
@@ -390,6 +397,7 @@ impl Relays {
                 let served = self.served.get_mut(&id);
                 self.stuck.extend(served.as_ref().filter(|served| served.is_bridged()).map(|_| id));
                 let known = served.map(|served| served.lost(why, entropy, now)).unwrap_or_default();
+                self.events.extend(self.served.get_mut(&id).and_then(|served| served.note_lost(why)));
                 self.changed.extend(self.wanted.keys().copied().chain(known));
             }
             None => {}
@@ -438,7 +446,10 @@ impl Relays {
         if let Some(requests) = self.other_bridges() {
             return Some(RelaysOutput::Bridges(requests));
         }
-        self.stuck.pop().map(RelaysOutput::ResetBridge)
+        if let Some(relay) = self.stuck.pop() {
+            return Some(RelaysOutput::ResetBridge(relay));
+        }
+        self.events.pop_front().map(RelaysOutput::Event)
     }
 
     /// Returns true if a relay serves this node by UDP, as far as is known: a relay that fails is noticed within half a minute.

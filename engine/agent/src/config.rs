@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::log::LogOptions;
+
 /// Default of [`DaemonConfig::search_sockets`].
 pub const SEARCH_SOCKETS: u16 = taut_path::SOCKETS;
 
@@ -44,6 +46,8 @@ pub struct DaemonConfig {
     pub exit_when_down: bool,
     /// Lifetime of sessions in tests, shorter than WireGuard's.
     pub rekey_after: Option<Duration>,
+    /// Which events are recorded, and where they are printed.
+    pub log: LogOptions,
     /// Version of the program, for users and the coordinator.
     pub version: String,
 }

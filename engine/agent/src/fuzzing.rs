@@ -1,10 +1,14 @@
-//! Entry point for fuzz targets: the local API without a daemon.
+//! Entry point for fuzz targets: the local API without a daemon, and lines of the event log.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use crate::api::{MAX_REQUEST, Response};
+use crate::log::{Level, Value, kind, write_line};
 use crate::server::{Progress, UserConnection};
+
+pub use crate::log::MAX_LINE as MAX_EVENT_LINE;
 
 /// Maximum number of bytes that a connection stores: incomplete requests, and one response.
 pub const MAX_KEPT: usize = 2 * (MAX_REQUEST + 4096);
@@ -62,4 +66,10 @@ fn advance(connection: &mut UserConnection, served: &mut Served) -> bool {
 
 fn count_lines(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// Returns a line of the event log about a peer of this name.
+pub fn event_line(peer: &str) -> String {
+    let values = [Value::text(peer)];
+    write_line(&kind::PEER_ADDED, Level::Info, Duration::from_secs(1_795_489_927), &values)
 }

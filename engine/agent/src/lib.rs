@@ -12,7 +12,8 @@
 //! | room | contents | uses |
 //! |---|---|---|
 //! | [`api`] | the contract of the local API: requests, responses, status | |
-//! | `config`, `error` | options of the daemon; reasons why it did not start | |
+//! | [`log`] | the event log: levels, limits, lines, and what is kept of them in memory | |
+//! | `config`, `error` | options of the daemon; reasons why it did not start | `log` |
 //! | `basics` | clocks, randomness, shares of processor time | |
 //! | `server` | the unix sockets of the local API, bounded per user | `api`, `basics`, `error` |
 //! | [`metrics`] | the figures for Prometheus, and the HTTP port that serves them | `api`, `basics` |
@@ -34,6 +35,7 @@ mod error;
 pub mod fuzzing;
 mod host;
 mod lanes;
+pub mod log;
 pub mod metrics;
 mod overlay;
 mod server;

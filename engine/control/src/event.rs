@@ -8,6 +8,8 @@ use std::time::Duration;
 use taut_base::{NodeId, PrivateKey, PublicKey, RelayId};
 use taut_netmap::{JoinToken, NetworkMap, Prefixes, Problem};
 
+use crate::event_log::LogDisk;
+
 /// What the user or the agent wants.
 pub enum Command {
     /// Becomes a member of the token's network; the first time, keys are made. Implies [`Command::Up`]. For a node that is a member of
@@ -116,6 +118,8 @@ pub enum Event {
     /// The state directory has a problem: what, why, what to do. The node runs on. It is said again every half minute while it lasts,
     /// so whoever shows it may let it go after a minute of silence.
     DiskProblem(String),
+    /// The event log on the disk cannot be written, or is written again. Said once each.
+    Log(LogDisk),
 }
 
 /// Outcome of [`Command::Leave`].
@@ -140,6 +144,8 @@ pub struct OtherPrefixes {
 pub struct Identity {
     /// The WireGuard key.
     pub node_key: PrivateKey,
+    /// The coordinator's pinned key.
+    pub coordinator: PublicKey,
     /// The key that this node binds to relays with.
     pub bind_key: PrivateKey,
     /// The network.

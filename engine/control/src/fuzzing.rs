@@ -1,9 +1,12 @@
 //! The way in for fuzz targets: parsers that are nobody else's business. No file or socket is touched here.
 
+use std::collections::VecDeque;
+
 use taut_netmap::{NetworkMap, ToNode};
 
 use crate::channel::{Received, read_message};
 use crate::disk::{open_whole, whole};
+use crate::event_log::keep;
 use crate::identity::Membership;
 use crate::state::SavedMap;
 use crate::url::Url;
@@ -42,4 +45,11 @@ pub fn message(bytes: &[u8]) -> Option<Option<ToNode>> {
         Received::Known(message) => Some(Some(*message)),
         Received::Unknown => Some(None),
     }
+}
+
+/// Returns the whole lines of an event log's file.
+pub fn event_lines(file: &[u8]) -> Vec<String> {
+    let mut lines = VecDeque::new();
+    keep(file, usize::MAX, &mut lines);
+    lines.into()
 }

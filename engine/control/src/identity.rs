@@ -125,6 +125,7 @@ impl Membership {
     pub(crate) fn announce(&self) -> Identity {
         Identity {
             node_key: self.node_key.clone(),
+            coordinator: self.coordinator,
             bind_key: self.bind_key(),
             network: self.network,
             url: self.urls.first().cloned().unwrap_or_default(),

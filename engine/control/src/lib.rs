@@ -8,7 +8,8 @@
 //!   A lost channel is opened again by itself: exponential backoff with full jitter, each URL of the join token in turn. Connecting is
 //!   done by a short-lived thread of its own, so that even a resolver that hangs does not delay [`Command::Down`] or [`Control::stop`].
 //! - **Disk**: `identity.json` (keys, membership) and `map.json` (last good map), each with a checksum and a previous copy, replaced
-//!   only as a whole. A lock keeps a second daemon out. A damaged identity is an error, never a new identity.
+//!   only as a whole. A lock keeps a second daemon out. A damaged identity is an error, never a new identity. The lines of the event log are appended to
+//!   `events.jsonl` ([`Control::log`], [`saved_events`]).
 //!
 //! A [`Bridge`] has a thread of its own, which shares nothing with that one but the code that speaks TLS and WebSocket.
 //!
@@ -25,6 +26,7 @@ mod dial;
 mod disk;
 mod error;
 mod event;
+mod event_log;
 pub mod fuzzing;
 mod identity;
 mod random;
@@ -37,5 +39,6 @@ pub use bridge::{Bridge, BridgeOptions, BridgeReport};
 pub use control::{Control, Options};
 pub use error::StartError;
 pub use event::{Command, Event, Identity, Left, OtherPrefixes};
+pub use event_log::{LogDisk, saved_events};
 pub use state::saved_relays;
 pub use url::{BadUrl, Url};

@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 
 use crate::disk::{Disk, StateFile, System, beside};
 use crate::error::StartError;
+use crate::event_log::EVENTS;
 use crate::identity::{Membership, network_id};
 
 const IDENTITY: &str = "identity.json";
@@ -370,7 +371,9 @@ fn close_to_others(path: &Path) -> io::Result<()> {
 fn is_ours(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     // `lost+found` stands in the root of a file system made for us alone.
-    [IDENTITY, MAP, STAMPS, TICKET, LEAVING, LOCK, "daemon.log", "lost+found"].iter().any(|ours| name.starts_with(ours))
+    [IDENTITY, MAP, STAMPS, TICKET, LEAVING, LOCK, EVENTS, "daemon.log", "lost+found"]
+        .iter()
+        .any(|ours| name.starts_with(ours))
 }
 
 fn lock(directory: &Path) -> Result<File, StartError> {

@@ -27,6 +27,7 @@ use taut_netmap::{JoinToken, NetworkMap, Problem, ProblemCode, ToCoordinator};
 
 use crate::backoff::Backoff;
 use crate::event::{Command, Event};
+use crate::event_log::EventLog;
 use crate::identity::Membership;
 use crate::random::Jitter;
 use crate::state::{Found, StateDir};
@@ -41,6 +42,18 @@ pub(crate) enum Order {
     Obey(Command),
     /// The end.
     Stop,
+}
+
+/// The thread's ends of the queues, and what wakes whom.
+pub(crate) struct Queues {
+    pub(crate) orders: Receiver<Order>,
+    /// Lines of the event log.
+    pub(crate) lines: Receiver<String>,
+    pub(crate) events: SyncSender<Event>,
+    /// Wakes this thread.
+    pub(crate) wake: Waker,
+    /// Wakes the agent.
+    pub(crate) agent: Waker,
 }
 
 /// Names of what the poller watches.
@@ -74,26 +87,17 @@ pub(crate) struct Worker {
     turn: usize,
     jitter: Jitter,
     poller: Poller,
-    wake: Waker,
-    orders: Receiver<Order>,
-    events: SyncSender<Event>,
-    agent: Waker,
+    queues: Queues,
+    log: EventLog,
 }
 
 impl Worker {
-    pub(crate) fn new(
-        state: StateDir,
-        mut found: Found,
-        version: String,
-        orders: Receiver<Order>,
-        events: SyncSender<Event>,
-        wake: Waker,
-        agent: Waker,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(state: StateDir, mut found: Found, version: String, queues: Queues) -> io::Result<Self> {
         let poller = Poller::new()?;
-        poller.add(wake.as_fd(), ORDERS, Interest::READ)?;
+        poller.add(queues.wake.as_fd(), ORDERS, Interest::READ)?;
         let mut jitter = Jitter::new();
         Ok(Self {
+            log: EventLog::new(state.path()),
             version,
             run: run(&mut jitter),
             store: Store::new(state, &mut found),
@@ -111,10 +115,7 @@ impl Worker {
             turn: 0,
             jitter,
             poller,
-            wake,
-            orders,
-            events,
-            agent,
+            queues,
         })
     }
 
@@ -132,10 +133,11 @@ impl Worker {
                 // Only a host without memory gets here; it gets a moment to recover.
                 thread::sleep(Duration::from_millis(100));
             }
-            self.wake.drain();
+            self.queues.wake.drain();
             if !self.take_orders() {
                 break;
             }
+            self.take_lines(now);
             self.take_outcome(self::now());
             if ready.iter().any(|event| event.token == SOCKET) {
                 self.serve_socket(self::now());
@@ -143,6 +145,7 @@ impl Worker {
         }
         self.stop_leaving();
         self.hang_up();
+        self.take_lines(now());
         let last_words = self.store.save_everything(self.membership.as_ref(), self.map.as_deref(), now());
         self.report_disk(last_words);
     }
@@ -180,10 +183,19 @@ impl Worker {
     /// False when it is time to end.
     fn take_orders(&mut self) -> bool {
         loop {
-            match self.orders.try_recv() {
+            match self.queues.orders.try_recv() {
                 Ok(Order::Obey(command)) => self.obey(command),
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    /// Appends the lines that wait to the event log.
+    fn take_lines(&mut self, now: Time) {
+        while let Ok(line) = self.queues.lines.try_recv() {
+            if let Some(news) = self.log.append(&line, now) {
+                self.emit(Event::Log(news));
             }
         }
     }
@@ -312,8 +324,8 @@ impl Worker {
 
     fn emit(&self, event: Event) {
         // Fails only when nobody listens any more, which the orders tell, too.
-        let _ = self.events.send(event);
-        self.agent.wake();
+        let _ = self.queues.events.send(event);
+        self.queues.agent.wake();
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -49,7 +49,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 31] = [
+pub const TARGETS: [Target; 32] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "stun", run: packets::stun, mutations: 4_000 },
@@ -73,6 +73,7 @@ pub const TARGETS: [Target; 31] = [
     Target { name: "map", run: control::map, mutations: 2_000 },
     Target { name: "state-file", run: state::state_file, mutations: 1_000 },
     Target { name: "identity", run: state::identity, mutations: 1_000 },
+    Target { name: "event-log", run: state::event_log, mutations: 2_000 },
     Target { name: "local-api", run: state::local_api, mutations: 500 },
     Target { name: "netlink", run: state::netlink, mutations: 4_000 },
     Target { name: "gateway-datagram", run: portmap::datagram, mutations: 4_000 },

@@ -47,6 +47,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "map" => maps(),
         "state-file" => vec![Vec::new(), bytes("\u{1}\u{2}{}"), taut_control::fuzzing::whole_file(b"{\"a\":1}\n")],
         "identity" => identities(),
+        "event-log" => event_logs(),
         "local-api" => local_api(),
         "netlink" => netlink(),
         "gateway-datagram" => crate::portmap::datagrams(),
@@ -409,6 +410,13 @@ fn identities() -> Vec<Vec<u8>> {
     let map = map_for(&Party::new(1), &[&Party::new(2)]);
     let saved = json!({ "network": network, "recent": [key], "map": map });
     vec![[&[0], identity.to_string().as_bytes()].concat(), [&[1], saved.to_string().as_bytes()].concat()]
+}
+
+fn event_logs() -> Vec<Vec<u8>> {
+    let line = taut_agent::fuzzing::event_line("nas");
+    let file = format!("{line}\n{{\"cut off\n\n{line}\n{}", &line[..40]);
+    let later = "{ \"schema\":2,\"time\":\"2026-11-24T03:12\",\"level\":\"trace\",\"area\":\"new\",\"event\":\"x\",\"n\":-1.5e3,\"b\":null,\"t\":\"\\u00e4\\n\"}\n";
+    vec![bytes(&file), bytes(later), bytes("a\u{1b}[2J\"\\\n")]
 }
 
 fn local_api() -> Vec<Vec<u8>> {

@@ -1,5 +1,7 @@
 //! Input from the host: state files, local users, the kernel.
 
+use taut_agent::log::Entry;
+
 use crate::input::Input;
 
 /// A state file. The body of a damaged file is not used, and the body of a written file comes back unchanged.
@@ -25,6 +27,27 @@ pub(crate) fn identity(data: &[u8]) {
     } else if let Some(map) = taut_control::fuzzing::saved_map(input.rest()) {
         assert_eq!(map.check(), Ok(()));
     }
+}
+
+/// The event log's file, and a text that is written into a line of it.
+pub(crate) fn event_log(data: &[u8]) {
+    for line in taut_control::fuzzing::event_lines(data) {
+        let Some(entry) = Entry::parse(&line) else { continue };
+        assert!(!entry.text().chars().any(char::is_control), "a line drives the terminal");
+        // A reader of its own, where the two must agree: no half pairs, and no more fields than are read.
+        let json = serde_json::from_str::<serde_json::Value>(&line).ok();
+        if let Some(json) = json.filter(|_| !line.contains("\\u") && line.matches(':').count() < 24) {
+            assert_eq!(json["area"], entry.area.as_str());
+            assert!(entry.fields.iter().all(|(name, _)| json.get(name).is_some()));
+        }
+    }
+    let text = String::from_utf8_lossy(data);
+    let line = taut_agent::fuzzing::event_line(&text);
+    assert!(line.len() <= taut_agent::fuzzing::MAX_EVENT_LINE);
+    let entry = Entry::parse(&line).expect("a line of ours is read");
+    let json: serde_json::Value = serde_json::from_str(&line).expect("it is JSON");
+    assert_eq!(json["peer"], entry.field("peer").unwrap_or_default());
+    assert_eq!(taut_control::fuzzing::event_lines(format!("{line}\n").as_bytes()), [line]);
 }
 
 /// Bytes of a local user. The first bit says whether the user may change settings, the second whether the user reads the answers.

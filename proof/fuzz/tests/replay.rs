@@ -64,6 +64,7 @@ replays! {
     map: "map",
     state_file: "state-file",
     identity: "identity",
+    event_log: "event-log",
     local_api: "local-api",
     netlink: "netlink",
     gateway_datagram: "gateway-datagram",

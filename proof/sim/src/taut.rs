@@ -264,7 +264,7 @@ impl TautHost {
                 Output::Endpoints(endpoints) => self.seen = endpoints,
                 Output::HomeRelays(relays) => self.bound = Some(relays),
                 // The simulated wire carries UDP alone, and the host has one socket: there are no bridges and no test of the NAT's filter.
-                Output::NatTest { .. } | Output::Bridges(_) | Output::ResetBridge(_) => {}
+                Output::NatTest { .. } | Output::Bridges(_) | Output::ResetBridge(_) | Output::Event(_) => {}
             }
         }
     }

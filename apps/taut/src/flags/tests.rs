@@ -55,7 +55,7 @@ fn wrong_flags_are_named() {
         ("--state", "missing"),
         ("--fast", "no flag `--fast`"),
         ("-x", "no flag `-x`"),
-        ("now", "`now` is one word too many"),
+        ("now", "`now` is not expected here"),
         ("--no-udp-gso=yes", "unexpected"),
     ] {
         match daemon(line) {
@@ -70,7 +70,7 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_started_daemon_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --no-aes --no-portmap --low-latency --metrics 127.0.0.1:9288";
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --no-aes --no-portmap --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
     let flags = daemon(line).unwrap();
     let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
     assert_eq!(daemon(&again).unwrap(), flags);

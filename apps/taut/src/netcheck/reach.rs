@@ -1,4 +1,4 @@
-//! Reachability of coordinators by TCP: one connection to each address, all at the same time; nothing is sent.
+//! Tests whether coordinators accept TCP: opens one connection to each address, all at the same time, and sends nothing.
 
 use std::net::{SocketAddr, TcpStream};
 use std::thread::{self, JoinHandle};
@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::target::Coordinator;
 
-/// How long a connection may take: as long as the survey by UDP.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest wait for a connection, 3 s: as long as the UDP survey.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A coordinator, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -18,7 +18,7 @@ pub(super) struct CoordinatorSight {
     pub(super) endpoints: Vec<TcpSight>,
 }
 
-/// One of its addresses.
+/// An address of a coordinator, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(super) struct TcpSight {
     pub(super) endpoint: SocketAddr,
@@ -35,13 +35,13 @@ impl Attempts {
     /// Starts a connection to each address of each coordinator.
     pub(super) fn start(coordinators: Vec<Coordinator>) -> Self {
         let start = |coordinator: Coordinator| {
-            let places = coordinator.places.into_iter();
-            (coordinator.url, places.map(|endpoint| thread::spawn(move || connect(endpoint))).collect())
+            let addresses = coordinator.addresses.into_iter();
+            (coordinator.url, addresses.map(|endpoint| thread::spawn(move || connect(endpoint))).collect())
         };
         Self(coordinators.into_iter().map(start).collect())
     }
 
-    /// Waits for all of them.
+    /// Waits for all attempts.
     pub(super) fn finish(self) -> Vec<CoordinatorSight> {
         let finish = |(url, attempts): (String, Vec<JoinHandle<TcpSight>>)| CoordinatorSight {
             url,
@@ -53,7 +53,7 @@ impl Attempts {
 
 fn connect(endpoint: SocketAddr) -> TcpSight {
     let begin = Instant::now();
-    let connected = TcpStream::connect_timeout(&endpoint, PATIENCE);
+    let connected = TcpStream::connect_timeout(&endpoint, TIMEOUT);
     let time = (begin.elapsed().as_secs_f64() * 1e6).round() / 1e3;
     match connected {
         Ok(_) => TcpSight { endpoint, latency_ms: Some(time), problem: None },

@@ -1,4 +1,4 @@
-//! What `taut netcheck` says, for people and for programs.
+//! The report of `taut netcheck`, for people and for programs.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -12,22 +12,22 @@ use super::survey::{Family, Survey};
 use super::verdict;
 use crate::{status, table};
 
-/// Everything, as `--json` prints it.
+/// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     schema: u32,
-    /// Whether any UDP datagram was answered.
+    /// True if any server answered by UDP.
     udp: bool,
     ipv4: Sight,
     ipv6: Sight,
-    /// What the running daemon's gateway does; `null` without a daemon.
+    /// The port mapping of the running daemon; `null` without a daemon.
     port_mapping: Option<PortMapStatus>,
     relays: Vec<RelaySight>,
-    /// Coordinators that were named by a URL.
+    /// The coordinators that the command line named.
     coordinators: Vec<CoordinatorSight>,
     /// Relays that the daemon reaches by WebSocket, because UDP is not answered.
     by_websocket: Vec<WebSight>,
-    /// What follows for direct paths, in sentences.
+    /// The conclusions for direct paths, in sentences.
     said: Vec<String>,
 }
 
@@ -35,11 +35,11 @@ pub(super) struct Report {
 #[derive(Debug, Serialize)]
 struct Sight {
     state: Reach,
-    /// Our own address towards the relays.
+    /// This host's address towards the relays.
     local: Option<IpAddr>,
-    /// What is between; `null` where nobody could be asked.
+    /// The NAT between this host and the relays; `null` if no relay could be asked.
     nat: Option<NatStatus>,
-    /// Whether the outside port is the socket's own; `null` where that is not known.
+    /// True if the NAT keeps the socket's port; `null` if that is not known.
     keeps_port: Option<bool>,
 }
 
@@ -48,7 +48,7 @@ struct Sight {
 enum Reach {
     /// A relay answered.
     Works,
-    /// Asked, and nobody answered.
+    /// No relay answered.
     Silent,
     /// The host has no address or no route of this family.
     NoRoute,
@@ -72,7 +72,7 @@ struct WebSight {
 #[derive(Debug, Serialize)]
 struct EndpointSight {
     endpoint: SocketAddr,
-    /// Milliseconds there and back, in steps of a microsecond; `null` without an answer.
+    /// Round-trip time in milliseconds, in steps of a microsecond; `null` without an answer.
     latency_ms: Option<f64>,
 }
 
@@ -102,9 +102,7 @@ impl Report {
         }
         let mut said = said(udp, &ipv4, &ipv6, port_mapping.as_ref());
         if !by_websocket.is_empty() {
-            said.push(String::from(
-                "The daemon reaches relays by WebSocket meanwhile, so peers are reached, more slowly.",
-            ));
+            said.push(String::from("The daemon reaches relays by WebSocket, so peers are reachable, but more slowly."));
         }
         let by_websocket = by_websocket.into_iter().map(|[name, url]| WebSight { name, url }).collect();
         Self {
@@ -120,12 +118,12 @@ impl Report {
         }
     }
 
-    /// Adds the coordinators that were tried by TCP.
+    /// Adds the coordinators to which TCP connections were tried.
     pub(super) fn with_coordinators(mut self, coordinators: Vec<CoordinatorSight>) -> Self {
         for one in &coordinators {
             if one.endpoints.iter().all(|place| place.latency_ms.is_none()) {
                 self.said.push(format!(
-                    "The coordinator at {} is not reached by TCP: nodes cannot join there from this host. Check that it runs and that its port is open.",
+                    "The coordinator at {} cannot be reached by TCP, so this host cannot join there. Check that it runs and that its port is open.",
                     one.url
                 ));
             }
@@ -144,7 +142,7 @@ impl Report {
         self.udp || by_tcp || !self.by_websocket.is_empty()
     }
 
-    /// For people.
+    /// Returns the report as text for people.
     pub(super) fn render(&self) -> String {
         let mut rows: Vec<[String; 2]> = Vec::new();
         let mut row = |name: &str, text: String| rows.push([String::from(name), text]);
@@ -162,7 +160,10 @@ impl Report {
             }
         }
         let mapped = self.port_mapping.as_ref().map(status::port_mapping);
-        row("port mapping", mapped.unwrap_or_else(|| String::from("not asked: the daemon does that, and none is up")));
+        row(
+            "port mapping",
+            mapped.unwrap_or_else(|| String::from("not asked: only the daemon asks for one, and it does not run")),
+        );
         for relay in &self.relays {
             for one in &relay.endpoints {
                 let time = one.latency_ms.map_or_else(|| String::from("no answer"), |time| format!("{time:.1} ms"));
@@ -209,7 +210,7 @@ impl Sight {
         Self { state, local: family.local.map(|local| local.ip()), nat: verdict::nat(family), keeps_port }
     }
 
-    /// Something else answered: where relays are silent it is not because they are down.
+    /// Notes that another server answered. If the relays are silent, UDP is blocked and the relays are not down.
     fn note_life(&mut self) {
         if self.state == Reach::Silent {
             self.nat = Some(NatStatus::blocked());
@@ -227,20 +228,20 @@ impl Sight {
     }
 }
 
-/// What follows for direct paths.
+/// Returns the conclusions for direct paths.
 fn said(udp: bool, ipv4: &Sight, ipv6: &Sight, mapped: Option<&PortMapStatus>) -> Vec<String> {
     let routed = [ipv4, ipv6].iter().any(|sight| matches!(sight.state, Reach::Works | Reach::Silent));
     if !routed {
         return vec![
             String::from("This host has no address, or no route, to any relay."),
-            String::from("Look at its network: its links, `ip address`, `ip route`."),
+            String::from("Check its links, `ip address` and `ip route`."),
         ];
     }
     if !udp {
         return vec![
-            String::from("No relay answered by UDP: this network drops it, or the relays are down."),
-            String::from("See that a relay runs, and let UDP out to its port 3478."),
-            String::from("Until one answers, nothing is known of a NAT here, and fewer direct paths are found."),
+            String::from("No relay answered by UDP: this network drops UDP, or the relays are down."),
+            String::from("Check that a relay runs, and allow outgoing UDP to its port 3478."),
+            String::from("Until a relay answers, the NAT is unknown and fewer direct paths are found."),
         ];
     }
     let mut said = Vec::new();
@@ -251,12 +252,12 @@ fn said(udp: bool, ipv4: &Sight, ipv6: &Sight, mapped: Option<&PortMapStatus>) -
         let seen = || [ipv4, ipv6].into_iter().filter_map(|sight| sight.nat.as_ref()).flat_map(|nat| &nat.seen_as);
         let is_seen = mapped.mapped.iter().any(|mapped| seen().any(|seen| seen.ip() == mapped.ip()));
         said.push(String::from(match is_seen {
-            true => "The gateway opened a port for this host; peers can reach it there.",
+            true => "The gateway opened a port for this host; peers can reach this host through it.",
             false => "The gateway opened a port for this host, but relays see it at another address: a second NAT in front of the gateway hides that port.",
         }));
     }
     if ipv6.state == Reach::Works {
-        said.push(String::from("By IPv6 hosts are reached without a NAT, where both ends have it."));
+        said.push(String::from("Peers with IPv6 are reachable without a NAT."));
     }
     said
 }
@@ -266,15 +267,15 @@ fn consequence(nat: &NatStatus) -> &'static str {
         (NatKind::None | NatKind::FullCone | NatKind::AddressRestrictedCone, _)
         | (NatKind::Cone, Filtering::NotByPort) => "Direct paths work with every peer that lets UDP out.",
         (NatKind::Firewall | NatKind::PortRestrictedCone, _) => {
-            "Direct paths work with all peers but those behind a symmetric NAT; there ports are guessed, which often works."
+            "Direct paths work with all peers except those behind a symmetric NAT; for those a port search often finds one."
         }
         (NatKind::Symmetric, _) => {
-            "Direct paths work with peers that have no NAT, or one that does not filter by port; with others a port mapping or IPv6 helps."
+            "Direct paths work with peers that have no NAT, or a NAT that does not filter by port; for other peers a port mapping or IPv6 helps."
         }
         (NatKind::Cone | NatKind::Unknown, _) => {
-            "Too few answers to say with whom direct paths work: ask a second relay, or one of ours, which has a second port."
+            "Too few answers to tell which direct paths work: ask a second server, or a relay of Taut, which has a second port."
         }
-        (NatKind::Blocked, _) => "By IPv4 no relay answered: count on direct paths by IPv6 only.",
+        (NatKind::Blocked, _) => "No relay answered by IPv4: expect direct paths only by IPv6.",
     }
 }
 

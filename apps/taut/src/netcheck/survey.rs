@@ -1,15 +1,15 @@
-//! The questions of `taut netcheck`, and their answers.
+//! The STUN requests of `taut netcheck`, and their answers.
 //!
-//! Per address family three sockets, each for a question of its own, because what a NAT lets in depends on what a socket sent before:
+//! Each address family has three sockets, one per question, because the packets that a NAT lets in depend on what the socket has sent before:
 //!
 //! | socket | asks | to learn |
 //! |---|---|---|
 //! | `Main` | each server, and the second port that a server names | latency, outside endpoint, mapping |
-//! | `Quiet` | the first server that answered: to answer from there, and from its other port | filtering |
-//! | `Third` | our own outside endpoint | hairpin: `Main` hears it, or not |
+//! | `Quiet` | the first server that answered: to answer from the same port, and from its other port | filtering |
+//! | `Third` | this host's outside endpoint | hairpin: `Main` receives the request, or not |
 //!
-//! Every question is sent up to three times, each time under another transaction, so that a late answer is not taken for a fast one. A question ends when
-//! it is answered, or some time after its last try. New questions come from answers; the survey is over when none is open.
+//! Each question is sent up to three times, each time with another transaction, so that a late answer does not count as a fast one. A question ends when it
+//! is answered, or some time after its last try. Answers lead to further questions; the survey ends when no question is open.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -21,56 +21,57 @@ use taut_wire::stun::{BindingRequest, BindingResponse, MAX_LEN, REQUEST_LEN, Tra
 
 use super::Server;
 
-/// When a question is sent, after its begin.
+/// Times of the tries of a question, since its start.
 const TRIES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(250), Duration::from_millis(750)];
-/// How long an answer is waited for after the last try: round the earth by satellite.
-const PATIENCE: Duration = Duration::from_millis(1250);
+/// Longest wait for an answer after the last try, 1.25 s: the round-trip time over a geostationary satellite is about half of it.
+const LAST_WAIT: Duration = Duration::from_millis(1250);
 
-/// What was found out.
+/// The result of a survey.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     pub(super) ipv4: Family,
     pub(super) ipv6: Family,
 }
 
-/// The same of one address family.
+/// The result for one address family.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Family {
-    /// Whether any server was asked.
+    /// True if any server was asked.
     pub(super) asked: bool,
-    /// Our own address towards the servers, if there is a route.
+    /// This host's address towards the servers, if there is a route.
     pub(super) local: Option<SocketAddr>,
-    /// Who answered on `Main`.
+    /// The answers on `Main`.
     pub(super) answers: Vec<Seen>,
-    /// Whether an answer from the server's other port came in; `None` where that was not, or could not be asked.
-    pub(super) other_port_came_in: Option<bool>,
-    /// Whether our own outside endpoint leads back; `None` where it was not tried.
+    /// True if an answer from the server's other port arrived; `None` if none was requested.
+    pub(super) other_port_answered: Option<bool>,
+    /// True if a packet to this host's outside endpoint came back; `None` if none was sent.
     pub(super) hairpin: Option<bool>,
 }
 
 /// A server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Who answered.
+    /// The server's address.
     pub(super) server: SocketAddr,
-    /// Where it saw us.
+    /// The address of this host that the server saw.
     pub(super) mapped: SocketAddr,
-    /// There and back.
+    /// Round-trip time.
     pub(super) time: Duration,
 }
 
+/// The purpose of a socket, by which it is indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum Purpose {
     Main,
     Quiet,
     Third,
 }
 
-const USES: [Use; 3] = [Use::Main, Use::Quiet, Use::Third];
+const PURPOSES: [Purpose; 3] = [Purpose::Main, Purpose::Quiet, Purpose::Third];
 
-/// Something that is asked on one socket.
+/// A question on one socket.
 struct Question {
-    from: Use,
+    from: Purpose,
     to: SocketAddr,
     change_port: bool,
     begin: Instant,
@@ -82,7 +83,7 @@ struct Question {
 
 /// The questions of one family and its sockets.
 struct Inquiry {
-    sockets: [UdpSocket; USES.len()],
+    sockets: [UdpSocket; PURPOSES.len()],
     questions: Vec<Question>,
     found: Family,
     random: std::fs::File,
@@ -91,7 +92,7 @@ struct Inquiry {
 /// Asks the servers.
 ///
 /// # Errors
-/// When no socket of any family can be had.
+/// Fails if no socket of any family can be opened.
 pub(super) fn run(servers: &[Server]) -> io::Result<Survey> {
     let of = |ipv4: bool| -> Vec<SocketAddr> {
         servers.iter().flat_map(|server| &server.endpoints).copied().filter(|one| one.is_ipv4() == ipv4).collect()
@@ -116,13 +117,13 @@ pub(super) fn run(servers: &[Server]) -> io::Result<Survey> {
     Ok(Survey { ipv4: asked(ipv4, true), ipv6: asked(ipv6, false) })
 }
 
-/// A kernel without IPv6 has no such sockets, and that is an answer, too.
+/// Replaces an error on IPv6 by no inquiry: a kernel without IPv6 has no IPv6 sockets.
 fn no_ipv6(_: io::Error) -> io::Result<Option<Inquiry>> {
     Ok(None)
 }
 
 impl Inquiry {
-    /// Nothing to ask: `None`.
+    /// Returns `None` if there are no servers.
     fn new(servers: &[SocketAddr], ipv4: bool) -> io::Result<Option<Self>> {
         if servers.is_empty() {
             return Ok(None);
@@ -139,12 +140,12 @@ impl Inquiry {
         inquiry.found.local =
             servers.iter().find_map(|server| towards(any, *server)).map(|ip| SocketAddr::new(ip, own));
         for server in servers {
-            inquiry.ask(Use::Main, *server, false)?;
+            inquiry.ask(Purpose::Main, *server, false)?;
         }
         Ok(Some(inquiry))
     }
 
-    fn ask(&mut self, from: Use, to: SocketAddr, change_port: bool) -> io::Result<()> {
+    fn ask(&mut self, from: Purpose, to: SocketAddr, change_port: bool) -> io::Result<()> {
         let mut base = [0; 11];
         io::Read::read_exact(&mut self.random, &mut base)?;
         let begin = Instant::now();
@@ -153,7 +154,7 @@ impl Inquiry {
         Ok(())
     }
 
-    /// Sends what is due; when to come again, `None` when all is over.
+    /// Sends the requests that are due. Returns the time of the next call, `None` when no question is open.
     fn turn(&mut self, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         for question in self.questions.iter_mut().filter(|question| !question.answered) {
@@ -161,14 +162,14 @@ impl Inquiry {
                 let transaction = question.transaction(question.tries);
                 let mut bytes = [0; REQUEST_LEN];
                 BindingRequest { transaction, change_port: question.change_port }.write(&mut bytes);
-                // A host without a route there says so at once; to the survey that is silence.
+                // A missing route fails at once, and counts as no answer.
                 let _ = self.sockets[question.from as usize].send_to(&bytes, question.to);
                 question.sent[question.tries] = Some(now);
                 question.tries += 1;
             }
             let due = match TRIES.get(question.tries) {
                 Some(after) => question.begin + *after,
-                None => question.begin + TRIES[TRIES.len() - 1] + PATIENCE,
+                None => question.begin + TRIES[TRIES.len() - 1] + LAST_WAIT,
             };
             if now < due {
                 next = Some(next.map_or(due, |next| next.min(due)));
@@ -178,7 +179,7 @@ impl Inquiry {
     }
 
     fn receive(&mut self) {
-        for used in USES {
+        for used in PURPOSES {
             let mut bytes = [0; MAX_LEN];
             while let Ok((length, source)) = self.sockets[used as usize].recv_from(&mut bytes) {
                 let now = Instant::now();
@@ -190,11 +191,11 @@ impl Inquiry {
         }
     }
 
-    fn take(&mut self, used: Use, source: SocketAddr, answer: &BindingResponse, now: Instant) {
+    fn take(&mut self, used: Purpose, source: SocketAddr, answer: &BindingResponse, now: Instant) {
         let is_meant =
             |question: &&mut Question| question.from == used && question.time(&answer.transaction, now).is_some();
         let Some(question) = self.questions.iter_mut().find(is_meant) else { return };
-        // An answer that was asked for from another port and comes from the same one tells nothing.
+        // An answer that was requested from another port and comes from the same port shows nothing.
         if question.answered || (source == question.to) == question.change_port {
             return;
         }
@@ -202,58 +203,58 @@ impl Inquiry {
         let (to, change_port) = (question.to, question.change_port);
         let time = question.time(&answer.transaction, now).unwrap_or_default();
         match (used, change_port) {
-            (Use::Main, _) => self.take_mapped(to, answer, time),
-            (Use::Quiet, true) => self.found.other_port_came_in = Some(true),
-            (Use::Quiet, false) | (Use::Third, _) => {}
+            (Purpose::Main, _) => self.take_mapped(to, answer, time),
+            (Purpose::Quiet, true) => self.found.other_port_answered = Some(true),
+            (Purpose::Quiet, false) | (Purpose::Third, _) => {}
         }
     }
 
-    /// A server says where `Main` is; what can be asked next follows from it.
+    /// Takes a server's answer about `Main`, and asks the questions that follow from it.
     fn take_mapped(&mut self, server: SocketAddr, answer: &BindingResponse, time: Duration) {
         let first = self.found.answers.is_empty();
         self.found.answers.push(Seen { server, mapped: answer.mapped, time });
-        // RFC 5780: the second port of the same address. One of another address would be somebody else who is told to be asked.
+        // RFC 5780: the second port of the same address. A port of another address could belong to a victim.
         let other = answer.other.filter(|other| other.ip() == server.ip() && other.port() != server.port());
         let already =
-            other.is_some_and(|other| self.questions.iter().any(|one| one.from == Use::Main && one.to == other));
+            other.is_some_and(|other| self.questions.iter().any(|one| one.from == Purpose::Main && one.to == other));
         let mut follow = Vec::new();
         if let Some(other) = other.filter(|_| !already) {
-            follow.push((Use::Main, other, false));
+            follow.push((Purpose::Main, other, false));
         }
         if first && other.is_some() {
-            follow.extend([(Use::Quiet, server, false), (Use::Quiet, server, true)]);
+            follow.extend([(Purpose::Quiet, server, false), (Purpose::Quiet, server, true)]);
         }
         if first && self.found.local != Some(answer.mapped) {
-            follow.push((Use::Third, answer.mapped, false));
+            follow.push((Purpose::Third, answer.mapped, false));
         }
         for (from, to, change_port) in follow {
-            // Without randomness nothing more is asked.
+            // Without randomness there are no further questions.
             let _ = self.ask(from, to, change_port);
         }
     }
 
-    /// A request of our own third socket, which came back to us.
-    fn take_echo(&mut self, used: Use, bytes: &[u8]) {
+    /// Takes a request of the socket `Third` that the NAT sent back to `Main`.
+    fn take_echo(&mut self, used: Purpose, bytes: &[u8]) {
         let Ok(request) = BindingRequest::parse(bytes) else { return };
         let now = Instant::now();
-        let is_ours = |one: &&mut Question| one.from == Use::Third && one.time(&request.transaction, now).is_some();
-        if let Some(question) = self.questions.iter_mut().find(is_ours).filter(|_| used == Use::Main) {
+        let is_ours = |one: &&mut Question| one.from == Purpose::Third && one.time(&request.transaction, now).is_some();
+        if let Some(question) = self.questions.iter_mut().find(is_ours).filter(|_| used == Purpose::Main) {
             question.answered = true;
             self.found.hairpin = Some(true);
         }
     }
 
-    /// What was found, when no question is open any more.
+    /// Returns the result, once no question is open.
     fn end(mut self) -> Family {
-        let asked = |from: Use, change_port: bool| {
+        let asked = |from: Purpose, change_port: bool| {
             self.questions.iter().find(|question| question.from == from && question.change_port == change_port)
         };
-        // That the other port is silent says something only where the first one was not.
-        let quiet_works = asked(Use::Quiet, false).is_some_and(|question| question.answered);
-        if asked(Use::Quiet, true).is_some() && quiet_works {
-            self.found.other_port_came_in.get_or_insert(false);
+        // Silence of the other port counts only if the first port answered the same socket.
+        let quiet_works = asked(Purpose::Quiet, false).is_some_and(|question| question.answered);
+        if asked(Purpose::Quiet, true).is_some() && quiet_works {
+            self.found.other_port_answered.get_or_insert(false);
         }
-        if asked(Use::Third, false).is_some() {
+        if asked(Purpose::Third, false).is_some() {
             self.found.hairpin.get_or_insert(false);
         }
         self.found.answers.sort_by_key(|seen| seen.time);
@@ -262,7 +263,7 @@ impl Inquiry {
 }
 
 impl Question {
-    /// That of one try.
+    /// Returns the transaction of one try.
     fn transaction(&self, number: usize) -> Transaction {
         let mut transaction = [0; 12];
         transaction[..11].copy_from_slice(&self.base);
@@ -270,7 +271,7 @@ impl Question {
         transaction
     }
 
-    /// How long the try with this transaction took; `None` for a transaction that is not ours.
+    /// Returns the time since the try with this transaction; `None` if the transaction belongs to another question.
     fn time(&self, transaction: &Transaction, now: Instant) -> Option<Duration> {
         let (base, number) = transaction.split_at(11);
         let sent = self.sent.get(usize::from(number[0])).copied().flatten()?;
@@ -278,7 +279,7 @@ impl Question {
     }
 }
 
-/// Our own address towards a server: the kernel tells the one that it would send from, and nothing is sent.
+/// Returns this host's address towards a server: the source address that the kernel would choose. Nothing is sent.
 fn towards(any: IpAddr, server: SocketAddr) -> Option<IpAddr> {
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(server).ok()?;

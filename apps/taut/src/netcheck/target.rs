@@ -14,8 +14,8 @@ const PORT: u16 = 3478;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Coordinator {
     pub(super) url: String,
-    /// Where it is reached by TCP.
-    pub(super) places: Vec<SocketAddr>,
+    /// Its addresses for TCP.
+    pub(super) addresses: Vec<SocketAddr>,
 }
 
 /// A server to ask.
@@ -41,11 +41,11 @@ impl Target {
     /// Reads a coordinator's URL. Its own relay answers STUN at the usual port, whatever the URL's port.
     fn coordinator(text: &str) -> Result<Self, Fault> {
         let url: Url = text.parse().map_err(|error| Fault::usage(format!("{text}: {error}")))?;
-        let places = addresses(text, &url.host, url.port)?;
-        let mut endpoints = places.clone();
+        let addresses = addresses(text, &url.host, url.port)?;
+        let mut endpoints = addresses.clone();
         endpoints.iter_mut().for_each(|endpoint| endpoint.set_port(PORT));
         let server = Server { name: url.host, endpoints };
-        Ok(Self { server, coordinator: Some(Coordinator { url: String::from(text), places }) })
+        Ok(Self { server, coordinator: Some(Coordinator { url: String::from(text), addresses }) })
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
             let Target { server, coordinator } = Target::read(text).unwrap();
             let coordinator = coordinator.unwrap();
             assert_eq!(
-                (server.endpoints, coordinator.places),
+                (server.endpoints, coordinator.addresses),
                 (vec![udp.parse().unwrap()], vec![tcp.parse().unwrap()])
             );
             assert_eq!(coordinator.url, text);

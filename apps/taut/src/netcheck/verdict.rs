@@ -1,4 +1,4 @@
-//! What the answers of a survey say of the NAT. Pure.
+//! Derives the kind of NAT from the answers of a survey, without IO.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use taut_agent::api::{Filtering, Mapping, NatStatus};
 
 use super::survey::{Family, Seen};
 
-/// The NAT of one address family; `None` where nobody was asked.
+/// Returns the NAT of one address family; `None` if no server was asked.
 pub(super) fn nat(family: &Family) -> Option<NatStatus> {
     if !family.asked || family.local.is_none() {
         return None;
@@ -21,14 +21,14 @@ pub(super) fn nat(family: &Family) -> Option<NatStatus> {
 }
 
 fn filtering(family: &Family) -> Filtering {
-    match family.other_port_came_in {
+    match family.other_port_answered {
         None => Filtering::Unknown,
         Some(true) => Filtering::NotByPort,
         Some(false) => Filtering::AddressAndPortDependent,
     }
 }
 
-/// Where several see the same socket.
+/// Returns the mapping behaviour: compares the addresses that several servers see for one socket.
 fn mapping(local: Option<SocketAddr>, answers: &[Seen]) -> Mapping {
     let pairs = || answers.iter().flat_map(|one| answers.iter().map(move |other| (one, other)));
     let of_one_host =
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     /// Servers as `host:port`, and the outside port that each saw.
-    fn family(answers: &[(&str, u16)], other_port_came_in: Option<bool>) -> Family {
+    fn family(answers: &[(&str, u16)], other_port_answered: Option<bool>) -> Family {
         let seen = |(server, port): &(&str, u16)| Seen {
             server: server.parse().unwrap(),
             mapped: SocketAddr::from(([203, 0, 113, 1], *port)),
@@ -70,7 +70,7 @@ mod tests {
             asked: true,
             local: Some("192.168.0.2:5".parse().unwrap()),
             answers: answers.iter().map(seen).collect(),
-            other_port_came_in,
+            other_port_answered,
             hairpin: None,
         }
     }
@@ -100,12 +100,12 @@ mod tests {
         let mut family = family(&[("198.51.100.1:3478", 5), ("198.51.100.1:3479", 5)], Some(false));
         family.local = Some("203.0.113.1:5".parse().unwrap());
         assert_eq!(nat(&family).unwrap().kind, NatKind::Firewall);
-        family.other_port_came_in = Some(true);
+        family.other_port_answered = Some(true);
         assert_eq!(nat(&family).unwrap().kind, NatKind::None);
     }
 
     #[test]
-    fn who_was_not_asked_says_nothing() {
+    fn without_a_question_the_nat_is_unknown() {
         assert_eq!(nat(&Family::default()), None);
         let no_route = Family { local: None, ..family(&[], None) };
         assert_eq!(nat(&no_route), None);

@@ -1,4 +1,4 @@
-//! Echo requests of ICMP (RFC 792) and ICMPv6 (RFC 4443) on a socket of the kernel.
+//! Echo requests of ICMP (RFC 792) and ICMPv6 (RFC 4443) through a raw or ping socket.
 
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,22 +9,22 @@ use taut_wire::icmp::{Echo, EchoKind, HEADER};
 
 use crate::fault::Fault;
 
-/// Bytes behind the echo header: as many as ping sends.
+/// Bytes after the echo header, 56 as with ping(8).
 const PAYLOAD: usize = 56;
-/// Room for the largest answer that can be ours, IPv4 header with options included.
+/// Bytes of the largest possible reply, including an IPv4 header with options.
 const MAX_ANSWER: usize = 60 + HEADER + PAYLOAD;
 
-/// Asks one address, and hears its answers only.
+/// A socket that sends echo requests to one address and receives only from it.
 pub(super) struct Echoes {
     socket: Socket,
     address: IpAddr,
     ident: u16,
-    /// Told apart from other pings of this host; the kernel replaces the number in the header where we are not root.
+    /// First bytes of the payload, which tell this program's replies from those of others: on a ping socket the kernel replaces `ident`.
     cookie: [u8; 8],
 }
 
 impl Echoes {
-    /// A raw socket, or where that is not allowed one for pings (`net.ipv4.ping_group_range`).
+    /// Opens a raw socket, or a ping socket if raw ones are not permitted (`net.ipv4.ping_group_range`).
     pub(super) fn open(address: IpAddr) -> Result<Self, Fault> {
         let (domain, protocol) = match address {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
@@ -33,7 +33,7 @@ impl Echoes {
         let socket = Socket::new(domain, Type::RAW, Some(protocol))
             .or_else(|_| Socket::new(domain, Type::DGRAM, Some(protocol)))
             .map_err(|error| Fault::failed(format!("echo requests may not be sent: {error}"), "try again as root"))?;
-        // Connected, the kernel hands over what comes from this address only.
+        // A connected socket receives only from this address.
         socket
             .connect(&SockAddr::from(SocketAddr::new(address, 0)))
             .map_err(|error| Fault::failed(format!("there is no route to {address}: {error}"), "see `taut status`"))?;
@@ -42,13 +42,13 @@ impl Echoes {
         Ok(Self { socket, address, ident, cookie: moment.to_be_bytes() })
     }
 
-    /// Sends a request and waits for its reply: the time between the two, or `None` when none came in time.
+    /// Sends a request and waits for its reply. Returns the round-trip time, or `None` if no reply came in time.
     pub(super) fn exchange(&mut self, sequence: u16, timeout: Duration) -> io::Result<Option<Duration>> {
         let mut payload = [0; PAYLOAD];
         payload[..8].copy_from_slice(&self.cookie);
         let request = Echo { kind: EchoKind::Request, ident: self.ident, sequence, payload: &payload };
         let mut message = [0; HEADER + PAYLOAD];
-        // The kernel puts the checksum of ICMPv6 in, which covers the source that it chooses (RFC 3542 section 3.1).
+        // The kernel fills in the checksum of ICMPv6, which covers the source address that it chooses (RFC 3542 section 3.1).
         let length =
             request.write_message(unspecified(self.address), self.address, &mut message).map_err(io::Error::other)?;
         let begin = Instant::now();
@@ -72,7 +72,7 @@ impl Echoes {
         }
     }
 
-    /// Whether this is the reply to our request. The kernel has checked it already; a raw IPv4 socket leaves its header on.
+    /// Returns true if this is the reply to request `sequence`. The kernel has checked the packet; a raw IPv4 socket delivers it with the IP header.
     fn is_reply(&self, answer: &[u8], sequence: u16) -> bool {
         let message = match (self.address, answer.first()) {
             (IpAddr::V4(_), Some(first)) if first >> 4 == 4 => {

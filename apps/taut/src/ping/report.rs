@@ -1,4 +1,4 @@
-//! What came back, for people and for programs.
+//! The report of `taut ping`, for people and for programs.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use taut_agent::api::{PathKind, PathStatus, SCHEMA};
 
-/// Everything, as `--json` prints it.
+/// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     schema: u32,
@@ -26,9 +26,9 @@ pub(super) struct Reply {
     /// Milliseconds, in steps of a microsecond.
     ms: f64,
     path: PathKind,
-    /// The peer's, on a direct path.
+    /// The peer's endpoint, on a direct path.
     endpoint: Option<SocketAddr>,
-    /// The relay's name, on a relayed one.
+    /// The relay's name, on a relayed path.
     relay: Option<String>,
 }
 
@@ -42,17 +42,17 @@ impl Report {
         self.replies.push(reply);
     }
 
-    /// Whether a reply came on a direct path.
+    /// Returns true if a reply came on a direct path.
     pub(super) fn was_direct(&self) -> bool {
         self.replies.iter().any(|reply| reply.path == PathKind::Direct)
     }
 
-    /// Whether the last reply came by a relay.
+    /// Returns true if the last reply came through a relay.
     pub(super) fn is_relayed(&self) -> bool {
         self.replies.last().is_some_and(|reply| reply.path == PathKind::Relayed)
     }
 
-    /// The last line.
+    /// Returns the last line of the output.
     pub(super) fn summary(&self) -> String {
         let times = || self.replies.iter().map(|reply| reply.ms);
         let (fastest, slowest) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
@@ -69,25 +69,25 @@ impl Reply {
         Self { seq, ms, path: path.kind, endpoint: path.endpoint, relay: path.relay.clone() }
     }
 
-    /// The line for people.
+    /// Returns the line for people.
     pub(super) fn describe(&self, peer: &str, address: IpAddr) -> String {
         let path = match (self.path, self.endpoint, &self.relay) {
             (PathKind::Direct, Some(endpoint), _) => format!("direct {endpoint}"),
             (PathKind::Direct, None, _) => String::from("direct"),
             (PathKind::Relayed, _, Some(relay)) => format!("relay {relay}"),
             (PathKind::Relayed, _, None) => String::from("relay"),
-            (PathKind::None, ..) => String::from("a path that is gone again"),
+            (PathKind::None, ..) => String::from("a path that no longer exists"),
         };
         format!("pong from {peer} ({address}) via {path} in {:.2} ms", self.ms)
     }
 }
 
-/// The line for a request that was not answered.
+/// Returns the line for a request without a reply.
 pub(super) fn silence(peer: &str, address: IpAddr, timeout: Duration, path: &PathStatus) -> String {
     format!("no reply from {peer} ({address}) within {timeout:.1?}: {}", describe(path))
 }
 
-/// The line for a request that could not be sent.
+/// Returns the line for a request that could not be sent.
 pub(super) fn trouble(peer: &str, address: IpAddr, error: &io::Error, path: &PathStatus) -> String {
     format!("no reply from {peer} ({address}), {error}: {}", describe(path))
 }

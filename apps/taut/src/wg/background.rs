@@ -1,7 +1,7 @@
-//! Going to the background: the program starts itself once more, and ends when the new process is ready.
+//! Goes to the background: the program starts itself again, and ends when the new process is ready.
 //!
-//! Not a fork: that would copy one thread of a program that has several. The new process says one thing on its standard output, which is
-//! a pipe to the first: [`READY`], or why it failed.
+//! A fork would copy only one thread of a program that has several. The new process writes one message to its standard output, which is a pipe to the
+//! first process: [`READY`], or why it failed.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -12,27 +12,27 @@ use taut_agent::wg;
 use super::{FOREGROUND, Log, PROGRAM};
 use crate::fault::Fault;
 
-/// Set for the new process alone.
+/// Environment variable that is set only for the new process.
 const CHILD: &str = "TAUT_WG_BACKGROUND";
 
-/// What the new process says when `wg` is answered.
+/// Message of the new process once it serves `wg`.
 const READY: &str = "ready\n";
 
-/// The words of a command line that say what is not as usual.
+/// Returns the switches for the settings that differ from the defaults.
 fn switches(config: &wg::WgConfig) -> impl Iterator<Item = &'static str> {
-    let unusual = [
+    let switches = [
         (config.low_latency, "--low-latency"),
         (!config.tun_offload, "--no-tun-offload"),
         (!config.udp_gso, "--no-udp-gso"),
         (!config.udp_gro, "--no-udp-gro"),
     ];
-    unusual.into_iter().filter_map(|(is, switch)| is.then_some(switch))
+    switches.into_iter().filter_map(|(on, switch)| on.then_some(switch))
 }
 
 /// Starts the interface in the background, and returns when it is ready.
 pub(super) fn start(config: &wg::WgConfig, log: Log) -> Result<(), Fault> {
     let failed = |error: std::io::Error| {
-        Fault::failed(format!("it cannot go to the background: {error}"), "use -f, followed by `&`")
+        Fault::failed(format!("the program cannot go to the background: {error}"), "use -f, followed by `&`")
     };
     let keeps_error_output = matches!(log, Log::Error | Log::Verbose);
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
@@ -44,7 +44,7 @@ pub(super) fn start(config: &wg::WgConfig, log: Log) -> Result<(), Fault> {
         .env(CHILD, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        // Whoever waits for the end of our output would wait for the end of the interface.
+        // A caller that reads our standard error to its end would wait until the interface is removed.
         .stderr(if keeps_error_output { Stdio::inherit() } else { Stdio::null() })
         .spawn()
         .map_err(failed)?;
@@ -65,23 +65,26 @@ pub(super) fn start(config: &wg::WgConfig, log: Log) -> Result<(), Fault> {
     }
     let status = child.wait().map_err(failed)?;
     Err(match String::from_utf8_lossy(&said[..length]).trim() {
-        "" => Fault::failed(format!("it ended before it was ready ({status})"), "run it with -f to see why"),
+        "" => Fault::failed(
+            format!("the background process ended before it was ready ({status})"),
+            "run it with -f to see why",
+        ),
         words => Fault::failed(words, ""),
     })
 }
 
-/// The new process, seen by itself.
+/// The new process, as it sees itself.
 pub(super) struct Child;
 
 impl Child {
-    /// Whether this is the new process.
+    /// Returns the new process if this is one.
     pub(super) fn of_parent() -> Option<Self> {
         std::env::var_os(CHILD).map(|_| Self)
     }
 
-    /// Runs the interface. What goes wrong before it is ready is told to the first process alone.
+    /// Runs the interface. Failures before it is ready are reported only to the first process.
     pub(super) fn run(self, serve: impl FnOnce(&mut dyn FnMut()) -> Result<(), Fault>) -> Result<(), Fault> {
-        // Refused only to the leader of a group, which has no need of it.
+        // The kernel refuses only the leader of a process group, which does not need a new session.
         let _ = taut_event::new_session();
         let mut told = false;
         let result = serve(&mut || {
@@ -91,7 +94,7 @@ impl Child {
         match result {
             Err(Fault::Failed(failure)) if !told => {
                 tell(failure.to_string().trim_end());
-                Err(Fault::Said)
+                Err(Fault::Reported)
             }
             result => result,
         }

@@ -9,6 +9,7 @@ use taut_wire::control::{Abilities, ControlMessage, Lanes, Suite, Suites};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
+use crate::event::NodeEvent;
 use crate::extra_lanes::{LaneChange, LaneOutput, LanePorts};
 use crate::negotiation::{Negotiation, NegotiationOutput};
 use crate::peer::Peer;
@@ -158,6 +159,7 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.agree(session, suite);
         self.tell_all(|| ToLane::UseSuite { peer: id, session, suite, abilities });
+        self.outputs.note(NodeEvent::SuiteChosen { peer: id, suite });
     }
 
     /// Takes the lanes that the peer names. The session gets as many lanes as the node with more lanes has.

@@ -16,6 +16,7 @@ use taut_wire::stun::{BindingResponse, REQUEST_LEN};
 
 use super::Node;
 use crate::contract::{Clocks, Datagram, ToLane};
+use crate::event::NodeEvent;
 use crate::output::Output;
 
 impl<E: Entropy> Node<E> {
@@ -72,7 +73,7 @@ impl<E: Entropy> Node<E> {
                         self.tell_endpoints();
                     }
                 }
-                NatReportOutput::Event(_) => {}
+                NatReportOutput::Event(event) => self.outputs.note(NodeEvent::Nat(event)),
             }
         }
         while let Some(output) = self.home.poll_output() {
@@ -81,7 +82,7 @@ impl<E: Entropy> Node<E> {
                     self.relays.set_homes(&homes, self.now);
                     self.drain_relays();
                 }
-                HomeRelayOutput::Event(_) => {}
+                HomeRelayOutput::Event(event) => self.outputs.note(NodeEvent::HomeRelay(event)),
             }
         }
     }

@@ -26,6 +26,7 @@ use taut_wire::control::{ControlMessage, Endpoints, Search};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
+use crate::event::NodeEvent;
 use crate::output::Output;
 
 impl<E: Entropy> Node<E> {
@@ -230,7 +231,7 @@ impl<E: Entropy> Node<E> {
                     }
                 }
                 PathOutput::CloseSearch => self.outputs.tell(LaneId::FIRST, ToLane::CloseSearch(id)),
-                PathOutput::Event(_) => {}
+                PathOutput::Event(event) => self.outputs.note(NodeEvent::Path { peer: id, event }),
             }
         }
     }

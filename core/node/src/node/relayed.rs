@@ -110,6 +110,7 @@ impl<E: Entropy> Node<E> {
                         self.update_relayed_ways(id);
                     }
                 }
+                RelaysOutput::Event(event) => self.outputs.note(event),
                 RelaysOutput::Bound(relays) => self.outputs.push(Output::HomeRelays(relays)),
                 RelaysOutput::Bridges(requests) => self.outputs.push(Output::Bridges(requests)),
                 RelaysOutput::ResetBridge(relay) => self.outputs.push(Output::ResetBridge(relay)),

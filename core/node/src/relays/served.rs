@@ -10,6 +10,7 @@ use taut_path::{Families, Way};
 use taut_relay::{Client, Credentials, Datagram, Event, LostCause, Standing};
 
 use super::web::WebFallback;
+use crate::event::NodeEvent;
 
 /// Shortest time between two changes of endpoint reported by one relay that make the node ask the others, 2 s. A NAT restarts once; a hostile relay would
 /// report a change with each answer.
@@ -31,6 +32,8 @@ pub(super) struct KnownRelay {
     pub(super) known: BTreeSet<PublicKey>,
     /// Time at which the other relays were last asked because this one saw the node at another endpoint.
     moved: Option<Time>,
+    /// How it stood when an event was last made of it: bound at a place, or lost.
+    told: Option<Result<SocketAddr, LostCause>>,
 }
 
 impl KnownRelay {
@@ -44,6 +47,7 @@ impl KnownRelay {
             needed: now,
             known: BTreeSet::new(),
             moved: None,
+            told: None,
         }
     }
 
@@ -68,7 +72,7 @@ impl KnownRelay {
 
     /// Ends the client.
     pub(super) fn end(&mut self) {
-        (self.client, self.place) = (None, None);
+        (self.client, self.place, self.told) = (None, None, None);
         self.web.idle();
         self.known.clear();
     }
@@ -133,6 +137,19 @@ impl KnownRelay {
             self.known.insert(peer);
         }
         event
+    }
+
+    /// Returns the event that the relay has bound this node, unless that is known.
+    pub(super) fn note_bound(&mut self) -> Option<NodeEvent> {
+        let place = self.place?;
+        let is_news = self.told.replace(Ok(place)) != Some(Ok(place));
+        is_news.then(|| NodeEvent::RelayBound { relay: self.relay.id, place, by_bridge: self.is_bridged() })
+    }
+
+    /// Returns the event that the relay was lost, unless that is known.
+    pub(super) fn note_lost(&mut self, reason: LostCause) -> Option<NodeEvent> {
+        let is_news = self.told.replace(Err(reason)) != Some(Err(reason));
+        is_news.then_some(NodeEvent::RelayLost { relay: self.relay.id, reason })
     }
 
     /// Forgets a peer that has left the network.

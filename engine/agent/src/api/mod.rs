@@ -4,6 +4,7 @@
 //! user id, `SO_PEERCRED`). `taut … --json` prints these objects.
 
 mod leave;
+mod log;
 mod nat;
 mod path;
 mod peer;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use taut_base::{Prefix, PublicKey};
 
 pub use leave::{LeaveState, LeaveStatus};
+pub use log::LogPart;
 pub use nat::{Filtering, Mapping, NatKind, NatStatus};
 pub use path::{PathKind, PathStatus};
 pub use peer::{Bytes, Changes, PeerStatus, SessionStatus, Traffic};
@@ -63,12 +65,29 @@ pub enum Request {
         /// All prefixes that change, and no others.
         prefixes: Vec<Prefix>,
     },
+    /// Reads events; answered by [`Response::Log`]. For root and the daemon's own user only. A reader that follows the log asks again and again: nothing is
+    /// kept for it.
+    Log {
+        /// The number of the first line that is wanted, [`LogPart::next`] of the last answer; without one the oldest that is kept.
+        #[serde(default)]
+        from: Option<u64>,
+    },
+    /// Has other events recorded, until the daemon ends.
+    LogLevel {
+        /// As `--log-level` takes it.
+        levels: String,
+    },
 }
 
 impl Request {
     /// Returns true if the request changes settings and therefore needs a privileged user.
     pub fn changes(&self) -> bool {
-        matches!(self, Self::Up { .. } | Self::Down | Self::Leave | Self::AcceptPrefixes { .. })
+        matches!(self, Self::Up { .. } | Self::Down | Self::Leave | Self::AcceptPrefixes { .. } | Self::LogLevel { .. })
+    }
+
+    /// Returns true if it reads what is for root and the daemon's own user only: who this node talked to, when, and from where.
+    pub fn is_private(&self) -> bool {
+        matches!(self, Self::Log { .. })
     }
 }
 
@@ -85,6 +104,8 @@ pub enum Response {
         /// Prometheus' text format.
         text: String,
     },
+    /// To [`Request::Log`].
+    Log(Box<LogPart>),
     /// The request was carried out, or is in progress.
     Done,
     /// The request failed.

@@ -5,6 +5,7 @@ use taut_control::{Command, Left};
 use super::Daemon;
 use super::state::{CoordinatorState, Membership, Problems};
 use crate::api::{Failure, LeaveState, LeaveStatus, Response};
+use crate::log::{Value, kind};
 
 impl Daemon {
     /// Returns true while the membership is being ended.
@@ -34,7 +35,8 @@ impl Daemon {
 
     /// Stops the overlay, because the decision to leave is stored on the disk.
     pub(super) fn handle_leaving(&mut self) {
-        self.stop_overlay();
+        self.note_coordinator(&kind::LEAVE_BEGAN, &[]);
+        self.stop_overlay("leave");
         if let Some(identity) = &mut self.member.identity {
             identity.wanted = false;
         }
@@ -42,7 +44,8 @@ impl Daemon {
 
     /// Forgets the membership, and stores the outcome for users.
     pub(super) fn handle_left(&mut self, left: Left) {
-        self.stop_overlay();
+        self.note_left(&left);
+        self.stop_overlay("leave");
         self.member = Membership { numbered: self.member.numbered.take(), ..Membership::default() };
         self.problems = Problems::default();
         let url = std::mem::take(&mut self.coordinator.url);
@@ -69,6 +72,7 @@ impl Daemon {
 
     /// Notes that leaving failed: the node is still a member.
     pub(super) fn handle_not_left(&mut self, why: &str) {
+        self.note_coordinator(&kind::LEAVE_FAILED, &[Value::text(why)]);
         if let Some(leave) = &mut self.leave {
             leave.state = LeaveState::Failed;
             leave.problem = Some(Failure::new(why, "the node is still a member; run `taut leave` again"));

@@ -4,14 +4,20 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use taut_base::Prefix;
+use taut_base::{Prefix, Time};
 use taut_event::Waker;
 use taut_gateway::{
-    Portmap, PortmapCommand, PortmapEvent, PortmapOptions, PortmapReport, Protocol, ProtocolReport, ProtocolStatus,
+    LossReason, Portmap, PortmapCommand, PortmapEvent, PortmapOptions, PortmapReport, Protocol, ProtocolReport,
+    ProtocolStatus,
 };
 
 use crate::api::PortMapStatus;
+use crate::log::{Kind, Value, kind};
+
+/// Time between two looks at what the router answered, 5 s: its answers take a few, and nobody waits for this line.
+const LOOKS_APART: Duration = Duration::from_secs(5);
 
 /// The port mappings; idle while the network is down.
 #[derive(Default)]
@@ -25,6 +31,11 @@ pub(super) struct Mapped {
     problem: Option<String>,
     /// The outside endpoint of each local port, as the router reports it.
     outside: BTreeMap<u16, SocketAddr>,
+    /// For the event log.
+    events: Vec<(&'static Kind, Vec<Value>)>,
+    /// The problem that was last told, and when the report was last looked at for another one.
+    told: Option<String>,
+    looked: Time,
 }
 
 impl Mapped {
@@ -51,7 +62,7 @@ impl Mapped {
             running.send(PortmapCommand::Ports(Vec::new()));
         }
         self.outside.clear();
-        (self.up, self.problem) = (false, None);
+        (self.up, self.problem, self.told) = (false, None, None);
     }
 
     /// Releases all mappings, and waits for this for at most two seconds, because the daemon ends.
@@ -76,13 +87,48 @@ impl Mapped {
                 // An event from before the thread learned that the network is down.
                 PortmapEvent::Mapped(_) if !self.up => false,
                 PortmapEvent::Mapped(mapping) => {
-                    self.outside.insert(mapping.port, mapping.outside) != Some(mapping.outside)
+                    let before = self.outside.insert(mapping.port, mapping.outside);
+                    if before != Some(mapping.outside) {
+                        self.note_mapped(mapping.port, mapping.outside, before.is_some());
+                    }
+                    before != Some(mapping.outside)
                 }
-                PortmapEvent::Lost { port, .. } => self.outside.remove(&port).is_some(),
-                PortmapEvent::Answered { .. } => false,
+                PortmapEvent::Lost { port, reason } => {
+                    let was_mapped = self.outside.remove(&port).is_some();
+                    if was_mapped {
+                        self.events
+                            .push((&kind::PORT_LOST, vec![Value::Number(port.into()), Value::Word(lost(reason))]));
+                    }
+                    was_mapped
+                }
+                PortmapEvent::Answered { protocol, status } => {
+                    let values = vec![Value::Word(title(protocol)), Value::text(status)];
+                    self.events.push((&kind::ROUTER_ANSWERED, values));
+                    false
+                }
             };
         }
         changed
+    }
+
+    fn note_mapped(&mut self, port: u16, outside: SocketAddr, again: bool) {
+        let kind = if again { &kind::PORT_REMAPPED } else { &kind::PORT_MAPPED };
+        let protocol = self.status().and_then(|status| status.protocol);
+        self.events.push((kind, vec![Value::Number(port.into()), Value::text(outside), Value::maybe(protocol)]));
+    }
+
+    /// Returns events for the log: what was mapped or lost, and, every few seconds, another problem than was told before.
+    pub(super) fn take_events(&mut self, now: Time) -> Vec<(&'static Kind, Vec<Value>)> {
+        let mut events = std::mem::take(&mut self.events);
+        if self.up && now.since(self.looked) >= LOOKS_APART {
+            self.looked = now;
+            let problem = self.status().and_then(|status| status.problem);
+            if problem.is_some() && problem != self.told {
+                events.push((&kind::PORT_REFUSED, vec![Value::maybe(problem.clone())]));
+            }
+            self.told = problem;
+        }
+        events
     }
 
     /// Returns the outside endpoint of a local port, as the router reports it.
@@ -120,6 +166,16 @@ fn describe(report: &PortmapReport) -> PortMapStatus {
         gateway: report.gateway.map(Into::into),
         mapped: report.mappings.iter().map(|mapping| mapping.outside).collect(),
         problem,
+    }
+}
+
+/// The reason of a lost mapping, for the event log.
+fn lost(reason: LossReason) -> &'static str {
+    match reason {
+        LossReason::Expired => "expired",
+        LossReason::GatewayChanged => "router-changed",
+        LossReason::GivenBack => "given-back",
+        LossReason::Unusable => "unusable",
     }
 }
 

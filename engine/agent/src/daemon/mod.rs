@@ -6,6 +6,7 @@
 //! - `news`: events of the control thread;
 //! - `sleep`: detection of a suspended host;
 //! - `state`: the membership, the coordinator's state, and problems for the user;
+//! - `story`: what goes to the event log;
 //! - `users`: requests of local users.
 
 mod leave;
@@ -13,6 +14,7 @@ mod mapped;
 mod news;
 mod sleep;
 mod state;
+mod story;
 mod users;
 
 use std::net::SocketAddr;
@@ -21,7 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use taut_base::{PublicKey, Time};
-use taut_control::{Command, Control, Options};
+use taut_control::{Command, Control, Options, saved_events};
 use taut_event::{Events, Interest, Poller, Signal, Signals, Waker};
 use taut_netlink::{Monitor, Netlink};
 use taut_netmap::NetworkMap;
@@ -32,6 +34,7 @@ use crate::basics::clocks;
 use crate::config::DaemonConfig;
 use crate::error::RunError;
 use crate::host::{self, Surroundings};
+use crate::log::{Log, MAX_EVENTS, Value, kind, listed};
 use crate::metrics::http::{self, Responder};
 use crate::overlay::{Overlay, OverlayOutput};
 use crate::server::{FIRST_CONNECTION, Server};
@@ -70,6 +73,7 @@ pub fn run(config: DaemonConfig) -> Result<(), RunError> {
 
 struct Daemon {
     config: DaemonConfig,
+    log: Log,
     poller: Rc<Poller>,
     waker: Waker,
     server: Option<Server>,
@@ -106,6 +110,10 @@ impl Daemon {
         // Without news of address changes the node still works, but it notices a change only at a restart.
         let monitor = Monitor::open().ok();
         let control = Control::start(options, waker.clone()).map_err(RunError::State)?;
+        // Without them the story begins here.
+        let earlier = saved_events(&config.state_dir, MAX_EVENTS).unwrap_or_default();
+        let mut log = Log::new(config.log);
+        let previous = log.resume(&earlier);
         let add = |fd, token| poller.add(fd, token, Interest::READ).map_err(system("wait for events"));
         add(signals.as_fd(), TOKEN_SIGNALS)?;
         add(waker.as_fd(), TOKEN_WAKER)?;
@@ -116,8 +124,9 @@ impl Daemon {
         if let Some(monitor) = &monitor {
             add(monitor.as_fd(), TOKEN_MONITOR)?;
         }
-        Ok(Self {
+        let mut daemon = Self {
             config,
+            log,
             poller: Rc::new(poller),
             waker,
             server: Some(server),
@@ -135,7 +144,9 @@ impl Daemon {
             retry_overlay: None,
             readings: Readings::default(),
             ending: false,
-        })
+        };
+        daemon.note_start(previous);
+        Ok(daemon)
     }
 
     fn run(&mut self, signals: &Signals) -> Result<(), RunError> {
@@ -159,7 +170,8 @@ impl Daemon {
             }
             self.turn();
         }
-        self.stop_overlay();
+        self.stop_overlay("daemon-stops");
+        self.flush_log();
         self.mapped.end();
         if let Some(control) = self.control.take() {
             control.stop();
@@ -173,9 +185,12 @@ impl Daemon {
             self.handle_control(event);
         }
         let clocks = clocks();
-        if self.sleep.has_slept(clocks.now, awake()) && self.overlay.is_some() {
-            // Addresses and links may have changed without news.
-            self.readings.due = Some(clocks.now);
+        if let Some(slept) = self.sleep.has_slept(clocks.now, awake()) {
+            self.note(&kind::HOST_SLEPT, &[Value::s(slept)]);
+            if self.overlay.is_some() {
+                // Addresses and links may have changed without news.
+                self.readings.due = Some(clocks.now);
+            }
         }
         if self.mapped.turn()
             && let Some(overlay) = &mut self.overlay
@@ -193,6 +208,7 @@ impl Daemon {
             self.apply_map();
         }
         self.drain_overlay();
+        self.turn_log();
     }
 
     /// Carries out the outputs of the overlay. It is the only place that does so, and is called at the end of every turn and of every overlay.
@@ -208,6 +224,7 @@ impl Daemon {
                     self.tell_endpoints();
                 }
                 OverlayOutput::HomeRelays(relays) => self.tell(Command::Relays(relays)),
+                OverlayOutput::Event(event) => self.note_node(&event),
             }
         }
     }
@@ -222,7 +239,9 @@ impl Daemon {
             self.tell(Command::RememberPeers(connected));
         }
         if failed {
-            self.stop_overlay();
+            let interface = self.overlay.as_ref().map(|overlay| Value::text(overlay.interface()));
+            self.note(&kind::TUN_LOST, &[interface.unwrap_or(Value::None)]);
+            self.stop_overlay("tun-lost");
             self.problems.network =
                 Some(Failure::new("the TUN device was deleted or moved away", "taut creates a new one automatically"));
             self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
@@ -233,13 +252,23 @@ impl Daemon {
         let overlay = self.overlay.as_ref().and_then(|overlay| overlay.poll_timeout(now));
         let metrics = self.metrics.as_ref().and_then(Responder::poll_timeout);
         let server = self.server.as_ref().and_then(Server::poll_timeout);
-        [overlay, metrics, server, self.readings.due, self.retry_overlay].into_iter().flatten().min()
+        let log = self.log.poll_timeout(self.overlay.is_some());
+        [overlay, metrics, server, log, self.readings.due, self.retry_overlay].into_iter().flatten().min()
     }
 
     fn handle_signals(&mut self, signals: &Signals) {
         while let Some(signal) = signals.next() {
             // A hangup, as when a terminal closes, does not end the daemon.
-            self.ending |= matches!(signal, Signal::Terminate | Signal::Interrupt);
+            if matches!(signal, Signal::Terminate | Signal::Interrupt) {
+                self.end("signal");
+            }
+        }
+    }
+
+    /// Has the daemon end after this turn.
+    fn end(&mut self, reason: &'static str) {
+        if !std::mem::replace(&mut self.ending, true) {
+            self.note(&kind::DAEMON_STOPPING, &[Value::Word(reason)]);
         }
     }
 
@@ -263,7 +292,7 @@ impl Daemon {
     fn apply_map(&mut self) {
         let Some(map) = self.member.map.clone() else { return };
         if self.overlay.as_ref().is_some_and(|overlay| overlay.needs_restart(&map)) {
-            self.stop_overlay();
+            self.stop_overlay("addresses-changed");
         }
         let Some(identity) = self.member.identity.as_ref().filter(|identity| identity.wanted) else { return };
         let clocks = clocks();
@@ -288,11 +317,13 @@ impl Daemon {
                 }
                 self.overlay = Some(overlay);
                 self.problems.network = None;
+                self.note_up(&map);
                 self.watch();
                 self.refresh_endpoints();
             }
             Err(problem) => {
                 self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
+                self.note_not_up(&problem);
                 self.problems.network = Some(problem);
             }
         }
@@ -326,6 +357,8 @@ impl Daemon {
         self.mapped.check();
         if changed {
             overlay.greet(&self.member.recent, clocks());
+            let endpoints = listed(&overlay.endpoints);
+            self.note(&kind::ENDPOINTS_CHANGED, &[endpoints]);
             self.tell_endpoints();
         }
     }
@@ -337,11 +370,12 @@ impl Daemon {
         self.tell(Command::Endpoints { endpoints, ports, observed: self.observed.clone() });
     }
 
-    fn stop_overlay(&mut self) {
+    fn stop_overlay(&mut self, reason: &'static str) {
         // The next overlay must not stamp earlier than this one did.
         self.drain_overlay();
         if let Some(overlay) = self.overlay.take() {
             overlay.stop();
+            self.note(&kind::NETWORK_DOWN, &[Value::Word(reason)]);
         }
         self.mapped.pause();
         self.observed.clear();

@@ -1,5 +1,7 @@
 //! Events of the control thread: the identity of this node, the network map, and problems.
 
+use std::time::Duration;
+
 use taut_control::{Event, Identity};
 use taut_netmap::{Problem, ProblemCode};
 use taut_relay::Ticket;
@@ -7,6 +9,7 @@ use taut_relay::Ticket;
 use super::Daemon;
 use crate::api::Failure;
 use crate::basics::clocks;
+use crate::log::{self, Value, format_time, kind};
 
 impl Daemon {
     /// Takes an event of the control thread.
@@ -19,13 +22,24 @@ impl Daemon {
             Event::NotLeft(why) => self.handle_not_left(&why),
             Event::Recent(peers) => self.member.recent = peers,
             Event::Stamps(ceiling) => self.member.stamps = ceiling,
-            Event::Ticket { ticket, numbered, .. } => self.set_ticket(&ticket, numbered.as_deref()),
+            Event::Ticket { ticket, numbered, expires } => {
+                let expires = format_time(Duration::from_secs(expires));
+                self.note_coordinator(&kind::TICKET_RENEWED, &[Value::Text(expires)]);
+                self.set_ticket(&ticket, numbered.as_deref());
+            }
             Event::Map(map) => {
+                log::note_map(&mut self.log, self.member.map.as_deref(), &map, clocks());
                 self.member.map = Some(map);
                 self.apply_map();
             }
-            Event::OtherPrefixes(other) => self.coordinator.other_prefixes = other,
+            Event::OtherPrefixes(other) => {
+                self.note_prefixes(other.as_ref());
+                self.coordinator.other_prefixes = other;
+            }
             Event::Presence { whole, nodes } => {
+                if !whole {
+                    self.note_presence(&nodes);
+                }
                 let presence = self.coordinator.presence.get_or_insert_default();
                 if whole {
                     presence.clear();
@@ -33,18 +47,21 @@ impl Daemon {
                 presence.extend(nodes);
             }
             Event::Connected { url } => {
+                self.note_coordinator(&kind::COORDINATOR_CONNECTED, &[Value::text(&url)]);
                 (self.coordinator.connected, self.coordinator.url) = (true, url);
                 self.coordinator.last_error = None;
                 (self.problems.network, self.problems.duplicate) = (None, None);
             }
-            Event::Disconnected { why, .. } => {
+            Event::Disconnected { why, retry_in } => {
+                self.note_disconnected(&why, retry_in);
                 self.coordinator.connected = false;
                 self.coordinator.presence = None;
                 self.coordinator.last_error = Some(why);
             }
             Event::Twin(problem) => {
-                self.problems.duplicate =
-                    problem.map(|problem| Failure { message: problem.message, hint: problem.hint });
+                let duplicate = problem.map(|problem| Failure { message: problem.message, hint: problem.hint });
+                self.note_twin(duplicate.as_ref());
+                self.problems.duplicate = duplicate;
             }
             Event::Refused(problem) => self.handle_refusal(problem),
             Event::DiskProblem(message) => {
@@ -52,19 +69,22 @@ impl Daemon {
                     message,
                     "free space on the disk, or make the state directory writable; the node runs on, but forgets this at a restart",
                 );
+                self.note_disk(&problem);
                 self.problems.disk = Some((problem, clocks().now));
             }
+            Event::Log(news) => self.note_log_disk(news),
         }
     }
 
     fn set_identity(&mut self, identity: Identity) {
+        self.note_identity(&identity);
         let same = self
             .member
             .identity
             .as_ref()
             .is_some_and(|old| old.node_key == identity.node_key && old.network == identity.network);
         if !same {
-            self.stop_overlay();
+            self.stop_overlay("other-membership");
             (self.member.map, self.member.ticket) = (None, None);
             self.coordinator.other_prefixes = None;
         }
@@ -88,12 +108,14 @@ impl Daemon {
 
     /// Takes a refusal of the coordinator. If this node is not a member any more, its overlay is stopped, because its peers have removed it.
     fn handle_refusal(&mut self, problem: Problem) {
+        let values = [Value::text(&problem.message), Value::text(&problem.hint)];
+        self.note_coordinator(&kind::COORDINATOR_REFUSED, &values);
         if problem.code.is_final() {
             self.coordinator.connected = false;
             self.coordinator.last_error = Some(problem.to_string());
         }
         if problem.code == ProblemCode::NotAMember {
-            self.stop_overlay();
+            self.stop_overlay("not-a-member");
             (self.member.map, self.member.identity, self.member.ticket) = (None, None, None);
             self.coordinator.other_prefixes = None;
         }

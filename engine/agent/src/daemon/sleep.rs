@@ -19,12 +19,12 @@ pub(super) struct Sleep {
 }
 
 impl Sleep {
-    /// Returns true if the host slept since the last call. `now` includes the time asleep; `awake` excludes it and has any origin.
-    pub(super) fn has_slept(&mut self, now: Time, awake: Duration) -> bool {
+    /// Returns for how long the host slept since the last call, if it did. `now` includes the time asleep; `awake` excludes it and has any origin.
+    pub(super) fn has_slept(&mut self, now: Time, awake: Duration) -> Option<Duration> {
         let asleep = now.since(Time::from_duration(awake));
         let before = *self.asleep.get_or_insert(asleep);
-        let slept = asleep >= before + SHORTEST;
-        if slept {
+        let slept = asleep.checked_sub(before).filter(|slept| *slept >= SHORTEST);
+        if slept.is_some() {
             self.asleep = Some(asleep);
         }
         slept
@@ -45,11 +45,11 @@ mod tests {
     fn fault_d13_a_sleep_is_noticed_once_and_a_busy_host_does_not_count() {
         let (mut sleep, second) = (Sleep::default(), Duration::from_secs(1));
         let at = |seconds: u32| Time::from_duration(second * seconds);
-        assert!(!sleep.has_slept(at(1_000), second), "the first call has nothing to compare with");
-        assert!(!sleep.has_slept(at(1_060), second * 61));
-        assert!(!sleep.has_slept(at(1_062), second * 62), "read late");
-        assert!(sleep.has_slept(at(1_662), second * 62), "ten minutes");
-        assert!(!sleep.has_slept(at(1_663), second * 63), "a sleep is reported once");
-        assert!(!sleep.has_slept(at(1_664), second * 66), "the difference does not count backwards");
+        assert_eq!(sleep.has_slept(at(1_000), second), None, "the first look compares with nothing");
+        assert_eq!(sleep.has_slept(at(1_060), second * 61), None);
+        assert_eq!(sleep.has_slept(at(1_062), second * 62), None, "read late");
+        assert_eq!(sleep.has_slept(at(1_662), second * 62), Some(second * 601), "ten minutes");
+        assert_eq!(sleep.has_slept(at(1_663), second * 63), None, "told once");
+        assert_eq!(sleep.has_slept(at(1_664), second * 66), None, "never backwards");
     }
 }

@@ -12,6 +12,7 @@ use taut_netmap::{JoinToken, name_from_host};
 use super::Daemon;
 use crate::api::{CoordinatorStatus, Failure, PeerStatus, Request, Response, SCHEMA, State, Status};
 use crate::basics::clocks;
+use crate::log::{Value, kind};
 use crate::metrics;
 use crate::metrics::http::Responder;
 use crate::overlay::Overlay;
@@ -76,6 +77,9 @@ impl Daemon {
     }
 
     fn answer(&mut self, request: Request) -> Response {
+        if let Some(command) = name(&request) {
+            self.note(&kind::USER_COMMAND, &[Value::Word(command)]);
+        }
         match request {
             Request::Status => Response::Status(Box::new(self.status())),
             Request::Why { peer } => self.why(&peer),
@@ -84,7 +88,7 @@ impl Daemon {
             Request::AcceptPrefixes { prefixes } => self.accept_prefixes(&prefixes),
             Request::Down => {
                 self.tell(Command::Down);
-                self.stop_overlay();
+                self.stop_overlay("user-down");
                 (self.problems.network, self.problems.duplicate) = (None, None);
                 // The control thread closes the connection. A later `up` must report only its own attempt.
                 (self.coordinator.connected, self.coordinator.presence) = (false, None);
@@ -92,10 +96,14 @@ impl Daemon {
                 if let Some(identity) = &mut self.member.identity {
                     identity.wanted = false;
                 }
-                self.ending = self.config.exit_when_down;
+                if self.config.exit_when_down {
+                    self.end("user-down");
+                }
                 Response::Done
             }
             Request::Leave => self.leave(),
+            Request::Log { from } => self.read_log(from),
+            Request::LogLevel { levels } => self.set_levels(&levels),
         }
     }
 
@@ -257,6 +265,20 @@ impl Daemon {
             Some(_) if self.overlay.is_some() => State::Running,
             Some(_) => State::Connecting,
         }
+    }
+}
+
+/// Returns the name of a request that changes something, as its verb; what a join token holds is not in it.
+fn name(request: &Request) -> Option<&'static str> {
+    match request {
+        Request::Up { join: None, .. } => Some("up"),
+        Request::Up { join: Some(_), .. } => Some("up --join"),
+        Request::Down => Some("down"),
+        Request::Leave => Some("leave"),
+        Request::AcceptPrefixes { .. } => Some("accept"),
+        // It has an event of its own.
+        Request::LogLevel { .. } => None,
+        Request::Status | Request::Why { .. } | Request::Metrics | Request::Log { .. } => None,
     }
 }
 

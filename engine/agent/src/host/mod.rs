@@ -14,7 +14,7 @@ mod surroundings;
 pub(crate) use conflicts::{first_join, warnings};
 pub(crate) use surroundings::Surroundings;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -27,6 +27,32 @@ use schedule::{Decision, IDLE, Schedule};
 
 /// Interval of checks while IPv6 is disabled on the device, 10 s: the kernel may not report that it was enabled.
 const IDLE_WITHOUT_IPV6: Duration = Duration::from_secs(10);
+
+/// Events that wait to be polled, 64: a turn makes a few.
+const MAX_EVENTS: usize = 64;
+
+/// A state change of the host's configuration, for the event log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HostEvent {
+    /// Routes to peers were added: how many, and the first.
+    RoutesAdded(usize, IpAddr),
+    /// Routes to peers were removed: how many, and the first.
+    RoutesRemoved(usize, IpAddr),
+    /// The system refused to add or remove routes.
+    RouteRefused(String),
+    /// Another program has the route to this address.
+    RouteTaken(IpAddr),
+    /// The other program's route to this address is gone.
+    RouteFreed(IpAddr),
+    /// What another program took from the device was restored.
+    Restored(String),
+    /// Another program keeps changing the device, or the system refuses to restore it.
+    Contested(String),
+    /// The device is left alone again.
+    Calm,
+    /// IPv6 was switched on (`true`) or off.
+    Ipv6(bool),
+}
 
 /// The overlay's part of the host's network configuration.
 pub(crate) struct Host {
@@ -49,6 +75,7 @@ pub(crate) struct Host {
     /// The reason why the last restoration failed, if it failed.
     error: Option<String>,
     is_gone: bool,
+    events: VecDeque<HostEvent>,
 }
 
 impl Host {
@@ -76,6 +103,7 @@ impl Host {
             missing: Missing::default(),
             error: None,
             is_gone: false,
+            events: VecDeque::new(),
         };
         host.netlink.set_link_up(index, true)?;
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().partition(|address| address.is_ipv4());
@@ -92,7 +120,9 @@ impl Host {
     pub(crate) fn set_routes(&mut self, wanted: BTreeSet<IpAddr>, now: Time) {
         self.taken.retain(|(address, _)| wanted.contains(address));
         self.wanted = wanted;
-        if self.remove_unwanted().is_err() || self.add_routes().is_err() {
+        let changed = self.remove_unwanted().and_then(|()| self.add_routes());
+        if let Err(error) = changed {
+            self.note(HostEvent::RouteRefused(error.to_string()));
             self.schedule.changed(now);
         }
     }
@@ -115,13 +145,38 @@ impl Host {
         // An error is not an empty answer (law 6).
         let Ok(missing) = self.check() else { return self.schedule.postpone(now) };
         let idle = if self.has_ipv6() { IDLE } else { IDLE_WITHOUT_IPV6 };
+        let was_contested = self.schedule.is_contested();
         if self.schedule.handle_check(missing.is_empty(), idle, now) == Decision::Restore {
             // The restoration causes news, and the news causes the next check.
             self.error = self.restore(&missing).err().map(|error| error.to_string());
+            if self.error.is_none() && !self.schedule.is_contested() {
+                self.note(HostEvent::Restored(missing.to_string()));
+            }
+        }
+        match (was_contested, self.schedule.is_contested()) {
+            (false, true) => self.note(HostEvent::Contested(missing.to_string())),
+            (true, false) => self.note(HostEvent::Calm),
+            _ => {}
         }
         if !missing.is_empty() {
             self.missing = missing;
         }
+    }
+
+    /// Returns the next event for the log.
+    pub(crate) fn poll_event(&mut self) -> Option<HostEvent> {
+        self.events.pop_front()
+    }
+
+    fn note(&mut self, event: HostEvent) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Returns the device's present name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns true if the device was deleted or moved to another network namespace.
@@ -213,7 +268,10 @@ impl Host {
             return Ok(Missing::default());
         };
         self.name = link.name;
-        self.ipv6 = Ipv6::of(&self.name);
+        let before = std::mem::replace(&mut self.ipv6, Ipv6::of(&self.name));
+        if before != self.ipv6 {
+            self.note(HostEvent::Ipv6(self.has_ipv6()));
+        }
         let present = self.netlink.addresses()?.into_iter().filter(|address| address.index == self.index);
         let present: BTreeSet<IpAddr> = present.map(|address| address.ip).collect();
         let routes = self.netlink.routes_by(self.index)?;
@@ -228,9 +286,13 @@ impl Host {
 
     /// Removes our routes to addresses of no member: those whose removal failed before, or that were added again.
     fn remove_unwanted(&mut self) -> Result<(), NetlinkError> {
-        for address in self.routed.difference(&self.wanted).copied().collect::<Vec<_>>() {
-            self.netlink.remove_route(&self.route(address))?;
-            self.routed.remove(&address);
+        let unwanted: Vec<IpAddr> = self.routed.difference(&self.wanted).copied().collect();
+        for address in &unwanted {
+            self.netlink.remove_route(&self.route(*address))?;
+            self.routed.remove(address);
+        }
+        if let Some(first) = unwanted.first() {
+            self.note(HostEvent::RoutesRemoved(unwanted.len(), *first));
         }
         Ok(())
     }
@@ -240,6 +302,8 @@ impl Host {
         for (address, by) in std::mem::take(&mut self.taken) {
             if !self.routed.contains(&address) && self.netlink.interface_to(address)? == by {
                 self.taken.push((address, by));
+            } else {
+                self.note(HostEvent::RouteFreed(address));
             }
         }
         Ok(())
@@ -277,18 +341,23 @@ impl Host {
 
     /// Adds all missing routes, even if some fail. Returns the first error.
     fn add_routes(&mut self) -> Result<(), NetlinkError> {
-        let mut result = Ok(());
+        let (mut result, mut added) = (Ok(()), Vec::new());
         for address in self.unrouted() {
             match self.netlink.claim_route(&self.route(address)) {
                 Ok(true) => {
                     self.routed.insert(address);
+                    added.push(address);
                 }
                 Ok(false) => {
                     let by = self.netlink.interface_to(address).ok().flatten();
                     self.taken.push((address, by));
+                    self.note(HostEvent::RouteTaken(address));
                 }
                 Err(error) => result = result.and(Err(error)),
             }
+        }
+        if let Some(first) = added.first() {
+            self.note(HostEvent::RoutesAdded(added.len(), *first));
         }
         result
     }

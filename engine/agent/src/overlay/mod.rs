@@ -17,7 +17,7 @@ use taut_base::{Prefix, PrivateKey, PublicKey, RelayId, Time};
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, Node, Output};
+use taut_node::{Clocks, Node, NodeEvent, Output};
 use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
@@ -27,7 +27,7 @@ use taut_wire::control::Lanes;
 use crate::api::{Failure, TunStatus, UdpStatus};
 use crate::basics::OsEntropy;
 use crate::config::DaemonConfig;
-use crate::host::{self, Host, Surroundings};
+use crate::host::{self, Host, HostEvent, Surroundings};
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads};
 use bridges::Bridges;
 use nat_test::NatTestSockets;
@@ -76,6 +76,8 @@ pub(crate) enum OverlayOutput {
     Endpoints(Vec<SocketAddr>),
     /// The relays that the node is bound to, for the coordinator.
     HomeRelays(Vec<RelayId>),
+    /// What happened, for the event log.
+    Event(NodeEvent),
 }
 
 impl Overlay {
@@ -283,6 +285,7 @@ impl Overlay {
                 Output::StampCeiling(ceiling) => self.outputs.push_back(OverlayOutput::StampCeiling(ceiling)),
                 Output::Endpoints(endpoints) => self.outputs.push_back(OverlayOutput::Endpoints(endpoints)),
                 Output::HomeRelays(relays) => self.outputs.push_back(OverlayOutput::HomeRelays(relays)),
+                Output::Event(event) => self.outputs.push_back(OverlayOutput::Event(event)),
             }
         }
         self.lanes.flush();
@@ -304,6 +307,16 @@ impl Overlay {
     pub(crate) fn dropped_by_kernel(&mut self) -> [(&'static str, u64); 2] {
         let sockets = self.sockets.iter().filter_map(UdpSocket::dropped).map(u64::from).sum();
         [("out-tun-full", self.host.dropped_before_tun()), ("in-socket-full", sockets)]
+    }
+
+    /// Returns the next event of the host's configuration, for the log.
+    pub(crate) fn poll_host_event(&mut self) -> Option<HostEvent> {
+        self.host.poll_event()
+    }
+
+    /// Returns the TUN device's present name.
+    pub(crate) fn interface(&self) -> &str {
+        self.host.name()
     }
 
     pub(crate) fn bridges(&self) -> &Bridges {

@@ -99,6 +99,10 @@ impl UserConnection {
                 message: String::from("only root and the daemon's own user may change settings"),
                 hint: String::from("run the command with sudo"),
             }),
+            Ok(request) if request.is_private() && !self.may_change => Response::Failed(Failure {
+                message: String::from("only root and the daemon's own user may read the event log"),
+                hint: String::from("try again with sudo"),
+            }),
             Ok(request) => answer(request),
             Err(error) => Response::Failed(Failure {
                 message: format!("the daemon does not understand this request: {error}"),

@@ -70,14 +70,19 @@ pub(crate) fn peers(
 
 /// Returns the number of dropped packets by reason. Reasons without drops are left out.
 pub(crate) fn drops(overlay: Option<&mut Overlay>) -> BTreeMap<String, u64> {
-    let Some(overlay) = overlay else { return BTreeMap::new() };
+    let counts = overlay.map(drop_counts).unwrap_or_default();
+    counts.into_iter().map(|(name, count)| (String::from(name), count)).collect()
+}
+
+/// Packets that were dropped, by reason; reasons that never happened are left out.
+pub(crate) fn drop_counts(overlay: &mut Overlay) -> BTreeMap<&'static str, u64> {
     let by_kernel = overlay.dropped_by_kernel();
     let by_bridges = overlay.bridges().dropped();
     let by_lanes = overlay.lanes().all_shared().flat_map(|shared| shared.drops.iter());
     let mut drops = BTreeMap::new();
     for (name, count) in by_lanes.chain(by_kernel).chain(by_bridges) {
         if count > 0 {
-            *drops.entry(String::from(name)).or_default() += count;
+            *drops.entry(name).or_default() += count;
         }
     }
     drops

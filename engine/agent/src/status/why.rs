@@ -165,7 +165,8 @@ fn path(peer: &PeerStatus, relays: &[RelayStatus]) -> String {
         (PathKind::Relayed, _, Some(relay)) => {
             let known = relays.iter().find(|known| known.name == *relay);
             let bridged = known.is_some_and(|known| known.via == Some(RelayVia::Websocket));
-            let by = if bridged { "; the relay is reached by WebSocket, because it does not answer by UDP" } else { "" };
+            let by =
+                if bridged { "; the relay is reached by WebSocket, because it does not answer by UDP" } else { "" };
             format!("packets to {name} go through the relay {relay}, which cannot read them{by}")
         }
         (PathKind::Relayed, _, None) => format!("packets to {name} go through a relay, which cannot read them"),

@@ -165,7 +165,8 @@ impl Device {
                 // The interface keeps nothing on the disk, like the kernel's WireGuard.
                 Output::StampCeiling(_) => {}
                 // Without a network map a node has no coordinator and no relays.
-                Output::Endpoints(_)
+                Output::Event(_)
+                | Output::Endpoints(_)
                 | Output::HomeRelays(_)
                 | Output::NatTest { .. }
                 | Output::Bridges(_)

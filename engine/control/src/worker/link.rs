@@ -153,7 +153,7 @@ impl Worker {
             machine_key: membership.machine_key.clone(),
             coordinator: membership.coordinator,
         };
-        match Dial::start(url.clone(), parties, self.wake.clone()) {
+        match Dial::start(url.clone(), parties, self.queues.wake.clone()) {
             Ok(dial) => self.link = Link::Dialing { dial, url, until: now + DIAL_LIMIT },
             Err(error) => self.lose(&Broken(format!("no thread for an attempt: {error}")), now),
         }

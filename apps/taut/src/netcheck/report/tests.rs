@@ -17,7 +17,7 @@ fn sample() -> Report {
         asked: true,
         local: Some("192.168.1.5:50000".parse().unwrap()),
         answers: vec![seen("198.51.100.1:3478", 4_212), seen("198.51.100.1:3479", 4_300)],
-        other_port_came_in: Some(false),
+        other_port_answered: Some(false),
         hairpin: Some(false),
     };
     let servers = [server("r1", &["198.51.100.1:3478"]), server("198.51.100.9:3478", &["198.51.100.9:3478"])];
@@ -36,11 +36,11 @@ IPv4          works, this host is 192.168.1.5
   filtering   address and port-dependent
   hairpin     no
 IPv6          not asked: no relay has such an address
-port mapping  not asked: the daemon does that, and none is up
+port mapping  not asked: only the daemon asks for one, and it does not run
 relay         r1 198.51.100.1:3478: 4.2 ms
 relay         198.51.100.9:3478: no answer
 
-Direct paths work with all peers but those behind a symmetric NAT; there ports are guessed, which often works."
+Direct paths work with all peers except those behind a symmetric NAT; for those a port search often finds one."
     );
 }
 
@@ -78,19 +78,19 @@ fn works(local: &str, mapped: &str) -> Family {
 fn each_sentence_is_said_where_it_is_true() {
     let (home, none) = ("192.168.1.5:50000", Family::default());
     let quiet = said(silent(home), none.clone(), &[]);
-    assert!(quiet.contains("See that a relay runs, and let UDP out to its port 3478"), "{quiet}");
+    assert!(quiet.contains("Check that a relay runs, and allow outgoing UDP to its port 3478"), "{quiet}");
     assert!(quiet.contains("fewer direct paths are found"), "{quiet}");
     // No route is no blocked UDP.
     let alone = said(Family { asked: true, ..none.clone() }, none.clone(), &[]);
     assert!(alone.contains("no route") && !alone.contains("UDP"), "{alone}");
     // One family that works is enough, and says what the other lacks.
     let by_v6 = said(silent(home), works("[2001:db8::5]:50000", "[2001:db8::5]:50000"), &[]);
-    assert!(by_v6.contains("By IPv4 no relay answered") && by_v6.contains("By IPv6 hosts are reached"), "{by_v6}");
+    assert!(by_v6.contains("No relay answered by IPv4") && by_v6.contains("Peers with IPv6 are reachable"), "{by_v6}");
     // A port that the gateway opened, at the address where relays see this host, and behind a carrier's NAT.
     let open = said(works(home, "203.0.113.1:40000"), none.clone(), &["203.0.113.1:8288"]);
-    assert!(open.contains("peers can reach it there"), "{open}");
+    assert!(open.contains("peers can reach this host through it"), "{open}");
     let hidden = said(works(home, "203.0.113.1:40000"), none, &["100.64.0.7:8288"]);
-    assert!(hidden.contains("a second NAT") && !hidden.contains("can reach it"), "{hidden}");
+    assert!(hidden.contains("a second NAT") && !hidden.contains("can reach this host"), "{hidden}");
 }
 
 #[test]

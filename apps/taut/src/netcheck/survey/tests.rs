@@ -50,7 +50,7 @@ fn a_server_beside_us_sees_us_as_we_are() {
     let found = &survey.ipv4;
     assert_eq!(found.answers.len(), 2, "both ports answered: {found:?}");
     assert!(found.answers.iter().all(|seen| Some(seen.mapped) == found.local), "{found:?}");
-    assert_eq!((found.other_port_came_in, found.hairpin), (Some(true), None));
+    assert_eq!((found.other_port_answered, found.hairpin), (Some(true), None));
     assert!(!survey.ipv6.asked);
 }
 
@@ -59,7 +59,7 @@ fn an_answer_that_is_filtered_out_is_told_from_one_that_is_lost() {
     let (address, thread) = serve(true);
     let found = ask(&[address]).ipv4;
     thread.join().unwrap();
-    assert_eq!((found.answers.len(), found.other_port_came_in), (2, Some(false)));
+    assert_eq!((found.answers.len(), found.other_port_answered), (2, Some(false)));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn silence_ends_by_itself() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let found = ask(&[silent.local_addr().unwrap()]).ipv4;
     assert!(found.asked && found.answers.is_empty() && found.local.is_some());
-    assert_eq!((found.other_port_came_in, found.hairpin), (None, None));
+    assert_eq!((found.other_port_answered, found.hairpin), (None, None));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn strangers_and_late_answers_are_told_apart() {
     let now = Instant::now();
     let sent = [Some(now), Some(now + Duration::from_millis(250)), None];
     let question = Question {
-        from: Use::Main,
+        from: Purpose::Main,
         to: "127.0.0.1:1".parse().unwrap(),
         change_port: false,
         begin: now,

@@ -1,0 +1,116 @@
+//! What a node tells of handshakes and sessions.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+#[expect(dead_code, reason = "what several tests share, of which this one needs a part")]
+mod common;
+
+use std::time::Duration;
+
+use common::{Dice, dice, endpoint, key, map};
+use taut_base::{NodeId, Time};
+use taut_node::{
+    Clocks, FromLane, HandshakeFailure, HandshakeMessage, HandshakeRefusal, Node, NodeEvent, Output, ToLane,
+};
+use taut_noise::public_key;
+use taut_tunnel::{Limits, Role};
+
+fn clocks(seconds: u64) -> Clocks {
+    let now = Duration::from_secs(seconds);
+    Clocks { now: Time::from_duration(now), wall: Duration::from_secs(1_800_000_000) + now }
+}
+
+fn node(number: u8) -> Node<Dice> {
+    let mut node = Node::new(key(number), Limits::WIREGUARD, dice(u64::from(number)));
+    node.set_map(&map(number, 0..2));
+    outputs(&mut node);
+    node
+}
+
+/// The handshake messages that leave, each once, and the events.
+fn outputs(node: &mut Node<Dice>) -> (Vec<HandshakeMessage>, Vec<NodeEvent>) {
+    let (mut messages, mut events) = (Vec::new(), Vec::new());
+    while let Some(output) = node.poll_output() {
+        match output {
+            Output::Lane(_, ToLane::Send { message, .. }) if !messages.contains(&message) => messages.push(message),
+            Output::Event(event) => events.push(event),
+            _ => {}
+        }
+    }
+    (messages, events)
+}
+
+fn greet(node: &mut Node<Dice>, peer: u8, at: u64) -> (HandshakeMessage, Vec<NodeEvent>) {
+    node.greet(&[public_key(&key(peer))], clocks(at));
+    let (messages, events) = outputs(node);
+    (messages[0], events)
+}
+
+/// Lets time pass until nothing is due any more.
+fn give_up(node: &mut Node<Dice>) -> Vec<NodeEvent> {
+    let mut all = Vec::new();
+    while let Some(due) = node.poll_timeout() {
+        let now = due.since(Time::ZERO);
+        node.handle_timeout(Clocks { now: due, wall: Duration::from_secs(1_800_000_000) + now });
+        all.extend(outputs(node).1);
+    }
+    all
+}
+
+fn hear(
+    node: &mut Node<Dice>,
+    from: u8,
+    message: HandshakeMessage,
+    at: u64,
+) -> (Vec<HandshakeMessage>, Vec<NodeEvent>) {
+    node.handle_lane(FromLane::Handshake { source: endpoint(from).into(), message }, clocks(at));
+    outputs(node)
+}
+
+#[test]
+fn a_silent_peer_is_told_once_and_so_is_its_answer() {
+    let (mut one, mut two) = (node(0), node(1));
+    let (early, events) = greet(&mut one, 1, 10);
+    let [NodeEvent::HandshakeStarted { peer }] = events[..] else { panic!("{events:?}") };
+    assert_eq!(one.peer_name(peer), Some((NodeId(2), "n1")));
+    let events = give_up(&mut one);
+    let [NodeEvent::HandshakeFailed { reason, tried, again, .. }] = events[..] else { panic!("{events:?}") };
+    assert_eq!((reason, again), (HandshakeFailure::NoAnswer, false));
+    assert!(tried >= Duration::from_secs(60), "{tried:?}");
+    greet(&mut one, 1, 200);
+    let events = give_up(&mut one);
+    assert!(matches!(events[..], [NodeEvent::HandshakeFailed { again: true, .. }]), "{events:?}");
+    // It answers.
+    let (initiation, _) = greet(&mut one, 1, 400);
+    let (answers, events) = hear(&mut two, 0, initiation, 400);
+    assert_eq!(events, [], "the session is not in use yet");
+    let (_, events) = hear(&mut one, 1, answers[0], 402);
+    let through = endpoint(1).into();
+    let expected = [
+        NodeEvent::HandshakeCompleted { peer, way: through, took: Duration::from_secs(2) },
+        NodeEvent::PeerAnswers { peer },
+        NodeEvent::SessionBegan { peer, role: Role::Initiator, number: 1 },
+    ];
+    let told = |event: &&NodeEvent| expected.contains(event);
+    assert!(events.iter().filter(told).eq(&expected), "{events:?}");
+    // What was recorded earlier is a replay.
+    let (_, events) = hear(&mut two, 0, early, 403);
+    let [NodeEvent::HandshakeRefused { reason: HandshakeRefusal::OldStamp, .. }] = events[..] else {
+        panic!("{events:?}")
+    };
+    let (_, events) = hear(&mut two, 0, initiation, 410);
+    assert_eq!(events, [], "a copy of the last one is none");
+}
+
+#[test]
+fn a_peer_without_an_endpoint_is_not_reached_by_any_path() {
+    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(3));
+    let mut map = map(0, 0..2);
+    map.peers.values_mut().for_each(|peer| peer.endpoints.clear());
+    node.set_map(&map);
+    node.greet(&[public_key(&key(1))], clocks(10));
+    let events = give_up(&mut node);
+    let failed =
+        |event: &NodeEvent| matches!(event, NodeEvent::HandshakeFailed { reason: HandshakeFailure::NoPath, .. });
+    assert!(events.iter().any(failed), "{events:?}");
+}

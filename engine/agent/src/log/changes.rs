@@ -1,0 +1,94 @@
+//! What another network map changed, as events.
+
+use taut_base::{NodeId, encode_base64};
+use taut_netmap::{NetworkMap, Peer};
+use taut_node::Clocks;
+
+use super::{Log, Party, Value, kind};
+
+/// Peers of one map that are told one by one, 10; more are told by their number.
+const NAMED: usize = 10;
+
+/// Records how `new` differs from the map before; without one, that there is a map.
+pub(crate) fn note_map(log: &mut Log, old: Option<&NetworkMap>, new: &NetworkMap, clocks: Clocks) {
+    let number = |count: usize| Value::Number(count as u64);
+    let changes = old.map_or_else(Changes::default, |old| Changes::between(old, new));
+    let is_news = old.is_none_or(|old| !changes.is_empty() || old.relays != new.relays);
+    let version = Value::Number(new.version);
+    if is_news {
+        let counts = [changes.added.len(), changes.removed.len(), changes.changed.len()].map(number);
+        let [added, removed, changed] = counts;
+        let values = [version, number(new.peers.len()), added, removed, changed, number(new.relays.len())];
+        log.record(&kind::MAP_CHANGED, Party::Coordinator, &values, clocks);
+    } else {
+        log.record(&kind::MAP_UPDATED, Party::Coordinator, &[version, number(changes.moved)], clocks);
+    }
+    if changes.added.len() + changes.removed.len() + changes.changed.len() > NAMED {
+        return;
+    }
+    for (peers, kind) in [(&changes.added, &kind::PEER_ADDED), (&changes.removed, &kind::PEER_REMOVED)] {
+        for peer in peers {
+            log.record(kind, party(peer.id), &[Value::text(&peer.name)], clocks);
+        }
+    }
+    for (before, now) in &changes.changed {
+        note_peer(log, before, now, clocks);
+    }
+}
+
+fn note_peer(log: &mut Log, before: &Peer, now: &Peer, clocks: Clocks) {
+    let (party, name) = (party(now.id), || Value::text(&now.name));
+    if before.name != now.name {
+        log.record(&kind::PEER_RENAMED, party, &[Value::text(&before.name), name()], clocks);
+    }
+    if before.key != now.key {
+        let key = Value::text(encode_base64(now.key.as_bytes()));
+        log.record(&kind::PEER_KEY_CHANGED, party, &[name(), key], clocks);
+    }
+    if before.addresses != now.addresses {
+        log.record(&kind::PEER_READDRESSED, party, &[name(), listed(&now.addresses)], clocks);
+    }
+}
+
+/// Returns addresses as one text.
+pub(crate) fn listed(addresses: &[impl ToString]) -> Value {
+    let all: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    if all.is_empty() { Value::Word("none") } else { Value::Text(all.join(",")) }
+}
+
+fn party(peer: NodeId) -> Party {
+    Party::Peer(peer.0)
+}
+
+#[derive(Default)]
+struct Changes<'a> {
+    added: Vec<&'a Peer>,
+    removed: Vec<&'a Peer>,
+    /// Other names, keys or addresses: before, and now.
+    changed: Vec<(&'a Peer, &'a Peer)>,
+    /// Other endpoints or relays alone.
+    moved: usize,
+}
+
+impl<'a> Changes<'a> {
+    fn between(old: &'a NetworkMap, new: &'a NetworkMap) -> Self {
+        let mut changes = Self::default();
+        changes.removed.extend(old.peers.values().filter(|peer| !new.peers.contains_key(&peer.id)));
+        for peer in new.peers.values() {
+            match old.peers.get(&peer.id) {
+                None => changes.added.push(peer),
+                Some(before)
+                    if (&before.name, &before.key, &before.addresses) != (&peer.name, &peer.key, &peer.addresses) =>
+                {
+                    changes.changed.push((before, peer));
+                }
+                Some(before) => changes.moved += usize::from(before != peer),
+            }
+        }
+        changes
+    }
+
+    fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+}

@@ -1,0 +1,170 @@
+//! Every kind of event: its area and level, its name, what happened in words, and the names of its fields.
+//!
+//! One table, so that a line costs no code of its own; docs/log.md has the same table for users, and a test compares the two. A value's place in an event is
+//! that of its name here. Names stay: programs read them.
+
+use super::level::{Area, Level};
+
+/// A kind of event.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) area: Area,
+    pub(crate) level: Level,
+    /// Its name.
+    pub(crate) event: &'static str,
+    /// What happened, in words.
+    pub(crate) message: &'static str,
+    /// Names of its values, in their order.
+    pub(crate) fields: &'static [&'static str],
+}
+
+macro_rules! kinds {
+    ($($constant:ident $area:ident $level:ident $event:literal $message:literal [$($field:literal)*])*) => {
+        $(pub(crate) static $constant: Kind = Kind {
+            area: Area::$area,
+            level: Level::$level,
+            event: $event,
+            message: $message,
+            fields: &[$($field),*],
+        };)*
+
+        /// All of them, in the order of the table in docs/log.md.
+        #[cfg(test)]
+        pub(crate) static ALL: &[&Kind] = &[$(&$constant),*];
+    };
+}
+
+kinds! {
+    DAEMON_STARTED Daemon Info "daemon-started" "the daemon started" ["version" "previous" "levels"]
+    DAEMON_STOPPING Daemon Info "daemon-stopping" "the daemon stops" ["reason"]
+    USER_COMMAND Daemon Info "user-command" "a local user gave a command" ["command"]
+    HOST_SLEPT Daemon Info "host-slept" "the host slept" ["slept_s"]
+    CLOCK_JUMPED Daemon Warn "clock-jumped" "the wall clock was set" ["direction" "by_ms"]
+    STATE_NOT_SAVED Daemon Warn "state-not-saved" "the state directory has a problem" ["reason"]
+    LOG_NOT_WRITTEN Daemon Warn "log-not-written" "events are kept in memory only" ["reason"]
+    LOG_WRITTEN Daemon Info "log-written" "events are written to the disk again" ["missing"]
+    LEVELS_CHANGED Daemon Info "levels-changed" "other events are recorded from now on" ["levels"]
+    EVENTS_SUPPRESSED Daemon Info "events-suppressed" "further events of one kind were left out" ["of" "cause" "count" "peer"]
+
+    COORDINATOR_CONNECTED Coordinator Info "coordinator-connected" "the coordinator is connected" ["url"]
+    COORDINATOR_LOST Coordinator Warn "coordinator-lost" "the connection to the coordinator was lost" ["url" "reason" "retry_s"]
+    COORDINATOR_UNREACHABLE Coordinator Warn "coordinator-unreachable" "the coordinator is not reached" ["url" "reason" "retry_s"]
+    COORDINATOR_RETRY Coordinator Debug "coordinator-retry" "the coordinator is still not reached" ["url" "reason" "retry_s"]
+    COORDINATOR_REFUSED Coordinator Warn "coordinator-refused" "this node was refused" ["reason" "hint"]
+    COORDINATOR_KEY_CHANGED Coordinator Warn "coordinator-key-changed" "the coordinator has another key" ["from" "to"]
+    NODE_KEY_CHANGED Coordinator Info "node-key-changed" "this node has a new WireGuard key" []
+    DUPLICATE_NODE Coordinator Warn "duplicate-node" "another host uses this node's keys" ["reason"]
+    DUPLICATE_NODE_GONE Coordinator Info "duplicate-node-gone" "no other host uses this node's keys any more" []
+    PREFIXES_REFUSED Coordinator Warn "prefixes-refused" "the coordinator wants other overlay prefixes" ["in_force" "wanted"]
+    PREFIXES_SETTLED Coordinator Info "prefixes-settled" "the overlay prefixes are agreed again" []
+    TICKET_RENEWED Coordinator Debug "ticket-renewed" "the coordinator gave a relay ticket" ["expires"]
+    LEAVE_BEGAN Coordinator Info "leave-began" "this node gives up its membership" []
+    LEAVE_DONE Coordinator Info "leave-done" "this node is not a member any more" ["problem"]
+    LEAVE_FAILED Coordinator Warn "leave-failed" "this node is a member as before" ["reason"]
+
+    MAP_CHANGED Map Info "map-changed" "the network map has other members or relays" ["version" "peers" "added" "removed" "changed" "relays"]
+    MAP_UPDATED Map Debug "map-updated" "the network map has other endpoints" ["version" "changed"]
+    PEER_ADDED Map Info "peer-added" "the map has a new peer" ["peer"]
+    PEER_REMOVED Map Info "peer-removed" "a peer is not in the map any more" ["peer"]
+    PEER_RENAMED Map Info "peer-renamed" "a peer has another name" ["from" "peer"]
+    PEER_KEY_CHANGED Map Info "peer-key-changed" "a peer has another WireGuard key" ["peer" "key"]
+    PEER_READDRESSED Map Info "peer-readdressed" "a peer has other overlay addresses" ["peer" "addresses"]
+    PEER_ONLINE Map Debug "peer-online" "a peer is connected to the coordinator" ["peer"]
+    PEER_OFFLINE Map Debug "peer-offline" "a peer is not connected to the coordinator" ["peer"]
+
+    PATH_CHANGED Path Info "path-changed" "the path to the peer changed" ["peer" "from" "to" "reason"]
+    PATH_MOVED Path Debug "path-moved" "data to the peer takes another path" ["peer" "from" "to" "reason"]
+    PATH_PROVEN Path Debug "path-proven" "a path to the peer was proven" ["peer" "path"]
+    PATH_SUSPECTED Path Debug "path-suspected" "a path to the peer is in doubt" ["peer" "path" "reason"]
+    PATH_CLEARED Path Debug "path-cleared" "a path that was in doubt works" ["peer" "path"]
+    PATH_LOST Path Debug "path-lost" "a path does not lead to the peer any more" ["peer" "path" "reason"]
+    PEER_IDLE Path Debug "peer-idle" "nothing is exchanged with the peer, and probing ends" ["peer" "idle_s"]
+    SEARCH_OPENED Path Debug "search-opened" "a search for ports of the peer's NAT began" ["peer" "round" "ports" "sockets"]
+    SEARCH_CLOSED Path Debug "search-closed" "a search for ports of the peer's NAT ended" ["peer" "target" "found"]
+    SEARCH_REQUESTED Path Debug "search-requested" "the peer asked this node to guess ports" ["peer" "endpoint" "ports"]
+    PACKET_LIMIT_CHANGED Path Info "packet-limit-changed" "other packet sizes pass the path to the peer" ["peer" "path" "longest"]
+    PEER_NAT_CHANGED Path Debug "peer-nat-changed" "the peer reports another kind of NAT" ["peer" "from" "to"]
+
+    HOME_RELAYS_CHANGED Relay Info "home-relays-changed" "other relays are the nearest" ["from" "to" "reason"]
+    OUTER_ENDPOINTS_CHANGED Relay Info "outer-endpoints-changed" "relays see this node at other endpoints" ["from" "to"]
+    NAT_CHANGED Relay Info "nat-changed" "relays see another kind of NAT in front of this node" ["from" "to"]
+    RELAY_BOUND Relay Info "relay-bound" "a relay serves this node" ["relay" "endpoint" "via"]
+    RELAY_LOST Relay Info "relay-lost" "a relay does not serve this node any more" ["relay" "reason"]
+    RELAY_SILENT Relay Debug "relay-silent" "a relay does not answer" ["relay"]
+    RELAY_RELEASED Relay Debug "relay-released" "a relay that nobody needed was left" ["relay"]
+
+    HANDSHAKE_STARTED Handshake Debug "handshake-started" "a handshake begins" ["peer"]
+    HANDSHAKE_COMPLETED Handshake Debug "handshake-completed" "a handshake was answered" ["peer" "through" "took_ms"]
+    HANDSHAKE_FAILED Handshake Info "handshake-failed" "a peer does not answer handshakes" ["peer" "reason" "tried_s"]
+    HANDSHAKE_FAILED_AGAIN Handshake Debug "handshake-failed-again" "a peer still does not answer handshakes" ["peer" "reason" "tried_s"]
+    PEER_ANSWERS Handshake Info "peer-answers" "a peer answers handshakes again" ["peer"]
+    HANDSHAKE_REFUSED Handshake Debug "handshake-refused" "a peer's handshake was refused" ["peer" "through" "reason"]
+
+    SESSION_BEGAN Session Debug "session-began" "a session is in use" ["peer" "role" "number"]
+    SESSION_EXPIRED Session Debug "session-expired" "the last session with a peer has ended" ["peer"]
+    SUITE_CHOSEN Session Debug "suite-chosen" "both ends agreed on a suite" ["peer" "suite"]
+
+    NETWORK_UP Host Info "network-up" "the network is up on this host" ["network" "interface" "mtu" "port" "lanes" "addresses"]
+    NETWORK_DOWN Host Info "network-down" "the network is down on this host" ["reason"]
+    NETWORK_FAILED Host Error "network-failed" "the network cannot come up on this host" ["reason"]
+    TUN_LOST Host Warn "tun-lost" "the TUN device was taken away; a new one is made" ["interface"]
+    ENDPOINTS_CHANGED Host Info "endpoints-changed" "this host has other addresses" ["endpoints"]
+    ROUTES_ADDED Host Debug "routes-added" "routes to peers were added" ["count" "first"]
+    ROUTES_REMOVED Host Debug "routes-removed" "routes to peers were removed" ["count" "first"]
+    ROUTE_REFUSED Host Warn "route-refused" "the system refused a route, or to remove one" ["reason"]
+    ROUTE_TAKEN Host Warn "route-taken" "another program has the route to a peer" ["address"]
+    ROUTE_FREED Host Info "route-freed" "the other program's route to a peer is gone" ["address"]
+    DEVICE_RESTORED Host Warn "device-restored" "what another program took from the TUN device was restored" ["interface" "missing"]
+    DEVICE_CONTESTED Host Error "device-contested" "another program keeps changing the TUN device" ["interface" "missing"]
+    DEVICE_CALM Host Info "device-calm" "the TUN device is left alone again" ["interface"]
+    IPV6_CHANGED Host Info "ipv6-changed" "IPv6 was switched on or off on the TUN device" ["interface" "ipv6"]
+
+    PORT_MAPPED Portmap Info "port-mapped" "the router maps a port to this node" ["port" "outside" "protocol"]
+    PORT_REMAPPED Portmap Info "port-remapped" "the router maps another port to this node" ["port" "outside" "protocol"]
+    PORT_LOST Portmap Info "port-lost" "the router does not map a port any more" ["port" "reason"]
+    ROUTER_ANSWERED Portmap Debug "router-answered" "the router answers otherwise than before" ["protocol" "answer"]
+    PORT_REFUSED Portmap Info "port-refused" "no port is mapped" ["reason"]
+
+    INPUT_REFUSED Input Debug "input-refused" "packets were refused" ["reason" "count" "within_s"]
+    INPUT_FLOOD Input Info "input-flood" "many packets were refused" ["reason" "count" "within_s"]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Names that every line has.
+    const HEAD: [&str; 6] = ["schema", "time", "level", "area", "event", "message"];
+
+    #[test]
+    fn each_event_has_a_name_of_its_own_and_sentences_for_people() {
+        let names: BTreeSet<&str> = ALL.iter().map(|kind| kind.event).collect();
+        assert_eq!(names.len(), ALL.len());
+        for kind in ALL {
+            let plain = |text: &str, more: &str| {
+                text.chars().all(|letter| letter.is_ascii_lowercase() || more.contains(letter))
+            };
+            assert!(plain(kind.event, "-6"), "{}", kind.event);
+            assert!(kind.fields.iter().all(|field| plain(field, "_6") && !HEAD.contains(field)), "{}", kind.event);
+            assert!(kind.message.len() <= 70 && !kind.message.ends_with('.'), "{}", kind.event);
+        }
+    }
+
+    #[test]
+    fn docs_log_md_has_every_event_with_its_level_and_fields() {
+        let page = include_str!("../../../../docs/log.md");
+        for kind in ALL {
+            let fields: Vec<String> = kind.fields.iter().map(|field| format!("`{field}`")).collect();
+            let fields = if fields.is_empty() { String::new() } else { fields.join(", ") + " " };
+            let row = format!("| `{}` | {} | {fields}| ", kind.event, kind.level.name());
+            assert!(page.contains(&row), "docs/log.md has no row `{row}`");
+            let section = format!("\n### {}\n", kind.area.name());
+            let place = page.split(&section).nth(1).and_then(|rest| rest.split("\n### ").next());
+            assert!(place.is_some_and(|place| place.contains(&row)), "`{row}` is not below {section}");
+        }
+        let rows = page.split("## Events").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap_or_default();
+        assert_eq!(rows.lines().filter(|line| line.starts_with("| `")).count(), ALL.len(), "a row without an event");
+    }
+}

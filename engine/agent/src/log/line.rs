@@ -1,0 +1,335 @@
+//! One event as a line: a flat JSON object with a schema version, and the same as text for people.
+//!
+//! ```text
+//! {"schema":1,"time":"2026-11-24T03:12:07.123Z","level":"info","area":"path","event":"path-changed","message":"…","peer":"nas","to":"…","reason":"…"}
+//! 2026-11-24T03:12:07.123Z info  path: the path to the peer changed peer=nas to=… reason=…
+//! ```
+//! Lines are made here, kept as JSON in memory and on the disk, and read back for people: one form, one reader. What a line cannot be trusted in is what
+//! came from outside: texts are cut and escaped when they are written, and control characters are left out when they are shown.
+
+use std::time::Duration;
+
+use super::kind::Kind;
+use super::level::Level;
+use super::time::{format_time, parse_time};
+
+/// Version of the object.
+pub const LOG_SCHEMA: u32 = 1;
+
+/// Bytes of one text, such as a reason that the coordinator gave, 200; a longer one is cut.
+const MAX_TEXT: usize = 200;
+
+/// Bytes of a line that is made here, 1 KiB: head, message and fields. Beyond it fields are left out.
+pub const MAX_LINE: usize = 1024;
+
+/// Bytes of a line that is read: those of a later version may be longer.
+const MAX_READ: usize = 4096;
+
+/// Fields of a line that are read.
+const MAX_FIELDS: usize = 24;
+
+/// A field's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// Not known; the field is left out.
+    None,
+    /// One of the program's own words.
+    Word(&'static str),
+    /// What came from elsewhere: names, addresses, reasons of the coordinator or the system.
+    Text(String),
+    /// A count, or a measure with its unit in the field's name.
+    Number(u64),
+}
+
+impl Value {
+    /// Returns the text of what can be displayed.
+    #[expect(clippy::needless_pass_by_value, reason = "callers pass references and small copies alike")]
+    pub(crate) fn text(value: impl ToString) -> Self {
+        Self::Text(value.to_string())
+    }
+
+    /// Returns the text, or none.
+    pub(crate) fn maybe(value: Option<impl ToString>) -> Self {
+        value.map_or(Self::None, Self::text)
+    }
+
+    /// Returns the milliseconds of a duration.
+    pub(crate) fn ms(duration: Duration) -> Self {
+        Self::Number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the whole seconds of a duration.
+    pub(crate) fn s(duration: Duration) -> Self {
+        Self::Number(duration.as_secs())
+    }
+}
+
+/// Writes an event as a line, without a newline. `wall`: time since 1970.
+pub(crate) fn write(kind: &Kind, level: Level, wall: Duration, values: &[Value]) -> String {
+    let mut line = String::with_capacity(256);
+    line.push_str("{\"schema\":1,\"time\":\"");
+    line.push_str(&format_time(wall));
+    line.push('"');
+    for (name, word) in
+        [("level", level.name()), ("area", kind.area.name()), ("event", kind.event), ("message", kind.message)]
+    {
+        push(&mut line, name, word);
+    }
+    for (name, value) in kind.fields.iter().zip(values) {
+        let end = line.len();
+        match value {
+            Value::None => {}
+            Value::Word(word) => push(&mut line, name, word),
+            Value::Text(text) => push(&mut line, name, cut(text)),
+            Value::Number(number) => {
+                key(&mut line, name);
+                line.push_str(&number.to_string());
+            }
+        }
+        if line.len() >= MAX_LINE {
+            line.truncate(end);
+        }
+    }
+    line.push('}');
+    line
+}
+
+fn key(line: &mut String, name: &str) {
+    line.push_str(",\"");
+    line.push_str(name);
+    line.push_str("\":");
+}
+
+fn push(line: &mut String, name: &str, text: &str) {
+    key(line, name);
+    line.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => {
+                line.push('\\');
+                line.push(letter);
+            }
+            // The text is one line for a terminal, a file and a journal.
+            letter if letter.is_control() => line.push(' '),
+            letter => line.push(letter),
+        }
+    }
+    line.push('"');
+}
+
+/// Returns the beginning of a text that is too long.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// An event that was read from its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// When it happened, since 1970, by the host's clock of that moment.
+    pub time: Duration,
+    /// How much it matters.
+    pub level: Level,
+    /// What it is about: a name of [`super::Area`], or one of a later version.
+    pub area: String,
+    /// Its name.
+    pub event: String,
+    /// What happened, in words.
+    pub message: String,
+    /// Everything else, in order; numbers as their digits.
+    pub fields: Vec<(String, String)>,
+}
+
+impl Entry {
+    /// Reads a line; `None` for one that is no event.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (mut time, mut level, mut schema) = (None, None, false);
+        let [mut area, mut event, mut message] = [String::new(), String::new(), String::new()];
+        let mut fields = Vec::new();
+        for (name, value) in object(line)? {
+            match &name[..] {
+                "schema" => schema = true,
+                "time" => time = parse_time(&value),
+                "level" => level = Level::of(&value),
+                "area" => area = value,
+                "event" => event = value,
+                "message" => message = value,
+                _ => fields.push((name, value)),
+            }
+        }
+        let named = schema && !area.is_empty() && !event.is_empty();
+        named.then_some(Self { time: time?, level: level?, area, event, message, fields })
+    }
+
+    /// Returns the value of a field.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| &value[..])
+    }
+
+    /// Returns the line for people, without a newline.
+    pub fn text(&self) -> String {
+        let (time, level) = (format_time(self.time), self.level.name());
+        let mut text = format!("{time} {level:<5} {}: {}", self.area, self.message);
+        for (name, value) in &self.fields {
+            text.push(' ');
+            text.push_str(name);
+            text.push('=');
+            let quote = value.is_empty() || value.contains([' ', '"', '=']);
+            if quote {
+                text.push('"');
+            }
+            text.push_str(value);
+            if quote {
+                text.push('"');
+            }
+        }
+        text.retain(|letter| !letter.is_control());
+        text
+    }
+}
+
+/// Reads a flat JSON object (RFC 8259) whose values are texts, numbers, `true`, `false` or `null`, in the order in which they stand there.
+fn object(line: &str) -> Option<Vec<(String, String)>> {
+    if line.len() > MAX_READ {
+        return None;
+    }
+    let mut rest = line.trim().strip_prefix('{')?.trim_start();
+    let mut all = Vec::new();
+    if rest == "}" {
+        return Some(all);
+    }
+    loop {
+        let name;
+        (name, rest) = string(rest)?;
+        rest = rest.trim_start().strip_prefix(':')?.trim_start();
+        let value;
+        (value, rest) = if rest.starts_with('"') { string(rest)? } else { word(rest)? };
+        if all.len() < MAX_FIELDS {
+            all.push((name, value));
+        }
+        rest = rest.trim_start();
+        if rest == "}" {
+            return Some(all);
+        }
+        rest = rest.strip_prefix(',')?.trim_start();
+    }
+}
+
+/// Reads a number or a word up to where it ends.
+fn word(rest: &str) -> Option<(String, &str)> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+    let end = rest.find(|letter| !is_part(letter)).filter(|end| *end > 0)?;
+    let (word, rest) = rest.split_at(end);
+    let known = matches!(word, "true" | "false" | "null") || word.parse::<f64>().is_ok_and(f64::is_finite);
+    known.then(|| (String::from(word), rest))
+}
+
+/// Reads a text in quotes, and what is behind it.
+fn string(rest: &str) -> Option<(String, &str)> {
+    let rest = rest.strip_prefix('"')?;
+    let mut text = String::new();
+    let mut letters = rest.char_indices();
+    while let Some((place, letter)) = letters.next() {
+        match letter {
+            '"' => return Some((text, &rest[place + 1..])),
+            '\\' => text.push(match letters.next()?.1 {
+                letter @ ('"' | '\\' | '/') => letter,
+                'n' => '\n',
+                't' => '\t',
+                'r' => '\r',
+                'b' => '\u{8}',
+                'f' => '\u{c}',
+                'u' => {
+                    let digits = rest.get(place + 2..place + 6)?;
+                    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                        return None;
+                    }
+                    letters.nth(3)?;
+                    // Halves of a pair: the program writes none.
+                    char::from_u32(u32::from_str_radix(digits, 16).ok()?).unwrap_or(char::REPLACEMENT_CHARACTER)
+                }
+                _ => return None,
+            }),
+            letter if letter < ' ' => return None,
+            letter => text.push(letter),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kind;
+    use super::*;
+
+    fn sample(values: &[Value]) -> String {
+        write(&kind::PEER_ADDED, Level::Info, Duration::from_millis(1_795_489_927_123), values)
+    }
+
+    #[test]
+    fn a_line_is_written_read_and_shown() {
+        let line = sample(&[Value::Text(String::from("nas"))]);
+        assert_eq!(
+            line,
+            "{\"schema\":1,\"time\":\"2026-11-24T03:12:07.123Z\",\"level\":\"info\",\"area\":\"map\",\"event\":\"peer-added\",\
+             \"message\":\"the map has a new peer\",\"peer\":\"nas\"}"
+        );
+        let entry = Entry::parse(&line).unwrap();
+        assert_eq!((&entry.area[..], &entry.event[..], entry.field("peer")), ("map", "peer-added", Some("nas")));
+        assert_eq!(entry.text(), "2026-11-24T03:12:07.123Z info  map: the map has a new peer peer=nas");
+        assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok());
+        assert_eq!(Entry::parse(&sample(&[Value::None])).unwrap().fields, []);
+        assert_eq!(Entry::parse(&sample(&[Value::Number(7)])).unwrap().field("peer"), Some("7"));
+    }
+
+    #[test]
+    fn fault_p5_texts_from_outside_stay_one_short_line() {
+        let hostile = "a\nb\u{1b}[2J\"\\ =".repeat(1_000);
+        let line = sample(&[Value::Text(hostile)]);
+        assert!(line.len() <= MAX_LINE && !line.contains(['\n', '\u{1b}']));
+        assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok(), "{line}");
+        let text = Entry::parse(&line).unwrap().text();
+        assert!(text.contains("peer=\"a b [2J") && text.len() < 400, "{text}");
+        // An escape in a line that another program wrote.
+        let text = Entry::parse(&line.replace("peer-added\"", "peer-added\",\"x\":\"\\u001b[2J\"")).unwrap().text();
+        assert!(!text.contains('\u{1b}'));
+        assert!(sample(&[Value::Text("ä".repeat(300))]).len() < 400, "cut between letters");
+    }
+
+    #[test]
+    fn what_is_no_event_is_refused() {
+        let good = "{\"schema\":1,\"time\":\"2026-11-24\",\"level\":\"info\",\"area\":\"a\",\"event\":\"e\"}";
+        assert!(Entry::parse(good).is_some());
+        let later = "{ \"schema\" : 2 , \"time\":\"2026-11-24\",\"level\":\"info\",\"area\":\"new\",\"event\":\"e\",\"x\":null,\"y\":-1.5e3,\"z\":\"\\u00e4\\n\"}";
+        let entry = Entry::parse(later).unwrap();
+        assert_eq!((entry.field("x"), entry.field("y"), entry.field("z")), (Some("null"), Some("-1.5e3"), Some("ä\n")));
+        for (from, to) in [
+            ("\"schema\":1,", ""),
+            ("2026-11-24", "soon"),
+            ("info", "loud"),
+            ("\"area\":\"a\"", "\"area\":\"\""),
+            ("}", ""),
+            ("}", "} x"),
+            ("{", ""),
+            (":1", ":[1]"),
+            (":1", ":nan"),
+            (":1", ":inf"),
+            (":1", ":"),
+            (",", ";"),
+            ("\"e\"", "\"e"),
+            ("\"e\"", "\"\\x\""),
+            ("\"e\"", "\"\\u12\""),
+            ("\"e\"", "\"\\u+123\""),
+        ] {
+            let bad = good.replace(from, to);
+            assert_eq!(Entry::parse(&bad), None, "{bad}");
+        }
+        for cut in 0..good.len() {
+            assert_eq!(Entry::parse(&good[..cut]), None, "a crash in the middle of a write");
+        }
+        assert_eq!(Entry::parse(&good.replace("\"e\"", &format!("\"{}\"", "e".repeat(5_000)))), None);
+    }
+}

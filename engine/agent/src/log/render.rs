@@ -1,0 +1,209 @@
+//! Events of the node's rules as lines: which kind each is, and what its values are for people.
+
+use std::net::SocketAddr;
+
+use taut_base::{PeerId, RelayId};
+use taut_node::{Clocks, HandshakeFailure, HandshakeRefusal, NodeEvent};
+use taut_path::{
+    DownCause, HomeChangeReason, HomeRelayEvent, Nat, NatEvent, PathChangeReason, PathEvent, Suspicion, Way,
+};
+use taut_relay::LostCause;
+use taut_tunnel::Role;
+
+use super::changes::listed;
+use super::kind::{self, Kind};
+use super::{Log, Party, Value};
+
+/// The names of peers and relays, which events of `core` name by their ids.
+pub(crate) trait Names {
+    /// The peer's number in the map, and its name.
+    fn peer(&self, id: PeerId) -> Option<(u64, String)>;
+    /// The relay's name.
+    fn relay(&self, id: RelayId) -> Option<String>;
+    /// The name of the relay that answers there.
+    fn relay_at(&self, place: SocketAddr) -> Option<String>;
+}
+
+/// Records an event of the node.
+pub(crate) fn note_node_event(log: &mut Log, event: &NodeEvent, names: &impl Names, clocks: Clocks) {
+    let (kind, party, values) = render(event, names);
+    log.record(kind, party, &values, clocks);
+}
+
+fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, Party, Vec<Value>) {
+    let peer = |id: PeerId| match names.peer(id) {
+        Some((number, name)) => (Party::Peer(number), Value::Text(name)),
+        // It was removed from the map a moment ago.
+        None => (Party::Peer(u64::MAX), Value::None),
+    };
+    let of_peer = |kind, id, rest: Vec<Value>| {
+        let (party, name) = peer(id);
+        (kind, party, [vec![name], rest].concat())
+    };
+    let of_relay = |kind, id: RelayId, rest: Vec<Value>| {
+        let name = names.relay(id).map_or(Value::Number(u64::from(id.0)), Value::Text);
+        (kind, Party::Relay(id.0), [vec![name], rest].concat())
+    };
+    match *event {
+        NodeEvent::HandshakeStarted { peer } => of_peer(&kind::HANDSHAKE_STARTED, peer, vec![]),
+        NodeEvent::HandshakeCompleted { peer, way, took } => {
+            of_peer(&kind::HANDSHAKE_COMPLETED, peer, vec![through(way, names), Value::ms(took)])
+        }
+        NodeEvent::HandshakeFailed { peer, reason, tried, again } => {
+            let kind = if again { &kind::HANDSHAKE_FAILED_AGAIN } else { &kind::HANDSHAKE_FAILED };
+            let reason = match reason {
+                HandshakeFailure::NoAnswer => "no-answer",
+                HandshakeFailure::NoPath => "no-path",
+            };
+            of_peer(kind, peer, vec![Value::Word(reason), Value::s(tried)])
+        }
+        NodeEvent::PeerAnswers { peer } => of_peer(&kind::PEER_ANSWERS, peer, vec![]),
+        NodeEvent::HandshakeRefused { peer, way, reason } => {
+            let reason = match reason {
+                HandshakeRefusal::OldStamp => "old-stamp",
+                HandshakeRefusal::TooMany => "too-many",
+            };
+            of_peer(&kind::HANDSHAKE_REFUSED, peer, vec![through(way, names), Value::Word(reason)])
+        }
+        NodeEvent::SessionBegan { peer, role, number } => {
+            let role = match role {
+                Role::Initiator => "initiator",
+                Role::Responder => "responder",
+            };
+            of_peer(&kind::SESSION_BEGAN, peer, vec![Value::Word(role), Value::Number(number)])
+        }
+        NodeEvent::SessionExpired { peer } => of_peer(&kind::SESSION_EXPIRED, peer, vec![]),
+        NodeEvent::SuiteChosen { peer, suite } => of_peer(&kind::SUITE_CHOSEN, peer, vec![Value::Word(suite.name())]),
+        NodeEvent::Path { peer, event } => {
+            let (kind, values) = path(&event, names);
+            of_peer(kind, peer, values)
+        }
+        NodeEvent::Nat(ref event) => {
+            let (kind, values) = nat(event);
+            (kind, Party::Node, values)
+        }
+        NodeEvent::HomeRelay(ref event) => home_relay(event, names),
+        NodeEvent::RelayBound { relay, place, by_bridge } => {
+            let via = if by_bridge { "websocket" } else { "udp" };
+            of_relay(&kind::RELAY_BOUND, relay, vec![Value::text(place), Value::Word(via)])
+        }
+        NodeEvent::RelayLost { relay, reason } => {
+            let reason = match reason {
+                LostCause::Silent => "silent",
+                LostCause::Left => "ended",
+                LostCause::Replaced => "replaced",
+                LostCause::Expired => "ticket-expired",
+            };
+            of_relay(&kind::RELAY_LOST, relay, vec![Value::Word(reason)])
+        }
+        NodeEvent::RelayReleased { relay } => of_relay(&kind::RELAY_RELEASED, relay, vec![]),
+    }
+}
+
+fn path(event: &PathEvent, names: &impl Names) -> (&'static Kind, Vec<Value>) {
+    let number = |number: u16| Value::Number(u64::from(number));
+    match *event {
+        PathEvent::PathChanged { from, to, reason } => {
+            let is_news =
+                from.is_some_and(|from| from.is_relayed() != to.is_relayed()) && reason != PathChangeReason::Idle;
+            let kind = if is_news { &kind::PATH_CHANGED } else { &kind::PATH_MOVED };
+            let from = from.map_or(Value::Word("none"), |from| through(from, names));
+            (kind, vec![from, through(to, names), Value::Word(change_reason(reason))])
+        }
+        PathEvent::CandidateProven { way } => (&kind::PATH_PROVEN, vec![through(way, names)]),
+        PathEvent::Suspected { way, reason } => {
+            let reason = match reason {
+                Suspicion::ProbeLost => "probe-lost",
+                Suspicion::NetworkChanged => "network-changed",
+                Suspicion::PeerMoved => "peer-moved",
+                Suspicion::DataUnacknowledged => "no-receipt",
+            };
+            (&kind::PATH_SUSPECTED, vec![through(way, names), Value::Word(reason)])
+        }
+        PathEvent::SuspicionCleared { way } => (&kind::PATH_CLEARED, vec![through(way, names)]),
+        PathEvent::CandidateLost { way, reason } => {
+            (&kind::PATH_LOST, vec![through(way, names), Value::Word(down_reason(reason))])
+        }
+        PathEvent::PeerIdle { after } => (&kind::PEER_IDLE, vec![Value::s(after)]),
+        PathEvent::SearchOpened { round, ports, sockets } => {
+            (&kind::SEARCH_OPENED, vec![Value::Number(u64::from(round)), number(ports), number(sockets)])
+        }
+        PathEvent::SearchClosed { target, found } => {
+            (&kind::SEARCH_CLOSED, vec![Value::text(target), Value::Word(if found { "yes" } else { "no" })])
+        }
+        PathEvent::SearchRequested { from, ports } => (&kind::SEARCH_REQUESTED, vec![Value::text(from), number(ports)]),
+        PathEvent::PacketLimitChanged { way, longest } => {
+            (&kind::PACKET_LIMIT_CHANGED, vec![through(way, names), longest.map_or(Value::Word("none"), number)])
+        }
+        PathEvent::PeerNatChanged { from, to } => {
+            (&kind::PEER_NAT_CHANGED, vec![Value::Word(nat_name(from)), Value::Word(nat_name(to))])
+        }
+    }
+}
+
+fn change_reason(reason: PathChangeReason) -> &'static str {
+    match reason {
+        PathChangeReason::First => "first",
+        PathChangeReason::DirectProven => "direct-proven",
+        PathChangeReason::LowerCost => "lower-cost",
+        PathChangeReason::Down(cause) => down_reason(cause),
+        PathChangeReason::RelaySilent => "relay-silent",
+        PathChangeReason::Withdrawn => "withdrawn",
+        PathChangeReason::NoLongerProven => "no-longer-proven",
+        PathChangeReason::Idle => "idle",
+    }
+}
+
+fn down_reason(cause: DownCause) -> &'static str {
+    match cause {
+        DownCause::Silent => "no-answer",
+        DownCause::Lossy => "lossy",
+        DownCause::NoData => "no-data",
+    }
+}
+
+fn nat(event: &NatEvent) -> (&'static Kind, Vec<Value>) {
+    match event {
+        NatEvent::NatChanged { from, to, .. } => {
+            (&kind::NAT_CHANGED, vec![Value::Word(nat_name(*from)), Value::Word(nat_name(*to))])
+        }
+        NatEvent::EndpointsChanged { from, to } => (&kind::OUTER_ENDPOINTS_CHANGED, vec![listed(from), listed(to)]),
+    }
+}
+
+fn nat_name(nat: Nat) -> &'static str {
+    match nat {
+        Nat::Unknown => "unknown",
+        Nat::Open => "open",
+        Nat::Cone => "cone",
+        Nat::Symmetric => "symmetric",
+        Nat::Sequential => "sequential",
+        Nat::Blocked => "blocked",
+    }
+}
+
+fn home_relay(event: &HomeRelayEvent, names: &impl Names) -> (&'static Kind, Party, Vec<Value>) {
+    let name = |id: &RelayId| names.relay(*id).unwrap_or_else(|| id.to_string());
+    let all = |ids: &[RelayId]| listed(&ids.iter().map(name).collect::<Vec<_>>());
+    match event {
+        HomeRelayEvent::Changed { from, to, reason } => {
+            let reason = match reason {
+                HomeChangeReason::MapChanged => "map-changed",
+                HomeChangeReason::Measured => "measured",
+                HomeChangeReason::Lost => "lost",
+            };
+            (&kind::HOME_RELAYS_CHANGED, Party::Node, vec![all(from), all(to), Value::Word(reason)])
+        }
+        HomeRelayEvent::Lost(id) => (&kind::RELAY_SILENT, Party::Relay(id.0), vec![Value::Text(name(id))]),
+    }
+}
+
+/// A path as people read it: an endpoint, or `relay:` and the relay's name.
+fn through(way: Way, names: &impl Names) -> Value {
+    match way {
+        Way::Direct(endpoint) => Value::text(endpoint),
+        Way::Relayed { relay, .. } => {
+            Value::Text(["relay:", &names.relay_at(relay).unwrap_or_else(|| relay.to_string())].concat())
+        }
+    }
+}

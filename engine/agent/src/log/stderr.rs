@@ -1,0 +1,82 @@
+//! Lines to standard error, without ever blocking the agent.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use taut_event::{Events, Interest, Poller};
+
+use super::line::Entry;
+
+/// Where a daemon prints its events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StderrFormat {
+    /// Nowhere: a daemon in the background, whose standard error is a file that nobody rotates.
+    #[default]
+    None,
+    /// Text with time and level.
+    Text,
+    /// The same with journald's priorities in front (sd-daemon(3)).
+    Journal,
+}
+
+/// Standard error. A pipe or a terminal that takes no more loses lines, which are counted; a regular file takes all.
+pub(super) struct Stderr {
+    format: StderrFormat,
+    /// `None` for a file, which is always ready.
+    poller: Option<Poller>,
+    lost: u64,
+}
+
+impl Stderr {
+    /// Standard error in this format, or `None` where nothing is printed.
+    pub(super) fn new(format: StderrFormat) -> Option<Self> {
+        if format == StderrFormat::None {
+            return None;
+        }
+        let poller = Poller::new().ok();
+        // The kernel refuses to watch a regular file.
+        let poller = poller.filter(|poller| poller.add(io::stderr().as_fd(), 0, Interest::WRITE).is_ok());
+        Some(Self { format, poller, lost: 0 })
+    }
+
+    /// Writes a line, if standard error takes it at once.
+    pub(super) fn write(&mut self, line: &str) {
+        if !self.is_ready() {
+            self.lost += 1;
+            return;
+        }
+        let Some(text) = Entry::parse(line).map(|entry| shown(&entry, self.format)) else { return };
+        let lost = match std::mem::take(&mut self.lost) {
+            0 => String::new(),
+            lost => format!("{lost} lines are missing here; `taut log` has them\n"),
+        };
+        // Less than a page, which a pipe that is ready takes whole (PIPE_BUF, pipe(7)).
+        let _ = io::stderr().lock().write_all([&lost[..], &text, "\n"].concat().as_bytes());
+    }
+
+    fn is_ready(&self) -> bool {
+        let Some(poller) = &self.poller else { return true };
+        let mut ready = Events::with_capacity(1);
+        poller.wait(&mut ready, Some(Duration::ZERO)).is_ok() && ready.iter().any(|event| event.writable)
+    }
+}
+
+fn shown(entry: &Entry, format: StderrFormat) -> String {
+    let text = entry.text();
+    if format == StderrFormat::Journal { format!("<{}>{text}", entry.level.priority()) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journald_reads_a_priority_in_front() {
+        let line = "{\"schema\":1,\"time\":\"2026-11-24\",\"level\":\"warn\",\"area\":\"host\",\"event\":\"e\",\"message\":\"m\"}";
+        let entry = Entry::parse(line).unwrap();
+        assert_eq!(shown(&entry, StderrFormat::Journal), "<4>2026-11-24T00:00:00.000Z warn  host: m");
+        assert_eq!(shown(&entry, StderrFormat::Text), "2026-11-24T00:00:00.000Z warn  host: m");
+        assert!(Stderr::new(StderrFormat::None).is_none());
+    }
+}

@@ -1,0 +1,209 @@
+use std::net::{IpAddr, SocketAddr};
+
+use taut_base::{NodeId, PeerId, PublicKey, RelayId};
+use taut_netmap::{LocalMember, NetworkInfo, NetworkMap, Peer};
+use taut_node::NodeEvent;
+use taut_path::{PathChangeReason, PathEvent, Way};
+use taut_relay::LostCause;
+
+use super::*;
+
+fn clocks(seconds: u64) -> Clocks {
+    let now = Duration::from_secs(1_000 + seconds);
+    Clocks { now: Time::from_duration(now), wall: Duration::from_secs(1_795_489_927) + now }
+}
+
+fn log(levels: &str) -> Log {
+    Log::new(LogOptions { levels: levels.parse().unwrap(), stderr: StderrFormat::None })
+}
+
+fn events(log: &Log) -> Vec<String> {
+    log.read(None).lines.iter().map(|line| Entry::parse(line).unwrap().event).collect()
+}
+
+fn name(name: &str) -> [Value; 1] {
+    [Value::text(name)]
+}
+
+#[test]
+fn levels_choose_what_is_recorded_and_may_change() {
+    let mut log = log("info,session=debug");
+    log.record(&kind::PEER_ONLINE, Party::Peer(1), &name("a"), clocks(0));
+    log.record(&kind::SESSION_EXPIRED, Party::Peer(1), &name("a"), clocks(0));
+    log.record(&kind::PEER_ADDED, Party::Peer(1), &name("a"), clocks(0));
+    assert_eq!(events(&log), ["session-expired", "peer-added"]);
+    assert_eq!(log.poll_line().map(|line| line.contains("peer-added")), Some(true), "the disk has info and above");
+    assert_eq!(log.poll_line(), None);
+    log.set_levels("warn".parse().unwrap(), clocks(1));
+    log.record(&kind::PEER_ADDED, Party::Peer(1), &name("b"), clocks(2));
+    assert_eq!(events(&log).len(), 2, "the change itself is of level info");
+    log.set_levels("debug".parse().unwrap(), clocks(3));
+    assert_eq!(events(&log).last().unwrap(), "levels-changed");
+}
+
+#[test]
+fn a_restart_begins_with_the_story_of_the_last_run() {
+    let mut first = log("info");
+    assert_eq!(first.resume(&[]), None);
+    first.record(&kind::PEER_ADDED, Party::Peer(1), &name("a"), clocks(0));
+    let mut lines: Vec<String> = std::iter::from_fn(|| first.poll_line()).collect();
+    lines.push(String::from("{\"cut off"));
+    let mut second = log("info");
+    assert_eq!(second.resume(&lines), Some("cut-off"));
+    second.record(&kind::DAEMON_STOPPING, Party::Node, &[Value::Word("signal")], clocks(1));
+    assert_eq!(events(&second), ["peer-added", "daemon-stopping"]);
+    lines.extend(std::iter::from_fn(|| second.poll_line()));
+    assert_eq!(log("info").resume(&lines), Some("stopped"));
+}
+
+#[test]
+fn fault_p5_what_was_left_out_is_said_once_a_minute() {
+    let mut log = log("info");
+    let mut flap = |second| log.record(&kind::PEER_ANSWERS, Party::Peer(7), &name("nas"), clocks(second));
+    (0..600).for_each(|tenth| flap(tenth / 10));
+    flap(60);
+    let lines = log.read(None).lines;
+    assert_eq!(lines.len(), 6 + 1 + 1);
+    let told = Entry::parse(&lines[6]).unwrap();
+    let field = |name| told.field(name).map(String::from);
+    assert_eq!(
+        (&told.event[..], field("of"), field("peer")),
+        ("events-suppressed", Some("peer-answers".into()), Some("nas".into()))
+    );
+    assert_eq!(field("count").as_deref(), Some("594"));
+    // Without a further event, too, by the timer.
+    (0..10).for_each(|_| log.record(&kind::PEER_ANSWERS, Party::Peer(7), &name("nas"), clocks(61)));
+    let due = log.poll_timeout(false).unwrap();
+    assert_eq!(due, clocks(120).now);
+    log.handle_timeout(clocks(120));
+    assert_eq!((log.poll_timeout(false), events(&log).last().unwrap().as_str()), (None, "events-suppressed"));
+}
+
+#[test]
+fn a_clock_that_was_set_is_told_and_one_that_drifts_is_not() {
+    let mut log = log("info");
+    let mut at = |seconds: u64, ahead: i64| {
+        let mut clocks = clocks(seconds);
+        clocks.wall = clocks.wall.saturating_add_signed(ahead);
+        log.look_at_clocks(clocks);
+    };
+    at(0, 0);
+    (0..1_000).for_each(|minute| at(60 * minute, minute as i64 * 30));
+    at(60_000, 30_000 - 3_600_000);
+    at(60_060, 30_000 - 3_600_000);
+    let lines = log.read(None).lines;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let entry = Entry::parse(&lines[0]).unwrap();
+    assert_eq!((entry.field("direction"), &entry.event[..]), (Some("back"), "clock-jumped"));
+}
+
+struct Nobody;
+
+impl Names for Nobody {
+    fn peer(&self, id: PeerId) -> Option<(u64, String)> {
+        (id.0 == 3).then(|| (7, String::from("nas")))
+    }
+
+    fn relay(&self, id: RelayId) -> Option<String> {
+        (id.0 == 0).then(|| String::from("home"))
+    }
+
+    fn relay_at(&self, place: SocketAddr) -> Option<String> {
+        (place.port() == 3478).then(|| String::from("home"))
+    }
+}
+
+#[test]
+fn events_of_the_node_are_told_with_names() {
+    let mut log = log("debug");
+    let (peer, relay) = (PeerId(3), SocketAddr::from(([203, 0, 113, 9], 3478)));
+    let (relayed, direct) = (Way::Relayed { relay, id: 1 }, Way::Direct(([198, 51, 100, 2], 8288).into()));
+    let path = |from, to| {
+        let event = PathEvent::PathChanged { from, to, reason: PathChangeReason::DirectProven };
+        NodeEvent::Path { peer, event }
+    };
+    let all = [
+        (
+            path(Some(relayed), direct),
+            "info  path: the path to the peer changed peer=nas from=relay:home to=198.51.100.2:8288 reason=direct-proven",
+        ),
+        (
+            path(None, relayed),
+            "debug path: data to the peer takes another path peer=nas from=none to=relay:home reason=direct-proven",
+        ),
+        (
+            NodeEvent::RelayLost { relay: RelayId(0), reason: LostCause::Silent },
+            "info  relay: a relay does not serve this node any more relay=home reason=silent",
+        ),
+        (NodeEvent::RelayReleased { relay: RelayId(9) }, "debug relay: a relay that nobody needed was left relay=9"),
+        (NodeEvent::SessionExpired { peer: PeerId(4) }, "debug session: the last session with a peer has ended"),
+    ];
+    for (event, _) in &all {
+        note_node_event(&mut log, event, &Nobody, clocks(0));
+    }
+    let texts: Vec<String> = log.read(None).lines.iter().map(|line| Entry::parse(line).unwrap().text()).collect();
+    assert_eq!(texts.len(), all.len());
+    for (text, (_, expected)) in texts.iter().zip(all) {
+        assert_eq!(&text[25..], expected);
+    }
+}
+
+fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
+    let (key, address) = (|byte| PublicKey([byte; 32]), |id| IpAddr::from([100, 64, 0, id]));
+    let peer = |(id, name, byte): &(u64, &str, u8)| Peer {
+        id: NodeId(*id),
+        name: String::from(*name),
+        key: key(*byte),
+        addresses: vec![address(*id as u8)],
+        endpoints: Vec::new(),
+        relays: Vec::new(),
+        native: false,
+    };
+    NetworkMap {
+        version,
+        network: NetworkInfo {
+            name: String::from("net"),
+            ipv4: "100.64.0.0/10".parse().unwrap(),
+            ipv6: "fd00::/48".parse().unwrap(),
+        },
+        me: LocalMember { id: NodeId(1), name: String::from("me"), key: key(1), addresses: vec![address(1)] },
+        peers: peers.iter().map(|one| (NodeId(one.0), peer(one))).collect(),
+        relays: Vec::new(),
+    }
+}
+
+#[test]
+fn another_map_is_told_by_what_changed() {
+    let mut log = log("debug");
+    let first = network(1, &[(2, "a", 2), (3, "b", 3)]);
+    note_map(&mut log, None, &first, clocks(0));
+    assert_eq!(events(&log), ["map-changed"]);
+    let second = network(2, &[(2, "c", 9), (4, "d", 4)]);
+    note_map(&mut log, Some(&first), &second, clocks(1));
+    assert_eq!(events(&log)[1..], ["map-changed", "peer-added", "peer-removed", "peer-renamed", "peer-key-changed"]);
+    let counts = Entry::parse(&log.read(None).lines[1]).unwrap();
+    let count = |name| counts.field(name).map(String::from);
+    assert_eq!(
+        (count("added"), count("removed"), count("changed"), count("peers")),
+        (Some("1".into()), Some("1".into()), Some("1".into()), Some("2".into()))
+    );
+    let mut third = second.clone();
+    third.version = 3;
+    third.peers.values_mut().for_each(|peer| peer.endpoints.push(([192, 0, 2, 1], 1).into()));
+    note_map(&mut log, Some(&second), &third, clocks(2));
+    assert_eq!(events(&log)[6..], ["map-updated"]);
+    let many: Vec<(u64, &str, u8)> = (2..100).map(|id| (id, "x", 5)).collect();
+    note_map(&mut log, Some(&third), &network(4, &many), clocks(3));
+    assert_eq!(events(&log)[7..], ["map-changed"], "a large change is told by its number");
+}
+
+trait Signed {
+    fn saturating_add_signed(self, milliseconds: i64) -> Self;
+}
+
+impl Signed for Duration {
+    fn saturating_add_signed(self, milliseconds: i64) -> Self {
+        let by = Self::from_millis(milliseconds.unsigned_abs());
+        if milliseconds < 0 { self.saturating_sub(by) } else { self + by }
+    }
+}

@@ -1,0 +1,186 @@
+//! The event log on the disk: `events.jsonl`, and `events.jsonl.1` before it.
+//!
+//! The agent makes the lines; the control thread appends them here, because a disk may block. A line is written at once and never forced to the disk:
+//! it survives a crash of the program, and a power cut takes the last half minute. A line that was cut off by a crash is ended by the next start, so that
+//! it spoils no other line.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_event::effective_uid;
+
+/// Name of the file in the state directory.
+pub(crate) const EVENTS: &str = "events.jsonl";
+
+/// Bytes of one file, 256 KiB: about 1,200 lines. Two of them are kept, which suits the flash memory of a router.
+const MAX_FILE: u64 = 256 * 1024;
+
+/// Bytes of one line, 4 KiB; the agent's are a quarter of it. A longer one in the file is not the agent's.
+const MAX_LINE: usize = 4096;
+
+/// Time after a failed write until the next one is tried, 30 s, as with state files: a full disk does not become free within milliseconds.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// What became of the log on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogDisk {
+    /// It cannot be written: the reason, and what to do.
+    Failed(String),
+    /// It is written again; so many lines are missing in it.
+    Works {
+        /// Lines that were lost meanwhile.
+        missing: u64,
+    },
+}
+
+/// The file that lines are appended to.
+pub(crate) struct EventLog {
+    path: PathBuf,
+    file: Option<File>,
+    size: u64,
+    /// The file ends in the middle of a line.
+    torn: bool,
+    /// Since the last failure: when the next try is due, and how many lines were lost.
+    failing: Option<(Time, u64)>,
+}
+
+impl EventLog {
+    /// The log in this state directory; nothing is opened before the first line.
+    pub(crate) fn new(state_dir: &Path) -> Self {
+        Self { path: state_dir.join(EVENTS), file: None, size: 0, torn: false, failing: None }
+    }
+
+    /// Appends a line. Returns what is new about the disk: that it refuses, once, or that it takes lines again.
+    pub(crate) fn append(&mut self, line: &str, now: Time) -> Option<LogDisk> {
+        if let Some((due, missing)) = &mut self.failing
+            && now < *due
+        {
+            *missing += 1;
+            return None;
+        }
+        match self.write(line) {
+            Ok(()) => self.failing.take().map(|(_, missing)| LogDisk::Works { missing }),
+            Err(error) => {
+                self.file = None;
+                let before = self.failing.map(|(_, missing)| missing);
+                self.failing = Some((now + RETRY, before.unwrap_or(0) + 1));
+                let path = self.path.display();
+                let text = format!("the event log {path} cannot be written: {error}; free or repair the disk");
+                before.is_none().then_some(LogDisk::Failed(text))
+            }
+        }
+    }
+
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        let bytes = line.len() as u64 + 2;
+        if self.file.is_some() && self.size + bytes > MAX_FILE {
+            self.rotate()?;
+        }
+        if self.file.is_none() {
+            self.open()?;
+            if self.size + bytes > MAX_FILE {
+                self.rotate()?;
+                self.open()?;
+            }
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let begin = if self.torn { "\n" } else { "" };
+        let whole = [begin, line, "\n"].concat();
+        // Until it is known to be whole.
+        self.torn = true;
+        file.write_all(whole.as_bytes())?;
+        self.torn = false;
+        self.size += whole.len() as u64;
+        Ok(())
+    }
+
+    fn open(&mut self) -> io::Result<()> {
+        regular(&self.path)?;
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.path)?;
+        let found = file.metadata()?;
+        self.size = found.len();
+        let mut last = [b'\n'];
+        if self.size > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        self.torn = last != [b'\n'];
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Keeps the full file as the previous one, and has the next line begin a new one.
+    fn rotate(&mut self) -> io::Result<()> {
+        self.file = None;
+        fs::rename(&self.path, previous(&self.path))
+    }
+}
+
+/// Refuses what is there and is no regular file of the daemon's user: a link would lead out of the directory, and a pipe would block.
+fn regular(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() || found.uid() != effective_uid() => {
+            Err(io::Error::other("it is not a regular file of the daemon's user"))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn previous(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(".1");
+    PathBuf::from(name)
+}
+
+/// The lines of the event log in the state directory `path`, the oldest first, at most `most` of the latest ones. None where there is no log, or none that
+/// this user may read.
+///
+/// For a daemon that starts, and for a command that looks at the log of a daemon that is down. Nothing is locked or written.
+pub fn saved_events(path: &Path, most: usize) -> io::Result<Vec<String>> {
+    let live = path.join(EVENTS);
+    let mut lines = VecDeque::new();
+    for file in [previous(&live), live] {
+        match read(&file) {
+            Ok(bytes) => keep(&bytes, most, &mut lines),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(lines.into())
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = match fs::symlink_metadata(path)?.is_file() {
+        true => File::open(path)?,
+        false => return Err(io::Error::other("it is not a regular file")),
+    };
+    // A file that grew beyond its bound is another program's work.
+    file.take(2 * MAX_FILE).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Adds the whole lines among `bytes`: what a crash cut off, and what is no text or too long, is passed over.
+pub(crate) fn keep(bytes: &[u8], most: usize, lines: &mut VecDeque<String>) {
+    let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return };
+    for line in bytes[..end].split(|byte| *byte == b'\n') {
+        if line.is_empty() || line.len() > MAX_LINE {
+            continue;
+        }
+        let Ok(line) = std::str::from_utf8(line) else { continue };
+        if lines.len() >= most {
+            lines.pop_front();
+        }
+        lines.push_back(String::from(line));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("taut-events-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn log(&self) -> EventLog {
+        EventLog::new(&self.0)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        saved_events(&self.0, 10_000).unwrap()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join(EVENTS)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn at(seconds: u64) -> Time {
+    Time::from_duration(Duration::from_secs(seconds))
+}
+
+#[test]
+fn lines_survive_the_program() {
+    let directory = Directory::new("survive");
+    assert_eq!(directory.lines(), Vec::<String>::new());
+    let mut log = directory.log();
+    assert_eq!(log.append("{\"a\":1}", at(0)), None);
+    // Never closed, as after `kill -9`.
+    std::mem::forget(log);
+    assert_eq!(directory.log().append("{\"a\":2}", at(0)), None);
+    assert_eq!(directory.lines(), ["{\"a\":1}", "{\"a\":2}"]);
+    assert_eq!(saved_events(&directory.0, 1).unwrap(), ["{\"a\":2}"]);
+    assert_eq!(fs::metadata(directory.file()).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn fault_p5_two_files_of_a_quarter_mebibyte_are_all() {
+    let directory = Directory::new("rotate");
+    let mut log = directory.log();
+    let line = |number: u32| format!("{{\"number\":{number},\"text\":\"{}\"}}", "x".repeat(200));
+    for number in 0..10_000 {
+        assert_eq!(log.append(&line(number), at(0)), None);
+        if number == 6_000 {
+            // A start in the middle.
+            log = directory.log();
+        }
+    }
+    let sizes = [directory.file(), previous(&directory.file())].map(|path| fs::metadata(path).unwrap().len());
+    assert!(sizes.iter().all(|size| *size <= MAX_FILE), "{sizes:?}");
+    assert!(sizes[1] > MAX_FILE - 300, "{sizes:?}");
+    assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2);
+    let lines = directory.lines();
+    assert_eq!(lines.last(), Some(&line(9_999)));
+    let first = 10_000 - lines.len() as u32;
+    assert!((first..10_000).map(line).eq(lines.iter().cloned()), "without a gap over the rotation");
+}
+
+#[test]
+fn a_crash_in_the_middle_of_a_write_spoils_one_line() {
+    let directory = Directory::new("torn");
+    for cut in 0..9 {
+        let whole = "{\"a\":1}\n{\"b\":2}\n";
+        fs::write(directory.file(), &whole[..whole.len() - cut]).unwrap();
+        let before = directory.lines();
+        assert_eq!(before.len(), if cut == 0 { 2 } else { 1 }, "cut by {cut}");
+        assert_eq!(directory.log().append("{\"c\":3}", at(0)), None);
+        let lines = directory.lines();
+        assert_eq!((&lines[0][..], &lines.last().unwrap()[..]), ("{\"a\":1}", "{\"c\":3}"), "cut by {cut}");
+        assert!(lines.len() <= 3);
+    }
+    // A crash between the two steps of a rotation.
+    fs::rename(directory.file(), previous(&directory.file())).unwrap();
+    assert_eq!(directory.log().append("{\"d\":4}", at(0)), None);
+    assert_eq!(directory.lines().last().unwrap(), "{\"d\":4}");
+}
+
+#[test]
+fn a_disk_that_refuses_is_named_once_and_lost_lines_are_counted() {
+    let directory = Directory::new("refuses");
+    let mut log = directory.log();
+    // A directory in its place refuses root, too.
+    fs::create_dir(directory.file()).unwrap();
+    assert!(matches!(log.append("1", at(0)), Some(LogDisk::Failed(text)) if text.contains("free or repair")));
+    assert_eq!(log.append("2", at(1)), None);
+    assert_eq!(log.append("3", at(31)), None, "tried again, and told once");
+    fs::remove_dir(directory.file()).unwrap();
+    assert_eq!(log.append("4", at(32)), None, "not tried before half a minute is over");
+    assert_eq!(log.append("5", at(62)), Some(LogDisk::Works { missing: 4 }));
+    assert_eq!(directory.lines(), ["5"]);
+}
+
+#[test]
+fn what_is_no_line_of_ours_is_passed_over() {
+    let mut lines = VecDeque::new();
+    let long = [&b"x".repeat(MAX_LINE + 1)[..], b"\n"].concat();
+    let bytes = [&b"\xff\xfe\n\n"[..], &long, b"{}\ncut"].concat();
+    keep(&bytes, 10, &mut lines);
+    assert_eq!(lines, ["{}"]);
+    let directory = Directory::new("link");
+    let elsewhere = directory.0.join("elsewhere");
+    std::os::unix::fs::symlink(&elsewhere, directory.file()).unwrap();
+    assert!(matches!(directory.log().append("1", at(0)), Some(LogDisk::Failed(_))), "a link is not followed");
+    assert!(!elsewhere.exists());
+}
