@@ -38,12 +38,10 @@ pub fn possible(a: Kind, b: Kind, place: Place) -> Verdict {
     let (one, two) = (a.traits(), b.traits());
     match place {
         Place::SameLan => direct("both are on one network and need no router"),
-        Place::Isolated if one.hairpin && !one.is_hard() => direct("their NAT turns round what is for its own address"),
-        Place::Isolated => relay("their NAT keeps their networks apart and turns nothing round"),
-        Place::SameCarrier if one.hairpin && !one.is_hard() => {
-            direct("the carrier turns round what is for its own address")
-        }
-        Place::SameCarrier => relay("the carrier's NAT turns nothing round"),
+        Place::Isolated if one.hairpin && !one.is_hard() => direct("their NAT supports hairpinning"),
+        Place::Isolated => relay("their NAT separates their networks and does not hairpin"),
+        Place::SameCarrier if one.hairpin && !one.is_hard() => direct("the carrier's NAT supports hairpinning"),
+        Place::SameCarrier => relay("the carrier's NAT does not hairpin"),
         Place::Apart => apart(&one, &two),
     }
 }
@@ -56,7 +54,7 @@ fn apart(one: &Traits, two: &Traits) -> Verdict {
         return relay("packets of other hosts do not arrive on one side");
     }
     match (one.is_hard(), two.is_hard()) {
-        (false, false) => direct("both know the address that the other one sees, and send at once"),
+        (false, false) => direct("both know the endpoint that the other side sees, and send at the same time"),
         (true, true) => both_hard(one, two),
         (true, false) => hard_to(one, two),
         (false, true) => hard_to(two, one),
@@ -67,21 +65,21 @@ fn apart(one: &Traits, two: &Traits) -> Verdict {
 fn hard_to(hard: &Traits, known: &Traits) -> Verdict {
     match (known.filtering, hard.ports) {
         (Filtering::None | Filtering::EndpointIndependent, _) => {
-            direct("one side lets everybody in, the other one comes first")
+            direct("one side lets in any sender, and the other side sends first")
         }
         (Filtering::AddressDependent, _) => direct("one side lets in any port of an address that it has sent to"),
-        (Filtering::AddressAndPortDependent, Ports::Sequential) => guess("the next port of one side can be foretold"),
+        (Filtering::AddressAndPortDependent, Ports::Sequential) => guess("the next port of one side can be predicted"),
         (Filtering::AddressAndPortDependent, Ports::Random) => {
-            guess("one of many ports that one side opens can be met by chance")
+            guess("one of many ports that one side opens can be hit at random")
         }
     }
 }
 
 fn both_hard(one: &Traits, two: &Traits) -> Verdict {
     if one.ports == Ports::Sequential && two.ports == Ports::Sequential {
-        return guess("the next ports of both sides can be foretold");
+        return guess("the next ports of both sides can be predicted");
     }
-    relay("both sides have another port for each destination: too many pairs of ports to meet by chance")
+    relay("both sides have a different port for each destination: too many pairs of ports to hit at random")
 }
 
 const fn direct(why: &'static str) -> Verdict {
