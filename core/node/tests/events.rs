@@ -7,7 +7,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Dice, dice, endpoint, key, map};
+use common::{Seeded, endpoint, key, map, seeded};
 use taut_base::{NodeId, Time};
 use taut_node::{
     Clocks, FromLane, HandshakeFailure, HandshakeMessage, HandshakeRefusal, Node, NodeEvent, Output, ToLane,
@@ -20,15 +20,15 @@ fn clocks(seconds: u64) -> Clocks {
     Clocks { now: Time::from_duration(now), wall: Duration::from_secs(1_800_000_000) + now }
 }
 
-fn node(number: u8) -> Node<Dice> {
-    let mut node = Node::new(key(number), Limits::WIREGUARD, dice(u64::from(number)));
+fn node(number: u8) -> Node<Seeded> {
+    let mut node = Node::new(key(number), Limits::WIREGUARD, seeded(u64::from(number)));
     node.set_map(&map(number, 0..2));
     outputs(&mut node);
     node
 }
 
 /// The handshake messages that leave, each once, and the events.
-fn outputs(node: &mut Node<Dice>) -> (Vec<HandshakeMessage>, Vec<NodeEvent>) {
+fn outputs(node: &mut Node<Seeded>) -> (Vec<HandshakeMessage>, Vec<NodeEvent>) {
     let (mut messages, mut events) = (Vec::new(), Vec::new());
     while let Some(output) = node.poll_output() {
         match output {
@@ -40,14 +40,14 @@ fn outputs(node: &mut Node<Dice>) -> (Vec<HandshakeMessage>, Vec<NodeEvent>) {
     (messages, events)
 }
 
-fn greet(node: &mut Node<Dice>, peer: u8, at: u64) -> (HandshakeMessage, Vec<NodeEvent>) {
+fn greet(node: &mut Node<Seeded>, peer: u8, at: u64) -> (HandshakeMessage, Vec<NodeEvent>) {
     node.greet(&[public_key(&key(peer))], clocks(at));
     let (messages, events) = outputs(node);
     (messages[0], events)
 }
 
 /// Lets time pass until nothing is due any more.
-fn give_up(node: &mut Node<Dice>) -> Vec<NodeEvent> {
+fn give_up(node: &mut Node<Seeded>) -> Vec<NodeEvent> {
     let mut all = Vec::new();
     while let Some(due) = node.poll_timeout() {
         let now = due.since(Time::ZERO);
@@ -58,7 +58,7 @@ fn give_up(node: &mut Node<Dice>) -> Vec<NodeEvent> {
 }
 
 fn hear(
-    node: &mut Node<Dice>,
+    node: &mut Node<Seeded>,
     from: u8,
     message: HandshakeMessage,
     at: u64,
@@ -104,7 +104,7 @@ fn a_silent_peer_is_told_once_and_so_is_its_answer() {
 
 #[test]
 fn a_peer_without_an_endpoint_is_not_reached_by_any_path() {
-    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(3));
+    let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(3));
     let mut map = map(0, 0..2);
     map.peers.values_mut().for_each(|peer| peer.endpoints.clear());
     node.set_map(&map);
