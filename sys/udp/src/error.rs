@@ -41,7 +41,7 @@ impl fmt::Display for BindError {
         match self {
             Self::PortTaken { port } => write!(
                 f,
-                "cannot bind UDP port {port}: another program uses it (see: ss -ulpn); \
+                "cannot bind UDP port {port}: another program has it (see: ss -ulpn); \
                  stop it, choose another port, or 0 for any free port"
             ),
             Self::NotPermitted { port } => write!(
