@@ -1,10 +1,10 @@
-//! Pours frames into interfaces, evenly and as fast as told: what `lab/runs/linkspeed.py` measures linkbox with.
+//! Sends frames into interfaces at an even rate. `lab/runs/linkspeed.py` measures linkbox with it.
 //!
 //! `pour FRAMES_PER_SECOND BYTES SECONDS INTERFACE...`
 //!
-//! Each interface gets so many frames a second, of so many bytes with their Ethernet header. They are for nobody, so what lies behind the other end
-//! costs next to nothing. One thread sends by all interfaces in turn and never sleeps: a sender that did would send in bursts, and bursts are easier on
-//! the one that receives. It ends with one JSON line: `seconds`, and by interface `sent` and `refused` (by our own kernel).
+//! Each interface gets this many frames per second, of this many bytes including the Ethernet header. The frames have no receiver, so the host behind the
+//! other end spends next to nothing on them. One thread sends to all interfaces in turn and never sleeps: a sender that sleeps sends in bursts, which are
+//! easier for the receiver. At the end it prints one JSON line: `seconds`, and for each interface `sent` and `refused` (by the kernel of this host).
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use taut_packet::{Config, MAX_FRAMES, PacketSocket};
 
-/// To somebody who is not there, from somebody else, of a protocol that no kernel speaks (EtherType 0x88b5, left to experiments by IEEE 802).
+/// The Ethernet header: addresses that no host has, and a protocol that no kernel handles (EtherType 0x88b5, for experiments by IEEE 802).
 const HEADER: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
 
 #[derive(Serialize)]
-struct Told {
+struct Summary {
     seconds: f64,
     interfaces: BTreeMap<String, Poured>,
 }
@@ -68,6 +68,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let seconds = start.elapsed().as_secs_f64();
     let interfaces = ways.into_iter().map(|(interface, _, poured)| (interface.clone(), poured)).collect();
-    println!("{}", serde_json::to_string(&Told { seconds, interfaces })?);
+    println!("{}", serde_json::to_string(&Summary { seconds, interfaces })?);
     Ok(())
 }

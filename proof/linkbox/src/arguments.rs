@@ -1,91 +1,94 @@
-//! What the program is told.
+//! The command line.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::chance::Memory;
-use crate::link::{Link, NoLink};
+use crate::link::{BadLink, Link};
 
-/// Frames that are under way at most, per direction: 600 ms of 10 Gbit/s, and 750 MB. Only what is under way takes memory.
-const MOST: usize = 500_000;
+/// Default for the most frames under way, per direction: 600 ms at 10 Gbit/s, which takes 750 MB. Memory is allocated only for frames under way.
+const MAX_UNDER_WAY: usize = 500_000;
 
-/// How the program is called.
+/// The help text.
 pub(crate) const USAGE: &str = "\
-linkbox joins two interfaces of this network namespace and treats every packet between them on its own.
+linkbox joins two interfaces of this network namespace with an emulated link, packet by packet.
 
   linkbox LEFT RIGHT [--both LINK | --to-right LINK --to-left LINK] [options]
 
-LINK is one word of the command line: 'delay 2ms jitter 2ms loss 0.25% reorder 0.5% 25% rate 100mbit queue 10ms'
-  base T             every packet takes so long at least (us, ms, s)
-  delay T            each takes so much longer, those that reorder chose excepted
-  jitter T [C]       more or less by up to so much, evenly; what is drawn depends by C on the packet before
-  loss P [C]         so many get lost                     duplicate P [C]    so many arrive twice
-  reorder P [C]      so many are not delayed at all       keep-order         jitter by itself reorders nothing
-  rate R             so much fits through (kbit, mbit, gbit)
-  queue S            in front of the rate: bytes (64kb) or a time of it (10ms)    codel    dropped from by RFC 8289
+LINK is one argument, such as 'delay 2ms jitter 2ms loss 0.25% reorder 0.5% 25% rate 100mbit queue 10ms':
+  base T             minimum delay of every packet (us, ms, s)
+  delay T            additional delay, except for packets that reorder chooses
+  jitter T [C]       change of the delay, evenly from -T to T; C is the correlation with the packet before
+  loss P [C]         share of packets that are lost
+  duplicate P [C]    share of packets that arrive twice
+  reorder P [C]      share of packets without the additional delay
+  keep-order         jitter does not reorder packets
+  rate R             bandwidth (kbit, mbit, gbit)
+  queue S            size of the queue in front of the rate, in bytes (64kb) or as a time at that rate (10ms)
+  codel              drop from that queue by CoDel (RFC 8289)
 
-  --one-way          from LEFT to RIGHT only; who brings the others back is somebody else's business
-  --seed N           the same seed draws the same (1)
-  --netem-compat     correlated draws by netem's formula, which seldom reaches the asked rate
-  --superpackets     what the kernel put together stays together, one draw for all of it: as netem on the sender has it
-  --first            runs before every ordinary program on its core (SCHED_FIFO), so that frames leave on time on a busy machine
-  --most N           frames under way at most, per direction (500000)
-  --seconds S        end by itself; otherwise a signal (Ctrl-C) ends it
-  --report FILE      what happened goes there as JSON, instead of to standard output: at the end, and whenever SIGUSR1 asks;
-                     each report tells of the time since the one before
+  --one-way          carry packets only from LEFT to RIGHT
+  --seed N           seed of all draws (1)
+  --netem-compat     correlate draws by netem's formula, which seldom reaches the configured rate
+  --superpackets     draw once for a whole superpacket, as netem on the sender does
+  --first            run with real-time priority (SCHED_FIFO), so that frames leave on time on a busy machine
+  --most N           most frames under way, per direction (500000)
+  --seconds S        run time (default: until a signal such as Ctrl-C)
+  --report FILE      write the JSON report to FILE instead of standard output: at the end, and at each SIGUSR1; each report covers the
+                     time since the one before
 ";
 
-/// The words behind the program's name, read.
+/// The parsed command line.
 #[derive(Debug)]
 pub(crate) struct Arguments {
-    /// The interfaces.
+    /// The interface at the left end.
     pub(crate) left: String,
-    /// See [`Self::left`].
+    /// The interface at the right end.
     pub(crate) right: String,
-    /// What a packet meets that goes from left to right.
+    /// The link from left to right.
     pub(crate) to_right: Link,
-    /// And back.
+    /// The link from right to left.
     pub(crate) to_left: Link,
-    /// Nothing goes back.
+    /// True if nothing is carried from right to left.
     pub(crate) one_way: bool,
-    /// What draws come from.
+    /// The seed of all draws.
     pub(crate) seed: u64,
-    /// How correlated draws are made.
+    /// The formula of correlated draws.
     pub(crate) memory: Memory,
-    /// Superpackets stay what they are.
+    /// True if superpackets are not split.
     pub(crate) superpackets: bool,
-    /// Before other programs.
+    /// True for real-time priority.
     pub(crate) first: bool,
-    /// Frames under way, per direction.
+    /// Most frames under way, per direction.
     pub(crate) most: usize,
-    /// For how long it runs.
+    /// The run time; without one the program runs until a signal.
     pub(crate) seconds: Option<Duration>,
-    /// Where the report goes.
+    /// The file of the report.
     pub(crate) report: Option<PathBuf>,
 }
 
-/// Why the words are none of ours.
+/// A usage error.
 #[derive(Debug)]
-pub(crate) struct Wrong(String);
+pub(crate) struct UsageError(String);
 
-impl fmt::Display for Wrong {
+impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; see: linkbox --help", self.0)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for UsageError {}
 
-impl From<NoLink> for Wrong {
-    fn from(error: NoLink) -> Self {
+impl From<BadLink> for UsageError {
+    fn from(error: BadLink) -> Self {
         Self(error.to_string())
     }
 }
 
 impl Arguments {
-    /// Options in any order, each with its value as the next word.
-    pub(crate) fn parse(words: impl Iterator<Item = String>) -> Result<Self, Wrong> {
+    /// Parses the arguments: options in any order, each followed by its value.
+    pub(crate) fn parse(words: impl Iterator<Item = String>) -> Result<Self, UsageError> {
         let mut interfaces = Vec::new();
         let mut arguments = Self {
             left: String::new(),
@@ -97,13 +100,13 @@ impl Arguments {
             memory: Memory::Chain,
             superpackets: false,
             first: false,
-            most: MOST,
+            most: MAX_UNDER_WAY,
             seconds: None,
             report: None,
         };
         let mut words = words;
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| Wrong(format!("{word} has no value")));
+            let mut value = || words.next().ok_or_else(|| UsageError(format!("{word} has no value")));
             match word.as_str() {
                 "--both" => {
                     arguments.to_right = Link::parse(&value()?)?;
@@ -119,32 +122,33 @@ impl Arguments {
                 "--netem-compat" => arguments.memory = Memory::Netem,
                 "--superpackets" => arguments.superpackets = true,
                 "--first" => arguments.first = true,
-                option if option.starts_with('-') => return Err(Wrong(format!("{option} is no option"))),
+                option if option.starts_with('-') => return Err(UsageError(format!("{option} is no option"))),
                 _ => interfaces.push(word),
             }
         }
         let [left, right] = <[String; 2]>::try_from(interfaces)
-            .map_err(|given| Wrong(format!("two interfaces are joined, and {} are named", given.len())))?;
+            .map_err(|given| UsageError(format!("two interfaces are needed, and {} are given", given.len())))?;
         if left == right {
-            return Err(Wrong(format!("{left} cannot be joined to itself")));
+            return Err(UsageError(format!("{left} cannot be joined to itself")));
         }
         Ok(Self { left, right, ..arguments })
     }
 }
 
-fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, Wrong> {
-    value.parse().map_err(|_| Wrong(format!("{value} is no number for {option}")))
+fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, UsageError> {
+    value.parse().map_err(|_| UsageError(format!("{value} is no number for {option}")))
 }
 
-fn seconds(option: &str, value: &str) -> Result<Duration, Wrong> {
-    Duration::try_from_secs_f64(number(option, value)?).map_err(|_| Wrong(format!("{value} is no time for {option}")))
+fn seconds(option: &str, value: &str) -> Result<Duration, UsageError> {
+    Duration::try_from_secs_f64(number(option, value)?)
+        .map_err(|_| UsageError(format!("{value} is no time for {option}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(words: &[&str]) -> Result<Arguments, Wrong> {
+    fn parse(words: &[&str]) -> Result<Arguments, UsageError> {
         Arguments::parse(words.iter().map(ToString::to_string))
     }
 
@@ -161,9 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn usage_errors_are_explained() {
         for (words, why) in [
-            (&["a"][..], "two interfaces are joined, and 1 are named"),
+            (&["a"][..], "two interfaces are needed, and 1 are given"),
             (&["a", "a"], "a cannot be joined to itself"),
             (&["a", "b", "--fast"], "--fast is no option"),
             (&["a", "b", "--seed"], "--seed has no value"),

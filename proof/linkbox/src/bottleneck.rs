@@ -1,4 +1,4 @@
-//! A rate, and the queue in front of it.
+//! A rate limiter with its queue.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use taut_base::Time;
 
 use crate::codel::Codel;
 
-/// What waits in front of a rate, one frame after the other. Time goes by in steps of frames, not of looks: whoever looks late finds the same.
+/// A rate limiter with its queue. Its state depends only on the arrival times of frames, not on when it is polled.
 pub(crate) struct Bottleneck<F> {
     /// Bits per second.
     rate: u64,
-    /// Bytes that may be in it, the frame that is being sent included.
+    /// Most bytes in the queue, including the frame that is being sent.
     room: usize,
     codel: Option<Codel>,
-    /// With the time that they came and their bytes.
+    /// Waiting frames, each with its arrival time and length.
     waiting: VecDeque<(Time, usize, F)>,
-    /// What is being sent, and when its last bit is.
+    /// The frame that is being sent, and the time of its last bit.
     sending: Option<(Time, usize, F)>,
     bytes: usize,
-    /// When the last frame was sent.
+    /// End of the last frame.
     free: Time,
 }
 
-/// What comes out.
+/// A frame that leaves the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Passed<F> {
     /// A frame whose last bit was sent at this time.
@@ -33,13 +33,13 @@ pub(crate) enum Passed<F> {
 }
 
 impl<F> Bottleneck<F> {
-    /// Of `rate` bits per second, with a queue of so many bytes, dropping from its head by CoDel or not.
+    /// Returns a limiter of `rate` bits per second with a queue of this many bytes, from which CoDel drops if `codel` is set.
     pub(crate) fn new(rate: u64, room: usize, codel: bool) -> Self {
         let codel = codel.then(Codel::default);
         Self { rate, room, codel, waiting: VecDeque::new(), sending: None, bytes: 0, free: Time::ZERO }
     }
 
-    /// A frame comes; back if there is no room for it. What was to leave before has [left](Self::poll) already.
+    /// Adds a frame, or returns it if there is no room. Frames that left before `now` must have been [polled](Self::poll).
     pub(crate) fn offer(&mut self, frame: F, length: usize, now: Time) -> Result<(), F> {
         if self.bytes + length > self.room {
             return Err(frame);
@@ -49,12 +49,12 @@ impl<F> Bottleneck<F> {
         Ok(())
     }
 
-    /// When [`Self::poll`] has something, once it said that it has nothing.
+    /// Returns the next time at which [`Self::poll`] returns a frame, after it returned none.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.sending.as_ref().map(|(when, ..)| *when)
     }
 
-    /// What comes out until `now`, one by one.
+    /// Returns the next frame that left by `now`.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Passed<F>> {
         if self.sending.is_none() {
             let (came, length, frame) = self.waiting.pop_front()?;
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(queue.offer('c', 501, at(10)), Err('c'));
         assert_eq!(queue.poll(at(79)), None);
         assert_eq!(queue.poll_timeout(), Some(at(80)));
-        // Looked at late, it is the same.
+        // A late poll returns the same.
         assert_eq!(queue.poll(at(500)), Some(Passed::Sent(at(80), 'a')));
         assert_eq!(queue.poll(at(500)), Some(Passed::Sent(at(160), 'b')));
         assert_eq!((queue.poll(at(500)), queue.poll_timeout()), (None, None));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn codel_keeps_a_deep_queue_short() {
-        // A ninth more than the rate takes, for four seconds, of somebody who does not care about losses.
+        // A sender without congestion control sends a ninth more than the rate, for four seconds.
         let longest = |codel| {
             let mut queue = Bottleneck::new(12_000_000, 10_000_000, codel);
             let mut longest = Duration::ZERO;

@@ -1,10 +1,10 @@
-//! The loop: two sockets, and between them two directions.
+//! The main loop: two packet sockets, joined by two directions.
 //!
 //! ```text
-//! wait for frames, a due frame, or a signal ──▶ take frames in, each at the time that it reached its interface ──▶ send what is due ──▶ rest a little ──▶ wait
+//! wait for frames, a due frame, or a signal ──▶ take frames in, each at the time that it reached its interface ──▶ send what is due ──▶ pause ──▶ wait
 //! ```
-//! The kernel stamps frames when they come, so it is of no weight when they are taken in, as long as that is before they are due.
-//! One thread does it all, so that the figures of one core are those of the program.
+//! The kernel stamps frames on arrival, so the time at which the program reads them does not matter, if it is before they are due.
+//! The program has one thread, so the load of one core is the load of the program.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -19,55 +19,55 @@ use crate::direction::{Direction, Due};
 use crate::load::Load;
 use crate::packet::{Packet, Pool};
 
-/// Of an Ethernet header.
+/// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
-/// The longest superpacket: an IP packet of 64 KiB with its headers.
+/// Bytes of the longest superpacket: an IP packet of 64 KiB with its headers.
 const SUPERPACKET: usize = VIRTIO_HEADER + ETHERNET + 65_535;
-/// A second of 10 Gbit/s in packets of 1,500 bytes waits there while another program has our core for ten milliseconds.
+/// Bytes of the receive buffer, 64 MiB: room for the frames that arrive at 10 Gbit/s while another program has the core for ten milliseconds.
 const RECEIVE_BUFFER: usize = 64 << 20;
-/// Receive calls per end and turn: then what is due is sent, however much comes in.
+/// Most receive calls per end before due frames are sent, so that a flood of arrivals does not delay them.
 const RECEIVE_CALLS: usize = 8;
-/// While frames move, it wakes so often at most, and moves those of this time together. At 100,000 frames a second each way that takes two thirds of a core
-/// instead of five sixths, and half of the frames leave within 20 µs of their time instead of 14.
+/// Shortest time between two wake-ups while frames move, 20 µs. At 100,000 frames a second each way this takes two thirds of a core instead of five sixths,
+/// and half of the frames leave within 20 µs of their time instead of 14.
 const GRAIN: Duration = Duration::from_micros(20);
-/// How often the kernel is asked what found no room.
+/// Time between two readings of the kernel's drop counters.
 const ASK: Duration = Duration::from_secs(1);
 
-/// Tokens of the poller: the ends by their place, and this one.
+/// Token of the signals in the poller. The tokens of the ends are their indices.
 const SIGNALS: u64 = 2;
 
-/// Why it stopped moving frames.
+/// The reason why the loop returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// Somebody wants to know what happened so far (SIGUSR1). It goes on then.
+    /// SIGUSR1 asked for a report; the loop continues after it.
     Inquired,
-    /// The time is over, or a signal ended it.
+    /// The run time is over, or a signal ended the program.
     Over,
 }
 
-/// Both ends, both directions.
+/// The two ends and the two directions between them.
 pub(crate) struct Bridge {
     ends: [PacketSocket; 2],
     /// From the first end to the second, and back.
     pub(crate) directions: [Direction<Packet>; 2],
     poller: Poller,
-    /// Watches for signals only: frames do not wake it.
+    /// Watches signals only, so that frames do not wake it.
     rest: Poller,
     signals: Signals,
     batch: Batch,
     pool: Pool,
     due: Vec<Due<Packet>>,
     superpackets: bool,
-    /// When it ends by itself.
+    /// End of the run time.
     until: Option<Time>,
-    /// When the kernel is asked next.
+    /// Time of the next reading of the kernel's drop counters.
     ask: Time,
-    /// How busy it was.
+    /// The load of the program.
     pub(crate) load: Load,
 }
 
 impl Bridge {
-    /// Opens both ends; from here on frames are collected.
+    /// Opens both ends. From then on the kernel collects frames.
     pub(crate) fn new(arguments: &Arguments) -> Result<Self, Box<dyn std::error::Error>> {
         let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::Inquire])?;
         let open = |interface: &str, receive_buffer| {
@@ -107,7 +107,7 @@ impl Bridge {
         })
     }
 
-    /// Until a signal comes, or the time is over. Fails when an interface is gone.
+    /// Moves frames until a signal comes or the run time is over. Fails if an interface is removed.
     pub(crate) fn run(&mut self) -> io::Result<Pause> {
         let mut events = Events::with_capacity(4);
         let mut now = clock();
@@ -146,13 +146,13 @@ impl Bridge {
         }
     }
 
-    /// Forgets what happened so far, and what it took.
-    pub(crate) fn count_anew(&mut self, now: Time) {
-        self.directions.iter_mut().for_each(Direction::count_anew);
+    /// Resets the counts and the load.
+    pub(crate) fn reset_counts(&mut self, now: Time) {
+        self.directions.iter_mut().for_each(Direction::reset_counts);
         self.load = Load::new(now);
     }
 
-    /// Takes frames in from one end, for the direction that begins there.
+    /// Receives frames from one end, for the direction that begins there.
     fn take_in(&mut self, end: usize) -> io::Result<()> {
         for _ in 0..RECEIVE_CALLS {
             match self.ends[end].receive(&mut self.batch) {
@@ -192,7 +192,7 @@ impl Bridge {
         direction.gone.drain(..).for_each(|packet| self.pool.give_back(packet));
     }
 
-    /// Sends what is due in one direction; whether there was something.
+    /// Sends the due frames of one direction. Returns true if there were any.
     fn send_due(&mut self, direction: usize) -> bool {
         let mut sent = false;
         let mut now = clock();
@@ -214,7 +214,7 @@ impl Bridge {
         }
     }
 
-    /// How many of the frames in hand an end took, in their order; 0 when it did not take the first.
+    /// Returns how many of the frames an end took, in their order; 0 if it refused the first.
     fn send(&self, end: usize) -> usize {
         let mut frames: [&[u8]; MAX_FRAMES] = [&[]; MAX_FRAMES];
         for (place, due) in frames.iter_mut().zip(&self.due) {
@@ -223,7 +223,7 @@ impl Bridge {
         self.ends[end].send(&frames[..self.due.len()]).unwrap_or(0)
     }
 
-    /// Asks the kernel what found no room.
+    /// Reads the kernel's counters of frames that found no room.
     fn ask(&mut self) -> io::Result<()> {
         for (end, direction) in self.ends.iter().zip(&mut self.directions) {
             direction.counts.missed += u64::from(end.missed()?);

@@ -1,20 +1,20 @@
-//! What is drawn for a packet: whether something happens to it, and for how long it is under way.
+//! The random draws for a packet: whether an event happens to it, and its delay.
 //!
-//! Draws may depend on the one before (`correlation`, 0 to 1). Two ways to make them do so:
-//! - **A chain** (default). Something that happened happens again with probability p + c(1 − p), and something that did not with p(1 − c): the asked
-//!   rate comes out, and two neighbouring draws have the correlation c. A delay is that of the packet before with probability c, and a new one else.
+//! Draws may depend on the one before (`correlation`, 0 to 1). There are two formulas:
+//! - **A chain** (default). An event happens with probability p + c(1 − p) after a packet to which it happened, and with p(1 − c) after any other: the
+//!   configured rate results, and two neighbouring draws have the correlation c. A delay is that of the packet before with probability c, else a new draw.
 //! - **As netem does it** (`--netem-compat`; `get_crandom` in net/sched/sch_netem.c): each draw is the weighted mean of a fresh number and the draw
-//!   before. Means crowd around the middle, so at small probabilities next to nothing happens: with c = 50 %, what is asked for at 0.5 % comes out as
-//!   nought. It is there to reproduce what others measured.
+//!   before. Means concentrate around the middle, so events of small probability hardly happen: with c = 50 %, a configured 0.5 %
+//!   results in none. The formula is there to reproduce measurements that were made with netem.
 
 use std::time::Duration;
 
-/// A seeded generator of numbers: SplitMix64 (Steele, Lea and Flood, 2014). No secret may ever come from it.
+/// A seeded random number generator: SplitMix64 (Steele, Lea and Flood, 2014). It is not for secrets.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
-    /// The generator of this seed.
+impl Rng {
+    /// Returns the generator of this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -26,21 +26,21 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// 32 random bits.
+    /// Returns 32 random bits.
     fn word(&mut self) -> u32 {
         (self.next() >> 32) as u32
     }
 
-    /// From 0 up to and without 1, in steps of 2^-53: all that the type can tell apart there.
+    /// Returns a number from 0 to below 1, in steps of 2^-53, the precision of the type.
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// How draws depend on the one before.
+/// The formula by which a draw depends on the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Memory {
-    /// The asked rate comes out.
+    /// A Markov chain, which reaches the configured rate.
     #[default]
     Chain,
     /// The formula of netem.
@@ -52,23 +52,23 @@ pub(crate) enum Memory {
 pub(crate) struct Share(f64);
 
 impl Share {
-    /// `None` for what is no share.
+    /// Returns `None` for a number outside of 0 to 1.
     pub(crate) fn new(share: f64) -> Option<Self> {
         (0.0..=1.0).contains(&share).then_some(Self(share))
     }
 
-    /// The number.
+    /// Returns the number.
     pub(crate) fn get(self) -> f64 {
         self.0
     }
 
-    /// As netem has it: in parts of 2^32 − 1.
+    /// Returns the share in netem's unit: parts of 2^32 − 1.
     fn scaled(self) -> u32 {
         (self.0 * f64::from(u32::MAX)).round() as u32
     }
 }
 
-/// Numbers after the formula of netem.
+/// Random numbers by netem's formula.
 #[derive(Clone, Copy, Debug)]
 struct Crowded {
     correlation: u32,
@@ -76,12 +76,12 @@ struct Crowded {
 }
 
 impl Crowded {
-    fn new(correlation: Share, dice: &mut Dice) -> Self {
-        Self { correlation: correlation.scaled(), last: dice.word() }
+    fn new(correlation: Share, rng: &mut Rng) -> Self {
+        Self { correlation: correlation.scaled(), last: rng.word() }
     }
 
-    fn draw(&mut self, dice: &mut Dice) -> u32 {
-        let fresh = dice.word();
+    fn draw(&mut self, rng: &mut Rng) -> u32 {
+        let fresh = rng.word();
         if self.correlation == 0 {
             return fresh;
         }
@@ -93,23 +93,23 @@ impl Crowded {
     }
 }
 
-/// Whether something happens to a packet.
+/// The draws of an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Chance {
     /// See [`Memory::Chain`]: the probability after it happened, and after it did not.
     Chain {
-        /// What is asked for.
+        /// The configured rate.
         share: f64,
-        /// How much depends on the one before.
+        /// The correlation with the draw before.
         correlation: f64,
-        /// Whether it happened to the packet before.
+        /// True if the event happened to the packet before.
         last: Option<bool>,
     },
     /// See [`Memory::Netem`].
     Netem {
-        /// It happens up to this number.
+        /// Greatest number at which the event happens.
         threshold: u32,
-        /// The numbers.
+        /// The random numbers.
         numbers: NetemNumbers,
     },
 }
@@ -119,18 +119,18 @@ pub(crate) enum Chance {
 pub(crate) struct NetemNumbers(Crowded);
 
 impl Chance {
-    /// Something that happens to this share of packets.
-    pub(crate) fn new(share: Share, correlation: Share, memory: Memory, dice: &mut Dice) -> Self {
+    /// Returns the draws of an event that happens to this share of packets.
+    pub(crate) fn new(share: Share, correlation: Share, memory: Memory, rng: &mut Rng) -> Self {
         match memory {
             Memory::Chain => Self::Chain { share: share.0, correlation: correlation.0, last: None },
             Memory::Netem => {
-                Self::Netem { threshold: share.scaled(), numbers: NetemNumbers(Crowded::new(correlation, dice)) }
+                Self::Netem { threshold: share.scaled(), numbers: NetemNumbers(Crowded::new(correlation, rng)) }
             }
         }
     }
 
-    /// Whether it happens to the next packet.
-    pub(crate) fn happens(&mut self, dice: &mut Dice) -> bool {
+    /// Returns true if the event happens to the next packet.
+    pub(crate) fn happens(&mut self, rng: &mut Rng) -> bool {
         match self {
             Self::Chain { share, .. } if *share == 0.0 => false,
             Self::Chain { share, correlation, last } => {
@@ -139,17 +139,17 @@ impl Chance {
                     Some(true) => *share + *correlation * (1.0 - *share),
                     Some(false) => *share * (1.0 - *correlation),
                 };
-                let now = dice.unit() < probability;
+                let now = rng.unit() < probability;
                 *last = Some(now);
                 now
             }
             Self::Netem { threshold: 0, .. } => false,
-            Self::Netem { threshold, numbers } => *threshold >= numbers.0.draw(dice),
+            Self::Netem { threshold, numbers } => *threshold >= numbers.0.draw(rng),
         }
     }
 }
 
-/// How long a packet is under way: evenly between `mean − jitter` and `mean + jitter`, and never less than nothing.
+/// The draws of a delay: evenly between `mean − jitter` and `mean + jitter`, and never negative.
 #[derive(Clone, Debug)]
 pub(crate) struct Spread {
     mean: u64,
@@ -164,29 +164,29 @@ enum Draws {
 }
 
 impl Spread {
-    /// Of these delays.
-    pub(crate) fn new(mean: Duration, jitter: Duration, correlation: Share, memory: Memory, dice: &mut Dice) -> Self {
+    /// Returns the draws of these delays.
+    pub(crate) fn new(mean: Duration, jitter: Duration, correlation: Share, memory: Memory, rng: &mut Rng) -> Self {
         let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let draws = match memory {
             Memory::Chain => Draws::Chain { correlation: correlation.0, last: None },
-            Memory::Netem => Draws::Netem(NetemNumbers(Crowded::new(correlation, dice))),
+            Memory::Netem => Draws::Netem(NetemNumbers(Crowded::new(correlation, rng))),
         };
         Self { mean: nanoseconds(mean), jitter: nanoseconds(jitter), draws }
     }
 
-    /// The next packet's.
-    pub(crate) fn draw(&mut self, dice: &mut Dice) -> Duration {
+    /// Returns the delay of the next packet.
+    pub(crate) fn draw(&mut self, rng: &mut Rng) -> Duration {
         if self.jitter == 0 {
             return Duration::from_nanos(self.mean);
         }
         let width = self.jitter.saturating_mul(2);
         let above = match &mut self.draws {
             Draws::Chain { correlation, last } => {
-                let place = last.filter(|_| dice.unit() < *correlation).unwrap_or_else(|| dice.unit());
+                let place = last.filter(|_| rng.unit() < *correlation).unwrap_or_else(|| rng.unit());
                 *last = Some(place);
                 (place * width as f64) as u64
             }
-            Draws::Netem(numbers) => u64::from(numbers.0.draw(dice)) % width,
+            Draws::Netem(numbers) => u64::from(numbers.0.draw(rng)) % width,
         };
         Duration::from_nanos((self.mean + above).saturating_sub(self.jitter))
     }
@@ -202,13 +202,13 @@ mod tests {
         Share::new(share).unwrap()
     }
 
-    /// How often it happens, and how often it does right after it did.
+    /// Returns the rate of the event, and its rate directly after an event.
     fn rates(asked: f64, correlation: f64, memory: Memory) -> (f64, f64) {
-        let mut dice = Dice::new(7);
-        let mut chance = Chance::new(share(asked), share(correlation), memory, &mut dice);
+        let mut rng = Rng::new(7);
+        let mut chance = Chance::new(share(asked), share(correlation), memory, &mut rng);
         let (mut often, mut again, mut before) = (0, 0, false);
         for _ in 0..DRAWS {
-            let now = chance.happens(&mut dice);
+            let now = chance.happens(&mut rng);
             often += usize::from(now);
             again += usize::from(now && before);
             before = now;
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn split_mix_gives_the_numbers_of_its_definition() {
-        assert_eq!(Dice::new(0).next(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(Rng::new(0).next(), 0xe220_a839_7b1d_cdaf);
     }
 
     #[test]
@@ -252,9 +252,9 @@ mod tests {
                 if memory == Memory::Netem && correlation > 0.0 {
                     continue;
                 }
-                let mut dice = Dice::new(3);
-                let mut spread = Spread::new(milliseconds(4), milliseconds(7), share(correlation), memory, &mut dice);
-                let delays: Vec<f64> = (0..DRAWS / 4).map(|_| spread.draw(&mut dice).as_secs_f64() * 1e3).collect();
+                let mut rng = Rng::new(3);
+                let mut spread = Spread::new(milliseconds(4), milliseconds(7), share(correlation), memory, &mut rng);
+                let delays: Vec<f64> = (0..DRAWS / 4).map(|_| spread.draw(&mut rng).as_secs_f64() * 1e3).collect();
                 let least = delays.iter().filter(|delay| **delay == 0.0).count() as f64 / delays.len() as f64;
                 assert!((least - 3.0 / 14.0).abs() < 0.01, "three of fourteen are cut: {least}");
                 let mean = delays.iter().sum::<f64>() / delays.len() as f64;
@@ -267,17 +267,17 @@ mod tests {
 
     #[test]
     fn without_jitter_every_delay_is_the_same() {
-        let mut dice = Dice::new(1);
-        let mut spread = Spread::new(Duration::from_micros(300), Duration::ZERO, share(0.5), Memory::Chain, &mut dice);
-        assert!((0..100).all(|_| spread.draw(&mut dice) == Duration::from_micros(300)));
+        let mut rng = Rng::new(1);
+        let mut spread = Spread::new(Duration::from_micros(300), Duration::ZERO, share(0.5), Memory::Chain, &mut rng);
+        assert!((0..100).all(|_| spread.draw(&mut rng) == Duration::from_micros(300)));
     }
 
     #[test]
     fn equal_seeds_draw_equally() {
         let draws = |seed| {
-            let mut dice = Dice::new(seed);
-            let mut chance = Chance::new(share(0.5), share(0.2), Memory::Chain, &mut dice);
-            (0..64).map(|_| chance.happens(&mut dice)).collect::<Vec<_>>()
+            let mut rng = Rng::new(seed);
+            let mut chance = Chance::new(share(0.5), share(0.2), Memory::Chain, &mut rng);
+            (0..64).map(|_| chance.happens(&mut rng)).collect::<Vec<_>>()
         };
         assert_eq!(draws(5), draws(5));
         assert_ne!(draws(5), draws(6));

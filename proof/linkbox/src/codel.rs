@@ -4,31 +4,31 @@ use std::time::Duration;
 
 use taut_base::Time;
 
-/// A standing queue shorter than this is left alone (RFC 8289, 4.3).
+/// Waiting time below which a standing queue is tolerated (RFC 8289, 4.3).
 const TARGET: Duration = Duration::from_millis(5);
-/// For so long packets may wait longer than that before one is dropped: about the longest round trip (RFC 8289, 4.2).
+/// Time for which packets must wait longer than that before one is dropped: about the longest round-trip time (RFC 8289, 4.2).
 const INTERVAL: Duration = Duration::from_millis(100);
-/// With fewer bytes than a packet left there is no queue to shorten.
+/// Bytes of a full packet: a shorter queue is not shortened.
 const PACKET: usize = 1_514;
-/// Who begins to drop again within so many intervals goes on where it was (RFC 8289, 4.5 and its pseudo code).
+/// Intervals within which dropping that starts again continues at its former rate (RFC 8289, 4.5 and its pseudo code).
 const RECENT: u32 = 16;
 
 /// The state of one queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Codel {
-    /// When packets will have waited too long for an interval, while they do.
+    /// Time at which packets will have waited too long for a whole interval.
     too_long: Option<Time>,
     dropping: bool,
-    /// When the next packet is dropped.
+    /// Time of the next drop.
     next: Time,
-    /// Packets dropped since dropping began.
+    /// Packets dropped since dropping started.
     count: u32,
-    /// What `count` was when dropping began last.
+    /// Value of `count` when dropping started last.
     began_with: u32,
 }
 
 impl Codel {
-    /// Whether the packet at the head is dropped, which waited for `waited`; `behind` bytes are in the queue behind it.
+    /// Returns true if the packet at the head, which waited for `waited`, is dropped; `behind` bytes are in the queue behind it.
     pub(crate) fn drops(&mut self, waited: Duration, behind: usize, now: Time) -> bool {
         let standing = self.is_standing(waited, behind, now);
         if self.dropping {
@@ -64,7 +64,7 @@ impl Codel {
     }
 }
 
-/// The control law: ever sooner, with the square root of what was dropped.
+/// The control law: the interval shrinks with the square root of the number of drops.
 fn after(time: Time, count: u32) -> Time {
     time + INTERVAL.div_f64(f64::from(count.max(1)).sqrt())
 }

@@ -1,33 +1,33 @@
-//! One direction of the link: what becomes of each frame, and when it arrives.
+//! One direction of the link: decides what happens to each frame, and when it arrives.
 //!
 //! ```text
-//! frame ──▶ queue ── rate ──▶ lost? twice? ──▶ under way for the base, and delay ± jitter more unless hurried ──▶ out
+//! frame ──▶ queue ── rate ──▶ lost? twice? ──▶ under way for the base, and delay ± jitter unless reordered ──▶ out
 //!             └─ full, CoDel      └─ gone
 //! ```
-//! Like a path: first what is narrow, then what is long. All times are those of the frames and not those of our looks, so a late look changes nothing
-//! but how late they leave, and that is measured. No clock, no socket: time and frames come as arguments.
+//! As on a path, the rate limit comes first and the delay second. All times follow from the arrival times of frames, so a late poll changes only how late
+//! frames leave, which is measured. The module has no clock and no socket: time and frames are arguments.
 
 use std::time::Duration;
 
 use taut_base::Time;
 
 use crate::bottleneck::{Bottleneck, Passed};
-use crate::chance::{Chance, Dice, Memory, Spread};
+use crate::chance::{Chance, Memory, Rng, Spread};
 use crate::line::Line;
 use crate::link::Link;
 use crate::measure::{Counts, Times};
 
-/// What a direction needs to know of a frame.
+/// A frame, as a direction sees it.
 pub(crate) trait Frame: Sized {
-    /// Its bytes on the wire, Ethernet header included.
+    /// Returns the bytes of the frame on the wire, including the Ethernet header.
     fn length(&self) -> usize;
-    /// The same once more.
+    /// Returns a copy of the frame.
     fn copy(&self) -> Self;
 }
 
 /// One direction of a link.
 pub(crate) struct Direction<F> {
-    dice: Dice,
+    rng: Rng,
     base: Duration,
     delay: Spread,
     loss: Chance,
@@ -36,32 +36,32 @@ pub(crate) struct Direction<F> {
     keep_order: bool,
     rate: Option<Bottleneck<Numbered<F>>>,
     line: Line<Numbered<F>>,
-    /// Frames that may be under way, those in the queue not counted.
+    /// Most frames under way, without those in the queue.
     most: usize,
-    /// When the last frame arrives that was not hurried.
+    /// Latest arrival time of the frames that had the additional delay.
     last_due: Time,
     /// The number of the next frame.
     next: u64,
-    /// The latest frame that left, by its number.
+    /// Highest number of the frames that left.
     latest: Option<u64>,
-    /// Frames that came to nothing since the last look: their memory may be used again.
+    /// Frames that were lost or dropped; the bridge reuses their memory.
     pub(crate) gone: Vec<F>,
-    /// What happened.
+    /// Counts of frames by what happened to them.
     pub(crate) counts: Counts,
-    /// How long frames were under way from one socket to the other.
+    /// Times of frames from one socket to the other.
     pub(crate) delays: Times,
-    /// How late they left.
+    /// Times by which frames left later than due.
     pub(crate) lateness: Times,
 }
 
-/// A frame with its place in the order of arrival.
+/// A frame with its number in the order of arrival.
 pub(crate) struct Numbered<F> {
     number: u64,
     arrived: Time,
     frame: F,
 }
 
-/// A frame whose time has come.
+/// A frame that is due.
 pub(crate) struct Due<F> {
     when: Time,
     number: u64,
@@ -71,14 +71,14 @@ pub(crate) struct Due<F> {
 }
 
 impl<F: Frame> Direction<F> {
-    /// A direction of this kind, whose draws come from `seed`. At most `most` frames are under way.
+    /// Returns a direction of `link` that draws from `seed` and holds at most `most` frames under way.
     pub(crate) fn new(link: &Link, memory: Memory, seed: u64, most: usize) -> Self {
-        let mut dice = Dice::new(seed);
-        let delay = Spread::new(link.delay, link.jitter, link.jitter_correlation, memory, &mut dice);
+        let mut rng = Rng::new(seed);
+        let delay = Spread::new(link.delay, link.jitter, link.jitter_correlation, memory, &mut rng);
         let [loss, duplicate, reorder] = [link.loss, link.duplicate, link.reorder]
-            .map(|event| Chance::new(event.share, event.correlation, memory, &mut dice));
+            .map(|event| Chance::new(event.share, event.correlation, memory, &mut rng));
         Self {
-            dice,
+            rng,
             base: link.base,
             delay,
             loss,
@@ -98,7 +98,7 @@ impl<F: Frame> Direction<F> {
         }
     }
 
-    /// A frame came in at `now`. In the order of their times.
+    /// Takes a frame that arrived at `now`. Calls must be in the order of arrival.
     pub(crate) fn arrive(&mut self, frame: F, now: Time) {
         self.settle(now);
         let (number, length) = (self.next, frame.length());
@@ -114,25 +114,25 @@ impl<F: Frame> Direction<F> {
         self.settle(now);
     }
 
-    /// Forgets what happened so far. Frames stay under way, and what is drawn next is what would have been.
-    pub(crate) fn count_anew(&mut self) {
+    /// Resets the counts. Frames stay under way, and the next draws are not affected.
+    pub(crate) fn reset_counts(&mut self) {
         (self.counts, self.delays, self.lateness) = (Counts::default(), Times::new(), Times::new());
     }
 
-    /// When [`Self::poll`] has something, or may have.
+    /// Returns the earliest time at which [`Self::poll`] may return a frame.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let leaves = self.rate.as_ref().and_then(Bottleneck::poll_timeout);
         leaves.into_iter().chain(self.line.due()).min()
     }
 
-    /// The next frame whose time has come.
+    /// Returns the next frame that is due.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Due<F>> {
         self.settle(now);
         let (when, Numbered { number, arrived, frame }) = self.line.pop(now)?;
         Some(Due { when, number, arrived, frame })
     }
 
-    /// A frame that [`Self::poll`] yielded was sent at `now`, or refused.
+    /// Counts a frame from [`Self::poll`] that the socket took at `now`, or refused.
     pub(crate) fn sent(&mut self, due: &Due<F>, taken: bool, now: Time) {
         if !taken {
             self.counts.refused += 1;
@@ -146,12 +146,12 @@ impl<F: Frame> Direction<F> {
         self.lateness.add(now.since(due.when));
     }
 
-    /// Frames that are under way, those in the queue not counted.
+    /// Returns the number of frames under way, without those in the queue.
     pub(crate) fn under_way(&self) -> usize {
         self.line.len()
     }
 
-    /// Has what left the rate by now go on.
+    /// Passes on the frames that have left the rate limiter by `now`.
     fn settle(&mut self, now: Time) {
         while let Some(passed) = self.rate.as_mut().and_then(|rate| rate.poll(now)) {
             match passed {
@@ -164,15 +164,15 @@ impl<F: Frame> Direction<F> {
         }
     }
 
-    /// A frame enters the long part of the path: lost and doubled as netem does it, where of a frame that is both one copy is left.
+    /// Draws loss and duplication of a frame. As in netem, a frame that is both lost and duplicated leaves one copy.
     fn pass(&mut self, frame: Numbered<F>, now: Time) {
-        let twice = self.duplicate.happens(&mut self.dice);
-        let lost = self.loss.happens(&mut self.dice);
+        let twice = self.duplicate.happens(&mut self.rng);
+        let lost = self.loss.happens(&mut self.rng);
         self.counts.duplicated += u64::from(twice);
         self.counts.lost += u64::from(lost);
         if twice && !lost {
-            // The second one is drawn for by itself.
-            if self.loss.happens(&mut self.dice) {
+            // The loss of the copy is drawn separately.
+            if self.loss.happens(&mut self.rng) {
                 self.counts.lost += 1;
             } else {
                 self.send_off(Numbered { frame: frame.frame.copy(), ..frame }, now);
@@ -191,8 +191,8 @@ impl<F: Frame> Direction<F> {
             self.gone.push(frame.frame);
             return;
         }
-        let hurried = self.reorder.happens(&mut self.dice);
-        let delay = if hurried { Duration::ZERO } else { self.delay.draw(&mut self.dice) };
+        let hurried = self.reorder.happens(&mut self.rng);
+        let delay = if hurried { Duration::ZERO } else { self.delay.draw(&mut self.rng) };
         self.counts.hurried += u64::from(hurried);
         let mut due = now + self.base + delay;
         if !hurried {

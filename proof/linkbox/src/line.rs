@@ -13,36 +13,36 @@ pub(crate) struct Line<F> {
 
 struct UnderWay<F> {
     due: Time,
-    /// Of those that are due at the same time the first goes first.
+    /// Order of frames that are due at the same time.
     number: u64,
     frame: F,
 }
 
 impl<F> Line<F> {
-    /// Nothing is under way.
+    /// Returns a line without frames.
     pub(crate) fn new() -> Self {
         Self { frames: BinaryHeap::new(), pushed: 0 }
     }
 
-    /// A frame that arrives at `due`.
+    /// Adds a frame that arrives at `due`.
     pub(crate) fn push(&mut self, due: Time, frame: F) {
         let number = self.pushed;
         self.pushed += 1;
         self.frames.push(UnderWay { due, number, frame });
     }
 
-    /// When the next one arrives.
+    /// Returns the arrival time of the next frame.
     pub(crate) fn due(&self) -> Option<Time> {
         self.frames.peek().map(|next| next.due)
     }
 
-    /// The next one that arrived by `now`, with the time at which it did.
+    /// Removes the next frame that has arrived by `now`, and returns it with its arrival time.
     pub(crate) fn pop(&mut self, now: Time) -> Option<(Time, F)> {
         let due = self.due().filter(|due| *due <= now)?;
         self.frames.pop().map(|next| (due, next.frame))
     }
 
-    /// How many are under way.
+    /// Returns the number of frames under way.
     pub(crate) fn len(&self) -> usize {
         self.frames.len()
     }
@@ -50,7 +50,7 @@ impl<F> Line<F> {
 
 impl<F> Ord for UnderWay<F> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The heap has the greatest on top, and the earliest is wanted there.
+        // A BinaryHeap has the greatest on top, so the order is reversed.
         (other.due, other.number).cmp(&(self.due, self.number))
     }
 }

@@ -1,17 +1,17 @@
-//! What one direction of a link is like, in words: `delay 2ms jitter 2ms loss 0.25% reorder 0.5% 25% rate 1gbit queue 1ms`.
+//! The configuration of one direction of a link, such as `delay 2ms jitter 2ms loss 0.25% reorder 0.5% 25% rate 1gbit queue 1ms`.
 //!
 //! | word | means | default |
 //! |---|---|---|
-//! | `base T` | the way itself: every packet takes so long at least, whatever else is drawn for it | 0 |
-//! | `delay T` | each packet takes so much longer | 0 |
-//! | `jitter T [C]` | more or less by up to so much, evenly; C: [correlation](crate::chance) | 0 |
-//! | `loss P [C]` | so many packets get lost | 0 |
-//! | `duplicate P [C]` | so many arrive twice | 0 |
-//! | `reorder P [C]` | so many are not delayed at all, and overtake those that are | 0 |
-//! | `rate R` | so many bits per second fit through; a frame counts with its Ethernet header, as for tc's tbf | no end |
-//! | `queue S` | in front of the rate there is room for so much: bytes (`64kb`), or what the rate sends in a time (`10ms`) | 50ms |
-//! | `codel` | and packets that waited too long are dropped from its head (RFC 8289) | |
-//! | `keep-order` | delays change, and packets do not overtake each other by that; those that `reorder` chose still do | |
+//! | `base T` | minimum delay of every packet, whatever else is drawn for it | 0 |
+//! | `delay T` | additional delay of each packet | 0 |
+//! | `jitter T [C]` | change of the delay, evenly from −T to T; C: [correlation](crate::chance) | 0 |
+//! | `loss P [C]` | share of packets that are lost | 0 |
+//! | `duplicate P [C]` | share of packets that arrive twice | 0 |
+//! | `reorder P [C]` | share of packets without the additional delay, which overtake the others | 0 |
+//! | `rate R` | bits per second; a frame counts with its Ethernet header, as for tc's tbf | no limit |
+//! | `queue S` | size of the queue in front of the rate: bytes (`64kb`), or a time at that rate (`10ms`) | 50ms |
+//! | `codel` | CoDel drops packets that waited too long from the head of the queue (RFC 8289) | |
+//! | `keep-order` | jitter does not reorder packets; packets that `reorder` chooses still overtake others | |
 //!
 //! T is a number with `us`, `ms` or `s`; P and C one with `%`; R one with `bit`, `kbit`, `mbit` or `gbit` (thousands).
 
@@ -22,40 +22,40 @@ use serde::Serialize;
 
 use crate::chance::Share;
 
-/// Room of a queue whose size nobody gave.
+/// Default size of a queue, as a time at its rate.
 const QUEUE: Duration = Duration::from_millis(50);
-/// A frame of the usual size always finds room in an empty queue.
+/// Least size of a queue, so that a frame of the usual size finds room in an empty one.
 const LEAST_ROOM: usize = 1_514;
 
 /// One direction of a link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Link {
-    /// How long the way is, for every packet.
+    /// Minimum delay of every packet.
     pub(crate) base: Duration,
-    /// How much longer packets take.
+    /// Additional delay.
     pub(crate) delay: Duration,
-    /// By how much that changes.
+    /// Change of the additional delay.
     pub(crate) jitter: Duration,
-    /// How much of it depends on the packet before.
+    /// Correlation of the delay with that of the packet before.
     pub(crate) jitter_correlation: Share,
-    /// What happens to packets.
+    /// Events that happen to packets.
     pub(crate) loss: Event,
     /// See [`Self::loss`].
     pub(crate) duplicate: Event,
     /// See [`Self::loss`].
     pub(crate) reorder: Event,
-    /// What fits through.
+    /// Rate limit.
     pub(crate) rate: Option<Rate>,
-    /// Jitter by itself reorders nothing.
+    /// True if jitter does not reorder packets.
     pub(crate) keep_order: bool,
 }
 
-/// Something that happens to some packets.
+/// An event that happens to some packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Event {
-    /// To how many.
+    /// Share of packets.
     pub(crate) share: Share,
-    /// How much it depends on the packet before.
+    /// Correlation with the packet before.
     pub(crate) correlation: Share,
 }
 
@@ -66,15 +66,15 @@ pub(crate) struct Rate {
     pub(crate) bits_per_s: u64,
     /// Bytes of its queue.
     pub(crate) queue_bytes: usize,
-    /// Whether CoDel drops from it.
+    /// True if CoDel drops from the queue.
     pub(crate) codel: bool,
 }
 
-/// The words are not those of a link.
+/// An error in the configuration of a link.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NoLink(String);
+pub(crate) struct BadLink(String);
 
-impl fmt::Display for NoLink {
+impl fmt::Display for BadLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -84,22 +84,22 @@ impl fmt::Display for NoLink {
     }
 }
 
-impl std::error::Error for NoLink {}
+impl std::error::Error for BadLink {}
 
-/// Room of a queue, as it was told.
+/// The size of a queue, as configured.
 enum Room {
     Bytes(usize),
     Time(Duration),
 }
 
 impl Link {
-    /// Reads a direction; no words are a wire that changes nothing.
-    pub(crate) fn parse(text: &str) -> Result<Self, NoLink> {
+    /// Parses a direction. An empty text is a wire that changes nothing.
+    pub(crate) fn parse(text: &str) -> Result<Self, BadLink> {
         let mut words = text.split_whitespace().peekable();
         let (mut link, mut rate, mut queue, mut codel) = (Self::default(), None, None, false);
         while let Some(word) = words.next() {
             let mut value = || words.next_if(|next| next.starts_with(|first: char| first.is_ascii_digit()));
-            let mut number = |what: &str| value().ok_or_else(|| NoLink(format!("{what} has no value")));
+            let mut number = |what: &str| value().ok_or_else(|| BadLink(format!("{what} has no value")));
             match word {
                 "base" => link.base = duration(number(word)?)?,
                 "delay" => link.delay = duration(number(word)?)?,
@@ -121,11 +121,11 @@ impl Link {
                 "queue" => queue = Some(room(number(word)?)?),
                 "codel" => codel = true,
                 "keep-order" => link.keep_order = true,
-                other => return Err(NoLink(format!("{other} is no word of a link"))),
+                other => return Err(BadLink(format!("{other} is no word of a link"))),
             }
         }
         if rate.is_none() && (queue.is_some() || codel) {
-            return Err(NoLink(String::from("a queue needs a rate that it waits for")));
+            return Err(BadLink(String::from("a queue needs a rate that it waits for")));
         }
         link.rate = rate.map(|bits_per_s| Rate { bits_per_s, queue_bytes: bytes(queue, bits_per_s), codel });
         Ok(link)
@@ -143,49 +143,49 @@ fn bytes(room: Option<Room>, bits_per_s: u64) -> usize {
     told.max(LEAST_ROOM)
 }
 
-/// The number and the unit behind it.
-fn parts(word: &str) -> Result<(f64, &str), NoLink> {
+/// Splits a word into its number and its unit.
+fn parts(word: &str) -> Result<(f64, &str), BadLink> {
     let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
     let (number, unit) = word.split_at(end);
-    let number = number.parse().map_err(|_| NoLink(format!("{word} does not begin with a number")))?;
+    let number = number.parse().map_err(|_| BadLink(format!("{word} does not begin with a number")))?;
     Ok((number, unit))
 }
 
-fn duration(word: &str) -> Result<Duration, NoLink> {
+fn duration(word: &str) -> Result<Duration, BadLink> {
     let (number, unit) = parts(word)?;
     let unit = match unit {
         "us" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
-        _ => return Err(NoLink(format!("{word} is no time: us, ms or s belongs behind the number"))),
+        _ => return Err(BadLink(format!("{word} is no time: us, ms or s belongs behind the number"))),
     };
-    Duration::try_from_secs_f64(number * unit).map_err(|_| NoLink(format!("{word} is too long")))
+    Duration::try_from_secs_f64(number * unit).map_err(|_| BadLink(format!("{word} is too long")))
 }
 
-fn share(word: &str) -> Result<Share, NoLink> {
+fn share(word: &str) -> Result<Share, BadLink> {
     let (number, unit) = parts(word)?;
     let share = Share::new(number / 100.0).filter(|_| unit == "%");
-    share.ok_or_else(|| NoLink(format!("{word} is no share: it goes from 0% to 100%")))
+    share.ok_or_else(|| BadLink(format!("{word} is no share: it goes from 0% to 100%")))
 }
 
-fn bits(word: &str) -> Result<u64, NoLink> {
+fn bits(word: &str) -> Result<u64, BadLink> {
     let (number, unit) = parts(word)?;
     let unit = match unit {
         "bit" => 1.0,
         "kbit" => 1e3,
         "mbit" => 1e6,
         "gbit" => 1e9,
-        _ => return Err(NoLink(format!("{word} is no rate: bit, kbit, mbit or gbit belongs behind the number"))),
+        _ => return Err(BadLink(format!("{word} is no rate: bit, kbit, mbit or gbit belongs behind the number"))),
     };
     let bits = (number * unit).round();
     if (1.0..=1e15).contains(&bits) {
         Ok(bits as u64)
     } else {
-        Err(NoLink(format!("nothing fits through {word}, or too much")))
+        Err(BadLink(format!("nothing fits through {word}, or too much")))
     }
 }
 
-fn room(word: &str) -> Result<Room, NoLink> {
+fn room(word: &str) -> Result<Room, BadLink> {
     let (number, unit) = parts(word)?;
     let unit = match unit {
         "b" => 1.0,

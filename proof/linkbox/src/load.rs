@@ -1,13 +1,13 @@
-//! How near the program came to what it can do.
+//! Measures how near the program came to its limit.
 
 use std::time::Duration;
 
 use taut_base::Time;
 
-/// Load is judged over windows of this length: a shorter burst is what queues are for.
+/// Length of a window over which load is measured: queues absorb shorter bursts.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// Time spent working, by windows.
+/// Working time, by windows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     start: Time,
@@ -19,12 +19,12 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// From `now` on.
+    /// Starts measuring at `now`.
     pub(crate) fn new(now: Time) -> Self {
         Self { start: now, window: now, busy: Duration::ZERO, all: Duration::ZERO, busiest: 0.0, turns: 0 }
     }
 
-    /// Work was done from one time to another.
+    /// Adds the work between two times.
     pub(crate) fn worked(&mut self, from: Time, to: Time) {
         let busy = to.since(from);
         self.busy += busy;
@@ -37,22 +37,22 @@ impl Load {
         }
     }
 
-    /// Share of the time since the start.
+    /// Returns the share of working time since the start.
     pub(crate) fn mean(&self, now: Time) -> f64 {
         self.all.as_secs_f64() / now.since(self.start).as_secs_f64().max(1e-9)
     }
 
-    /// Share of the busiest window.
+    /// Returns the share of working time in the busiest window.
     pub(crate) fn busiest(&self) -> f64 {
         self.busiest
     }
 
-    /// How often there was something to do.
+    /// Returns how often there was work.
     pub(crate) fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// Since the start.
+    /// Returns the time since the start.
     pub(crate) fn lasted(&self, now: Time) -> Duration {
         now.since(self.start)
     }

@@ -1,14 +1,14 @@
-//! `linkbox`: a link between two interfaces, with delay, jitter, loss, reordering, duplicates and a rate, each drawn for **every wire packet by itself**.
+//! `linkbox`: a link between two interfaces, with delay, jitter, loss, reordering, duplicates and a rate, each drawn for **every packet of the wire**.
 //!
-//! A kernel's netem draws for what the kernel hands it, and that is up to 64 KiB put together: of such a sender it loses many packets in one event, and
-//! TCP takes that for one loss. Whoever sends packet by packet is treated worse on the "same" link. Here everybody is treated alike; `--superpackets`
-//! shows the other way, for comparison.
+//! A kernel's netem draws for each buffer that the kernel passes to it, which holds up to 64 KiB of packets: a sender of superpackets loses many packets in
+//! one event, and TCP counts that as one loss. A sender of single packets is treated worse on the same link. linkbox treats all senders alike;
+//! `--superpackets` shows netem's behaviour, for comparison.
 //!
-//! It is for the lab: both interfaces lie in a network namespace of their own, and the hosts behind them have their offloads off, so that what comes
-//! is what a wire would carry. What is longer, or has no checksum yet, is refused and counted.
+//! It is for the lab: both interfaces are in a network namespace of their own, and the hosts behind them have their offloads off, so that frames are those of
+//! a wire. Frames that are longer than the MTU, or lack a checksum, are refused and counted.
 //!
-//! A frame goes like this: `bridge` takes it in, `direction` says what becomes of it and when, `bridge` sends it. At the end `report` says what really
-//! happened, so that nobody has to believe that what was asked for is what came.
+//! `bridge` receives a frame, `direction` decides whether and when it leaves, and `bridge` sends it. At the end `report` shows what really happened, next to
+//! what was configured.
 
 mod arguments;
 mod bottleneck;
@@ -34,7 +34,7 @@ use arguments::{Arguments, USAGE};
 use bridge::{Bridge, Pause};
 use report::Report;
 
-/// Of words that cannot be read, as every command of this house.
+/// Exit status after a usage error, as for every program of Taut.
 const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
@@ -56,11 +56,11 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    precise_timers().map_err(|error| format!("the clock's alarms could not be made precise: {error}"))?;
-    let first = arguments.first && comes_first();
+    precise_timers().map_err(|error| format!("the timers cannot be made precise: {error}"))?;
+    let first = arguments.first && raise_priority();
     let mut bridge = Bridge::new(arguments)?;
     let joined = format!("{} and {} are joined", arguments.left, arguments.right);
-    // Where the report goes to standard output, nothing else does.
+    // If standard output gets the report, it gets nothing else.
     if arguments.report.is_some() {
         println!("{joined}");
     } else {
@@ -69,27 +69,27 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     loop {
         let pause = bridge.run()?;
         let now = Time::from_duration(boot_time());
-        tell(arguments, &Report::new(arguments, &bridge, first, now))?;
+        write_report(arguments, &Report::new(arguments, &bridge, first, now))?;
         if pause == Pause::Over {
             return Ok(());
         }
-        bridge.count_anew(now);
+        bridge.reset_counts(now);
     }
 }
 
-/// Whether this thread may run before others. Without that it is only later at times, which the report tells.
-fn comes_first() -> bool {
+/// Raises the priority of this thread above ordinary programs. Returns false if that is not permitted: some frames then leave later, as the report shows.
+fn raise_priority() -> bool {
     match run_first() {
         Ok(()) => true,
         Err(error) => {
-            eprintln!("linkbox: goes on as an ordinary program, for it may not run before others: {error}");
+            eprintln!("linkbox: runs with ordinary priority, because raising it failed: {error}");
             false
         }
     }
 }
 
-/// Whoever reads the file finds a whole report in it: it comes under another name, and then takes the place of the former one.
-fn tell(arguments: &Arguments, report: &Report<'_>) -> Result<(), Box<dyn Error>> {
+/// Writes the report to its file or to standard output. The file is replaced at once, so that a reader never finds a part of a report.
+fn write_report(arguments: &Arguments, report: &Report<'_>) -> Result<(), Box<dyn Error>> {
     let text = serde_json::to_string_pretty(report)?;
     let Some(file) = &arguments.report else {
         println!("{text}");

@@ -1,13 +1,13 @@
-//! What really happened: counts, and times as a histogram.
+//! Counts of frames, and histograms of times.
 
 use std::time::Duration;
 
-/// Steps per doubling: a value is known to a sixteenth of itself.
+/// Steps per doubling, 16: a value is known to a sixteenth of itself.
 const STEPS: u32 = 16;
-/// Doublings of a microsecond: up to a quarter of an hour.
+/// Doublings of a microsecond that are counted: up to a quarter of an hour.
 const DOUBLINGS: u32 = 30;
 
-/// How often which time came, in memory that does not grow.
+/// A histogram of times, in constant memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
     slots: Vec<u64>,
@@ -17,13 +17,13 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// None so far.
+    /// Returns an empty histogram.
     pub(crate) fn new() -> Self {
         let slots = vec![0; (STEPS * (DOUBLINGS + 1)) as usize];
         Self { slots, count: 0, sum: Duration::ZERO, most: Duration::ZERO }
     }
 
-    /// One more.
+    /// Adds a time.
     pub(crate) fn add(&mut self, time: Duration) {
         let slot = slot(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).min(self.slots.len() - 1);
         self.slots[slot] += 1;
@@ -32,23 +32,23 @@ impl Times {
         self.most = self.most.max(time);
     }
 
-    /// How many there were.
+    /// Returns the number of times.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean; zero of none.
+    /// Returns the mean; zero if empty.
     pub(crate) fn mean(&self) -> Duration {
         let nanoseconds = self.sum.as_nanos() / u128::from(self.count.max(1));
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// The longest.
+    /// Returns the longest time.
     pub(crate) fn most(&self) -> Duration {
         self.most
     }
 
-    /// The time that this share of all did not exceed, to a sixteenth of itself; zero of none.
+    /// Returns a quantile, to a sixteenth of itself; zero if empty.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let wanted = (share * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -63,7 +63,7 @@ impl Times {
     }
 }
 
-/// Where a number of microseconds is counted: one slot each up to [`STEPS`], then [`STEPS`] per doubling.
+/// Returns the slot of a number of microseconds: one slot each up to [`STEPS`], then [`STEPS`] per doubling.
 fn slot(microseconds: u64) -> usize {
     let steps = u64::from(STEPS);
     if microseconds < steps {
@@ -73,7 +73,7 @@ fn slot(microseconds: u64) -> usize {
     (u64::from(doublings) * steps + (microseconds >> doublings)) as usize
 }
 
-/// The greatest number that is counted there.
+/// Returns the greatest number of a slot.
 fn upper(slot: usize) -> u64 {
     let (slot, steps) = (slot as u64, u64::from(STEPS));
     if slot < 2 * steps {
@@ -83,38 +83,38 @@ fn upper(slot: usize) -> u64 {
     ((slot % steps + steps + 1) << doublings) - 1
 }
 
-/// What became of the frames of one direction.
+/// Counts of the frames of one direction, by what happened to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Counts {
-    /// Frames that came in.
+    /// Received frames.
     pub(crate) received: u64,
-    /// Bytes of them, Ethernet headers included.
+    /// Bytes of received frames, including Ethernet headers.
     pub(crate) received_bytes: u64,
-    /// Frames that went out, duplicates included.
+    /// Sent frames, including duplicates.
     pub(crate) sent: u64,
-    /// Bytes of them.
+    /// Bytes of sent frames.
     pub(crate) sent_bytes: u64,
-    /// Lost by draw.
+    /// Frames lost by draw.
     pub(crate) lost: u64,
-    /// Sent twice by draw.
+    /// Frames duplicated by draw.
     pub(crate) duplicated: u64,
-    /// Not delayed, by the draw of `reorder`.
+    /// Frames without the additional delay, by the draw of `reorder`.
     pub(crate) hurried: u64,
-    /// Sent after a frame that came later.
+    /// Frames sent after a frame that arrived later.
     pub(crate) overtaken: u64,
-    /// No room in the queue of the rate.
+    /// Frames that found no room in the queue of the rate.
     pub(crate) queue_full: u64,
-    /// Dropped from that queue by CoDel.
+    /// Frames that CoDel dropped from that queue.
     pub(crate) codel: u64,
-    /// More under way than the program may hold.
+    /// Frames dropped because too many were under way.
     pub(crate) too_many: u64,
-    /// Longer than a wire packet may be: somebody left an offload on.
+    /// Frames longer than the MTU: an offload of a host is on.
     pub(crate) oversize: u64,
-    /// Its checksum was left to a network card that is not there: somebody left an offload on.
+    /// Frames whose checksum was left to a network card: an offload of a host is on.
     pub(crate) unfinished: u64,
-    /// Lost before the program saw them, because it was too slow.
+    /// Frames that the kernel dropped because the program was too slow.
     pub(crate) missed: u64,
-    /// The other end did not take them.
+    /// Frames that the other end refused.
     pub(crate) refused: u64,
 }
 

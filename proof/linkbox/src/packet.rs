@@ -4,24 +4,24 @@ use taut_packet::VIRTIO_HEADER;
 
 use crate::direction::Frame;
 
-/// A frame in a buffer of its own.
+/// A frame with its own buffer.
 pub(crate) struct Packet {
     buffer: Box<[u8]>,
     length: usize,
-    /// Bytes in front that are not on the wire.
+    /// Bytes in front of the frame that are not on the wire.
     header: usize,
-    /// Its buffer came from the [`Pool`].
+    /// True if the buffer came from the [`Pool`].
     pooled: bool,
 }
 
 impl Packet {
-    /// The first `length` bytes of `buffer`; of a superpacket, a virtio header is among them.
+    /// Returns the frame in the first `length` bytes of `buffer`, which include the virtio header of a superpacket.
     pub(crate) fn new(buffer: Box<[u8]>, length: usize, superpacket: bool) -> Self {
         let header = if superpacket { VIRTIO_HEADER } else { 0 };
         Self { buffer, length, header, pooled: true }
     }
 
-    /// What goes to the socket.
+    /// Returns the bytes for the socket.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.buffer.get(..self.length).unwrap_or_default()
     }
@@ -37,24 +37,24 @@ impl Frame for Packet {
     }
 }
 
-/// Buffers that are not in use: with those that are, as many as were ever in use at the same time, of which there is a bound.
+/// Free buffers. Free and used ones together are as many as were in use at the same time, which is bounded.
 pub(crate) struct Pool {
     room: usize,
     free: Vec<Box<[u8]>>,
 }
 
 impl Pool {
-    /// Of buffers with so many bytes.
+    /// Returns a pool of buffers with this many bytes.
     pub(crate) fn new(room: usize) -> Self {
         Self { room, free: Vec::new() }
     }
 
-    /// An empty buffer.
+    /// Returns a free buffer.
     pub(crate) fn take(&mut self) -> Box<[u8]> {
         self.free.pop().unwrap_or_else(|| vec![0; self.room].into())
     }
 
-    /// A packet that is not needed any more. The buffer of a copy is freed: kept, each duplicate would make the pool larger.
+    /// Takes back the buffer of a packet. The buffer of a copy is freed, because each duplicate would enlarge the pool.
     pub(crate) fn give_back(&mut self, packet: Packet) {
         if packet.pooled {
             self.free.push(packet.buffer);

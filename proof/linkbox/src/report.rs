@@ -1,4 +1,4 @@
-//! What happened, as JSON: what was asked for, what came of it, how late and how busy the program was. `docs/linkbox.md` says what each key means.
+//! The JSON report: the configuration, what happened, and how late and how busy the program was. `docs/linkbox.md` explains each key.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::link::{Event, Link, Rate};
 use crate::measure::{Counts, Times};
 use crate::packet::Packet;
 
-/// Changes when a key changes its meaning or goes.
+/// Version of the report; changes if a key changes its meaning or is removed.
 const SCHEMA: u32 = 1;
-/// Above this share of a window's time, the next packet more might have been one too many.
+/// Share of working time in a window above which the program may have been too slow.
 const BUSY: f64 = 0.9;
 /// One frame in a hundred may leave late by more than this share of the time that frames are under way on average: a quarter, about half of what jitter
 /// moves each frame by on the mildest link of the lab that has any (2 ± 2 ms).
 const LATE_SHARE: f64 = 0.25;
-/// And by so much anyway: a machine that is shared gives a program its core back within that, whatever the link.
+/// Lateness that is accepted on any link: a shared machine gives a program its core back within this time.
 const LATE: Duration = Duration::from_micros(200);
 
-/// The whole of it.
+/// The whole report.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     schema: u32,
@@ -34,14 +34,14 @@ pub(crate) struct Report<'a> {
     seed: u64,
     superpackets: bool,
     netem_compat: bool,
-    /// It ran before ordinary programs.
+    /// True if the program ran with real-time priority.
     first: bool,
     seconds: f64,
     to_right: Way,
-    /// Null where nothing goes back.
+    /// Null if nothing is carried back.
     to_left: Option<Way>,
     load: Work,
-    /// Why the run is not to be trusted; empty if it is.
+    /// Reasons not to trust the run; empty if there are none.
     doubts: Vec<String>,
 }
 
@@ -50,13 +50,13 @@ pub(crate) struct Report<'a> {
 struct Way {
     asked: Asked,
     counts: Counts,
-    /// Frames that were neither lost nor sent when it ended.
+    /// Frames under way at the end.
     under_way: usize,
     realised: Realised,
     lateness_us: Spread,
 }
 
-/// What was asked for.
+/// The configuration.
 #[derive(Serialize)]
 struct Asked {
     base_ms: f64,
@@ -70,13 +70,13 @@ struct Asked {
     keep_order: bool,
 }
 
-/// What came of it, as shares of what was drawn for; of nothing, null.
+/// The results, as shares of the frames that were drawn for; null without frames.
 #[derive(Serialize)]
 struct Realised {
     loss: Option<f64>,
     duplicate: Option<f64>,
     reorder: Option<f64>,
-    /// Of what was sent, after a frame that came later.
+    /// Share of sent frames that left after a frame that arrived later.
     overtaken: Option<f64>,
     delay_us: Spread,
 }
@@ -92,16 +92,16 @@ struct Spread {
 
 #[derive(Serialize)]
 struct Work {
-    /// Share of one core.
+    /// Working time as a share of one core.
     mean: f64,
-    /// Of the busiest tenth of a second.
+    /// The same in the busiest tenth of a second.
     busiest: f64,
-    /// How often it woke and worked.
+    /// Number of wake-ups with work.
     turns: u64,
 }
 
 impl<'a> Report<'a> {
-    /// Of a run, until `now`; whether it ran `first`.
+    /// Returns the report of a run until `now`. `first` is true if it ran with real-time priority.
     pub(crate) fn new(arguments: &'a Arguments, bridge: &Bridge, first: bool, now: Time) -> Self {
         let [right, left] = &bridge.directions;
         Self {
@@ -123,7 +123,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Everything that makes a run one of this program instead of one of the link.
+/// Returns the reasons for which a run measures this program instead of the link.
 fn doubts(busiest: f64, directions: &[Direction<Packet>; 2]) -> Vec<String> {
     let mut doubts = Vec::new();
     if busiest > BUSY {

@@ -1,15 +1,15 @@
-//! The two clocks of a node, kept apart: one to measure with, one to show and to sign with.
+//! The two clocks of a node: one to measure with, one to display and to sign with.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Time since the host booted, *including* the time it was asleep (`CLOCK_BOOTTIME`): a laptop that slept for an hour
+/// Returns the time since the host booted, *including* suspended time (`CLOCK_BOOTTIME`): a laptop that slept for an hour
 /// has sessions that are an hour older. Never goes backwards.
 pub fn boot_time() -> Duration {
     read(libc::CLOCK_BOOTTIME).or_else(|| read(libc::CLOCK_MONOTONIC)).unwrap_or_default()
 }
 
-/// Time since 1970-01-01 UTC as the host believes it; zero on a host whose clock stands before that. It may jump either
-/// way, so nothing is measured with it.
+/// Returns the time since 1970-01-01 UTC by the host's clock; zero if the clock is before that. The clock may jump in both
+/// directions, so it must not measure durations.
 pub fn wall_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

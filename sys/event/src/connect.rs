@@ -1,4 +1,4 @@
-//! Connecting to a unix socket for a bounded time. The standard library waits without end while the listener's queue is full.
+//! Connects to a unix socket with a timeout. The standard library waits without limit while the listener's queue is full.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,7 +13,7 @@ use crate::owned;
 ///
 /// # Errors
 /// `WouldBlock` if the listener's queue stayed full; `InvalidInput` if the path is longer than the 107 bytes of a socket address (man 7 unix); otherwise
-/// what connect(2) says.
+/// the error of connect(2).
 pub fn connect(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     // SAFETY: all fields are integers, for which zero is valid.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
@@ -41,7 +41,7 @@ pub fn connect(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
             return Ok(stream);
         }
         let error = io::Error::last_os_error();
-        // A unix socket that was interrupted is not connecting: it is tried again.
+        // An interrupted connect on a unix socket does not continue in the background, so it is repeated.
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn fault_p7_a_full_queue_is_waited_for_a_bounded_time() {
         let path = path("queue");
-        // The queue of the standard library's listener is as long as the kernel allows: that of this one is the shortest.
+        // The standard library gives a listener the longest queue that the kernel allows; the test needs the shortest.
         let listener = UnixListener::bind(&path).unwrap();
         // SAFETY: no pointers; listen(2) on a socket that listens sets the length of its queue.
         assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 0) }, 0);

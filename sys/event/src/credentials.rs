@@ -1,13 +1,13 @@
-//! Who is at the other end of a unix socket: the kernel knows, so nobody has to say.
+//! The process at the other end of a unix socket, as the kernel reports it.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-/// The process that made the other end of a connection, as it was when it connected.
+/// The process at the other end of a connection, at the time of connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Process id, in our pid namespace; 0 when it is not visible from here.
+    /// Process id in this process's pid namespace; 0 if it is not visible there.
     pub pid: i32,
     /// Effective user id.
     pub uid: u32,
@@ -15,7 +15,7 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-/// Asks the kernel who is at the other end of `stream` (`SO_PEERCRED`, man 7 unix).
+/// Returns the process at the other end of `stream` (`SO_PEERCRED`, man 7 unix).
 pub fn peer_credentials(stream: &UnixStream) -> io::Result<Credentials> {
     let mut answer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = libc::socklen_t::try_from(size_of_val(&answer)).unwrap_or_default();

@@ -1,13 +1,13 @@
-//! Waiting and waking: everything a plain thread needs in order to sleep until there is work.
+//! Waiting and waking for plain threads: epoll, eventfd, signalfd and clocks.
 //!
 //! - [`Poller`] waits for many descriptors at once (epoll, level-triggered);
 //! - [`Waker`] lets another thread end that wait (eventfd);
 //! - [`Signals`] turns termination signals into a readable descriptor (signalfd);
-//! - [`boot_time`] and [`wall_clock`] are the two clocks, kept apart on purpose;
-//! - [`precise_timers`] has a thread's waits end on time instead of a little later, [`run_first`] has it run before all others then;
-//! - [`connect()`] connects to a unix socket within a time, [`peer_credentials`] says who is at the other end of a unix socket;
+//! - [`boot_time`] and [`wall_clock`] are the two clocks: one to measure with, one to display;
+//! - [`precise_timers`] makes the waits of a thread end on time, [`run_first`] raises its priority above ordinary programs;
+//! - [`connect()`] connects to a unix socket with a timeout, [`peer_credentials`] returns the process at the other end of a unix socket;
 //! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors, which [`raise_open_files`] raises;
-//! - [`inherit`] takes a descriptor that the process was started with, [`is_listening`] says whether it is a listener.
+//! - [`inherit`] takes over an inherited descriptor, [`is_listening`] returns true if it is a listener.
 //!
 //! It promises: no call here panics on anything the kernel answers, no wait spins for a timeout below a
 //! millisecond, and every descriptor it makes is closed in children (`CLOEXEC`).
@@ -36,7 +36,7 @@ pub use waker::Waker;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// Takes over a descriptor that a system call returned, or the error it left in `errno`.
+/// Returns the descriptor that a system call returned, or the error in `errno`.
 ///
 /// # Safety
 /// `fd` must be the direct result of a call that makes a new descriptor which nothing else owns.
@@ -44,6 +44,6 @@ unsafe fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: not negative, hence open; the caller vouches that nobody else owns it.
+    // SAFETY: not negative, hence open; the caller guarantees that nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

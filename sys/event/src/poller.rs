@@ -1,4 +1,4 @@
-//! epoll with tokens: which descriptors are ready, and for what.
+//! Waits with epoll until one of many descriptors is ready.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a descriptor is watched for.
+/// The events for which a descriptor is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// Wake when a read would not block.
@@ -16,8 +16,8 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// Wake for nothing but errors and hang-ups, which the kernel always reports: this is how backpressure stops a
-    /// reader without forgetting it.
+    /// Wake only for errors and hang-ups, which the kernel always reports. Backpressure stops a reader this way, without
+    /// removing it.
     pub const NONE: Self = Self { readable: false, writable: false };
     /// Wake when readable.
     pub const READ: Self = Self { readable: true, writable: false };
@@ -38,38 +38,38 @@ impl Interest {
 pub struct Event {
     /// The token given to [`Poller::add`].
     pub token: u64,
-    /// A read will not block. Also set on errors and hang-ups, so that the next read tells the reason.
+    /// A read will not block. Also set on errors and hang-ups, so that the next read returns the error.
     pub readable: bool,
-    /// A write will not block. Also set on errors and hang-ups, so that the next write tells the reason.
+    /// A write will not block. Also set on errors and hang-ups, so that the next write returns the error.
     pub writable: bool,
     /// The other end is gone, or the descriptor has an error (a TUN device that was removed, for example).
     pub hangup: bool,
 }
 
-/// Room for the answers of one wait; made once, used again and again.
+/// The events of one wait, in a buffer that is reused.
 pub struct Events {
     slots: Vec<libc::epoll_event>,
     ready: usize,
 }
 
 impl Events {
-    /// Room for at most `capacity` events per wait (at least one). Descriptors that do not fit are reported by the next
+    /// Returns a buffer for at most `capacity` events per wait (at least one). Descriptors that do not fit are reported by the next
     /// wait.
     pub fn with_capacity(capacity: usize) -> Self {
         Self { slots: vec![libc::epoll_event { events: 0, u64: 0 }; capacity.max(1)], ready: 0 }
     }
 
-    /// What the last wait found, in the kernel's order.
+    /// Iterates over the events of the last wait, in the kernel's order.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.slots.iter().take(self.ready).map(|slot| decode(slot.events, slot.u64))
     }
 
-    /// Whether the last wait ended without any event: a timeout or an interrupting signal.
+    /// Returns true if the last wait ended without any event: by its timeout or a signal.
     pub fn is_empty(&self) -> bool {
         self.ready == 0
     }
 
-    /// How many events the last wait found.
+    /// Returns the number of events of the last wait.
     pub fn len(&self) -> usize {
         self.ready
     }
@@ -81,11 +81,10 @@ fn decode(bits: u32, token: u64) -> Event {
     Event { token, readable: hangup || has(libc::EPOLLIN), writable: hangup || has(libc::EPOLLOUT), hangup }
 }
 
-/// Waits for many descriptors at once. Level-triggered: what is not handled is reported again.
+/// Waits for many descriptors at once. Level-triggered: an event that is not handled is reported again.
 pub struct Poller {
     epoll: OwnedFd,
-    /// Whether `epoll_pwait2` (Linux 5.11, nanosecond timeouts) is there; cleared when the kernel or a sandbox refuses
-    /// it.
+    /// True if `epoll_pwait2` (Linux 5.11, nanosecond timeouts) works; cleared if the kernel or a sandbox refuses it.
     precise: AtomicBool,
 }
 
@@ -105,23 +104,23 @@ impl Poller {
     }
 
     /// Watches `fd`, reporting it under `token`. The descriptor must stay open until it is removed; closing the last
-    /// copy of it removes it too. Fails with `AlreadyExists` when it is watched already, `PermissionDenied` for what
+    /// copy of it removes it too. Fails with `AlreadyExists` if it is watched already, `PermissionDenied` if it
     /// cannot be waited for (files).
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
 
-    /// Changes token and interest of a watched descriptor. Fails with `NotFound` when it is not watched.
+    /// Changes token and interest of a watched descriptor. Fails with `NotFound` if it is not watched.
     pub fn modify(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
-    /// Stops watching `fd`. One that is not watched is left alone: there is nothing a caller could do about it.
+    /// Stops watching `fd`. Does nothing if it is not watched.
     pub fn remove(&self, fd: BorrowedFd<'_>) {
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::NONE);
     }
 
-    /// Sleeps until a descriptor is ready, `timeout` has passed (`None`: for ever), or a signal came. The last two
+    /// Sleeps until a descriptor is ready, `timeout` has passed (`None`: no timeout), or a signal came. The last two
     /// leave `events` empty. A wait never ends before its timeout by rounding, so a loop that waits for a deadline does
     /// not spin.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {

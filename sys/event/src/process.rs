@@ -1,4 +1,4 @@
-//! The few facts about, and changes to, the process itself that a daemon needs.
+//! Facts about the process that a daemon needs, and changes to it.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -10,19 +10,19 @@ pub fn new_session() -> io::Result<()> {
     if unsafe { libc::setsid() } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The user whose rights this process has.
+/// Returns the effective user id of this process.
 pub fn effective_uid() -> u32 {
     // SAFETY: no pointers, cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Whether this process runs as root. It may still lack capabilities (in a container), so the kernel's answer to a call
-/// is what counts; this serves for better messages.
+/// Returns true if this process runs as root. It may still lack capabilities (in a container), so this is only for messages;
+/// the kernel's answer to a call decides.
 pub fn is_root() -> bool {
     effective_uid() == 0
 }
 
-/// How many descriptors this process may have open (`RLIMIT_NOFILE`, the soft limit); `None` when the kernel does not say.
+/// Returns the number of descriptors that this process may have open (`RLIMIT_NOFILE`, the soft limit); `None` if the kernel does not report it.
 pub fn open_files() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` has room for the answer and lives across the call.
@@ -30,8 +30,8 @@ pub fn open_files() -> Option<u64> {
     (result == 0).then_some(limit.rlim_cur)
 }
 
-/// Raises the soft limit of descriptors to the hard one, for servers that hold a connection per client: the usual soft limit of 1,024 is low for the sake of
-/// programs that use `select`. Returns the limit that holds then; `None` when the kernel does not say.
+/// Raises the soft limit of descriptors to the hard one, for servers that hold a connection per client: the usual soft limit of 1,024 is low because of
+/// programs that use `select`. Returns the new limit; `None` if the kernel does not report it.
 pub fn raise_open_files() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` has room for the answer and lives across the call.
@@ -41,24 +41,24 @@ pub fn raise_open_files() -> Option<u64> {
     // Without a hard limit the kernel's own applies, `fs.nr_open`: 1,048,576 unless an administrator changed it (man 5 proc).
     let wanted = libc::rlimit { rlim_cur: limit.rlim_max.min(1 << 20), rlim_max: limit.rlim_max };
     if wanted.rlim_cur > limit.rlim_cur {
-        // SAFETY: `wanted` lives across the call. A refusal leaves the limit as it is, which the return value says.
+        // SAFETY: `wanted` lives across the call. If the kernel refuses, the limit stays, and the return value shows it.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) };
     }
     open_files()
 }
 
-/// A handle of our own on the descriptor `number` that this process was started with; closed in children. The number itself
-/// stays open until the process ends, for it may be somebody else's here. Fails with `EBADF` when nothing is open there.
+/// Returns a new handle of the inherited descriptor `number`, which is closed in children. The number itself stays open until the process
+/// ends, because another part of the program may own it. Fails with `EBADF` if the number is not open.
 pub fn inherit(number: RawFd) -> io::Result<OwnedFd> {
-    // Above the three that every program has: one of those may be closed and its number free.
+    // The new number is above the three standard descriptors, one of which may be closed.
     // SAFETY: no pointers; a number that is not open is refused by the kernel.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     // SAFETY: the direct result of a call that makes a descriptor.
     unsafe { crate::owned(copy) }
 }
 
-/// Whether a descriptor is a socket that listens (`SO_ACCEPTCONN`, man 7 socket). One that does not would be reported as
-/// ready for ever.
+/// Returns true if a descriptor is a listening socket (`SO_ACCEPTCONN`, man 7 socket). A poller would always report another
+/// socket as ready.
 pub fn is_listening(socket: BorrowedFd<'_>) -> bool {
     let mut answer: libc::c_int = 0;
     let mut length = libc::socklen_t::try_from(size_of_val(&answer)).unwrap_or_default();
@@ -108,7 +108,7 @@ mod tests {
             assert_eq!(raise_open_files(), Some(200), "nothing is left to raise");
             return;
         }
-        // In a process of its own: other tests of this one need more.
+        // The test runs in a separate process, because other tests of this one need more descriptors.
         let own = std::env::current_exe().unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-c", "ulimit -Sn 100 && ulimit -Hn 200 && exec \"$0\" --exact \"$1\" --test-threads 1"]).arg(own);

@@ -1,13 +1,13 @@
-//! How soon a thread runs when it is time.
+//! Precise wake-ups and scheduling priority of a thread.
 
 use std::io;
 use std::mem;
 
-/// From here on, waits of the calling thread end when they are due. By default the kernel ends them up to 50 µs later (`PR_SET_TIMERSLACK`, man 2 prctl),
-/// in order to wake for several at once: that saves power, and a program that has to act on time pays for it. What is left is a thousandth of the
-/// wait's length (`select_estimate_accuracy` in fs/select.c), and what it takes to be given a core. Threads that this one starts inherit it.
+/// Makes the waits of the calling thread end when they are due. By default the kernel ends them up to 50 µs later (`PR_SET_TIMERSLACK`, man 2 prctl), so
+/// that one wake-up serves several timers, which saves power. A delay of a thousandth of the wait's length (`select_estimate_accuracy` in fs/select.c) and
+/// the scheduling delay remain. Threads that this one starts inherit the setting.
 pub fn precise_timers() -> io::Result<()> {
-    // Nanoseconds; 0 would ask for the default.
+    // Nanoseconds; 0 means the default.
     let slack: libc::c_ulong = 1;
     let unused: libc::c_ulong = 0;
     // SAFETY: no pointers; this option takes a number.
@@ -15,10 +15,10 @@ pub fn precise_timers() -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// From here on, the calling thread runs as soon as it has something to do, before every ordinary program on its core (`SCHED_FIFO` at its lowest
+/// Makes the calling thread run as soon as it has work, before every ordinary program on its core (`SCHED_FIFO` at its lowest
 /// priority, man 7 sched). Children and threads that it starts are ordinary again. Fails with `PermissionDenied` without `CAP_SYS_NICE`.
 ///
-/// A thread that never waits takes its core from everybody: the kernel leaves 5 % to others.
+/// A thread that never waits leaves other programs on its core only the 5 % that the kernel reserves for them.
 pub fn run_first() -> io::Result<()> {
     // SAFETY: all bytes zero is a valid `sched_param`, whatever fields a libc gives it.
     let mut parameters: libc::sched_param = unsafe { mem::zeroed() };

@@ -1,4 +1,4 @@
-//! Signals as a descriptor, so that they are handled in the loop like everything else.
+//! Signals as a descriptor, so that an event loop handles them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,13 +9,13 @@ use std::ptr;
 /// A signal that a daemon acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// `SIGTERM`: a service manager wants an orderly end.
+    /// `SIGTERM`: a service manager ends the program in an orderly way.
     Terminate,
     /// `SIGINT`: the user pressed Ctrl-C.
     Interrupt,
-    /// `SIGHUP`: the terminal is gone, or the operator wants a reload.
+    /// `SIGHUP`: the terminal was closed, or the operator requests a reload.
     Hangup,
-    /// `SIGUSR1`: somebody wants to hear how it goes.
+    /// `SIGUSR1`: the operator requests a report.
     Inquire,
 }
 
@@ -32,20 +32,20 @@ impl Signal {
     }
 }
 
-/// The signals this process has taken over.
+/// The signals that this process handles.
 ///
-/// They stay blocked when this is dropped: unblocking would let one that is pending kill the process while it tidies
+/// They stay blocked when this is dropped: after unblocking, a pending signal would kill the process while it cleans
 /// up. Children inherit the mask.
 pub struct Signals {
     pending: File,
 }
 
 impl Signals {
-    /// Blocks `signals` in the calling thread and collects them instead. To be called before other threads are started:
+    /// Blocks `signals` in the calling thread and collects them instead. Call it before other threads start:
     /// they inherit the mask, and a signal goes to any thread that does not block it.
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         let set = signal_set(signals);
-        // SAFETY: `set` is initialised; a null pointer says that the former mask is not wanted.
+        // SAFETY: `set` is initialised; a null pointer means that the former mask is not returned.
         let result = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
         if result != 0 {
             return Err(io::Error::from_raw_os_error(result));
@@ -56,7 +56,7 @@ impl Signals {
         Ok(Self { pending: File::from(pending) })
     }
 
-    /// Takes the next signal that has arrived; `None` when there is none. Never blocks.
+    /// Returns the next signal that has arrived; `None` if there is none. Never blocks.
     pub fn next(&self) -> Option<Signal> {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         let length = (&self.pending).read(&mut record).ok()?;

@@ -1,11 +1,11 @@
-//! A flag that one thread raises and another one's [`Poller`](crate::Poller) notices.
+//! A flag that one thread sets to wake the [`Poller`](crate::Poller) of another thread.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Wakes the thread that watches it. Clones wake the same one; many wakes before a [`drain`](Self::drain) are one
+/// Wakes the thread that watches it. Clones wake the same thread; many wakes before a [`drain`](Self::drain) are one
 /// event.
 #[derive(Clone, Debug)]
 pub struct Waker {
@@ -13,21 +13,19 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Makes a waker that nobody has woken yet. Fails only when the process or the host is out of descriptors or
-    /// memory.
+    /// Returns a waker whose flag is not set. Fails only if the process or the host is out of descriptors or memory.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers; the result is a new descriptor.
         let counter = unsafe { crate::owned(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)) }?;
         Ok(Self { counter: Arc::new(File::from(counter)) })
     }
 
-    /// Raises the flag. Never blocks, never fails: a full counter means that the flag is up already.
+    /// Sets the flag. Never blocks, never fails: a full counter means that the flag is set already.
     pub fn wake(&self) {
         let _ = (&*self.counter).write(&1_u64.to_ne_bytes());
     }
 
-    /// Lowers the flag; to be called *before* looking at what the waker announces, so that a wake in between is not
-    /// lost.
+    /// Clears the flag. Call it *before* reading the data that the waker announces, so that no wake is lost.
     pub fn drain(&self) {
         let _ = (&*self.counter).read(&mut [0; 8]);
     }

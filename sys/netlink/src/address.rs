@@ -11,7 +11,7 @@ use std::net::IpAddr;
 /// `struct ifaddrmsg` (if_addr.h): family, prefix length, flags, scope, index.
 const FIXED_LEN: usize = 8;
 
-/// How far an address is valid.
+/// The scope of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Everywhere.
@@ -31,30 +31,30 @@ pub struct Address {
     pub index: u32,
     /// The host's own address; also on point-to-point links, not the other end's.
     pub ip: IpAddr,
-    /// How many bits of it name the network.
+    /// Prefix length of its network.
     pub prefix_len: u8,
-    /// How far it is valid.
+    /// The scope in which it is valid.
     pub scope: Scope,
-    /// It still works but should not be used for anything new (RFC 4862 section 5.5.4).
+    /// True if it works but should not be used for new connections (RFC 4862 section 5.5.4).
     pub deprecated: bool,
-    /// It must not be used yet: whether another host has it is still being found out (RFC 4862 section 5.4).
+    /// True during duplicate address detection: it must not be used yet (RFC 4862 section 5.4).
     pub tentative: bool,
-    /// Another host has it.
+    /// True if another host has it.
     pub duplicate: bool,
-    /// It changes every day or so, for privacy (RFC 8981). For IPv4 the kernel's bit means "not the first of its
+    /// True for a temporary address, which changes about daily for privacy (RFC 8981). For IPv4 the kernel's bit means "not the first of its
     /// network"; here it is false.
     pub temporary: bool,
 }
 
 impl Netlink {
-    /// All addresses of all interfaces, IPv4 and IPv6.
+    /// Returns all addresses of all interfaces, IPv4 and IPv6.
     pub fn addresses(&mut self) -> Result<Vec<Address>, NetlinkError> {
         let request = || Request::new(abi::RTM_GETADDR, abi::NLM_F_DUMP, &[0; FIXED_LEN]);
         self.dump("read the addresses", request, read)
     }
 
-    /// Gives an interface an address. One that it has already is no error. IPv6 addresses are usable at once, without
-    /// asking the link whether another host has them: on an overlay nobody could.
+    /// Adds an address to an interface. An address that it already has is no error. IPv6 addresses are usable at once, without
+    /// duplicate address detection, which an overlay cannot answer.
     ///
     /// The kernel adds a route for the address's network, in the same table and of its own protocol.
     pub fn add_address(&mut self, index: u32, ip: IpAddr, prefix_len: u8) -> Result<(), NetlinkError> {
@@ -63,7 +63,7 @@ impl Netlink {
         self.change("add the address", || describe(index, ip, prefix_len), request)
     }
 
-    /// Takes an address from an interface. One that it does not have is no error.
+    /// Removes an address from an interface. An address that it does not have is no error.
     pub fn remove_address(&mut self, index: u32, ip: IpAddr, prefix_len: u8) -> Result<(), NetlinkError> {
         let request = request(abi::RTM_DELADDR, 0, index, ip, prefix_len);
         match self.change("remove the address", || describe(index, ip, prefix_len), request) {
@@ -96,7 +96,7 @@ fn describe(index: u32, ip: IpAddr, prefix_len: u8) -> String {
     format!("{ip}/{prefix_len} on {}", interface(index))
 }
 
-/// The address in a message; `None` when it is about something else.
+/// Parses the address in a message; `None` if it is about something else.
 pub(crate) fn read(message: Message<'_>) -> Result<Option<Address>, Malformed> {
     if message.kind != abi::RTM_NEWADDR {
         return Ok(None);

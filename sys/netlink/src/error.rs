@@ -1,49 +1,49 @@
-//! What failed, at what, why, and what to do about it.
+//! Errors: what failed, for which object, why, and what to do about it.
 
 use crate::parse::Malformed;
 use std::error::Error;
 use std::{fmt, io};
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Debug)]
 pub enum NetlinkError {
     /// The kernel answered with an error.
     Refused {
-        /// What was asked, such as "add the address".
+        /// The request, such as "add the address".
         operation: &'static str,
-        /// What it was about, such as "192.0.2.1/24 on interface 3".
+        /// The object, such as "192.0.2.1/24 on interface 3".
         object: String,
         /// The kernel's error number.
         source: io::Error,
-        /// The kernel's own words, where it has some.
+        /// The kernel's explanation, if it gives one.
         detail: Option<String>,
     },
-    /// A route to the same destination exists and is not ours to replace.
+    /// Another program's route to the same destination exists.
     RouteTaken {
-        /// The route as asked for.
+        /// The requested route.
         object: String,
-        /// Routing protocol number of the route in the way (`ip route` shows it as `proto`).
+        /// Routing protocol number of the existing route (`ip route` shows it as `proto`).
         protocol: u8,
-        /// The interface that the route in the way leaves by, where it has one.
+        /// The interface of the existing route, if it has one.
         interface: Option<u32>,
     },
     /// The conversation with the kernel failed, before or after the request.
     Socket {
-        /// What was asked.
+        /// The request.
         operation: &'static str,
-        /// What the socket said.
+        /// The socket's error.
         source: io::Error,
     },
     /// The kernel's answer could not be understood.
     Malformed {
-        /// What was asked.
+        /// The request.
         operation: &'static str,
         /// The part that did not fit.
         what: &'static str,
     },
     /// The configuration changed during each attempt to read it.
     Unsettled {
-        /// What was asked.
+        /// The request.
         operation: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! The way in for fuzz targets.
+//! Entry points for fuzz targets.
 
 use crate::monitor::{Changes, Watch, note_all};
 use crate::request::read_datagram;

@@ -1,15 +1,15 @@
-//! The host's network configuration over rtnetlink: links, addresses, routes, and their changes. A small subset in
-//! place of a large library, because a node's whole budget is a few megabytes.
+//! The host's network configuration over rtnetlink: links, addresses, routes, and their changes. A small subset
+//! instead of a large library, because the node's size budget is a few megabytes.
 //!
-//! - [`Netlink`] asks and changes, one request at a time;
-//! - [`Monitor`] says that something changed, not what: whoever listens reads the whole truth again.
+//! - [`Netlink`] reads and changes the configuration, one request at a time;
+//! - [`Monitor`] reports that something changed; the listener then reads the configuration again.
 //!
 //! It promises: a dump that the kernel interrupted is repeated, never returned in part; an error is an error and not an
 //! empty answer; what the kernel sends is parsed with every length checked; errors carry the kernel's own explanation
-//! where it gives one; a route that belongs to somebody else is never replaced; every route made here carries
+//! where it gives one; a route of another program is never replaced; every route that this crate adds carries
 //! [`ROUTE_PROTOCOL`], so that leftovers can be found.
 //!
-//! It refuses: rules, neighbours, traffic control, link creation, and keeping any state of its own.
+//! It refuses: rules, neighbours, traffic control, link creation, and keeping state.
 #![expect(unsafe_code, reason = "netlink sockets are reached through libc")]
 
 mod abi;

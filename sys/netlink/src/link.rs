@@ -18,27 +18,27 @@ pub struct Link {
     pub name: String,
     /// Its MTU in bytes.
     pub mtu: u32,
-    /// How many packets wait before it when it is busy.
+    /// Most packets that wait in its queue.
     pub tx_queue_len: u32,
-    /// An operator switched it on.
+    /// True if it is switched on.
     pub up: bool,
-    /// It can carry packets: switched on, and the cable (or its like) is there.
+    /// True if it can carry packets: it is switched on, and its cable is plugged in.
     pub running: bool,
-    /// It leads back to this host.
+    /// True for a loopback interface.
     pub loopback: bool,
-    /// Which driver made it, as `ip -d link` shows it: `tun` (TAP devices, too), `wireguard`, `veth`, `bridge`, …. `None` for most hardware.
+    /// The driver, as `ip -d link` shows it: `tun` (TAP devices, too), `wireguard`, `veth`, `bridge`, …. `None` for most hardware.
     pub kind: Option<String>,
 }
 
 impl Netlink {
-    /// The interface called `name`; `None` when there is none.
+    /// Returns the interface `name`; `None` if it does not exist.
     pub fn link(&mut self, name: &str) -> Result<Option<Link>, NetlinkError> {
         let request =
             Request::new(abi::RTM_GETLINK, 0, &fixed(0, 0, 0)).attribute(abi::IFLA_IFNAME, &zero_terminated(name));
         self.find(request, || name.to_owned())
     }
 
-    /// The interface with this number, whatever it is called now; `None` when there is none.
+    /// Returns the interface with this number; `None` if it does not exist.
     pub fn link_at(&mut self, index: u32) -> Result<Option<Link>, NetlinkError> {
         self.find(Request::new(abi::RTM_GETLINK, 0, &fixed(index, 0, 0)), || interface(index))
     }
@@ -61,7 +61,7 @@ impl Netlink {
         }
     }
 
-    /// All interfaces.
+    /// Returns all interfaces.
     pub fn links(&mut self) -> Result<Vec<Link>, NetlinkError> {
         let request = || {
             Request::new(abi::RTM_GETLINK, abi::NLM_F_DUMP, &fixed(0, 0, 0))
@@ -70,8 +70,8 @@ impl Netlink {
         self.dump("read the interfaces", request, read)
     }
 
-    /// How many packets were dropped before an interface since it came to be, because nobody took them in time or it was not up; a
-    /// superpacket is one. `None` where the kernel does not say.
+    /// Returns the number of packets that were dropped before an interface since its creation, because its queue was full or it was down; a
+    /// superpacket counts as one. `None` if the kernel does not report it.
     pub fn tx_dropped(&mut self, index: u32) -> Result<Option<u64>, NetlinkError> {
         let request = Request::new(abi::RTM_GETLINK, 0, &fixed(index, 0, 0));
         let mut dropped = None;
@@ -98,20 +98,20 @@ impl Netlink {
         )
     }
 
-    /// Sets the MTU of an interface in bytes. Below 1,280 the kernel takes IPv6 away from it.
+    /// Sets the MTU of an interface in bytes. Below 1,280 the kernel removes IPv6 from it.
     pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
         let request = Request::new(abi::RTM_NEWLINK, 0, &fixed(index, 0, 0)).number(abi::IFLA_MTU, mtu);
         self.change("set the MTU", || format!("{mtu} of {}", interface(index)), request)
     }
 
-    /// Sets how many packets may wait before an interface.
+    /// Sets the length of an interface's queue, in packets.
     pub fn set_tx_queue_len(&mut self, index: u32, packets: u32) -> Result<(), NetlinkError> {
         let request = Request::new(abi::RTM_NEWLINK, 0, &fixed(index, 0, 0)).number(abi::IFLA_TXQLEN, packets);
         self.change("set the queue length", || format!("{packets} of {}", interface(index)), request)
     }
 }
 
-/// How an interface is called in errors.
+/// Returns the name of an interface for errors.
 pub(crate) fn interface(index: u32) -> String {
     format!("interface {index}")
 }
@@ -129,7 +129,7 @@ fn zero_terminated(name: &str) -> Vec<u8> {
     name.bytes().take_while(|byte| *byte != 0).chain([0]).collect()
 }
 
-/// What was dropped before the link in a message; `None` when it does not say.
+/// Returns the number of dropped packets in a message about a link; `None` if it is missing.
 pub(crate) fn dropped_before(message: Message<'_>) -> Result<Option<u64>, Malformed> {
     if message.kind != abi::RTM_NEWLINK {
         return Ok(None);
@@ -142,7 +142,7 @@ pub(crate) fn dropped_before(message: Message<'_>) -> Result<Option<u64>, Malfor
     Ok(None)
 }
 
-/// The link in a message; `None` when it is about something else.
+/// Parses the link in a message; `None` if it is about something else.
 pub(crate) fn read(message: Message<'_>) -> Result<Option<Link>, Malformed> {
     if message.kind != abi::RTM_NEWLINK {
         return Ok(None);

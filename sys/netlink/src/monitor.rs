@@ -1,4 +1,4 @@
-//! News of changes.
+//! Notifications of changes.
 
 use crate::abi;
 use crate::error::NetlinkError;
@@ -15,24 +15,24 @@ use taut_base::Prefix;
 /// descriptor readable.
 const DRAIN_BUDGET: usize = 256;
 
-/// What has changed since the last look.
+/// The kinds of changes since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Interfaces came, went, or changed.
+    /// Interfaces were added, removed or changed.
     pub links: bool,
-    /// Addresses came, went, or changed.
+    /// Addresses were added, removed or changed.
     pub addresses: bool,
-    /// Routes came, went, or changed (our own included).
+    /// Routes were added, removed or changed, including those of this program.
     pub routes: bool,
-    /// One of these was about what [`Monitor::watch`] said.
+    /// A change was about an object that [`Monitor::watch`] names.
     pub watched: bool,
-    /// One of these was about something else than the interface that [`Monitor::watch`] said, or nothing is watched.
+    /// A change was about another interface than that of [`Monitor::watch`], or nothing is watched.
     pub elsewhere: bool,
-    /// News was lost, so all others are set: read everything again.
+    /// Notifications were lost, so all other fields are set: read everything again.
     pub overrun: bool,
 }
 
-/// Changes that somebody has to look at closely, on a host where very many others may happen.
+/// The objects whose changes matter, on a host where many other changes may happen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watch {
     /// Of this interface: its link, its addresses, and routes by it.
@@ -62,7 +62,7 @@ impl Watch {
 }
 
 impl Changes {
-    /// Whether anything changed.
+    /// Returns true if anything changed.
     pub fn any(&self) -> bool {
         self.links || self.addresses || self.routes || self.overrun
     }
@@ -70,7 +70,7 @@ impl Changes {
     const LOST: Self =
         Self { links: true, addresses: true, routes: true, watched: true, elsewhere: true, overrun: true };
 
-    /// Adds what changed at another time.
+    /// Adds other changes.
     pub fn join(&mut self, other: Self) {
         self.links |= other.links;
         self.addresses |= other.addresses;
@@ -88,14 +88,14 @@ impl Changes {
             abi::NLMSG_OVERRUN => return *self = Self::LOST,
             _ => return,
         }
-        // What cannot be understood may be about anything.
+        // A message that cannot be parsed may be about anything.
         let (watched, elsewhere) = watch.map_or((false, true), |watch| watch.concerns(message).unwrap_or((true, true)));
         self.watched |= watched;
         self.elsewhere |= elsewhere;
     }
 }
 
-/// Hears of every change to links, addresses and routes of the network namespace it was opened in. Needs no rights.
+/// Receives every change to links, addresses and routes of the network namespace it was opened in. Needs no privileges.
 pub struct Monitor {
     socket: Socket,
     buffer: Vec<u8>,
@@ -109,13 +109,12 @@ impl std::fmt::Debug for Monitor {
 }
 
 impl Monitor {
-    /// Starts to listen. To be opened before the first reading of the configuration, so that no change falls in
-    /// between.
+    /// Starts to listen. Open it before the first reading of the configuration, so that no change is missed.
     pub fn open() -> Result<Self, NetlinkError> {
         Self::listen(listen)
     }
 
-    /// The same in another network namespace; needs `CAP_SYS_ADMIN`.
+    /// Starts to listen in another network namespace; needs `CAP_SYS_ADMIN`.
     pub fn open_in(namespace: BorrowedFd<'_>) -> Result<Self, NetlinkError> {
         Self::listen(|| within(namespace, listen))
     }
@@ -126,12 +125,12 @@ impl Monitor {
         Ok(Self { socket, buffer: vec![0; BUFFER_LEN], watch: None })
     }
 
-    /// Has [`Changes::watched`] tell of these from now on.
+    /// Sets the objects for [`Changes::watched`].
     pub fn watch(&mut self, watch: Option<Watch>) {
         self.watch = watch;
     }
 
-    /// Takes the news there is and says what it was about. Never blocks.
+    /// Reads the waiting notifications, and returns the kinds of changes. Never blocks.
     pub fn drain(&mut self) -> Result<Changes, NetlinkError> {
         let mut changes = Changes::default();
         for _ in 0..DRAIN_BUDGET {
@@ -140,7 +139,7 @@ impl Monitor {
                     note_all(&mut changes, self.buffer.get(..length).unwrap_or_default(), self.watch.as_ref());
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The kernel ran out of room for us, or sent more than it ever should: either way something was missed.
+                // The socket's buffer was full, or a message was longer than any valid one: a notification was missed.
                 Err(error) if is_loss(&error) => changes = Changes::LOST,
                 Err(source) => {
                     return Err(NetlinkError::Socket { operation: "watch the network configuration", source });

@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread;
 
-/// Does something in the network namespace `namespace`. In a thread of its own, since a thread that went there might not
-/// be let back; a socket belongs to where it was opened for ever.
+/// Runs a function in the network namespace `namespace`, in a new thread, because a thread that moved there may not be
+/// permitted to return. A socket stays in the namespace in which it was opened.
 pub(crate) fn within<T: Send>(namespace: BorrowedFd<'_>, open: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let there = thread::Builder::new().spawn_scoped(scope, || {

@@ -1,10 +1,10 @@
-//! Taking answers apart. Every length is checked against what was received, and each step goes forward, so any bytes
+//! Parses answers. Every length is checked against what was received, and each step goes forward, so any bytes
 //! end in a result or an error.
 
 use crate::message::HEADER_LEN;
 use std::net::IpAddr;
 
-/// What did not fit: a plain word for the error message.
+/// The part that did not fit, for the error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 

@@ -1,4 +1,4 @@
-//! Asking and being answered: sequence numbers, acknowledgements, dumps.
+//! Requests and answers: sequence numbers, acknowledgements, dumps.
 
 use crate::abi;
 use crate::error::NetlinkError;
@@ -9,10 +9,10 @@ use crate::socket::{BUFFER_LEN, Socket};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// How often a dump is repeated that the kernel marked as inconsistent because the configuration changed meanwhile.
+/// Most repetitions of a dump that the kernel marked as inconsistent, because the configuration changed during it.
 const DUMP_ATTEMPTS: usize = 8;
 
-/// A conversation with the kernel about links, addresses and routes of the network namespace it was opened in.
+/// A connection to the kernel for links, addresses and routes of the network namespace it was opened in.
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
@@ -25,16 +25,16 @@ impl std::fmt::Debug for Netlink {
     }
 }
 
-/// What one message says about the running request.
+/// A message of the answer to the current request.
 enum Step<'a> {
     /// An object.
     Object(Message<'a>),
-    /// The end; 0 or a negative error number, and the kernel's own words.
+    /// The end: 0 or a negative error number, and the kernel's explanation.
     End(i32, Option<String>),
 }
 
 impl Netlink {
-    /// Opens a conversation. Reading needs no rights; changing needs `CAP_NET_ADMIN`.
+    /// Opens a connection. Reading needs no privileges; changing needs `CAP_NET_ADMIN`.
     pub fn open() -> Result<Self, NetlinkError> {
         let socket = open_socket().map_err(|source| NetlinkError::Socket { operation: "open netlink", source })?;
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_LEN] })
@@ -55,7 +55,7 @@ impl Netlink {
         let _ = self.socket.set_int(libc::SOL_NETLINK, abi::NETLINK_GET_STRICT_CHK, strict.into());
     }
 
-    /// Sends a change and waits for its acknowledgement. `object` names what it is about, should it fail.
+    /// Sends a change and waits for its acknowledgement. `object` names the object in errors.
     pub(crate) fn change(
         &mut self,
         operation: &'static str,
@@ -65,8 +65,8 @@ impl Netlink {
         self.exchange(operation, object, request, |_| Ok(())).map(|_| ())
     }
 
-    /// Sends a query for many objects and collects what `take` makes of them; again from the start when the kernel says
-    /// that they changed meanwhile.
+    /// Sends a query for many objects and collects what `take` makes of them; starts again if the kernel
+    /// reports that they changed during the dump.
     pub(crate) fn dump<T>(
         &mut self,
         operation: &'static str,
@@ -86,8 +86,8 @@ impl Netlink {
         Err(NetlinkError::Unsettled { operation })
     }
 
-    /// Sends `request` and gives each object of the answer to `take` until its end. Says whether no message was marked
-    /// as inconsistent.
+    /// Sends `request` and gives each object of the answer to `take` until its end. Returns true if no message was
+    /// marked as inconsistent.
     pub(crate) fn exchange(
         &mut self,
         operation: &'static str,

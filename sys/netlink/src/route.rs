@@ -13,7 +13,7 @@ use std::net::IpAddr;
 /// flags.
 const FIXED_LEN: usize = 12;
 
-/// Marks routes as ours (the field that `ip route` shows as `proto`): ASCII `t`. Neither rtnetlink.h (`RTPROT_*`),
+/// Routing protocol number of this program's routes (the field that `ip route` shows as `proto`): ASCII `t`. Neither rtnetlink.h (`RTPROT_*`),
 /// iproute2's rt_protos nor FRR assigns 116, and above 4 (`RTPROT_STATIC`) the kernel gives the number no meaning.
 pub const ROUTE_PROTOCOL: u8 = 116;
 
@@ -25,24 +25,24 @@ pub const MAIN_TABLE: u32 = 254;
 pub struct Route {
     /// The network it leads to; host bits are zero.
     pub destination: IpAddr,
-    /// How many bits of `destination` count; 0 is the default route.
+    /// Prefix length of `destination`; 0 is the default route.
     pub prefix_len: u8,
-    /// The interface it leaves by. `None` when read from a route with several next hops.
+    /// The outgoing interface. `None` for a route with several next hops.
     pub interface: Option<u32>,
-    /// The router it goes to; `None` when the network is right behind the interface.
+    /// The router; `None` if the network is directly behind the interface.
     pub gateway: Option<IpAddr>,
     /// The path's MTU in bytes, where it is known to be less than the interface's.
     pub mtu: Option<u32>,
     /// Its rank among routes to the same network: the lowest wins. 0 lets the kernel choose (IPv4: 0; IPv6: 1024).
     pub metric: u32,
-    /// The table it stands in.
+    /// The routing table.
     pub table: u32,
-    /// Who made it: [`ROUTE_PROTOCOL`] for ours.
+    /// The routing protocol number: [`ROUTE_PROTOCOL`] for routes of this program.
     pub protocol: u8,
 }
 
 impl Route {
-    /// A route of ours in the main table, through `interface`.
+    /// Returns a route with [`ROUTE_PROTOCOL`] in the main table, through `interface`.
     pub fn new(destination: IpAddr, prefix_len: u8, interface: u32) -> Self {
         Self {
             destination,
@@ -65,7 +65,7 @@ impl Route {
         if self.destination.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 }
     }
 
-    /// Whether the kernel would hold both to be the same entry.
+    /// Returns true if the kernel treats both as the same entry.
     fn same_entry(&self, other: &Self) -> bool {
         let key = |route: &Self| (route.destination, route.prefix_len, route.table, route.effective_metric());
         key(self) == key(other)
@@ -115,8 +115,8 @@ impl Netlink {
         }
     }
 
-    /// Adds a route, in place of one of the same protocol to the same network with the same metric and interface. One of another
-    /// protocol or interface in its place is somebody else's: it stays, and the answer is [`NetlinkError::RouteTaken`].
+    /// Adds a route, or replaces one of the same protocol, network, metric and interface. A route of another protocol or interface belongs to
+    /// another program: it stays, and the call fails with [`NetlinkError::RouteTaken`].
     pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         if self.claim_route(route)? {
             return Ok(());
@@ -132,7 +132,7 @@ impl Netlink {
         self.change("replace the route", || route.to_string(), replace)
     }
 
-    /// Adds a route where there is none to the same network with the same metric. Returns false if there is one, whoever made it; it stays.
+    /// Adds a route if there is none to the same network with the same metric. Returns false if there is one, of any program; it stays.
     pub fn claim_route(&mut self, route: &Route) -> Result<bool, NetlinkError> {
         let exclusive = request(abi::RTM_NEWROUTE, abi::NLM_F_CREATE | abi::NLM_F_EXCL, route);
         match self.change("add the route", || route.to_string(), exclusive) {
@@ -141,8 +141,8 @@ impl Netlink {
         }
     }
 
-    /// Removes a route of the same network, table, protocol, and (where given) metric, interface and gateway. One that
-    /// is not there is no error.
+    /// Removes a route of the same network, table, protocol, and (where given) metric, interface and gateway. A route
+    /// that does not exist is no error.
     pub fn remove_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let request = request(abi::RTM_DELROUTE, 0, route);
         match self.change("remove the route", || route.to_string(), request) {
@@ -176,7 +176,7 @@ impl Netlink {
     }
 }
 
-/// Which routes a dump is about; zero and `None` for all.
+/// The filter of a dump; zero and `None` select all routes.
 #[derive(Clone, Copy)]
 struct Filter {
     protocol: u8,
@@ -223,8 +223,8 @@ fn request(kind: u16, flags: u16, route: &Route) -> Request {
     }
 }
 
-/// IPv4 wants to know how far the next hop is, and finds a route to remove under any scope only by "nowhere". IPv6
-/// ignores it.
+/// Returns the scope field. IPv4 needs the distance of the next hop, and removes a route of any scope only with "nowhere". IPv6
+/// ignores the field.
 fn scope(kind: u16, route: &Route) -> u8 {
     if kind == abi::RTM_DELROUTE {
         abi::RT_SCOPE_NOWHERE

@@ -1,4 +1,4 @@
-//! A netlink socket that hears the kernel only.
+//! A netlink socket that accepts messages only from the kernel.
 
 use std::io;
 use std::mem;
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// `netlink_dump`).
 pub(crate) const BUFFER_LEN: usize = 32_768;
 
-/// Longest wait for an answer. The kernel answers at once; this is for the case that an answer is lost.
+/// Longest wait for an answer. The kernel answers at once; the limit is for a lost answer.
 const ANSWER_TIMEOUT: libc::timeval = libc::timeval { tv_sec: 5, tv_usec: 0 };
 
 /// An open netlink socket.
@@ -44,7 +44,7 @@ impl Socket {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Bounds how long [`receive`](Self::receive) waits.
+    /// Sets the timeout of [`receive`](Self::receive).
     pub(crate) fn bound_waiting(&self) -> io::Result<()> {
         let value = ANSWER_TIMEOUT;
         // SAFETY: `value` has as many bytes as are said, and lives across the call.

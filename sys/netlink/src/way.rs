@@ -1,4 +1,4 @@
-//! What the routes and rules say of one packet.
+//! Route lookup: how the routes and rules treat one packet.
 
 use crate::abi;
 use crate::address::octets;
@@ -11,20 +11,20 @@ use std::net::IpAddr;
 /// `struct rtmsg` (rtnetlink.h), as for routes.
 const FIXED_LEN: usize = 12;
 
-/// The first step of a way that leaves the host's own networks.
+/// The first hop of a route that leaves the host's own networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// The router that packets go to.
+    /// The router.
     pub gateway: IpAddr,
-    /// Our address that they leave from, unless the sender chose another.
+    /// The source address of packets, unless the sender chose another.
     pub own: IpAddr,
-    /// The interface that they leave by.
+    /// The outgoing interface.
     pub interface: u32,
 }
 
 impl Netlink {
-    /// Which router packets with this mark to `to` are given to; `None` where no route leads there, or none by way of a router of the
-    /// same family.
+    /// Returns the router for packets with this mark to `to`; `None` if there is no route, or none through a router of the same
+    /// family.
     pub fn first_hop(&mut self, to: IpAddr, mark: u32) -> Result<Option<Hop>, NetlinkError> {
         let mut hop = None;
         let answer = self.exchange(
@@ -39,14 +39,14 @@ impl Netlink {
         found(answer, hop.filter(|hop| hop.gateway.is_ipv4() == to.is_ipv4()))
     }
 
-    /// By which interface packets with this mark leave from `from`, an address of this host of the same family, to `to`;
-    /// `None` where no route leads there.
+    /// Returns the interface for packets with this mark from `from`, an address of this host of the same family, to `to`; `None`
+    /// if there is no route.
     pub fn way(&mut self, from: IpAddr, to: IpAddr, mark: u32) -> Result<Option<u32>, NetlinkError> {
         let request = lookup(to).attribute(abi::RTA_SRC, &octets(from)).number(abi::RTA_MARK, mark);
         self.interface_of(request, || format!("{to} from {from}"))
     }
 
-    /// By which interface packets to `to` leave; `None` where no route leads there, or one that forbids it.
+    /// Returns the interface for packets to `to`; `None` if there is no route, or only one that forbids them.
     pub fn interface_to(&mut self, to: IpAddr) -> Result<Option<u32>, NetlinkError> {
         self.interface_of(lookup(to), || to.to_string())
     }
@@ -61,7 +61,7 @@ impl Netlink {
     }
 }
 
-/// A question for the route to `to`.
+/// Returns a request for the route to `to`.
 fn lookup(to: IpAddr) -> Request {
     let mut fixed = [0; FIXED_LEN];
     fixed[0] = if to.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 };
@@ -70,11 +70,11 @@ fn lookup(to: IpAddr) -> Request {
     Request::new(abi::RTM_GETROUTE, 0, &fixed).attribute(abi::RTA_DST, &octets(to))
 }
 
-/// What was found, and nothing where no route leads there.
+/// Returns the result of a lookup; `None` if there is no route.
 fn found<A, T>(answer: Result<A, NetlinkError>, found: Option<T>) -> Result<Option<T>, NetlinkError> {
     match answer {
         Ok(_) => Ok(found),
-        // EINVAL: the source is not ours. EACCES: a rule forbids it.
+        // EINVAL: the source is no address of this host. EACCES: a rule forbids it.
         Err(error) => match error.code() {
             Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EINVAL | libc::EACCES) => Ok(None),
             _ => Err(error),
@@ -82,7 +82,7 @@ fn found<A, T>(answer: Result<A, NetlinkError>, found: Option<T>) -> Result<Opti
     }
 }
 
-/// The router of a route, our address and the interface.
+/// Returns the router, source address and interface of a route.
 pub(crate) fn read_hop(message: Message<'_>) -> Result<Option<Hop>, Malformed> {
     let Some(interface) = read(message)? else { return Ok(None) };
     let (mut gateway, mut own) = (None, None);
@@ -96,7 +96,7 @@ pub(crate) fn read_hop(message: Message<'_>) -> Result<Option<Hop>, Malformed> {
     Ok(gateway.zip(own).map(|(gateway, own)| Hop { gateway, own, interface }))
 }
 
-/// The interface of a route that carries packets.
+/// Returns the interface of a route that carries packets.
 pub(crate) fn read(message: Message<'_>) -> Result<Option<u32>, Malformed> {
     if message.kind != abi::RTM_NEWROUTE {
         return Ok(None);

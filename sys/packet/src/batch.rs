@@ -1,4 +1,4 @@
-//! Receiving.
+//! Receives frames.
 
 use std::io;
 use std::mem;
@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::{MAX_FRAMES, PacketSocket};
 
-/// Room for what the kernel says beside a frame: a time (`SCM_TIMESTAMPNS`) and `struct tpacket_auxdata`, each with its header.
+/// Bytes of the control messages of a frame: a time (`SCM_TIMESTAMPNS`) and `struct tpacket_auxdata`, each with its header.
 const CONTROL: usize = 96;
 
-/// Buffers for one receive call, each of which can be taken out with the frame in it.
+/// Buffers for one receive call. A buffer can be taken out with the frame in it.
 pub struct Batch {
     slots: Vec<Slot>,
     controls: Vec<Control>,
@@ -24,46 +24,46 @@ struct Slot {
     received: Received,
 }
 
-/// What is known of a frame.
+/// The metadata of a received frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Its bytes, the virtio header included. More than its buffer holds if it was cut off.
+    /// Bytes of the frame, including the virtio header; more than its buffer holds if it was truncated.
     pub length: usize,
-    /// How long ago it reached the interface.
+    /// Time since it reached the interface.
     pub age: Duration,
-    /// Its checksum was left to a network card to compute, and none has.
+    /// True if its checksum was left to a network card and is not computed.
     pub unfinished: bool,
 }
 
-/// Aligned as the kernel's headers of control messages are.
+/// A buffer with the alignment of control message headers.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
 impl Batch {
-    /// Room for [`MAX_FRAMES`] frames of `room` bytes each.
+    /// Returns buffers for [`MAX_FRAMES`] frames of `room` bytes each.
     pub fn new(room: usize) -> Self {
         let slot = || Slot { buffer: vec![0; room].into(), received: Received::default() };
         let controls = vec![Control([0; CONTROL]); MAX_FRAMES];
         Self { slots: (0..MAX_FRAMES).map(|_| slot()).collect(), controls, received: 0, room }
     }
 
-    /// How many frames the last call brought.
+    /// Returns the number of frames of the last call.
     pub fn len(&self) -> usize {
         self.received
     }
 
-    /// Whether it brought none.
+    /// Returns true if the last call received no frame.
     pub fn is_empty(&self) -> bool {
         self.received == 0
     }
 
-    /// What is known of a frame of the last call; nothing beyond the last one.
+    /// Returns the metadata of a frame of the last call; `None` beyond the last frame.
     pub fn get(&self, place: usize) -> Option<Received> {
         self.slots.get(..self.received)?.get(place).map(|slot| slot.received)
     }
 
-    /// Takes the buffer with that frame; `other` receives in its place from now on. Of a wrong size it comes back.
+    /// Takes out the buffer of a frame, and puts `other` in its place. Returns `other` if its size is wrong.
     pub fn swap(&mut self, place: usize, other: Box<[u8]>) -> Box<[u8]> {
         match self.slots.get_mut(place) {
             Some(slot) if other.len() == self.room => mem::replace(&mut slot.buffer, other),
@@ -73,7 +73,7 @@ impl Batch {
 }
 
 impl PacketSocket {
-    /// Takes what has arrived, as much as fits `batch`, and says how many frames that were. `WouldBlock` when nothing had arrived. Never blocks.
+    /// Receives as many frames as fit `batch`, and returns their number. Fails with `WouldBlock` if nothing has arrived. Never blocks.
     pub fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
         batch.received = 0;
         // SAFETY: all bytes zero is a valid `mmsghdr` and `iovec`.
@@ -103,7 +103,7 @@ impl PacketSocket {
     }
 }
 
-/// What the kernel says beside a frame.
+/// Parses the control messages of a frame.
 fn beside(header: &libc::msghdr, now: Duration) -> Received {
     let mut received = Received::default();
     // SAFETY: `header` was filled by the kernel, and its control buffer lives.
@@ -116,7 +116,7 @@ fn beside(header: &libc::msghdr, now: Duration) -> Received {
         let holds = |bytes: usize| message.cmsg_len as usize >= data as usize - next as usize + bytes;
         match (message.cmsg_level, message.cmsg_type) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if holds(size_of::<libc::timespec>()) => {
-                // SAFETY: so many bytes of it are there, of whatever alignment.
+                // SAFETY: that many bytes are present, with any alignment.
                 let stamp = unsafe { data.cast::<libc::timespec>().read_unaligned() };
                 let (seconds, nanoseconds) = (u64::try_from(stamp.tv_sec), u32::try_from(stamp.tv_nsec));
                 if let (Ok(seconds), Ok(nanoseconds)) = (seconds, nanoseconds) {

@@ -10,9 +10,9 @@ pub(crate) fn set<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Frames that found no room at the socket since this was asked last (`PACKET_STATISTICS`).
+/// Returns the number of frames that found no room at the socket since the last call (`PACKET_STATISTICS`).
 pub(crate) fn missed(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    // `struct tpacket_stats` (include/uapi/linux/if_packet.h): frames, those that found no room included; and the latter.
+    // `struct tpacket_stats` (include/uapi/linux/if_packet.h): all frames, then the frames that found no room.
     let mut statistics: [libc::c_uint; 2] = [0; 2];
     let mut length = size_of_val(&statistics) as libc::socklen_t;
     // SAFETY: `statistics` has room for `length` bytes, and both live across the call.
@@ -28,7 +28,7 @@ pub(crate) fn missed(fd: BorrowedFd<'_>) -> io::Result<u32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(statistics[1]) }
 }
 
-/// The longest IP packet that an interface takes (`SIOCGIFMTU`), in bytes.
+/// Returns the MTU of an interface in bytes (`SIOCGIFMTU`).
 pub(crate) fn mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<usize> {
     // SAFETY: all bytes zero is a valid `ifreq`: an empty name and a union of plain numbers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! Opening the socket, and sending.
+//! Opens the socket, and sends frames.
 
 use std::ffi::CString;
 use std::fmt;
@@ -9,21 +9,21 @@ use std::ptr;
 
 use crate::{MAX_FRAMES, option};
 
-/// Leaves out what this host itself sends by the interface (include/uapi/linux/if_packet.h, Linux 4.20), which libc lacks.
+/// Option that excludes frames which this host sends through the interface (include/uapi/linux/if_packet.h, Linux 4.20), which libc lacks.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
-/// What socket to open.
+/// The socket to open.
 #[derive(Clone, Copy, Debug)]
 pub struct Config<'a> {
     /// Name of the interface.
     pub interface: &'a str,
-    /// A virtio header stands in front of every frame.
+    /// True for a virtio header in front of every frame.
     pub superpackets: bool,
     /// Bytes to ask for as receive buffer; 0 for a socket that only sends.
     pub receive_buffer: usize,
 }
 
-/// A packet socket could not be opened.
+/// The reason why a packet socket could not be opened.
 #[derive(Debug)]
 pub struct OpenError {
     step: &'static str,
@@ -45,7 +45,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// A nonblocking packet socket on one interface, which it has listen to all frames (promiscuous mode) as long as it is open.
+/// A nonblocking packet socket on one interface, which is in promiscuous mode while the socket is open.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
@@ -54,10 +54,10 @@ pub struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens it. From here on it collects frames.
+    /// Opens the socket, which collects frames from then on.
     ///
     /// # Errors
-    /// When there is no such interface, or no right to see its frames.
+    /// Fails if the interface does not exist, or if the process is not permitted to see its frames.
     pub fn open(config: &Config<'_>) -> Result<Self, OpenError> {
         let failed = |step| move |source| OpenError { step, interface: config.interface.into(), source };
         let index = index_of(config.interface).map_err(failed("find the interface"))?;
@@ -77,7 +77,7 @@ impl PacketSocket {
         };
         prepare().map_err(failed("set up the packet socket"))?;
         let room = i32::try_from(config.receive_buffer).unwrap_or(i32::MAX);
-        // Beyond the system's limit, where that is allowed; what does not fit is counted.
+        // The buffer exceeds the system's limit if permitted. Frames that do not fit are counted.
         if option::set(to, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &room).is_err() {
             let _ = option::set(to, libc::SOL_SOCKET, libc::SO_RCVBUF, &room);
         }
@@ -86,25 +86,25 @@ impl PacketSocket {
         Ok(Self { fd, mtu, superpackets: config.superpackets })
     }
 
-    /// The longest IP packet that the interface took when the socket was opened, in bytes.
+    /// Returns the MTU of the interface when the socket was opened, in bytes.
     pub fn mtu(&self) -> usize {
         self.mtu
     }
 
-    /// Whether a virtio header stands in front of every frame.
+    /// Returns true if every frame has a virtio header in front.
     pub fn superpackets(&self) -> bool {
         self.superpackets
     }
 
-    /// Frames that found no room since this was asked last.
+    /// Returns the number of frames that found no room since the last call.
     pub fn missed(&self) -> io::Result<u32> {
         option::missed(self.as_fd())
     }
 
-    /// Sends frames, as many of the first [`MAX_FRAMES`] as the kernel takes. Says how many those were: at least one. Never blocks.
+    /// Sends frames, as many of the first [`MAX_FRAMES`] as the kernel takes. Returns their number, at least one. Never blocks.
     ///
     /// # Errors
-    /// The kernel's, about the first frame: too long, the interface is down, no room.
+    /// The kernel's error about the first frame: too long, the interface is down, no room.
     pub fn send(&self, frames: &[&[u8]]) -> io::Result<usize> {
         // SAFETY: all bytes zero is a valid `mmsghdr` and `iovec`.
         let (mut vectors, mut headers): ([libc::iovec; MAX_FRAMES], [libc::mmsghdr; MAX_FRAMES]) =
@@ -144,7 +144,7 @@ fn index_of(interface: &str) -> io::Result<libc::c_int> {
     if index == 0 { Err(io::Error::last_os_error()) } else { index.try_into().map_err(io::Error::other) }
 }
 
-/// Of protocol 0: it hears nothing before it is bound, when all options are in force.
+/// Opens a socket of protocol 0, which receives nothing before it is bound with all options in force.
 fn socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers.
@@ -160,7 +160,7 @@ fn bind(fd: BorrowedFd<'_>, index: libc::c_int, receives: bool) -> io::Result<()
     // SAFETY: all bytes zero is a valid `sockaddr_ll`.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    // Of protocol 0, none is received.
+    // Protocol 0 receives nothing.
     address.sll_protocol = if receives { (libc::ETH_P_ALL as u16).to_be() } else { 0 };
     address.sll_ifindex = index;
     let length = size_of_val(&address) as libc::socklen_t;

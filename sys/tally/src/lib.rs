@@ -1,10 +1,10 @@
 //! A global allocator that counts, for tests that a path allocates nothing (law 8). No program links it.
 //!
 //! A test binary names [`Tally`] as its `#[global_allocator]` and compares [`allocations`] before and after. The count
-//! is the calling thread's own, so that other tests of the same binary may run beside it.
+//! is that of the calling thread, so other tests of the same binary may run at the same time.
 //!
-//! It promises: it hands out exactly what the system's allocator does, and each request for memory, growing included,
-//! is counted once. It refuses: bytes, places, histories; `make` has profilers for those.
+//! It promises: it returns exactly what the system's allocator returns, and counts each request for memory once, including
+//! growth. It refuses: counting bytes or call sites; profilers do that.
 #![expect(unsafe_code, reason = "an allocator is an unsafe trait; this one passes every call on")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,11 +15,11 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a count of what the calling thread asked of it.
+/// The system's allocator, with a count of the calling thread's requests.
 pub struct Tally;
 
-/// How often the calling thread has asked for memory since it began. Zero for ever where [`Tally`] is not the global
-/// allocator: a test should see it count something first.
+/// Returns how often the calling thread has requested memory since it started. Always zero if [`Tally`] is not the global
+/// allocator, so a test should first see a nonzero count.
 pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
@@ -28,29 +28,29 @@ fn count() {
     ALLOCATIONS.with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every method hands its arguments on to `System` unchanged and returns what that returns; counting touches
+// SAFETY: every method passes its arguments on to `System` unchanged and returns what that returns; counting touches
 // a thread-local number only, and neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Tally {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, passed on.
         unsafe { System.realloc(memory, layout, size) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, passed on.
         unsafe { System.dealloc(memory, layout) }
     }
 }

@@ -1,4 +1,4 @@
-//! Making a device, and reading and writing its packets.
+//! Creates a device, and reads and writes its packets.
 
 use crate::ioctl::NAME_MAX;
 use crate::{HEADER_LEN, Offload, TunError, ioctl};
@@ -7,14 +7,14 @@ use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// What device to make.
+/// The device to create.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Its name, or a pattern with one `%d` for which the kernel puts the first free number, such as `taut%d`.
     pub name: String,
-    /// The offloads to ask for; each `false` is a kill switch.
+    /// The offloads to request; `false` switches one off.
     pub offload: Offload,
-    /// Whether further queues may be added by [`Tun::add_queue`].
+    /// True if [`Tun::add_queue`] may add queues.
     pub multi_queue: bool,
 }
 
@@ -28,14 +28,14 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes a device. It is down and has no address yet. Offloads that the kernel does not have are left out, see
+    /// Creates a device. It is down and has no address. Offloads that the kernel lacks are left out, see
     /// [`offload`](Self::offload).
     pub fn create(config: &Config) -> Result<Self, TunError> {
         check_name(&config.name)?;
         let asked = config.offload.consistent();
         if asked.vnet_header {
             match Self::with_header(config, asked) {
-                // The kernel refuses a flag or the header itself: a device without is better than none.
+                // If the kernel refuses a flag or the header itself, the device has no offloads.
                 Err(TunError::Kernel { .. }) => {}
                 answer => return answer,
             }
@@ -44,17 +44,17 @@ impl Tun {
         Ok(Self { file, name, offload: Offload::NONE, multi_queue: config.multi_queue })
     }
 
-    /// Takes over a queue that somebody else made, and makes it non-blocking. `offload` is granted as far as the device has a
-    /// header in front of its packets; without one there are none.
+    /// Takes over a queue that another program opened, and makes it non-blocking. Offloads are granted only if the device has a
+    /// header in front of its packets.
     ///
-    /// The device must have been made with `IFF_NO_PI`. That cannot be checked: asked by a queue, the kernel says so of every device.
+    /// The device must have been created with `IFF_NO_PI`. That cannot be checked: the kernel reports the flag for every device.
     ///
     /// # Errors
-    /// [`TunError::Unusable`] for what is not a TUN device of bare IP packets.
+    /// [`TunError::Unusable`] if the descriptor is not a TUN device of bare IP packets.
     pub fn from_fd(fd: OwnedFd, offload: Offload) -> Result<Self, TunError> {
         let file = File::from(fd);
         let unusable = |name: &str, reason| TunError::Unusable { name: name.to_owned(), reason };
-        let (name, flags) = ioctl::describe(&file).map_err(|_| unusable("", "it is no queue of a TUN device"))?;
+        let (name, flags) = ioctl::describe(&file).map_err(|_| unusable("", "it is not a queue of a TUN device"))?;
         if flags & libc::IFF_TUN == 0 {
             return Err(unusable(&name, "it carries Ethernet frames (TAP)"));
         }
@@ -64,12 +64,12 @@ impl Tun {
         if flags & libc::IFF_VNET_HDR == 0 {
             return Ok(Self { file, name, offload: Offload::NONE, multi_queue });
         }
-        // The header is the device's, and stays also when no offload is wanted.
+        // The header belongs to the device, and stays even if no offload is requested.
         Self::settle(file, name, Offload { vnet_header: true, ..offload }.consistent(), multi_queue)
     }
 
-    /// Opens one more queue of the same device, with the same offloads. The kernel spreads flows over all queues, and
-    /// sends a flow's replies to the queue on which it was last written.
+    /// Opens another queue of the same device, with the same offloads. The kernel spreads flows over all queues, and
+    /// sends the replies of a flow to the queue on which it was last written.
     pub fn add_queue(&self) -> Result<Self, TunError> {
         if !self.multi_queue {
             return Err(TunError::SingleQueue { name: self.name.clone() });
@@ -80,66 +80,66 @@ impl Tun {
         Ok(Self { file, name, offload: self.offload, multi_queue: true })
     }
 
-    /// Has packets of the host wait on the queue that their [flow](crate::flow()) modulo `queues` says, counted in the order in which the queues were
-    /// made. A flow so keeps its queue, whatever is written on which; all queues have to stay. With `queues` 1 everything waits on the first.
+    /// Makes the kernel put each packet on the queue whose number, in the order of creation, is its [flow](crate::flow()) modulo `queues`. A flow then keeps
+    /// its queue, whichever queue its replies are written to. All queues must stay open. With `queues` 1 all packets are on the first queue.
     ///
     /// # Errors
-    /// [`TunError::Steering`] where such programs are not allowed or not known (Linux 4.16).
+    /// [`TunError::Steering`] if such programs are not permitted, or not supported (before Linux 4.16).
     pub fn steer(&self, queues: u8) -> Result<(), TunError> {
         let refused = |source| TunError::Steering { name: self.name.clone(), source };
         let program = crate::steer::load(queues).map_err(refused)?;
         ioctl::set_steering(&self.file, program.as_fd()).map_err(refused)
     }
 
-    /// Another handle of this very queue, for whoever wants the device to outlive this one. Only one of them should read.
+    /// Returns another handle of this queue, which keeps the device alive if this one is dropped. Only one of the two should read.
     pub fn try_clone(&self) -> io::Result<Self> {
         let file = self.file.try_clone()?;
         Ok(Self { file, name: self.name.clone(), offload: self.offload, multi_queue: self.multi_queue })
     }
 
-    /// The offloads that the kernel granted.
+    /// Returns the offloads that the kernel granted.
     pub fn offload(&self) -> Offload {
         self.offload
     }
 
-    /// The interface's name.
+    /// Returns the interface's name at creation.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The interface's name now: it may have been given another one.
+    /// Returns the interface's current name, which an administrator may have changed.
     pub fn current_name(&self) -> io::Result<String> {
         ioctl::describe(&self.file).map(|(name, _)| name)
     }
 
-    /// The network namespace that the device is in now, which need not be the one that it was made in. Needs Linux 5.2, and
-    /// `CAP_NET_ADMIN` there.
+    /// Returns the network namespace that the device is in now, which may differ from the one it was created in. Needs Linux
+    /// 5.2, and `CAP_NET_ADMIN` in that namespace.
     pub fn namespace(&self) -> io::Result<OwnedFd> {
         ioctl::namespace(&self.file)
     }
 
-    /// Whether the device still exists. It also does after it was renamed or moved to another network namespace, where netlink
-    /// of this one reports it as removed.
+    /// Returns true if the device still exists. A device that was renamed or moved to another network namespace exists, although
+    /// netlink reports a moved device as removed.
     pub fn exists(&self) -> bool {
         ioctl::is_attached(&self.file)
     }
 
-    /// Reads one packet, with [`HEADER_LEN`] bytes of header in front iff [`Offload::vnet_header`] is granted.
-    /// `WouldBlock` when there is none; a packet that does not fit `buffer` is cut off, so give it 65,536 +
+    /// Reads one packet, with [`HEADER_LEN`] bytes of header in front if [`Offload::vnet_header`] is granted.
+    /// Fails with `WouldBlock` if no packet waits. A packet that does not fit `buffer` is truncated, so give it 65,536 +
     /// [`HEADER_LEN`] bytes. `EBADFD` means that the device was removed.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(buffer)
     }
 
-    /// Writes one packet, with its header iff granted. The kernel takes all of it or fails: `InvalidInput` for a packet
-    /// it does not understand (on some kernels also for good superpackets: then stop merging), `EIO` while the
-    /// interface is down.
+    /// Writes one packet, with its header if granted. The kernel takes the whole packet or fails: `InvalidInput` for a packet
+    /// that it does not understand (some kernels also refuse valid superpackets; the caller then stops merging), `EIO` while
+    /// the interface is down.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         (&self.file).write(packet)
     }
 
-    /// The same for a packet that lies in several pieces (header, payloads), which spares the copy that would join
-    /// them. At most 1,024 pieces (`UIO_MAXIOV`).
+    /// Writes one packet that lies in several pieces (header, payloads), without a copy that joins them. At most 1,024
+    /// pieces (`UIO_MAXIOV`).
     pub fn write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         (&self.file).write_vectored(pieces)
     }
@@ -149,12 +149,12 @@ impl Tun {
         Self::settle(file, name, asked, config.multi_queue)
     }
 
-    /// Fixes the header of a device that has one, and asks for offloads.
+    /// Sets the length and byte order of the header, and requests offloads.
     fn settle(file: File, name: String, asked: Offload, multi_queue: bool) -> Result<Self, TunError> {
         let refused = |source| TunError::from_kernel("set the packet header", &name, source);
         ioctl::set_header_length(&file, HEADER_LEN).map_err(refused)?;
         match ioctl::set_little_endian(&file) {
-            // An old kernel: its order is the host's, which is the right one here anyway.
+            // An old kernel uses the host's byte order, which is little-endian here.
             Err(_) if cfg!(target_endian = "little") => {}
             answer => answer.map_err(refused)?,
         }
@@ -163,7 +163,7 @@ impl Tun {
                 return Ok(Self { file, name, offload, multi_queue });
             }
         }
-        // Not even "none" is known there; none is what a new device has.
+        // The kernel lacks the request itself, so the device has no offloads.
         let offload = Offload { vnet_header: true, ..Offload::NONE };
         Ok(Self { file, name, offload, multi_queue })
     }
@@ -175,8 +175,8 @@ impl AsFd for Tun {
     }
 }
 
-/// Opens `/dev/net/tun` and turns it into a queue. `IFF_TUN_EXCL` among the flags refuses to take over a device that
-/// exists.
+/// Opens `/dev/net/tun` and turns it into a queue. With the flag `IFF_TUN_EXCL` the kernel refuses to take over an existing
+/// device.
 fn open(config: &Config, flags: libc::c_int) -> Result<(File, String), TunError> {
     let file = OpenOptions::new()
         .read(true)
@@ -198,17 +198,17 @@ fn cannot_open(source: io::Error) -> TunError {
     }
 }
 
-/// What the kernel would refuse (`dev_valid_name`, net/core/dev.c), plus what no user could type; told apart here
-/// because its answer is a bare EINVAL, which reads like a missing offload.
+/// Refuses the names that the kernel refuses (`dev_valid_name`, net/core/dev.c), and unprintable ones. The kernel's answer is
+/// EINVAL, as for a missing offload, so the name is checked first.
 fn check_name(name: &str) -> Result<(), TunError> {
     let reason = if name.is_empty() || name.len() > NAME_MAX {
         "it must have 1 to 15 bytes"
     } else if name == "." || name == ".." {
-        "it is a directory's name"
+        "it is the name of a directory"
     } else if !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':') {
-        "it contains a blank, a slash, a colon or something unprintable"
+        "it contains a space, a slash, a colon or an unprintable character"
     } else if name.replacen("%d", "", 1).contains('%') {
-        "a per cent sign stands only in one %d"
+        "a per cent sign is allowed only in one %d"
     } else {
         return Ok(());
     };

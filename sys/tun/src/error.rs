@@ -1,67 +1,67 @@
-//! Why there is no TUN device, and what to do about it.
+//! Errors of TUN devices, with what to do about them.
 
 use std::error::Error;
 use std::{fmt, io};
 
-/// Why a device could not be made.
+/// The reason why a device could not be created or used.
 #[derive(Debug)]
 pub enum TunError {
     /// The kernel would not accept this interface name.
     InvalidName {
-        /// The name as asked for.
+        /// The requested name.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// There is no usable `/dev/net/tun`.
     DeviceMissing {
-        /// What opening it said.
+        /// The error of opening it.
         source: io::Error,
     },
-    /// The process may not make network devices.
+    /// The process is not permitted to create network devices.
     NotPermitted {
         /// The step that was refused.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// An interface of this name exists, or every number of the pattern is taken.
     NameTaken {
-        /// The name as asked for.
+        /// The requested name.
         name: String,
     },
-    /// A second queue was asked of a device that was made without several queues.
+    /// A second queue was requested for a device that was created for one.
     SingleQueue {
         /// The device.
         name: String,
     },
-    /// The kernel takes no program that says which packet waits on which queue.
+    /// The kernel does not accept the program that chooses queues for packets.
     Steering {
         /// The device.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A descriptor that was handed over does not carry bare IP packets.
+    /// An inherited descriptor does not carry bare IP packets.
     Unusable {
-        /// The device; empty where there is none.
+        /// The device; empty if the descriptor has none.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// The kernel refused for another reason.
     Kernel {
         /// The step that was refused.
         step: &'static str,
-        /// The name as asked for.
+        /// The requested name.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl TunError {
-    /// Sorts what the kernel said while taking `step` for the interface `name`.
+    /// Returns the error for the kernel's answer to `step` for the interface `name`.
     pub(crate) fn from_kernel(step: &'static str, name: &str, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { step, source },
@@ -96,15 +96,15 @@ impl fmt::Display for TunError {
                  (ip link show {name}), or choose another name"
             ),
             Self::SingleQueue { name } => {
-                write!(f, "cannot add a queue to {name}: it was made with one queue; make it with several allowed")
+                write!(f, "cannot add a queue to {name}: it was created for one queue; create it for several")
             }
             Self::Steering { name, source } => write!(
                 f,
-                "cannot tell the kernel which packets wait on which queue of {name}: {source}; give the program the capability CAP_BPF"
+                "cannot make the kernel choose queues of {name} by flow: {source}; give the program the capability CAP_BPF"
             ),
             Self::Unusable { name, reason } => write!(
                 f,
-                "cannot use the inherited descriptor of the device {name:?}: {reason}; hand over one that was made with \
+                "cannot use the inherited descriptor of the device {name:?}: {reason}; pass one that was created with \
                  TUNSETIFF and the flags IFF_TUN and IFF_NO_PI"
             ),
             Self::Kernel { step, name, source } => write!(

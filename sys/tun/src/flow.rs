@@ -1,21 +1,21 @@
-//! Which flow a packet belongs to, as a number: the same in both directions, on every host, in the kernel and here.
+//! The number of a packet's flow: the same in both directions, on every host, and in the steering program of the kernel.
 
-/// What spreads neighbouring addresses (2^32 over the golden ratio, made odd).
+/// Factor that spreads neighbouring addresses (2^32 over the golden ratio, made odd).
 pub(crate) const SPREAD_ADDRESSES: u32 = 0x9e37_79b1;
-/// What spreads neighbouring ports; another odd number without a pattern, so that addresses and ports do not cancel out.
+/// Factor that spreads neighbouring ports; another odd number without a pattern, so that addresses and ports do not cancel out.
 pub(crate) const SPREAD_ALL: u32 = 0x85eb_ca6b;
 
 /// More fragments, and the offset: bits of bytes 6 and 7 of an IPv4 header.
 pub(crate) const FRAGMENT: u32 = 0x3fff;
-/// The protocols that have ports where they are looked for.
+/// Protocol number of TCP, which has its ports in its first four bytes.
 pub(crate) const TCP: u8 = 6;
-/// See [`TCP`].
+/// Protocol number of UDP, which has its ports in its first four bytes.
 pub(crate) const UDP: u8 = 17;
 
-/// A number for the flow of an IP packet: of its addresses, and with TCP and UDP of its ports. Which of the two ends sends makes no difference.
+/// Returns the number of an IP packet's flow, from its addresses and, for TCP and UDP, its ports. Both directions have the same number.
 ///
-/// Fragments have no ports, so all of a datagram go together; behind IPv6 extension headers none are looked for. What is no IP packet, or too short
-/// for what it says, is in flow 0.
+/// Ports of fragments do not count, so all fragments of a datagram are in one flow. Ports behind IPv6 extension headers do not count either. Bytes that
+/// are no complete IP packet are in flow 0.
 #[must_use]
 pub fn flow(packet: &[u8]) -> u16 {
     flow_of(packet).unwrap_or(0)

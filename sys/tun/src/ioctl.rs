@@ -5,13 +5,13 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Longest interface name in bytes: the kernel's field (`IFNAMSIZ`) less the closing zero.
+/// Longest interface name in bytes: the kernel's field (`IFNAMSIZ`) less the terminating zero.
 pub(crate) const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
 /// `_IOR('T', 224, int)`, which libc does not have.
 const TUNSETSTEERINGEBPF: libc::Ioctl = libc::_IOR::<libc::c_int>(b'T' as u32, 224);
 
-/// Makes a device, or attaches a queue to one (`TUNSETIFF`); returns the name the kernel chose from a pattern.
+/// Creates a device, or attaches a queue to one (`TUNSETIFF`); returns the name the kernel chose from a pattern.
 pub(crate) fn attach(file: &File, name: &str, flags: libc::c_int) -> io::Result<String> {
     // SAFETY: all bytes zero is a valid `ifreq`: an empty name and a union of plain numbers.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -30,7 +30,7 @@ fn name_of(request: &libc::ifreq) -> io::Result<String> {
     String::from_utf8(name).map_err(io::Error::other)
 }
 
-/// Name and flags of the device behind this handle (`TUNGETIFF`).
+/// Returns name and flags of the device of this handle (`TUNGETIFF`).
 pub(crate) fn describe(file: &File) -> io::Result<(String, libc::c_int)> {
     // SAFETY: all bytes zero is a valid `ifreq`: an empty name and a union of plain numbers.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -41,7 +41,7 @@ pub(crate) fn describe(file: &File) -> io::Result<(String, libc::c_int)> {
     Ok((name_of(&request)?, libc::c_int::from(flags)))
 }
 
-/// Makes reads and writes answer at once (`O_NONBLOCK`), for everybody who shares this open file.
+/// Makes reads and writes non-blocking (`O_NONBLOCK`), for all handles of this open file.
 pub(crate) fn set_nonblocking(file: &File) -> io::Result<()> {
     // SAFETY: no pointers.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
@@ -50,17 +50,17 @@ pub(crate) fn set_nonblocking(file: &File) -> io::Result<()> {
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })
 }
 
-/// Whether the device behind this handle exists (`TUNGETIFF`), in whatever network namespace it is now.
+/// Returns true if the device of this handle exists (`TUNGETIFF`), in any network namespace.
 pub(crate) fn is_attached(file: &File) -> bool {
     // SAFETY: all bytes zero is a valid `ifreq`: an empty name and a union of plain numbers.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     // SAFETY: `request` is what TUNGETIFF writes, and lives across the call.
     let answer = check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &raw mut request) });
-    // The only answer that speaks of the device; another error is not an absence.
+    // Only EBADFD means that the device is gone; other errors do not.
     answer.err().and_then(|error| error.raw_os_error()) != Some(libc::EBADFD)
 }
 
-/// The network namespace that the device is in now (`TUNGETDEVNETNS`, Linux 5.2).
+/// Returns the network namespace that the device is in now (`TUNGETDEVNETNS`, Linux 5.2).
 pub(crate) fn namespace(file: &File) -> io::Result<OwnedFd> {
     // SAFETY: no argument.
     let fd = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETDEVNETNS) };
@@ -69,7 +69,7 @@ pub(crate) fn namespace(file: &File) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Fixes the length of the header in front of packets (`TUNSETVNETHDRSZ`).
+/// Sets the length of the header in front of packets (`TUNSETVNETHDRSZ`).
 pub(crate) fn set_header_length(file: &File, length: usize) -> io::Result<()> {
     let length = libc::c_int::try_from(length).map_err(io::Error::other)?;
     // SAFETY: the argument is a pointer to an int that lives across the call.
@@ -83,14 +83,13 @@ pub(crate) fn set_little_endian(file: &File) -> io::Result<()> {
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETLE, &raw const yes) })
 }
 
-/// Says which unfinished packets we take (`TUNSETOFFLOAD`); fails with `InvalidInput` when the kernel does not know one
-/// of `bits`.
+/// Sets the offloads (`TUNSETOFFLOAD`); fails with `InvalidInput` if the kernel does not know one of `bits`.
 pub(crate) fn set_offload(file: &File, bits: libc::c_uint) -> io::Result<()> {
     // SAFETY: the argument is a number.
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(bits)) })
 }
 
-/// Has the kernel ask a program on which queue packets wait (`TUNSETSTEERINGEBPF`, Linux 4.16).
+/// Makes the kernel run a program that chooses the queue of each packet (`TUNSETSTEERINGEBPF`, Linux 4.16).
 pub(crate) fn set_steering(file: &File, program: BorrowedFd<'_>) -> io::Result<()> {
     let program = program.as_raw_fd();
     // SAFETY: the argument is a pointer to a descriptor that is open and lives across the call; the kernel keeps the program itself.

@@ -1,23 +1,22 @@
-//! A TUN device: IP packets that the host sends to the overlay are read here, and those from the overlay are written
-//! here.
+//! A TUN device: the program reads IP packets that the host sends to the overlay, and writes packets from the overlay.
 //!
-//! With its offloads granted, one read yields a *superpacket* of up to 64 KiB that the kernel would otherwise have cut
-//! into packets itself, and one write takes one. Each such packet has a header of [`HEADER_LEN`] bytes in front
-//! (`struct virtio_net_hdr`, include/uapi/linux/virtio_net.h) that says how to cut it and which checksum is still to be
-//! computed:
-//! - **checksum**: the kernel may hand out packets whose TCP or UDP checksum covers the pseudo header only;
-//! - **TSO** (TCP, IPv4 and IPv6): runs of TCP segments come as one; this alone doubles throughput;
+//! With its offloads granted, one read returns a *superpacket* of up to 64 KiB that the kernel would otherwise split
+//! into packets, and one write takes one. Each such packet has a header of [`HEADER_LEN`] bytes in front
+//! (`struct virtio_net_hdr`, include/uapi/linux/virtio_net.h) that says how to split it and which checksum is not computed
+//! yet:
+//! - **checksum**: the kernel may deliver packets with a partial checksum, which covers only the pseudo header of TCP or UDP;
+//! - **TSO** (TCP, IPv4 and IPv6): runs of TCP segments arrive as one packet; this alone doubles throughput;
 //! - **USO** (UDP, Linux 6.2): the same for UDP runs, which carries QUIC.
 //!
-//! Each is asked for by [`Offload`], has a kill switch there, and degrades instead of failing: [`Tun::offload`] says
+//! [`Offload`] requests each of them and can switch it off. An offload that the kernel lacks is left out: [`Tun::offload`] returns
 //! what was granted.
 //!
-//! A device may have several queues. Which packet waits on which is a matter of its [`flow()`], which [`Tun::steer`] has the kernel go by.
+//! A device may have several queues. With [`Tun::steer`] the kernel chooses the queue of a packet by its [`flow()`].
 //!
-//! It promises: a device lives exactly as long as its [`Tun`] (closing it, also by a crash, removes it), nobody else's
-//! device is taken over, and no call blocks.
+//! It promises: a device lives exactly as long as its [`Tun`] (closing it, also by a crash, removes it), devices of other
+//! programs are never taken over, and no call blocks.
 //!
-//! It refuses: looking into packets, and addresses, routes and MTU of the link (that is netlink's work).
+//! It refuses: inspecting packets, and setting addresses, routes and MTU of the link (see netlink).
 #![expect(unsafe_code, reason = "a TUN device is configured by ioctl, and steered by a program for the kernel")]
 
 mod device;

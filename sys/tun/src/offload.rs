@@ -1,10 +1,10 @@
-//! Which work the kernel and we leave undone for each other, and in which order it is given up.
+//! The offloads of a device, and the order in which they are dropped.
 
-/// Offloads of a device, asked for or granted.
+/// Offloads of a device, requested or granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offload {
-    /// Each packet has a header of [`HEADER_LEN`](crate::HEADER_LEN) bytes in front. Without it there are no offloads
-    /// at all.
+    /// Each packet has a header of [`HEADER_LEN`](crate::HEADER_LEN) bytes in front. Without it there are no
+    /// other offloads.
     pub vnet_header: bool,
     /// Checksums may be partial. Without it there is neither TSO nor USO: the kernel grants them only together with it.
     pub checksum: bool,
@@ -15,25 +15,25 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// Everything this crate knows.
+    /// All offloads that this crate supports.
     pub const ALL: Self = Self { vnet_header: true, checksum: true, tso: true, uso: true };
     /// Bare packets, one per read and write.
     pub const NONE: Self = Self { vnet_header: false, checksum: false, tso: false, uso: false };
 
-    /// The same without what cannot be had alone.
+    /// Returns these offloads without those that lack what they depend on.
     pub(crate) fn consistent(self) -> Self {
         let checksum = self.checksum && self.vnet_header;
         Self { vnet_header: self.vnet_header, checksum, tso: self.tso && checksum, uso: self.uso && checksum }
     }
 
-    /// What to ask for, in this order, until the kernel agrees; the last (a header and nothing else) is never refused.
+    /// Returns the sets to request, in this order, until the kernel grants one. It never refuses the last, a header alone.
     pub(crate) fn ladder(self) -> [Self; 4] {
         let no_uso = Self { uso: false, ..self };
         let no_tso = Self { tso: false, ..no_uso };
         [self, no_uso, no_tso, Self { checksum: false, ..no_tso }]
     }
 
-    /// The argument of `TUNSETOFFLOAD` (include/uapi/linux/if_tun.h).
+    /// Returns the argument of `TUNSETOFFLOAD` (include/uapi/linux/if_tun.h).
     pub(crate) fn bits(self) -> libc::c_uint {
         let mut bits = 0;
         if self.checksum {

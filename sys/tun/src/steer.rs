@@ -1,8 +1,8 @@
-//! A program for the kernel that says on which queue a packet of the host waits: by its [flow](crate::flow()), and by nothing else.
+//! A program for the kernel that chooses the queue of each packet by its [flow](crate::flow()) only.
 //!
-//! Without one the kernel goes by a table of what was last written on which queue, whose entries end after three seconds without a write, and by a hash
-//! over the number of attached queues. A flow changes its queue then in the middle: when nothing answers for three seconds, when an answer comes on
-//! another queue, when a queue is attached or detached; and what waits on a queue that is detached is lost. Two queues have no common order.
+//! Without a program the kernel uses a table of the queue on which each flow was last written, whose entries expire after three seconds without a write, and
+//! else a hash over the number of attached queues. A flow then changes its queue while it is active: if nothing answers for three seconds, if an answer comes
+//! on another queue, or if a queue is attached or detached. Packets on a detached queue are lost, and packets on two queues have no common order.
 
 use crate::flow::{FRAGMENT, SPREAD_ADDRESSES, SPREAD_ALL, TCP, UDP};
 use std::io;
@@ -19,7 +19,7 @@ struct Instruction {
     immediate: i32,
 }
 
-/// The start of `union bpf_attr` as `BPF_PROG_LOAD` reads it; what is not told is zero.
+/// The start of `union bpf_attr` as `BPF_PROG_LOAD` reads it; the other fields are zero.
 #[repr(C)]
 struct Load {
     kind: u32,
@@ -57,22 +57,22 @@ const JUMP_EQUAL: u8 = 0x15;
 const JUMP_DIFFERENT: u8 = 0x55;
 const EXIT: u8 = 0x95;
 
-/// What is loaded, and what the program answers.
+/// The result of load instructions, and of the program.
 const R0: u8 = 0;
-/// The packet, as the kernel hands it over.
+/// The packet, as the argument of the program.
 const R1: u8 = 1;
-/// The packet, where the loading instructions look for it.
+/// The packet, as load instructions expect it.
 const R6: u8 = 6;
 /// The hash so far.
 const R7: u8 = 7;
-/// Where the ports are.
+/// The offset of the ports.
 const R8: u8 = 8;
 
 const fn op(code: u8, destination: u8, source: u8, immediate: i32) -> Instruction {
     Instruction { code, registers: source << 4 | destination, offset: 0, immediate }
 }
 
-/// A place in the program that jumps lead to.
+/// A target of jumps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Label {
     Ipv6,
@@ -81,7 +81,7 @@ enum Label {
     Nothing,
 }
 
-/// A program in the making: jumps are to labels until all of them are known.
+/// A program under construction, whose jumps refer to labels.
 #[derive(Default)]
 struct Assembly {
     instructions: Vec<Instruction>,
@@ -114,7 +114,7 @@ impl Assembly {
     }
 }
 
-/// [`flow`](crate::flow()) modulo `queues`, for the kernel. A load beyond the packet's end ends the program with 0, as there.
+/// Returns the program that computes [`flow`](crate::flow()) modulo `queues`. A load beyond the packet's end ends the program with 0, which is also the flow.
 fn program(queues: u8) -> Vec<Instruction> {
     let mut to = Assembly::default();
     to.push(MOVE_POINTER, R6, R1, 0);
@@ -173,7 +173,7 @@ fn program(queues: u8) -> Vec<Instruction> {
     to.finish()
 }
 
-/// Loads the program for so many queues. Needs `CAP_BPF`, or a system that lets everybody load such programs (`kernel.unprivileged_bpf_disabled` = 0).
+/// Loads the program for this many queues. Needs `CAP_BPF`, or a system that permits unprivileged programs (`kernel.unprivileged_bpf_disabled` = 0).
 pub(crate) fn load(queues: u8) -> io::Result<OwnedFd> {
     let instructions = program(queues);
     let load = Load {

@@ -297,7 +297,7 @@ fn what_carries_no_bare_packets_is_refused() {
         let null = std::fs::File::open("/dev/null").unwrap();
         let unattached = std::fs::File::open("/dev/net/tun").unwrap();
         for (file, reason) in
-            [(null, "no queue"), (unattached, "no queue"), (raw(libc::IFF_TAP | libc::IFF_NO_PI), "Ethernet")]
+            [(null, "not a queue"), (unattached, "not a queue"), (raw(libc::IFF_TAP | libc::IFF_NO_PI), "Ethernet")]
         {
             let error = Tun::from_fd(file.into(), Offload::ALL).unwrap_err();
             assert!(matches!(error, TunError::Unusable { .. }) && error.to_string().contains(reason), "{error}");

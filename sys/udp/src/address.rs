@@ -13,16 +13,16 @@ pub(crate) union Name {
 }
 
 impl Name {
-    /// Room for an answer.
+    /// Bytes of this type.
     pub(crate) const ROOM: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
 
-    /// No address: family `AF_UNSPEC`.
+    /// Returns no address: family `AF_UNSPEC`.
     pub(crate) fn empty() -> Self {
         // SAFETY: all bytes zero is a valid value of each variant, which are plain numbers.
         unsafe { mem::zeroed() }
     }
 
-    /// The kernel's form and its length. An IPv6 socket takes IPv4 destinations as they are.
+    /// Returns the kernel's form and its length. An IPv6 socket takes IPv4 destinations unchanged.
     pub(crate) fn encode(address: SocketAddr) -> (Self, libc::socklen_t) {
         match address {
             SocketAddr::V4(address) => (Self { v4: encode_v4(address) }, length_of::<libc::sockaddr_in>()),
@@ -30,7 +30,7 @@ impl Name {
         }
     }
 
-    /// The address; IPv4 that came as mapped IPv6 becomes IPv4. `None` for any other family.
+    /// Returns the address, with mapped IPv6 as IPv4; `None` for any other family.
     pub(crate) fn decode(&self) -> Option<SocketAddr> {
         // SAFETY: every value of this type was made whole (`empty` or `encode`), so all bytes are initialised, and
         // every variant is plain numbers that allow any bytes; the family stands first in all of them.
@@ -77,7 +77,7 @@ fn decode_v6(name: &libc::sockaddr_in6) -> SocketAddr {
     let port = u16::from_be(name.sin6_port);
     match ip.to_ipv4_mapped() {
         Some(ip) => SocketAddr::from((ip, port)),
-        // The flow label is left out: it is no part of where a peer is, and would make equal endpoints differ.
+        // The flow label is left out: it is no part of the endpoint, and would make equal endpoints differ.
         None => SocketAddrV6::new(ip, port, 0, name.sin6_scope_id).into(),
     }
 }

@@ -1,14 +1,14 @@
-//! The control messages used here, laid out as the kernel reads and writes them: one `cmsghdr`, then numbers.
+//! Control messages in the kernel's layout: one `cmsghdr`, then numbers.
 
 use std::mem;
 
-/// Bytes of one control message that carries `payload` bytes, with the room behind it up to the next one.
+/// Returns the bytes of a control message with `payload` bytes, including the padding after it.
 const fn space(payload: usize) -> usize {
     // SAFETY: the macro only computes with its argument.
     unsafe { libc::CMSG_SPACE(payload as libc::c_uint) as usize }
 }
 
-/// Bytes of the header of a control message, and of what it says of itself with `payload` bytes behind.
+/// Returns the length field of a control message with `payload` bytes.
 const fn length(payload: usize) -> usize {
     // SAFETY: the macro only computes with its argument.
     unsafe { libc::CMSG_LEN(payload as libc::c_uint) as usize }
@@ -18,16 +18,16 @@ const fn length(payload: usize) -> usize {
 const INFO4: usize = size_of::<libc::in_pktinfo>();
 const INFO6: usize = size_of::<libc::in6_pktinfo>();
 
-/// Room for what stands in front of a message that is sent: how it is cut, and where from.
+/// Control messages of a message to send: segment size, source address, congestion marks.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct SendControl {
     bytes: [u8; space(2) + space(INFO6) + space(4)],
-    /// Behind the bytes, where it makes the whole as strict as a header wants it.
+    /// Bytes in use. The field also gives the type the alignment of a header.
     used: usize,
 }
 
-/// Room for what the kernel says of a message that came: how it was merged, and where to.
+/// Control messages of a received message: segment size, local address, congestion marks.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Answer {
@@ -36,31 +36,31 @@ pub(crate) struct Answer {
     _aligned: [usize; 0],
 }
 
-// A header is read and written in place, so it has to stand straight.
+// A header is read and written in place, so it must be aligned.
 const _: () = {
     assert!(align_of::<SendControl>() >= align_of::<libc::cmsghdr>());
     assert!(align_of::<Answer>() >= align_of::<libc::cmsghdr>());
 };
 
 impl SendControl {
-    /// Nothing to say.
+    /// Returns no control messages.
     pub(crate) fn new() -> Self {
         Self { bytes: [0; _], used: 0 }
     }
 
-    /// The bytes that are used, none if nothing is said.
+    /// Returns the bytes in use.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
 
-    /// Asks the kernel to cut a message into datagrams of `segment_size` bytes: `UDP_SEGMENT`, 16 bits
+    /// Makes the kernel split a message into datagrams of `segment_size` bytes: `UDP_SEGMENT`, 16 bits
     /// (net/ipv4/udp.c, `__udp_cmsg_send`).
     pub(crate) fn segment(&mut self, segment_size: u16) {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_size.to_ne_bytes());
     }
 
-    /// Has the message leave from this IPv4 address: `IP_PKTINFO`, which is interface (0: as the routes say), address,
-    /// and one more that is not read.
+    /// Sets the IPv4 source address: `IP_PKTINFO`, which is interface (0: chosen by the routes), address, and another address
+    /// that is not read.
     pub(crate) fn source4(&mut self, address: [u8; 4], interface: u32) {
         let mut info = [0; INFO4];
         info[..4].copy_from_slice(&interface.to_ne_bytes());
@@ -68,7 +68,7 @@ impl SendControl {
         self.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
     }
 
-    /// The same for IPv6: `IPV6_PKTINFO`, address and interface.
+    /// Sets the IPv6 source address: `IPV6_PKTINFO`, address and interface.
     pub(crate) fn source6(&mut self, address: [u8; 16], interface: u32) {
         let mut info = [0; INFO6];
         info[..16].copy_from_slice(&address);
@@ -76,7 +76,7 @@ impl SendControl {
         self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
     }
 
-    /// Has the message carry these congestion marks, DSCP 0: `IP_TOS`, also for IPv4 from an IPv6 socket, or
+    /// Sets the congestion marks, with DSCP 0: `IP_TOS`, also for IPv4 from an IPv6 socket, or
     /// `IPV6_TCLASS`, an int each (net/ipv4/ip_sockglue.c, `ip_cmsg_send`; net/ipv6/datagram.c).
     pub(crate) fn ecn(&mut self, ecn: u8, ipv6: bool) {
         let (level, kind) =
@@ -98,18 +98,18 @@ impl SendControl {
     }
 }
 
-/// What an [`Answer`] holds.
+/// The content of an [`Answer`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
-    /// The size of the datagrams that a run consists of (`UDP_GRO`, an int: net/ipv4/udp.c, `udp_cmsg_recv`).
+pub(crate) struct ReceiveInfo {
+    /// The size of the datagrams of a run (`UDP_GRO`, an int: net/ipv4/udp.c, `udp_cmsg_recv`).
     pub(crate) segment_size: Option<usize>,
-    /// The address of ours that the message came to, IPv4 mapped into IPv6 where the socket is IPv6, and the interface.
+    /// The local address that the message came to, IPv4 mapped into IPv6 where the socket is IPv6, and the interface.
     pub(crate) arrival: Option<Arrival>,
     /// The congestion marks of its IP header: `IP_TOS` is one byte, `IPV6_TCLASS` an int.
     pub(crate) ecn: u8,
 }
 
-/// Where a message came to.
+/// The local address and interface of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     V4([u8; 4], u32),
@@ -120,14 +120,14 @@ impl Answer {
     /// Bytes of room.
     pub(crate) const ROOM: usize = space(4) + space(INFO6) + space(4);
 
-    /// Room for an answer.
+    /// Returns an empty answer.
     pub(crate) fn empty() -> Self {
         Self { bytes: [0; _], _aligned: [] }
     }
 
-    /// What the kernel wrote into the first `used` bytes. What is not whole, or not known, is passed over.
-    pub(crate) fn read(&self, used: usize) -> Said {
-        let mut said = Said::default();
+    /// Parses the first `used` bytes. Incomplete or unknown control messages are skipped.
+    pub(crate) fn read(&self, used: usize) -> ReceiveInfo {
+        let mut info = ReceiveInfo::default();
         let mut rest = &self.bytes[..used.min(self.bytes.len())];
         while rest.len() >= length(0) {
             // SAFETY: `rest` has at least the bytes of a header, which needs no alignment this way and is plain numbers.
@@ -135,14 +135,14 @@ impl Answer {
             // Its type is not the same with every libc.
             let end: usize = header.cmsg_len as _;
             let Some(payload) = rest.get(length(0)..end) else { break };
-            said.take(header.cmsg_level, header.cmsg_type, payload);
+            info.take(header.cmsg_level, header.cmsg_type, payload);
             rest = rest.get(space(end - length(0))..).unwrap_or_default();
         }
-        said
+        info
     }
 }
 
-impl Said {
+impl ReceiveInfo {
     fn take(&mut self, level: libc::c_int, kind: libc::c_int, payload: &[u8]) {
         match (level, kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
@@ -155,7 +155,7 @@ impl Said {
                 self.ecn = class.to_le_bytes()[0] & 3;
             }
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                // The second number is the address to answer from, where the datagram was sent to everybody.
+                // The second field is the address to answer from, even if the datagram was a broadcast.
                 if let Some((interface, address)) = payload.first_chunk().zip(payload.get(4..8)).and_then(split) {
                     self.arrival = Some(Arrival::V4(address, interface));
                 }
@@ -177,7 +177,7 @@ fn split((interface, address): (&[u8; 4], &[u8])) -> Option<(u32, [u8; 4])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Arrival, INFO4, INFO6, Said, SendControl, length, space};
+    use super::{Answer, Arrival, INFO4, INFO6, ReceiveInfo, SendControl, length, space};
 
     /// What the kernel would write.
     fn answer(parts: &[(i32, i32, &[u8])]) -> (Answer, usize) {
@@ -211,16 +211,16 @@ mod tests {
     fn only_a_whole_gro_answer_counts() {
         let run = |size: i32| answer(&[(libc::SOL_UDP, libc::UDP_GRO, &size.to_ne_bytes())]);
         let (answer, used) = run(1_452);
-        assert_eq!(answer.read(used), Said { segment_size: Some(1_452), arrival: None, ecn: 0 });
+        assert_eq!(answer.read(used), ReceiveInfo { segment_size: Some(1_452), arrival: None, ecn: 0 });
         assert_eq!(answer.read(length(4)).segment_size, Some(1_452), "the room behind it is not needed");
         for short in 0..length(4) {
-            assert_eq!(answer.read(short), Said::default());
+            assert_eq!(answer.read(short), ReceiveInfo::default());
         }
         for senseless in [0, -1] {
             let (answer, used) = run(senseless);
-            assert_eq!(answer.read(used), Said::default());
+            assert_eq!(answer.read(used), ReceiveInfo::default());
         }
-        assert_eq!(Answer::empty().read(Answer::ROOM), Said::default(), "a header of length 0 ends it");
+        assert_eq!(Answer::empty().read(Answer::ROOM), ReceiveInfo::default(), "a header of length 0 ends it");
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         let info = [[9; 16].as_slice(), &4_u32.to_ne_bytes()].concat();
         let gro = (libc::SOL_UDP, libc::UDP_GRO, size.as_slice());
         let info = (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info.as_slice());
-        let all = Said { segment_size: Some(1_452), arrival: Some(Arrival::V6([9; 16], 4)), ecn: 0 };
+        let all = ReceiveInfo { segment_size: Some(1_452), arrival: Some(Arrival::V6([9; 16], 4)), ecn: 0 };
         for parts in [[gro, info], [info, gro]] {
             let (answer, used) = answer(&parts);
             assert_eq!(answer.read(used), all);
@@ -242,6 +242,6 @@ mod tests {
         let (answer, used) = answer(&[(libc::IPPROTO_IP, libc::IP_PKTINFO, &info)]);
         assert_eq!(answer.read(used).arrival, Some(Arrival::V4([192, 0, 2, 1], 2)));
         let (answer, used) = self::answer(&[(libc::IPPROTO_IP, libc::IP_PKTINFO, &info[..7])]);
-        assert_eq!(answer.read(used), Said::default());
+        assert_eq!(answer.read(used), ReceiveInfo::default());
     }
 }

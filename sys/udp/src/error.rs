@@ -1,32 +1,32 @@
-//! Why there is no socket, and what to do about it.
+//! Errors of opening a socket, with what to do about them.
 
 use std::error::Error;
 use std::{fmt, io};
 
-/// Why a socket could not be opened.
+/// The reason why a socket could not be opened.
 #[derive(Debug)]
 pub enum BindError {
     /// Another program has the port.
     PortTaken {
-        /// The port as asked for.
+        /// The requested port.
         port: u16,
     },
-    /// The process may not use this port.
+    /// The process is not permitted to use this port.
     NotPermitted {
-        /// The port as asked for.
+        /// The requested port.
         port: u16,
     },
     /// The kernel refused for another reason.
     Kernel {
         /// The step that was refused.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl BindError {
-    /// Sorts what the kernel said while taking `step` for `port`.
+    /// Returns the error for the kernel's answer to `step` for `port`.
     pub(crate) fn from_kernel(step: &'static str, port: u16, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::EADDRINUSE) => Self::PortTaken { port },
@@ -42,7 +42,7 @@ impl fmt::Display for BindError {
             Self::PortTaken { port } => write!(
                 f,
                 "cannot bind UDP port {port}: another program has it (see: ss -ulpn); \
-                 stop it, choose another port, or 0 for any free one"
+                 stop it, choose another port, or 0 for any free port"
             ),
             Self::NotPermitted { port } => write!(
                 f,

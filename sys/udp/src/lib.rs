@@ -2,15 +2,15 @@
 //!
 //! - **Dual stack**: one IPv6 socket that also speaks IPv4, or a plain IPv4 socket where the host has no IPv6. Callers
 //!   see IPv4 addresses as IPv4 in either case.
-//! - **GSO** (`UDP_SEGMENT`, Linux 4.18): a run of equal datagrams goes through the kernel as one; the lever that
-//!   counts when sending.
-//! - **GRO** (`UDP_GRO`, Linux 5.0): a run of equal datagrams arrives as one; the lever that counts when receiving.
+//! - **GSO** (`UDP_SEGMENT`, Linux 4.18): a run of equal datagrams goes through the kernel as one, which is what makes sending
+//!   fast.
+//! - **GRO** (`UDP_GRO`, Linux 5.0): a run of equal datagrams arrives as one, which is what makes receiving fast.
 //! - **Batches** (`sendmmsg`, `recvmmsg`): runs to and from different peers share a system call.
-//! - **Own addresses** (`IP_PKTINFO`, `IPV6_PKTINFO`): what comes in says to which of the host's addresses it came, and
-//!   an answer may leave from there.
+//! - **Own addresses** (`IP_PKTINFO`, `IPV6_PKTINFO`): each datagram has the local address that it came to, and an answer
+//!   can leave from that address.
 //! - **Buffers** forced beyond the system's limit where allowed, and read back.
 //!
-//! It promises: GSO and GRO are probed, have a kill switch each, and degrade instead of failing; one bad destination
+//! It promises: GSO and GRO are probed, can be switched off, and are left out if missing; one bad destination
 //! never stops a batch; nothing is allocated per call; no call blocks; order per destination is kept.
 //!
 //! It refuses: connecting, looking into datagrams, remembering destinations, waiting (give the socket to a poller).
@@ -38,7 +38,7 @@ pub use socket::{Buffers, Config, Features, UdpSocket};
 /// Most datagrams in one GSO run: `UDP_MAX_SEGMENTS` of include/linux/udp.h before Linux 6.9, which doubled it.
 pub const MAX_SEGMENTS: usize = 64;
 
-/// Most bytes in one GSO run: 65,535 (the kernel sends whole only what is shorter than a device's usual `gso_max_size`
+/// Most bytes in one GSO run: 65,535 (the kernel sends a run whole only if it is shorter than a device's usual `gso_max_size`
 /// of 65,536, link header included, and cuts longer runs up itself before they leave) less the headers of Ethernet with
 /// a VLAN tag (18), IPv6 (40) and UDP (8).
 pub const MAX_GSO_BYTES: usize = 65_469;

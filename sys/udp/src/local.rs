@@ -1,14 +1,14 @@
-//! The host's own side of a datagram: the address that it came to, or leaves from.
+//! The local address of a datagram: its destination if received, its source if sent.
 
 use crate::control::{Arrival, SendControl};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// An address of this host, as a datagram that came in names it.
+/// A local address, as a received datagram names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Local {
     /// The address; IPv4 is IPv4, also on a dual-stack socket.
     pub address: IpAddr,
-    /// The interface that the datagram came in by, as the kernel numbers it.
+    /// The kernel's number of the interface that received the datagram.
     pub interface: u32,
 }
 
@@ -20,8 +20,8 @@ impl Local {
         }
     }
 
-    /// Has a message leave from here, by whatever interface the routes say for this address, as the kernel's WireGuard
-    /// does it. A link-local address means nothing without its interface.
+    /// Makes a message leave from this address, through the interface that the routes choose, as the kernel's WireGuard does.
+    /// A link-local address is valid only with its interface.
     pub(crate) fn write(&self, control: &mut SendControl) {
         match self.address {
             IpAddr::V4(address) => control.source4(address.octets(), 0),

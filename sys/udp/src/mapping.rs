@@ -1,9 +1,9 @@
-//! Memory that costs nothing until it is touched.
+//! Memory that takes no pages until it is written.
 
 use std::{io, ptr, slice};
 
-/// Zeroed memory straight from the kernel: a page takes part in memory use only once something was written to it, and
-/// the heap's habits (reuse, clearing by hand) do not change that.
+/// Zeroed memory from mmap: a page counts as used only after a write. Heap memory may be reused and cleared, which would touch
+/// every page.
 pub(crate) struct Mapping {
     start: ptr::NonNull<u8>,
     length: usize,
@@ -25,8 +25,8 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // A huge page would make the first touched byte cost 2 MiB. Kernels without huge pages refuse, which is as
-        // good. SAFETY: the range was mapped just above.
+        // A huge page would make the first touched byte cost 2 MiB. Kernels without huge pages refuse, which has
+        // the same effect. SAFETY: the range was mapped just above.
         unsafe { libc::madvise(start, length, libc::MADV_NOHUGEPAGE) };
         let start = ptr::NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, length })

@@ -12,37 +12,37 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::slice::ChunksMut;
 
-/// A datagram, or a run of equal ones from one sender, in the batch's own memory, free to be decrypted in place.
+/// A datagram, or a run of equal datagrams from one sender, in the memory of the batch. It may be decrypted in place.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// Who sent it; IPv4 is IPv4, also on a dual-stack socket.
+    /// The sender; IPv4 is IPv4, also on a dual-stack socket.
     pub source: SocketAddr,
-    /// Which address of ours it came to; `None` where the kernel does not say.
+    /// The local address that it came to; `None` if the kernel does not report it.
     pub local: Option<Local>,
     /// The datagrams, one behind the other.
     pub data: &'a mut [u8],
     /// Bytes of each datagram; the last may be shorter. Never 0, even where `data` is empty (anyone can send empty
     /// datagrams).
     pub segment_size: usize,
-    /// The two bits of congestion notification on them (RFC 3168), equal on all of a run; 0 where the kernel does not say.
+    /// The two bits of congestion notification on them (RFC 3168), equal on all of a run; 0 if the kernel does not report them.
     pub ecn: u8,
 }
 
 impl Received<'_> {
-    /// The datagrams one by one; none for an empty datagram.
+    /// Iterates over the datagrams; an empty datagram yields none.
     pub fn datagrams(&mut self) -> ChunksMut<'_, u8> {
         self.data.chunks_mut(self.segment_size)
     }
 }
 
-/// Buffers for one receive call, made once and used again and again.
+/// Buffers for one receive call, which are reused.
 ///
-/// Each message has [`BUFFER_LEN`] bytes of address space; a page of them takes memory only once something large enough
-/// arrived.
+/// Each message has [`BUFFER_LEN`] bytes of address space; a page of them takes memory only after data that
+/// reaches it has arrived.
 pub struct ReceiveBatch {
     memory: Mapping,
     messages: usize,
-    /// What the last call brought, in order of arrival; never longer than `messages`, so it never grows.
+    /// Messages of the last call, in order of arrival; never longer than `messages`, so it never grows.
     received: Vec<Message>,
     truncated: u64,
 }
@@ -58,7 +58,7 @@ struct Message {
 }
 
 impl ReceiveBatch {
-    /// Room for `messages` datagrams or runs per call, at least 1 and at most [`MAX_MESSAGES`]. Fails when the address
+    /// Returns buffers for `messages` datagrams or runs per call, at least 1 and at most [`MAX_MESSAGES`]. Fails when the address
     /// space or a memory limit is used up.
     pub fn new(messages: usize) -> io::Result<Self> {
         let messages = messages.clamp(1, MAX_MESSAGES);
@@ -66,11 +66,11 @@ impl ReceiveBatch {
         Ok(Self { memory, messages, received: Vec::with_capacity(messages), truncated: 0 })
     }
 
-    /// What the last [`recv`](UdpSocket::recv) brought, in order of arrival.
+    /// Iterates over the messages of the last [`recv`](UdpSocket::recv), in order of arrival.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = Received<'_>> {
         let mut slots = self.memory.bytes().chunks_exact_mut(BUFFER_LEN).enumerate();
         self.received.iter().filter_map(move |message| {
-            // Slots that brought nothing usable are passed over; both run in ascending order.
+            // Slots without a usable message are skipped; slots and messages are in ascending order.
             let (_, slot) = slots.find(|(slot, _)| *slot == message.slot)?;
             let data = slot.get_mut(..message.length)?;
             let Message { source, local, segment_size, ecn, .. } = *message;
@@ -78,23 +78,23 @@ impl ReceiveBatch {
         })
     }
 
-    /// How many messages the last call brought.
+    /// Returns the number of messages of the last call.
     pub fn len(&self) -> usize {
         self.received.len()
     }
 
-    /// Whether the last call brought nothing.
+    /// Returns true if the last call received nothing.
     pub fn is_empty(&self) -> bool {
         self.received.is_empty()
     }
 
-    /// How many messages were dropped so far because they did not fit their buffer. Stays 0 as long as UDP lengths have
+    /// Returns the number of messages that were dropped because they did not fit their buffer. Stays 0 as long as UDP lengths have
     /// 16 bits.
     pub fn truncated(&self) -> u64 {
         self.truncated
     }
 
-    /// Keeps what the kernel put into a slot, unless it is cut off or from no address at all.
+    /// Adds the message in a slot, unless it is truncated or has no source address.
     fn keep(&mut self, slot: usize, header: &libc::mmsghdr, source: &Name, answer: &Answer) {
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             self.truncated += 1;
@@ -103,16 +103,16 @@ impl ReceiveBatch {
         let Some(source) = source.decode() else { return };
         let length = (header.msg_len as usize).min(BUFFER_LEN);
         // Its type is not the same with every libc.
-        let said = answer.read(header.msg_hdr.msg_controllen as _);
-        let segment_size = said.segment_size.unwrap_or(length).max(1);
-        let local = said.arrival.map(Local::new);
-        self.received.push(Message { slot, source, local, length, segment_size, ecn: said.ecn });
+        let info = answer.read(header.msg_hdr.msg_controllen as _);
+        let segment_size = info.segment_size.unwrap_or(length).max(1);
+        let local = info.arrival.map(Local::new);
+        self.received.push(Message { slot, source, local, length, segment_size, ecn: info.ecn });
     }
 }
 
 impl UdpSocket {
-    /// Takes what has arrived, as much as fits `batch`, whose former content is gone. Says how many messages are usable
-    /// (which may be none). `WouldBlock` when nothing had arrived. Never blocks, allocates nothing.
+    /// Receives as many messages as fit `batch`, whose former content is replaced. Returns the number of usable messages,
+    /// which may be 0. Fails with `WouldBlock` if nothing has arrived. Never blocks, allocates nothing.
     pub fn recv(&self, batch: &mut ReceiveBatch) -> io::Result<usize> {
         batch.received.clear();
         loop {

@@ -13,11 +13,11 @@ use std::os::fd::AsFd;
 /// A datagram, or a run of them, for one destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
-    /// Where to.
+    /// The destination.
     pub destination: SocketAddr,
     /// The datagrams, one behind the other.
     pub contents: &'a [u8],
-    /// Bytes of each datagram in `contents`; the last may be shorter. 0, or at least the length of `contents`: it is
+    /// Bytes of each datagram in `contents`; the last may be shorter. With 0, or at least the length of `contents`, there is
     /// one datagram. A run beyond [`MAX_SEGMENTS`](crate::MAX_SEGMENTS) or [`MAX_GSO_BYTES`](crate::MAX_GSO_BYTES)
     /// costs more messages, nothing else.
     pub segment_size: usize,
@@ -25,42 +25,42 @@ pub struct Transmit<'a> {
     pub ecn: u8,
 }
 
-/// What became of a batch.
+/// The result of sending a batch.
 #[derive(Debug, Default)]
 #[must_use = "a blocked batch has a rest that is still to be sent"]
 pub struct Sent {
-    /// How many transmits, from the front, are done with: handed to the kernel, or failed. The whole batch unless
+    /// Number of transmits, from the front, that were passed to the kernel or failed. The whole batch unless
     /// `blocked`.
     pub sent: usize,
     /// Bytes of `transmits[sent].contents` that the kernel took before it was full; not zero only for runs it takes
-    /// datagram by datagram. Whoever sends the rest later starts behind them.
+    /// datagram by datagram. A caller that sends the rest later starts after them.
     pub partial: usize,
     /// The send buffer is full: wait until the socket is writable, and do not read more meanwhile.
     pub blocked: bool,
-    /// How many transmits failed, because of their destination or their size. They are part of `sent`; of a failed run
+    /// Number of transmits that failed because of their destination or size. They are part of `sent`; of a failed run
     /// some datagrams may have been sent.
     pub failed: usize,
-    /// Index and reason of the first one that failed.
+    /// Index and error of the first transmit that failed.
     pub first_error: Option<(usize, io::Error)>,
-    /// An address that the kernel refused to send from: it is not ours any more, or no route leads on from it. What should
-    /// have left from there went as the routes say. There may have been others: each is named once the one before it is
-    /// not used any more.
+    /// A local address that the kernel refused: the host no longer has it, or no route exists for it. Datagrams for this
+    /// source address left from the address that the routes choose. There may be more such addresses; each is reported after
+    /// the caller stops using the one before.
     pub refused: Option<Local>,
 }
 
 impl UdpSocket {
-    /// Sends `transmits` in order until all are done with or the send buffer is full. Never blocks, allocates nothing.
+    /// Sends `transmits` in order until all are sent or failed, or the send buffer is full. Never blocks, allocates nothing.
     ///
     /// A destination that the kernel refuses (unreachable, forbidden, datagram larger than the interface's MTU) is
-    /// counted, and the batch goes on behind it. When the network device cannot do GSO (`EIO`: no checksum offload, or
+    /// counted, and the batch continues after it. When the network device cannot do GSO (`EIO`: no checksum offload, or
     /// IPsec on the way), GSO is switched off for this socket, and runs are sent datagram by datagram, starting with
     /// the one it failed on.
     pub fn send(&self, transmits: &[Transmit<'_>]) -> Sent {
         self.send_from(transmits, |_| None)
     }
 
-    /// As [`send`](Self::send), each transmit from the address of ours that `local_of` says: `None` for the one that the
-    /// routes choose. It may be asked several times about one transmit.
+    /// As [`send`](Self::send), each transmit from the local address that `local_of` returns; `None` means the one that the
+    /// routes choose. It may be called several times for one transmit.
     pub fn send_from(&self, transmits: &[Transmit<'_>], local_of: impl Fn(&Transmit<'_>) -> Option<Local>) -> Sent {
         let mut report = Sent::default();
         let mut cursor = Cursor::new(self.gso_enabled());
@@ -83,7 +83,7 @@ impl UdpSocket {
         report
     }
 
-    /// Deals with the refusal of the message under the cursor; true when the socket is full.
+    /// Handles an error of the message under the cursor. Returns true if the socket is full.
     fn handle(&self, error: io::Error, transmits: &[Transmit<'_>], cursor: &mut Cursor, report: &mut Sent) -> bool {
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
@@ -94,8 +94,8 @@ impl UdpSocket {
                 self.disable_gso();
                 cursor.disable_gso();
             }
-            // Some kernels refuse single runs by this without a reason that a caller could know: only this one goes
-            // piece by piece.
+            // Some kernels refuse single runs with this error for reasons that a caller cannot know: only this run is sent
+            // datagram by datagram.
             Some(libc::EINVAL) if cursor.is_run(transmits) => cursor.split_current(),
             _ => {
                 report.failed += 1;
@@ -107,7 +107,7 @@ impl UdpSocket {
     }
 }
 
-/// What the kernel answers where the address of ours is gone or has no way on, among other reasons.
+/// Returns true if the local address may be the reason: the host no longer has it, or no route exists for it.
 fn is_about_local(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -115,7 +115,7 @@ fn is_about_local(error: &io::Error) -> bool {
     )
 }
 
-/// Gives up the address of ours that the message under the cursor should leave from; false when there is none.
+/// Stops using the local address of the message under the cursor. Returns false if it has none.
 fn refuse_local(
     transmits: &[Transmit<'_>],
     local_of: &impl Fn(&Transmit<'_>) -> Option<Local>,

@@ -1,4 +1,4 @@
-//! Opening the socket, its options, and what the kernel granted.
+//! Opens the socket, sets its options, and reports what the kernel granted.
 
 use crate::{BindError, option};
 use std::io;
@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::address::Name;
 
-/// What socket to open.
+/// The socket to open.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The local port, on all addresses; 0 for any free one.
     pub port: u16,
-    /// Do without IPv6 even where the host has it.
+    /// True for a socket without IPv6 even if the host has it.
     pub ipv4_only: bool,
     /// Bytes to ask for as send buffer.
     pub send_buffer: usize,
     /// Bytes to ask for as receive buffer.
     pub receive_buffer: usize,
-    /// Use GSO where the kernel has it; `false` is the kill switch.
+    /// Use GSO if the kernel has it; `false` switches it off.
     pub gso: bool,
-    /// Use GRO where the kernel has it; `false` is the kill switch.
+    /// Use GRO if the kernel has it; `false` switches it off.
     pub gro: bool,
 }
 
@@ -35,10 +35,10 @@ pub struct Buffers {
     pub receive: usize,
 }
 
-/// What the socket has.
+/// The features of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// It speaks IPv6 besides IPv4.
+    /// IPv6 in addition to IPv4.
     pub ipv6: bool,
     /// Runs are sent as one. May end while running: see [`UdpSocket::send`].
     pub gso: bool,
@@ -57,16 +57,16 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Opens a socket. What the kernel does not have (IPv6, GSO, GRO, large buffers) is left out: see
+    /// Opens a socket. Features that the kernel lacks (IPv6, GSO, GRO, large buffers) are left out: see
     /// [`features`](Self::features) and [`buffers`](Self::buffers).
     pub fn bind(config: &Config) -> Result<Self, BindError> {
         Self::set_up(config, open(config, false)?)
     }
 
-    /// As [`bind`](Self::bind), on a port that `count` sockets share (`SO_REUSEPORT`, Linux 3.9): the kernel gives all datagrams of one sender to
-    /// the same one, so that threads with a socket each keep their order. Nobody else had the port a moment before.
+    /// As [`bind`](Self::bind), on a port that `count` sockets share (`SO_REUSEPORT`, Linux 3.9): the kernel delivers all datagrams of one sender
+    /// to the same socket, so threads with one socket each keep their order. Fails if another program uses the port.
     pub fn bind_shared(config: &Config, count: usize) -> Result<Vec<Self>, BindError> {
-        // Whoever else shares a port takes part of what comes to it: that is a mistake, and looks like losses.
+        // Another program that shares the port would receive a part of the datagrams, which looks like loss.
         let alone = Self::bind(config)?;
         let config = Config { port: alone.port, ..*config };
         drop(alone);
@@ -82,13 +82,13 @@ impl UdpSocket {
         let gro = config.gro && option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         // Size 0 is the default and changes nothing, but a kernel without GSO does not know the option.
         let gso = config.gso && option::set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
-        // Old kernels, or sandboxes, that do not say it: then the routes choose where answers leave from.
+        // Old kernels and sandboxes refuse. The routes then choose the source address of answers.
         let _ = if ipv6 {
             option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
         } else {
             option::set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
         };
-        // The same for congestion marks, without which flows see losses instead. IPv4 on an IPv6 socket has its own option.
+        // Without congestion marks flows see loss instead. IPv4 on an IPv6 socket has its own option.
         let _ = option::set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
         if ipv6 {
             let _ = option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
@@ -97,13 +97,13 @@ impl UdpSocket {
         Ok(Self { fd, port, ipv6, gso: AtomicBool::new(gso), gro })
     }
 
-    /// Another socket with all that this one has, on any free port of its own.
+    /// Opens another socket with the same features on any free port.
     pub fn another(&self) -> Result<Self, BindError> {
         let Buffers { send, receive } = self.buffers();
         let config = Config {
             port: 0,
             ipv4_only: !self.ipv6,
-            // The kernel tells twice what it was asked for.
+            // The kernel reports twice the requested size.
             send_buffer: send / 2,
             receive_buffer: receive / 2,
             gso: self.gso_enabled(),
@@ -118,30 +118,30 @@ impl UdpSocket {
         Ok(other)
     }
 
-    /// Another handle of this very socket: options set on one count for both. Only one of them should receive.
+    /// Returns another handle of this socket, with the same options. Only one of the two should receive.
     pub fn try_clone(&self) -> io::Result<Self> {
         let (fd, gso) = (self.fd.try_clone()?, AtomicBool::new(self.gso_enabled()));
         Ok(Self { fd, port: self.port, ipv6: self.ipv6, gso, gro: self.gro })
     }
 
-    /// The local port.
+    /// Returns the local port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The buffer sizes in force; zero where the kernel does not say.
+    /// Returns the buffer sizes in force; zero if the kernel does not report them.
     pub fn buffers(&self) -> Buffers {
         let size = |name| option::get(self.as_fd(), libc::SOL_SOCKET, name).ok().and_then(|size| size.try_into().ok());
         Buffers { send: size(libc::SO_SNDBUF).unwrap_or(0), receive: size(libc::SO_RCVBUF).unwrap_or(0) }
     }
 
-    /// What the socket has at this moment.
+    /// Returns the current features of the socket.
     pub fn features(&self) -> Features {
         Features { ipv6: self.ipv6, gso: self.gso_enabled(), gro: self.gro }
     }
 
-    /// How many datagrams the kernel dropped at this socket since it was opened, mostly because the receive buffer was
-    /// full. Wraps around at 32 bits; `None` where the kernel does not say (before Linux 4.12).
+    /// Returns the number of datagrams that the kernel dropped at this socket since it was opened, mostly because the receive
+    /// buffer was full. Wraps around at 32 bits; `None` if the kernel does not report it (before Linux 4.12).
     pub fn dropped(&self) -> Option<u32> {
         option::dropped(self.as_fd()).ok()
     }
@@ -151,7 +151,7 @@ impl UdpSocket {
         option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
     }
 
-    /// Whether hosts and routers may fragment what is sent from here on. Not allowed at the start.
+    /// Sets whether hosts and routers may fragment the datagrams sent from now on. A new socket does not allow it.
     ///
     /// Not allowed means `IP_PMTUDISC_PROBE` and not `_DO`: both set Don't Fragment, but `_DO` also obeys the host's
     /// path-MTU cache, which anyone can shrink by a forged ICMP message, and which would then refuse the very probes
@@ -177,7 +177,7 @@ impl AsFd for UdpSocket {
     }
 }
 
-/// Opens and binds: dual stack, or IPv4 where that is asked for or the host has no IPv6. Says whether it has IPv6.
+/// Opens and binds a dual-stack socket, or an IPv4 socket if requested or if the host has no IPv6. Returns true with a dual-stack socket.
 fn open(config: &Config, shared: bool) -> Result<(OwnedFd, bool), BindError> {
     if !config.ipv4_only {
         match open_family(libc::AF_INET6, (Ipv6Addr::UNSPECIFIED, config.port).into(), shared) {
@@ -221,8 +221,8 @@ fn local_port(fd: BorrowedFd<'_>) -> io::Result<u16> {
     name.decode().map(|address| address.port()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// Asks for a buffer beyond the system's limit (needs `CAP_NET_ADMIN`), else for as much as the limit allows. A refusal
-/// leaves the default, and shows in [`UdpSocket::buffers`].
+/// Requests a buffer beyond the system's limit (needs `CAP_NET_ADMIN`), else one within the limit. If the kernel refuses, the
+/// default stays, and [`UdpSocket::buffers`] shows it.
 fn force_buffer(fd: BorrowedFd<'_>, force: libc::c_int, plain: libc::c_int, bytes: usize) {
     // The kernel doubles the number, so half of an int is the most it takes.
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX).min(libc::c_int::MAX / 2);

@@ -186,7 +186,7 @@ fn counted_anew_everything_else_goes_on() {
     asked.arrive(Letter(0), at(200_000));
     left_alone.arrive(Letter(0), at(200_000));
     let before = left_alone.counts;
-    asked.count_anew();
+    asked.reset_counts();
     assert_eq!((asked.counts, asked.delays.count(), asked.lateness.count()), (Counts::default(), 0, 0));
     let rest = [&mut asked, &mut left_alone].map(|direction| {
         (1..1_000).for_each(|number| direction.arrive(Letter(number), at(200_000 + number)));

@@ -1,17 +1,17 @@
-//! Where in a batch we are, and how large the next message is. Plain arithmetic, no kernel.
+//! The position in a batch, and the size of the next message. Plain arithmetic, no system calls.
 
 use super::Transmit;
 use crate::{Local, MAX_GSO_BYTES, MAX_SEGMENTS};
 
-/// The next message: a place in the batch, and whether it may be a GSO run.
+/// The next message: its position in the batch, and whether it may be a GSO run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
     index: usize,
     offset: usize,
     gso: bool,
-    /// The transmit that goes datagram by datagram although GSO is on.
+    /// The transmit that is sent datagram by datagram although GSO is on.
     split: Option<usize>,
-    /// What nothing can be sent from.
+    /// The local address that the kernel refused.
     refused: Option<Local>,
 }
 
@@ -36,7 +36,7 @@ impl Cursor {
         self.split = Some(self.index);
     }
 
-    /// Nothing more is sent from there, starting with the message here.
+    /// Stops using `local`, starting with the message here.
     pub(super) fn refuse(&mut self, local: Local) {
         self.refused = Some(local);
     }
@@ -45,18 +45,18 @@ impl Cursor {
         self.refused != Some(local)
     }
 
-    /// Goes on behind the current transmit, whatever is left of it.
+    /// Skips the rest of the current transmit.
     pub(super) fn skip(&mut self) {
         self.index += 1;
         self.offset = 0;
     }
 
-    /// Whether the message here is a GSO run.
+    /// Returns true if the message here is a GSO run.
     pub(super) fn is_run(self, transmits: &[Transmit<'_>]) -> bool {
         transmits.get(self.index).is_some_and(|transmit| self.message(transmit).1.is_some())
     }
 
-    /// The message here: its bytes, and the segment size if it is a GSO run.
+    /// Returns the message here: its bytes, and the segment size if it is a GSO run.
     pub(super) fn message<'a>(self, transmit: &Transmit<'a>) -> (&'a [u8], Option<u16>) {
         let rest = transmit.contents.get(self.offset..).unwrap_or_default();
         let size = transmit.segment_size;
@@ -73,7 +73,7 @@ impl Cursor {
         }
     }
 
-    /// The place behind the next `count` messages.
+    /// Returns the position after the next `count` messages.
     pub(super) fn behind_messages(mut self, count: usize, transmits: &[Transmit<'_>]) -> Self {
         for _ in 0..count {
             let Some(transmit) = transmits.get(self.index) else { break };
@@ -82,7 +82,7 @@ impl Cursor {
         self
     }
 
-    /// The place behind a message of `length` bytes here.
+    /// Returns the position after a message of `length` bytes here.
     pub(super) fn behind(mut self, transmit: &Transmit<'_>, length: usize) -> Self {
         self.offset += length;
         if self.offset >= transmit.contents.len() {

@@ -11,7 +11,7 @@ use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// Fixed room on the stack; only what a call needs of it is ever touched.
+/// Arrays on the stack; a call writes only the part that it needs.
 pub(super) struct Messages {
     headers: [MaybeUninit<libc::mmsghdr>; MAX_MESSAGES],
     pieces: [MaybeUninit<libc::iovec>; MAX_MESSAGES],
@@ -29,8 +29,8 @@ impl Messages {
         }
     }
 
-    /// Sends what stands at `cursor` and behind it, and says how many messages the kernel took (one at least). An error
-    /// is about the message at `cursor`.
+    /// Sends the messages from `cursor` on, and returns how many the kernel took, at least one. An error is about the message
+    /// at `cursor`.
     pub(super) fn send(
         &mut self,
         fd: BorrowedFd<'_>,
