@@ -262,18 +262,19 @@ fn web(flags: &Flags, descriptors: &Descriptors) -> Result<Option<WebConfig>, Fa
             let streams = descriptors.streams;
             Ok(Some(WebConfig { address: Some(address), certificate, admission, streams }))
         }
-        None if certificate.is_some() => {
-            Err(Failed::Usage(String::from("--web-cert needs --web ADDRESS")))
-        }
-        None if !flags.trusted.is_empty() => {
-            Err(Failed::Usage(String::from("--trusted-proxy needs --web ADDRESS")))
-        }
+        None if certificate.is_some() => Err(Failed::Usage(String::from("--web-cert needs --web ADDRESS"))),
+        None if !flags.trusted.is_empty() => Err(Failed::Usage(String::from("--trusted-proxy needs --web ADDRESS"))),
         None => Ok(None),
     }
 }
 
 /// Reports that the relay is ready: to the log, and in one line on standard output.
-fn report_ready(flags: &Flags, relay: &Relay, metrics: Option<SocketAddr>, descriptors: &Descriptors) -> Result<(), Failed> {
+fn report_ready(
+    flags: &Flags,
+    relay: &Relay,
+    metrics: Option<SocketAddr>,
+    descriptors: &Descriptors,
+) -> Result<(), Failed> {
     let (key, port, stun_port) = (relay.key(), relay.port(), relay.stun_port());
     let Descriptors { unauthenticated, streams, rest, .. } = *descriptors;
     tracing::info!(target: DAEMON, event = "started", version = VERSION, port, stun_port, %key);
