@@ -1,8 +1,8 @@
 //! Admission of unauthenticated TCP connections (fault F13), for the relay's own listener and for a web server beside it.
 //!
 //! A connection holds a [`Pass`] from the moment it is accepted. It counts for the address that it comes from, and for that address's prefix, until it turns
-//! out to be a member's: [`Pass::admit`]. When there is no room, the oldest idle connection of the address that has most is evicted. Connections from trusted
-//! proxies count for the client that the proxy names (fault E19); before that they count for the proxy, which has a larger share.
+//! out to be a member's: [`Pass::admit`]. When the table is full, the oldest idle connection of the address with the most connections is evicted. A
+//! connection from a trusted proxy counts for the client that the proxy names (fault E19); before that it counts for the proxy, which has a larger share.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +16,7 @@ use taut_wire::forwarded::ForwardedClient;
 use crate::admission_table::{AdmissionGuard, AdmissionTable};
 use crate::system::{OsEntropy, clocks, locked};
 
-/// Time from accepting a connection until it has to be a member's, 10 s: TLS, HTTP and the handshakes after them take 3 s on a slow mobile network.
+/// Time from the accept of a connection until a member must be bound on it, 10 s: TLS, HTTP and the handshakes after them take 3 s on a slow mobile network.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// New connections per second of one IPv4 address or IPv6 /64: 200 nodes behind one NAT may reconnect together.
@@ -25,13 +25,13 @@ const HOST: Rate = Rate::new(50, 200);
 /// New connections per second of one IPv4 /24 or IPv6 /48.
 const SITE: Rate = Rate::new(200, 800);
 
-/// Frames per second that one IPv4 address or IPv6 /64 sends before it is bound. A `bind` costs 0.2 ms, so this is 4 % of a core; a client binds with two frames.
+/// Frames per second of unbound connections of one IPv4 address or IPv6 /64. A `bind` costs 0.2 ms, so this is 4 % of a core; a client binds with two frames.
 const FRAMES_OF_HOST: Rate = Rate::new(200, 400);
 
-/// The same for one IPv4 /24 or IPv6 /48: a quarter of what the relay computes for all that proved their address (docs/spec/relay.md).
+/// The same for one IPv4 /24 or IPv6 /48: a quarter of the binds that the relay processes for all senders that proved their address (docs/spec/relay.md).
 const FRAMES_OF_SITE: Rate = Rate::new(500, 1_000);
 
-/// A group of hosts that share a limit: a prefix, or a favoured host alone.
+/// A group of hosts that share a limit: a prefix, or one host with a proxy's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
     is_favoured: bool,
@@ -44,7 +44,7 @@ type Host = [u8; 8];
 /// The table of unauthenticated connections.
 pub struct Admission {
     places: Arc<AdmissionTable<Group, Host>>,
-    /// Of addresses, and of favoured ones.
+    /// Limits of ordinary addresses, and of addresses with a proxy's share.
     bounds: (Bounds, Bounds),
     trusted: Vec<Prefix>,
     hash: KeyedHash,
@@ -54,7 +54,7 @@ pub struct Admission {
     frames: Mutex<Pace>,
 }
 
-/// Counts events by host and by site.
+/// Rate limits by host and by site.
 struct Pace {
     hosts: Meter,
     sites: Meter,
@@ -65,25 +65,25 @@ impl Pace {
         Self { hosts: Meter::new(host), sites: Meter::new(site) }
     }
 
-    /// Counts one event of a host of a site; false if either has too many.
+    /// Counts one event of a host of a site. Returns false if either is over its limit.
     fn take(&mut self, host: u64, site: u64, now: Time) -> bool {
         self.hosts.has(host, now) && self.sites.take(site, now) && self.hosts.take(host, now)
     }
 }
 
-/// Where a connection or a request comes from.
+/// The origin of a connection or a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The client's address; the proxy's where it named no client.
+    /// The client's address; the proxy's address if the proxy named no client.
     pub address: IpAddr,
     /// The trusted proxy that named the client.
     pub proxy: Option<IpAddr>,
-    /// Whether `address` is a proxy's, so that the client's is not known.
+    /// Whether `address` is a proxy's, so that the client's address is unknown.
     pub is_hidden: bool,
 }
 
 impl Source {
-    /// Returns the client's address, for use as an address at which it may be reached; the unspecified one where it is not known.
+    /// Returns the client's address, for use as an endpoint of the client; the unspecified address if it is unknown.
     pub fn seen(&self) -> IpAddr {
         if self.is_hidden { Ipv4Addr::UNSPECIFIED.into() } else { self.address }
     }
@@ -100,12 +100,12 @@ impl fmt::Display for Source {
 }
 
 impl Admission {
-    /// Makes a table for `places` connections. Addresses in `trusted` are proxies whose word counts.
+    /// Returns a table for `places` connections. Addresses in `trusted` are proxies whose headers are believed.
     pub fn new(places: usize, trusted: Vec<Prefix>) -> Arc<Self> {
         let mut key = [0; 16];
         OsEntropy(SystemRandom::new()).fill(&mut key);
         let share = |part: usize| (places / part).max(4).min(places);
-        // Half for a proxy, which all its clients share until they are told apart. A prefix has a quarter, so three others find room beside it.
+        // A proxy has half of the table, which its clients share until it names them. A prefix has a quarter, so three others find room beside it.
         let bounds = (Bounds { host: share(8), group: share(4) }, Bounds { host: share(2), group: share(2) });
         Arc::new(Self {
             places: AdmissionTable::new(places, WhenFull::Displace),
@@ -117,7 +117,7 @@ impl Admission {
         })
     }
 
-    /// Admits a connection from `peer`; `None` where there is no room for it, or where its address opens too many.
+    /// Admits a connection from `peer`. Returns `None` if there is no room for it, or if its address opens connections too fast.
     pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Pass> {
         let peer = peer.to_canonical();
         let now = clocks().now;
@@ -131,17 +131,17 @@ impl Admission {
         self.places.count()
     }
 
-    /// Returns true if what this address says of its clients counts.
+    /// Returns true if this address is a trusted proxy, whose statements about its clients are believed.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         self.trusted.iter().any(|prefix| prefix.contains(address))
     }
 
-    /// Returns true if this address has a proxy's share. Loopback has one without being trusted: a web server on the same host is the usual front.
+    /// Returns true if this address has a proxy's share. Loopback has one without being trusted, because a reverse proxy often runs on the same host.
     pub fn is_favoured(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.is_trusted(address)
     }
 
-    /// Counts a new connection of this address; false if it opens too many.
+    /// Counts a new connection of this address. Returns false if the address opens connections too fast.
     fn may_open(&self, address: IpAddr, now: Time) -> bool {
         self.is_favoured(address) || self.take(&self.openings, address, now)
     }
@@ -166,26 +166,26 @@ impl Admission {
     }
 }
 
-/// Permits one connection to be open while it is unauthenticated. Dropping it frees the place.
+/// The permit of one unauthenticated connection. Dropping it frees the entry.
 pub struct Pass {
     admission: Arc<Admission>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// `None` once the connection is a member's.
+    /// `None` after a member was bound on the connection.
     guard: Option<AdmissionGuard<Group, Host>>,
-    /// The other end, as far as it is proven: by TCP, or by the word of a trusted proxy that speaks the PROXY protocol.
+    /// The other end of the connection: proven by TCP, or named by a trusted proxy in the PROXY protocol.
     peer: IpAddr,
     /// The address that the connection counts for: the peer, or the client that the peer named.
     client: IpAddr,
-    /// The proxy that named one of them.
+    /// The proxy that named the peer or the client.
     proxy: Option<IpAddr>,
     until: Time,
 }
 
 impl Pass {
-    /// Returns true if the peer is a trusted proxy, whose headers count.
+    /// Returns true if the peer is a trusted proxy, whose headers are believed.
     pub fn believes(&self) -> bool {
         let peer = locked(&self.state).peer;
         self.admission.is_trusted(peer)
@@ -196,10 +196,10 @@ impl Pass {
         self.admission.is_trusted(address)
     }
 
-    /// Takes what the PROXY protocol said: the connection comes from `source`, and the peer only passes it on.
+    /// Takes the source address of a PROXY header. The peer is a proxy that passes the connection on.
     ///
     /// # Errors
-    /// [`AdmissionDenied`] when the source has too many connections, or opens too many.
+    /// [`AdmissionDenied`] if the source has too many connections, or opens them too fast.
     pub fn take_source(&self, source: IpAddr) -> Result<(), AdmissionDenied> {
         if !self.admission.may_open(source, clocks().now) {
             return Err(AdmissionDenied);
@@ -209,10 +209,10 @@ impl Pass {
         self.count_for(&mut state, source)
     }
 
-    /// Takes what the headers of a request claim, if the peer may claim anything, and returns where the request comes from.
+    /// Takes the client that the headers of a request name, if the peer is a trusted proxy. Returns the origin of the request.
     ///
     /// # Errors
-    /// [`AdmissionDenied`] when that client has too many connections.
+    /// [`AdmissionDenied`] if that client has too many connections.
     pub fn take_claim(&self, claim: ForwardedClient) -> Result<Source, AdmissionDenied> {
         let mut state = locked(&self.state);
         let peer = state.peer;
@@ -224,39 +224,39 @@ impl Pass {
         Ok(Source { address: client, proxy: Some(peer).filter(|_| client != peer), is_hidden: client == peer })
     }
 
-    /// Counts the connection as a new one of the client that it is for, once a proxy has named it.
+    /// Counts the connection as a new one of the client that a proxy has named.
     ///
     /// # Errors
-    /// [`AdmissionDenied`] when that client opens too many.
+    /// [`AdmissionDenied`] if that client opens connections too fast.
     pub fn open(&self) -> Result<(), AdmissionDenied> {
         let client = locked(&self.state).client;
         if self.admission.may_open(client, clocks().now) { Ok(()) } else { Err(AdmissionDenied) }
     }
 
-    /// Counts a frame that the connection sends before it is bound; false if the client sends too many.
+    /// Counts a frame of a connection that is not bound. Returns false if the client sends too many.
     pub(crate) fn may_send(&self, now: Time) -> bool {
         let client = locked(&self.state).client;
         self.admission.take(&self.admission.frames, client, now)
     }
 
-    /// Counts the connection for the peer again: the request of the client that it named was answered.
+    /// Counts the connection for the peer again, after the request of the named client was answered.
     ///
     /// # Errors
-    /// [`AdmissionDenied`] when the peer has too many connections.
+    /// [`AdmissionDenied`] if the peer has too many connections.
     pub fn forget_claim(&self) -> Result<(), AdmissionDenied> {
         let mut state = locked(&self.state);
         let peer = state.peer;
         self.count_for(&mut state, peer)
     }
 
-    /// Says whether the connection is being worked for. It is not evicted then.
+    /// Sets whether a request of the connection is in progress. A busy connection is not evicted.
     pub fn set_busy(&self, is_busy: bool) {
         if let Some(guard) = &locked(&self.state).guard {
             guard.set_idle(!is_busy);
         }
     }
 
-    /// Sets what is called when the connection is evicted. Returns false if it was evicted before.
+    /// Sets the function that is called when the connection is evicted. Returns false if it was evicted already.
     pub fn on_loss(&self, on_loss: impl FnOnce() + Send + 'static) -> bool {
         locked(&self.state).guard.as_ref().is_none_or(|guard| guard.on_loss(on_loss))
     }
@@ -266,19 +266,19 @@ impl Pass {
         locked(&self.state).until.since(clocks().now)
     }
 
-    /// Starts [`PATIENCE`] again: a request on the connection was answered, and another one came.
+    /// Starts [`PATIENCE`] again, for the next request on the connection.
     pub fn renew(&self) {
         locked(&self.state).until = clocks().now + PATIENCE;
     }
 
-    /// Frees the place: the connection turned out to be a member's.
+    /// Frees the entry, because a member was bound on the connection.
     pub fn admit(&self) {
         let guard = locked(&self.state).guard.take();
         drop(guard);
     }
 
-    /// Takes a place again: the connection is not a member's any more, and has [`PATIENCE`] to become one. `on_loss` is called when it is evicted. Returns false
-    /// if there is no room for it.
+    /// Takes an entry again, because the member is bound elsewhere now. The connection has [`PATIENCE`] until a member must be bound on it again. `on_loss` is called
+    /// when it is evicted. Returns false if there is no room for it.
     pub fn demote(&self, on_loss: impl FnOnce() + Send + 'static) -> bool {
         let mut state = locked(&self.state);
         state.until = clocks().now + PATIENCE;
@@ -325,7 +325,7 @@ mod tests {
         Admission::new(places, vec!["10.0.0.0/8".parse().unwrap()])
     }
 
-    /// Enters, and says by a channel when the place is lost.
+    /// Enters a connection from this address. The channel reports its eviction.
     fn enter(admission: &Arc<Admission>, from: &str) -> (Pass, mpsc::Receiver<()>) {
         let pass = admission.enter(ip(from)).unwrap();
         let (sender, lost) = mpsc::channel();

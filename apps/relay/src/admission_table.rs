@@ -1,4 +1,4 @@
-//! A table of places ([`taut_base::Admission`]) for several threads, with guards that hold places in it.
+//! An admission table ([`taut_base::Admission`]) for several threads, whose entries are held by guards.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use taut_base::{Admission, AdmissionDenied, Bounds, WhenFull};
 
 use crate::system::locked;
 
-/// Called once when a place is taken away. It must not block: another party waits for the place.
+/// Called once when an entry is evicted. It must not block: another party waits for the entry.
 type Call = Box<dyn FnOnce() + Send>;
 
-/// Places that are shared between groups and their hosts.
+/// A bounded table of entries that groups and their hosts share.
 pub struct AdmissionTable<G, H> {
     inner: Mutex<Inner<G, H>>,
 }
@@ -22,23 +22,23 @@ struct Inner<G, H> {
     calls: BTreeMap<u64, Call>,
 }
 
-/// Holds a place. Dropping it frees the place.
+/// Holds an entry. Dropping the guard frees the entry.
 pub struct AdmissionGuard<G: Copy + Ord, H: Copy + Ord> {
     places: Arc<AdmissionTable<G, H>>,
     number: u64,
 }
 
 impl<G: Copy + Ord, H: Copy + Ord> AdmissionTable<G, H> {
-    /// Makes a table of `all` free places.
+    /// Returns a table of `all` free entries.
     pub fn new(all: usize, when_full: WhenFull) -> Arc<Self> {
         let table = Admission::new(all, when_full);
         Arc::new(Self { inner: Mutex::new(Inner { table, next: 0, calls: BTreeMap::new() }) })
     }
 
-    /// Takes a place for `host` of `group`. `on_loss` is called if the place is given to another party later.
+    /// Takes an entry for `host` of `group`. `on_loss` is called if the entry is evicted later.
     ///
     /// # Errors
-    /// [`AdmissionDenied`] when a limit is reached and nobody can make room.
+    /// [`AdmissionDenied`] if a limit is reached and no entry can be evicted.
     pub fn enter(
         self: &Arc<Self>,
         group: G,
@@ -55,13 +55,13 @@ impl<G: Copy + Ord, H: Copy + Ord> AdmissionTable<G, H> {
         Ok(AdmissionGuard { places: Arc::clone(self), number })
     }
 
-    /// Returns the number of places that are taken.
+    /// Returns the number of entries in use.
     pub fn count(&self) -> usize {
         locked(&self.inner).table.len()
     }
 }
 
-/// Tells the holder of a place that it is another party's now, without the lock.
+/// Tells the holder of an evicted entry, after releasing the lock.
 fn tell<G, H>(mut inner: std::sync::MutexGuard<'_, Inner<G, H>>, displaced: Option<u64>) {
     let call = displaced.and_then(|displaced| inner.calls.remove(&displaced));
     drop(inner);
@@ -71,10 +71,10 @@ fn tell<G, H>(mut inner: std::sync::MutexGuard<'_, Inner<G, H>>, displaced: Opti
 }
 
 impl<G: Copy + Ord, H: Copy + Ord> AdmissionGuard<G, H> {
-    /// Counts the place for another party: its holder turned out to be `host` of `group`.
+    /// Counts the entry for another party: its holder turned out to be `host` of `group`.
     ///
     /// # Errors
-    /// [`AdmissionDenied`] when that party is at its limit, or when the place was taken away already. The place is lost then, and the holder is told.
+    /// [`AdmissionDenied`] if that party is at its limit, or if the entry was evicted already. The entry is lost then, and the holder is told.
     pub fn assign(&self, group: G, host: H, bounds: Bounds) -> Result<(), AdmissionDenied> {
         let mut inner = locked(&self.places.inner);
         let assigned = inner.table.assign(self.number, group, host, bounds);
@@ -83,12 +83,12 @@ impl<G: Copy + Ord, H: Copy + Ord> AdmissionGuard<G, H> {
         assigned.map(drop)
     }
 
-    /// Says whether the holder is idle. The place of one that is not idle is not taken away.
+    /// Sets whether the holder is idle. Only entries of idle holders are evicted.
     pub fn set_idle(&self, is_idle: bool) {
         locked(&self.places.inner).table.set_idle(self.number, is_idle);
     }
 
-    /// Has `on_loss` called instead of what was said before. Returns false if the place was taken away already.
+    /// Replaces the function that is called on eviction. Returns false if the entry was evicted already.
     pub fn on_loss(&self, on_loss: impl FnOnce() + Send + 'static) -> bool {
         let mut inner = locked(&self.places.inner);
         let call = inner.calls.get_mut(&self.number);
@@ -101,7 +101,7 @@ impl<G: Copy + Ord, H: Copy + Ord> Drop for AdmissionGuard<G, H> {
         let mut inner = locked(&self.places.inner);
         inner.table.remove(self.number);
         let call = inner.calls.remove(&self.number);
-        // What it holds may hold other seats.
+        // The function may own other guards, whose drop takes the lock.
         drop(inner);
         drop(call);
     }
@@ -122,7 +122,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds { host: 2, group: 4 };
 
     #[test]
-    fn a_holder_that_loses_its_place_is_told_once_and_a_free_place_is_taken_again() {
+    fn an_evicted_holder_is_told_once_and_a_free_entry_is_taken_again() {
         let places: Arc<AdmissionTable<u8, u8>> = AdmissionTable::new(3, WhenFull::Displace);
         let lost = Arc::new(AtomicUsize::new(0));
         let enter = |host| {
@@ -134,12 +134,12 @@ mod tests {
         assert_eq!((lost.load(Ordering::Relaxed), places.count()), (1, 2));
         assert!(!first.on_loss(|| ()) && second.on_loss(|| ()));
         drop(first);
-        assert_eq!(places.count(), 2, "the place was another's already");
+        assert_eq!(places.count(), 2, "the entry belonged to another holder already");
         second.set_idle(false);
         third.set_idle(false);
         assert!(enter(1).is_err());
         assert!(third.assign(1, 2, Bounds { host: 0, group: 0 }).is_err());
-        assert_eq!(lost.swap(1, Ordering::Relaxed), 2, "a place without a holder is lost");
+        assert_eq!(lost.swap(1, Ordering::Relaxed), 2, "an entry without a party is lost");
         drop((second, third));
         assert!(enter(1).is_ok() && places.count() == 0 && lost.load(Ordering::Relaxed) == 1);
         assert!(locked(&places.inner).calls.is_empty());

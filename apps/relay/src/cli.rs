@@ -1,4 +1,4 @@
-//! Flags, wiring, words for people.
+//! The command line: flags, wiring and output.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Read, Write};
@@ -70,14 +70,14 @@ const DAEMON: &str = "daemon";
 const AREAS: &[&str] = &[DAEMON, log::RELAY];
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Where the key is unless told otherwise.
+/// Default path of the key.
 const KEY: &str = "/var/lib/taut-relay/key";
-/// Where `status` asks unless told otherwise.
+/// Default address of the metrics that `status` reads.
 const METRICS: &str = "127.0.0.1:9478";
-/// How long `status` waits.
+/// Time that `status` waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a command did not do what it should.
+/// The error of a command.
 enum Failed {
     Usage(String),
     Run(String),
@@ -93,7 +93,7 @@ fn run_failed(error: impl Display) -> Failed {
     Failed::Run(error.to_string())
 }
 
-/// What was typed.
+/// The parsed command line.
 struct Flags {
     listen: u16,
     stun_port: u16,
@@ -125,7 +125,7 @@ pub(crate) fn main() -> ExitCode {
 fn report(message: &str, hint: Option<&str>, status: u8, json: bool) -> ExitCode {
     complain(&hint.map_or_else(|| String::from(message), |hint| format!("{message}\n{hint}")));
     if json {
-        // Where standard output does not take it, the sentence on standard error has to do.
+        // If standard output fails, the sentence on standard error remains.
         let _ = say(&format!("{}\n", json!({ "schema": 1, "error": { "message": message, "hint": hint } })));
     }
     ExitCode::from(status)
@@ -147,14 +147,14 @@ fn run() -> Result<(), Failed> {
     }
 }
 
-/// Returns the error for a word that is not in `known`, with the one that was probably meant. `dashes` are those in front of it.
+/// Returns the error for a word that is not in `known`, with the most similar known word. `dashes` is the prefix of the word.
 fn unknown(what: &str, dashes: &str, typed: &str, known: &[&str]) -> Failed {
     let meant = closest(typed, known.iter().copied());
     let meant = meant.map_or_else(String::new, |word| format!("; did you mean `{dashes}{word}`?"));
     Failed::Usage(format!("there is no {what} `{dashes}{typed}`{meant}"))
 }
 
-/// `None` when help was asked for.
+/// Parses the command line. Returns `None` for `--help`.
 fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
     let defaults = (taut_relay_server::DEFAULT_PORT, taut_relay_server::DEFAULT_STUN_PORT);
     let mut flags = Flags {
@@ -203,7 +203,7 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
     Ok(Some((verb, flags)))
 }
 
-/// `500M` and the like.
+/// Parses a rate such as `500M`.
 fn bits(text: &str) -> Result<u64, String> {
     let (number, scale) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
@@ -229,7 +229,7 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     let metrics = flags.metrics.map(|address| Metrics::start(address, relay.observer()));
     let metrics = metrics.transpose().map_err(|error| Failed::Run(format!("cannot listen for --metrics: {error}")))?;
     let address = metrics.as_ref().map(Metrics::address);
-    tell(flags, &relay, address, &descriptors)?;
+    report_ready(flags, &relay, address, &descriptors)?;
     let poller = Poller::new().map_err(run_failed)?;
     poller.add(std::os::fd::AsFd::as_fd(&signals), 0, Interest::READ).map_err(run_failed)?;
     let mut events = Events::with_capacity(1);
@@ -249,12 +249,12 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Both files of the certificate, or none.
+/// Returns the settings for WebSocket if the flags ask for it. A certificate without its key, or the reverse, is a usage error.
 fn web(flags: &Flags, descriptors: &Descriptors) -> Result<Option<WebConfig>, Failed> {
     let certificate = match (&flags.web_cert, &flags.web_key) {
         (Some(chain), Some(key)) => Some((chain.clone(), key.clone())),
         (None, None) => None,
-        _ => return Err(Failed::Usage(String::from("--web-cert and --web-key belong together"))),
+        _ => return Err(Failed::Usage(String::from("--web-cert and --web-key need each other"))),
     };
     match flags.web {
         Some(address) => {
@@ -262,18 +262,19 @@ fn web(flags: &Flags, descriptors: &Descriptors) -> Result<Option<WebConfig>, Fa
             let streams = descriptors.streams;
             Ok(Some(WebConfig { address: Some(address), certificate, admission, streams }))
         }
-        None if certificate.is_some() => {
-            Err(Failed::Usage(String::from("--web-cert says nothing without --web ADDRESS")))
-        }
-        None if !flags.trusted.is_empty() => {
-            Err(Failed::Usage(String::from("--trusted-proxy says nothing without --web ADDRESS")))
-        }
+        None if certificate.is_some() => Err(Failed::Usage(String::from("--web-cert needs --web ADDRESS"))),
+        None if !flags.trusted.is_empty() => Err(Failed::Usage(String::from("--trusted-proxy needs --web ADDRESS"))),
         None => Ok(None),
     }
 }
 
-/// Prints one line when it is ready.
-fn tell(flags: &Flags, relay: &Relay, metrics: Option<SocketAddr>, descriptors: &Descriptors) -> Result<(), Failed> {
+/// Reports that the relay is ready: to the log, and in one line on standard output.
+fn report_ready(
+    flags: &Flags,
+    relay: &Relay,
+    metrics: Option<SocketAddr>,
+    descriptors: &Descriptors,
+) -> Result<(), Failed> {
     let (key, port, stun_port) = (relay.key(), relay.port(), relay.stun_port());
     let Descriptors { unauthenticated, streams, rest, .. } = *descriptors;
     tracing::info!(target: DAEMON, event = "started", version = VERSION, port, stun_port, %key);
@@ -338,7 +339,7 @@ fn fetch(address: SocketAddr) -> std::io::Result<String> {
     body.ok_or_else(|| std::io::Error::other("that is no answer of a relay"))
 }
 
-/// Prints for the user or a script; a reader that went away (`| head`) is no failure.
+/// Prints to standard output. A reader that closed the pipe (`| head`) is no error.
 fn say(text: &str) -> Result<(), Failed> {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -350,7 +351,7 @@ fn say(text: &str) -> Result<(), Failed> {
 }
 
 fn complain(message: &str) {
-    // Where nobody reads, nobody can be told.
+    // Standard error is closed, so the failure cannot be reported.
     let _ = writeln!(std::io::stderr(), "taut-relay: {message}");
 }
 

@@ -1,4 +1,4 @@
-//! The relay's key, in a file of its own.
+//! The file with the relay's private key.
 
 use std::error::Error;
 use std::fmt;
@@ -13,14 +13,14 @@ use zeroize::Zeroizing;
 
 use crate::system::OsEntropy;
 
-/// Bytes of the file: a key in base64 and the end of its line.
+/// Bytes of the file: a key in base64 and a newline.
 const LENGTH: usize = 45;
 
-/// Reads the key in `path`, or makes one if there is no file. A file that holds no key is an error, never a new key: clients know the relay by it, and the
-/// map names it (fault K2).
+/// Reads the key in `path`, or creates one if there is no file. A file without a valid key is an error and is not replaced: clients know the relay by its key,
+/// and the map has it (fault K2).
 ///
 /// # Errors
-/// [`KeyError`] says what is wrong with the file.
+/// [`KeyError`] names the file and the cause.
 pub fn key_from_file(path: &Path) -> Result<PrivateKey, KeyError> {
     let wrong = |source| KeyError { path: path.to_owned(), source };
     match read(path) {
@@ -30,21 +30,21 @@ pub fn key_from_file(path: &Path) -> Result<PrivateKey, KeyError> {
 }
 
 fn read(path: &Path) -> io::Result<PrivateKey> {
-    // No waiting for somebody to write into a pipe.
+    // Opening a named pipe must not block.
     const O_NONBLOCK: i32 = 0o4000;
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
     let about = file.metadata()?;
     if !about.is_file() || about.mode() & 0o077 != 0 {
-        return Err(io::Error::other("it is no file that its owner alone may read: chmod 600"));
+        return Err(io::Error::other("it is not a regular file that only its owner can read; run chmod 600"));
     }
     let mut text = Zeroizing::new(String::with_capacity(LENGTH + 1));
     file.take(LENGTH as u64 + 1).read_to_string(&mut text)?;
     let key = text.strip_suffix('\n').filter(|_| text.len() == LENGTH);
     key.and_then(|key| PrivateKey::from_base64(key).ok())
-        .ok_or_else(|| io::Error::other("it holds no key; put the right one back"))
+        .ok_or_else(|| io::Error::other("it holds no valid key; restore it from a backup"))
 }
 
-/// Writes a new key under another name first, so that there is a whole one or none.
+/// Creates the key file. It is written under another name first, so that a crash leaves a complete file or none.
 fn make(path: &Path) -> io::Result<PrivateKey> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
@@ -61,7 +61,7 @@ fn make(path: &Path) -> io::Result<PrivateKey> {
     Ok(key)
 }
 
-/// Why there is no key.
+/// The error of a key file that cannot be used.
 #[derive(Debug)]
 pub struct KeyError {
     path: PathBuf,

@@ -1,7 +1,7 @@
-//! A listening socket that pauses where the system has no room for another connection (fault P6).
+//! A listening socket that pauses while the system has no room for another connection (fault P6).
 //!
-//! A connection that cannot be accepted for want of a descriptor stays in the kernel's queue, and epoll reports it again at once. So the socket is not waited
-//! for until [`PAUSE`] has passed: that costs a few system calls per second instead of a core, and connections get in soon after there is room.
+//! A connection that cannot be accepted because no descriptor is free stays in the kernel's queue, and epoll reports it again at once. Therefore the socket is not
+//! polled until [`PAUSE`] has passed. That costs a few system calls per second instead of a core, and connections are accepted soon after there is room.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,13 +13,13 @@ use taut_event::{Interest, Poller};
 
 use crate::log::{self, UNAUTHENTICATED};
 
-/// Pause after the system had no room: longer than what closing a connection takes, shorter than a person notices.
+/// Pause after the system had no room, 100 ms: longer than closing a connection takes, and too short for a person to notice.
 pub const PAUSE: Duration = Duration::from_millis(100);
 
-/// Failures of single connections in a row after which the listener pauses all the same, so that no unknown failure makes it spin.
+/// Number of failures of single connections in a row after which the listener pauses, 16, so that an unknown failure does not make it spin.
 const FAILURES: u32 = 16;
 
-/// Returns true if a failure to accept concerns one connection, which is gone, and says nothing of the next one (man 2 accept).
+/// Returns true if a failure to accept concerns only one connection, which is gone (man 2 accept).
 pub fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -32,7 +32,7 @@ pub fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// The socket, as one of those that a [`Poller`] watches.
+/// A listening socket that a [`Poller`] watches.
 pub(crate) struct Listener {
     tcp: TcpListener,
     token: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens on `address` and has `poller` report it under `token`.
+    /// Listens on `address`. `poller` reports the socket with `token`.
     pub(crate) fn bind(address: SocketAddr, poller: &Poller, token: u64) -> io::Result<Self> {
         let tcp = TcpListener::bind(address)?;
         tcp.set_nonblocking(true)?;
@@ -71,7 +71,7 @@ impl Listener {
         None
     }
 
-    /// Returns when [`Self::handle_timeout`] has something to do.
+    /// Returns the time at which [`Self::handle_timeout`] has work to do.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.paused
     }

@@ -17,11 +17,11 @@ use crate::listener::Listener;
 use crate::stats::Stats;
 use crate::system::clocks;
 
-/// How long one connection may take to ask, and to read the answer.
+/// Time for one connection to send its request and to read the answer, 2 s.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of a request that are read: its first line is all that counts.
+/// Bytes of a request that are read. Only its first line is used.
 const REQUEST: usize = 4096;
-/// Connections at a time: two Prometheus servers and a few people.
+/// Maximum number of connections, 16: enough for two Prometheus servers and a few people.
 const MOST: usize = 16;
 
 const LISTENER: u64 = 0;
@@ -37,21 +37,21 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Listens on `address`; `stats` is asked for each answer.
+    /// Listens on `address`. Each answer calls `stats`.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// If the socket cannot listen on the address.
     pub fn start(address: SocketAddr, stats: impl Fn() -> Stats + Send + 'static) -> io::Result<Self> {
         let (poller, stop) = (Poller::new()?, Waker::new()?);
         let listener = Listener::bind(address, &poller, LISTENER)?;
         let address = listener.address()?;
         poller.add(stop.as_fd(), STOP, Interest::READ)?;
-        let server = Server { listener, poller, connections: BTreeMap::new(), next: FIRST, stats };
+        let server = MetricsServer { listener, poller, connections: BTreeMap::new(), next: FIRST, stats };
         let thread = thread::Builder::new().name("metrics".to_owned()).spawn(move || server.run())?;
         Ok(Self { address, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -66,8 +66,8 @@ impl Drop for Metrics {
     }
 }
 
-/// The thread's whole state.
-struct Server<F> {
+/// The state of the thread.
+struct MetricsServer<F> {
     listener: Listener,
     poller: Poller,
     connections: BTreeMap<u64, Connection>,
@@ -78,11 +78,11 @@ struct Server<F> {
 struct Connection {
     stream: TcpStream,
     until: Time,
-    /// What is left to be written, once the request was read.
+    /// The rest of the answer, after the request was read.
     answer: Option<Vec<u8>>,
 }
 
-impl<F: Fn() -> Stats> Server<F> {
+impl<F: Fn() -> Stats> MetricsServer<F> {
     fn run(mut self) {
         let mut events = Events::with_capacity(2 * MOST);
         while self.poller.wait(&mut events, self.sleep()).is_ok() {

@@ -1,4 +1,4 @@
-//! What a worker is about to send: runs that lie in its receive buffers, up to one system call's worth.
+//! The runs that a worker sends with its next system call. They refer to its receive buffers.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -7,16 +7,17 @@ use std::time::Duration;
 use taut_event::{Events, Interest, Poller};
 use taut_udp::{MAX_MESSAGES, Transmit, UdpSocket};
 
-/// How long a full socket is waited for, and how often, before what it does not take is dropped: longer than any gap of a network device that still works.
+/// Time of one wait for a full socket, 10 ms. After [`WAITS`] of them, 0.1 s, the rest is dropped: no working network device pauses for longer.
 const WAIT: Duration = Duration::from_millis(10);
+/// Number of waits for a full socket.
 const WAITS: u32 = 10;
 
-/// Runs on their way out of one socket.
+/// Runs to be sent from one socket.
 pub(crate) struct Outbox<'a> {
     socket: &'a UdpSocket,
     transmits: [Transmit<'a>; MAX_MESSAGES],
     length: usize,
-    /// Runs that did not leave.
+    /// Number of runs that were not sent.
     failed: u64,
 }
 
@@ -26,7 +27,7 @@ impl<'a> Outbox<'a> {
         Self { socket, transmits: [nothing; MAX_MESSAGES], length: 0, failed: 0 }
     }
 
-    /// Takes a run; sends what is there when it is full.
+    /// Adds a run. A full outbox is sent.
     pub(crate) fn push(&mut self, transmit: Transmit<'a>) {
         if let Some(place) = self.transmits.get_mut(self.length) {
             *place = transmit;
@@ -37,7 +38,7 @@ impl<'a> Outbox<'a> {
         }
     }
 
-    /// Sends all, and says how many runs did not leave so far.
+    /// Sends all runs, and returns the number of runs that were not sent so far.
     pub(crate) fn flush(&mut self) -> u64 {
         let length = std::mem::take(&mut self.length);
         let mut rest = self.transmits.get_mut(..length).unwrap_or_default();
@@ -51,13 +52,13 @@ impl<'a> Outbox<'a> {
                 wait_until_writable(self.socket);
             }
         }
-        // A run that came with others is dropped with them: the next one may find room again.
+        // The remaining runs are dropped together; the next batch may find room again.
         self.failed += rest.len() as u64;
         self.failed
     }
 }
 
-/// Not the worker's own poller: meanwhile nothing else is of interest, because nothing more is read.
+/// Waits until the socket has room. It does not use the worker's own poller, because the worker reads nothing meanwhile.
 fn wait_until_writable(socket: &UdpSocket) {
     let Ok(poller) = Poller::new() else { return };
     if poller.add(socket.as_fd(), 0, Interest::WRITE).is_ok() {

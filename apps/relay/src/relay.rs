@@ -22,34 +22,34 @@ use crate::web::{Entrance, Web, WebConfig};
 use crate::worker::{Sockets, Worker};
 use crate::{DEFAULT_PORT, DEFAULT_STUN_PORT};
 
-/// Bytes asked for as socket buffers: 50 ms at a gigabit per second, in which a worker certainly comes round again.
+/// Requested bytes of each socket buffer, 8 MiB: about 50 ms at 1 Gbit/s, longer than a worker takes between two reads.
 const BUFFER: usize = 8 * 1024 * 1024;
-/// More workers than this gain nothing: the sockets of one port are one list in the kernel.
+/// Maximum number of workers, 16. More gain nothing, because the kernel keeps the sockets of one port in one list.
 const MAX_WORKERS: usize = 16;
 
-/// What relay to start.
+/// The settings of a relay.
 #[derive(Clone)]
 pub struct Config {
     /// UDP port of frames and STUN, on all addresses; 0 for any free one.
     pub port: u16,
     /// UDP port of STUN alone; 0 for any free one.
     pub stun_port: u16,
-    /// The relay's key, by which clients know it.
+    /// The relay's private key. Clients know the relay by its public half.
     pub key: PrivateKey,
-    /// Whose tickets it takes; more may be added while it runs.
+    /// Keys of the coordinators whose tickets are accepted. [`Relay::trust`] adds more.
     pub trusted: Vec<VerifyingKey>,
-    /// What one client may have forwarded.
+    /// Rate limit of each client's data.
     pub share: ForwardRate,
-    /// What bounds it.
+    /// Bounds of the tables.
     pub limits: RelayLimits,
-    /// Threads that forward; 0 for one per core.
+    /// Number of forwarding threads; 0 for one per core.
     pub workers: usize,
-    /// Where to take the same frames over WebSocket, if anywhere.
+    /// Settings for WebSocket; `None` for a relay without WebSocket.
     pub web: Option<WebConfig>,
 }
 
 impl Config {
-    /// A relay of this key on its usual ports: a gigabit per second for each client.
+    /// Returns the settings of a relay with this key: the usual ports, and 1 Gbit/s for each client.
     pub fn new(key: PrivateKey) -> Self {
         Self {
             port: DEFAULT_PORT,
@@ -64,7 +64,7 @@ impl Config {
     }
 }
 
-/// A relay that runs. It stops when this is dropped.
+/// A running relay. It stops when it is dropped.
 pub struct Relay {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -79,7 +79,7 @@ impl Relay {
     /// Opens the ports and starts the workers.
     ///
     /// # Errors
-    /// [`StartError`] says what was refused, and what to do.
+    /// [`StartError`] names the cause and the fix.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let workers = if config.workers == 0 { cores } else { config.workers }.clamp(1, MAX_WORKERS);
@@ -135,53 +135,53 @@ impl Relay {
         Ok(())
     }
 
-    /// Where it takes frames over WebSocket, if it does.
+    /// Returns the address of its WebSocket listener, if it has one.
     pub fn web(&self) -> Option<SocketAddr> {
         self.web
     }
 
-    /// Where a web server gives it connections, if it takes frames over WebSocket at all.
+    /// Returns the handle by which a web server passes connections to the relay, if the relay has WebSocket.
     pub fn entrance(&self) -> Option<Entrance> {
         self.has_web.then(|| Entrance(self.shared.clone()))
     }
 
-    /// The key that clients know it by: what the map has to say.
+    /// Returns the public key, which the map must have.
     pub fn key(&self) -> PublicKey {
         self.key
     }
 
-    /// UDP port of frames and STUN.
+    /// Returns the UDP port of frames and STUN.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// UDP port of STUN alone.
+    /// Returns the UDP port of STUN only.
     pub fn stun_port(&self) -> u16 {
         self.stun_port
     }
 
-    /// Serves the members of another coordinator, too.
+    /// Serves the members of this coordinator, too.
     pub fn trust(&self, key: VerifyingKey) {
         self.shared.ask(|server| server.trust(key));
     }
 
-    /// Returns the handle by which the coordinator that this relay is part of cuts removed members off.
+    /// Returns the handle by which the relay's own coordinator cuts off removed members.
     pub fn removals(&self) -> Removals {
         Removals(self.shared.clone())
     }
 
-    /// What has happened so far.
+    /// Returns the counters.
     pub fn stats(&self) -> Stats {
         Stats::gather(&self.shared)
     }
 
-    /// What [`Self::stats`] says, for another thread to ask.
+    /// Returns a function that returns the counters, for another thread.
     pub fn observer(&self) -> impl Fn() -> Stats + Send + Sync + 'static {
         let shared = self.shared.clone();
         move || Stats::gather(&shared)
     }
 
-    /// Tells all clients that it ends, and ends.
+    /// Tells all clients that the relay stops, and stops it.
     pub fn stop(mut self) {
         self.end();
     }
@@ -189,22 +189,22 @@ impl Relay {
     fn end(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // A worker that panicked has said so; the others end all the same.
+            // A panic of a worker was reported when it happened; the other workers end as usual.
             let _ = thread.join();
         }
     }
 }
 
-/// Members that are cut off under one lock, 64: about 0.5 ms, for which a worker with a bind or control frame waits at most. A network that is removed may have
-/// 65,536 members.
+/// Number of members that are cut off while the lock is held, 64: about 0.5 ms, the longest delay of a worker with a bind or control frame. A removed network may
+/// have 65,536 members.
 const PIECE: usize = 64;
 
-/// A handle to a relay for its coordinator, which tells it of members that were removed.
+/// A handle to a relay for its coordinator, which reports removed members.
 #[derive(Clone)]
 pub struct Removals(Arc<Shared>);
 
 impl Removals {
-    /// Ends the bindings of these members at once, and refuses the tickets that they were given before. Returns when all of them are cut off.
+    /// Ends the bindings of these members, and refuses their earlier tickets. Returns when all of them are cut off.
     pub fn cut_off(&self, signer: &VerifyingKey, removals: &[Removal]) {
         for piece in removals.chunks(PIECE) {
             self.0.order(|server| {
@@ -216,7 +216,7 @@ impl Removals {
         }
     }
 
-    /// Returns the earliest time of signing with which a ticket for this key is taken (seconds since 1970), if the key is cut off.
+    /// Returns the earliest signing time, in seconds since 1970, at which a ticket for this key is accepted, if the key is cut off.
     pub fn taken_from(&self, signer: &VerifyingKey, network: NetworkTag, key: PublicKey) -> Option<u64> {
         self.0.ask(|server| server.taken_from(signer, network, key, clocks()))
     }
@@ -253,14 +253,14 @@ impl Stats {
     }
 }
 
-/// Why a relay did not start.
+/// The error of a relay that did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// A port cannot be had.
+    /// A UDP port cannot be opened.
     Bind(BindError),
-    /// WebSocket cannot be had: the address, or the files of the certificate.
+    /// WebSocket cannot be started: the address cannot be opened, or the certificate's files cannot be used.
     Web(io::Error),
-    /// The system refused something else.
+    /// The system refused another resource.
     System(io::Error),
 }
 
@@ -280,9 +280,9 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bind(error) => error.fmt(f),
-            Self::Web(error) => write!(f, "cannot take frames over WebSocket: {error}"),
+            Self::Web(error) => write!(f, "cannot start WebSocket: {error}"),
             Self::System(error) => {
-                write!(f, "cannot start the relay: {error}; see the limits of descriptors and memory (ulimit -a)")
+                write!(f, "cannot start the relay: {error}; check the limits of descriptors and memory (ulimit -a)")
             }
         }
     }

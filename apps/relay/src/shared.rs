@@ -1,4 +1,4 @@
-//! What all threads of a relay share: the rare work behind one lock, and the queues by which its outcome reaches them.
+//! State that all threads of a relay share: the server behind a lock, and a queue of its changes for each thread.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,16 +11,16 @@ use taut_udp::{Transmit, UdpSocket};
 use crate::streams::Streams;
 use crate::system::locked;
 
-/// Changes on their way to one worker. It takes all of them in each of its turns, and a turn is bounded by messages and bytes whatever the peers send, so
-/// the queue holds what the limits on binds and control frames let happen in one turn.
+/// Changes for one worker. The worker takes all of them in each turn. A turn is bounded in messages and bytes, whatever the peers send, so the queue holds no more
+/// than the limits on binds and control frames allow in one turn.
 struct Queue {
     changes: Mutex<VecDeque<Change>>,
-    /// Whether there are any: asked for every datagram that leads nowhere, so it takes no lock.
+    /// Whether there are changes. It is read without a lock, because every datagram without a receiver reads it.
     waiting: AtomicBool,
     waker: Waker,
 }
 
-/// What one worker has counted, for whoever asks.
+/// The counters of one worker, readable by other threads.
 #[derive(Default)]
 pub(crate) struct Published {
     pub(crate) datagrams: AtomicU64,
@@ -36,7 +36,7 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    /// Shows a worker's own counts.
+    /// Publishes a worker's own counters.
     pub(crate) fn show(&self, counts: &ForwardCounts) {
         let pairs = [
             (&self.datagrams, counts.datagrams),
@@ -52,7 +52,7 @@ impl Published {
     }
 }
 
-/// One per relay.
+/// The shared state of one relay.
 pub(crate) struct Shared {
     server: Mutex<Server>,
     queues: Vec<Queue>,
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// For workers that are woken by these, of which the last one has the connections.
+    /// Returns the state for workers with these wakers. If the relay has WebSocket, the last waker is that of its thread.
     pub(crate) fn new(server: Server, wakers: Vec<Waker>, web: Waker) -> Self {
         let published = wakers.iter().map(|_| Published::default()).collect();
         let queue = |waker| Queue { changes: Mutex::default(), waiting: AtomicBool::new(false), waker };
@@ -76,8 +76,8 @@ impl Shared {
         }
     }
 
-    /// Does something with the rules for worker `number`. What changed by it stands in that worker's table and in the queues of the others when this
-    /// returns, everywhere in the same order; what is to be sent is added to `replies`.
+    /// Calls `act` with the server for worker `number`, and drains the server's outputs. The changes are applied to that worker's table and queued for the others,
+    /// in the same order for all. The frames to be sent are added to `replies`.
     pub(crate) fn with_server<R>(
         &self,
         number: usize,
@@ -106,19 +106,19 @@ impl Shared {
         outcome
     }
 
-    /// Does something with the rules that changes no table.
+    /// Calls `act` with the server, for work that changes no table.
     pub(crate) fn ask<R>(&self, act: impl FnOnce(&mut Server) -> R) -> R {
         act(&mut self.lock())
     }
 
-    /// Does something with the rules from outside the workers, and wakes the first worker to carry out the changes and send the replies.
+    /// Calls `act` with the server from outside the workers, and wakes the first worker, which drains the server's outputs.
     pub(crate) fn order<R>(&self, act: impl FnOnce(&mut Server) -> R) -> R {
         let outcome = self.ask(act);
         self.queues.iter().take(1).for_each(|queue| queue.waker.wake());
         outcome
     }
 
-    /// Carries out what the other workers decided. Says whether there was anything.
+    /// Applies the changes that other workers caused. Returns true if there were any.
     pub(crate) fn take_changes(&self, number: usize, forward: &mut Forward) -> bool {
         let Some(queue) = self.queues.get(number).filter(|queue| queue.waiting.load(Ordering::Acquire)) else {
             return false;
@@ -129,7 +129,7 @@ impl Shared {
         true
     }
 
-    /// Sends a frame to a client, wherever it is. One that does not leave is lost, as on the way.
+    /// Sends a frame to a client by UDP or WebSocket. A frame that the socket does not take is lost, as on any network.
     pub(crate) fn send(&self, socket: &UdpSocket, place: ClientAddress, contents: &[u8]) {
         match place {
             ClientAddress::Udp(destination) => {
@@ -139,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// Has all workers end.
+    /// Makes all workers end.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.queues.iter().for_each(|queue| queue.waker.wake());

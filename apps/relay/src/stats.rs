@@ -1,4 +1,4 @@
-//! What a relay has counted, in words and for Prometheus. No address and no key of anybody (fault F12).
+//! The counters of a relay, as JSON and for Prometheus. They contain no address and no key (fault F12).
 
 use std::fmt::Write as _;
 
@@ -8,32 +8,32 @@ use taut_relay::{ForwardCounts, Tally};
 /// All counters of a relay, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Of the rules.
+    /// Counters of the server.
     pub tally: Tally,
-    /// Of what was forwarded.
+    /// Counters of forwarded frames.
     pub counts: ForwardCounts,
-    /// Runs of datagrams that the kernel did not take.
+    /// Runs of datagrams that the kernel refused.
     pub not_sent: u64,
-    /// Datagrams that came faster than they were read.
+    /// Datagrams that the kernel dropped because a socket's buffer was full.
     pub socket_full: u64,
-    /// Frames for clients by WebSocket that did not read fast enough.
+    /// Frames dropped because a WebSocket client read too slowly.
     pub slow_reader: u64,
-    /// Connections by WebSocket now.
+    /// WebSocket connections at present.
     pub websockets: u64,
-    /// Connections that were closed because others needed the place.
+    /// Connections evicted for others.
     pub crowded: u64,
     /// Connections that were closed because no client was bound on them in time.
     pub late: u64,
-    /// Frames of connections that are not bound, beyond what their address may send.
+    /// Frames of unbound connections over the limit of their address.
     pub hurried: u64,
     /// STUN requests that were answered.
     pub stun: u64,
-    /// STUN messages that were not.
+    /// STUN messages that were not answered.
     pub bad_stun: u64,
 }
 
 impl Stats {
-    /// Each reason for which something went no further, with its count. docs/relay.md explains them.
+    /// Returns each drop reason with its count. docs/relay.md explains the reasons.
     pub fn drops(&self) -> [(&'static str, u64); 23] {
         let (tally, counts) = (&self.tally, &self.counts);
         [
@@ -65,30 +65,30 @@ impl Stats {
 
     fn gauges(&self) -> [(&'static str, &'static str, u64); 3] {
         [
-            ("clients", "Clients that are bound now.", self.tally.clients),
-            ("channels", "Channels between two of them now, each direction counted.", self.tally.channels),
-            ("websockets", "Connections by WebSocket now, bound or not.", self.websockets),
+            ("clients", "Clients bound at present.", self.tally.clients),
+            ("channels", "Channels open at present, counted once for each direction.", self.tally.channels),
+            ("websockets", "WebSocket connections at present, bound or not.", self.websockets),
         ]
     }
 
     fn counters(&self) -> [(&'static str, &'static str, u64); 11] {
         let (tally, counts) = (&self.tally, &self.counts);
         [
-            ("forwarded_datagrams_total", "Datagrams handed on.", counts.datagrams),
-            ("forwarded_bytes_total", "Bytes handed on, frame headers included.", counts.bytes),
+            ("forwarded_datagrams_total", "Forwarded datagrams.", counts.datagrams),
+            ("forwarded_bytes_total", "Forwarded bytes, frame headers included.", counts.bytes),
             ("bindings_total", "Bindings that began.", tally.bound),
-            ("replaced_total", "Bindings that took the place of another one of the same key.", tally.replaced),
-            ("challenges_total", "Challenges to places where a client had not proven to be.", tally.challenged),
+            ("replaced_total", "Bindings that replaced another one of the same member.", tally.replaced),
+            ("challenges_total", "Challenges sent to addresses that a client had not proven.", tally.challenged),
             ("moved_total", "Clients that moved by answering a challenge.", tally.moved),
-            ("displaced_total", "Clients whose place another client has taken by proof.", tally.displaced),
+            ("displaced_total", "Clients whose address another client has proven.", tally.displaced),
             (
                 "evicted_total",
-                "Clients ended in a full table because their network held the most of it.",
+                "Clients evicted from a full table because their network was the largest.",
                 tally.evicted,
             ),
             (
                 "evicted_channels_total",
-                "Channels ended in a full table because their network held the most of it.",
+                "Channels evicted from a full table because their network was the largest.",
                 tally.channels_evicted,
             ),
             ("ended_total", "Bindings that ended.", tally.ended),
@@ -96,7 +96,7 @@ impl Stats {
         ]
     }
 
-    /// The text format of Prometheus.
+    /// Returns the counters in the text format of Prometheus.
     pub fn prometheus(&self) -> String {
         let mut text = String::new();
         let families = self.gauges().map(|family| ("gauge", family)).into_iter();
@@ -107,7 +107,7 @@ impl Stats {
             );
         }
         text.push_str(
-            "# HELP taut_relay_drops_total What went no further, by reason.\n# TYPE taut_relay_drops_total counter\n",
+            "# HELP taut_relay_drops_total Dropped datagrams, frames and connections, by reason.\n# TYPE taut_relay_drops_total counter\n",
         );
         for (reason, count) in self.drops() {
             let _ = writeln!(text, "taut_relay_drops_total{{reason=\"{reason}\"}} {count}");
@@ -115,7 +115,7 @@ impl Stats {
         text
     }
 
-    /// The same for `taut-relay status --json`.
+    /// Returns the counters for `taut-relay status --json`.
     pub fn json(&self) -> Value {
         let mut object = json!({ "schema": 1 });
         for (name, _, value) in self.gauges().into_iter().chain(self.counters()) {

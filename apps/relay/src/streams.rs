@@ -1,4 +1,4 @@
-//! What waits for clients at the end of connections: a queue for each, so that a slow reader loses its own frames and nobody else's (fault F5).
+//! Send queues of the connections. Each connection has its own, so that a slow reader loses only its own frames (fault F5).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use taut_event::Waker;
 use crate::admission::Pass;
 use crate::system::locked;
 
-/// Bytes that wait for one client: 20 ms at 100 Mbit/s. More would only be delay.
+/// Maximum bytes that wait for one client, 256 KiB: 20 ms at 100 Mbit/s. A longer queue would only add delay.
 const MOST: usize = 256 * 1024;
 
 #[derive(Default)]
@@ -22,25 +22,25 @@ struct Waiting {
 /// The queues of all connections.
 pub(crate) struct Streams {
     queues: RwLock<BTreeMap<u64, Arc<Mutex<Waiting>>>>,
-    /// Wakes the thread that has the connections.
+    /// Wakes the thread that owns the connections.
     waker: Waker,
-    /// Connections that a web server gave away, with what was read of them already. Each holds a place among the unauthenticated, which bounds them.
+    /// Connections that a web server passed on, with the bytes that were read already. Each has a [`Pass`], which bounds their number.
     arrivals: Mutex<Vec<Arrival>>,
-    /// Connections for which frames began to wait.
+    /// Connections whose queues are no longer empty.
     ready: Mutex<Vec<u64>>,
-    /// Connections that have to be closed, because their places were given away.
+    /// Evicted connections, which have to be closed.
     lost: Mutex<Vec<u64>>,
-    /// Frames that found no room.
+    /// Frames dropped because a queue was full.
     pub(crate) dropped: AtomicU64,
-    /// Frames of connections that are not bound, beyond what their address may send.
+    /// Frames of unbound connections over the limit of their address.
     pub(crate) hurried: AtomicU64,
-    /// Connections that were closed because others needed the place.
+    /// Evicted connections.
     pub(crate) crowded: AtomicU64,
-    /// Connections that were closed because no client was bound in time.
+    /// Connections closed because no client was bound in time.
     pub(crate) late: AtomicU64,
 }
 
-/// A connection from a web server, what came behind its handshake, and its leave to be unauthenticated.
+/// A connection from a web server, the bytes that came after its handshake, and its permit.
 type Arrival = (TcpStream, Vec<u8>, Arc<Pass>);
 
 impl Streams {
@@ -58,34 +58,34 @@ impl Streams {
         }
     }
 
-    /// A connection comes from a web server.
+    /// Adds a connection from a web server.
     pub(crate) fn arrive(&self, tcp: TcpStream, read: Vec<u8>, pass: Arc<Pass>) {
         locked(&self.arrivals).push((tcp, read, pass));
         self.waker.wake();
     }
 
-    /// Returns the connections that came.
+    /// Takes the connections from web servers.
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         std::mem::take(&mut locked(&self.arrivals))
     }
 
-    /// The connection's place was given away.
+    /// Notes that a connection was evicted.
     pub(crate) fn lose(&self, number: u64) {
         locked(&self.lost).push(number);
         self.waker.wake();
     }
 
-    /// Returns the connections whose places were given away.
+    /// Takes the evicted connections.
     pub(crate) fn lost(&self) -> Vec<u64> {
         std::mem::take(&mut locked(&self.lost))
     }
 
-    /// Returns the connections for which frames began to wait. A connection is named once for all frames that wait then.
+    /// Takes the connections whose queues are no longer empty. Each is returned once for all frames in its queue.
     pub(crate) fn ready(&self) -> Vec<u64> {
         std::mem::take(&mut locked(&self.ready))
     }
 
-    /// A connection begins, or ends.
+    /// Adds or removes the queue of a connection.
     pub(crate) fn set(&self, number: u64, is_there: bool) {
         let mut queues = self.queues.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         if is_there {
@@ -95,12 +95,12 @@ impl Streams {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of connections.
     pub(crate) fn count(&self) -> u64 {
         self.queues.read().unwrap_or_else(std::sync::PoisonError::into_inner).len() as u64
     }
 
-    /// Leaves a frame for a client.
+    /// Queues a frame for a client.
     pub(crate) fn push(&self, number: u64, frame: &[u8]) {
         let Some(queue) = self.queue(number) else { return };
         let mut waiting = locked(&queue);
@@ -116,7 +116,7 @@ impl Streams {
         }
     }
 
-    /// The next frame for a client.
+    /// Takes the next frame for a client.
     pub(crate) fn pop(&self, number: u64) -> Option<Vec<u8>> {
         let queue = self.queue(number)?;
         let mut waiting = locked(&queue);

@@ -1,23 +1,23 @@
 //! The same frames over WebSocket, for nodes that cannot use UDP: one frame per binary message, in both directions.
 //!
-//! One thread has all connections, and a table of its own like every worker. What is for a client waits in that client's queue ([`crate::streams`]), so that one that
-//! does not read is nobody else's trouble; what it sends leaves by a UDP socket of the relay's, or waits in another client's queue.
+//! One thread owns all connections, and a forwarding table like every worker. Frames for a client wait in that client's queue ([`crate::streams`]), so that a
+//! client that does not read harms only itself. Frames from a client leave by a UDP socket of the relay, or wait in another client's queue.
 //!
 //! ```text
 //!              unauthenticated: 10 s in all, a share per address ([`Admission`])                      bound: as long as the binding lasts
 //! accept ──▶ PROXY header, TLS, HTTP ──▶ open, bind ─────────────────── first control frame ──▶ one per member, a share per network
 //! Entrance (a web server has shaken hands) ──▶ ▲ │                                                                │
-//!                                              │ └──▶ closed: late, or another one needs the place                │
+//!                                              │ └──▶ closed: late, or evicted for another one                    │
 //!                                              └────────── the client moved elsewhere, or its binding ended ◀─────┘
 //! ```
 //! The WebSocket handshake proves nothing: a connection counts as unauthenticated until a client's binding is confirmed on it (fault F13).
 //!
-//! **Cost.** An event costs the same whatever the number of connections: those with something to send are a queue, deadlines are ordered by time. In one
-//! turn at most [`STRANGERS`] connections that are not bound are served, in rotation, so that their handshakes do not hold up members' frames.
+//! **Cost.** The cost of an event does not depend on the number of connections: connections with data to send are in a queue, deadlines are ordered by time. One turn
+//! serves at most [`UNBOUND_PER_TURN`] unbound connections, in rotation, so that their handshakes do not delay members' frames.
 //!
-//! A turn of one connection ends after [`TURN`] messages or [`TURN_BYTES`] in each direction, whatever the peer sends: a WebSocket message may have frames without
-//! end, and the library reads until it is complete. Between turns deadlines are checked, other connections are served, and changes of other threads are
-//! taken, so that the queue of those ([`crate::shared`]) holds no more than what happens in one turn of all.
+//! A turn of one connection ends after [`TURN`] messages or [`TURN_BYTES`] in each direction, whatever the peer sends: a WebSocket message may have endless frames,
+//! and the library reads until the message is complete. Between turns the thread checks deadlines, serves other connections, and takes the changes of other
+//! threads, so that their queue ([`crate::shared`]) holds only the changes of one turn.
 
 mod entrance;
 mod opening;
@@ -47,70 +47,71 @@ use crate::listener::Listener;
 use crate::shared::Shared;
 use crate::system::{OsEntropy, clocks};
 pub use entrance::{Entrance, accept_key};
-use opening::State;
+use opening::WebState;
 use stream::Stream;
 
-/// Where to listen, whether with TLS, and how many connections there may be.
+/// The settings for WebSocket.
 #[derive(Clone, Debug)]
 pub struct WebConfig {
-    /// TCP address; none where all connections come by the [`Entrance`].
+    /// TCP address to listen on; `None` if all connections come through the [`Entrance`].
     pub address: Option<SocketAddr>,
-    /// PEM files of the certificate's chain and of its key; none for plain `ws://`, behind a front that does TLS.
+    /// PEM files of the certificate chain and of its key; `None` for plain `ws://` behind a reverse proxy that does TLS.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// The table of connections that are not bound.
+    /// The admission of connections that are not bound.
     pub admission: Arc<Admission>,
-    /// Most connections of bound clients.
+    /// Maximum number of connections of bound clients.
     pub streams: usize,
 }
 
-/// Messages taken from one connection, and frames sent to it, before the others have their turn.
+/// Messages read from one connection, and frames sent to it, in one turn: 64.
 const TURN: u32 = 64;
-/// Bytes read from one connection, TLS included, before the others have their turn: 64 KiB, about [`TURN`] packets of Ethernet. As empty WebSocket frames of 6 bytes
-/// they take about a millisecond, as long as a TLS handshake.
+/// Bytes read from one connection in one turn, TLS included: 64 KiB, about [`TURN`] Ethernet packets. Read as empty WebSocket frames of 6 bytes they take about
+/// a millisecond, as long as a TLS handshake.
 const TURN_BYTES: usize = 64 * 1024;
-/// Connections that are not bound and are served in one turn. Each takes a millisecond at most ([`TURN_BYTES`]), so a member's frame waits 8 ms for them at most.
-const STRANGERS: usize = 8;
-/// Messages on a connection on which no client was ever bound, before it is closed. A client binds with three at most, and says no more until it is bound.
-const WORDS: u32 = 64;
-/// Bytes on a connection on which no client was ever bound, before it is closed: 256 KiB. A request has 64 KiB at most, the peer's part of TLS a few KiB, and [`WORDS`]
-/// messages as long as an Ethernet packet 96 KiB. A `bind`, the longest frame that such a client has to send, has 328 bytes.
+/// Unbound connections served in one turn, 8. Each takes at most a millisecond ([`TURN_BYTES`]), so they delay a member's frame by at most 8 ms.
+const UNBOUND_PER_TURN: usize = 8;
+/// Messages on a connection without a bound client, after which it is closed: 64. A client binds with at most three, and sends no more until it is bound.
+const UNBOUND_MESSAGES: u32 = 64;
+/// Bytes on a connection without a bound client, after which it is closed: 256 KiB. A request has at most 64 KiB, the peer's part of TLS a few KiB, and
+/// [`UNBOUND_MESSAGES`] messages as long as an Ethernet packet 96 KiB. A `bind`, the longest frame that such a client has to send, has 328 bytes.
 const UNBOUND_BYTES: u64 = 256 * 1024;
-/// Bytes on a connection since its last complete message, before it is closed: four times the largest message. The rest is room for TLS, pings between two
-/// messages and proxies that fragment; a message of empty frames would never end.
+/// Bytes on a connection since its last complete message, after which it is closed: four times the largest message. The excess is for TLS, pings between two
+/// messages and fragmenting proxies. Without a limit, a message of empty frames would never end.
 const UNFINISHED_BYTES: u64 = 4 * MAX_DATAGRAM as u64;
-/// Connections accepted in one turn, for the same reason.
+/// Connections accepted in one turn, 16, so that accepting does not delay members' frames.
 const ACCEPTS: u32 = 16;
-/// Connections that one wait reports: as many as may be unauthenticated, so that members are seen among them.
+/// Maximum number of connections that one wait reports, 1,024: as many as may be unauthenticated, so that members' events are among them.
 const EVENTS: usize = 1_024;
-/// Turns of sending at the end: enough for all that waits for a client ([`crate::streams`]), as the shortest frames.
+/// Turns of sending when the relay stops, 128: enough for a full queue of a client ([`crate::streams`]) of the shortest frames.
 const LAST_TURNS: usize = 128;
-/// The longest sleep, after which counters are published again.
+/// Longest sleep, 1 s, after which the counters are published again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 const LISTENER: u64 = 0;
 const WOKEN: u64 = 1;
-/// The first connection's number; numbers are never used again.
+/// Number of the first connection. Numbers are not reused.
 const FIRST: u64 = 2;
 
-struct Connection {
-    /// `None` only while it is being turned into the next one.
-    state: Option<State>,
+/// A connection with its state.
+struct WebConnection {
+    /// `None` only during a change of state.
+    state: Option<WebState>,
     pass: Arc<Pass>,
-    /// The client that is bound here, as the server names it.
+    /// Slot of the client that is bound on the connection.
     bound: Option<u32>,
-    /// When it is closed unless a client was bound by then.
+    /// Time at which the connection is closed unless a client is bound by then.
     due: Option<Time>,
-    /// How many messages may still come before a client is bound; `None` once one was.
-    words: Option<u32>,
-    /// Bytes that had been read at its last complete message.
+    /// Number of messages that are still accepted before a client is bound; `None` after one was bound.
+    messages_left: Option<u32>,
+    /// Number of bytes read up to the last complete message.
     told: u64,
-    /// Its socket was full.
+    /// Whether the socket is full.
     blocked: bool,
-    /// The kernel was asked to say when it is not.
+    /// Whether the poller waits for the socket to have room.
     awaits_room: bool,
 }
 
-/// The thread's whole state.
+/// The state of the WebSocket thread.
 pub(crate) struct Web {
     number: usize,
     listener: Option<Listener>,
@@ -119,16 +120,16 @@ pub(crate) struct Web {
     udp: UdpSocket,
     waker: Waker,
     poller: Poller,
-    connections: BTreeMap<u64, Connection>,
+    connections: BTreeMap<u64, WebConnection>,
     next: u64,
-    /// When connections are closed unless a client was bound by then: one entry for each [`Connection::due`].
+    /// Deadlines of connections without a bound client: one entry for each [`WebConnection::due`].
     deadlines: BTreeSet<(Time, u64)>,
     /// Connections of bound clients, by network and client.
     bound: taut_base::Admission<[u8; 16], u32>,
-    /// Connections that have another turn without an event of the kernel: the libraries may have read more than was taken, or a budget ended the last turn.
+    /// Connections that get another turn without an event of the kernel: a library may have buffered data, or a budget ended the last turn.
     more: Vec<u64>,
-    /// The connection that was served last among those that are not bound; the next turn begins behind it.
-    last_stranger: u64,
+    /// The unbound connection that was served last. The next turn begins with the one after it.
+    last_unbound: u64,
     forward: Forward,
     shared: Arc<Shared>,
     entropy: OsEntropy,
@@ -165,7 +166,7 @@ impl Web {
             deadlines: BTreeSet::new(),
             bound: taut_base::Admission::new(config.streams, WhenFull::Balance),
             more: Vec::new(),
-            last_stranger: 0,
+            last_unbound: 0,
             forward: Forward::with_streams(share),
             shared,
             entropy,
@@ -190,7 +191,7 @@ impl Web {
                 self.crowd_out(number);
             }
             for (tcp, read, pass) in self.shared.streams.arrivals() {
-                // One that fails at once is gone; nobody is told.
+                // A connection that fails at once is gone, and is not reported.
                 let _ = self.adopt(tcp, read, pass);
             }
             self.handle(&events);
@@ -201,7 +202,7 @@ impl Web {
                 published.show(&self.forward.counts());
             }
         }
-        // The first worker said goodbye for all; what it left here goes out as far as it can.
+        // The first worker told all clients that the relay stops; the queued frames are sent as far as possible.
         for _ in 0..LAST_TURNS {
             self.deliver();
             let more = std::mem::take(&mut self.more);
@@ -231,14 +232,14 @@ impl Web {
             }
         }
         let is_bound = |number: &u64| self.connections.get(number).is_some_and(|it| it.bound.is_some());
-        let (members, mut strangers): (Vec<u64>, Vec<u64>) = due.into_iter().partition(is_bound);
+        let (members, mut unbound): (Vec<u64>, Vec<u64>) = due.into_iter().partition(is_bound);
         members.into_iter().for_each(|number| self.turn(number));
-        // In rotation: those that always have something to say come first in the kernel's order.
-        let next = strangers.partition_point(|number| *number <= self.last_stranger);
-        strangers.rotate_left(next);
-        self.more.extend(strangers.drain(STRANGERS.min(strangers.len())..));
-        for number in strangers {
-            self.last_stranger = number;
+        // In rotation: connections that always have data come first in the kernel's order.
+        let next = unbound.partition_point(|number| *number <= self.last_unbound);
+        unbound.rotate_left(next);
+        self.more.extend(unbound.drain(UNBOUND_PER_TURN.min(unbound.len())..));
+        for number in unbound {
+            self.last_unbound = number;
             self.turn(number);
         }
     }
@@ -248,7 +249,7 @@ impl Web {
             let Some(listener) = &mut self.listener else { return };
             let Some((tcp, address)) = listener.accept(&self.poller, clocks().now) else { return };
             match self.admission.enter(address.ip()) {
-                // One that fails at once is gone; nobody is told.
+                // A connection that fails at once is gone, and is not reported.
                 Some(pass) => _ = self.begin(tcp, pass),
                 None => _ = self.shared.streams.crowded.fetch_add(1, Ordering::Relaxed),
             }
@@ -256,34 +257,34 @@ impl Web {
     }
 
     fn begin(&mut self, tcp: TcpStream, pass: Pass) -> io::Result<()> {
-        let number = self.insert(State::accepted(tcp)?, Arc::new(pass))?;
+        let number = self.insert(WebState::accepted(tcp)?, Arc::new(pass))?;
         self.more.push(number);
         Ok(())
     }
 
-    /// Takes a connection on which a web server has shaken hands already; `read` came behind that.
+    /// Takes a connection from a web server after the WebSocket handshake. `read` was read after the handshake.
     fn adopt(&mut self, tcp: TcpStream, read: Vec<u8>, pass: Arc<Pass>) -> io::Result<()> {
         let has_read = !read.is_empty();
-        let number = self.insert(State::adopted(tcp, read)?, pass)?;
+        let number = self.insert(WebState::adopted(tcp, read)?, pass)?;
         self.more.extend(Some(number).filter(|_| has_read));
         Ok(())
     }
 
-    fn insert(&mut self, state: State, pass: Arc<Pass>) -> io::Result<u64> {
+    fn insert(&mut self, state: WebState, pass: Arc<Pass>) -> io::Result<u64> {
         let number = self.next;
         self.next += 1;
         let shared = Arc::clone(&self.shared);
         if !pass.on_loss(move || shared.streams.lose(number)) {
-            return Err(io::Error::other("another connection has its place already"));
+            return Err(io::Error::other("the connection was evicted already"));
         }
         self.poller.add(state.tcp().as_fd(), number, Interest::READ)?;
         self.shared.streams.set(number, true);
-        let mut connection = Connection {
+        let mut connection = WebConnection {
             state: Some(state),
             pass,
             bound: None,
             due: None,
-            words: Some(WORDS),
+            messages_left: Some(UNBOUND_MESSAGES),
             told: 0,
             blocked: false,
             awaits_room: false,
@@ -293,14 +294,14 @@ impl Web {
         Ok(number)
     }
 
-    /// The connection is closed when the time is over that its pass leaves it.
-    fn expect_by(deadlines: &mut BTreeSet<(Time, u64)>, connection: &mut Connection, number: u64) {
+    /// Sets the deadline of a connection, at which its pass expires.
+    fn expect_by(deadlines: &mut BTreeSet<(Time, u64)>, connection: &mut WebConnection, number: u64) {
         let due = clocks().now + connection.pass.remaining();
         connection.due = Some(due);
         deadlines.insert((due, number));
     }
 
-    /// A connection has something to say, or room for something. Both are looked at: TLS may have read while it wrote.
+    /// Serves a connection that can be read or written. Both are tried, because TLS may have read while it wrote.
     fn turn(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         connection.blocked = false;
@@ -313,7 +314,7 @@ impl Web {
         self.write(number);
     }
 
-    /// Gives a connection another turn if the budget ended this one; false if it sent too many bytes for what they said.
+    /// Gives a connection another turn if the budget ended this one. Returns false if it sent too many bytes for its messages.
     fn account(&mut self, number: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&number) else { return false };
         let Some(state) = &mut connection.state else { return false };
@@ -321,23 +322,23 @@ impl Web {
         if socket.is_spent() {
             self.more.push(number);
         }
-        match connection.words {
+        match connection.messages_left {
             Some(_) => socket.total() <= UNBOUND_BYTES,
             None => socket.total().saturating_sub(connection.told) <= UNFINISHED_BYTES,
         }
     }
 
-    /// Takes messages; false when the connection is of no use any more.
+    /// Reads messages. Returns false if the connection has to be closed.
     fn read(&mut self, number: u64) -> bool {
         for _ in 0..TURN {
             let Some(connection) = self.connections.get_mut(&number) else { return false };
-            let Some(State::Open(socket)) = &mut connection.state else { return true };
+            let Some(WebState::Open(socket)) = &mut connection.state else { return true };
             let read = socket.read();
             if read.is_ok()
-                && let Some(words) = &mut connection.words
+                && let Some(left) = &mut connection.messages_left
             {
-                let Some(fewer) = words.checked_sub(1) else { return false };
-                *words = fewer;
+                let Some(fewer) = left.checked_sub(1) else { return false };
+                *left = fewer;
             }
             if let Ok(Message::Binary(_) | Message::Text(_)) = read {
                 connection.told = socket.get_mut().socket().total();
@@ -347,7 +348,7 @@ impl Web {
                     let mut frame = message.to_vec();
                     self.take(number, &mut frame);
                 }
-                // Pings are answered by the library; text and pongs mean nothing here.
+                // The library answers pings; text and pongs are ignored.
                 Ok(Message::Close(_)) => return false,
                 Ok(_) => {}
                 Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return true,
@@ -382,7 +383,7 @@ impl Web {
                 server.handle_frame(place, from, bytes, clocks, entropy)
             });
         self.reply();
-        // A connection that the client left first: a client is at one place at a time.
+        // The connection that the client left comes first: a client has one address at a time.
         self.follow();
         self.look_at(number);
     }
@@ -404,7 +405,7 @@ impl Web {
         }
     }
 
-    /// A client was bound on this connection, or left it.
+    /// Updates a connection on which a client may have been bound, or which its client may have left.
     fn look_at(&mut self, number: u64) {
         let client = self.forward.client_at(&ClientAddress::Stream(number));
         let Some(connection) = self.connections.get_mut(&number) else { return };
@@ -420,16 +421,16 @@ impl Web {
         }
     }
 
-    /// The connection is a member's. It makes room for a member of a network with fewer connections where there are too many.
+    /// Counts the connection as a member's. If there are too many, one of the network with the most connections is evicted.
     fn bind(&mut self, number: u64, slot: u32) {
         let network = self.shared.ask(|server| server.network_of(slot)).unwrap_or_default();
-        // A client is at one place at a time; its network may have all places that no other network needs.
+        // A client has one connection; its network may have all that no other network needs.
         let bounds = Bounds { host: 1, group: usize::MAX };
         let displaced = self.bound.enter(number, network, slot, bounds);
         let Some(connection) = self.connections.get_mut(&number) else { return };
         match displaced {
             Ok(displaced) => {
-                (connection.bound, connection.words) = (Some(slot), None);
+                (connection.bound, connection.messages_left) = (Some(slot), None);
                 connection.pass.admit();
                 if let Some(due) = connection.due.take() {
                     self.deadlines.remove(&(due, number));
@@ -440,7 +441,7 @@ impl Web {
         }
     }
 
-    /// The client is elsewhere: the connection is as good as a new one.
+    /// Counts the connection as a new one, because its client has moved.
     fn demote(&mut self, number: u64) {
         let shared = Arc::clone(&self.shared);
         let Some(connection) = self.connections.get_mut(&number) else { return };
@@ -451,7 +452,7 @@ impl Web {
         }
     }
 
-    /// Counts connections again that their clients left.
+    /// Drains the outputs of the forwarding table: connections that their clients left.
     fn follow(&mut self) {
         while let Some(ForwardOutput::StreamLeft(number)) = self.forward.poll_output() {
             self.look_at(number);
@@ -465,7 +466,7 @@ impl Web {
         }
     }
 
-    /// Sends what waits, to clients with room for it.
+    /// Sends the queued frames of connections with room.
     fn deliver(&mut self) {
         for number in self.shared.streams.ready() {
             self.write(number);
@@ -474,7 +475,7 @@ impl Web {
 
     fn write(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        let Some(State::Open(socket)) = &mut connection.state else { return };
+        let Some(WebState::Open(socket)) = &mut connection.state else { return };
         if connection.blocked {
             return;
         }
@@ -485,7 +486,7 @@ impl Web {
         }
         if std::mem::replace(&mut connection.awaits_room, connection.blocked) != connection.blocked {
             let interest = if connection.blocked { Interest::READ_WRITE } else { Interest::READ };
-            // Only a connection that is gone is not watched any more, and its next read says so.
+            // The poller refuses only a connection that is gone, and its next read fails.
             let _ = self.poller.modify(socket.get_ref().tcp().as_fd(), number, interest);
         }
         if outcome.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
@@ -523,7 +524,7 @@ impl Web {
     }
 }
 
-/// Writes [`TURN`] frames at most, until there is no room (`WouldBlock`). Returns true if more may wait: another thread may add frames as fast as they leave.
+/// Writes at most [`TURN`] frames, until the socket is full (`WouldBlock`). Returns true if more may wait: another thread may add frames as fast as they are sent.
 fn write(socket: &mut WebSocket<Stream>, mut next: impl FnMut() -> Option<Vec<u8>>) -> io::Result<bool> {
     let kept = |error| match error {
         Error::Io(error) => error,

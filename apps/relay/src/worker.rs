@@ -1,4 +1,4 @@
-//! One thread of a relay: datagrams in, datagrams out.
+//! A worker: one thread of a relay that forwards datagrams.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,9 +16,9 @@ use crate::outbox::Outbox;
 use crate::shared::Shared;
 use crate::system::{OsEntropy, clocks};
 
-/// Batches taken before the worker looks whether there is anything else to do.
+/// Number of batches that a worker receives before it handles STUN, changes and timers.
 const BATCHES: u32 = 16;
-/// The longest sleep: how late a deadline of the rules may be noticed at most. They are all of ten seconds or more.
+/// Longest sleep of a worker, 1 s: the largest delay of a deadline of the server. All its deadlines are 10 s or more.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 const FRAMES: u64 = 0;
@@ -27,9 +27,9 @@ const WOKEN: u64 = 2;
 
 /// The sockets that one worker reads or answers from.
 pub(crate) struct Sockets {
-    /// Frames and STUN; this worker's own.
+    /// Socket for frames and STUN, of this worker only.
     pub(crate) frames: UdpSocket,
-    /// STUN alone; the first worker reads it, all answer from it.
+    /// Socket for STUN only. The first worker reads it; all workers send from it.
     pub(crate) stun: UdpSocket,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     entropy: OsEntropy,
     replies: Vec<Reply>,
-    /// Of the run at hand: which parts of it go where.
+    /// Parts of the present run, each with its receiver.
     parts: Vec<Part>,
 }
 
-/// Consecutive datagrams of a run that go to the same place.
+/// Consecutive datagrams of a run with the same receiver.
 struct Part {
     start: usize,
     end: usize,
@@ -74,7 +74,7 @@ impl Worker {
         Ok(Self { number, sockets, waker, poller, batch, forward, shared, entropy, replies, parts })
     }
 
-    /// Runs until the relay is stopped. The first worker then says goodbye for all.
+    /// Runs until the relay is stopped. The first worker then tells all clients that the relay stops.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(4);
         while !self.shared.is_stopping() {
@@ -119,7 +119,7 @@ impl Worker {
         self.shared.with_server(self.number, &mut self.forward, &mut self.replies, act)
     }
 
-    /// Sends what the rules want sent.
+    /// Sends the server's replies.
     fn reply(&mut self) {
         for reply in self.replies.drain(..) {
             self.shared.send(&self.sockets.frames, reply.address, reply.as_bytes());
@@ -175,7 +175,7 @@ fn count_stun(published: &crate::shared::Published, answered: bool) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Answers from the socket that was asked, or from the other one if that was asked for. False when it is no request that gets an answer.
+/// Answers a STUN request, from the other port if the request asks for that. Returns false if the datagram is no request that gets an answer.
 fn answer_stun(
     asked: &UdpSocket,
     other_port: &UdpSocket,
@@ -193,7 +193,7 @@ fn answer_stun(
     !sent.blocked && sent.failed == 0
 }
 
-/// All that one batch needs, apart from the memory that it lies in.
+/// The state for handling one batch, without the batch's own memory.
 struct Turn<'w> {
     number: usize,
     sockets: &'w Sockets,
@@ -206,7 +206,7 @@ struct Turn<'w> {
 }
 
 impl Turn<'_> {
-    /// A run of datagrams from one sender: numbers are rewritten where they stand, and what goes to the same place leaves as one run again.
+    /// Forwards a run of datagrams from one sender: rewrites the numbers in place, and sends consecutive datagrams for one receiver as one run.
     fn handle<'a>(&mut self, run: Received<'a>, outbox: &mut Outbox<'a>) {
         let place = ClientAddress::Udp(run.source);
         let Received { source, local, data, segment_size, ecn } = run;
@@ -246,7 +246,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Where a data frame goes, its number rewritten.
+    /// Rewrites the number of a data frame, and returns its receiver.
     fn carry(&mut self, slot: Option<u32>, place: ClientAddress, datagram: &mut [u8]) -> Option<ClientAddress> {
         let Some(slot) = slot else {
             self.forward.count_unbound();
@@ -255,7 +255,7 @@ impl Turn<'_> {
         };
         match self.forward.forward(slot, datagram, self.now) {
             Ok(to) => Some(to),
-            // Perhaps another worker has heard what this one has not been told yet.
+            // Another worker may have opened the channel, and this worker may not have taken the change yet.
             Err(NoForward::UnknownId) if self.shared.take_changes(self.number, self.forward) => {
                 self.forward.forward(slot, datagram, self.now).ok()
             }
@@ -271,7 +271,7 @@ impl Turn<'_> {
         found
     }
 
-    /// Adds datagrams to the last part, or begins another one.
+    /// Adds a datagram to the last part, or begins another one.
     fn note(&mut self, start: usize, end: usize, place: ClientAddress) {
         match self.parts.last_mut() {
             Some(last) if last.end == start && last.place == place => last.end = end,
@@ -279,7 +279,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What is no data of a client's: under the lock.
+    /// Handles a frame that is not forwarded, under the lock.
     fn rare(&mut self, place: ClientAddress, datagram: &[u8]) {
         if !frame::is_frame(datagram) {
             self.forward.count_not_wireguard();

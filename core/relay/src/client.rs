@@ -7,13 +7,13 @@
 //!    │  └───────── again after a pause ──┘     │
 //!    └───────── the relay says it does not know us ─┘
 //! ```
-//! Numbers of peers are drawn here and told to the relay by `open`; what bears them may follow at once, so opening costs no round trip. A peer that opened
-//! us has a number, too: `arrived` tells it. All that was asked for is asked for again on each new binding, under the same numbers.
+//! The client draws a number for each peer and tells it to the relay by `open`. Data with this number may follow at once, so opening costs no round trip. A peer
+//! that opened this node has a number, too, which `arrived` tells. On each new binding the client opens all its peers again, with the same numbers.
 //!
-//! The binding lasts while the relay hears from us: a ping every 20 to 25 seconds, which also keeps the mapping of a NAT that forgets after 30. A ping that
-//! is not answered within a second is followed by three quick ones, as is [`Client::handle_suspicion`]: then the relay counts as gone.
+//! The client keeps the binding alive by a ping every 20 to 25 seconds, which also keeps the mapping of a NAT with a timeout of 30 seconds. Three quick pings
+//! follow a ping without an answer within a second, or [`Client::handle_suspicion`]. If none is answered, the relay counts as lost.
 //!
-//! The owner asks [`Client::poll_timeout`], calls [`Client::handle_timeout`] then, and sends what [`Client::poll_transmit`] gives after every call.
+//! The owner calls [`Client::handle_timeout`] at the time of [`Client::poll_timeout`], and drains [`Client::poll_output`] after every call.
 
 mod bind;
 mod peers;
@@ -30,39 +30,40 @@ use crate::ticket::Ticket;
 use bind::{BindAttempt, BindStamps, TicketChoice};
 use peers::Peers;
 
-/// Longest datagram that a client sends by itself.
+/// Maximum bytes of a datagram that a client sends.
 const MAX_DATAGRAM: usize = 512;
 
-/// Shortest and longest pause between two signs of life: below the 30 s after which strict NATs forget a mapping (RFC 4787 asks for 120, many have 30).
+/// Shortest and longest time between two pings, 20 and 25 s: below the mapping timeout of strict NATs, 30 s (RFC 4787 requires 120 s, many use 30).
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(25));
-/// How long an answer to a sign of life may take before it is asked for in haste: above any round trip.
+/// Time to wait for the answer to a ping before the quick pings, 1 s: longer than any round trip.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Quick pings without an answer after which the relay is gone.
+/// Number of unanswered quick pings after which the relay counts as lost.
 const QUICK_TRIES: u32 = 3;
-/// Time between quick pings: at least this, so that three make 400 ms, and twice the round trip on long ways.
+/// Minimum time between quick pings, 133 ms: three take 400 ms. On long paths it is twice the round trip.
 const QUICK: Duration = Duration::from_millis(133);
-/// And at most this.
+/// Maximum time between quick pings.
 const QUICK_MAX: Duration = Duration::from_secs(1);
-/// Bindings that follow at once when the relay says that it forgot the former one, per second: each costs both a key exchange, and the node a frame for every
-/// peer that it wants. A relay that is started again a few times is bound at once each time.
+/// Immediate new bindings after the relay reported the former one unknown: one per second, three at once. Each costs both sides a key exchange, and the node a
+/// frame for every peer that it wants. A relay that restarts a few times is bound at once each time.
 const REBINDS: Rate = Rate::new(1, 3);
-/// The pause before a binding beyond that rate.
+/// Pause before a new binding beyond [`REBINDS`].
 const REBIND_PAUSE: Duration = Duration::from_secs(1);
-/// How often what was replaced by another program under the same key tries to come back: so two of them do not push each other out without end.
+/// Shortest and longest pause before a client binds again that another program with the same key replaced, 30 and 60 s: two such programs do not replace each
+/// other all the time.
 const AFTER_REPLACED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
 
-/// By what a node is known to a relay.
+/// A node's credentials for a relay.
 #[derive(Clone)]
 pub struct Credentials {
     /// The private half of the ticket's bind key.
     pub bind: PrivateKey,
-    /// What the coordinator signed.
+    /// The ticket of version 1, signed by the coordinator.
     pub ticket: Ticket,
-    /// The same in version 2, from a coordinator that gives it: it names the node, too.
+    /// The ticket of version 2, which also names the node, if the coordinator issues it.
     pub numbered: Option<Ticket>,
 }
 
-/// A datagram for the relay, in place.
+/// A datagram for the relay, stored inline.
 #[derive(Clone)]
 pub struct ClientDatagram {
     length: usize,
@@ -85,6 +86,10 @@ impl ClientDatagram {
 
 /// An output of a [`Client`].
 #[derive(Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an output is moved once, from the client to its owner; a box would cost an allocation per datagram"
+)]
 pub enum ClientOutput {
     /// A change that the owner acts on. Events come before datagrams, so datagrams that the owner causes by its reaction leave with the others.
     Event(RelayEvent),
@@ -92,77 +97,77 @@ pub enum ClientOutput {
     Transmit(ClientDatagram),
 }
 
-/// What happened.
+/// A change at a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayEvent {
-    /// The relay has bound us: peers can be opened, and numbers used.
+    /// The relay has bound this node: peers can be opened, and numbers used.
     Ready,
-    /// The peer is bound there, too, and what bears `id` reaches it.
+    /// The peer is bound to the relay, too, and frames with `id` reach it.
     Opened {
         /// Who.
         peer: PublicKey,
         /// Its number.
         id: u32,
     },
-    /// The peer is not bound there now. [`RelayEvent::Arrived`] follows when it comes, as long as it is open.
+    /// The peer is not bound to the relay. [`RelayEvent::Arrived`] follows when it binds, as long as it is open.
     Absent {
         /// Who.
         peer: PublicKey,
     },
-    /// The peer has come, or has opened us.
+    /// The peer was bound, or has opened this node.
     Arrived {
         /// Who.
         peer: PublicKey,
         /// Its number.
         id: u32,
     },
-    /// The relay does not open the peer: we have too many open, or the peer has.
+    /// The relay does not open the peer: this node or the peer has too many channels.
     Refused {
         /// Who.
         peer: PublicKey,
     },
-    /// The relay is of no use now. The client goes on trying by itself.
+    /// The relay cannot be used now. The client goes on trying to bind.
     Lost(LostCause),
 }
 
-/// Why a relay is of no use.
+/// The reason why a relay cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostCause {
-    /// It does not answer.
+    /// The relay does not answer.
     Silent,
-    /// It said that it ends.
+    /// The relay said that it stops.
     Left,
-    /// Another program has bound itself with this node's key.
+    /// Another program has bound with this node's key.
     Replaced,
-    /// The ticket has expired: [`Client::set_credentials`].
+    /// The ticket has expired: [`Client::set_credentials`] sets a new one.
     Expired,
 }
 
-/// How it stands with a relay.
+/// The state of a node's binding at a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingState {
-    /// Asked to bind us, without an answer so far.
+    /// Not bound yet, and no attempt has failed.
     Binding,
     /// Bound.
     Ready,
-    /// Bound, and a quick ping was not answered.
+    /// Bound, but a quick ping was not answered.
     Suspected,
-    /// Given up for now; tried again later.
+    /// Not bound after a failure. The client tries again later.
     Lost,
 }
 
-/// A ping that waits for its answer.
+/// A ping without an answer yet.
 struct PingInFlight {
-    /// The first try's; the others count on from it.
+    /// Nonce of the first try. Each further try adds one.
     nonce: u64,
-    /// When each try was sent; only as many as may be on their way.
+    /// Time at which the last try was sent.
     sent: Time,
     tries: u32,
     next: Time,
     quick: bool,
 }
 
-/// A binding that holds.
+/// A binding in force.
 struct Bound {
     link: ControlLink,
     index: u32,
@@ -170,7 +175,7 @@ struct Bound {
     next_ping: Time,
 }
 
-/// What waits to be sent.
+/// A frame that waits to be sealed and sent.
 enum Outgoing {
     Bind,
     Control(ControlMessage),
@@ -182,11 +187,11 @@ pub struct Client {
     credentials: Credentials,
     bound: Option<Bound>,
     binding: Option<BindAttempt>,
-    /// When to bind, while neither bound nor binding.
+    /// Time of the next attempt to bind, while none is under way.
     next_bind: Time,
-    /// Bindings that may follow at once.
+    /// Immediate new bindings that are still allowed.
     rebinds: Bucket,
-    /// Attempts to bind that came to nothing, in a row.
+    /// Number of failed attempts to bind in a row.
     failures: u32,
     peers: Peers,
     /// Events for the owner, oldest first.
@@ -197,13 +202,13 @@ pub struct Client {
     seen: Option<std::net::SocketAddr>,
     stamps: BindStamps,
     tickets: TicketChoice,
-    /// Behaves as a client of release 0.1.0 does, which passes over what it does not know.
+    /// Behaves as release 0.1.0, which ignores messages that it does not know.
     #[cfg(test)]
     pub(crate) is_release_0_1_0: bool,
 }
 
 impl Client {
-    /// A node at the relay of this key (from the map). It binds at the next [`Self::handle_timeout`].
+    /// Returns a client for the relay with this key (from the map). It binds at the next [`Self::handle_timeout`].
     pub fn new(relay: PublicKey, credentials: Credentials, now: Time) -> Self {
         Self {
             relay,
@@ -225,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Shows another ticket from now on: binds anew at once, and goes on with the present binding meanwhile.
+    /// Replaces the credentials: binds again at once, and keeps the present binding meanwhile.
     pub fn set_credentials(&mut self, credentials: Credentials, now: Time) {
         self.credentials = credentials;
         self.binding = None;
@@ -245,12 +250,12 @@ impl Client {
         Duration::from_nanos(self.stamps.last)
     }
 
-    /// Which relay this is.
+    /// Returns the relay's key.
     pub fn relay(&self) -> PublicKey {
         self.relay
     }
 
-    /// How it stands.
+    /// Returns the state of the binding.
     pub fn standing(&self) -> BindingState {
         match &self.bound {
             Some(Bound { ping: Some(PingInFlight { quick: true, tries: 2.., .. }), .. }) => BindingState::Suspected,
@@ -260,27 +265,27 @@ impl Client {
         }
     }
 
-    /// Whether frames may be sent now.
+    /// Returns true if the node is bound, so that frames may be sent.
     pub fn is_ready(&self) -> bool {
         self.bound.is_some()
     }
 
-    /// Whether the relay was asked to bind us, and has not answered so far: not while a pause is kept.
+    /// Returns true if a bind waits for the relay's answer; false during the pause after a failed attempt.
     pub fn is_asking(&self) -> bool {
         self.bound.is_none() && self.binding.is_some()
     }
 
-    /// How long the relay takes to answer, smoothed; `None` before its first answer.
+    /// Returns the smoothed round-trip time; `None` before the relay's first answer.
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
 
-    /// Where the relay last saw us.
+    /// Returns the address at which the relay last saw this node.
     pub fn seen(&self) -> Option<std::net::SocketAddr> {
         self.seen
     }
 
-    /// Wants to reach `peer` there. Says the number to use at once, if the relay has bound us; an [`RelayEvent`] says later whether the peer is there.
+    /// Opens `peer` at the relay. Returns the number to use at once if the node is bound. A [`RelayEvent`] tells later whether the peer is bound, too.
     pub fn open(&mut self, peer: PublicKey, now: Time, entropy: &mut impl Entropy) -> Option<u32> {
         let id = self.peers.request(peer, now, entropy);
         if self.bound.is_some() {
@@ -292,51 +297,50 @@ impl Client {
         None
     }
 
-    /// Does not want to reach `peer` there any more. It may still reach us.
+    /// Closes `peer` at the relay. The peer may still reach this node.
     pub fn close(&mut self, peer: &PublicKey) {
         if self.peers.close(peer) && self.bound.is_some() {
             self.out.push_back(Outgoing::Control(ControlMessage::Close { node: *peer }));
         }
     }
 
-    /// Forgets a peer that is no member of the network. Without this a relay that names unknown keys would fill memory (fault F18).
+    /// Forgets a peer that is no member of the network. Without this call a relay that names unknown keys would fill memory (fault F18).
     pub fn forget(&mut self, peer: &PublicKey) {
         self.close(peer);
         self.peers.forget(peer);
     }
 
-    /// The number of a peer there, if frames with it may be sent: asked for or told, and not known to lead nowhere.
+    /// Returns the number of a peer, unless the peer is known to be absent or the node is not bound.
     pub fn id_of(&self, peer: &PublicKey) -> Option<u32> {
         self.bound.as_ref().and_then(|_| self.peers.id_of(peer))
     }
 
-    /// Whom a number stands for. Frames may bear a number of which the relay's word was lost: they are the peer's all the same, and who it is
-    /// says its handshake.
+    /// Returns the peer with this number. A frame may have a number whose announcement was lost: the handshake in the frames tells the peer then.
     pub fn peer_of(&self, id: u32) -> Option<PublicKey> {
         self.peers.peer_of(id)
     }
 
-    /// Notes that `id` stands for `peer`, which authenticated itself behind it. Of a peer that has another number the relay's word was lost: that is
-    /// [in doubt](Self::doubt).
+    /// Notes that `peer` authenticated itself with the number `id`. If the peer had another number, a message of the relay was lost, and the client
+    /// [asks the relay](Self::doubt).
     pub fn learn(&mut self, peer: PublicKey, id: u32, now: Time) {
         if !self.peers.learn(peer, id) {
             self.doubt(&peer, now);
         }
     }
 
-    /// What the relay said of `peer` may have been lost: it does not answer, or is heard behind another number. The relay is asked once more; an
-    /// [`RelayEvent`] says what is true, and until then everything stays.
+    /// Asks the relay about `peer` again, because a message about it may have been lost: the peer does not answer, or uses another number. Nothing changes before
+    /// the [`RelayEvent`] of the answer.
     pub fn doubt(&mut self, peer: &PublicKey, now: Time) {
         if self.bound.is_some() && self.peers.doubt(peer, now) {
             self.send_open(*peer, now);
         }
     }
 
-    /// Our address may have changed: shows the relay the new one at once. It sends there as soon as we have answered its challenge from there.
+    /// Shows the relay this node's address, which may have changed. The relay sends to the new address after the client answered its challenge from there.
     pub fn handle_move(&mut self, now: Time, entropy: &mut impl Entropy) {
         match &mut self.bound {
             Some(bound) => bound.ping = None,
-            // Nothing to wait for: what was in vain elsewhere may succeed from here.
+            // The attempt from the former address may fail where one from the new address succeeds.
             None => {
                 self.next_bind = now;
                 self.binding = None;
@@ -345,7 +349,7 @@ impl Client {
         self.handle_suspicion(now, entropy);
     }
 
-    /// Something says that the relay may be gone: asks it at once, and says [`LostCause::Silent`] within 400 ms, or six round trips if that is more.
+    /// Checks a relay that may be gone: pings it at once, and reports [`LostCause::Silent`] within 400 ms, or six round trips if that is longer.
     pub fn handle_suspicion(&mut self, now: Time, entropy: &mut impl Entropy) {
         let Some(bound) = &mut self.bound else { return };
         if bound.ping.as_ref().is_some_and(|ping| ping.quick) {
@@ -355,7 +359,7 @@ impl Client {
         self.ping(now);
     }
 
-    /// Says goodbye; the client is of no use afterwards. Send what [`Self::poll_transmit`] gives.
+    /// Tells the relay that this node leaves. Drain [`Self::poll_output`] afterwards; the client cannot be used any more.
     pub fn leave(&mut self) {
         self.out.clear();
         if self.bound.is_some() {
@@ -363,7 +367,7 @@ impl Client {
         }
     }
 
-    /// A datagram came from the relay's address. All that is no frame for a client, not authentic or not new is ignored.
+    /// Takes a datagram from the relay's address. It is ignored if it is no frame for a client, not authentic, or a repetition.
     pub fn handle_datagram(&mut self, datagram: &[u8], now: Time, entropy: &mut impl Entropy) {
         let Ok(frame) = frame::parse(datagram) else { return };
         match frame {
@@ -377,7 +381,7 @@ impl Client {
             }
             Frame::Again { echo, .. } => {
                 let Some(bound) = &self.bound else { return };
-                // What was answered may be data that a lane sent, or anybody's invention: then the relay is asked about something that we know.
+                // The frame may be an answer to a lane's data, or forged: only an echo of a control frame of this client proves that the relay has forgotten it.
                 if bound.link.has_sent(echo) {
                     self.bind_anew(now);
                 } else {
@@ -388,7 +392,7 @@ impl Client {
         }
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// Returns the time at which [`Self::handle_timeout`] has work to do.
     pub fn poll_timeout(&self) -> Option<Time> {
         let bound = self.bound.as_ref().map(|bound| bound.ping.as_ref().map_or(bound.next_ping, |ping| ping.next));
         let peers = self.bound.as_ref().and_then(|_| self.peers.next());
@@ -400,7 +404,7 @@ impl Client {
         [bound, peers, binding].into_iter().flatten().min()
     }
 
-    /// Time has passed.
+    /// Does the work that is due.
     pub fn handle_timeout(&mut self, now: Time, entropy: &mut impl Entropy) {
         if self.bound.is_some() {
             while let Some(peer) = self.peers.take_due(now) {
@@ -455,7 +459,7 @@ impl Client {
         self.bound.as_mut().map(|bound| bound.link.seal_bytes(message))
     }
 
-    /// A binding is wanted while there is none, and once where another ticket is to be shown.
+    /// Returns true if the client has to bind: it is not bound, or it has a ticket to show that the relay has not seen.
     fn wants_bind(&self) -> bool {
         self.bound.is_none() || self.next_bind != Time(u64::MAX)
     }
@@ -483,7 +487,7 @@ impl Client {
     ) -> Option<RelayEvent> {
         match message {
             ControlMessage::Pong { nonce, seen } => {
-                // Another address here has the node ask its other relays, so an unasked pong must not change it.
+                // Another address makes the node ask its other relays, so a pong without a ping must not change it.
                 if self.handle_pong(nonce, now, entropy) {
                     self.seen = Some(seen);
                 }
@@ -526,7 +530,7 @@ impl Client {
         RelayEvent::Lost(cause)
     }
 
-    /// Returns true if it answers a ping of ours.
+    /// Takes a pong. Returns true if it answers the outstanding ping.
     fn handle_pong(&mut self, nonce: u64, now: Time, entropy: &mut impl Entropy) -> bool {
         let Some(bound) = &mut self.bound else { return false };
         let Some(ping) = &bound.ping else { return false };
@@ -534,7 +538,7 @@ impl Client {
         if number >= u64::from(ping.tries) {
             return false;
         }
-        // Only the last try's answer tells the round trip.
+        // Only the answer to the last try measures the round trip.
         let sample = (number + 1 == u64::from(ping.tries)).then(|| now.since(ping.sent));
         bound.ping = None;
         bound.next_ping = now + between(KEEPALIVE, entropy);
@@ -544,8 +548,8 @@ impl Client {
         true
     }
 
-    /// Answers the relay's question whether this client is where the challenge came. The response leaves first: the relay moves the client by it, and answers
-    /// what follows at the new place. The pong to an outstanding ping goes to the former place, so the ping is sent again.
+    /// Answers a challenge, which proves that this client receives at its present address. The response leaves first: it makes the relay move the client, and later
+    /// answers go to the new address. The pong to an outstanding ping goes to the former address, so the ping is sent again.
     fn handle_challenge(&mut self, nonce: [u8; NONCE_LEN], now: Time) {
         #[cfg(test)]
         if self.is_release_0_1_0 {
@@ -592,7 +596,7 @@ impl Client {
         ping.tries += 1;
         ping.sent = now;
         ping.next = now + if ping.quick { quick } else { PATIENCE };
-        // In front: what is said behind it may depend on where we are.
+        // In front of other frames, which may depend on the address that this one shows.
         self.out.push_front(Outgoing::Control(ControlMessage::Ping { nonce }));
     }
 
@@ -602,7 +606,7 @@ impl Client {
         self.out.clear();
     }
 
-    /// The relay does not know the binding any more: nothing of it is left to wait for.
+    /// Binds again, because the relay does not know the binding any more.
     fn bind_anew(&mut self, now: Time) {
         self.drop_binding();
         self.failures = 0;
@@ -614,13 +618,13 @@ fn nonce(entropy: &mut impl Entropy) -> u64 {
     u64::from(entropy.next_u32()) << 32 | u64::from(entropy.next_u32())
 }
 
-/// A duration between two, drawn: what many clients do at the same moment spreads so (fault F8).
+/// Returns a random duration in this range, so that many clients do not act at the same moment (fault F8).
 fn between((least, most): (Duration, Duration), entropy: &mut impl Entropy) -> Duration {
     let span = u32::try_from(most.saturating_sub(least).as_micros()).unwrap_or(u32::MAX);
     least + Duration::from_micros(u64::from(entropy.below(span)))
 }
 
-/// A fresh private key, for one handshake.
+/// Returns a fresh private key for one handshake.
 fn draw_key(entropy: &mut impl Entropy) -> PrivateKey {
     let mut bytes = Zeroizing::new([0; 32]);
     entropy.fill(&mut *bytes);

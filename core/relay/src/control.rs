@@ -1,18 +1,17 @@
-//! What a bound client and its relay say to each other, and how it is sealed.
+//! Control messages between a bound client and its relay, and their encryption.
 //!
-//! A message has 40 bytes, the same for all kinds, so that who reads along cannot tell them apart. Integers are little-endian, what is not named is zero
-//! when sent and ignored when read.
+//! All messages have 40 bytes, so that an observer cannot tell their kinds apart. Integers are little-endian. Unnamed bytes are sent as zero and ignored when read.
 //!
 //! ```text
 //! ping     1 0 0 0  0 (4)   nonce (8)                          client → relay
-//! pong     2 0 0 0  0 (4)   nonce (8)  address (16)  port (2)  relay → client: and where you are
-//! open     3 0 0 0  id (4)  node key (32)                      client → relay: what bears this number is for that node, if nothing stands for it yet
-//! close    4 0 0 0  0 (4)   node key (32)                      client → relay: no more of that
-//! opened   5 0 0 0  id (4)  node key (32)                      relay → client: that node has this number now, and it is here
-//! absent   6 0 0 0  id (4)  node key (32)                      relay → client: it is not here; `arrived` follows once it is
-//! arrived  7 0 0 0  id (4)  node key (32)                      relay → client: it has come, or has opened you
-//! refused  8 0 0 0  0 (4)   node key (32)                      relay → client: you have too many open, or that one has
-//! leave    9 why 0 0                                           both: this binding ends. 0 goes away, 1 another one took its place, 2 the ticket has expired
+//! pong     2 0 0 0  0 (4)   nonce (8)  address (16)  port (2)  relay → client, with the client's address
+//! open     3 0 0 0  id (4)  node key (32)                      client → relay: open a channel to that node with this number, if the number is free
+//! close    4 0 0 0  0 (4)   node key (32)                      client → relay: close that channel
+//! opened   5 0 0 0  id (4)  node key (32)                      relay → client: that node is bound, and has this number now
+//! absent   6 0 0 0  id (4)  node key (32)                      relay → client: it is not bound; `arrived` follows when it is
+//! arrived  7 0 0 0  id (4)  node key (32)                      relay → client: it was bound, or has opened this client
+//! refused  8 0 0 0  0 (4)   node key (32)                      relay → client: the client or that node has too many channels
+//! leave    9 why 0 0                                           both: this binding ends. 0 the sender leaves, 1 another binding replaced it, 2 the ticket has expired
 //! ```
 
 use std::net::SocketAddr;
@@ -23,13 +22,13 @@ use taut_noise::{AeadKey, TAG};
 use crate::frame::{CONTROL, CONTROL_LEN, ECHO_LEN, MESSAGE_LEN, header, le32};
 use crate::handshake::{Keys, read_address, write_address};
 
-/// Frames whose tags are remembered: as many as are said at once when a relay turns out to have forgotten us.
+/// Number of sent frames whose tags are kept, 8: as many as a client sends before it learns that the relay has forgotten it.
 const TAGS: usize = 8;
 
-/// Bytes of a challenge's nonce: nobody guesses 128 bits.
+/// Bytes of a challenge's nonce: 128 bits cannot be guessed.
 pub(crate) const NONCE_LEN: usize = 16;
 
-/// Why a binding ends.
+/// The reason why a binding ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaveReason {
     Away,
@@ -37,7 +36,7 @@ pub(crate) enum LeaveReason {
     Expired,
 }
 
-/// One message.
+/// A control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ControlMessage {
     Ping { nonce: u64 },
@@ -90,7 +89,7 @@ impl ControlMessage {
         bytes
     }
 
-    /// Reads an authentic message; `None` for what a later version may say.
+    /// Reads an authentic message; `None` for one of a later version.
     pub(crate) fn parse(bytes: &[u8; MESSAGE_LEN]) -> Option<Self> {
         let id = le32(bytes, 4);
         let node = PublicKey(*bytes.last_chunk()?);
@@ -117,25 +116,25 @@ impl ControlMessage {
     }
 }
 
-/// One end of a binding: keys, counter, replay window.
+/// One end of a binding: keys, send counter, replay window.
 pub(crate) struct ControlLink {
-    /// The other end's index for us.
+    /// The other end's index for this end.
     remote: u32,
     sending: AeadKey,
     receiving: AeadKey,
     sent: u64,
     window: ReplayWindow,
-    /// The tags of the frames that were sealed last, each at its counter modulo their number.
+    /// Tags of the last [`TAGS`] sealed frames, each at its counter modulo [`TAGS`].
     tags: [[u8; ECHO_LEN]; TAGS],
 }
 
-/// What an authentic control frame says.
+/// The contents of an authentic control frame.
 pub(crate) struct OpenedFrame {
-    /// `None`: nothing that this version knows.
+    /// The message; `None` if this version does not know its kind.
     pub(crate) message: Option<ControlMessage>,
-    /// No later one was heard before.
+    /// Whether no later frame was received before.
     pub(crate) newest: bool,
-    /// Which it was of those that were sealed: frames overtake each other.
+    /// The sender's counter of the frame. Frames overtake each other.
     pub(crate) counter: u64,
 }
 
@@ -145,12 +144,12 @@ impl ControlLink {
         Self { remote, sending, receiving, sent: 0, window: ReplayWindow::default(), tags: [[0; ECHO_LEN]; TAGS] }
     }
 
-    /// Seals a message. The counter cannot reach its end: at the rate that a relay takes, that is longer than any ticket lasts.
+    /// Seals a message. The counter cannot overflow: at the rate that a relay accepts, this takes longer than any ticket lasts.
     pub(crate) fn seal(&mut self, message: &ControlMessage) -> [u8; CONTROL_LEN] {
         self.seal_bytes(&message.write())
     }
 
-    /// Seals what is written already.
+    /// Seals the bytes of a message.
     pub(crate) fn seal_bytes(&mut self, message: &[u8; MESSAGE_LEN]) -> [u8; CONTROL_LEN] {
         let mut frame = [0; CONTROL_LEN];
         let (head, sealed) = frame.split_at_mut(16);
@@ -166,7 +165,7 @@ impl ControlLink {
         frame
     }
 
-    /// Opens a frame, once (fault C6).
+    /// Decrypts a frame. A repeated frame is refused (fault C6).
     pub(crate) fn open(&mut self, frame: &[u8; CONTROL_LEN]) -> Option<OpenedFrame> {
         let (head, sealed) = frame.split_at(16);
         let counter = u64::from_le_bytes(*head[8..].first_chunk()?);
@@ -179,18 +178,18 @@ impl ControlLink {
         Some(OpenedFrame { message: ControlMessage::parse(plain), newest, counter })
     }
 
-    /// Whether `echo` is the end of something that was sealed of late: then who repeats it has seen it.
+    /// Returns true if `echo` is the tag of a recently sealed frame, which proves that its sender has seen the frame.
     pub(crate) fn has_sent(&self, echo: &[u8; ECHO_LEN]) -> bool {
         *echo != [0; ECHO_LEN] && self.tags.contains(echo)
     }
 }
 
-/// Which of the last 64 counters were seen: control frames are few, and a client has one of these at each relay.
+/// The replay window: the last 64 counters. Control frames are few, so 64 are enough.
 #[derive(Default)]
 struct ReplayWindow {
-    /// One more than the highest; 0 before the first.
+    /// One more than the highest counter; 0 before the first frame.
     next: u64,
-    /// Bit *n*: `next - 1 - n` was seen.
+    /// Bit *n* is set if counter `next - 1 - n` was received.
     seen: u64,
 }
 
@@ -208,7 +207,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Remembers a fresh counter; true when it is the highest so far.
+    /// Marks a fresh counter as received. Returns true if it is the highest so far.
     fn mark(&mut self, counter: u64) -> bool {
         if counter < self.next {
             self.seen |= 1 << (self.next - 1 - counter).min(63);
@@ -291,10 +290,9 @@ mod tests {
     fn the_window_agrees_with_a_set() {
         let mut window = ReplayWindow::default();
         let mut seen = std::collections::BTreeSet::new();
-        let (mut state, mut at) = (1_u64, 0_u64);
+        let (mut random, mut at) = (taut_testkit::Seeded::new(1), 0_u64);
         for _ in 0..20_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let counter = (at + (state >> 33) % 90).saturating_sub(60);
+            let counter = (at + random.below_u64(90)).saturating_sub(60);
             let highest = seen.last().copied().unwrap_or(0);
             let fresh = !seen.contains(&counter) && highest.saturating_sub(counter) < 64;
             assert_eq!(window.fresh(counter), fresh);

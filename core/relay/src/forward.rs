@@ -1,7 +1,7 @@
-//! The frequent work of a relay: from whom a frame is, whom its id stands for, and the id under which that one knows the sender.
+//! The frequent work of a relay: finds the sender and the receiver of a data frame, and writes the number that the receiver has for the sender into it.
 //!
-//! Each thread has one of these and asks nobody; what the [`Server`](crate::Server) decides comes to all of them as [`Change`]s, in order. A client's
-//! frames come to one thread, which alone counts them against the client's share, so the shares need no common state either.
+//! Each thread has a [`Forward`] table of its own. The decisions of the [`Server`](crate::Server) reach all tables as [`Change`]s, in the same order. All
+//! frames of a client arrive at one thread, so the rate limit of a client needs no state that threads share.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,24 +13,24 @@ use taut_base::Time;
 use crate::change::{Change, ClientAddress};
 use crate::frame::{DATA_HEADER, data, data_header};
 
-/// A map whose keys members have proven, one each; so the hash needs no secret.
+/// A map whose keys are addresses that members have proven, one per member. No sender chooses many keys, so the hash needs no secret.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
-/// How much one client may have forwarded.
+/// The rate limit of the data that one client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardRate {
     /// Bytes per second on average, frame headers included; at least 1.
     pub bytes_per_second: u64,
-    /// Bytes at once beyond that.
+    /// Bytes that may exceed the average at once.
     pub burst: u64,
 }
 
 impl ForwardRate {
-    /// So many bits per second, and what that is in 50 ms at once: a TCP window's worth, and no more than a queue on the way would hold.
+    /// Returns a limit of this many bits per second, with a burst of 50 ms: enough for a TCP window, and no more than a queue on the path would hold.
     pub const fn bits_per_second(bits: u64) -> Self {
         let bytes_per_second = if bits < 8 { 1 } else { bits / 8 };
         let burst = bytes_per_second / 20;
-        // Never less than a superpacket.
+        // At least one superpacket of 64 KiB.
         Self { bytes_per_second, burst: if burst < 65_536 { 65_536 } else { burst } }
     }
 
@@ -50,20 +50,20 @@ pub enum ForwardOutput {
 /// Why a datagram was not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoForward {
-    /// No data frame, or nothing of WireGuard's in it.
+    /// It is no data frame, or its content is no WireGuard message.
     NotWireguard,
-    /// Its number stands for nobody, or for somebody who is not here.
+    /// Its number leads to no client, or the client has no address now.
     UnknownId,
-    /// Its sender has used up its share for now.
+    /// Its sender has used up its rate limit.
     OverShare,
 }
 
-/// What was forwarded and what was not, since the start.
+/// Counters of forwarded and refused frames since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForwardCounts {
-    /// Datagrams handed on.
+    /// Forwarded datagrams.
     pub datagrams: u64,
-    /// Their bytes, frame headers included.
+    /// Bytes of the forwarded datagrams, frame headers included.
     pub bytes: u64,
     /// [`NoForward::NotWireguard`].
     pub not_wireguard: u64,
@@ -71,7 +71,7 @@ pub struct ForwardCounts {
     pub unknown_id: u64,
     /// [`NoForward::OverShare`].
     pub over_share: u64,
-    /// From somebody who is not bound here.
+    /// Data frames from addresses without a bound client.
     pub unbound: u64,
 }
 
@@ -83,24 +83,24 @@ struct Route {
 struct ClientEntry {
     /// `None` while it is [displaced](Change::Displaced).
     address: Option<ClientAddress>,
-    /// By the client's own numbers. A client chooses them, and in a tree no choice makes a lookup slow (law 15).
+    /// Receivers by the client's own numbers. The client chooses the numbers; in a tree no choice makes a lookup slow (law 15).
     routes: BTreeMap<u32, Route>,
-    /// When its share is whole again.
+    /// Time at which the whole burst is available again.
     full_at: Time,
 }
 
-/// Who is where, and what their numbers mean.
+/// The forwarding table of one thread.
 pub struct Forward {
     addresses: Map<ClientAddress, u32>,
     clients: Vec<Option<ClientEntry>>,
     share: ForwardRate,
     counts: ForwardCounts,
-    /// Connections that a client left; `None` if they are not asked for.
+    /// Connections that clients left; `None` if they are not reported.
     left: Option<Vec<u64>>,
 }
 
 impl Forward {
-    /// Nobody is bound yet; everybody will have this share.
+    /// Returns an empty table that gives each client this rate.
     pub fn new(share: ForwardRate) -> Self {
         Self { addresses: Map::default(), clients: Vec::new(), share, counts: ForwardCounts::default(), left: None }
     }
@@ -116,7 +116,7 @@ impl Forward {
         self.left.as_mut()?.pop().map(ForwardOutput::StreamLeft)
     }
 
-    /// Carries out what the server decided.
+    /// Applies a decision of the server.
     pub fn apply(&mut self, change: &Change) {
         match *change {
             Change::Client { slot, address } => self.put(slot, address),
@@ -141,15 +141,15 @@ impl Forward {
         }
     }
 
-    /// Which client sends from there.
+    /// Returns the slot of the client at this address.
     pub fn client_at(&self, address: &ClientAddress) -> Option<u32> {
         self.addresses.get(address).copied()
     }
 
-    /// Takes a frame that came from the client in `slot`, writes the number that its receiver knows the sender by, and says where it goes.
+    /// Takes a frame from the client in `slot`, writes the number that the receiver has for the sender into it, and returns the receiver's address.
     ///
     /// # Errors
-    /// [`NoForward`] says why it goes nowhere; it is counted.
+    /// [`NoForward`] is the reason why the frame is dropped. It is counted.
     pub fn forward(&mut self, slot: u32, frame: &mut [u8], now: Time) -> Result<ClientAddress, NoForward> {
         let outcome = self.decide(slot, frame, now);
         let counter = match outcome {
@@ -167,17 +167,17 @@ impl Forward {
         outcome.map(|(address, _)| address)
     }
 
-    /// Notes that a datagram came from somebody who is not bound.
+    /// Counts a data frame from an address without a bound client.
     pub fn count_unbound(&mut self) {
         self.counts.unbound += 1;
     }
 
-    /// Notes that something came that is no frame at all.
+    /// Counts a datagram that is no frame.
     pub fn count_not_wireguard(&mut self) {
         self.counts.not_wireguard += 1;
     }
 
-    /// What became of all frames so far.
+    /// Returns the counters.
     pub fn counts(&self) -> ForwardCounts {
         self.counts
     }
@@ -213,7 +213,7 @@ impl Forward {
         self.addresses.insert(address, slot);
     }
 
-    /// Forgets that a client was at `place`, unless another client is there now.
+    /// Removes the address of a client, unless another client has it now.
     fn vacate(&mut self, address: Option<ClientAddress>, slot: u32) {
         if let Some(address) = address
             && self.addresses.get(&address) == Some(&slot)
@@ -229,9 +229,9 @@ impl Forward {
 impl fmt::Display for NoForward {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotWireguard => "a frame with nothing of WireGuard's in it",
-            Self::UnknownId => "a number that stands for nobody here",
-            Self::OverShare => "more than its sender's share",
+            Self::NotWireguard => "the frame holds no WireGuard message",
+            Self::UnknownId => "the number leads to no client of this relay",
+            Self::OverShare => "the sender is over its rate limit",
         })
     }
 }
@@ -253,7 +253,7 @@ mod tests {
         frame
     }
 
-    /// Clients 0 and 1, which are 0x10 and 0x20 to each other.
+    /// Returns a table with clients 0 and 1. Client 0 has the number 0x10 for client 1, which has 0x20 for client 0.
     fn two(share: ForwardRate) -> Forward {
         let mut forward = Forward::new(share);
         for change in [
@@ -270,7 +270,7 @@ mod tests {
     const WIDE: ForwardRate = ForwardRate::bits_per_second(1_000_000_000);
 
     #[test]
-    fn a_frame_goes_to_whom_its_number_stands_for() {
+    fn a_frame_goes_to_the_client_of_its_number() {
         let mut forward = two(WIDE);
         let mut bytes = frame(0x10, 100);
         assert_eq!(forward.forward(0, &mut bytes, Time::ZERO), Ok(address(2)));
@@ -318,12 +318,12 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_is_found_at_the_new_place_only() {
+    fn a_client_that_moved_is_found_at_its_new_address_only() {
         let mut forward = two(WIDE);
         forward.apply(&Change::Client { slot: 1, address: address(3) });
         assert_eq!((forward.client_at(&address(2)), forward.client_at(&address(3))), (None, Some(1)));
         assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Ok(address(3)));
-        // Another client takes the place: the one that was there is to be found nowhere, and does not take it away when it goes.
+        // Another client takes over the address. The former client has no address then, and its end does not remove the entry of the new one.
         forward.apply(&Change::Displaced { slot: 1 });
         forward.apply(&Change::Client { slot: 0, address: address(3) });
         assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Err(NoForward::UnknownId));

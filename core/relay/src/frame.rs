@@ -1,4 +1,5 @@
-//! The frames between a client and a relay, by their first byte. Integers are little-endian; bytes that are not named are zero, or it is no frame.
+//! The frames between a client and a relay, by their first byte. Integers are little-endian. A datagram with other values than zero in an unnamed
+//! byte is no frame.
 //!
 //! ```text
 //! data     80 0 0 0  id (4)  WireGuard's datagram                                                    8 + at least 32
@@ -6,16 +7,16 @@
 //! bound    82 0 0 0  index (4)  relay's index (4)  ephemeral (32)  sealed welcome (48)                          92
 //! control  83 0 0 0  receiver's index (4)  counter (8)  sealed message (56)                                      72
 //! cookie   84 1 0 0  index (4)  nonce (24)  sealed cookie (32)                                                   64
-//! again    84 2 0 0  id or index (4)  the last 16 bytes of what it answers                                       24
+//! again    84 2 0 0  id or index (4)  the last 16 bytes of the frame that it answers                                       24
 //! ```
-//! No first byte is one of WireGuard's (1 to 4) or STUN's (below 64). No answer to a stranger is longer than what it answers: `bind` is the longest
-//! frame but data, and `again` shorter than the shortest.
+//! The first bytes differ from those of WireGuard (1 to 4) and STUN (below 64). No answer to an unauthenticated sender is longer than the frame that it answers:
+//! `bind` is the longest frame except data, and `again` is shorter than the shortest.
 
 use core::fmt;
 
-/// Bytes in front of a datagram that a relay carries.
+/// Bytes of the header in front of a relayed datagram.
 pub use taut_wire::relay::HEADER as DATA_HEADER;
-/// The header of a data frame: what a client writes in front of WireGuard's datagram.
+/// Returns the header of a data frame, which a client writes in front of a WireGuard datagram.
 pub use taut_wire::relay::header as data_header;
 pub(crate) use taut_wire::relay::{AGAIN, BIND, BOUND, CONTROL, DATA};
 use taut_wire::wireguard;
@@ -33,58 +34,58 @@ pub const COOKIE_LEN: usize = wireguard::cookie_reply::LEN;
 /// Bytes of `again`.
 pub const AGAIN_LEN: usize = 8 + ECHO_LEN;
 
-/// Bytes of what `bind` seals: the ticket, the stamp (8), and zeros for what later versions say.
+/// Bytes of the encrypted payload of `bind`: the ticket, the stamp (8), and zeros reserved for later versions.
 pub(crate) const BIND_PAYLOAD: usize = TICKET_LEN + 16;
-/// Bytes of what `bound` seals.
+/// Bytes of the encrypted payload of `bound`.
 pub(crate) const WELCOME_LEN: usize = 32;
-/// Bytes of what `control` seals.
+/// Bytes of the encrypted payload of `control`.
 pub const MESSAGE_LEN: usize = 40;
-/// How much `again` repeats of what it answers: a tag, which nobody guesses who did not see it.
+/// Bytes that `again` repeats of the frame that it answers: a tag, which only an observer of the frame knows.
 pub(crate) const ECHO_LEN: usize = 16;
 
 /// The second byte of `cookie` and of `again`.
 const KIND_COOKIE: u8 = 1;
 const KIND_AGAIN: u8 = 2;
 
-/// The bits of an id that are random. The others are kept for a lane, as in a receiver index, and zero.
+/// The random bits of an id. The others are zero; they are reserved for a lane, as in a receiver index.
 pub(crate) const ID_BITS: u32 = !0xf;
 
 /// One frame, borrowed from a datagram.
 #[derive(Clone, Copy, Debug)]
 pub enum Frame<'a> {
-    /// What the relay hands on.
+    /// Data that the relay forwards.
     Data {
         /// The number that this client has for the peer.
         id: u32,
-        /// WireGuard's.
+        /// The WireGuard datagram.
         datagram: &'a [u8],
     },
-    /// A client's first message of the handshake.
+    /// The client's message of the handshake.
     Bind(&'a [u8; BIND_LEN]),
-    /// The relay's answer.
+    /// The relay's answer to `bind`.
     Bound(&'a [u8; BOUND_LEN]),
-    /// Something sealed.
+    /// An encrypted control message.
     Control(&'a [u8; CONTROL_LEN]),
-    /// The relay wants to see a cookie first.
+    /// The relay requires a cookie first.
     Cookie(&'a [u8; COOKIE_LEN]),
-    /// The relay does not know who sent that.
+    /// The relay does not know the sender of a frame.
     Again {
-        /// The id or index that it bore.
+        /// The id or index in the frame that it answers.
         id: u32,
-        /// Its last bytes.
+        /// The last bytes of that frame.
         echo: &'a [u8; ECHO_LEN],
     },
 }
 
-/// Whether a datagram may be a relay's frame, by its first byte alone.
+/// Returns true if the first byte is that of a relay frame.
 pub const fn is_frame(datagram: &[u8]) -> bool {
     matches!(datagram.first(), Some(DATA..=AGAIN))
 }
 
-/// The frame in a datagram.
+/// Reads the frame in a datagram.
 ///
 /// # Errors
-/// [`NoFrame`] for any other bytes. Nothing of them is answered.
+/// [`NoFrame`] for any other datagram, which must not be answered.
 pub fn parse(datagram: &[u8]) -> Result<Frame<'_>, NoFrame> {
     let ([kind, second, third, fourth, id @ ..], _) = datagram.split_first_chunk::<DATA_HEADER>().ok_or(NoFrame)?;
     let id = u32::from_le_bytes(*id);
@@ -102,7 +103,7 @@ pub fn parse(datagram: &[u8]) -> Result<Frame<'_>, NoFrame> {
     .ok_or(NoFrame)
 }
 
-/// What stands behind the header of a data frame, if it may be WireGuard's: a relay carries nothing else.
+/// Returns the content of a data frame if it may be a WireGuard message. A relay forwards nothing else.
 fn inner(datagram: &[u8]) -> Option<&[u8]> {
     let inner = datagram.get(DATA_HEADER..)?;
     let kind = u32::from_le_bytes(*inner.first_chunk()?);
@@ -110,7 +111,7 @@ fn inner(datagram: &[u8]) -> Option<&[u8]> {
     (possible && inner.len() >= wireguard::DATA_MIN).then_some(inner)
 }
 
-/// The id of a data frame, and WireGuard's datagram in it; `None` for all else.
+/// Returns the id of a data frame and the WireGuard datagram in it; `None` for any other datagram.
 pub fn data(datagram: &[u8]) -> Option<(u32, &[u8])> {
     match parse(datagram) {
         Ok(Frame::Data { id, datagram }) => Some((id, datagram)),
@@ -118,14 +119,14 @@ pub fn data(datagram: &[u8]) -> Option<(u32, &[u8])> {
     }
 }
 
-/// The first 8 bytes of any frame but `cookie` and `again`.
+/// Returns the first 8 bytes of a frame other than `cookie` and `again`.
 pub(crate) fn header(kind: u8, id: u32) -> [u8; DATA_HEADER] {
     let mut header = data_header(id);
     header[0] = kind;
     header
 }
 
-/// Tells a sender that its binding is not known here.
+/// Returns the frame that tells a sender that its binding is unknown.
 pub(crate) fn again(id: u32, answered: &[u8]) -> Option<[u8; AGAIN_LEN]> {
     let echo: &[u8; ECHO_LEN] = answered.last_chunk()?;
     let mut bytes = [0; AGAIN_LEN];
@@ -135,24 +136,24 @@ pub(crate) fn again(id: u32, answered: &[u8]) -> Option<[u8; AGAIN_LEN]> {
     Some(bytes)
 }
 
-/// Makes WireGuard's cookie reply a relay's.
+/// Turns a WireGuard cookie reply into a relay's `cookie` frame.
 pub(crate) fn cookie(mut reply: [u8; COOKIE_LEN]) -> [u8; COOKIE_LEN] {
     reply[..4].copy_from_slice(&[AGAIN, KIND_COOKIE, 0, 0]);
     reply
 }
 
-/// The little-endian number at `at`; 0 behind the end.
+/// Returns the little-endian number at offset `at`; 0 if the bytes end before.
 pub(crate) fn le32(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |field| u32::from_le_bytes(*field))
 }
 
-/// A datagram that is no relay's frame, or one that no version of this program sends.
+/// The error for a datagram that is no frame of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoFrame;
 
 impl fmt::Display for NoFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no frame of a relay; it is dropped")
+        f.write_str("the datagram is no frame of a relay; it is dropped")
     }
 }
 

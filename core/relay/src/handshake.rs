@@ -1,14 +1,15 @@
-//! Binding: `Noise_IK_25519_ChaChaPoly_BLAKE2s` (Noise specification, section 7.5), the ticket in the first message and a welcome in the second.
+//! The handshake of a bind: `Noise_IK_25519_ChaChaPoly_BLAKE2s` (Noise specification, section 7.5), with the ticket in the first message and a welcome in the
+//! second.
 //!
 //! ```text
-//! Initiator::start ──── bind ───▶ Asking::read     two Diffie-Hellman; whose ticket it is
+//! Initiator::start ──── bind ───▶ Asking::read     two Diffie-Hellman operations, then the ticket is known
 //! Initiator::finish ◀── bound ─── Asking::reply    two more
 //! ```
-//! A `bind` carries a stamp of the client's own, which only rises. A relay tells by it which of two binds is later, so that a recorded one counts for nothing
-//! against the present one. Release 0.1.0 writes zeros there, and does not read the stamp.
+//! A `bind` carries a stamp of the client, which only rises. It tells the relay which of two binds is later, so that a recorded bind cannot replace the present
+//! one. Release 0.1.0 sends zeros, and does not read the stamp.
 //!
-//! The client knows the relay's key from the map; the relay learns the client's bind key sealed. A recorded `bind` can be sent again, but without the
-//! private keys nobody can use the answer: what it begins counts only once a control frame has come under its keys.
+//! The client knows the relay's key from the map; the relay receives the client's bind key encrypted. A recorded `bind` can be replayed, but the answer is useless
+//! without the private keys: a binding begins only with the first control frame under its keys.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -25,23 +26,23 @@ const PROLOGUE: &[u8] = b"taut relay v1";
 
 /// Bytes of a sealed key.
 const SEALED_KEY: usize = 48;
-/// Where mac1 stands in `bind`; mac2 follows it.
+/// Offset of mac1 in `bind`; mac2 follows it.
 const MACS: usize = BIND_LEN - 32;
 
-/// The two keys of a binding, ours first.
+/// The two keys of a binding.
 pub(crate) struct Keys {
     pub(crate) sending: Zeroizing<[u8; 32]>,
     pub(crate) receiving: Zeroizing<[u8; 32]>,
 }
 
-/// What a relay says when it binds a client.
+/// The relay's message in `bound`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
-    /// Where the client is, as the relay sees it.
+    /// The client's address, as the relay sees it.
     pub(crate) seen: SocketAddr,
-    /// How long the binding lasts without a sign of life; whole seconds, at most 65,535.
+    /// Time after the client's last frame until the binding ends; whole seconds, at most 65,535.
     pub(crate) patience: Duration,
-    /// The latest version of tickets that the relay takes; 0 from release 0.1.0, which takes version 1.
+    /// The latest version of tickets that the relay accepts; 0 from release 0.1.0, which accepts version 1.
     pub(crate) tickets: u8,
 }
 
@@ -88,8 +89,7 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
-    /// Makes a `bind` whose MACs are zeros, to the relay of this key. `stamp` is later than those of all `bind`s before it, or 0 if the client has no
-    /// stamps. `ephemeral` is fresh randomness, used for nothing else.
+    /// Returns a `bind` for the relay with this key, with zeros as MACs. `stamp` is later than those of all earlier binds, or 0 if the client has no stamps. `ephemeral` is fresh randomness, used for nothing else.
     pub(crate) fn start(
         relay: &PublicKey,
         private: &PrivateKey,
@@ -117,7 +117,7 @@ impl Initiator {
         Ok((Self { state, private: private.clone(), ephemeral }, message))
     }
 
-    /// Reads the relay's answer. It borrows: a forged one must not end what the real one would complete.
+    /// Reads the relay's answer. It borrows the handshake, so that a forged answer does not end it.
     pub(crate) fn finish(&self, bound: &[u8; BOUND_LEN]) -> Result<(Keys, Welcome), DecryptError> {
         let (head, rest) = bound.split_at(12);
         let (received, sealed) = rest.split_at(32);
@@ -134,21 +134,21 @@ impl Initiator {
     }
 }
 
-/// The relay, after it read a `bind`: it knows who asks, and may still refuse by silence.
+/// A `bind` that the relay has decrypted and not yet answered.
 pub(crate) struct ReadBind {
     state: Symmetric,
     theirs: PublicKey,
     ephemeral: PublicKey,
     /// The client's index.
     pub(crate) index: u32,
-    /// The ticket in it. Not verified; but whoever shows it has the bind key `bind`.
+    /// The ticket in the bind. It is not verified; its sender owns the bind key.
     pub(crate) ticket: Ticket,
     /// The client's stamp; 0 from a client without stamps.
     pub(crate) stamp: u64,
 }
 
 impl ReadBind {
-    /// Reads a `bind` to the owner of `private`, whose MACs were checked.
+    /// Decrypts a `bind` for the owner of `private`, after its MACs were checked.
     pub(crate) fn read(private: &PrivateKey, public: &PublicKey, bind: &[u8; BIND_LEN]) -> Result<Self, DecryptError> {
         let (head, rest) = bind[..MACS].split_at(8);
         let (received, rest) = rest.split_at(32);
@@ -167,12 +167,12 @@ impl ReadBind {
         Ok(Self { state, theirs, ephemeral, index: le32(head, 4), ticket, stamp })
     }
 
-    /// The key that the client binds with, which it has proven to own.
+    /// Returns the bind key, which the client has proven to own.
     pub(crate) fn bind_key(&self) -> PublicKey {
         self.theirs
     }
 
-    /// Makes the answer. `ephemeral` is fresh randomness, used for nothing else.
+    /// Returns the keys of the binding and the answer. `ephemeral` is fresh randomness, used for nothing else.
     pub(crate) fn reply(
         mut self,
         index: u32,

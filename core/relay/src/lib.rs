@@ -1,22 +1,24 @@
 //! The rules of a relay and of its clients (docs/spec/relay.md): no socket, no clock, no thread.
 //!
-//! A relay hands WireGuard's datagrams from one bound client to another, by short numbers that stand in front of them. It never sends to an address
-//! that it was told: only to where a client has proven to be (protocol.md 6). What it carries is sealed end to end.
+//! A relay forwards WireGuard datagrams between bound clients. A short number in front of each datagram names the other client. The relay sends only to
+//! addresses that a client has proven to own (protocol.md 6), never to an address that it was told. The datagrams are encrypted end to end.
 //!
 //! ```text
 //!   node A                              relay                              node B
-//!   Client ── bind, with a ticket ───▶  Server   (a peer of the same network that is bound, too)
+//!   Client ── bind, with a ticket ───▶  Server   (B is bound, too, and of the same network)
 //!          ◀── bound ────────────────
 //!          ── open B, as number 7 ──▶   Server ── arrived: A, as number 9 ─▶ Client
 //!          ── 7 ‖ WireGuard ────────▶   Forward ── 9 ‖ WireGuard ─────────▶
 //! ```
-//! - [`frame`]: the bytes. [`ticket`]: what the coordinator signs, so that a relay knows members without asking anybody.
-//! - [`Client`]: one node at one relay. It draws the numbers itself, so data may follow an `open` at once, without waiting for an answer.
-//! - [`Server`]: the rare work: who is bound, from where, who has opened whom. It says each change of that as a [`Change`].
-//! - [`Forward`]: the frequent work: one per thread, fed by changes, asks nobody: `frame in → frame out, whereto`.
+//! - [`frame`]: the frames. [`ticket`]: the tickets that a coordinator signs, by which a relay knows members without asking the coordinator.
+//! - [`Client`]: one node at one relay. It draws the numbers itself, so data may follow an `open` without waiting for an answer.
+//! - [`Server`]: the rare work: bindings, addresses and channels. It reports each change of them as a [`Change`].
+//! - [`Forward`]: the frequent work: one forwarding table per thread, kept current by changes: a frame in, the rewritten frame and its receiver out.
 //!
-//! Who owns what: a relay has one [`Server`], behind a lock that no data waits for, and one [`Forward`] per thread. The thread that a control frame came
-//! to changes its own [`Forward`] before it looks at the next datagram, so what follows an `open` finds it done.
+//! Each of the three returns everything through one `poll_output`, which its owner drains after every input.
+//!
+//! Ownership: a relay has one [`Server`], behind a lock that no data waits for, and one [`Forward`] per thread. The thread that received a control frame
+//! applies the changes to its own [`Forward`] before it handles the next datagram, so data behind an `open` finds the channel.
 
 mod change;
 mod client;

@@ -1,20 +1,20 @@
-//! The rare work of a relay: who is bound, from where, who has opened whom. Sans-IO, and one per relay, whatever the number of its threads.
+//! The rare work of a relay: bindings, addresses and channels of clients. Sans-IO; a relay has one, whatever the number of its threads.
 //!
 //! ```text
-//! bind ── Door ──▶ Pending ── first control frame ──▶ Binding ── open ──▶ Change for each thread's Forward
-//!         mac1,    10 s at most                       90 s without a sign of life, or until the ticket expires
+//! bind ── RateLimits ──▶ PendingBind ── first control frame ──▶ Binding ── open ──▶ Change for each thread's Forward
+//!         mac1,          10 s at most                     90 s after the last frame, or until the ticket expires
 //!         cookie,
 //!         ticket
 //! ```
-//! - **Nothing for strangers**: without a valid ticket there is silence, after mac1 and at most two Diffie-Hellman. What is answered is never answered
-//!   by more than it has.
-//! - **A recorded `bind` binds nobody**: a binding counts from the first control frame under its keys.
-//! - **Only proof moves a client**: it is where its `bound` went, or where a nonce came back from (the file moves.rs).
-//! - **One binding per member**: the later one takes the place of the former, with its channels and numbers, and the former is told (fault F10).
-//! - **Channels**: an `open` makes one in both directions if the other is bound, and waits for it if not. A number is a client's own: what bears it and
-//!   comes from elsewhere means nothing. A channel lasts while one of both wants it.
+//! - **No reply to unauthenticated senders**: a bind without a valid ticket is dropped, after the check of mac1 and at most two Diffie-Hellman
+//!   operations. No answer is longer than the frame that it answers.
+//! - **A recorded `bind` binds no client**: a binding begins with the first control frame under its keys.
+//! - **Only proof moves a client**: its address is the one that its `bound` went to, or one that returned a nonce (the file moves.rs).
+//! - **One binding per member**: a later one replaces the former one and takes over its channels and numbers. The former client is told (fault F10).
+//! - **Channels**: an `open` makes a channel in both directions if the peer is bound, and waits for the peer otherwise. A number is valid only in frames
+//!   from the client that it belongs to. A channel lasts while one of its two clients wants it.
 //!
-//! All tables are bounded by [`RelayLimits`]; what strangers can make grow is [`RelayLimits::pending`] alone.
+//! All tables are bounded by [`RelayLimits`]. Unauthenticated senders can fill only the table of pending binds ([`RelayLimits::pending`]).
 
 mod bindings;
 mod binds;
@@ -46,33 +46,33 @@ use pendings::PendingBinds;
 use rate_limits::RateLimits;
 pub use tally::{Refused, Tally};
 
-/// The two clocks, read together.
+/// The two clocks of a relay, read at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerClocks {
-    /// Since some fixed start; all timers use it.
+    /// Monotonic time, used by all timers.
     pub now: Time,
-    /// Since 1970, as the host believes; only for tickets.
+    /// The host's wall clock, as time since 1970; used for tickets only.
     pub wall: Duration,
 }
 
-/// What bounds a relay.
+/// Bounds of a relay's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayLimits {
-    /// Clients that are bound at the same time.
+    /// Maximum number of bound clients.
     pub clients: usize,
-    /// Peers that one client has numbers for.
+    /// Maximum number of peers that one client has numbers for.
     pub channels: usize,
-    /// Numbers that all clients have together, each channel counted once for each direction.
+    /// Maximum number of numbers of all clients; a channel counts twice, once for each direction.
     pub all_channels: usize,
-    /// Bindings that wait for their first control frame.
+    /// Maximum number of binds that wait for their first control frame.
     pub pending: usize,
-    /// How long a binding lasts without a sign of life: three of a client's keepalives, and some.
+    /// Time after the last frame of a client until its binding ends: three of its keepalives and some seconds.
     pub patience: Duration,
 }
 
 impl RelayLimits {
-    /// A relay's, unless told otherwise. All of it in use takes some 600 MB: 65,536 clients of 2 KB, and 1,048,576 numbers of 300 bytes here and 30 in each
-    /// thread's table. 16 peers for each of so many clients is more than nodes talk to by a relay.
+    /// The default bounds. Full tables take about 600 MB: 65,536 clients of 2 KB, and 1,048,576 numbers of 300 bytes here and 30 bytes in each thread's
+    /// table. That is 16 peers per client, more than nodes reach through a relay.
     pub const DEFAULT: Self = Self {
         clients: 65_536,
         channels: 4_096,
@@ -94,14 +94,14 @@ pub enum ServerOutput {
 /// A frame for a client, stored inline.
 #[derive(Clone, Copy)]
 pub struct Reply {
-    /// Where it goes.
+    /// Address of the client.
     pub address: ClientAddress,
     length: usize,
     bytes: [u8; Reply::MAX],
 }
 
 impl Reply {
-    /// The longest: `bound`.
+    /// Bytes of the longest reply, `bound`.
     const MAX: usize = if BOUND_LEN > COOKIE_LEN { BOUND_LEN } else { COOKIE_LEN };
 
     fn new(address: ClientAddress, frame: &[u8]) -> Self {
@@ -111,26 +111,26 @@ impl Reply {
         Self { address, length, bytes }
     }
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
 
-/// A signer of tickets: the first bytes of its key's hash, as tickets name it.
+/// A signer of tickets: the first bytes of the hash of its key, by which tickets name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Signer([u8; 8]);
 
-/// A network of one signer: no coordinator can name a network into another coordinator's.
+/// A network of one signer, so that no coordinator can issue tickets for another coordinator's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Scope {
     signer: Signer,
-    /// Hash of the signer's whole key and of the network.
+    /// Hash over the signer's whole key and the network's tag.
     network: [u8; 16],
 }
 
 impl Scope {
-    /// Before and behind all others in order.
+    /// The lowest and the highest value in the order of the tables.
     const FIRST: Self = Self { signer: Signer([0; 8]), network: [0; 16] };
     const LAST: Self = Self { signer: Signer([0xff; 8]), network: [0xff; 16] };
 }
@@ -150,7 +150,7 @@ impl Member {
     }
 }
 
-/// An identity that has one binding at a relay: a node, whatever its key; or a key, where the ticket does not name the node.
+/// An identity that has at most one binding at a relay: a node, or its key if the ticket does not name the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Owner {
     Node(Scope, NodeId),
@@ -166,17 +166,17 @@ impl Owner {
     }
 }
 
-/// What an authentic bind asks for.
+/// The contents of an authentic bind.
 #[derive(Clone, Copy)]
 struct Claim {
     member: Member,
-    /// The node's number, if the ticket says it.
+    /// The node's number, if the ticket has it.
     id: Option<NodeId>,
-    /// When the bind was made, by its member's own count; 0 if it does not say.
+    /// The member's own stamp of the bind, which only rises; 0 if the bind has none.
     stamp: u64,
-    /// When the ticket was signed: seconds since 1970.
+    /// Time at which the ticket was signed, in seconds since 1970.
     signed: u64,
-    /// When the ticket expires.
+    /// Time at which the ticket expires.
     expires: Time,
 }
 
@@ -193,40 +193,40 @@ pub struct Server {
     trusted: Vec<VerifyingKey>,
     limits: RelayLimits,
     rate_limits: RateLimits,
-    /// Clients; a slot is used again once everything that named it is gone.
+    /// Clients by slot. A slot is reused when its client has gone.
     slots: Vec<Option<Binding>>,
     free: Vec<u32>,
     by_index: BTreeMap<u32, u32>,
     by_member: BTreeMap<Member, u32>,
     by_node: BTreeMap<(Scope, NodeId), u32>,
     by_address: BTreeMap<ClientAddress, u32>,
-    /// By network, and in the order in which they began.
+    /// Bindings by network and by age.
     by_age: BTreeSet<(Scope, u64, u32)>,
-    /// Bindings by network.
+    /// Number of bindings of each network.
     clients: Occupancy,
-    /// Bindings that have begun since the start.
+    /// Number of bindings that have begun since the start.
     serial: u64,
     pendings: PendingBinds,
-    /// Numbers that clients have for peers, by network.
+    /// Number of channel numbers of each network.
     sides: Occupancy,
-    /// Clients by network, and by how many numbers they have.
+    /// Clients by network and by their number of channel numbers.
     busiest: BTreeSet<(Scope, usize, u32)>,
-    /// Members and keys that were removed.
+    /// Members and keys that the coordinator removed.
     cut_off: CutOffs,
-    /// Who wants to reach a member, whether it is bound or not.
+    /// Slots of the clients that want to reach a member, bound or not.
     wanted: BTreeMap<Member, BTreeSet<u32>>,
-    /// When to look at a binding next. One entry each.
+    /// Time of the next check of each binding.
     deadlines: BTreeSet<(Time, u32)>,
     out: VecDeque<Reply>,
     changes: VecDeque<Change>,
     tally: Tally,
-    /// Behaves to tickets as a relay of release 0.1.0 does.
+    /// Handles tickets as release 0.1.0 does.
     #[cfg(test)]
     pub(crate) is_release_0_1_0: bool,
 }
 
 impl Server {
-    /// A relay with this key. It serves whom one of `trusted` signed a ticket for. `seed` is fresh randomness, for its cookies.
+    /// Returns a relay with this key. It serves members with a ticket signed by one of `trusted`. `seed` is fresh randomness for cookies.
     pub fn new(private: PrivateKey, trusted: Vec<VerifyingKey>, limits: RelayLimits, seed: [u8; 32]) -> Self {
         let identity = Identity::new(private.clone());
         Self {
@@ -258,29 +258,29 @@ impl Server {
         }
     }
 
-    /// The key that clients know it by.
+    /// Returns the public key, by which clients know the relay.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Serves the members of another coordinator, too.
+    /// Serves the members of this coordinator, too.
     pub fn trust(&mut self, key: VerifyingKey) {
         if !self.trusted.contains(&key) {
             self.trusted.push(key);
         }
     }
 
-    /// What has happened so far.
+    /// Returns the counters.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Takes a frame that is not for [`Forward`](crate::Forward): `bind`, `control`, or data from somebody whom it does not know. `from` is the address at the
-    /// other end of a stream, for the limits per address; of a datagram the place says it. Afterwards drain
+    /// Takes a frame that [`Forward`](crate::Forward) does not handle: `bind`, `control`, or data from an unknown sender. `from` is the IP address at the other
+    /// end of a stream, for the limits per address; for a datagram `address` has it. Afterwards drain
     /// [`Self::poll_output`].
     ///
     /// # Errors
-    /// [`Refused`] says why nothing changed; it is counted. [`Self::poll_output`] may still return an answer.
+    /// [`Refused`] is the reason why nothing changed. It is counted. [`Self::poll_output`] may still return an answer.
     pub fn handle_frame(
         &mut self,
         address: ClientAddress,
@@ -319,7 +319,7 @@ impl Server {
         [self.pendings.poll_timeout(), deadline].into_iter().flatten().min()
     }
 
-    /// Time has passed: what waited too long, was silent too long or has expired ends.
+    /// Ends pending binds that waited too long, and bindings that were silent too long or whose tickets expired.
     pub fn handle_timeout(&mut self, now: Time) {
         self.pendings.handle_timeout(now);
         while let Some((time, slot)) = self.deadlines.first().copied().filter(|(time, _)| *time <= now) {
@@ -328,27 +328,27 @@ impl Server {
         }
     }
 
-    /// The connection that a client was at has ended: so has its binding, if it is still there.
+    /// Ends the binding of the client at this address, whose connection has closed.
     pub fn handle_hangup(&mut self, address: ClientAddress) {
         if let Some(slot) = self.by_address.get(&address).copied() {
             self.end(slot);
         }
     }
 
-    /// Returns which network the client in this slot is a member of, as a number that means nothing else; `None` where there is no such client.
+    /// Returns an opaque identifier of the network of the client in this slot; `None` if there is no such client.
     pub fn network_of(&self, slot: u32) -> Option<[u8; 16]> {
         let binding = self.slots.get(slot as usize)?.as_ref()?;
         Some(binding.member.scope.network)
     }
 
-    /// The relay ends: all clients are told, so that they are elsewhere at once (fault F8).
+    /// Tells all clients that the relay stops, so that they use another relay at once (fault F8).
     pub fn leave(&mut self) {
         for slot in 0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX) {
             self.say(slot, &ControlMessage::Leave(LeaveReason::Away));
         }
     }
 
-    /// Sends a message to a client, to the place that it has proven. A client without a place gets nothing.
+    /// Sends a message to the address that a client has proven. A client without an address gets nothing.
     fn say(&mut self, slot: u32, message: &ControlMessage) {
         if let Some(binding) = self.slots.get_mut(slot as usize).and_then(Option::as_mut)
             && let Some(address) = binding.address
@@ -357,13 +357,13 @@ impl Server {
         }
     }
 
-    /// Seals any 40 bytes for the client at `place`, for [`crate::fuzzing`].
+    /// Seals any 40 bytes for the client at `address`, for [`crate::fuzzing`].
     pub(crate) fn seal(&mut self, address: ClientAddress, message: &[u8; MESSAGE_LEN]) -> Option<[u8; CONTROL_LEN]> {
         let slot = self.by_address.get(&address).copied()?;
         self.binding(slot).map(|binding| binding.link.seal_bytes(message))
     }
 
-    /// The latest version of tickets that this relay takes.
+    /// Returns the latest version of tickets that this relay accepts.
     fn tickets(&self) -> u8 {
         #[cfg(test)]
         if self.is_release_0_1_0 {
@@ -376,7 +376,7 @@ impl Server {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
-    /// Answers what bears `id` and comes from nobody, so that a client of a relay that was started again notices at once.
+    /// Tells the sender of a frame with `id` that it is not bound, so that clients of a restarted relay notice at once.
     fn tell_unbound(&mut self, address: ClientAddress, from: Option<IpAddr>, id: u32, datagram: &[u8], now: Time) {
         if self.rate_limits.may_tell(address, from, now)
             && let Some(again) = frame::again(id, datagram)
@@ -386,7 +386,7 @@ impl Server {
     }
 }
 
-/// Returns the address that a client is told. A client of a stream is told none, because the relay may be behind a proxy that hides it.
+/// Returns the address that a client is told. For a stream it is unspecified, because a proxy in front of the relay may hide the client's address.
 fn seen(address: Option<ClientAddress>) -> SocketAddr {
     match address {
         Some(ClientAddress::Udp(source)) => source,

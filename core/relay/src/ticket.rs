@@ -1,19 +1,19 @@
-//! Tickets: by one of them, signed by the coordinator, a relay knows a member without asking anybody (protocol.md 6.2).
+//! Relay tickets, signed by the coordinator. A ticket proves membership to a relay, which needs no connection to the coordinator (protocol.md 6.2).
 //!
 //! ```text
 //! version 1                                                   version 2
 //! 0     version 1, and 7 zeros                                0     version 2, and 3 zeros
 //!                                                             4     seconds for which it is valid (4)
-//! 8     the first 8 bytes of BLAKE2s(signer's key): which of the trusted keys to ask
+//! 8     the first 8 bytes of BLAKE2s(signer's key): selects one of the trusted keys
 //! 16    network (16)
-//! 32    node key: who may be reached under it
-//! 64    bind key: who may show this ticket. A key of its own, so that a relay learns nothing that opens a session
+//! 32    node key: the key under which peers reach the member
+//! 64    bind key: the key that shows this ticket. It is separate from the node key, so that a relay learns nothing about sessions
 //! 96    valid from (8)                                        96    node: its number in the network (8)
 //! 104   valid until (8)
 //! 112   Ed25519 (RFC 8032) over "taut relay ticket" ‖ bytes 0 to 111
 //! ```
-//! Times are seconds since 1970; numbers are little-endian. A node that changes its key stays the same node in version 2, and has one place at a relay;
-//! to a relay that gets version 1 each key is another member. Release 0.1.0 knows version 1 alone.
+//! Times are seconds since 1970; numbers are little-endian. In version 2 a node that changes its key stays the same node, with one binding. In
+//! version 1 each key is another member. Release 0.1.0 knows only version 1.
 
 use std::error::Error;
 use std::fmt;
@@ -34,36 +34,36 @@ const VERSION_1: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
 const VERSION_2: [u8; 4] = [2, 0, 0, 0];
 /// The latest version that a relay of this program takes.
 pub const LATEST_VERSION: u8 = VERSION_2[0];
-/// Keeps a signature from meaning anything elsewhere.
+/// Separates these signatures from others of the same key.
 const LABEL: &[u8] = b"taut relay ticket";
 
-/// How far a relay's clock may be behind the coordinator's: hosts without time servers drift by seconds a day.
+/// Tolerance for a relay's clock that is behind the coordinator's, 600 s: hosts without time servers drift by seconds a day.
 const CLOCK_TOLERANCE: u64 = 600;
-/// No ticket is valid for longer (protocol.md 6.2: 72 hours), whoever signed it; an hour is for rounding.
+/// Maximum lifetime of a ticket in seconds, whatever its signer: 72 hours (protocol.md 6.2), and one hour for rounding.
 pub(crate) const MAX_LIFETIME: u64 = 73 * 3600;
 
-/// Which network of a coordinator's: 16 bytes that mean nothing to a relay. Two networks are never joined, not even by the same bytes of two signers.
+/// A network of a coordinator: 16 bytes that are opaque to a relay. The same bytes from two signers are two networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetworkTag(pub [u8; 16]);
 
-/// What a ticket says.
+/// The contents of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The network; its members reach each other and nobody else.
+    /// The network. Only its members reach each other.
     pub network: NetworkTag,
-    /// The member's number in its network, which it keeps when it changes its key. A ticket of version 1 does not say it.
+    /// The member's number in its network, which it keeps when it changes its key. Version 1 does not have it.
     pub id: Option<NodeId>,
     /// The member's WireGuard key.
     pub node: PublicKey,
     /// The key that the member binds with.
     pub bind: PublicKey,
-    /// Valid from: seconds since 1970.
+    /// Start of the validity, in seconds since 1970.
     pub not_before: u64,
-    /// Valid until: seconds since 1970.
+    /// End of the validity, in seconds since 1970.
     pub expires: u64,
 }
 
-/// Signs tickets. The coordinator has one, and nobody else.
+/// The coordinator's key for signing tickets.
 ///
 /// ```compile_fail,E0277
 /// fn prints<T: std::fmt::Debug>() {}
@@ -75,18 +75,18 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// The key of these 32 random bytes; `None` cannot happen with any.
+    /// Returns the key of these 32 random bytes. Any bytes make a key, so it is never `None`.
     pub fn from_seed(seed: [u8; 32]) -> Option<Self> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).ok()?;
         Some(Self { seed: Zeroizing::new(seed), pair })
     }
 
-    /// The secret bytes, for the one who stores them.
+    /// Returns the secret bytes, for storage.
     pub fn expose(&self) -> &[u8; 32] {
         &self.seed
     }
 
-    /// What relays verify by.
+    /// Returns the public key, by which relays verify tickets.
     pub fn verifying(&self) -> VerifyingKey {
         let mut key = [0; 32];
         key.copy_from_slice(self.pair.public_key().as_ref());
@@ -94,12 +94,12 @@ impl SigningKey {
     }
 }
 
-/// Verifies tickets; public. Written as 44 characters of base64.
+/// The public key that verifies tickets. Its text is 44 characters of base64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VerifyingKey(pub [u8; 32]);
 
 impl VerifyingKey {
-    /// What a ticket names its signer by.
+    /// Returns the bytes by which a ticket names its signer.
     pub(crate) fn hint(&self) -> [u8; 8] {
         let [a, b, c, d, e, f, g, h, ..] = hash(&[&self.0]);
         [a, b, c, d, e, f, g, h]
@@ -139,14 +139,14 @@ impl<'de> Deserialize<'de> for VerifyingKey {
     }
 }
 
-/// A ticket, as it was received: [`Self::verify`] says whether it holds. Written as base64url. No secret: without the bind key it opens nothing.
+/// A ticket as it was received; [`Self::verify`] checks it. Its text is base64url. It is no secret: it is useless without the bind key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
     bytes: [u8; TICKET_LEN],
 }
 
 impl Ticket {
-    /// Signs what `terms` say: in version 2 if they name the node's number, else in version 1.
+    /// Signs a ticket: in version 2 if `terms` have the node's number, otherwise in version 1.
     pub fn sign(terms: &Terms, key: &SigningKey) -> Self {
         let mut bytes = [0; TICKET_LEN];
         let (mut version, mut third) = (VERSION_1, terms.not_before);
@@ -173,22 +173,22 @@ impl Ticket {
         Self { bytes }
     }
 
-    /// Takes the bytes of a ticket.
+    /// Reads the bytes of a ticket, without verifying it.
     ///
     /// # Errors
-    /// [`BadTicket::Malformed`] when they have another length, or are of another version.
+    /// [`BadTicket::Malformed`] if the length or the version is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadTicket> {
         let bytes: [u8; TICKET_LEN] = bytes.try_into().map_err(|_| BadTicket::Malformed)?;
         let is_known = bytes[..8] == VERSION_1 || bytes[..4] == VERSION_2;
         if is_known { Ok(Self { bytes }) } else { Err(BadTicket::Malformed) }
     }
 
-    /// The bytes as they go on the wire, sealed.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8; TICKET_LEN] {
         &self.bytes
     }
 
-    /// What it says, whether it holds or not.
+    /// Returns the contents, verified or not.
     pub fn terms(&self) -> Terms {
         let expires = u64::from_le_bytes(self.field(104));
         let third = u64::from_le_bytes(self.field(96));
@@ -208,7 +208,7 @@ impl Ticket {
         }
     }
 
-    /// Whether one of `trusted` signed it and it is valid at `wall` (since 1970). Says which one.
+    /// Returns the key of `trusted` that signed the ticket, if it is valid at `wall` (time since 1970).
     ///
     /// # Errors
     /// [`BadTicket`] names the reason.
@@ -267,33 +267,31 @@ impl<'de> Deserialize<'de> for Ticket {
     }
 }
 
-/// Why a ticket does not hold.
+/// The reason why a ticket is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadTicket {
-    /// Another length, another version, or a span of time that no coordinator gives.
+    /// The length, the version or the lifetime is wrong.
     Malformed,
-    /// Signed by a key that this relay does not trust.
+    /// The signer's key is not trusted by this relay.
     UnknownSigner,
-    /// Altered, or never signed.
+    /// The signature is wrong.
     NotSigned,
-    /// Valid later, or this clock is behind.
+    /// The validity begins later, or the relay's clock is behind.
     NotYet,
-    /// Valid no more, or this clock is ahead.
+    /// The ticket has expired, or the relay's clock is ahead.
     Expired,
 }
 
 impl fmt::Display for BadTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "no ticket, or one of another version; the coordinator gives out a good one",
+            Self::Malformed => "a malformed ticket, or one of an unknown version; the coordinator issues a valid one",
             Self::UnknownSigner => {
                 "a ticket of a coordinator that this relay does not trust; start the relay with its --trust KEY"
             }
             Self::NotSigned => "a ticket that was altered, or never signed",
-            Self::NotYet => "a ticket that is valid later; compare the clocks of relay and coordinator",
-            Self::Expired => {
-                "a ticket that has expired; the coordinator gives out another one, once the node reaches it"
-            }
+            Self::NotYet => "a ticket that is not valid yet; compare the clocks of the relay and the coordinator",
+            Self::Expired => "an expired ticket; the coordinator issues a new one when the node reaches it",
         })
     }
 }
@@ -323,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_says_what_was_signed() {
+    fn a_ticket_has_the_terms_that_were_signed() {
         let trusted = [key(2).verifying(), key(1).verifying()];
         for terms in [terms(), numbered()] {
             let ticket = Ticket::sign(&terms, &key(1));

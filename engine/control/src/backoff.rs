@@ -1,23 +1,23 @@
-//! How long to wait before the next attempt.
+//! The pause before the next attempt to connect.
 
 use std::time::Duration;
 
 use taut_base::Entropy;
 
-/// Upper bound of the first wait: a coordinator that restarts is found again within a second.
+/// Upper bound of the first pause, so that a coordinator that restarted is reached again within a second.
 const FIRST: Duration = Duration::from_millis(500);
-/// Upper bound of any wait: a coordinator that was away for a day is found again within half a minute.
+/// Upper bound of any pause, so that a coordinator that was away for a day is reached again within half a minute.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Exponential backoff with full jitter: each wait is drawn evenly between nothing and a bound that doubles, so that a thousand nodes
-/// that lost the same coordinator do not come back as one wave (fault N4).
+/// Exponential backoff with full jitter: each pause is uniform between 0 and a bound that doubles, so that a thousand nodes that lost the same coordinator do
+/// not reconnect at once (fault N4).
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// The next wait; the one after it may be longer.
+    /// Returns the next pause, and doubles the bound of the one after it.
     pub(crate) fn next(&mut self, entropy: &mut impl Entropy) -> Duration {
         let bound = self.bound();
         self.failures = self.failures.saturating_add(1);
@@ -25,7 +25,7 @@ impl Backoff {
         Duration::from_millis(u64::from(entropy.below(milliseconds.saturating_add(1))))
     }
 
-    /// Starts from the shortest wait again.
+    /// Resets the bound to its first value.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }

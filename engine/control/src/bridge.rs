@@ -1,17 +1,17 @@
-//! A bridge: one WebSocket to a relay, shown to a lane as a UDP address of this host's loopback, for where UDP is blocked (docs/spec/relay.md).
+//! A bridge: one WebSocket to a relay that a lane uses as a UDP address on loopback, for networks that block UDP (docs/spec/relay.md).
 //!
 //! ```text
 //!   lane's socket ◀── UDP, loopback ──▶ Bridge's socket ── taut-bridge thread ── WebSocket, TLS ──▶ relay
-//!                                          connected to the lane's port: nobody else is heard
+//!                                          connected to the lane's port: other senders are ignored
 //!
-//!   Dialing ── shakes hands within 10 s ──▶ Open ── broken, or told to begin anew ──▶ Resting ── jittered backoff ──▶ Dialing
+//!   Dialing ── shakes hands within 10 s ──▶ Open ── broken, or told to reconnect  ──▶ Resting ── jittered backoff ──▶ Dialing
 //! ```
-//! One datagram is one message, in both directions. The bridge reads none of them and holds none back: what the stream does not take goes into a buffer of
-//! [`pump::MOST_WAITING`] bytes, and what finds no room there is dropped, the newest first, and counted. So a lane never waits for a stream.
+//! One datagram is one message, in both directions. The bridge does not interpret datagrams. Datagrams that the stream does not take wait in a buffer of
+//! [`pump::MOST_WAITING`] bytes; if it is full, new ones are dropped and counted. Thus a lane never waits for a stream.
 //!
 //! - **Owner**: the agent, by [`Bridge`]. Dropping it ends the connection at once; the thread follows as soon as a resolver or a connect under way lets it.
-//! - **Memory**: buffers are there while the connection is open, and go with it.
-//! - **Trust**: none in what is at the other end. The certificate is not checked, because whom the node speaks to is said by the relay's key, inside the frames.
+//! - **Memory**: the buffers exist only while the connection is open.
+//! - **Trust**: none in the server. The certificate is not checked, because the relay's key authenticates the relay inside the frames.
 //! - **It refuses**: addresses that no endpoint may have (loopback, the overlay itself, …), whatever a name resolves to.
 
 mod pump;
@@ -30,42 +30,42 @@ use crate::dial::Cancel;
 use crate::url::Url;
 use worker::Worker;
 
-/// What to open.
+/// The settings of a bridge.
 #[derive(Clone, Debug)]
 pub struct BridgeOptions {
     /// `wss://` or `ws://` URL of the relay.
     pub url: String,
-    /// The lane's UDP port: whose datagrams are taken, and where those of the relay go.
+    /// The lane's UDP port. Datagrams are exchanged only with it.
     pub lane: u16,
-    /// The overlay's own addresses: no relay is there.
+    /// The overlay's own addresses, which no relay has.
     pub overlay: Vec<Prefix>,
 }
 
-/// How a bridge stands.
+/// The state of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BridgeReport {
     /// Whether the connection is open.
     pub is_open: bool,
-    /// How often it was opened.
+    /// Number of times that the connection was opened.
     pub opened: u64,
-    /// Why it is not open, or was not the last time.
+    /// The last reason why the connection was not open.
     pub problem: Option<String>,
-    /// Datagrams that found no room on their way to the relay.
+    /// Number of datagrams to the relay that were dropped because the buffer was full.
     pub dropped_out: u64,
-    /// Datagrams of the relay's that the lane's socket did not take.
+    /// Number of datagrams from the relay that the lane's socket did not take.
     pub dropped_in: u64,
 }
 
-/// What the handle and the thread share.
+/// State that the handle and the thread share.
 #[derive(Default)]
 struct Shared {
     report: Mutex<BridgeReport>,
     out: AtomicU64,
     back: AtomicU64,
     cancel: Cancel,
-    /// The thread is to look whether our address is still the one that the connection has.
+    /// Request to check whether the host still has the connection's source address.
     look: AtomicBool,
-    /// The connection is of no use.
+    /// Request to reconnect.
     renew: AtomicBool,
 }
 
@@ -86,7 +86,7 @@ impl Bridge {
     /// Starts the thread. `waker` is woken whenever [`Self::report`] says that the connection opened or closed.
     ///
     /// # Errors
-    /// A URL that makes no sense, or when the system has no room for a socket or a thread.
+    /// If the URL is malformed, or the system has no room for a socket or a thread.
     pub fn start(options: &BridgeOptions, waker: Waker) -> io::Result<Self> {
         Self::start_with(options, waker, false)
     }
@@ -103,12 +103,12 @@ impl Bridge {
         Ok(Self { place, shared, wake })
     }
 
-    /// Where the lane reaches the relay.
+    /// Returns the loopback address at which the lane reaches the relay.
     pub fn place(&self) -> SocketAddr {
         self.place
     }
 
-    /// How it stands.
+    /// Returns the state.
     pub fn report(&self) -> BridgeReport {
         let mut report = self.shared.report().clone();
         report.dropped_out = self.shared.out.load(Ordering::Relaxed);
@@ -116,13 +116,13 @@ impl Bridge {
         report
     }
 
-    /// The host's addresses, routes or links changed: a connection from an address that is not ours any more, or not the one to use, begins anew.
+    /// Notes that the host's addresses, routes or links changed: the bridge reconnects if a new connection would have another source address.
     pub fn look(&self) {
         self.shared.look.store(true, Ordering::Release);
         self.wake.wake();
     }
 
-    /// The relay does not answer by it: the connection begins anew.
+    /// Reconnects, because the relay does not answer through the bridge.
     pub fn renew(&self) {
         self.shared.renew.store(true, Ordering::Release);
         self.wake.wake();
@@ -136,7 +136,7 @@ impl Drop for Bridge {
     }
 }
 
-/// A relay's URL, whose parts are those of a coordinator's.
+/// Parses the URL of a relay, with the parts of a coordinator's URL.
 fn web(text: &str) -> io::Result<Url> {
     let plain = text.strip_prefix("ws://").map(|rest| format!("http://{rest}"));
     let secure = text.strip_prefix("wss://").map(|rest| format!("https://{rest}"));

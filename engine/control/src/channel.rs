@@ -1,4 +1,4 @@
-//! An open channel: messages in, messages out, nothing that blocks.
+//! An open control channel. No method blocks after the handshakes.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -20,26 +20,25 @@ use crate::random;
 use crate::stream::Stream;
 use crate::url::Url;
 
-/// Bytes read and written at once. tungstenite's own 128 KiB each would be a twentieth of the node's memory.
+/// Bytes of the read buffer and of the write buffer. The default of tungstenite, 128 KiB each, would be a twentieth of the node's memory.
 const BUFFER: usize = 4096;
 
-/// Bytes received since the last complete message, beyond which the channel counts as broken: twice the longest message, 32 MiB. The rest is room for TLS, frame
-/// headers and pings; frames that complete nothing would come without end.
+/// Bytes received since the last complete message, beyond which the channel counts as broken: twice the longest message, 32 MiB. The excess is for TLS, frame headers and pings. Without a limit, a message of endless frames would never complete.
 const MOST_UNFINISHED: u64 = 2 * MAX_MESSAGE as u64;
 
 /// A control channel after its handshakes.
 pub(crate) struct Channel {
     socket: WebSocket<Stream>,
     transport: Transport,
-    /// Bytes that had been received at the last complete message.
+    /// Number of bytes received up to the last complete message.
     told: u64,
     /// Whether bytes wait for the socket to take them.
     blocked: bool,
-    /// All addresses of the URL's host, as far as its name said them.
+    /// The addresses to which the name of the URL's host resolved.
     addresses: Vec<IpAddr>,
 }
 
-/// Who speaks to whom.
+/// The keys of the channel's two ends, and the network.
 pub(crate) struct Parties {
     pub(crate) network: [u8; 16],
     pub(crate) machine_key: PrivateKey,
@@ -47,10 +46,10 @@ pub(crate) struct Parties {
 }
 
 impl Channel {
-    /// Shakes hands on `stream`, which blocks with a timeout, and makes it non-blocking at the end.
+    /// Does the handshakes on `stream`, which blocks with a timeout, and makes it non-blocking afterwards.
     pub(crate) fn open(stream: Stream, url: &Url, parties: &Parties) -> Result<Self, Broken> {
         let network = crate::disk::hex(&parties.network);
-        // The scheme only pleases the library; the stream is made.
+        // The library requires a scheme, but the stream exists already.
         let target = format!("ws://{}{}{CONTROL_PATH}?network={network}", url.authority(), url.path);
         let config = WebSocketConfig::default()
             .read_buffer_size(BUFFER)
@@ -71,7 +70,7 @@ impl Channel {
         Ok(Self { told: socket.get_ref().total(), socket, transport, blocked: false, addresses: Vec::new() })
     }
 
-    /// Sends a message, or keeps what the socket does not take yet; see [`Self::wants_write`].
+    /// Sends a message. Bytes that the socket does not take yet are buffered; see [`Self::wants_write`].
     pub(crate) fn send(&mut self, message: &ToCoordinator) -> Result<(), Broken> {
         let plain = serde_json::to_vec(message).map_err(|error| Broken(error.to_string()))?;
         let sealed = self.transport.seal(&plain);
@@ -80,7 +79,7 @@ impl Channel {
         self.flush()
     }
 
-    /// Gives the socket what it did not take before.
+    /// Sends the buffered bytes.
     pub(crate) fn flush(&mut self) -> Result<(), Broken> {
         let flushed = self.socket.flush();
         self.settle(flushed)
@@ -95,7 +94,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Whether [`Self::flush`] is to be called when the socket is writable.
+    /// Returns true if [`Self::flush`] has to be called when the socket is writable.
     pub(crate) fn wants_write(&self) -> bool {
         self.blocked
     }
@@ -128,7 +127,7 @@ impl Channel {
         read_message(&plain).map(Some)
     }
 
-    /// Bytes received so far.
+    /// Returns the number of bytes received so far.
     pub(crate) fn received(&self) -> u64 {
         self.socket.get_ref().received()
     }
@@ -144,12 +143,12 @@ impl Channel {
         peer.into_iter().chain(self.addresses.iter().copied()).collect()
     }
 
-    /// Whether the host has moved since it was opened: nothing that is sent on it will be answered.
+    /// Returns true if the host has moved since the channel was opened, so that no answer can arrive on it.
     pub(crate) fn is_stale(&self) -> bool {
         self.socket.get_ref().is_stale()
     }
 
-    /// Ends it politely, as far as that is possible without waiting.
+    /// Closes the channel, with a close frame if the socket takes it at once.
     pub(crate) fn close(&mut self) {
         let _ = self.socket.close(None);
     }
@@ -182,17 +181,17 @@ fn shake_hands(socket: &mut WebSocket<Stream>, parties: &Parties) -> Result<Tran
 const STRANGER: &str =
     "whoever answers there does not have the coordinator's key of the join token, or does not know this network";
 
-/// What the coordinator said.
+/// A message of the coordinator.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// A message that this version knows.
     Known(Box<ToNode>),
-    /// One from the future, which is no error (fault L5).
+    /// A message of a later version, which is no error (fault L5).
     Unknown,
 }
 
-/// Reads one message. The type is looked at first, and then the content read straight into its place: a map of thousands of peers would
-/// otherwise stand in memory twice.
+/// Parses a message. The type is read first, and the content is parsed directly into its final form: otherwise a map of thousands of peers would be in memory
+/// twice.
 pub(crate) fn read_message(bytes: &[u8]) -> Result<Received, Broken> {
     #[derive(Deserialize)]
     struct Kind<'a> {
@@ -239,7 +238,7 @@ fn content<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Broken> {
         .map_err(|error| Broken(format!("the coordinator said something that makes no sense: {error}")))
 }
 
-/// Why the channel is of no use any more, in words for the user.
+/// The reason why the channel failed, as text for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken(pub(crate) String);
 
@@ -275,7 +274,7 @@ fn explain(error: tungstenite::Error) -> Broken {
     })
 }
 
-/// A text from outside, fit for a terminal.
+/// Returns a text from the network for a terminal: without control characters, and at most 200 characters.
 fn printable(text: &str) -> String {
     text.chars().filter(|character| !character.is_control()).take(200).collect()
 }

@@ -1,4 +1,4 @@
-//! One attempt to open a channel, on a thread of its own: resolvers and distant hosts may take their time. Bridges connect by [`connect`], too.
+//! One attempt to open a channel, on a thread of its own, because resolvers and distant hosts may be slow. Bridges use [`connect`], too.
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -13,11 +13,11 @@ use crate::channel::{Broken, Channel, Parties};
 use crate::stream::Stream;
 use crate::url::Url;
 
-/// How long one address may take to accept.
+/// Time limit for connecting to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one step of the handshakes may take.
+/// Time limit for one step of the handshakes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Addresses of a name that are tried; `localhost`-like names have two, large sites a handful.
+/// Maximum number of addresses of a name that are tried. Names like `localhost` have two, large sites about five.
 pub(crate) const MAX_ADDRESSES: usize = 8;
 
 /// An attempt under way. Dropping it cancels it.
@@ -26,7 +26,7 @@ pub(crate) struct Dial {
     cancel: Arc<Cancel>,
 }
 
-/// Where the attempt stands, for the one who cancels it.
+/// The stage of an attempt, for its cancellation.
 #[derive(Default)]
 pub(crate) struct Cancel(Mutex<Stage>);
 
@@ -37,7 +37,7 @@ pub(crate) enum Stage {
     Elsewhere,
     /// Shaking hands on this socket, or using it.
     Connected(TcpStream),
-    /// Nobody waits for the outcome any more.
+    /// The attempt was cancelled.
     Cancelled,
 }
 
@@ -57,7 +57,7 @@ impl Dial {
         Ok(Self { outcome, cancel })
     }
 
-    /// The outcome, once it is there; then the attempt is over.
+    /// Returns the outcome once it is known, which ends the attempt.
     pub(crate) fn take(&self) -> Option<Result<Channel, Broken>> {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),
@@ -78,21 +78,21 @@ impl Cancel {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody waits for the outcome any more.
+    /// The attempt was cancelled.
     pub(crate) fn cancel(&self) {
         let stage = std::mem::replace(&mut *self.lock(), Stage::Cancelled);
         if let Stage::Connected(socket) = stage {
-            // Ends whatever the thread waits for.
+            // Ends a blocking call of the thread.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// Whether that happened.
+    /// Returns true if the attempt was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         matches!(*self.lock(), Stage::Cancelled)
     }
 
-    /// Moves on, unless somebody cancelled meanwhile.
+    /// Sets the next stage, unless the attempt was cancelled.
     pub(crate) fn advance(&self, next: Stage) -> Result<(), Broken> {
         let mut stage = self.lock();
         if matches!(*stage, Stage::Cancelled) {
@@ -104,7 +104,7 @@ impl Cancel {
 }
 
 fn report(sender: &SyncSender<Result<Channel, Broken>>, waker: &Waker, outcome: Result<Channel, Broken>) {
-    // Fails only when nobody waits for it any more.
+    // Fails only after a cancellation.
     let _ = sender.send(outcome);
     waker.wake();
 }
@@ -119,7 +119,7 @@ fn attempt(url: &str, parties: &Parties, cancel: &Cancel) -> Result<Channel, Bro
         match attempt_address(*address, &url, parties, cancel) {
             Ok(mut channel) => {
                 channel.set_addresses(&addresses);
-                // From here on the channel belongs to whoever takes it; cancelling must not shut it down.
+                // The channel now belongs to the caller of `take`; a cancellation must not shut it down.
                 cancel.advance(Stage::Elsewhere)?;
                 return Ok(channel);
             }

@@ -1,37 +1,37 @@
-//! Why the state directory cannot be used.
+//! The errors of the state directory.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why [`crate::Control::start`] failed. Nothing was changed on disk.
+/// The error of [`crate::Control::start`]. Nothing was changed on disk.
 #[derive(Debug)]
 pub enum StartError {
-    /// Another daemon works with this state directory.
+    /// Another daemon uses this state directory.
     Locked {
         /// The state directory.
         state_dir: PathBuf,
-        /// Process id of the other daemon, where it is known.
+        /// Process id of the other daemon, if it is known.
         pid: Option<u32>,
     },
-    /// The state directory cannot be made or used.
+    /// The state directory cannot be created or used.
     Directory {
         /// The state directory.
         state_dir: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// There is an identity, but no copy of it can be read. A new one is never made in its place.
+    /// There is an identity, but no copy of it is readable. It is never replaced by a new one.
     Damaged {
         /// The state directory.
         state_dir: PathBuf,
-        /// Which files, and what is wrong with them.
+        /// The files, each with its fault.
         what: String,
     },
     /// A later version of the program wrote the state.
     Later {
-        /// Which file, and its format.
+        /// The file and its format.
         what: String,
     },
     /// The system has no more threads, descriptors or memory.

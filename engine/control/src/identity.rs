@@ -1,4 +1,4 @@
-//! What `identity.json` holds: the keys, and which network they are a member of.
+//! The contents of `identity.json`: the node's keys and its membership.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::event::Identity;
 use crate::random;
 
-/// Who this node is, as it stands on disk.
+/// The identity of this node, as stored on disk.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Membership {
     #[serde(with = "private_key")]
@@ -23,15 +23,15 @@ pub(crate) struct Membership {
     /// The coordinator's pinned key.
     pub(crate) coordinator: PublicKey,
     pub(crate) urls: Vec<String>,
-    /// The enrolment secret, until the coordinator took this node in with it.
+    /// The enrolment secret, until the coordinator has enrolled this node.
     #[serde(default, with = "secret", skip_serializing_if = "Option::is_none")]
     enrol_secret: Option<Zeroizing<[u8; 32]>>,
-    /// The name that the node would like.
+    /// The name that the node asks for.
     pub(crate) name: String,
-    /// Whether the coordinator ever took this node in.
+    /// Whether the coordinator has enrolled this node.
     #[serde(default)]
     pub(crate) accepted: bool,
-    /// Whether a hello with the enrolment secret was sent and not refused for good. Files of release 0.1.0 do not tell; there it is assumed.
+    /// Whether a hello with the enrolment secret was sent and not finally refused. Files of release 0.1.0 lack this field, and it counts as true.
     #[serde(default = "assumed")]
     enrol_sent: bool,
     /// Whether the user wants the node up.
@@ -39,13 +39,13 @@ pub(crate) struct Membership {
     /// UDP port of the last run.
     #[serde(default)]
     pub(crate) port: Option<u16>,
-    /// The overlay's prefixes that were first in force on this host, or that the user consented to since (fault E24).
+    /// The overlay prefixes that this host used first, or that the user has consented to since (fault E24).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pinned: Option<Prefixes>,
 }
 
 impl Membership {
-    /// A first membership, with new keys.
+    /// Returns a first identity, with new keys.
     pub(crate) fn new(token: &JoinToken, name: String, port: Option<u16>) -> io::Result<Self> {
         Ok(Self {
             machine_key: random::private_key()?,
@@ -63,7 +63,7 @@ impl Membership {
         })
     }
 
-    /// The same node with what a new token says.
+    /// Returns this node with the contents of a new token.
     pub(crate) fn with_token(&self, token: &JoinToken, name: String) -> Self {
         Self {
             network: token.network,
@@ -79,13 +79,13 @@ impl Membership {
         }
     }
 
-    /// What to show the coordinator, while it has not taken this node in.
+    /// Returns the enrolment to send to the coordinator: the secret and the name. `None` after the coordinator has enrolled this node.
     pub(crate) fn enrol(&self) -> Option<Enrol> {
         let secret = self.enrol_secret.as_ref()?;
         Some(Enrol { secret: encode_base64url(secret.as_slice()), name: self.name.clone() })
     }
 
-    /// Whether there is an enrolment secret left to show.
+    /// Returns true if there is an enrolment secret.
     pub(crate) fn is_enrolling(&self) -> bool {
         self.enrol_secret.is_some()
     }
@@ -100,28 +100,28 @@ impl Membership {
         self.enrol_sent = self.is_enrolling();
     }
 
-    /// Notes that the coordinator refused the hello for good: it did not enrol this node.
+    /// Notes that the coordinator finally refused the hello, so that it has not enrolled this node.
     pub(crate) fn note_refusal(&mut self) {
         self.enrol_sent = false;
     }
 
-    /// Returns true if the coordinator may list this node: it took the node in, or it was asked to and may do so without this node hearing of it.
+    /// Returns true if the coordinator may list this node: it has enrolled the node, or a hello is unanswered and may have enrolled it.
     pub(crate) fn may_be_listed(&self) -> bool {
         self.accepted || (self.enrol_sent && self.is_enrolling())
     }
 
-    /// The WireGuard key that others know this node by.
+    /// Returns the WireGuard public key of this node.
     pub(crate) fn node_public_key(&self) -> PublicKey {
         public_key(&self.node_key)
     }
 
-    /// The key that this node binds to relays with. It follows from the machine key, so that there is one file less to lose, and from the
-    /// network, so that a relay of two networks does not see that one machine is in both; it tells nothing of the machine key.
+    /// Returns the key with which this node binds to relays. It derives from the machine key, so that no further file has to be kept, and from the network, so
+    /// that a relay of two networks cannot link the memberships of one machine. It reveals nothing about the machine key.
     pub(crate) fn bind_key(&self) -> PrivateKey {
         PrivateKey::from_bytes(*hmac(self.machine_key.expose(), &[b"taut bind v1", &self.network]))
     }
 
-    /// What the agent needs to know of it.
+    /// Returns the part of the identity that the agent needs.
     pub(crate) fn announce(&self) -> Identity {
         Identity {
             node_key: self.node_key.clone(),
@@ -182,7 +182,7 @@ mod secret {
     }
 }
 
-/// The network's id as 32 hex digits, which is how URLs and logs name it.
+/// Returns the network's id as 32 hex digits, the form of URLs and logs.
 pub(crate) mod network_id {
     use serde::{Deserialize, Deserializer, Serializer};
 

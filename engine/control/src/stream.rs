@@ -1,4 +1,4 @@
-//! The byte stream under the channel: TCP, with TLS where the URL says https.
+//! The byte stream below the channel: TCP, with TLS for https URLs.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -16,10 +16,10 @@ use crate::url::Url;
 
 /// Bytes that the handshakes of TLS, HTTP and the channel may take: 256 KiB. The largest are a chain of certificates and an HTTP answer, with 64 KiB each.
 const HANDSHAKES: usize = 256 * 1024;
-/// Bytes read in one turn: 64 KiB, of which empty WebSocket frames of 2 bytes take a few milliseconds. Orders and deadlines wait for no more.
+/// Bytes read in one turn: 64 KiB. Read as empty WebSocket frames of 2 bytes they take a few milliseconds, the longest delay of orders and deadlines.
 const TURN: usize = 64 * 1024;
 
-/// A connected stream. It counts what it received, so that a large message that trickles in is not taken for silence.
+/// A connected stream. It counts received bytes, so that a large message that arrives slowly does not count as silence.
 pub(crate) struct Stream {
     kind: Kind,
     received: u64,
@@ -30,7 +30,7 @@ enum Kind {
     Secure(Box<StreamOwned<ClientConnection, Socket>>),
 }
 
-/// A socket of which a turn reads no more than its budget.
+/// A socket with a read budget per turn.
 ///
 /// TLS and WebSocket read until a record or a message is complete, however many bytes come meanwhile. A read beyond the budget fails with `WouldBlock`, as if
 /// the kernel had no bytes; both libraries keep what they have read, and the poller reports the rest. Before the first turn the budget is that of the
@@ -72,7 +72,7 @@ impl Write for Socket {
 }
 
 impl Stream {
-    /// Wraps a connected socket as the URL asks for. TLS shakes hands with the first bytes that are written.
+    /// Wraps a connected socket, with TLS if the URL requires it. The TLS handshake begins with the first write.
     pub(crate) fn new(tcp: TcpStream, url: &Url) -> io::Result<Self> {
         let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0 };
         let kind = if url.secure {
@@ -85,7 +85,7 @@ impl Stream {
         Ok(Self { kind, received: 0 })
     }
 
-    /// The socket under it all.
+    /// Returns the TCP socket.
     pub(crate) fn socket(&self) -> &TcpStream {
         match &self.kind {
             Kind::Plain(socket) => &socket.tcp,
@@ -110,7 +110,7 @@ impl Stream {
         }
     }
 
-    /// Whether a new connection would come from another address than this one, or could not be made: the host has moved. Connecting a UDP socket sends
+    /// Returns true if the host has moved: a new connection would have another source address, or cannot be made. The test connects a UDP socket, which sends
     /// nothing.
     pub(crate) fn is_stale(&self) -> bool {
         let tcp = self.socket();
@@ -125,7 +125,7 @@ impl Stream {
         moved().unwrap_or(true)
     }
 
-    /// Bytes received so far, TLS taken off.
+    /// Returns the number of bytes received so far, without TLS.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
@@ -174,14 +174,14 @@ fn tls_config() -> io::Result<ClientConfig> {
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // A channel lives for days; tickets would cost memory and save nothing.
+    // A channel lasts for days, so resumption tickets would cost memory and save nothing.
     config.resumption = Resumption::disabled();
     Ok(config)
 }
 
-/// Accepts every certificate. What an https front adds is passage through proxies and firewalls, not trust: the channel inside it is
-/// `Noise_IK` to the pinned key (protocol.md 8), and whoever ends the TLS sees only sealed messages. So a router without certificate
-/// authorities, without a clock, or with an expired front (fault N10) connects all the same.
+/// Accepts every certificate. TLS serves passage through proxies and firewalls, not trust: the channel inside is `Noise_IK` to the pinned key (protocol.md 8), and
+/// the TLS endpoint sees only encrypted messages. Therefore a node connects without certificate authorities, without a correct clock, and to a server whose
+/// certificate has expired (fault N10).
 struct AnyCertificate(Arc<CryptoProvider>);
 
 impl fmt::Debug for AnyCertificate {

@@ -1,25 +1,25 @@
-//! The coordinator's URL: only as much of RFC 3986 as an `http://` or `https://` address of a host needs.
+//! The coordinator's URL: the part of RFC 3986 that `http://` and `https://` URLs of a host need.
 
 use std::error::Error;
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-/// Where a coordinator answers.
+/// The URL of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Whether TLS comes first.
+    /// Whether the connection uses TLS.
     pub secure: bool,
     /// Name or address; IPv6 without its brackets.
     pub host: String,
     /// TCP port; 80 or 443 unless given (RFC 9110 section 4.2).
     pub port: u16,
-    /// What stands before the control path, without a slash at the end.
+    /// Path in front of the control path, without a slash at the end.
     pub path: String,
 }
 
 impl Url {
-    /// Host and port as a request names them, IPv6 in brackets.
+    /// Returns host and port as a request has them, IPv6 in brackets.
     pub fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -80,13 +80,13 @@ fn split_authority(authority: &str) -> Result<(String, Option<&str>), BadUrl> {
     Ok((String::from(host), port))
 }
 
-/// Digits only (`u16::from_str` would take a plus sign, too), and not zero.
+/// Parses a port: digits only (`u16::from_str` also accepts a plus sign), and not zero.
 fn port_number(digits: &str) -> Option<u16> {
     let digits_only = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|port| digits_only && *port != 0)
 }
 
-/// Why a text is no URL of a coordinator.
+/// The reason why a text is no URL of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadUrl {
     /// It starts with neither `http://` nor `https://`.
@@ -95,7 +95,7 @@ pub enum BadUrl {
     Host,
     /// Its port is not a number from 1 to 65535.
     Port,
-    /// Its path holds a character that does not belong there.
+    /// Its path has a character that is not allowed in a path.
     Path,
 }
 

@@ -1,4 +1,4 @@
-//! What the program is told.
+//! The command line.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig
 
 use crate::request::Bulk;
 
-/// What to do, with all that it takes.
+/// A command with its settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Answers clients until standard input closes.
@@ -20,14 +20,14 @@ pub(crate) enum Command {
     FirstByte(End, u32),
 }
 
-/// One end: where the server is, its certificate, and who decides how fast to send.
+/// The settings of one end: the server's address, its certificate, and the congestion control.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct End {
     /// Address and UDP port to listen on, or to connect to.
     pub(crate) address: SocketAddr,
-    /// Where the server leaves its certificate (DER), and where the client finds the one that it trusts.
+    /// File to which the server writes its certificate (DER), and from which the client reads the one that it trusts.
     pub(crate) certificate: PathBuf,
-    /// Of what this end sends.
+    /// Congestion control of the data that this end sends.
     pub(crate) congestion: Congestion,
 }
 
@@ -43,20 +43,20 @@ pub(crate) enum Congestion {
 }
 
 impl Congestion {
-    /// All, with their names.
+    /// All variants with their names.
     const NAMES: [(&'static str, Self); 3] = [("cubic", Self::Cubic), ("reno", Self::NewReno), ("bbr", Self::Bbr)];
 
-    /// The one of this name.
+    /// Returns the variant with this name.
     fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, congestion)| *congestion)
     }
 
-    /// As in the flag.
+    /// Returns the name, as in the flag.
     pub(crate) fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, congestion)| *congestion == self).map_or("unknown", |(name, _)| name)
     }
 
-    /// What quinn makes controllers with.
+    /// Returns the factory of quinn's controllers.
     pub(crate) fn factory(self) -> Arc<dyn ControllerFactory + Send + Sync> {
         match self {
             Self::Cubic => Arc::new(CubicConfig::default()),

@@ -1,4 +1,4 @@
-//! The end that asks and measures.
+//! The client, which sends requests and measures.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use crate::failure::Failure;
 use crate::request::{Bulk, COUNT_LEN, Count, FIRST_BYTE, Request};
 use crate::tls;
 
-/// How long a connection, or an answer that is due, may take.
+/// Time limit for a connection or a due answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What is poured, again and again: handed over without being copied.
+/// The data that is sent repeatedly, without a copy.
 static BLOCK: [u8; 1 << 16] = [b'~'; 1 << 16];
 
-/// Pours data into the server; its count and what quinn says of the connection, as JSON.
+/// Sends data to the server. Returns the server's count and quinn's statistics of the connection, as JSON.
 pub(crate) async fn bulk(end: &End, bulk: Bulk) -> Result<Value, Failure> {
     let endpoint = socket(end.address)?;
     let connection = within(PATIENCE, "connecting", connect(&endpoint, &tls::client(end)?, end.address)).await?;
@@ -35,7 +35,7 @@ pub(crate) async fn bulk(end: &End, bulk: Bulk) -> Result<Value, Failure> {
     Ok(told)
 }
 
-/// Opens `tries` connections one after the other; how long each took until it stood, and until its first byte, as JSON.
+/// Opens `tries` connections one after the other. Returns the time of each until the end of the handshake and until the first byte, as JSON.
 pub(crate) async fn first_byte(end: &End, tries: u32) -> Result<Value, Failure> {
     let (endpoint, config) = (socket(end.address)?, tls::client(end)?);
     let (mut handshakes, mut first_bytes, mut why) = (Vec::new(), Vec::new(), Vec::new());
@@ -59,7 +59,7 @@ pub(crate) async fn first_byte(end: &End, tries: u32) -> Result<Value, Failure> 
     }))
 }
 
-/// One connection from nothing: how long until it stood, and until the first byte of an answer was here.
+/// Opens one connection. Returns the time until the end of the handshake and until the first byte of the answer.
 async fn set_up(
     endpoint: &Endpoint,
     config: &ClientConfig,
@@ -78,7 +78,7 @@ async fn set_up(
     Ok((handshake, first_byte))
 }
 
-/// A connection that stands.
+/// Returns an established connection.
 async fn connect(endpoint: &Endpoint, config: &ClientConfig, address: SocketAddr) -> Result<Connection, Failure> {
     let connecting =
         endpoint.connect_with(config.clone(), address, tls::NAME).map_err(Failure::of("beginning to connect"))?;
@@ -96,7 +96,7 @@ async fn pour(send: &mut SendStream) -> Failure {
     }
 }
 
-/// What the server counted.
+/// Reads the server's count.
 async fn counted(receive: &mut RecvStream) -> Result<Count, Failure> {
     let mut words = [0; COUNT_LEN];
     receive.read_exact(&mut words).await.map_err(Failure::of("waiting for the count"))?;
@@ -124,13 +124,13 @@ fn report(connection: &Connection, end: &End, count: Count) -> Value {
     })
 }
 
-/// A socket of the server's family.
+/// Returns a socket of the server's address family.
 fn socket(server: SocketAddr) -> Result<Endpoint, Failure> {
     let any = if server.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
     Endpoint::client(any).map_err(Failure::of("opening a socket"))
 }
 
-/// Says goodbye and waits until it was said.
+/// Closes the connection, and waits until the close was sent.
 async fn close(endpoint: &Endpoint, connection: &Connection) {
     connection.close(0_u32.into(), b"done");
     endpoint.wait_idle().await;
@@ -148,7 +148,7 @@ async fn within<T>(
     }
 }
 
-/// For JSON.
+/// Returns a duration in milliseconds, for JSON.
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }

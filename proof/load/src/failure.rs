@@ -1,8 +1,8 @@
-//! What did not work.
+//! The error of the program.
 
 use std::fmt;
 
-/// What was being done, and why it came to nothing.
+/// A failed action, with the cause.
 #[derive(Debug)]
 pub(crate) struct Failure {
     doing: &'static str,

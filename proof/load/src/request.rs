@@ -1,4 +1,4 @@
-//! What a client says first on a stream, and what the server answers.
+//! The requests of a client and the answers of the server.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) const FIRST_BYTE: [u8; 1] = [b'!'];
 const FIRST_BYTE_KIND: u8 = b'f';
 const BULK_KIND: u8 = b'b';
 
-/// How long to pour.
+/// The times of a bulk transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bulk {
     /// Milliseconds at the start that are not counted.
@@ -22,12 +22,12 @@ pub(crate) struct Bulk {
 }
 
 impl Bulk {
-    /// From the request on until counting begins.
+    /// Returns the time from the request until counting begins.
     pub(crate) fn omitted(self) -> Duration {
         Duration::from_millis(self.omitted_ms.into())
     }
 
-    /// From the request on until counting ends.
+    /// Returns the time from the request until counting ends.
     pub(crate) fn whole(self) -> Duration {
         self.omitted() + Duration::from_millis(self.counted_ms.into())
     }
@@ -67,7 +67,7 @@ impl Request {
     }
 }
 
-/// What the receiver took while it counted.
+/// The receiver's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     /// Bytes, in order.

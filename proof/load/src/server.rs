@@ -1,4 +1,4 @@
-//! The end that answers.
+//! The server, which answers requests.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::request::{Bulk, Count, FIRST_BYTE, REQUEST_LEN, Request};
 use crate::tls;
 
-/// Prints `{"schema": 1, "listening": ADDRESS}`, then answers whoever asks until standard input closes.
+/// Prints `{"schema": 1, "listening": ADDRESS}`, then answers clients until standard input closes.
 pub(crate) async fn serve(end: &End) -> Result<(), Failure> {
     let endpoint = listen(end)?;
     let address = endpoint.local_addr().map_err(Failure::of("asking for our address"))?;
@@ -26,12 +26,12 @@ pub(crate) async fn serve(end: &End) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A socket that waits for clients.
+/// Returns a listening endpoint.
 pub(crate) fn listen(end: &End) -> Result<Endpoint, Failure> {
     Endpoint::server(tls::server(end)?, end.address).map_err(Failure::of("listening"))
 }
 
-/// Answers all connections, each by itself; ends with the endpoint.
+/// Answers each connection in its own task, until the endpoint closes.
 pub(crate) async fn accept(endpoint: &Endpoint) {
     while let Some(incoming) = endpoint.accept().await {
         tokio::spawn(async move {
@@ -53,7 +53,7 @@ fn input_closed() -> oneshot::Receiver<()> {
     told
 }
 
-/// One connection, stream after stream, until the client has enough.
+/// Serves one connection, stream by stream, until the client closes it.
 async fn converse(incoming: Incoming) -> Result<(), Failure> {
     let connection = incoming.await.map_err(Failure::of("a client's handshake"))?;
     // An error is the client's end of the connection: it closes when it has its answer.
@@ -63,7 +63,7 @@ async fn converse(incoming: Incoming) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One request.
+/// Answers one request.
 async fn answer(mut send: SendStream, mut receive: RecvStream) -> Result<(), Failure> {
     let mut words = [0; REQUEST_LEN];
     receive.read_exact(&mut words).await.map_err(Failure::of("reading a request"))?;

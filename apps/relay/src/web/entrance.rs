@@ -1,4 +1,4 @@
-//! Connections that come by somebody else's web server, which has shaken hands on them: the coordinator's, on the one port that is open to the world.
+//! Connections that another web server accepted and passes on after the WebSocket handshake: the coordinator's, which has only one open port.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -6,19 +6,18 @@ use std::sync::Arc;
 use crate::admission::Pass;
 use crate::shared::Shared;
 
-/// Gives connections to a relay.
+/// A handle that passes connections to a relay.
 #[derive(Clone)]
 pub struct Entrance(pub(crate) Arc<Shared>);
 
 impl Entrance {
-    /// Has the relay serve this connection. `read` came behind the handshake of RFC 6455. The connection keeps its place among the unauthenticated until a
-    /// client is bound on it.
+    /// Passes a connection to the relay. `read` was read after the handshake of RFC 6455. The connection counts as unauthenticated until a client is bound on it.
     pub fn take(&self, tcp: TcpStream, read: Vec<u8>, pass: Arc<Pass>) {
         self.0.streams.arrive(tcp, read, pass);
     }
 }
 
-/// What the server answers to a `Sec-WebSocket-Key` (RFC 6455 section 4.2.2).
+/// Returns the server's answer to a `Sec-WebSocket-Key` (RFC 6455 section 4.2.2).
 pub fn accept_key(key: &[u8]) -> String {
     tungstenite::handshake::derive_accept_key(key)
 }

@@ -1,4 +1,4 @@
-//! From an accepted connection to an open WebSocket: what a trusted proxy says in front of it, TLS, the request, the answer.
+//! The opening of a connection: PROXY header of a trusted proxy, TLS, request, answer, WebSocket.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -17,32 +17,32 @@ use tungstenite::protocol::{Role, WebSocket, WebSocketConfig};
 use super::stream::{Socket, Stream};
 use crate::admission::{Pass, Source};
 
-/// Bytes read at once of a header of the PROXY protocol: one without extras is shorter.
+/// Bytes of one read of a PROXY header, 128: a header without extensions is shorter.
 const PIECE: usize = 128;
 
-/// How far a connection has come.
-pub(super) enum State {
-    /// A trusted proxy may say whom it speaks for. What was read of that so far.
+/// The state of a connection.
+pub(super) enum WebState {
+    /// A trusted proxy may send a PROXY header. Has the bytes of it so far.
     Proxied(Socket, Vec<u8>),
-    /// TLS and HTTP.
-    Opening(Box<MidHandshake<ServerHandshake<Stream, Asked>>>),
-    /// Frames.
+    /// The TLS and HTTP handshakes.
+    Opening(Box<MidHandshake<ServerHandshake<Stream, RequestHandler>>>),
+    /// The open WebSocket.
     Open(Box<WebSocket<Stream>>),
 }
 
-impl State {
-    /// Begins with a connection that was accepted.
+impl WebState {
+    /// Returns the state of an accepted connection.
     pub(super) fn accepted(tcp: TcpStream) -> io::Result<Self> {
         Ok(Self::Proxied(Socket::new(tcp)?, Vec::new()))
     }
 
-    /// Begins with a connection on which a web server has shaken hands already; `read` came behind that.
+    /// Returns the state of a connection from a web server after the handshake. `read` was read after the handshake.
     pub(super) fn adopted(tcp: TcpStream, read: Vec<u8>) -> io::Result<Self> {
         let stream = Stream::new(Socket::new(tcp)?, None)?;
         Ok(Self::Open(Box::new(WebSocket::from_partially_read(stream, read, Role::Server, Some(config())))))
     }
 
-    /// Goes on as far as it can without waiting. `None` when the connection is of no use.
+    /// Goes on as far as possible without waiting. Returns `None` if the connection has to be closed.
     pub(super) fn go_on(self, pass: &Arc<Pass>, tls: Option<&Arc<ServerConfig>>) -> Option<Self> {
         match self {
             Self::Proxied(socket, got) => proxied(socket, got, pass, tls),
@@ -69,8 +69,13 @@ impl State {
     }
 }
 
-/// Reads a header of the PROXY protocol, if the peer is a trusted proxy; then the handshakes begin.
-fn proxied(mut socket: Socket, mut got: Vec<u8>, pass: &Arc<Pass>, tls: Option<&Arc<ServerConfig>>) -> Option<State> {
+/// Reads a PROXY header if the peer is a trusted proxy, and begins the handshakes.
+fn proxied(
+    mut socket: Socket,
+    mut got: Vec<u8>,
+    pass: &Arc<Pass>,
+    tls: Option<&Arc<ServerConfig>>,
+) -> Option<WebState> {
     while pass.believes() {
         match proxy::parse(&got).ok()? {
             ProxyHeader::Absent => break,
@@ -87,34 +92,36 @@ fn proxied(mut socket: Socket, mut got: Vec<u8>, pass: &Arc<Pass>, tls: Option<&
         match socket.read(&mut piece) {
             Ok(0) => return None,
             Ok(length) => got.extend(piece.iter().take(length)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(State::Proxied(socket, got)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(WebState::Proxied(socket, got)),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return None,
         }
     }
     socket.unread(&got);
     let stream = Stream::new(socket, tls).ok()?;
-    opened(accept_hdr_with_config(stream, Asked(Arc::clone(pass)), Some(config())))
+    opened(accept_hdr_with_config(stream, RequestHandler(Arc::clone(pass)), Some(config())))
 }
 
-fn opened(outcome: Result<WebSocket<Stream>, HandshakeError<ServerHandshake<Stream, Asked>>>) -> Option<State> {
+fn opened(
+    outcome: Result<WebSocket<Stream>, HandshakeError<ServerHandshake<Stream, RequestHandler>>>,
+) -> Option<WebState> {
     match outcome {
-        Ok(socket) => Some(State::Open(Box::new(socket))),
-        Err(HandshakeError::Interrupted(middle)) => Some(State::Opening(Box::new(middle))),
+        Ok(socket) => Some(WebState::Open(Box::new(socket))),
+        Err(HandshakeError::Interrupted(middle)) => Some(WebState::Opening(Box::new(middle))),
         Err(HandshakeError::Failure(_)) => None,
     }
 }
 
-/// Sees the request, which says whom a trusted proxy speaks for.
-pub(super) struct Asked(Arc<Pass>);
+/// Handles the request, in which a trusted proxy names the client.
+pub(super) struct RequestHandler(Arc<Pass>);
 
-impl Callback for Asked {
+impl Callback for RequestHandler {
     fn on_request(self, request: &Request, response: Response) -> Result<Response, ErrorResponse> {
         let lines = |name| request.headers().get_all(name).iter().map(|line| line.as_bytes());
         let trusted = |address| self.0.trusts(address);
         let claim = forwarded::client(lines("forwarded"), lines("x-forwarded-for"), trusted);
         let admitted = self.0.take_claim(claim).and_then(|source: Source| {
-            // A client that came by the PROXY protocol was counted then.
+            // A client that was named by a PROXY header was counted there.
             if self.0.believes() && !source.is_hidden { self.0.open() } else { Ok(()) }
         });
         admitted.map(|()| response).map_err(|error| {

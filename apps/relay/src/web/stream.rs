@@ -10,13 +10,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A TCP connection of which some bytes were read before it was known what they are, and of which a turn reads no more than its budget.
+/// A TCP connection with a read budget per turn, to which bytes can be returned that were read too early.
 ///
-/// TLS and WebSocket read until a record or a message is complete, however many bytes come meanwhile. The budget ends that: a read beyond it fails with
+/// TLS and WebSocket read until a record or a message is complete, however many bytes come meanwhile. The budget limits this: a read beyond it fails with
 /// `WouldBlock`, as if the kernel had no bytes. Both libraries keep what they have read and continue in the next turn.
 pub(crate) struct Socket {
     tcp: TcpStream,
-    /// Those bytes; they come first.
+    /// The returned bytes, which are read first.
     ahead: Vec<u8>,
     /// Bytes that this turn may still read.
     left: usize,
@@ -27,15 +27,15 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Takes a connection, and has it not block.
+    /// Takes a connection, and makes it non-blocking.
     pub(crate) fn new(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nonblocking(true)?;
-        // Frames are small and should not wait for each other.
+        // Frames are small and must not wait for each other (Nagle's algorithm).
         tcp.set_nodelay(true)?;
         Ok(Self { tcp, ahead: Vec::new(), left: 0, is_spent: false, total: 0 })
     }
 
-    /// Gives back what was read too much.
+    /// Returns bytes that were read too early.
     pub(crate) fn unread(&mut self, bytes: &[u8]) {
         self.ahead.splice(..0, bytes.iter().copied());
         self.total = self.total.saturating_sub(bytes.len() as u64);
@@ -93,7 +93,7 @@ impl Write for Socket {
     }
 }
 
-/// What WebSocket runs over.
+/// The stream below WebSocket: TCP or TLS.
 pub(crate) enum Stream {
     Plain(Socket),
     Tls(Box<StreamOwned<ServerConnection, Socket>>),
@@ -151,7 +151,7 @@ impl Write for Stream {
     }
 }
 
-/// The TLS side of a relay: a chain of certificates and its key, both as PEM files.
+/// Returns the TLS settings of a relay: a certificate chain and its key, from PEM files.
 pub(crate) fn server_config(certificates: &Path, key: &Path) -> io::Result<Arc<ServerConfig>> {
     let open = |path: &Path| {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads with pieces of this size until nothing comes.
+    /// Reads pieces of this size until no bytes are left.
     fn read_all(socket: &mut Socket, piece: usize) -> Vec<u8> {
         let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
         loop {

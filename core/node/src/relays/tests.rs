@@ -1,12 +1,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Entropy, PrivateKey, PublicKey, RelayId, Time};
+use taut_base::{PrivateKey, PublicKey, RelayId, Time};
 use taut_noise::public_key;
 use taut_relay::{
     Client, ClientAddress, ClientOutput, Credentials, NetworkTag, RelayLimits, Server, ServerClocks, ServerOutput,
     SigningKey, Terms, Ticket,
 };
+
+use taut_testkit::Seeded;
 
 use super::*;
 
@@ -15,18 +17,6 @@ const WALL: u64 = 1_800_000_000;
 const US: u16 = 1;
 const PEER: u16 = 2;
 const INVENTED: u16 = 100;
-
-/// Entropy that is the same in every run.
-struct Seeded(u64);
-
-impl Entropy for Seeded {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = self.0.to_be_bytes()[0];
-        }
-    }
-}
 
 fn key(number: u16) -> PrivateKey {
     let mut bytes = [1; 32];
@@ -89,7 +79,8 @@ impl World {
             now,
         );
         relays.set_credentials(credentials(US), now);
-        let mut world = Self { relays, server, others: Vec::new(), changed: BTreeSet::new(), now, entropy: Seeded(7) };
+        let mut world =
+            Self { relays, server, others: Vec::new(), changed: BTreeSet::new(), now, entropy: Seeded::new(7) };
         world.run(Duration::from_millis(500));
         world
     }

@@ -7,25 +7,16 @@ use taut_netmap::{LocalMember, NetworkInfo, NetworkMap, Peer};
 use taut_node::{Node, Output, ToLane};
 use taut_noise::public_key;
 
-/// Randomness from a seed.
-pub(crate) type Seeded = Box<dyn FnMut(&mut [u8])>;
+pub(crate) use taut_testkit::Seeded;
 
-/// Returns a generator with PCG's multiplier and increment; the tests need no better one.
+/// Returns the generator of this seed.
 pub(crate) fn seeded(seed: u64) -> Seeded {
-    let mut state = seed;
-    Box::new(move |bytes| {
-        for byte in bytes {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = state.to_be_bytes()[0];
-        }
-    })
+    Seeded::new(seed)
 }
 
 /// Returns a number below `below`.
 pub(crate) fn draw(entropy: &mut Seeded, below: u64) -> u64 {
-    let mut bytes = [0; 8];
-    entropy(&mut bytes);
-    u64::from_le_bytes(bytes) % below
+    entropy.below_u64(below)
 }
 
 /// Returns the node's next command to a lane; its other outputs are dropped.

@@ -1,4 +1,4 @@
-//! One attempt to bind: one message, sent several times, until the relay answers or the attempt is given up.
+//! Attempts to bind: one message, retransmitted until the relay answers or the attempt fails.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -15,30 +15,31 @@ use crate::frame::{BIND_LEN, BOUND_LEN, COOKIE_LEN, le32};
 use crate::handshake::Initiator;
 use crate::ticket::LATEST_VERSION;
 
-/// How often the message is sent, and the pause after the first time, which doubles: 1.75 s in all.
+/// Number of transmissions of the message. The pause after the first one is [`RETRY`], and doubles: 1.75 s in all.
 const TRIES: u32 = 3;
+/// Pause after the first transmission.
 const RETRY: Duration = Duration::from_millis(250);
-/// The longest pause between two attempts: who has no other relay is out of reach for as long after this one came back. Thousands of clients that come
-/// within so long are no crowd for a relay.
+/// Longest pause between two attempts, 10 s. A node without another relay stays unreachable for this time after the relay came back. Thousands of clients that
+/// bind within 10 s do not overload a relay.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Cookies are kept per path; a client has but one.
+/// The path of all cookies of a client: cookies are kept per path, and a client has one path.
 const COOKIE_PATH: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
-/// Pause before a ticket of version 2 is shown again after an attempt with it failed, 10 minutes: a relay that refuses it costs one attempt in that time.
+/// Pause before a ticket of version 2 is shown again after an attempt with it failed, 10 minutes: a relay that refuses it costs one attempt in this time.
 const NUMBERED_RETRY: Duration = Duration::from_secs(600);
 
-/// Which of two tickets a relay is shown. It is version 1 until the relay has said that it takes version 2: every relay takes version 1 at once, and a lost
-/// datagram is not mistaken for an old relay. Then the client binds again with version 2, while the first binding serves it.
+/// The choice between the two versions of a ticket. The client shows version 1 until the relay has said that it accepts version 2: every relay accepts version 1,
+/// so a lost datagram is not mistaken for an old relay. Afterwards the client binds again with version 2, and the first binding serves meanwhile.
 #[derive(Default)]
 pub(super) struct TicketChoice {
-    /// The relay takes version 2.
+    /// Whether the relay accepts version 2.
     takes_numbered: bool,
-    /// Version 2 is not tried before.
+    /// Earliest time for an attempt with version 2.
     pub(super) not_before: Time,
 }
 
 impl TicketChoice {
-    /// Notes that the relay takes tickets up to `version`. Returns true if the ticket of version 2 was not shown and is to be shown now.
+    /// Notes that the relay accepts tickets up to `version`. Returns true if the client should bind again with version 2.
     fn hear(&mut self, version: u8, shown: bool, now: Time) -> bool {
         let better = version >= LATEST_VERSION && !shown && now >= self.not_before;
         self.takes_numbered = better || (shown && version >= LATEST_VERSION);
@@ -51,12 +52,12 @@ impl TicketChoice {
     }
 }
 
-/// The stamps of a client's `bind`s.
+/// The stamps of a client's `bind` messages.
 #[derive(Default)]
 pub(super) struct BindStamps {
-    /// Reading of the stamps' clock at `Time` 0, since 1970; `None` for a client without stamps.
+    /// The clock of the stamps at `Time` 0, as time since 1970; `None` for a client without stamps.
     pub(super) at_zero: Option<Duration>,
-    /// Nanoseconds since 1970; 0 before the first.
+    /// The last stamp, in nanoseconds since 1970; 0 before the first.
     pub(super) last: u64,
 }
 
@@ -79,12 +80,12 @@ pub(super) struct BindAttempt {
     tries: u32,
     sent: Time,
     pub(super) next: Time,
-    /// It shows the ticket of version 2.
+    /// Whether the message has the ticket of version 2.
     is_numbered: bool,
 }
 
 impl BindAttempt {
-    /// Fails for a relay whose key is no honest key: the map should not have named it.
+    /// Starts an attempt. Fails if the relay's key is not a valid key.
     fn start(client: &mut Client, now: Time, entropy: &mut impl Entropy) -> Result<Self, DecryptError> {
         let index = entropy.next_u32();
         let Credentials { bind, ticket, numbered } = &client.credentials;
@@ -103,7 +104,7 @@ impl BindAttempt {
         self.message.as_slice()
     }
 
-    /// Puts the cookie that the relay gave for this very message into it; true when there is one to be shown now.
+    /// Takes the relay's cookie for this message. Returns true if the message has it now and should be sent again.
     pub(super) fn take_cookie(&mut self, cookie: &[u8; COOKIE_LEN], now: Time) -> bool {
         let (Some(nonce), Some(sealed_cookie)) = (cookie[8..].first_chunk(), cookie.last_chunk()) else { return false };
         let reply = CookieReply { receiver: le32(cookie, 4), nonce, sealed_cookie };
@@ -117,7 +118,7 @@ impl BindAttempt {
 }
 
 impl Client {
-    /// Begins an attempt, sends its message again, or gives it up.
+    /// Begins an attempt, retransmits its message, or ends it as failed.
     pub(super) fn bind_timeout(&mut self, now: Time, entropy: &mut impl Entropy) {
         if self.binding.is_none() {
             if !self.wants_bind() || now < self.next_bind {
@@ -138,7 +139,7 @@ impl Client {
         self.out.push_back(Outgoing::Bind);
     }
 
-    /// The pause before the next attempt doubles, and is drawn, so that the clients of a relay that comes back do not come back together.
+    /// Handles a failed attempt. The pause before the next one doubles and is random, so that the clients of a relay that comes back do not all bind at once.
     fn attempt_failed(&mut self, now: Time, entropy: &mut impl Entropy) {
         if self.binding.take().is_some_and(|binding| binding.is_numbered) {
             self.tickets.fail(now);
@@ -169,7 +170,7 @@ impl Client {
         if let Some(sample) = sample {
             self.note_round_trip(sample);
         }
-        // The first frame under the new keys is what makes the relay use them, so there is always one.
+        // The relay uses the new keys after the first frame under them, so the client always sends one.
         self.handle_suspicion(now, entropy);
         self.peers.request_all(now);
         while let Some(peer) = self.peers.take_due(now) {

@@ -1,4 +1,4 @@
-//! The peers that one has numbers for at a relay.
+//! The peers that a client has numbers for.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,38 +8,38 @@ use taut_base::{Entropy, PublicKey, Time};
 
 use crate::frame::ID_BITS;
 
-/// Pause before an `open` without an answer is said again; it doubles.
+/// Pause before an unanswered `open` is sent again, 250 ms. It doubles.
 const RETRY: Duration = Duration::from_millis(250);
-/// Up to this while it is not known whether the peer is there.
+/// Longest pause before an unanswered `open` is sent again.
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// How soon an absent peer is asked for again: the relay tells when it comes, and this is for the case that its word was lost.
+/// Pause before an absent peer is opened again, 30 s. It doubles. The relay announces the peer when it binds; this covers a lost announcement.
 const ABSENT: Duration = Duration::from_secs(30);
-/// Up to this.
+/// Longest pause before an absent peer is opened again.
 const ABSENT_MAX: Duration = Duration::from_secs(300);
 
-/// Peers at one relay beyond which no more are taken in because only the relay named them: 1 MiB of them. A client forgets those that are not in its map
-/// ([`Client::forget`](super::Client::forget)), so an honest relay fills this only with more members than that, and those are learned when their packets come.
+/// Maximum number of peers in the table for which a peer is added only because the relay announced it, 4,096: about 1 MiB. A client forgets peers that are not in
+/// its map ([`Client::forget`](super::Client::forget)), so an honest relay reaches this limit only in a larger network. Further peers are learned from their packets.
 const MAX_ANNOUNCED: usize = 4_096;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PeerState {
-    /// Asked for, unanswered.
+    /// Opened, without an answer yet.
     Requested,
-    /// There.
+    /// Bound to the relay.
     Here,
-    /// Not there.
+    /// Not bound to the relay.
     Absent,
 }
 
 struct PeerChannel {
     id: u32,
     state: PeerState,
-    /// We want it; else it only wants us.
+    /// Whether this node opened the peer; otherwise only the peer opened this node.
     wanted: bool,
-    /// When it is asked for next, and the pause after that.
+    /// Time of the next `open`.
     due: Option<Time>,
     pause: Duration,
-    /// The counter of the relay's last word on it.
+    /// Counter of the relay's last message about the peer.
     stamp: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Wants a peer, and says its number.
+    /// Opens a peer, and returns its number.
     pub(super) fn request(&mut self, key: PublicKey, now: Time, entropy: &mut impl Entropy) -> u32 {
         if let Some(peer) = self.by_key.get_mut(&key) {
             let id = peer.id;
@@ -72,7 +72,7 @@ impl Peers {
         id
     }
 
-    /// Does not want it any more; false if it was not wanted.
+    /// Closes a peer. Returns false if it was not open.
     pub(super) fn close(&mut self, key: &PublicKey) -> bool {
         self.schedule(key, None);
         let wanted = self.by_key.get_mut(key).is_some_and(|peer| std::mem::take(&mut peer.wanted));
@@ -90,7 +90,7 @@ impl Peers {
         self.by_id.get(&id).copied()
     }
 
-    /// The peer was heard behind this number. False when it has another one with us.
+    /// Notes that a peer uses this number. Returns false if the peer has another number here.
     pub(super) fn learn(&mut self, key: PublicKey, id: u32) -> bool {
         if let Some(peer) = self.by_key.get(&key) {
             return peer.id == id;
@@ -105,7 +105,7 @@ impl Peers {
         true
     }
 
-    /// What is known of a peer that counts as here may be wrong: it is asked for again now. False when it is being asked for anyway, or unknown.
+    /// Opens a peer again that counts as bound. Returns false if the peer is unknown, or is being opened already.
     pub(super) fn doubt(&mut self, key: &PublicKey, now: Time) -> bool {
         let Some(peer) = self.by_key.get_mut(key).filter(|peer| peer.state == PeerState::Here) else { return false };
         (peer.state, peer.wanted, peer.pause) = (PeerState::Requested, true, RETRY);
@@ -113,17 +113,17 @@ impl Peers {
         true
     }
 
-    /// Whether the relay said something later on this peer than `stamp`: its words overtake each other on the way, and the last one counts.
+    /// Returns true if a later message about this peer came already: messages overtake each other, and the latest counts.
     fn is_late(&self, key: &PublicKey, stamp: u64) -> bool {
         self.by_key.get(key).is_some_and(|peer| stamp < peer.stamp)
     }
 
-    /// Returns true if there is room for what the relay says of a peer: a relay that invents keys fills no memory (fault F18).
+    /// Returns true if there is room for a peer that the relay announces. A relay that invents keys fills no memory (fault F18).
     fn has_room(&self, key: &PublicKey) -> bool {
         self.by_key.len() < MAX_ANNOUNCED || self.by_key.contains_key(key)
     }
 
-    /// The relay answers: the peer is here, under this number. False when it has said something else since.
+    /// Notes the relay's answer that the peer is bound and has this number. Returns false if a later message came already.
     pub(super) fn opened(&mut self, key: PublicKey, id: u32, stamp: u64) -> bool {
         let news = !self.is_late(&key, stamp) && self.has_room(&key);
         if news {
@@ -132,8 +132,8 @@ impl Peers {
         news
     }
 
-    /// The relay says that a peer is here; says the number that it has with us, unless it has said something else since. While we ask for it ourselves,
-    /// under a number of ours, that one will count: both `open`s met on their way.
+    /// Notes the relay's announcement of a peer. Returns the peer's number here; `None` if a later message came already. If this node is opening the peer with a
+    /// number of its own, that number counts: the two `open` messages crossed.
     pub(super) fn arrived(&mut self, key: PublicKey, id: u32, stamp: u64) -> Option<u32> {
         if self.is_late(&key, stamp) || !self.has_room(&key) {
             return None;
@@ -163,7 +163,7 @@ impl Peers {
         self.by_key.insert(key, PeerChannel { id, state: PeerState::Here, wanted, due: None, pause: RETRY, stamp });
     }
 
-    /// The relay says that a peer is not here; false if nobody asked, or if it has said something else since.
+    /// Notes that a peer is absent. Returns false if the peer is unknown, or if a later message came already.
     pub(super) fn absent(&mut self, key: &PublicKey, stamp: u64, now: Time) -> bool {
         if self.is_late(key, stamp) {
             return false;
@@ -183,12 +183,12 @@ impl Peers {
         true
     }
 
-    /// The relay refuses it; false if nobody asked, or if it has said something else since.
+    /// Notes that the relay refused a peer. Returns false if the peer was not open, or if a later message came already.
     pub(super) fn refused(&mut self, key: &PublicKey, stamp: u64) -> bool {
         !self.is_late(key, stamp) && self.close(key)
     }
 
-    /// All that is wanted is asked for on a new binding. What only wanted us will say so again.
+    /// Opens all peers again on a new binding. Peers that only opened this node are forgotten: they are announced again.
     pub(super) fn request_all(&mut self, now: Time) {
         let keys: Vec<_> = self.by_key.keys().copied().collect();
         for key in keys {
@@ -197,13 +197,13 @@ impl Peers {
                 self.forget(&key);
                 continue;
             }
-            // The words of a new binding are counted anew.
+            // A new binding counts its messages from 0.
             (peer.state, peer.pause, peer.stamp) = (PeerState::Requested, RETRY, 0);
             self.schedule(&key, Some(now));
         }
     }
 
-    /// When one is asked for next.
+    /// Returns the time of the next `open`.
     pub(super) fn next(&self) -> Option<Time> {
         self.due.first().map(|(time, _)| *time)
     }
@@ -216,7 +216,7 @@ impl Peers {
         self.due.first().filter(|(time, _)| *time <= now).map(|(_, key)| *key)
     }
 
-    /// An `open` leaves now: under which number, and when it is said again.
+    /// Notes that an `open` is sent now, schedules the next one, and returns the peer's number.
     pub(super) fn next_request(&mut self, key: &PublicKey, now: Time) -> Option<u32> {
         let peer = self.by_key.get_mut(key)?;
         let (id, next) = (peer.id, now + peer.pause);

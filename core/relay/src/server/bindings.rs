@@ -1,4 +1,4 @@
-//! How a binding begins, takes the place of another one, and ends.
+//! Bindings: how one begins, replaces another one, and ends.
 
 use std::collections::BTreeMap;
 
@@ -12,51 +12,51 @@ use super::{Claim, Member, Owner, Server};
 use crate::change::{Change, ClientAddress};
 use crate::control::{ControlLink, ControlMessage, LeaveReason};
 
-/// A client.
+/// The binding of a client.
 pub(super) struct Binding {
     pub(super) member: Member,
-    /// The node's number in its network, if the client has shown a ticket that names it.
+    /// The node's number in its network, if the client's ticket has it.
     id: Option<NodeId>,
     pub(super) link: ControlLink,
-    /// Our index for it.
+    /// The relay's index for the client.
     index: u32,
-    /// Where the client has proven to be; `None` since another client proved to be there.
+    /// The address that the client has proven; `None` after another client proved to be at it.
     pub(super) address: Option<ClientAddress>,
     pub(super) challenge: Option<Challenge>,
     /// Challenges that the client may still cause.
     pub(super) challenges: Bucket,
-    /// The stamp of the bind that began it; 0 if that had none.
+    /// The stamp of the bind that began the binding; 0 if the bind had none.
     stamp: u64,
-    /// When its ticket was signed: seconds since 1970.
+    /// Time at which its ticket was signed, in seconds since 1970.
     signed: u64,
-    /// When its ticket expires.
+    /// Time at which its ticket expires.
     expires: Time,
     pub(super) heard: Time,
-    /// When the binding is checked next.
+    /// Time of the next check.
     deadline: Time,
-    /// Number of bindings that began before this one, and this one.
+    /// Number of this binding, counted from the start.
     serial: u64,
-    /// Whom it has numbers for.
+    /// Its channels, by peer.
     pub(super) channels: BTreeMap<PublicKey, ChannelEnd>,
     pub(super) ids: BTreeMap<u32, PublicKey>,
 }
 
 impl Binding {
-    /// Returns the identity that has this one binding.
+    /// Returns the identity that owns the binding.
     pub(super) fn owner(&self) -> Owner {
         Owner::new(&self.member, self.id)
     }
 }
 
 impl Server {
-    /// Returns the bindings that a bind would replace: that of its key, and that of its node, which may have had another key.
+    /// Returns the bindings that a bind would replace: the one of its key, and the one of its node, which may have had another key.
     pub(super) fn bound_to(&self, claim: &Claim) -> [Option<u32>; 2] {
         let by_node = claim.id.and_then(|id| self.by_node.get(&(claim.member.scope, id)));
         [self.by_member.get(&claim.member).copied(), by_node.copied()]
     }
 
-    /// Returns true if this binding is later than the bind: the bind's stamp is not later, so it was recorded; or it shows another key of the same node, with
-    /// a ticket that was signed earlier.
+    /// Returns true if the bind is older than this binding. Either its stamp is not later, so it was recorded; or it shows another key of the same node, with a
+    /// ticket that was signed earlier.
     pub(super) fn is_older(&self, slot: u32, claim: &Claim) -> bool {
         let Some(binding) = self.slots.get(slot as usize).and_then(Option::as_ref) else { return false };
         let is_recorded = claim.stamp != 0 && claim.stamp <= binding.stamp && claim.member == binding.member;
@@ -64,14 +64,14 @@ impl Server {
         is_recorded || is_former_key
     }
 
-    /// Returns true if there is room for a bind's member: it is bound already, the table has a place left, or a client of another network can be evicted.
+    /// Returns true if there is room for a bind's member: it is bound already, the table is not full, or a client of another network can be evicted.
     pub(super) fn has_room_for_client(&self, claim: &Claim) -> bool {
         self.bound_to(claim).iter().any(Option::is_some)
             || self.by_member.len() < self.limits.clients
             || self.clients.evicts_for(claim.member.scope).is_some()
     }
 
-    /// Makes a confirmed bind a binding, and returns its slot. `None` if there is no room for it.
+    /// Turns a confirmed bind into a binding, and returns its slot. `None` if there is no room for it.
     pub(super) fn make_binding(
         &mut self,
         index: u32,
@@ -81,7 +81,7 @@ impl Server {
     ) -> Option<u32> {
         let Claim { member, id, .. } = pending.claim;
         let [by_key, by_node] = self.bound_to(&pending.claim);
-        // The node has another key now: peers that had opened the former key are told that it left.
+        // The node has another key now. Peers that had opened the former key are told that it is absent.
         if let Some(former) = by_node.filter(|former| by_key != Some(*former)) {
             self.say(former, &ControlMessage::Leave(LeaveReason::Replaced));
             self.tally.replaced += 1;
@@ -101,7 +101,7 @@ impl Server {
         Some(slot)
     }
 
-    /// Notes the number of a client's node.
+    /// Sets the number of a client's node.
     fn set_node_id(&mut self, slot: u32, member: Member, id: NodeId) {
         let former = self.binding(slot).and_then(|binding| binding.id.replace(id));
         if let Some(former) = former.filter(|former| *former != id) {
@@ -110,7 +110,7 @@ impl Server {
         self.by_node.insert((member.scope, id), slot);
     }
 
-    /// The member was bound already: this binding takes over everything, numbers included, and the former one is told.
+    /// Replaces the binding of a member that is bound already. The new one takes over the channels and numbers; the former client is told.
     fn replace(&mut self, slot: u32, index: u32, pending: PendingBind, now: Time) {
         self.say(slot, &ControlMessage::Leave(LeaveReason::Replaced));
         self.tally.replaced += 1;
@@ -127,7 +127,7 @@ impl Server {
         self.by_index.remove(&former);
         self.schedule(slot);
         self.put(slot, address);
-        // It may be a program that was started again, and know nothing of them.
+        // The program may have been restarted and have lost the numbers.
         for (node, id) in arrived {
             self.say(slot, &ControlMessage::Arrived { id, node });
         }
@@ -175,7 +175,7 @@ impl Server {
         Some(slot)
     }
 
-    /// Ends the latest binding of the network that holds the most, for a member of another network. `None` if no network holds more than its share.
+    /// Evicts the latest binding of the largest network, for a member of another network. `None` if no network has more than its fair share.
     fn make_room_for_client(&mut self, member: Member) -> Option<()> {
         let greedy = self.clients.evicts_for(member.scope)?;
         let latest = self.by_age.range((greedy, 0, 0)..=(greedy, u64::MAX, u32::MAX)).next_back();
@@ -186,7 +186,7 @@ impl Server {
         Some(())
     }
 
-    /// Sets the time at which a binding is checked next: when it will have been silent for too long, or its ticket expires.
+    /// Sets the time of a binding's next check: when it will have been silent for too long, or when its ticket expires.
     fn schedule(&mut self, slot: u32) {
         let patience = self.limits.patience;
         let Some(binding) = self.binding(slot) else { return };
@@ -196,7 +196,7 @@ impl Server {
         self.deadlines.insert((due, slot));
     }
 
-    /// A binding's deadline has come: it ends, or has another one.
+    /// Ends a binding whose deadline has come, or sets its next deadline.
     pub(super) fn check_deadline(&mut self, slot: u32, now: Time) {
         let patience = self.limits.patience;
         let Some(binding) = self.binding(slot) else { return };
@@ -211,7 +211,7 @@ impl Server {
         }
     }
 
-    /// A binding ends. Those who have channels to the client are told.
+    /// Ends a binding. Clients with channels to it are told.
     pub(super) fn end(&mut self, slot: u32) {
         let Some(binding) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
         let scope = binding.member.scope;

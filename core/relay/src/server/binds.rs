@@ -1,4 +1,4 @@
-//! From a `bind` to a binding: the checks, the answer, and the confirmation.
+//! The steps from a `bind` to a binding: checks, answer, confirmation.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::frame::{BIND_LEN, CONTROL_LEN};
 use crate::handshake::{ReadBind, Welcome};
 
 impl Server {
-    /// Takes a `bind`: answers it by `bound` if its sender may bind here, by a cookie if it has to prove its address first, or not at all.
+    /// Takes a `bind`. Answers with `bound` if its sender may bind, with a cookie if the sender has to prove its address first, and otherwise not at all.
     pub(super) fn handle_bind(
         &mut self,
         address: ClientAddress,
@@ -30,8 +30,8 @@ impl Server {
         })?;
         let mut ephemeral = [0; 32];
         ephemeral.copy_from_slice(&bind[8..40]);
-        // The same bytes from the same place have the same answer: the first one was lost, or the bytes were recorded. From another place they have an answer
-        // of their own, so that the keys of each answer prove where the client receives.
+        // The same bytes from the same address get the same answer: the first answer was lost, or the bytes were recorded. From another address they get
+        // another answer, so that the keys of each answer prove at which address the client receives.
         if let Some(bound) = self.pendings.repeated(ephemeral, address) {
             self.out.push_back(Reply::new(address, bound));
             return Ok(());
@@ -45,7 +45,7 @@ impl Server {
         match self.pendings.room(&request) {
             Ok(gives_way) => drop(gives_way.and_then(|index| self.pendings.remove(index))),
             Err(NoRoom::Stale) => return Err(Refused::Stale),
-            // A sender that proves its address evicts one that did not.
+            // A sender that proves its address evicts one that did not prove its own.
             Err(NoRoom::Member) if !is_proven => {
                 let (refused, cookie) = self.rate_limits.ask(address, bind, clocks.now);
                 self.out.extend(cookie.map(|cookie| Reply::new(address, &cookie)));
@@ -57,7 +57,7 @@ impl Server {
         self.welcome(request, read, clocks.now, entropy)
     }
 
-    /// Returns what an authentic bind asks for, if its ticket holds and nothing later is known of the member.
+    /// Returns the contents of a bind, if its ticket is valid and no later bind of the member is known.
     fn claim(&mut self, read: &ReadBind, clocks: ServerClocks) -> Result<Claim, Refused> {
         let terms = read.ticket.terms();
         #[cfg(test)]
@@ -81,7 +81,7 @@ impl Server {
         Ok(claim)
     }
 
-    /// Answers a bind, and keeps it until it is confirmed.
+    /// Answers a bind, and stores it until it is confirmed.
     fn welcome(
         &mut self,
         request: BindRequest,
@@ -108,7 +108,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes the first frame under the keys of a pending bind, which becomes a binding. The member's other pending binds end.
+    /// Takes the first frame under the keys of a pending bind, which turns it into a binding. The member's other pending binds end.
     pub(super) fn confirm(
         &mut self,
         address: ClientAddress,
@@ -131,7 +131,7 @@ impl Server {
         }
         let slot = self.make_binding(index, pending, now, entropy).ok_or(Refused::Full)?;
         self.tally.bound += 1;
-        // The frame came from another place than the bind: its source address may be forged.
+        // The frame came from another address than the bind, and its source address may be forged.
         if address != proven {
             self.challenge(slot, address, now, entropy);
         }

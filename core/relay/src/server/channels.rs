@@ -1,4 +1,4 @@
-//! Who has opened whom.
+//! Channels between clients.
 
 use taut_base::{Entropy, PublicKey};
 
@@ -7,17 +7,18 @@ use crate::change::Change;
 use crate::control::ControlMessage;
 use crate::frame::ID_BITS;
 
-/// One client's half of a channel.
+/// One client's end of a channel.
 pub(super) struct ChannelEnd {
-    /// The number that it has for the other one.
+    /// The client's number for the peer.
     pub(super) id: u32,
-    /// It wants the channel; else only the other one does.
+    /// Whether this client wants the channel; otherwise only its peer does.
     wanted: bool,
-    /// The other one is bound, and has its half.
+    /// Whether the peer is bound and has its end.
     pub(super) live: bool,
 }
 
 impl Server {
+    /// Handles a message of a client.
     pub(super) fn handle_message(&mut self, slot: u32, message: &ControlMessage, entropy: &mut impl Entropy) {
         match *message {
             ControlMessage::Ping { nonce } => {
@@ -25,12 +26,12 @@ impl Server {
                 self.say(slot, &ControlMessage::Pong { nonce, seen });
             }
             ControlMessage::Open { id, node } => {
-                let said = self.open(slot, node, id, entropy);
-                self.say(slot, &said);
+                let answer = self.open(slot, node, id, entropy);
+                self.say(slot, &answer);
             }
             ControlMessage::Close { node } => self.close(slot, &node),
             ControlMessage::Leave(_) => self.end(slot),
-            // A response was heard before (moves.rs); the others are a relay's own words.
+            // A response was handled before (moves.rs). The other messages are sent by relays only.
             ControlMessage::Response { .. }
             | ControlMessage::Challenge { .. }
             | ControlMessage::Pong { .. }
@@ -41,7 +42,7 @@ impl Server {
         }
     }
 
-    /// The client wants to reach `node` under the number `id`.
+    /// Opens a channel from the client to `node` with the number `id`, and returns the answer.
     fn open(&mut self, slot: u32, node: PublicKey, id: u32, entropy: &mut impl Entropy) -> ControlMessage {
         let refused = ControlMessage::Refused { node };
         let Some(member) = self.binding(slot).map(|binding| binding.member) else { return refused };
@@ -60,7 +61,7 @@ impl Server {
         refused
     }
 
-    /// The client does not want the channel any more. It stays while the other one wants it.
+    /// Ends the client's interest in a channel. The channel lasts while the peer wants it.
     fn close(&mut self, slot: u32, node: &PublicKey) {
         let Some(binding) = self.binding(slot) else { return };
         let other = Member { node: *node, ..binding.member };
@@ -74,7 +75,7 @@ impl Server {
             .and_then(|binding| binding.channels.get(&own))
             .is_some_and(|side| side.wanted);
         if !is_wanted {
-            // Both forget their numbers.
+            // Neither client wants the channel: both ends are removed.
             self.remove_end(slot, node);
             if let Some(other_slot) = other_slot {
                 self.remove_end(other_slot, &own);
@@ -82,7 +83,7 @@ impl Server {
         }
     }
 
-    /// A member has come: who waits for it has a channel to it from now on, and both are told.
+    /// Opens the channels of all clients that wait for a member that has just been bound, and tells both ends.
     pub(super) fn join_waiting(&mut self, slot: u32, member: &Member, entropy: &mut impl Entropy) {
         let waiting: Vec<u32> =
             self.wanted.get(member).map(|slots| slots.iter().copied().collect()).unwrap_or_default();
@@ -94,7 +95,7 @@ impl Server {
         }
     }
 
-    /// A client is gone, with this half of a channel to `node`.
+    /// Handles the end of a client that had this end of a channel to `node`.
     pub(super) fn close_end(&mut self, gone: &Member, node: PublicKey, side: &ChannelEnd, slot: u32) {
         let other = Member { node, ..*gone };
         self.unwant(slot, &other);
@@ -117,7 +118,7 @@ impl Server {
         }
     }
 
-    /// Makes the channel between a client that wants it and one that is there; the latter is told if it is new to it. False when the latter has too many.
+    /// Opens a channel between a client that wants it and a bound one. The latter is told if the channel is new to it. Returns false if it has too many channels.
     fn join(&mut self, slot: u32, other: u32, entropy: &mut impl Entropy) -> bool {
         let Some(own) = self.binding(slot).map(|binding| binding.member.node) else { return false };
         let Some(node) = self.binding(other).map(|binding| binding.member.node) else { return false };
@@ -139,8 +140,8 @@ impl Server {
         true
     }
 
-    /// Sees to it that a client has a number for `node`: the one that it asks for, if nothing else has that, or the one that it has, or one that is
-    /// drawn. False when it has too many.
+    /// Gives a client a number for `node`: the requested one if it is free, otherwise the present one, otherwise a random one. Returns false if the client has too
+    /// many channels.
     fn ensure_end(
         &mut self,
         slot: u32,
@@ -184,8 +185,8 @@ impl Server {
         true
     }
 
-    /// Makes room for one number more of this network. In a full table a channel of another network ends: of the network with the most numbers, and in it of the
-    /// client with the most. That client asks for the channel again later, if it still wants it. Returns false if no network holds more than its share.
+    /// Makes room for another number of this network. In a full table a channel of another network is evicted: from the network with the most numbers, and in it
+    /// from the client with the most. That client opens the channel again later if it still wants it. Returns false if no network has more than its fair share.
     fn make_room_for_end(&mut self, scope: Scope) -> bool {
         if self.sides.total() < self.limits.all_channels {
             return true;
@@ -207,20 +208,20 @@ impl Server {
         true
     }
 
-    /// Notes that a client has one number more than `count`.
+    /// Counts another number of a client that had `count`.
     fn count_end(&mut self, scope: Scope, count: usize, slot: u32) {
         self.busiest.remove(&(scope, count, slot));
         self.busiest.insert((scope, count + 1, slot));
         self.sides.add(scope);
     }
 
-    /// Notes that a client that had `count` numbers has none any more.
+    /// Removes all `count` numbers of a client from the counts.
     pub(super) fn forget_ends(&mut self, scope: Scope, count: usize, slot: u32) {
         self.busiest.remove(&(scope, count, slot));
         self.sides.remove(scope, count);
     }
 
-    /// Takes away one half of a channel, and tells whose it was.
+    /// Removes a client's end of a channel, and tells the client.
     fn remove_end(&mut self, slot: u32, node: &PublicKey) {
         let Some(binding) = self.binding(slot) else { return };
         let Some(side) = binding.channels.remove(node) else { return };

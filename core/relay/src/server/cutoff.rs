@@ -1,10 +1,10 @@
-//! Members that a coordinator has removed are cut off at once, instead of when their tickets end (fault F17).
+//! Cut-off of removed members: it takes effect at once, not when their tickets expire (fault F17).
 //!
-//! Only the coordinator's own relay does this, because the coordinator can tell no other one. A ticket is refused if it names a node that was removed, or if it
-//! was signed before its key was cut off. A key that comes with a later ticket is served: its machine has joined again.
+//! Only the coordinator's own relay does this, because the coordinator has no channel to other relays. A ticket is refused if it names a removed node, or if
+//! it was signed before its key was cut off. A key with a later ticket is served: its machine has joined again.
 //!
-//! Entries expire by the relay's own clock, which nothing sets. The wall clock only says in which order a ticket and a removal happened, and it may have been
-//! wrong at either moment: a removal is never taken as later than the moment at which the relay was told of it.
+//! Entries expire by the monotonic clock. The wall clock only orders tickets and removals, and it may have been wrong at either moment. Therefore a removal
+//! never counts as later than the moment at which the relay was told of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,9 +15,8 @@ use super::{Claim, Member, Owner, Server, ServerClocks};
 use crate::control::{ControlMessage, LeaveReason};
 use crate::ticket::{MAX_LIFETIME, NetworkTag, VerifyingKey};
 
-/// Tolerance for a removal that is ahead of the moment at which the relay was told of it, 300 s. It covers a clock that a time server has set back since, and
-/// a removal whose time was rounded up. It is half of what relays tolerate in a ticket that is not valid yet, so that a ticket signed after the removal is
-/// taken.
+/// Tolerance for a removal whose time is later than the moment at which the relay was told of it, 300 s. It covers a clock that a time server has set back
+/// since, and rounding. It is half of the tolerance for tickets that are not valid yet, so that a ticket signed after the removal is accepted.
 const AHEAD: u64 = 300;
 
 /// A member that its coordinator has removed, or a former key of a member.
@@ -29,15 +28,15 @@ pub struct Removal {
     pub id: Option<NodeId>,
     /// The node's key.
     pub key: PublicKey,
-    /// When it was removed, since 1970: tickets that were signed up to then are refused.
+    /// Time of the removal, since 1970. Tickets signed up to this time are refused.
     pub at: Duration,
 }
 
 #[derive(Clone, Copy)]
 struct Cut {
-    /// When it was removed, by the coordinator's clock: seconds since 1970.
+    /// Time of the removal by the coordinator's clock, in seconds since 1970.
     at: u64,
-    /// When the relay was told of it.
+    /// Time at which the relay was told of it.
     told: Time,
 }
 
@@ -45,15 +44,15 @@ struct Cut {
 #[derive(Default)]
 pub(super) struct CutOffs {
     cuts: BTreeMap<Owner, Cut>,
-    /// In the order in which the relay was told, so that each entry is looked at once when it expires.
+    /// Entries in the order in which the relay was told, so that expiry examines only expired entries.
     by_age: BTreeSet<(Time, Owner)>,
-    /// Entries that were looked at to find those that expired.
+    /// Number of entries that expiry has examined.
     #[cfg(test)]
     examined: usize,
 }
 
 impl CutOffs {
-    /// Adds an entry, which lasts as long as any ticket, and forgets those that have expired.
+    /// Adds an entry and removes the expired ones. An entry lasts as long as the longest ticket.
     fn insert(&mut self, owner: Owner, at: u64, now: Time) {
         self.expire(now);
         let former = self.cuts.insert(owner, Cut { at, told: now });
@@ -78,8 +77,8 @@ impl CutOffs {
         }
     }
 
-    /// Returns the time up to which tickets of this owner are refused, by the wall clock as it is now. A removal that is ahead of the moment at which the
-    /// relay was told of it was made while the clock was wrong, and counts as made at that moment.
+    /// Returns the time up to which tickets of this owner are refused, by the present wall clock. A removal that is dated later than the moment at which the relay
+    /// was told of it was made while a clock was wrong, and counts as made at that moment.
     fn get(&self, owner: &Owner, clocks: ServerClocks) -> Option<u64> {
         let Cut { at, told } = *self.cuts.get(owner)?;
         let told = clocks.wall.saturating_sub(clocks.now.since(told)).as_secs();
@@ -88,7 +87,7 @@ impl CutOffs {
 }
 
 impl Server {
-    /// Ends the binding of a member that was removed, and refuses the tickets that it has. Afterwards drain
+    /// Ends the binding of a removed member, and refuses the tickets that were signed for it. Afterwards drain
     /// [`Self::poll_output`].
     pub fn cut_off(&mut self, signer: &VerifyingKey, removal: &Removal, now: Time) {
         let Removal { network, id, key, at } = *removal;
@@ -105,8 +104,8 @@ impl Server {
         }
     }
 
-    /// Returns the earliest time of signing with which a ticket for this key is taken (seconds since 1970), if the key is cut off. A ticket for a machine that
-    /// has joined again must not be signed earlier.
+    /// Returns the earliest signing time, in seconds since 1970, at which a ticket for this key is accepted, if the key is cut off. A ticket for a machine that has
+    /// joined again must not be signed earlier.
     pub fn taken_from(
         &self,
         signer: &VerifyingKey,
@@ -115,14 +114,14 @@ impl Server {
         clocks: ServerClocks,
     ) -> Option<u64> {
         let at = self.cut_off.get(&Owner::new(&Member::new(signer, network, key), None), clocks)?;
-        // One second after it, and one because the two clocks are read at another moment when the ticket is shown.
+        // One second more than the removal, and another one because the clocks are read again when the ticket is shown.
         Some(at.saturating_add(2))
     }
 
     /// Returns true if the coordinator has removed the member since it signed this ticket.
     pub(super) fn is_cut_off(&self, claim: &Claim, clocks: ServerClocks) -> bool {
         let by_key = self.cut_off.get(&Owner::new(&claim.member, None), clocks);
-        // Numbers of nodes are never given again.
+        // Node numbers are never reused.
         let by_node = claim.id.and_then(|id| self.cut_off.get(&Owner::new(&claim.member, Some(id)), clocks));
         by_node.is_some() || by_key.is_some_and(|at| claim.signed <= at)
     }
@@ -133,7 +132,7 @@ impl Server {
         self.cut_off.cuts.len()
     }
 
-    /// Returns the number of entries that were looked at to find those that expired.
+    /// Returns the number of entries that expiry has examined.
     #[cfg(test)]
     pub(crate) fn cut_offs_examined(&self) -> usize {
         self.cut_off.examined

@@ -1,15 +1,15 @@
-//! Where a client is, and how it moves: only to a place that returned a fresh nonce (RFC 9000, section 8.2; law 16, fault F14).
+//! The addresses of clients. A client moves only to an address that returned a fresh nonce (RFC 9000, section 8.2; law 16, fault F14).
 //!
 //! ```text
-//! the newest control frame of a client comes from elsewhere
-//!   └─▶ challenge, to there: as long as that frame ── response with its nonce, from there ──▶ the client is there
-//!       meanwhile data and all other answers go to where it was
+//! the newest control frame of a client comes from another address
+//!   └─▶ challenge to that address, as long as the frame ── response with its nonce, from that address ──▶ the client has moved
+//!       meanwhile data and all other answers go to the former address
 //! ```
-//! A frame proves which client made it, and nothing about its source address. The address may be forged, or an adversary may have copied the frame and sent
-//! it from elsewhere. A connection is no exception: TCP proves that its other end receives, not that this end is the client.
+//! A frame proves which client made it, and nothing about its source address. The address may be forged, or an attacker may have
+//! copied the frame and sent it from another address. This holds for connections, too: TCP proves that the other end receives, not that it is the client.
 //!
-//! A place belongs to one client. Another client that proves to be there displaces the former one, which has no place until it has proven one again. Its next
-//! frame brings a challenge, also from its former place.
+//! An address belongs to one client. Another client that proves to be there displaces the former one, which has no address until it proves one again. Its
+//! next frame causes a challenge, even if the frame comes from its former address.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::change::{Change, ClientAddress};
 use crate::control::{ControlMessage, NONCE_LEN};
 use crate::frame::{CONTROL_LEN, le32};
 
-/// Time that a client has for its response, 10 s: longer than any round trip. A later response is ignored; the next frame brings another challenge.
+/// Time limit for a client's response, 10 s: longer than any round trip. A later response is ignored; the next frame causes another challenge.
 const RESPONSE: Duration = Duration::from_secs(10);
-/// Challenges that one client can cause, 5 per second and 20 at once. A client that comes to another address needs one or two; 20 at once are enough for a
-/// host that changes networks back and forth. At 72 bytes each, 360 bytes per second go to addresses that proved nothing, and as many came from there.
+/// Challenges that one client can cause, 5 per second and 20 at once. A client that changes its address needs one or two; 20 at once are enough for a host that
+/// changes networks back and forth. At 72 bytes each, at most 360 bytes per second go to unproven addresses, and as many came from them.
 const CHALLENGES: Rate = Rate::new(5, 20);
 
-/// A challenge without a response so far.
+/// A challenge that has no response yet.
 pub(super) struct Challenge {
     address: ClientAddress,
     nonce: [u8; NONCE_LEN],
@@ -36,7 +36,7 @@ pub(super) struct Challenge {
 }
 
 impl Server {
-    /// Takes a control frame: opens it, follows its sender, and does what it says.
+    /// Takes a control frame: decrypts it, checks its source address, and handles its message.
     pub(super) fn handle_control(
         &mut self,
         address: ClientAddress,
@@ -60,7 +60,7 @@ impl Server {
         if let Some(ControlMessage::Response { nonce }) = opened.message {
             self.handle_response(slot, address, &nonce, now);
         }
-        // Only a frame that is newer than all before it: a late or repeated one says nothing about where the client is now.
+        // Only for a frame that is newer than all before it: a late or repeated one says nothing about the client's present address.
         if opened.newest && self.address_of(slot) != Some(address) {
             self.challenge(slot, address, now, entropy);
         }
@@ -73,7 +73,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks a client whether it is at `place`. One challenge is outstanding at a time: a later place replaces an earlier one.
+    /// Sends a challenge to `address`. A client has one outstanding challenge; one for another address replaces it.
     pub(super) fn challenge(&mut self, slot: u32, address: ClientAddress, now: Time, entropy: &mut impl Entropy) {
         let Some(binding) = self.binding(slot) else { return };
         if !binding.challenges.take(&CHALLENGES, now) {
@@ -83,7 +83,7 @@ impl Server {
         let waiting =
             binding.challenge.as_ref().filter(|challenge| challenge.address == address && now < challenge.until);
         let nonce = match waiting {
-            // The first challenge may still be on its way, and its answer has to count.
+            // The first challenge may still be in flight, and its response must be accepted.
             Some(challenge) => challenge.nonce,
             None => {
                 let mut nonce = [0; NONCE_LEN];
@@ -97,7 +97,7 @@ impl Server {
         self.out.push_back(Reply::new(address, &frame));
     }
 
-    /// Takes a nonce that a client returned. If it is the challenge's, and came from the place that was challenged, the client moves there.
+    /// Takes a nonce that a client returned. If it matches the challenge and came from the challenged address, the client moves to that address.
     fn handle_response(&mut self, slot: u32, address: ClientAddress, nonce: &[u8; NONCE_LEN], now: Time) {
         let Some(binding) = self.binding(slot) else { return };
         let is_answer = |challenge: &mut Challenge| {
@@ -109,7 +109,7 @@ impl Server {
         }
     }
 
-    /// Puts a client at a place that it has proven to receive at.
+    /// Sets a client's address to one that it has proven to receive at.
     pub(super) fn put(&mut self, slot: u32, address: ClientAddress) {
         let former = self.binding(slot).and_then(|binding| binding.address.replace(address));
         self.vacate(former, slot);
@@ -123,7 +123,7 @@ impl Server {
         self.changes.push_back(Change::Client { slot, address });
     }
 
-    /// Forgets that a client was at `place`.
+    /// Removes the address of a client, unless another client has it now.
     pub(super) fn vacate(&mut self, address: Option<ClientAddress>, slot: u32) {
         if let Some(address) = address
             && self.by_address.get(&address) == Some(&slot)
@@ -132,7 +132,7 @@ impl Server {
         }
     }
 
-    /// Returns the place that a client has proven.
+    /// Returns the address that a client has proven.
     fn address_of(&mut self, slot: u32) -> Option<ClientAddress> {
         self.binding(slot)?.address
     }

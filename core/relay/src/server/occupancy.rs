@@ -1,6 +1,6 @@
-//! How many entries of a table each network holds. A full table makes room at the cost of the network that holds the most (law 15).
+//! The occupancy of a table: its entries per network. A full table makes room at the expense of the network with the most entries (law 15).
 //!
-//! Networks of one signer share what that signer holds: a coordinator that invents networks gains no room from the networks of another one.
+//! The networks of one signer share that signer's part: a coordinator that invents networks gains no room from another coordinator's networks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,19 +23,19 @@ impl Occupancy {
         self.total
     }
 
-    /// Notes that a network holds one entry more.
+    /// Adds one entry of a network.
     pub(super) fn add(&mut self, scope: Scope) {
         self.set(scope, self.held(scope) + 1);
     }
 
-    /// Notes that a network holds `count` entries less.
+    /// Removes `count` entries of a network.
     pub(super) fn remove(&mut self, scope: Scope, count: usize) {
         self.set(scope, self.held(scope).saturating_sub(count));
     }
 
-    /// Returns the network that loses an entry so that `scope` can have one more. It is the one that holds the most: of the signer that holds the most, if
-    /// that one holds more than the signer of `scope` would afterwards; else of the same signer, if it holds more than `scope` would afterwards. Either holds
-    /// more than its fair share then. `None` if `scope` has its share already.
+    /// Returns the network that loses an entry so that `scope` can have another one; `None` if `scope` has its fair share already. It is the largest network of the
+    /// largest signer, if that signer has more than the signer of `scope` would have afterwards. Otherwise it is the largest network of the same signer, if that
+    /// network has more than `scope` would have afterwards. In both cases the network that loses has more than its fair share.
     pub(super) fn evicts_for(&self, scope: Scope) -> Option<Scope> {
         let (most, greedy) = self.signers_by_size.last()?;
         if *greedy != scope.signer && *most > self.held_by(scope.signer) + 1 {
@@ -45,7 +45,7 @@ impl Occupancy {
         (most > self.held(scope) + 1).then_some(network)
     }
 
-    /// Returns the network of a signer that holds the most, and how much that is.
+    /// Returns the largest network of a signer, with its number of entries.
     fn largest(&self, signer: Signer) -> Option<(usize, Scope)> {
         let networks = self.by_size.range((signer, 0, Scope::FIRST)..=(signer, usize::MAX, Scope::LAST));
         networks.last().map(|(_, held, network)| (*held, *network))
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_that_holds_the_most_gives_way_and_never_one_with_its_fair_share() {
+    fn the_largest_network_is_evicted_from_and_never_one_with_its_fair_share() {
         for counts in [vec![10], vec![7, 3], vec![4, 4, 2], vec![3, 3, 3, 1], vec![9, 1, 0], vec![2, 2, 2, 2, 2]] {
             let shares = held(&counts);
             assert_eq!(shares.total(), 10);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_what_was_taken_away() {
+    fn removed_entries_leave_nothing_behind() {
         let mut shares = held(&[3, 1]);
         shares.remove(scope(0), 3);
         shares.remove(scope(1), 1);

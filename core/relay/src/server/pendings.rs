@@ -1,9 +1,9 @@
-//! Binds that were answered and wait for their first control frame: their limits, and which of them is evicted for another one (fault F15).
+//! Pending binds: answered, and waiting for their first control frame. Here are their limits and the rules of eviction (fault F15).
 //!
-//! A member has [`MOST`] of them at most, one per place: a client asks at one address of each family and by WebSocket at once. The first bind that is
-//! confirmed ends the others. An adversary that recorded binds of a member can send them again, from any address. Therefore a bind with a later stamp evicts
-//! an earlier one: recorded binds are earlier than the one that the member makes now. Of several copies of one bind the first ones stay. Binds of release
-//! 0.1.0 have no stamp: of these the last counts, one per IP address, and any stamped bind evicts them.
+//! A member has at most [`MOST`] of them, one per address: a client asks at one address of each family and by WebSocket at the same time. The first confirmed
+//! bind ends the others. An attacker that recorded binds of a member can replay them from any address. Therefore a bind with a later stamp evicts an earlier
+//! one: recorded binds are earlier than the member's present one. Of several copies of one bind the first ones stay. Binds of release 0.1.0 have no stamp:
+//! the last one counts, one per IP address, and any stamped bind evicts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,18 +17,18 @@ use crate::change::ClientAddress;
 use crate::control::ControlLink;
 use crate::frame::BOUND_LEN;
 
-/// Time that a bind waits for its first control frame, 10 s: some tries of a client on a slow way.
+/// Time that a bind waits for its first control frame, 10 s: several retransmissions of a client on a slow path.
 const WAIT: Duration = Duration::from_secs(10);
-/// Binds of one member that wait at the same time (protocol.md 6.6): one for each address family, one by WebSocket, and one for a client whose NAT has just
-/// given it another port.
+/// Maximum number of pending binds of one member, 4 (protocol.md 6.6): one for each address family, one by WebSocket, and one for a client whose NAT has just
+/// changed its port.
 const MOST: usize = 4;
 
-/// A bind that was answered. Its first control frame will show whether the client is there.
+/// A bind that was answered. The first control frame under its keys confirms it.
 pub(super) struct PendingBind {
     pub(super) claim: Claim,
-    /// Where its `bind` came from. The answer went there and nowhere else, so a frame under its keys proves that the client receives there.
+    /// Source address of the `bind`. The answer went only to it, so a frame under its keys proves that the client receives at this address.
     pub(super) address: ClientAddress,
-    /// The sender proved by a cookie, or by a connection, that it receives there.
+    /// Whether the sender proved, by a cookie or a connection, that it receives at this address.
     pub(super) is_proven: bool,
     pub(super) link: ControlLink,
     /// The client's ephemeral key, by which a repeated `bind` is recognised.
@@ -38,37 +38,37 @@ pub(super) struct PendingBind {
 }
 
 impl PendingBind {
-    /// Returns what decides between two binds of a member: the stamp, and of equal stamps whether the address was proven.
+    /// Returns the rank among the binds of a member: the stamp first, then whether the address was proven.
     fn rank(&self) -> (u64, bool) {
         (self.claim.stamp, self.is_proven)
     }
 }
 
-/// A bind that asks for room.
+/// A bind that needs an entry in the table.
 #[derive(Clone, Copy)]
 pub(super) struct BindRequest {
     pub(super) claim: Claim,
-    /// Where it came from.
+    /// Source address of the bind.
     pub(super) address: ClientAddress,
-    /// The sender proved by a cookie, or by a connection, that it receives there.
+    /// Whether the sender proved, by a cookie or a connection, that it receives at this address.
     pub(super) is_proven: bool,
     pub(super) ephemeral: [u8; 32],
 }
 
 impl BindRequest {
-    /// Returns true if this bind is later than another one of its member. Of two binds without stamps the one that comes later counts as later.
+    /// Returns true if this bind is later than another one of its member. Of two binds without stamps the one that arrives later counts as later.
     fn is_later_than(&self, other: &PendingBind) -> bool {
         self.claim.stamp > other.claim.stamp || self.is_unstamped_like(other)
     }
 
-    /// Returns true if this bind evicts another one of its member that came from the same IP address. It does only if neither has a stamp, so that recorded
-    /// binds from one address take one place in all.
+    /// Returns true if this bind evicts another one of its member from the same IP address. It does only if neither has a stamp, so that recorded binds from one
+    /// address take one entry in all.
     fn replaces_at_address(&self, other: &PendingBind) -> bool {
         let own = ip_of(self.address);
         own.is_some() && own == ip_of(other.address) && self.is_unstamped_like(other)
     }
 
-    /// Returns true if this bind evicts another one of its member that has all its places in use.
+    /// Returns true if this bind evicts another one of its member when the member has no free entry.
     fn evicts(&self, other: &PendingBind) -> bool {
         let own = (self.claim.stamp, self.is_proven);
         own > other.rank() || (self.is_unstamped_like(other) && self.is_proven == other.is_proven)
@@ -83,11 +83,11 @@ impl BindRequest {
 /// Why there is no room for a bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoRoom {
-    /// A later bind of the same member waits at this place.
+    /// A later bind of the same member waits at this address.
     Stale,
-    /// The member has all its places in use, and this bind evicts none of them.
+    /// The member has no free entry, and this bind evicts none of its binds.
     Member,
-    /// The whole table is in use, and no network holds more of it than this one.
+    /// The table is full, and no network has more entries than this one.
     Network,
 }
 
@@ -132,7 +132,7 @@ impl PendingBinds {
         self.entries.get_mut(&index).map(|entry| &mut entry.pending)
     }
 
-    /// Returns the answer to a bind that came from this place before, if it still waits.
+    /// Returns the answer to an identical bind from this address, if it is still pending.
     pub(super) fn repeated(&self, ephemeral: [u8; 32], address: ClientAddress) -> Option<&[u8; BOUND_LEN]> {
         let index = self.by_bind.get(&(ephemeral, address))?;
         self.entries.get(index).map(|entry| &entry.pending.bound)
@@ -142,7 +142,7 @@ impl PendingBinds {
     pub(super) fn room(&self, request: &BindRequest) -> Result<Option<u32>, NoRoom> {
         let own = self.by_owner.get(&request.claim.owner()).map_or(&[][..], Vec::as_slice);
         let own: Vec<(u32, &Entry)> = own.iter().filter_map(|index| Some((*index, self.entries.get(index)?))).collect();
-        // At one place the later bind counts.
+        // At one address the later bind counts.
         if let Some((index, other)) = own.iter().find(|(_, other)| other.pending.address == request.address) {
             return if request.is_later_than(&other.pending) { Ok(Some(*index)) } else { Err(NoRoom::Stale) };
         }
@@ -173,7 +173,7 @@ impl PendingBinds {
         self.entries.insert(index, Entry { pending, ends });
     }
 
-    /// Takes a bind out of the table.
+    /// Removes a bind from the table.
     pub(super) fn remove(&mut self, index: u32) -> Option<PendingBind> {
         let Entry { pending, ends } = self.entries.remove(&index)?;
         let (scope, owner) = (pending.claim.member.scope, pending.claim.owner());
@@ -190,7 +190,7 @@ impl PendingBinds {
         Some(pending)
     }
 
-    /// Takes all binds of a member out of the table.
+    /// Removes all binds of a member from the table.
     pub(super) fn remove_all(&mut self, owner: &Owner) {
         for index in self.by_owner.get(owner).cloned().unwrap_or_default() {
             self.remove(index);
@@ -204,13 +204,13 @@ impl PendingBinds {
         }
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// Returns the time at which [`Self::handle_timeout`] has work to do.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.by_end.first().map(|(ends, _)| *ends)
     }
 }
 
-/// Returns the IP address of a place that has one.
+/// Returns the IP address of a client that is reached by UDP.
 fn ip_of(address: ClientAddress) -> Option<IpAddr> {
     match address {
         ClientAddress::Udp(source) => Some(source.ip().to_canonical()),

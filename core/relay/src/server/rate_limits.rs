@@ -1,4 +1,4 @@
-//! Which binds are computed for: as a node judges handshakes (protocol.md 2.4), because they are the same thing (fault B3).
+//! Rate limits for binds, control frames and replies to unbound senders. Binds are limited as a node limits handshakes (protocol.md 2.4; fault B3).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,33 +10,33 @@ use super::{Owner, Refused};
 use crate::change::ClientAddress;
 use crate::frame::{BIND_LEN, COOKIE_LEN, cookie};
 
-/// Of one address and port: a client binds once, and again when its relay was started again.
+/// Binds per second of one address and port without a cookie, and with one: 5, and 10 at once. A client binds once, and again after a restart of the relay.
 const SOURCE: Rate = Rate::new(5, 10);
-/// Of one IPv4 address or IPv6 /64: the hosts behind one NAT together.
+/// Binds per second without a cookie of one IPv4 address or IPv6 /64, which all hosts behind one NAT share: 50.
 const NETWORK: Rate = Rate::new(50, 50);
-/// Of all who showed no cookie. A bind costs 0.2 ms, so this is a tenth of a core, and spoofed senders can use up no more.
+/// Binds per second from all senders without a cookie: 500. A bind costs 0.2 ms, so this limit costs a tenth of a core, and spoofed senders can use no more.
 const UNPROVEN: Rate = Rate::new(500, 500);
-/// Of all who showed one.
+/// Binds per second from all senders that proved their address: 2,000, which cost 0.4 of a core.
 const PROVEN: Rate = Rate::new(2_000, 500);
 /// Binds of one IPv4 address or IPv6 /64 whose senders showed a cookie or came by connections: 100 per second, 200 at once. That is a twentieth of [`PROVEN`],
-/// so thousands of ports of one address leave the rest to others. The largest honest crowd is the nodes behind one address of a carrier's NAT after a restart
-/// of the relay: 1,000 of them are bound after 8 s, during which each retries every few seconds. At other times a node binds once in 24 hours.
+/// so one address cannot use up the limit of all. The largest honest load comes from the nodes behind one address of a carrier-grade NAT after a restart of the
+/// relay: 1,000 of them are bound after 8 s, during which each retries every few seconds. At other times a node binds once in 24 hours.
 const PROVEN_ADDRESS: Rate = Rate::new(100, 200);
-/// The same for one IPv4 /24 or IPv6 /48, which one customer of a provider often has: 400 per second, a fifth of [`PROVEN`]. It is enough for four crowded
-/// addresses of a carrier's NAT in one prefix.
+/// The same for one IPv4 /24 or IPv6 /48, which one customer of a provider often has: 400 per second, a fifth of [`PROVEN`]. That is enough for four busy
+/// addresses of a carrier-grade NAT in one prefix.
 const PROVEN_SITE: Rate = Rate::new(400, 400);
-/// How often strangers are told that they are not bound. After a start, all clients of a large relay hear it within some seconds.
+/// Replies per second to all unbound senders: 5,000. After a restart, all clients of a large relay are told within some seconds that they are not bound.
 const TELL: Rate = Rate::new(5_000, 1_000);
-/// The same for one IPv4 address or IPv6 /64, 50 per second and 100 at once, so that a flood from one address does not use up [`TELL`]. A node needs to be
-/// told once.
+/// The same for one IPv4 address or IPv6 /64, 50 per second and 100 at once, so that a flood from one address does not use up [`TELL`]. A node needs one reply.
 const TELL_ADDRESS: Rate = Rate::new(50, 100);
-/// Bindings that one member begins: one per second, 20 at once. Each binding is told to all peers that have opened the member, in up to 4,096 frames. A client
-/// that lost its relay binds again after a second or more, and 20 at once are more than it needs in a minute of changing networks.
+/// Bindings that one member begins: one per second, 20 at once. Each one is announced to all peers that opened the member, in up to 4,096 frames. A client
+/// that lost its relay binds again after a second or more; 20 at once are more than a minute of changing networks needs.
 const CONFIRM: Rate = Rate::new(1, 20);
-/// Control frames of one member: 200 per second, and 4,096 at once, because a node that comes up opens all its peers at once. They are counted over several
+/// Control frames of one member: 200 per second, and 4,096 at once, because a starting node opens all its peers at once. The count goes on over several
 /// bindings, so that a member gains nothing by binding again.
 const CONTROL: Rate = Rate::new(200, 4_096);
 
+/// The rate limits of a relay.
 pub(super) struct RateLimits {
     checker: CookieChecker,
     hash: KeyedHash,
@@ -72,8 +72,8 @@ impl RateLimits {
         }
     }
 
-    /// Decides whether a bind is computed for. Returns true if its sender has proven to receive at `place`. `from` is the address at the other end of a stream.
-    /// [`Refused::CookieAsked`] comes with the answer for the sender.
+    /// Decides whether the relay processes a bind. Returns true if its sender has proven to receive at `address`. `from` is the IP address at the other end of a
+    /// stream. [`Refused::CookieAsked`] comes with the answer for the sender.
     pub(super) fn check_bind(
         &mut self,
         address: ClientAddress,
@@ -86,7 +86,7 @@ impl RateLimits {
         }
         let source = match address {
             ClientAddress::Udp(source) if !self.checker.proves_address(bind, source, now) => source,
-            // A connection proves where it comes from by itself.
+            // A TCP connection has proven its source address.
             _ => {
                 let allowed = self.take_proven(address, from, now);
                 return if allowed { Ok(true) } else { Err((Refused::BindRate, None)) };
@@ -115,7 +115,7 @@ impl RateLimits {
         }
     }
 
-    /// Returns true if a stranger may be told that it is not bound.
+    /// Returns true if this unbound sender may be told that it is not bound.
     pub(super) fn may_tell(&mut self, address: ClientAddress, from: Option<IpAddr>, now: Time) -> bool {
         let address = self.hash.of(&ip_of(address, from).map(network));
         self.tell_addresses.has(address, now) && self.tell.take(&TELL, now) && self.tell_addresses.take(address, now)
@@ -127,7 +127,7 @@ impl RateLimits {
         self.confirms.take(member, now)
     }
 
-    /// Returns true if one more control frame of this member is acted on.
+    /// Returns true if one more control frame of this member may be handled.
     pub(super) fn may_control(&mut self, owner: &Owner, now: Time) -> bool {
         let member = self.hash.of(owner);
         self.controls.take(member, now)

@@ -1,29 +1,29 @@
-//! What a relay counts, and why it refused something.
+//! The counters of a relay, and the reasons of its refusals.
 
 use std::fmt;
 
 use crate::ticket::BadTicket;
 
-/// What has happened since the start, and how many there are now. No address, no key (fault F12).
+/// Counters since the start, and present numbers of clients and channels. They hold no address and no key (fault F12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Clients that are bound now.
+    /// Clients bound at present.
     pub clients: u64,
-    /// Channels between two of them now, each counted once for each direction.
+    /// Channels open at present, each counted once for each direction.
     pub channels: u64,
     /// Bindings that began.
     pub bound: u64,
-    /// Of them, those that took the place of another one.
+    /// Bindings that replaced another one of the same member.
     pub replaced: u64,
-    /// Clients that moved: they returned a nonce from another place.
+    /// Moves of clients: they returned a nonce from another address.
     pub moved: u64,
-    /// Challenges to places from which a client was heard, and where it had not proven to be.
+    /// Challenges sent to addresses that a client used without having proven them.
     pub challenged: u64,
-    /// Clients in whose place another client has proven to be.
+    /// Clients whose address another client has proven.
     pub displaced: u64,
-    /// Frames from another place that brought no challenge, because the client has caused as many as it may.
+    /// Frames from another address without a challenge, because the client was over its limit of challenges.
     pub move_rate: u64,
-    /// Bindings that ended by themselves: silent, left, expired.
+    /// Bindings that ended.
     pub ended: u64,
     /// [`Refused::NotAFrame`].
     pub not_a_frame: u64,
@@ -35,7 +35,7 @@ pub struct Tally {
     pub bind_rate: u64,
     /// [`Refused::NotAuthentic`].
     pub not_authentic: u64,
-    /// [`Refused::Ticket`], whatever is wrong with it.
+    /// [`Refused::Ticket`], for all reasons.
     pub bad_ticket: u64,
     /// [`Refused::NotTheirs`].
     pub not_theirs: u64,
@@ -47,9 +47,9 @@ pub struct Tally {
     pub stale: u64,
     /// [`Refused::CutOff`].
     pub cut_off: u64,
-    /// Clients that were ended because their network held the most of a full table.
+    /// Clients evicted from a full table because their network was the largest.
     pub evicted: u64,
-    /// Channels that were ended for the same reason.
+    /// Channels evicted for the same reason.
     pub channels_evicted: u64,
     /// [`Refused::Unbound`].
     pub unbound: u64,
@@ -57,55 +57,55 @@ pub struct Tally {
     pub control_rate: u64,
 }
 
-/// Why a frame changed nothing.
+/// The reason why a frame was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No frame that a client sends.
+    /// It is no frame that clients send.
     NotAFrame,
-    /// A bind that was not made for this relay: the sender does not know its key.
+    /// The bind was not made for this relay: its sender does not know the relay's key.
     BadMac,
-    /// A bind without a cookie, while there are too many; the sender was given one.
+    /// The bind had no cookie while the relay required one. The sender was sent a cookie.
     CookieAsked,
-    /// More binds from there than anybody needs.
+    /// Too many binds from this address, or of this member.
     BindRate,
-    /// It does not open, or not a second time.
+    /// The frame was altered or repeated, or its keys are wrong.
     NotAuthentic,
-    /// A bind whose ticket does not hold.
+    /// The ticket of the bind is not valid.
     Ticket(BadTicket),
-    /// A bind with somebody else's ticket (fault F3).
+    /// The ticket of the bind belongs to another member (fault F3).
     NotTheirs,
-    /// There is no more room: all of a table is in use, and this network has its share of it.
+    /// The table is full, and this network has its fair share of it.
     Full,
-    /// The member has as many binds pending as it may have.
+    /// The member has its maximum number of pending binds.
     MemberBinds,
-    /// A bind that is older than another one of the same member, or shows a former key of its node: it was recorded.
+    /// The bind is older than another one of the same member, or shows a former key of its node: it was recorded.
     Stale,
-    /// A bind of a member that its coordinator has removed.
+    /// The coordinator has removed the member of this bind.
     CutOff,
-    /// From somebody who is not bound here; told so, within limits.
+    /// The sender is not bound. It is told so, within limits.
     Unbound,
-    /// More control frames of one client than anybody needs.
+    /// The client sent too many control frames.
     ControlRate,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAFrame => f.write_str("no frame that a client of a relay sends"),
+            Self::NotAFrame => f.write_str("not a frame that a client of a relay sends"),
             Self::BadMac => f.write_str("a bind for another relay"),
             Self::CookieAsked => f.write_str("too many binds; the sender was asked for a cookie"),
-            Self::BindRate => f.write_str("too many binds from there"),
+            Self::BindRate => f.write_str("too many binds from this address or member"),
             Self::NotAuthentic => {
-                f.write_str("a frame that was altered, repeated or made by nobody whom this relay knows")
+                f.write_str("a frame that was altered or repeated, or whose sender this relay does not know")
             }
             Self::Ticket(reason) => write!(f, "a bind with {reason}"),
-            Self::NotTheirs => f.write_str("a bind with somebody else's ticket"),
-            Self::Full => f.write_str("as many clients as this relay takes"),
-            Self::MemberBinds => f.write_str("a bind of a member that has as many pending as it may have"),
+            Self::NotTheirs => f.write_str("a bind with the ticket of another member"),
+            Self::Full => f.write_str("the table is full: this relay has its maximum number of clients"),
+            Self::MemberBinds => f.write_str("a bind of a member that has its maximum number of pending binds"),
             Self::Stale => f.write_str("a bind that is older than another one of the same member"),
             Self::CutOff => f.write_str("a bind of a member that was removed"),
-            Self::Unbound => f.write_str("from somebody who is not bound here; told to bind again"),
-            Self::ControlRate => f.write_str("more control frames of one client than anybody needs"),
+            Self::Unbound => f.write_str("a frame of a sender that is not bound; it was told to bind again"),
+            Self::ControlRate => f.write_str("too many control frames of one client"),
         }
     }
 }

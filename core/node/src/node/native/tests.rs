@@ -1,14 +1,13 @@
 use std::sync::Arc;
 
 use taut_noise::public_key;
+use taut_testkit::Seeded;
 use taut_tunnel::Limits;
 
 use super::*;
 use crate::contract::{Clocks, FromLane, HandshakeMessage};
 use crate::output::Output;
 use crate::routes::Routes;
-
-type Noise = Box<dyn FnMut(&mut [u8])>;
 
 fn key(byte: u8) -> PrivateKey {
     PrivateKey::from_bytes([byte; 32])
@@ -18,15 +17,8 @@ fn public(byte: u8) -> PublicKey {
     public_key(&key(byte))
 }
 
-fn node(byte: u8) -> Node<Noise> {
-    let mut state = u64::from(byte);
-    let noise: Noise = Box::new(move |bytes| {
-        for byte in bytes {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = state.to_be_bytes()[0];
-        }
-    });
-    Node::new(key(byte), Limits::WIREGUARD, noise)
+fn node(byte: u8) -> Node<Seeded> {
+    Node::new(key(byte), Limits::WIREGUARD, Seeded::new(byte.into()))
 }
 
 fn at(milliseconds: u64) -> Clocks {
@@ -39,7 +31,7 @@ fn allow(byte: u8, prefixes: &[&str]) -> PeerChange {
     PeerChange { allowed, ..PeerChange::new(public(byte)) }
 }
 
-fn commands(node: &mut Node<Noise>) -> Vec<ToLane> {
+fn commands(node: &mut Node<Seeded>) -> Vec<ToLane> {
     let command = |output| match output {
         Output::Lane(_, command) => Some(command),
         _ => None,
@@ -47,7 +39,7 @@ fn commands(node: &mut Node<Noise>) -> Vec<ToLane> {
     std::iter::from_fn(|| node.poll_output()).filter_map(command).collect()
 }
 
-fn routes(node: &mut Node<Noise>) -> Arc<Routes> {
+fn routes(node: &mut Node<Seeded>) -> Arc<Routes> {
     let last = commands(node).into_iter().rev().find_map(|command| match command {
         ToLane::Routes(routes) => Some(routes),
         _ => None,
@@ -55,7 +47,7 @@ fn routes(node: &mut Node<Noise>) -> Arc<Routes> {
     last.unwrap()
 }
 
-fn sent(node: &mut Node<Noise>) -> Vec<(SocketAddr, HandshakeMessage)> {
+fn sent(node: &mut Node<Seeded>) -> Vec<(SocketAddr, HandshakeMessage)> {
     let send = |command| match command {
         ToLane::Send { way, message } => Some((way.first_hop(), message)),
         _ => None,
@@ -63,7 +55,7 @@ fn sent(node: &mut Node<Noise>) -> Vec<(SocketAddr, HandshakeMessage)> {
     commands(node).into_iter().filter_map(send).collect()
 }
 
-fn owner(node: &Node<Noise>, routes: &Routes, address: &str) -> Option<PublicKey> {
+fn owner(node: &Node<Seeded>, routes: &Routes, address: &str) -> Option<PublicKey> {
     let id = routes.lookup(address.parse().unwrap())?;
     node.native_peers().find(|peer| peer.id == id).map(|peer| peer.key)
 }
@@ -95,7 +87,7 @@ fn peers_are_removed_added_and_replaced() {
     let remove = || PeerChange { remove: true, ..PeerChange::new(public(2)) };
     let own = allow(1, &["10.0.0.0/8"]);
     node.configure(false, vec![allow(2, &["10.2.0.0/16"]), absent, own, allow(3, &[])]).unwrap();
-    let keys = |node: &Node<Noise>| node.native_peers().map(|peer| peer.key).collect::<Vec<_>>();
+    let keys = |node: &Node<Seeded>| node.native_peers().map(|peer| peer.key).collect::<Vec<_>>();
     assert_eq!(keys(&node), [public(2), public(3)]);
     node.configure(false, vec![remove(), allow(2, &[]), remove()]).unwrap();
     assert_eq!(keys(&node), [public(3)]);
@@ -140,7 +132,7 @@ fn native_peers_get_stock_retransmissions_at_one_endpoint() {
 }
 
 /// Makes a handshake from `here` to `there`. Returns true if it ended in a session.
-fn shake(here: &mut Node<Noise>, there: &mut Node<Noise>, now: u64) -> bool {
+fn shake(here: &mut Node<Seeded>, there: &mut Node<Seeded>, now: u64) -> bool {
     let (mine, yours): (SocketAddr, SocketAddr) = ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:2".parse().unwrap());
     let id = here.native_peers().next().unwrap().id;
     here.handle_lane(FromLane::WantsHandshake(id), at(now));
@@ -153,7 +145,7 @@ fn shake(here: &mut Node<Noise>, there: &mut Node<Noise>, now: u64) -> bool {
     commands(here).iter().any(|command| matches!(command, ToLane::AddSession { .. }))
 }
 
-fn pair() -> (Node<Noise>, Node<Noise>) {
+fn pair() -> (Node<Seeded>, Node<Seeded>) {
     let (mut here, mut there) = (node(1), node(2));
     let endpoint = Some("192.0.2.2:2".parse().unwrap());
     here.configure(false, vec![PeerChange { endpoint, ..allow(2, &["::/0"]) }]).unwrap();
@@ -224,7 +216,7 @@ fn keepalive_is_told_when_it_changes() {
     let every = |seconds: Option<u64>| {
         vec![PeerChange { keepalive: Some(seconds.map(Duration::from_secs)), ..PeerChange::new(public(2)) }]
     };
-    let told = |node: &mut Node<Noise>| {
+    let told = |node: &mut Node<Seeded>| {
         let keepalive = |command| match command {
             ToLane::SetKeepalive { interval, .. } => Some(interval.map(|interval| interval.as_secs())),
             _ => None,
