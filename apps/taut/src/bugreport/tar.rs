@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(bytes.len(), BLOCK * (1 + 1 + 2 + 2));
         let second = &bytes[BLOCK..2 * BLOCK];
         assert_eq!(&second[..4], b"d/a\0");
-        assert_eq!((&second[124..136], &second[136..148]), (&b"00000001001\0"[..], &b"15301067207\0"[..]));
+        assert_eq!((&second[124..136], &second[136..148]), (&b"00000001001\0"[..], &b"15301200207\0"[..]));
         assert_eq!(&second[257..265], b"ustar\x0000");
         let sum = u32::from_str_radix(std::str::from_utf8(&second[148..154]).unwrap(), 8).unwrap();
         let without: u32 = second

@@ -46,7 +46,7 @@ fn a_port_that_is_counted_is_always_met_in_the_first_round() {
 fn a_port_that_was_counted_up_far_is_met_in_the_second_round() {
     for seed in few() {
         let mut world = TestNetwork::new([NatBehaviour::Counting, NatBehaviour::PortRestricted], seed);
-        world.ends[0].nat.drift(60 + u16::try_from(seed).unwrap() % 220);
+        world.ends[0].nat.drift(60 + u16::try_from(seed % 220).unwrap() % 220);
         let met = find_or_add(&mut world, 12);
         assert!(met.is_some_and(|met| met > 8_000), "{met:?}, seed {seed}");
         assert!(guesses(&world, 1) <= 64 + 256 + 16, "{} guesses", guesses(&world, 1));
@@ -68,7 +68,7 @@ fn two_counting_nats_meet_although_their_ports_moved_on() {
 
 #[test]
 fn a_port_that_is_drawn_is_met_by_chance_as_often_as_computed() {
-    let (mut runs, mut later, mut figures) = (0, 0, Vec::new());
+    let (mut runs, mut later, mut found, mut figures) = (0, 0, 0, Vec::new());
     for seed in many() {
         let known = [NatBehaviour::PortRestricted, NatBehaviour::Firewall][usize::try_from(seed % 2).unwrap()];
         assert_eq!(NatBehaviour::Symmetric.reach(known), Outcome::Chance);
@@ -76,17 +76,20 @@ fn a_port_that_is_drawn_is_met_by_chance_as_often_as_computed() {
         let met = find_or_add(&mut world, 75);
         assert!(guesses(&world, 1) <= 1_024 * world.ends[0].rounds.len() + 16, "{} guesses", guesses(&world, 1));
         runs += 1;
-        later += u64::from(world.ends[0].rounds.len() != 1 || met.is_none());
-        figures.extend(met);
+        found += u64::from(met.is_some());
+        match met {
+            Some(met) if world.ends[0].rounds.len() == 1 => figures.push(met),
+            _ => later += 1,
+        }
     }
     // The formula gives 983 of 1,000 in one round, and all but one in 200,000 in three. A deviation of six standard deviations is expected in fewer than one
     // of a million runs.
     let expected = runs * 17 / 1_000;
     assert!(later.abs_diff(expected).pow(2) <= 36 * expected, "{later} of {runs} after the first round");
-    assert!(figures.len() as u64 >= runs - 1, "{} of {runs} at all", figures.len());
+    assert!(found >= runs - 1, "{found} of {runs} at all");
     figures.sort_unstable();
-    let (median, worst) = (figures[figures.len() / 2], figures[figures.len() * 97 / 100]);
-    assert!(median <= 3_000 && worst <= 4_500, "{median} ms for half, {worst} ms for 97 of 100");
+    let (median, worst) = (figures[figures.len() / 2], figures[figures.len() * 99 / 100]);
+    assert!(median <= 3_000 && worst <= 4_500, "first round: {median} ms for half, {worst} ms for 99 of 100");
 }
 
 #[test]
