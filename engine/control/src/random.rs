@@ -6,17 +6,17 @@ use ring::rand::{SecureRandom, SystemRandom};
 use taut_base::{Entropy, PrivateKey};
 use zeroize::Zeroizing;
 
-/// A new private key.
+/// Returns a new private key.
 ///
 /// # Errors
-/// When the operating system has no randomness to give; nothing weaker takes its place.
+/// If the operating system has no randomness. There is no weaker substitute.
 pub(crate) fn private_key() -> io::Result<PrivateKey> {
     let mut bytes = Zeroizing::new([0; 32]);
     SystemRandom::new().fill(bytes.as_mut_slice()).map_err(|_| io::Error::other("the system gave no random bytes"))?;
     Ok(PrivateKey::from_bytes(*bytes))
 }
 
-/// Randomness for jitter, where a failure costs politeness, not safety.
+/// Randomness for jitter. A failure of the system's source makes pauses predictable, which does not affect security.
 pub(crate) struct Jitter(SystemRandom);
 
 impl Jitter {

@@ -1,4 +1,4 @@
-//! The end that asks and measures.
+//! The client, which sends requests and measures.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use crate::failure::Failure;
 use crate::request::{Bulk, COUNT_LEN, Count, FIRST_BYTE, Request};
 use crate::tls;
 
-/// How long a connection, or an answer that is due, may take.
+/// Time limit for a connection or a due answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What is poured, again and again: handed over without being copied.
+/// The data that is sent repeatedly, without a copy.
 static BLOCK: [u8; 1 << 16] = [b'~'; 1 << 16];
 
-/// Pours data into the server; its count and what quinn says of the connection, as JSON.
+/// Sends data to the server. Returns the server's count and quinn's statistics of the connection, as JSON.
 pub(crate) async fn bulk(end: &End, bulk: Bulk) -> Result<Value, Failure> {
     let endpoint = socket(end.address)?;
     let connection = within(PATIENCE, "connecting", connect(&endpoint, &tls::client(end)?, end.address)).await?;
@@ -29,13 +29,13 @@ pub(crate) async fn bulk(end: &End, bulk: Bulk) -> Result<Value, Failure> {
             failure = pour(&mut send) => Err(failure),
         }
     };
-    let count = within(bulk.whole() + PATIENCE, "pouring", poured).await?;
+    let count = within(bulk.whole() + PATIENCE, "sending data", poured).await?;
     let told = report(&connection, end, count);
     close(&endpoint, &connection).await;
     Ok(told)
 }
 
-/// Opens `tries` connections one after the other; how long each took until it stood, and until its first byte, as JSON.
+/// Opens `tries` connections one after the other. Returns the time of each until the end of the handshake and until the first byte, as JSON.
 pub(crate) async fn first_byte(end: &End, tries: u32) -> Result<Value, Failure> {
     let (endpoint, config) = (socket(end.address)?, tls::client(end)?);
     let (mut handshakes, mut first_bytes, mut why) = (Vec::new(), Vec::new(), Vec::new());
@@ -59,7 +59,7 @@ pub(crate) async fn first_byte(end: &End, tries: u32) -> Result<Value, Failure> 
     }))
 }
 
-/// One connection from nothing: how long until it stood, and until the first byte of an answer was here.
+/// Opens one connection. Returns the time until the end of the handshake and until the first byte of the answer.
 async fn set_up(
     endpoint: &Endpoint,
     config: &ClientConfig,
@@ -78,32 +78,32 @@ async fn set_up(
     Ok((handshake, first_byte))
 }
 
-/// A connection that stands.
+/// Returns an established connection.
 async fn connect(endpoint: &Endpoint, config: &ClientConfig, address: SocketAddr) -> Result<Connection, Failure> {
     let connecting =
         endpoint.connect_with(config.clone(), address, tls::NAME).map_err(Failure::of("beginning to connect"))?;
     connecting.await.map_err(Failure::of("connecting"))
 }
 
-/// Sends as long as it is waited for; what comes back is why that was not possible. That the server has enough is no failure.
+/// Sends until the caller drops this future. Returns only if sending fails. A server that stops the stream has enough data, which is not a failure.
 async fn pour(send: &mut SendStream) -> Failure {
     loop {
         match send.write_chunk(Bytes::from_static(&BLOCK)).await {
             Ok(()) => {}
             Err(WriteError::Stopped(_)) => std::future::pending().await,
-            Err(why) => return Failure::of("pouring")(why),
+            Err(why) => return Failure::of("sending data")(why),
         }
     }
 }
 
-/// What the server counted.
+/// Reads the server's count.
 async fn counted(receive: &mut RecvStream) -> Result<Count, Failure> {
     let mut words = [0; COUNT_LEN];
     receive.read_exact(&mut words).await.map_err(Failure::of("waiting for the count"))?;
     Ok(Count::decode(words))
 }
 
-/// The count, and what the connection has gone through.
+/// Returns the count and the statistics of the connection.
 fn report(connection: &Connection, end: &End, count: Count) -> Value {
     let stats = connection.stats();
     json!({
@@ -119,24 +119,24 @@ fn report(connection: &Connection, end: &End, count: Count) -> Value {
         "datagram_bytes": stats.path.current_mtu,
         "sent_bytes": stats.udp_tx.bytes,
         "sent_datagrams": stats.udp_tx.datagrams,
-        // Fewer than datagrams: how many went into one system call is what segmentation offload saves.
+        // Fewer than `sent_datagrams`, because segmentation offload sends several datagrams per system call.
         "send_calls": stats.udp_tx.ios,
     })
 }
 
-/// A socket of the server's family.
+/// Returns a socket of the server's address family.
 fn socket(server: SocketAddr) -> Result<Endpoint, Failure> {
     let any = if server.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
     Endpoint::client(any).map_err(Failure::of("opening a socket"))
 }
 
-/// Says goodbye and waits until it was said.
+/// Closes the connection, and waits until the close was sent.
 async fn close(endpoint: &Endpoint, connection: &Connection) {
     connection.close(0_u32.into(), b"done");
     endpoint.wait_idle().await;
 }
 
-/// What does not come in time is a failure of what was being done.
+/// Waits for `work`. If it takes longer than `time`, fails with a timeout of `doing`.
 async fn within<T>(
     time: Duration,
     doing: &'static str,
@@ -144,11 +144,11 @@ async fn within<T>(
 ) -> Result<T, Failure> {
     match tokio::time::timeout(time, work).await {
         Ok(done) => done,
-        Err(_) => Err(Failure::of(doing)(format!("it was not done within {} s", time.as_secs()))),
+        Err(_) => Err(Failure::of(doing)(format!("not finished within {} s", time.as_secs()))),
     }
 }
 
-/// For JSON.
+/// Returns a duration in milliseconds, for JSON.
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
