@@ -12,13 +12,15 @@ from .results import SCHEMA, check_resumable, key_of, time_made, unit
 from .rows import attempts, details, limit, outline, row_of, told
 from .summary import Results
 
-# Attempts at a work that other programs disturb, and the wait for a calm machine in seconds, in a full and in a quick run.
+# Attempts at a measurement that other programs disturb; longest wait for an idle machine between them, in seconds, in a full and in a
+# quick run.
 TRIES, CALM_S, QUICK_CALM_S = 2, 20, 3
 # Failed starts on a link after which a system is not tried there again; and in total, if it never started.
 GIVE_UP = 2
-# Limits in seconds on a hopeless start, and on a work beyond its estimate. Waits inside have their own limits, mostly 60 s, with better messages.
+# Limits in seconds: for the start of a system, and for a measurement, in addition to four times its estimate. Most waits inside them end
+# earlier, after 60 s, with a message that says more.
 START_LIMIT_S, WORK_LIMIT_S = 240, 240
-# The same for a quick run: just above the limits inside.
+# These two limits in a quick run, just above those of the waits inside.
 QUICK_START_LIMIT_S, QUICK_WORK_LIMIT_S = 75, 90
 _NO_START = "did not start: "
 
@@ -76,7 +78,7 @@ class Comparison:
         return [_told_visit(visit, stage) for stage in self.stages for visit in self.missing(stage)]
 
     def best(self):
-        """Returns the best others of the first round, or so far during it. A plan that never calls this chooses none."""
+        """Returns the best systems besides ours after the first round, or so far during it. If no plan calls this, none are chosen."""
         self._chooses = True
         return self.chosen or self.ranked()[: plan.OTHERS]
 
@@ -246,7 +248,7 @@ def _named(ones):
 
 
 def _lacking(there):
-    """Returns why each is unavailable, or None. An adapter that fails here stops nothing."""
+    """Returns for each system or work why it is unavailable, or None. A failing adapter counts as unavailable."""
     found = {}
     for name, one in there.items():
         try:

@@ -96,7 +96,7 @@ def test_fault_d6_d8_a_removed_address_costs_no_packet(mesh):
 
 
 def test_fault_d7_a_better_interface_is_taken_with_its_address(lab):
-    """Like a laptop on a wireless network that is plugged in: both networks work, and the routes prefer the cable."""
+    """Like a laptop on Wi-Fi that also gets a cable: both networks work, and the routes prefer the cable."""
     air, wire, far = (lab.switch(name, ipv6=False) for name in ("air", "wire", "far"))
     router = lab.router("router", air, wire, far)
     slow, fast = (str(address) for address in router.addresses[:2])

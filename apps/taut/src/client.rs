@@ -59,7 +59,7 @@ impl Client {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 Some(Fault::failed("the daemon does not answer", "see its log, or restart it"))
             }
-            _ => Some(Fault::failed(format!("the daemon cannot be asked: {error}"), "try again")),
+            _ => Some(Fault::failed(format!("cannot send the request to the daemon: {error}"), "try again")),
         };
         let mut line = serde_json::to_vec(request).map_err(|error| Fault::failed(error.to_string(), ""))?;
         line.push(b'\n');
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Asks the daemon to end, and waits until it has. Only a daemon that a command started ends.
+    /// Requests `down`. If a command started the daemon, waits until it has ended; any other daemon keeps running.
     pub(crate) fn end(&mut self) {
         // A daemon that ends closes the connection last. Until then the next `taut up` would still reach it.
         let _ = self.change(&Request::Down).and_then(|_| self.status());
@@ -173,7 +173,7 @@ impl NoDaemon {
         let (message, hint) = match self {
             Self::Absent => (format!("taut is not running: no daemon answers on {socket}"), "start it with `taut up`"),
             Self::Denied(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                (format!("the daemon on {socket} cannot be asked: {error}"), "try again as root")
+                (format!("cannot connect to the daemon on {socket}: {error}"), "try again as root")
             }
             Self::Denied(error) if error.kind() == io::ErrorKind::WouldBlock => (
                 format!(
@@ -218,7 +218,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(client.metrics().unwrap(), "a");
         }
-        assert!(client.change(&Request::Down).is_ok_and(|done| !done), "a change is asked for once");
+        assert!(client.change(&Request::Down).is_ok_and(|done| !done), "a request for a change is not repeated");
         drop(Client::connect(&path));
         daemon.join().unwrap();
         std::fs::remove_file(&path).unwrap();

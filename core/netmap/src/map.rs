@@ -215,7 +215,7 @@ fn check_prefixes(network: &NetworkInfo) -> Result<(), MapError> {
     Ok(())
 }
 
-/// Why a map or a delta is refused.
+/// The reason to refuse a map or a delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// The delta is for a map of another version.
@@ -285,7 +285,7 @@ impl fmt::Display for MapError {
 
 impl Error for MapError {}
 
-/// Encodes peers as a list, because the keys of a JSON object are texts. Two peers with one number are an error, not a silent loss.
+/// Encodes peers as a list, because the keys of a JSON object are strings. Two peers with one number are an error, not a silent loss.
 mod by_id {
     use std::collections::BTreeMap;
 

@@ -79,7 +79,7 @@ struct Host {
     opened: u64,
     /// Packets for an unknown session, which are lost.
     unknown: u64,
-    /// Number of sessions.
+    /// Number of sessions that the lane got so far.
     began: u64,
     /// The names of these sessions.
     had: BTreeSet<Name>,
@@ -355,7 +355,7 @@ fn try_one(seed: u64) -> Outcome {
         let (sent, opened) = (net.hosts[who].sent, net.hosts[1 - who].opened);
         assert!(sent > 40 && opened == sent, "seed {seed}: {opened} of {sent} opened, {wire:?}");
         let indices = net.hosts[who].node.indices_in_use();
-        assert!(indices <= SESSIONS * INDICES, "seed {seed}: {indices} indices at rest");
+        assert!(indices <= SESSIONS * INDICES, "seed {seed}: {indices} indices are still in use");
     }
     let began = net.hosts.each_ref().map(|host| host.began);
     assert!(began.iter().all(|began| *began <= most), "seed {seed}: {began:?} sessions, {most} at most, {wire:?}");

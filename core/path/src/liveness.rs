@@ -32,22 +32,22 @@ const SILENCE_ROUND_TRIPS: u32 = 3;
 /// rare that only one was due, the suspicion costs three probes.
 const RECEIPT_SILENCE: Duration = Duration::from_millis(300);
 
-/// The same in round trips, for distant peers: a receipt is due after one and a half.
+/// Longest time with data but no receipt, in round trips, for distant peers. A receipt is due after one and a half.
 const RECEIPT_ROUND_TRIPS: u32 = 5;
 
 /// Round-trip time that is assumed before one was measured, 200 ms: half way round the earth with some margin.
 const UNMEASURED_ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Delay of a wake-up, 50 ms, from which a missed deadline says nothing: this host was not running. Threads are late by some milliseconds all the
-/// time.
+/// Delay after a deadline, 50 ms, from which a wake-up counts as late: this host was not running, so the deadline says nothing about the path. Threads
+/// are often late by some milliseconds.
 pub(crate) const LATE_WAKEUP: Duration = Duration::from_millis(50);
 
-/// What a lane waits for from one peer.
+/// The deadlines by which a lane expects an answer from one peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LivenessDetector {
     /// While data is unacknowledged: when the peer was last heard, or when the first of this data was sent.
     silent: Option<Time>,
-    /// The same for receipts alone.
+    /// While data is unacknowledged: when the last receipt came, or when the first of this data was sent.
     unreceipted: Option<Time>,
     /// True after a deadline passed, until the agent has judged the path.
     suspected: bool,
@@ -177,10 +177,10 @@ mod tests {
         detector.sent(at(0));
         assert!(!detector.handle_timeout(at(150)), "an answer may be unread");
         assert_eq!(detector.poll_timeout(), Some(at(250)));
-        assert!(detector.handle_timeout(at(300)), "a host that is always late has to judge some time");
+        assert!(detector.handle_timeout(at(300)), "a deadline is extended only once");
         detector.judged();
         detector.sent(at(400));
-        assert!(detector.handle_timeout(at(549)), "not late enough");
+        assert!(detector.handle_timeout(at(549)), "too little delay for an extension");
         detector.judged();
         detector.sent(at(600));
         assert!(!detector.handle_timeout(at(750)));

@@ -135,7 +135,7 @@ pub struct Merger {
     open: usize,
 }
 
-const _: () = assert!(size_of::<Merger>() <= 9 * 1024, "a lane's memory is counted");
+const _: () = assert!(size_of::<Merger>() <= 9 * 1024, "each lane has a merger, so its size is limited");
 
 impl Merger {
     /// Returns a merger for a TUN with these offloads.

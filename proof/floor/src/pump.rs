@@ -40,7 +40,7 @@ impl<'a> Pump<'a> {
         let config = taut_tun::Config { name: arguments.tun.clone(), offload: Offload::ALL, multi_queue: false };
         let tun = Tun::create(&config)?;
         if !tun.offload().tso {
-            return Err("the kernel gives this TUN no superpackets, so the measurement would be no floor".into());
+            return Err("the kernel gives this TUN no superpackets, so this would not measure the lowest cost".into());
         }
         let udp = UdpSocket::bind(&taut_udp::Config {
             port: arguments.port,

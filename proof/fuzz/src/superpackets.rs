@@ -21,7 +21,7 @@ pub(crate) fn split(data: &[u8]) {
     marked(header, packet, &segments);
     let whole = Packet::parse(packet).map(|packet| packet.bytes()).unwrap_or_default();
     if header.gso_type == vnet::GSO_NONE {
-        let [single] = segments.as_slice() else { unreachable!("one packet is one packet") };
+        let [single] = segments.as_slice() else { unreachable!("a packet without GSO has one segment") };
         let differing = single.iter().zip(whole).filter(|(a, b)| a != b).count();
         assert!(single.len() == whole.len() && differing <= if header.needs_checksum() { 2 } else { 0 });
         return;
@@ -44,18 +44,18 @@ pub(crate) fn split(data: &[u8]) {
     assert_eq!(payload, whole[headers..]);
 }
 
-/// The segments for a peer that accepts partial checksums differ from the others only in the mark and in the checksum that the peer completes.
+/// Checks the segments for a peer that accepts partial checksums: they differ from the others only in the flag and in the checksum that the peer completes.
 fn marked(header: VnetHeader, packet: &[u8], complete: &[Vec<u8>]) {
-    let Ok(mut split) = Split::new(header, packet) else { unreachable!("it was split a moment ago") };
+    let Ok(mut split) = Split::new(header, packet) else { unreachable!("the same packet was split before") };
     split.allow_partial_checksums();
     for complete in complete {
         let mut segment = vec![0xee; complete.len()];
         assert_eq!(split.write_next(&mut segment), Some(complete.len()));
         if partial_checksum::clear_flag(&mut segment) {
-            assert!(header.needs_checksum(), "nobody vouched for it");
+            assert!(header.needs_checksum(), "a flag without a partial checksum from the kernel");
             let Ok(ip) = Packet::parse(&segment) else { unreachable!("a segment is a packet") };
             assert!(reference::is_partial(&segment, &ip));
-            let Some(partial) = PartialChecksum::of(&ip) else { unreachable!("a mark of our own is believed") };
+            let Some(partial) = PartialChecksum::of(&ip) else { unreachable!("the set flag is valid") };
             partial.complete(&mut segment);
         }
         assert_eq!(segment, *complete);
@@ -63,10 +63,10 @@ fn marked(header: VnetHeader, packet: &[u8], complete: &[Vec<u8>]) {
     assert_eq!(split.next_len(), None);
 }
 
-/// Changes a superpacket's headers to those of its segment `number`, whose payload begins at `offset`: sequence number and ID count on, only the last
+/// Checks how a superpacket's headers differ in its segment `number`, whose payload begins at `offset`: sequence number and ID count on, only the last
 /// segment has FIN and PSH, only the first has CWR.
 fn check_headers(whole: &[u8], segment: &[u8], number: usize, offset: usize, last: bool) {
-    let Ok(ip) = Packet::parse(whole) else { unreachable!("it was cut") };
+    let Ok(ip) = Packet::parse(whole) else { unreachable!("a superpacket that was split is a packet") };
     let at = ip.header_len();
     let number = u16::try_from(number).unwrap_or(u16::MAX);
     if ip.source().is_ipv4() {
@@ -83,7 +83,7 @@ fn check_headers(whole: &[u8], segment: &[u8], number: usize, offset: usize, las
     assert_eq!(segment[at + 13], whole[at + 13] & !cleared, "flags of segment {number}");
 }
 
-/// All segments of a superpacket.
+/// Splits a superpacket into all its segments.
 pub(crate) fn cut(header: VnetHeader, packet: &[u8]) -> Result<Vec<Vec<u8>>, Unsplittable> {
     let mut split = Split::new(header, packet)?;
     let (count, largest) = (split.segments(), split.largest());
@@ -92,7 +92,7 @@ pub(crate) fn cut(header: VnetHeader, packet: &[u8]) -> Result<Vec<Vec<u8>>, Uns
     while let Some(length) = split.next_len() {
         assert!(length <= largest);
         let mut room = vec![0xee; length + 1];
-        assert_eq!(split.write_next(&mut room[..length - 1]), None, "too little room changes nothing");
+        assert_eq!(split.write_next(&mut room[..length - 1]), None, "a buffer that is too short changes nothing");
         assert_eq!(split.write_next(&mut room), Some(length));
         assert_eq!(room.pop(), Some(0xee));
         segments.push(room);
@@ -101,13 +101,13 @@ pub(crate) fn cut(header: VnetHeader, packet: &[u8]) -> Result<Vec<Vec<u8>>, Uns
     Ok(segments)
 }
 
-/// Most packets to merge: more than one run and one row of slots hold.
+/// Maximum number of packets to merge, 80: more than a full run of 64 and one packet in each of the 8 slots of the merger.
 const MAX_PACKETS: usize = 80;
 
 /// A train of packets: the merged packets, split again, are the original packets, in order within each flow.
 ///
-/// The script: the offloads, then for each packet its options (bit 0: correct its checksums; bit 1: the successor of the packet before instead of the piece;
-/// bit 2: another session; bit 3: the batch ends here; bit 4: a partial checksum, if possible) and the piece.
+/// The script: the offloads, then for each packet its options (bit 0: correct its checksums; bit 1: instead of the piece, the packet that would follow the
+/// previous packet in its flow; bit 2: another session; bit 3: the batch ends here; bit 4: a partial checksum, if possible) and the piece.
 pub(crate) fn merge(data: &[u8]) {
     let mut input = Input::new(data);
     let offloads = offloads(input.byte());
@@ -166,14 +166,14 @@ pub(crate) fn apart(run: Run<'_>) -> Vec<Vec<u8>> {
         if run.header() == VnetHeader::NONE {
             return vec![bytes];
         }
-        let Ok(single) = cut(run.header(), &bytes) else { unreachable!("a checksum is told to be where it is not") };
-        let Ok(ip) = Packet::parse(&single[0]) else { unreachable!("what is written is a packet") };
+        let Ok(single) = cut(run.header(), &bytes) else { unreachable!("the header has a wrong checksum place") };
+        let Ok(ip) = Packet::parse(&single[0]) else { unreachable!("the completed packet does not parse") };
         assert!(reference::transport_is_right(&single[0], ip.header_len(), ip.protocol()));
         return single;
     }
     let segments = match cut(run.header(), &bytes) {
         Ok(segments) => segments,
-        Err(why) => unreachable!("what was merged cannot be split: {why}"),
+        Err(why) => unreachable!("a merged run cannot be split: {why}"),
     };
     assert_eq!(segments.len(), run.packets());
     for segment in &segments {

@@ -33,7 +33,7 @@ pub(crate) fn text(data: &[u8]) {
         assert!(!text.is_empty() && text.len() <= 63 && text.bytes().all(label), "{text:?} is no DNS label");
     }
     let name = name_from_host(&text);
-    assert!(check_new_name(&name).is_ok(), "{name:?} was made of {text:?}");
+    assert!(check_new_name(&name).is_ok(), "{text:?} became the invalid name {name:?}");
 }
 
 /// A join token: it parses as it was written. Some inputs get a correct checksum, so that mutations pass it.
@@ -86,23 +86,23 @@ pub(crate) fn uapi(data: &[u8]) {
     let mut rest = text;
     for request in collected {
         let end = rest.windows(2).position(|pair| pair == b"\n\n").map(|place| place + 2);
-        let (whole, after) = rest.split_at(end.expect("a request has come out, so one ends here"));
+        let (whole, after) = rest.split_at(end.expect("the buffer returned a request, so the text contains its end"));
         rest = after;
         match (request, Request::parse(whole)) {
             (Ok(Request::Get), Ok(Request::Get)) => {}
-            (Ok(Request::Set(one)), Ok(Request::Set(other))) => assert!(one == other, "read in two ways"),
+            (Ok(Request::Set(one)), Ok(Request::Set(other))) => assert!(one == other, "the meaning differs"),
             (Err(one), Err(other)) => assert_eq!(one, other),
-            _ => unreachable!("a request in parts is another than in one piece"),
+            _ => unreachable!("the parts give another kind of request than the whole"),
         }
     }
-    assert!(!rest.windows(2).any(|pair| pair == b"\n\n"), "a request was not seen");
+    assert!(!rest.windows(2).any(|pair| pair == b"\n\n"), "the buffer missed a request");
     // Text without a final empty line is one request in one piece.
     if let Ok(Request::Set(set)) = Request::parse(text) {
         let again = Request::parse(print(&set).as_bytes());
         assert!(matches!(again, Ok(Request::Set(again)) if again == set), "{}", print(&set));
         let lines = text.iter().filter(|byte| **byte == b'\n').count();
         let entries: usize = set.peers.iter().map(|peer| 1 + peer.allowed.len()).sum();
-        assert!(entries <= lines + 1, "{entries} entries of {lines} lines");
+        assert!(entries <= lines + 1, "{entries} entries from {lines} lines");
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) async fn bulk(end: &End, bulk: Bulk) -> Result<Value, Failure> {
             failure = pour(&mut send) => Err(failure),
         }
     };
-    let count = within(bulk.whole() + PATIENCE, "pouring", poured).await?;
+    let count = within(bulk.whole() + PATIENCE, "sending data", poured).await?;
     let told = report(&connection, end, count);
     close(&endpoint, &connection).await;
     Ok(told)
@@ -85,13 +85,13 @@ async fn connect(endpoint: &Endpoint, config: &ClientConfig, address: SocketAddr
     connecting.await.map_err(Failure::of("connecting"))
 }
 
-/// Sends as long as it is waited for; what comes back is why that was not possible. That the server has enough is no failure.
+/// Sends until the caller drops this future. Returns only if sending fails. A server that stops the stream has enough data, which is not a failure.
 async fn pour(send: &mut SendStream) -> Failure {
     loop {
         match send.write_chunk(Bytes::from_static(&BLOCK)).await {
             Ok(()) => {}
             Err(WriteError::Stopped(_)) => std::future::pending().await,
-            Err(why) => return Failure::of("pouring")(why),
+            Err(why) => return Failure::of("sending data")(why),
         }
     }
 }
@@ -103,7 +103,7 @@ async fn counted(receive: &mut RecvStream) -> Result<Count, Failure> {
     Ok(Count::decode(words))
 }
 
-/// The count, and what the connection has gone through.
+/// Returns the count and the statistics of the connection.
 fn report(connection: &Connection, end: &End, count: Count) -> Value {
     let stats = connection.stats();
     json!({
@@ -119,7 +119,7 @@ fn report(connection: &Connection, end: &End, count: Count) -> Value {
         "datagram_bytes": stats.path.current_mtu,
         "sent_bytes": stats.udp_tx.bytes,
         "sent_datagrams": stats.udp_tx.datagrams,
-        // Fewer than datagrams: how many went into one system call is what segmentation offload saves.
+        // Fewer than `sent_datagrams`, because segmentation offload sends several datagrams per system call.
         "send_calls": stats.udp_tx.ios,
     })
 }
@@ -136,7 +136,7 @@ async fn close(endpoint: &Endpoint, connection: &Connection) {
     endpoint.wait_idle().await;
 }
 
-/// What does not come in time is a failure of what was being done.
+/// Waits for `work`. If it takes longer than `time`, fails with a timeout of `doing`.
 async fn within<T>(
     time: Duration,
     doing: &'static str,
@@ -144,7 +144,7 @@ async fn within<T>(
 ) -> Result<T, Failure> {
     match tokio::time::timeout(time, work).await {
         Ok(done) => done,
-        Err(_) => Err(Failure::of(doing)(format!("it was not done within {} s", time.as_secs()))),
+        Err(_) => Err(Failure::of(doing)(format!("not finished within {} s", time.as_secs()))),
     }
 }
 

@@ -47,9 +47,9 @@ pub(crate) const IFLA_INFO_KIND: u16 = 1;
 /// `struct rtnl_link_stats64`.
 pub(crate) const IFLA_STATS64: u16 = 23;
 pub(crate) const IFLA_EXT_MASK: u16 = 29;
-/// Leaves statistics out of answers (rtnetlink.h), which are most of their length.
+/// Leaves statistics, most of an answer's length, out of answers (rtnetlink.h).
 pub(crate) const RTEXT_FILTER_SKIP_STATS: u32 = 8;
-/// Where `tx_dropped` stands in `struct rtnl_link_stats64`: behind seven counters of eight bytes.
+/// Offset of `tx_dropped` in `struct rtnl_link_stats64`, after seven counters of eight bytes.
 pub(crate) const STATS64_TX_DROPPED: usize = 56;
 
 // Flags of links (if.h).
@@ -91,7 +91,7 @@ pub(crate) const RT_SCOPE_UNIVERSE: u8 = 0;
 pub(crate) const RT_SCOPE_LINK: u8 = 253;
 pub(crate) const RT_SCOPE_HOST: u8 = 254;
 pub(crate) const RT_SCOPE_NOWHERE: u8 = 255;
-/// A copy that the kernel keeps for itself.
+/// Marks a route as a copy in the kernel's cache (rtnetlink.h).
 pub(crate) const RTM_F_CLONED: u32 = 0x200;
 
 // Address families (socket.h).

@@ -11,8 +11,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request of `kind` whose fixed part is `fixed`. It always asks for an answer: a dump ends by itself, all else
-    /// by an acknowledgement.
+    /// Starts a request of `kind` with the fixed part `fixed`. Every request has an answer: the kernel ends a dump with
+    /// a "done" message, and acknowledges any other request.
     pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         let acknowledge = if flags & abi::NLM_F_DUMP == abi::NLM_F_DUMP && is_query(kind) { 0 } else { abi::NLM_F_ACK };
         let flags = flags | abi::NLM_F_REQUEST | acknowledge;
@@ -45,7 +45,7 @@ impl Request {
         self.attribute(kind, &value.to_ne_bytes())
     }
 
-    /// The finished request with its length and sequence number.
+    /// Returns the finished request with its length and sequence number.
     pub(crate) fn finish(mut self, sequence: u32) -> Vec<u8> {
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.bytes[0..4].copy_from_slice(&length.to_ne_bytes());
@@ -58,7 +58,7 @@ impl Request {
     }
 }
 
-/// "Get" requests are every fourth type, starting at `RTM_GETLINK`; only there do the dump bits mean a dump.
+/// Returns true for "get" requests: every fourth type, starting at `RTM_GETLINK`. Only in these do the dump bits mean a dump.
 fn is_query(kind: u16) -> bool {
     kind % 4 == abi::RTM_GETLINK % 4
 }

@@ -1,4 +1,4 @@
-//! `networks`.
+//! The verb `networks`: lists, shows, creates and removes networks.
 
 use super::arguments::Arguments;
 use super::remote::{Remote, escape};
@@ -61,8 +61,8 @@ fn warn_of_overlaps(remote: &Remote, new: &NetworkEntry) {
         .collect();
     if !overlapping.is_empty() {
         complain(&format!(
-            "warning: {own} overlaps the prefix of {}: a host cannot be in both where addresses collide; \
-             --ipv4-prefix chooses another prefix",
+            "warning: {own} overlaps the prefix of {}: a host cannot join two networks if any of their \
+             addresses are equal; choose another prefix with --ipv4-prefix",
             overlapping.join(", ")
         ));
     }

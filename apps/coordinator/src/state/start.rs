@@ -235,7 +235,7 @@ impl fmt::Display for StateDirectoryError {
         match self {
             Self::Running(path) => write!(
                 f,
-                "another coordinator is running on {}; two would give addresses twice; stop it first, or choose another --state",
+                "another coordinator is running on {}; two would assign the same addresses to different nodes; stop the other one, or choose another --state",
                 path.display()
             ),
             Self::Lock(path, error) => {
@@ -247,15 +247,15 @@ impl fmt::Display for StateDirectoryError {
             }
             Self::Empty(path) => write!(
                 f,
-                "there is no coordinator in {}; give the --state that `taut-coordinator serve` uses, or start that first",
+                "there is no coordinator in {}; give the --state of `taut-coordinator serve`, or run `taut-coordinator serve` first",
                 path.display()
             ),
             Self::Occupied(path) => write!(
                 f,
-                "there is a coordinator in {}; with --force it is replaced, and kept under another name",
+                "there is a coordinator in {}; --force replaces it, and renames its database",
                 path.display()
             ),
-            Self::Exists(path) => write!(f, "{} is there already; choose a name that is free", path.display()),
+            Self::Exists(path) => write!(f, "{} exists already; choose another name", path.display()),
             Self::File(path, error) => {
                 write!(f, "{} cannot be used: {error}; check the name, its owner and the disk", path.display())
             }

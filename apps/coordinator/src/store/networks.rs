@@ -66,7 +66,7 @@ impl Reading {
 }
 
 impl Writing {
-    /// Inserts a network. Its counter starts at 1, because version 0 means "no map". `random` is new.
+    /// Inserts a network. Its counter starts at 1, because version 0 means "no map". `random` must be fresh randomness.
     pub(crate) async fn insert_network(&mut self, row: &NetworkRow, random: u32) -> Result<(), StoreError> {
         query("INSERT INTO networks (id, name, ipv4, ipv6, version, cursor, created_at) VALUES (?, ?, ?, ?, 0, 0, ?)")
             .bind(row.id.0.as_slice())
@@ -80,7 +80,7 @@ impl Writing {
         Ok(())
     }
 
-    /// FairSemaphore a network and its members into marks, revokes its keys, and deletes its relays.
+    /// Turns a network and its members into marks of removed ones, revokes its keys, and deletes its relays.
     pub(crate) async fn remove_network(&mut self, id: NetworkId, version: u64, now: i64) -> Result<(), StoreError> {
         let id = id.0.as_slice();
         query(
@@ -142,7 +142,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Returns a new version for the changes of this transaction. `random` is new.
+    /// Returns a new version for the changes of this transaction. `random` must be fresh randomness.
     pub(crate) async fn next_version(&mut self, id: NetworkId, random: u32) -> Result<u64, StoreError> {
         let low = i64::from(random) & ((1 << RANDOM_BITS) - 1);
         let row =

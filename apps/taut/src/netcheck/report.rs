@@ -210,7 +210,8 @@ impl Sight {
         Self { state, local: family.local.map(|local| local.ip()), nat: verdict::nat(family), keeps_port }
     }
 
-    /// Notes that another server answered. If the relays are silent, UDP is blocked and the relays are not down.
+    /// Notes that a relay was reached in the other family or by WebSocket, or a coordinator by TCP. If no relay answers by UDP in this family, the network
+    /// works and UDP is blocked.
     fn note_life(&mut self) {
         if self.state == Reach::Silent {
             self.nat = Some(NatStatus::blocked());
@@ -267,7 +268,7 @@ fn consequence(nat: &NatStatus) -> &'static str {
         (NatKind::None | NatKind::FullCone | NatKind::AddressRestrictedCone, _)
         | (NatKind::Cone, Filtering::NotByPort) => "Direct paths work with every peer that lets UDP out.",
         (NatKind::Firewall | NatKind::PortRestrictedCone, _) => {
-            "Direct paths work with all peers except those behind a symmetric NAT; for those a port search often finds one."
+            "Direct paths work with all peers except those behind a symmetric NAT; a port search often finds a path to those."
         }
         (NatKind::Symmetric, _) => {
             "Direct paths work with peers that have no NAT, or a NAT that does not filter by port; for other peers a port mapping or IPv6 helps."

@@ -32,7 +32,7 @@ pub(super) struct KnownRelay {
     pub(super) known: BTreeSet<PublicKey>,
     /// Time at which the other relays were last asked because this one saw the node at another endpoint.
     moved: Option<Time>,
-    /// How it stood when an event was last made of it: bound at a place, or lost.
+    /// The state in the last event about this relay: bound at an address, or lost.
     told: Option<Result<SocketAddr, LostCause>>,
 }
 
@@ -81,7 +81,7 @@ impl KnownRelay {
     pub(super) fn lost(&mut self, why: LostCause, entropy: &mut impl Entropy, now: Time) -> BTreeSet<PublicKey> {
         self.place = None;
         if why != LostCause::Silent {
-            // The relay answered: another way to it would not help.
+            // The relay answered, so a WebSocket bridge to it would not help.
             self.web.answered();
         } else if self.web.lost(now) {
             // The bridge is still open, so the client binds through it at once.
@@ -135,14 +135,14 @@ impl KnownRelay {
         false
     }
 
-    /// Returns the event that the relay has bound this node, unless that is known.
+    /// Returns the event that the relay has bound this node, unless the last event said so.
     pub(super) fn note_bound(&mut self) -> Option<NodeEvent> {
         let place = self.place?;
         let is_news = self.told.replace(Ok(place)) != Some(Ok(place));
         is_news.then(|| NodeEvent::RelayBound { relay: self.relay.id, place, by_bridge: self.is_bridged() })
     }
 
-    /// Returns the event that the relay was lost, unless that is known.
+    /// Returns the event that the relay was lost, unless the last event said so.
     pub(super) fn note_lost(&mut self, reason: LostCause) -> Option<NodeEvent> {
         let is_news = self.told.replace(Err(reason)) != Some(Err(reason));
         is_news.then_some(NodeEvent::RelayLost { relay: self.relay.id, reason })

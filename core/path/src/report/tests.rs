@@ -212,7 +212,7 @@ fn fault_i10_the_mtu_that_passes_is_reported_with_the_fix() {
     assert!(told.fix().unwrap().contains("`--mtu 1340`"));
     // A link that no packet of the smallest MTU fits.
     let told = Verdict::TooLong { fits: 1_240 }.fix().unwrap();
-    assert!(told.contains("`--mtu 1280`") && told.contains("1340 bytes there by IPv4 and 1360 by IPv6"), "{told}");
+    assert!(told.contains("`--mtu 1280`") && told.contains("1340 bytes over IPv4, or 1360 over IPv6"), "{told}");
 }
 
 #[test]

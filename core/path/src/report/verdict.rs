@@ -89,7 +89,7 @@ impl Verdict {
             _ if fits.is_some() => Self::TooLong { fits: fits.unwrap_or_default() },
             _ if !ways.iter().any(WayReport::may_carry) => Self::Unreachable,
             _ if is_direct && direct().any(|way| way.in_use && way.proven_for.is_some()) => Self::Direct,
-            // The choice is about to change.
+            // No path is in use, or a direct one that is not proven now: another choice follows.
             None | Some(Way::Direct(_)) => Self::Looking,
             _ if direct().next().is_none() => Self::NoCandidates,
             _ if any(Meaning::Lossy) => Self::Poor,
@@ -140,7 +140,7 @@ impl Verdict {
             Self::Direct | Self::Asleep | Self::Looking => return None,
             Self::NoCandidates => "run `taut status` on the peer: it has reported no address that other hosts may send to".into(),
             Self::Blocked { ours } => format!("let UDP out {}; until then the relay carries everything", one(ours)),
-            Self::BothHard => format!("on one side is enough: {port}"),
+            Self::BothHard => format!("on one of the two sides: {port}"),
             Self::OneHard { ours, .. } => format!("{}: {port}; or the same on the other side", one(ours)),
             Self::NoCommonFamily { .. } => "give both hosts an address of one family".into(),
             Self::NoHairpin => "let the networks behind that NAT reach each other, enable NAT loopback (hairpin) on it, or use IPv6".into(),
@@ -153,7 +153,7 @@ impl Verdict {
                 format!("start both nodes with `--mtu {fits}` (`taut down`, then `taut up --mtu {fits}`), or have the link carry longer packets")
             }
             Self::TooLong { .. } => format!(
-                "have the link carry longer packets: the smallest MTU, `--mtu {LEAST}`, needs {} bytes there by IPv4 and {} by IPv6",
+                "have the link carry longer packets: the smallest MTU, `--mtu {LEAST}`, needs packets of {} bytes over IPv4, or {} over IPv6",
                 LEAST + OVERHEAD_V4,
                 LEAST + OVERHEAD_V6
             ),

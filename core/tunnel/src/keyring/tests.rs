@@ -45,7 +45,7 @@ fn a_session_we_started_is_used_at_once() {
     assert_eq!(sends_with(&mut ring, at(0)), Some(1));
     ring.add(session(2, Role::Initiator, at(120)));
     assert_eq!(sends_with(&mut ring, at(120)), Some(2));
-    assert!(ring.receiving(ReceiverIndex(1 << 4), &LIMITS, at(120)).is_some(), "the previous one still opens");
+    assert!(ring.receiving(ReceiverIndex(1 << 4), &LIMITS, at(120)).is_some(), "the previous session still opens");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn which_of_two_is_used_is_the_same_on_all_lanes() {
             ring.add(session);
         }
         assert_eq!(sends_with(&mut ring, at(0)), Some(2));
-        assert!(ring.confirm(SessionId(1)), "heard on another lane");
+        assert!(ring.confirm(SessionId(1)), "a packet of the session arrived on another lane");
         assert_eq!(sends_with(&mut ring, at(0)), Some(1));
         assert!(!ring.confirm(SessionId(2)));
     }
@@ -121,7 +121,7 @@ fn while_handshakes_cross_the_session_before_them_still_opens() {
     ring.add(session(2, Role::Responder, at(120)));
     ring.add(session(3, Role::Initiator, at(120)));
     assert_eq!((opens(&mut ring, at(120)), ring.take_retired()), (vec![1, 2, 3], vec![]));
-    assert_eq!(opens(&mut ring, at(180)), [2, 3], "not longer than any other");
+    assert_eq!(opens(&mut ring, at(180)), [2, 3], "the earlier session expires after 180 s as usual");
     assert!(actions(&mut ring, at(180)).is_empty());
     assert_eq!(ring.take_retired().len(), 1);
 
@@ -136,14 +136,15 @@ fn while_handshakes_cross_the_session_before_them_still_opens() {
     assert_eq!(
         opens(&mut ring, at(102)),
         [2, 3, 4],
-        "three at most are held, and the peer may use either of those that crossed"
+        "at most three sessions are kept, and the peer may use either of the two that crossed"
     );
     ring.confirm(SessionId(4));
     assert_eq!((opens(&mut ring, at(102)), ring.take_retired().len()), (vec![2, 3, 4], 1));
     ring.add(session(5, Role::Responder, at(200)));
     assert_eq!((opens(&mut ring, at(200)), ring.take_retired().len()), (vec![4, 5], 2));
 
-    // This node was initiator, responder and initiator again: the peer may use the session between, and does if its name is the smallest.
+    // This node was initiator, responder and initiator again. The peer may use the session in which this node was the responder, and does if its name
+    // is the smallest.
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Responder, at(0)));
     ring.add(session(3, Role::Initiator, at(0)));
@@ -152,7 +153,7 @@ fn while_handshakes_cross_the_session_before_them_still_opens() {
     assert!(ring.received(SessionId(1), true, &LIMITS, at(1)));
     assert_eq!(sends_with(&mut ring, at(1)), Some(1));
     ring.add(session(5, Role::Initiator, at(120)));
-    assert_eq!(opens(&mut ring, at(120)), [1, 5], "what did not cross with the newest is over");
+    assert_eq!(opens(&mut ring, at(120)), [1, 5], "only the session in use and the newest one are kept");
     assert_eq!(ring.take_retired().len(), 2);
 }
 
@@ -164,7 +165,7 @@ fn on_an_extra_lane_the_previous_session_seals_until_the_peer_told_its_lanes_in_
     };
     let mut ring = Keyring::for_extra_lane();
     ring.add(session(1, Role::Initiator, at(0)));
-    assert_eq!(sends_with(&mut ring, at(0)), Some(1), "there is no other");
+    assert_eq!(sends_with(&mut ring, at(0)), Some(1), "the only session");
     agree(&mut ring, 1);
     ring.add(session(2, Role::Responder, at(120)));
     assert!(ring.confirm(SessionId(2)));
@@ -173,20 +174,20 @@ fn on_an_extra_lane_the_previous_session_seals_until_the_peer_told_its_lanes_in_
     ring.received_control(SessionId(2), &LIMITS, at(121));
     assert!(
         actions(&mut ring, at(122)).contains(&KeyringAction::AbandonLane),
-        "nothing says that the former one is heard"
+        "nothing acknowledges data of the previous session"
     );
     agree(&mut ring, 2);
     assert_eq!(sends_with(&mut ring, at(122)), Some(2));
 
     ring.add(session(3, Role::Initiator, at(240)));
     assert_eq!(sends_with(&mut ring, at(240)), Some(2));
-    assert_eq!(sends_with(&mut ring, at(120 + 180)), Some(3), "it is too old to be sent with");
+    assert_eq!(sends_with(&mut ring, at(120 + 180)), Some(3), "the previous session is too old to seal with");
 
     let mut first = Keyring::new(None);
     first.add(session(1, Role::Initiator, at(0)));
     agree(&mut first, 1);
     first.add(session(2, Role::Initiator, at(120)));
-    assert_eq!(sends_with(&mut first, at(120)), Some(2), "on the first lane nothing waits");
+    assert_eq!(sends_with(&mut first, at(120)), Some(2), "the first lane uses a new session at once");
 }
 
 /// A Taut peer that sends in another session may not have the one that this node seals with; stock WireGuard acknowledges nothing.
@@ -226,9 +227,9 @@ fn control_messages_open_under_every_session_that_is_held() {
     }
     let opened = |ring: &mut Keyring, index| Some(ring.control(index, &LIMITS, at(1))?.0.0);
     let held = indices.iter().map(|index| opened(&mut ring, *index)).collect::<Vec<_>>();
-    assert_eq!(held, [None, None, Some(3), Some(4)], "an answered one pushes the previous one out");
+    assert_eq!(held, [None, None, Some(3), Some(4)], "a session as responder replaces the oldest session");
     assert!(ring.received_control(SessionId(4), &LIMITS, at(2)));
-    assert_eq!(opened(&mut ring, indices[2]), Some(3), "the previous one");
+    assert_eq!(opened(&mut ring, indices[2]), Some(3), "the previous session still opens");
     assert_eq!(opened(&mut ring, ReceiverIndex(9)), None);
 }
 
@@ -256,7 +257,7 @@ fn only_the_initiator_renews_by_age_and_only_when_it_sends() {
     ring.add(session(1, Role::Initiator, at(0)));
     assert!(!ring.needs_handshake_to_send(&LIMITS, at(119)));
     assert!(ring.needs_handshake_to_send(&LIMITS, at(120)));
-    assert!(!ring.needs_handshake_to_send(&LIMITS, at(120)), "the wish stands");
+    assert!(!ring.needs_handshake_to_send(&LIMITS, at(120)), "less than a second after the last request");
     assert!(ring.needs_handshake_to_send(&LIMITS, at(121)));
 
     let mut ring = Keyring::new(None);

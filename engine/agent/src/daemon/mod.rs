@@ -107,10 +107,10 @@ impl Daemon {
         let waker = Waker::new().map_err(system("be woken"))?;
         let mut server = Server::listen(&config.socket)?;
         let options = Options { state_dir: config.state_dir.clone(), version: config.version.clone() };
-        // Without news of address changes the node still works, but it notices a change only at a restart.
+        // Without the monitor the node still works, but it notices changes of addresses only at a restart.
         let monitor = Monitor::open().ok();
         let control = Control::start(options, waker.clone()).map_err(RunError::State)?;
-        // Without them the story begins here.
+        // If the events of the earlier run cannot be read, the event log starts empty.
         let earlier = saved_events(&config.state_dir, MAX_EVENTS).unwrap_or_default();
         let mut log = Log::new(config.log);
         let previous = log.resume(&earlier);
@@ -188,7 +188,7 @@ impl Daemon {
         if let Some(slept) = self.sleep.has_slept(clocks.now, awake()) {
             self.note(&kind::HOST_SLEPT, &[Value::s(slept)]);
             if self.overlay.is_some() {
-                // Addresses and links may have changed without news.
+                // Addresses and links may have changed without a message from the kernel.
                 self.readings.due = Some(clocks.now);
             }
         }
@@ -211,7 +211,7 @@ impl Daemon {
         self.turn_log();
     }
 
-    /// Carries out the outputs of the overlay. It is the only place that does so, and is called at the end of every turn and of every overlay.
+    /// Carries out the outputs of the overlay. No other function does. It is called at the end of every turn, and before an overlay is stopped.
     fn drain_overlay(&mut self) {
         while let Some(output) = self.overlay.as_mut().and_then(Overlay::poll_output) {
             match output {
@@ -371,7 +371,7 @@ impl Daemon {
     }
 
     fn stop_overlay(&mut self, reason: &'static str) {
-        // The next overlay must not stamp earlier than this one did.
+        // Takes the last outputs of this overlay, such as the latest time of its initiations: those of the next overlay must be later.
         self.drain_overlay();
         if let Some(overlay) = self.overlay.take() {
             overlay.stop();

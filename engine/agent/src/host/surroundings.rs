@@ -305,7 +305,7 @@ pub(super) mod tests {
         let own = vec![own("ppp0", Kind::Network, "100.70.1.2/32"), own("ppp0", Kind::Network, "2001:db8::7/64")];
         let surroundings = Surroundings { own, ..Surroundings::default() };
         assert_eq!(surroundings.families(), Families { v4: true, v6: true });
-        // It is not offered: a peer could not tell it from a member's address.
+        // Peers are not told of the carrier's address, which they could not distinguish from a member's.
         let overlay = ["100.64.0.0/10".parse().unwrap()];
         assert_eq!(surroundings.endpoints(1, &overlay).len(), 1);
     }

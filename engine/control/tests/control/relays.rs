@@ -1,4 +1,4 @@
-//! Relays and tickets: what the coordinator says of them reaches the agent, and is there after a restart without it.
+//! Relays and tickets from the coordinator reach the agent, and are available after a restart without the coordinator.
 
 use std::net::SocketAddr;
 
@@ -18,13 +18,13 @@ fn next_ticket(node: &Node) -> (Vec<u8>, u64) {
     node.expect(|event| if let Event::Ticket { ticket, expires, .. } = event { Some((ticket, expires)) } else { None })
 }
 
-/// Where the first relay is, as the agent is told. The coordinator's own address is a loopback one here, which is never sent to: the place
-/// that was left open stays empty.
+/// Returns the endpoints of the first relay in the agent's map. The unspecified endpoint is missing: it stands for the coordinator's address, which
+/// is a loopback address here and therefore never used.
 fn places(map: &NetworkMap) -> Vec<SocketAddr> {
     map.relays[0].endpoints.clone()
 }
 
-/// A node that joined and was given a map with a relay.
+/// Joins a node, and sends it a map with a relay.
 fn joined(coordinator: &Coordinator, state: &StateDir) -> (Node, Session) {
     let node = Node::start(state);
     node.join(coordinator.token());
@@ -32,7 +32,7 @@ fn joined(coordinator: &Coordinator, state: &StateDir) -> (Node, Session) {
     let mut session = coordinator.accept();
     let hello = session.hear_hello();
     assert_eq!(hello.bind_key, Some(public_key(&identity.bind_key)), "tickets are for the key that binds");
-    assert_ne!(hello.bind_key, Some(hello.node_key), "two keys, two purposes");
+    assert_ne!(hello.bind_key, Some(hello.node_key), "the bind key differs from the node key");
     session.say(&ToNode::Map(NetworkMap { relays: vec![relay(1)], ..map(5, hello.node_key, 1) }));
     assert_eq!(places(&node.map()), [SocketAddr::from(([192, 0, 2, 1], 3478))]);
     (node, session)
@@ -46,7 +46,7 @@ fn fault_n2_relays_and_ticket_outlive_a_restart_without_the_coordinator() {
     assert_eq!(next_ticket(&node), (b"first".to_vec(), 10));
     session.say(&ticket(b"first", 10));
     session.say(&ticket(b"second", 20));
-    assert_eq!(next_ticket(&node), (b"second".to_vec(), 20), "the same one is no news");
+    assert_eq!(next_ticket(&node), (b"second".to_vec(), 20), "a ticket that is already known is not reported again");
     node.stop();
     drop((session, coordinator));
 

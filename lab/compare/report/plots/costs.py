@@ -8,7 +8,7 @@ from ..formatting import wilson
 
 
 def cost(palette, results):
-    """Draws CPU time per GB and memory with one TCP stream on the plainest link."""
+    """Draws CPU time per GB and memory with one TCP stream, on the first link of the results."""
     profile = next(iter(results.profiles(STREAM, results.main_series()[0])), None)
     if not profile:
         return None
@@ -20,10 +20,10 @@ def cost(palette, results):
     across(axes[0], palette, systems, found[0], "s/GB")
     axes[0].set_title(f"processor time of the whole machine, {profile}")
     across(axes[1], palette, list(found[1]), found[1], "MB")
-    axes[1].set_title(f"memory of the larger end at its peak, {profile}")
+    axes[1].set_title(f"peak memory of the end that used more, {profile}")
     handles = [mark("median (bar)", palette.colour(BARE)), whisker()]
     labels, n = finish(figure, results, [*found[0].values(), *found[1].values()], handles, "One TCP stream; less is better.")
-    return Plot("cost", "What it costs", captions.cost(results, profile), ("s/GB", "MB"), labels, n, figure=figure)
+    return Plot("cost", "CPU time and memory", captions.cost(results, profile), ("s/GB", "MB"), labels, n, figure=figure)
 
 
 def success(palette, results):
@@ -47,4 +47,4 @@ def success(palette, results):
     n = str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8)
     figure.suptitle(f"n = {n} runs per system; the interval is Wilson's.", fontsize=8, x=0.01, ha="left", color="#555555")
-    return Plot("success", "Whether it worked", captions.success(results, systems), ("%",), [handle.get_label() for handle in handles], n, figure=figure)
+    return Plot("success", "Runs that succeeded", captions.success(results, systems), ("%",), [handle.get_label() for handle in handles], n, figure=figure)

@@ -1,10 +1,11 @@
-//! What docs/paths.md counts, once per seed: how soon something is reached when everything around was drawn by chance.
+//! The figures of docs/paths.md, measured once per seed: the time until an answer or a direct path, in a randomly drawn network.
 //!
 //! ```text
-//! seed ─▶ Terrain: kinds of NAT, how far everybody is ─▶ Scene ─▶ Figure::measure ─▶ Measured
+//! seed ─▶ Setup: kinds of NAT, delays ─▶ Scene ─▶ Figure::measure ─▶ Measured
 //! ```
-//! Hosts are 1 to 31 ms from the middle of the internet, relays 1 to 16 ms and half as much more each; the NATs are any two kinds between which a direct
-//! path must be possible (for a relay that dies: must not). Nothing is lost by chance, so that every lost packet is our doing.
+//! Hosts are 1 to 31 ms from the middle of the internet. The first relay is 1 to 16 ms from there, and the second one and a half times as far. The NATs are two
+//! kinds between which a direct path must be possible; for [`Figure::RelayDies`], two between which it is impossible. The links lose nothing, so each lost
+//! packet is lost by the nodes.
 
 mod measure;
 
@@ -19,44 +20,44 @@ use crate::nat::scene::Setup;
 use crate::nat::verdict::{Reach, possible};
 use taut_testkit::Seeded;
 
-/// What is measured. The names, limits and units are those of the table in docs/paths.md.
+/// A measured quantity. Limits and units are those of the table in docs/paths.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// From the first packet to a peer that was never spoken to, until it was answered, beyond two round trips over the relay.
+    /// Time from the first packet to a peer without a session until the answer, minus two round trips through the relay.
     Cold,
-    /// From that first packet until both sides send directly.
+    /// Time from the first packet to such a peer until both sides send directly.
     Direct,
-    /// From the moment at which the direct path is swallowed under traffic, until something that was asked after it is answered.
+    /// Time from when the direct path drops all packets, under traffic, until a later request is answered.
     Dies,
-    /// From the moment at which a direct path becomes possible again, after five seconds to five minutes, until both sides send directly.
+    /// Time from when a direct path becomes possible again, after 5 s to 5 min without one, until both sides send directly.
     Back,
-    /// From another address of one host, in the same network or another, until something that was asked after it is answered, beyond a round trip.
+    /// Time from a change of one host's address, in the same network or to another one, until a later request is answered, minus a round trip.
     Moves,
-    /// From the death of the relay that carries, until something that was asked after it is answered.
+    /// Time from the end of the relay in use until a later request is answered.
     RelayDies,
-    /// From the restart of both daemons, behind NATs that forgot, with one relay alive and no coordinator, until something was answered.
+    /// Time from the restart of both daemons until a request is answered. The NATs have lost their mappings, one relay works, and the coordinator is down.
     Reboots,
-    /// Probes in ten seconds on the way that is probed most, while packets flow and nothing changes.
+    /// Probes per ten seconds on the path with the most probes, while packets flow and nothing changes.
     Control,
 }
 
-/// One figure of one seed.
+/// The result of one figure for one seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// In the unit of the figure; [`None`]: it never came.
+    /// The value in the figure's unit; [`None`] if the event did not happen within a minute.
     pub value: Option<f64>,
-    /// Packets that were lost though nothing had to be.
+    /// Number of lost packets; a run can be without any.
     pub lost: usize,
-    /// Packets that came after a later one, in both directions.
+    /// Packets that arrived after a later packet of their flow, in both directions.
     pub overtaken: usize,
 }
 
 impl Figure {
-    /// All of them, in the order of the table.
+    /// All figures, in the order of the table.
     pub const ALL: [Self; 8] =
         [Self::Cold, Self::Direct, Self::Dies, Self::Back, Self::Moves, Self::RelayDies, Self::Reboots, Self::Control];
 
-    /// Its name, as `lab/runs/paths.py` has it.
+    /// Returns the name of the figure in `lab/runs/path_measurements.py`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cold => "cold",
@@ -70,12 +71,12 @@ impl Figure {
         }
     }
 
-    /// The unit of its values.
+    /// Returns the unit of its values.
     pub const fn unit(self) -> &'static str {
         if matches!(self, Self::Control) { "per 10 s" } else { "ms" }
     }
 
-    /// What 99 of 100 runs must reach.
+    /// Returns the limit that 99 of 100 runs must keep.
     pub const fn limit(self) -> f64 {
         match self {
             Self::Cold => 50.0,
@@ -87,7 +88,7 @@ impl Figure {
         }
     }
 
-    /// Measures it once, in a world that is drawn by this seed.
+    /// Measures the figure once, in the network that this seed draws.
     pub fn measure(self, seed: u64) -> Measured {
         let mut chance = Seeded::new(seed);
         let setup = self.setup(&mut chance);

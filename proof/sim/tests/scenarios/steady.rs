@@ -65,7 +65,7 @@ fn one_packet_is_answered_by_one_empty_packet_and_after_five_minutes_it_is_quiet
     let most = 2 * 5 * 60 / 10;
     assert!(a.data <= most && b.data <= most, "{} and {} datagrams", a.data, b.data);
     world.run(minutes(60));
-    assert_eq!((world.counts(Side::A), world.counts(Side::B)), (a, b), "let go");
+    assert_eq!((world.counts(Side::A), world.counts(Side::B)), (a, b), "nothing is sent after the session has expired");
 }
 
 #[test]

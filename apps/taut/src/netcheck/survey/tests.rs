@@ -4,7 +4,8 @@ use taut_wire::stun::{self, MAX_ANSWER_LEN};
 
 use super::*;
 
-/// A server on two ports of loopback that answers `count` requests, from the port that was asked for; `mute` leaves out those from the other port.
+/// Starts a STUN server on two loopback ports. It answers from the port that the request asks for. With `mute` it ignores requests for an answer from the
+/// other port.
 fn serve(mute: bool) -> (SocketAddr, thread::JoinHandle<()>) {
     let open = || {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -16,7 +17,7 @@ fn serve(mute: bool) -> (SocketAddr, thread::JoinHandle<()>) {
     let end = Instant::now() + Duration::from_secs(20);
     let thread = thread::spawn(move || {
         let (mut bytes, mut quiet) = ([0; 2048], 0);
-        // It ends by itself once nobody asked for a while.
+        // The server ends after a few seconds without requests.
         while quiet < 60 && Instant::now() < end {
             for (number, socket) in sockets.iter().enumerate() {
                 let Ok((length, source)) = socket.recv_from(&mut bytes) else {
@@ -64,7 +65,7 @@ fn an_answer_that_is_filtered_out_is_told_from_one_that_is_lost() {
 
 #[test]
 fn silence_ends_by_itself() {
-    // Somebody who listens and never answers.
+    // A server that receives requests and never answers.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let found = ask(&[silent.local_addr().unwrap()]).ipv4;
     assert!(found.asked && found.answers.is_empty() && found.local.is_some());
@@ -88,6 +89,6 @@ fn strangers_and_late_answers_are_told_apart() {
     let later = now + Duration::from_millis(300);
     assert_eq!(question.time(&question.transaction(0), later), Some(Duration::from_millis(300)));
     assert_eq!(question.time(&question.transaction(1), later), Some(Duration::from_millis(50)));
-    assert_eq!(question.time(&question.transaction(2), later), None, "not sent yet");
+    assert_eq!(question.time(&question.transaction(2), later), None, "the third try was not sent yet");
     assert_eq!(question.time(&[8; 12], later), None);
 }

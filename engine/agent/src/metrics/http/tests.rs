@@ -18,7 +18,7 @@ impl Bench {
         Self { poller, responder, now: Time(5) }
     }
 
-    /// Serves until nothing happens for a moment, or `done`.
+    /// Serves events until `done` returns true; panics if it does not within 2,000 waits.
     fn serve_until(&mut self, mut done: impl FnMut(&Responder) -> bool) {
         let mut events = Events::with_capacity(8);
         for _ in 0..2000 {
@@ -30,10 +30,10 @@ impl Bench {
                 self.responder.serve(event.token, &self.poller, self.now, || String::from("taut_up 1\n"));
             }
         }
-        panic!("this never came to its end");
+        panic!("the test did not finish within 2,000 waits");
     }
 
-    /// What comes back for these bytes.
+    /// Sends a request, and returns the answer.
     fn ask(&mut self, request: &[u8]) -> String {
         let mut client = TcpStream::connect(self.responder.address()).unwrap();
         client.write_all(request).unwrap();
@@ -43,7 +43,7 @@ impl Bench {
             seen && responder.connections.is_empty()
         });
         let mut text = String::new();
-        // What was sent beyond what is read comes back as a reset, after the answer.
+        // If the responder closes with bytes unread, the kernel sends a reset after the answer, so reading may fail.
         let _ = client.read_to_string(&mut text);
         text
     }
@@ -104,7 +104,7 @@ fn fault_p7_who_only_waits_makes_room_for_who_asks() {
         let mut chunk = [0; 512];
         match client.read(&mut chunk) {
             Ok(length) => text.extend_from_slice(&chunk[..length]),
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "sent away without an answer"),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "closed without an answer"),
         }
         text.ends_with(b"taut_up 1\n")
     });
@@ -122,7 +122,7 @@ fn fault_p7_a_page_is_made_ten_times_a_second_at_most() {
         let (mut events, mut text) = (Events::with_capacity(8), String::new());
         while bench.responder.connections.is_empty() {
             bench.poller.wait(&mut events, None).unwrap();
-            bench.responder.serve(FIRST_TOKEN, &bench.poller, bench.now, || unreachable!("nobody was read"));
+            bench.responder.serve(FIRST_TOKEN, &bench.poller, bench.now, || unreachable!("no request was read yet"));
         }
         while !bench.responder.connections.is_empty() {
             bench.poller.wait(&mut events, None).unwrap();
@@ -168,7 +168,7 @@ fn fault_p7_clients_of_the_metrics_port_cost_their_share() {
         bench.responder.handle_timeout(&bench.poller, bench.now, String::new);
     }
     let used = cost * served;
-    // What is open already is served in any case.
+    // Connections that are already open are served in any case.
     assert!(used < Duration::from_secs(4), "{used:?} of 10 s");
     assert!(used > Duration::from_secs(1), "{used:?} of 10 s");
 }
@@ -183,7 +183,7 @@ fn fault_p7_a_request_in_single_bytes_is_read_now_and_then() {
     client.write_all(&request[3..]).unwrap();
     let mut events = Events::with_capacity(8);
     bench.poller.wait(&mut events, Some(Duration::from_millis(50))).unwrap();
-    assert!(events.is_empty(), "nobody is woken for it");
+    assert!(events.is_empty(), "an incomplete request wakes no thread");
     assert_eq!(bench.responder.poll_timeout(), Some(bench.now + PART_PAUSE));
     bench.now = bench.now + PART_PAUSE;
     bench.responder.handle_timeout(&bench.poller, bench.now, || String::from("taut_up 1\n"));
