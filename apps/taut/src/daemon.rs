@@ -16,7 +16,7 @@ pub(crate) const ARGUMENTS: &str =
     "[--state DIR] [--socket PATH] [--port N] [--tun NAME] [--mtu N] [--no-tun-offload] …";
 
 pub(crate) const DETAILS: &str = concat!(
-    "Runs until SIGTERM, SIGINT or, with --ephemeral, `taut down`. It connects at once if it was connected when it last ended. \
+    "Runs until SIGTERM, SIGINT or, with --ephemeral, `taut down`. It connects at once if it was connected when it last ended.\n\
      Events go to standard error (with journald's priorities under systemd), to memory and to the state directory: `taut log` shows them.\n\n",
     daemon_details!(),
     "\n--ephemeral        detach from the terminal and end with `taut down`; `taut up` starts a daemon this way"

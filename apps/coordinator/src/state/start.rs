@@ -250,11 +250,9 @@ impl fmt::Display for StateDirectoryError {
                 "there is no coordinator in {}; give the --state of `taut-coordinator serve`, or run `taut-coordinator serve` first",
                 path.display()
             ),
-            Self::Occupied(path) => write!(
-                f,
-                "there is a coordinator in {}; --force replaces it, and renames its database",
-                path.display()
-            ),
+            Self::Occupied(path) => {
+                write!(f, "there is a coordinator in {}; --force replaces it, and renames its database", path.display())
+            }
             Self::Exists(path) => write!(f, "{} exists already; choose another name", path.display()),
             Self::File(path, error) => {
                 write!(f, "{} cannot be used: {error}; check the name, its owner and the disk", path.display())

@@ -209,7 +209,7 @@ impl Writing {
         Ok(deleted.bind(time).bind(most).execute(&mut *self.tx).await?.rows_affected())
     }
 
-    /// FairSemaphore a member into a mark of a removed node.
+    /// Turns a member into a mark of a removed node.
     pub(crate) async fn remove_node(&mut self, id: NodeId, version: u64, now: i64) -> Result<(), StoreError> {
         let set = query("UPDATE nodes SET removed_at = ?, version = ?, endpoints = '[]', relays = '[]' WHERE id = ?")
             .bind(now);

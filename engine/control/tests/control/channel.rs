@@ -365,7 +365,7 @@ fn fault_c7_what_the_coordinator_said_once_is_not_heard_again() {
     session.say_sealed(&removal);
     assert_eq!(node.map().version, 6);
     session.say_sealed(&removal);
-    assert!(node.disconnected().contains("not of this channel"));
+    assert!(node.disconnected().contains("belongs to another channel"));
 
     let mut session = coordinator.accept();
     assert_eq!(session.hear_hello().have, 6);
@@ -375,13 +375,13 @@ fn fault_c7_what_the_coordinator_said_once_is_not_heard_again() {
     session.say(&delta(7, 8, &[], &[2]));
     assert_eq!(node.map().version, 8);
     session.say_sealed(&whole);
-    assert!(node.disconnected().contains("not of this channel"));
+    assert!(node.disconnected().contains("belongs to another channel"));
 
     // In its old place, the first after a handshake, but on another channel.
     let mut session = coordinator.accept();
     assert_eq!(session.hear_hello().have, 8);
     session.say_sealed(&whole);
-    assert!(node.disconnected().contains("not of this channel"));
+    assert!(node.disconnected().contains("belongs to another channel"));
     let mut session = coordinator.accept();
     assert_eq!(session.hear_hello().have, 8, "it knows what it knew");
     session.say(&delta(8, 9, &[7], &[]));

@@ -76,7 +76,7 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
     }
 }
 
-/// FairSemaphore a refusal of axum itself (body too large, malformed query) into an error answer of the API.
+/// Turns a refusal of axum itself (body too large, malformed query) into an error answer of the API.
 fn in_our_words(response: Response) -> Response {
     let status = response.status();
     let is_ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
