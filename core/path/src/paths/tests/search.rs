@@ -68,7 +68,7 @@ fn two_counting_nats_meet_although_their_ports_moved_on() {
 
 #[test]
 fn a_port_that_is_drawn_is_met_by_chance_as_often_as_computed() {
-    let (mut runs, mut later, mut found, mut figures) = (0, 0, 0, Vec::new());
+    let (mut runs, mut later, mut found, mut figures) = (0, 0_u64, 0, Vec::new());
     for seed in many() {
         let known = [NatBehaviour::PortRestricted, NatBehaviour::Firewall][usize::try_from(seed % 2).unwrap()];
         assert_eq!(NatBehaviour::Symmetric.reach(known), Outcome::Chance);
