@@ -34,7 +34,7 @@ fn a_backup_of_a_running_coordinator_is_whole_private_and_never_replaces() {
     assert_eq!(writing, 30);
     wait(backup(&directory.0, &file)).unwrap();
     assert_eq!(metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(wait(backup(&directory.0, &file)).unwrap_err().to_string().contains("is there already"));
+    assert!(wait(backup(&directory.0, &file)).unwrap_err().to_string().contains("exists already"));
     assert!(!directory.0.join("saved.db.new").exists());
     let other = Directory::new();
     for number in ["0.db", "9.db", "saved.db"] {

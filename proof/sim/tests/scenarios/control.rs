@@ -91,13 +91,14 @@ fn an_older_peer_is_sent_no_marks() {
         let message = ControlMessage::Offer { lanes: Lanes::ONE, suites: AES, abilities };
         let said = FromLane::Control { peer, session, lane: LaneId::FIRST, source: b.endpoint.into(), message };
         node.handle_lane(said, Clocks { now: Time::ZERO, wall: secs(1) });
-        let Some(Output::Lane(_, ToLane::UseSuite { abilities: told, suite: Suite::Aes256Gcm, .. })) =
-            node.poll_output()
+        let mut commands =
+            std::iter::from_fn(|| node.poll_output()).filter(|output| matches!(output, Output::Lane(..)));
+        let Some(Output::Lane(_, ToLane::UseSuite { abilities: told, suite: Suite::Aes256Gcm, .. })) = commands.next()
         else {
             panic!("the lane is told of an offer");
         };
         assert_eq!(told, abilities, "what the peer said, not what we can");
-        let accept = node.poll_output();
+        let accept = commands.next();
         let Some(Output::Lane(_, ToLane::Control { message: ControlMessage::Accept { abilities: said, .. }, .. })) =
             accept
         else {

@@ -203,7 +203,9 @@ impl Rig {
 
     /// Returns the number of frames that are neither dropped nor at the application yet.
     pub(crate) fn on_the_way(&self) -> u64 {
-        let dropped: u64 = self.shared.drops.iter().map(|(_, count)| count).sum();
+        // Only received frames count: the kernel may send packets of its own into the TUN, which are dropped under a reason that begins with `out-`.
+        let inbound = self.shared.drops.iter().filter(|(name, _)| name.starts_with("in-"));
+        let dropped: u64 = inbound.map(|(_, count)| count).sum();
         // The number of sent frames is read last: both others only rise.
         let ended = dropped + self.received.load(Ordering::SeqCst);
         self.sent.load(Ordering::SeqCst).saturating_sub(ended)

@@ -40,7 +40,7 @@ port mapping  not asked: only the daemon asks for one, and it does not run
 relay         r1 198.51.100.1:3478: 4.2 ms
 relay         198.51.100.9:3478: no answer
 
-Direct paths work with all peers except those behind a symmetric NAT; for those a port search often finds one."
+Direct paths work with all peers except those behind a symmetric NAT; a port search often finds a path to those."
     );
 }
 

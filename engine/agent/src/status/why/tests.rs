@@ -84,7 +84,7 @@ fn a_relayed_peer_hears_what_the_node_judged() {
         told.said[1],
         "Symmetric NAT on both sides; neither can tell the other its port, and there are too many pairs of ports to guess."
     );
-    assert!(told.mend[0].starts_with("On one side is enough: ") && told.mend[0].ends_with('.'), "{:?}", told.mend);
+    assert!(told.mend[0].starts_with("On one of the two sides: ") && told.mend[0].ends_with('.'), "{:?}", told.mend);
     assert_eq!((told.theirs, told.ways.len()), (NatKind::Symmetric, 2));
     let [by_relay, straight] = &told.ways[..] else { panic!("{told:?}") };
     assert_eq!((by_relay.relay.as_deref(), by_relay.state.as_str(), by_relay.loss), (Some("r1"), "in-use", Some(0.25)));
