@@ -93,7 +93,7 @@ def test_a_relay_that_is_removed_is_gone_from_every_map_and_a_new_channel_brings
     key = net.coordinator.cli("ticket-key").stdout.strip()
     assert len(base64.b64decode(key)) == 32
     refused = net.coordinator.cli("relays", "add", "bad", KEY, "127.0.0.1:3478", check=False)
-    assert refused.returncode == 1 and "nothing may be sent to" in refused.stdout + refused.stderr
+    assert refused.returncode == 1 and "to which nothing may be sent" in refused.stdout + refused.stderr
 
 
 def test_the_relay_inside_the_coordinator_is_in_every_map_and_answers(mesh):

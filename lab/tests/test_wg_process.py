@@ -78,7 +78,7 @@ def test_a_second_one_leaves_the_first_alone(host):
     assert background(host, device).returncode == 0
     [first] = pids(host)
     done = background(host, device)
-    assert done.returncode == 1 and "another WireGuard answers" in done.stderr
+    assert done.returncode == 1 and "another WireGuard program answers" in done.stderr
     assert pids(host) == [first] and device.interface()["private"] == "(none)"
 
 

@@ -173,7 +173,7 @@ def test_a_system_that_ends_meanwhile_is_named_with_its_last_words(lab):
 
 def test_work_for_more_hosts_than_exist_is_refused(lab):
     place = lay_out(lab)
-    with pytest.raises(LabError, match="takes 3 hosts; there are 2"):
+    with pytest.raises(LabError, match="needs 3 hosts; there are 2"):
         Ring().run(place, bare(place), quick=True)
 
 
