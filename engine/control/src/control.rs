@@ -11,22 +11,22 @@ use crate::event::{Command, Event};
 use crate::state::StateDir;
 use crate::worker::{Order, Queues, Worker};
 
-/// Events that may wait for the agent. When it falls behind by more, the thread waits for it, and so does the coordinator.
+/// Events that may wait for the agent, 64. If the agent falls behind by more, the control thread waits for it and stops reading from the coordinator.
 const EVENTS: usize = 64;
 
-/// Lines of the event log that may wait for the disk, 256: what a busy start makes. While the disk hangs, further ones are lost and counted.
+/// Lines of the event log that may wait for the disk, 256, as many as a busy start produces. While the disk hangs, further lines are lost and counted.
 const LINES: usize = 256;
 
-/// What [`Control::start`] needs to know.
+/// Options of [`Control::start`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The state directory; made when it is not there.
+    /// The state directory; created if it is missing.
     pub state_dir: PathBuf,
-    /// Version of the program, for the operator's eyes.
+    /// Version of the program, shown to the network's operator.
     pub version: String,
 }
 
-/// The running control thread. Dropping it without [`Self::stop`] lets the thread end by itself, soon.
+/// Handle of the running control thread. After a drop without [`Self::stop`] the thread ends soon, on its own.
 pub struct Control {
     orders: Sender<Order>,
     lines: SyncSender<String>,
@@ -36,11 +36,11 @@ pub struct Control {
 }
 
 impl Control {
-    /// Locks and reads the state directory, then starts the thread. `waker` is woken whenever [`Self::try_event`] has something. The
-    /// first events tell what the directory held, and are there when this returns; a node that was up when it stopped connects at once.
+    /// Locks and reads the state directory, then starts the thread. `waker` is woken whenever [`Self::try_event`] has an event. The first events describe
+    /// the directory's content, and are queued when this returns. A node that was up when it stopped connects at once.
     ///
     /// # Errors
-    /// When the state directory is in use, unusable or damaged. Nothing was changed then.
+    /// If the state directory is in use, unusable or damaged. Nothing is changed in that case.
     pub fn start(options: Options, waker: Waker) -> Result<Self, StartError> {
         let (state, found) = StateDir::open(&options.state_dir)?;
         let (order_sender, orders) = mpsc::channel();
@@ -57,26 +57,26 @@ impl Control {
         Ok(Self { orders: order_sender, lines: line_sender, events: Some(events), wake, thread: Some(thread) })
     }
 
-    /// Asks for something. Never blocks; the queue is unbounded because users and interface changes fill it, not the network.
+    /// Sends a command to the thread. Never blocks; the queue is unbounded because users and interface changes fill it, not the network.
     pub fn send(&self, command: Command) {
         let _ = self.orders.send(Order::Obey(command));
         self.wake.wake();
     }
 
-    /// Has a line appended to the event log on the disk. Never blocks; returns false if the line is lost, because too many wait for the disk.
+    /// Queues a line for the event log on the disk. Never blocks. Returns false if the line is lost because too many lines wait for the disk.
     pub fn log(&self, line: String) -> bool {
         let taken = self.lines.try_send(line).is_ok();
         self.wake.wake();
         taken
     }
 
-    /// The next event, if there is one. Never blocks.
+    /// Returns the next event, if one is queued. Never blocks.
     pub fn try_event(&self) -> Option<Event> {
         self.events.as_ref()?.try_recv().ok()
     }
 
-    /// Says goodbye to the coordinator if connected, writes what is not written yet, and waits for the thread: a second at most, plus what
-    /// the disk takes. What the user wanted (up or down) stays as it was.
+    /// Sends a goodbye to the coordinator if connected, saves all unsaved state, and waits for the thread: a second at most, plus the time of the disk
+    /// writes. The saved choice of up or down stays as it was.
     pub fn stop(mut self) {
         self.tell_to_stop();
         if let Some(thread) = self.thread.take() {
@@ -85,7 +85,7 @@ impl Control {
     }
 
     fn tell_to_stop(&mut self) {
-        // A thread that waits for room in the event queue goes on when nobody reads it any more.
+        // Dropping the receiver wakes a thread that waits for room in the event queue.
         self.events = None;
         let _ = self.orders.send(Order::Stop);
         self.wake.wake();

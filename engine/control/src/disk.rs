@@ -1,8 +1,8 @@
 //! One state file that survives power cuts (fault K1) and tells damage from absence (fault K2).
 //!
-//! On disk: `NAME` (live), `NAME.prev` (the live one before it), and, while a save is under way, `NAME.new`. A save writes `NAME.new`,
-//! forces it to the disk, keeps the live file as the previous one, renames the new one over it, and forces the directory to the disk. At
-//! every moment one of them is whole.
+//! On disk: `NAME` (live), `NAME.prev` (the previous live file), and, while a save is under way, `NAME.new`. A save writes `NAME.new`,
+//! forces it to the disk, keeps the live file as the previous one, renames the new file to `NAME`, and forces the directory to the disk. At
+//! every moment one of the three is whole.
 //!
 //! ```text
 //! taut-state 1 <BLAKE2s-256 of "taut-state 1\n" and the body, as 64 hex digits>\n
@@ -24,45 +24,45 @@ use zeroize::Zeroizing;
 
 pub(crate) use system::{Disk, System};
 
-/// Version of the format that is written here.
+/// Version of the format that this program writes.
 const FORMAT: u32 = 1;
 /// First word of the header.
 const MAGIC: &str = "taut-state";
-/// Largest file that is read: twice the largest message that can carry a map.
+/// Largest file that is read, in bytes: twice the largest message that can carry a map.
 const MAX_FILE: u64 = 2 * taut_noise::MAX_MESSAGE as u64;
 
 /// A state file.
 #[derive(Debug)]
 pub(crate) struct StateFile {
     path: PathBuf,
-    /// Whether the live file is known to be whole, and so worth to be kept as the previous one.
+    /// True if the live file is known to be whole. Only then does a save keep it as the previous one.
     live_is_whole: bool,
 }
 
-/// What a load found.
+/// Result of a load.
 pub(crate) struct Loaded {
     /// The body; it may hold secrets.
     pub(crate) body: Zeroizing<Vec<u8>>,
-    /// What the user should know: that another copy was read, and why; that other users could read it.
+    /// Notes for the user: that another copy was read, and why; that other users could read the file.
     pub(crate) notes: Vec<String>,
 }
 
-/// Why a file is not whole.
+/// Reason why a copy of a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
-    /// It has no bytes.
+    /// The file has no bytes.
     Empty,
-    /// Header, length or checksum are wrong.
+    /// The header, the length or the checksum is wrong.
     Altered,
-    /// It is a directory, a link or something else that is no file.
+    /// The path is a directory, a link or something else that is not a regular file.
     NotAFile,
-    /// It belongs to this other user, who may have changed it.
+    /// The file belongs to another user, with this uid, who may have changed it.
     Foreign(u32),
-    /// It is whole, but a later version of the program wrote it.
+    /// The file is whole, but a later version of the program wrote it, in this format.
     Later(u32),
-    /// The system does not let us read it.
+    /// The system refused to read the file, with this error.
     Unreadable(String),
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Neither the live nor the previous copy can be used.
+/// The error of a load if neither the live nor the previous copy can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unusable {
     path: PathBuf,
@@ -89,7 +89,7 @@ pub(crate) struct Unusable {
 }
 
 impl Unusable {
-    /// Whether the file is fine and only this program is too old.
+    /// Returns true if the file is whole and only this program is too old for it.
     pub(crate) fn is_later_format(&self) -> bool {
         matches!(self.live, Damage::Later(_))
     }
@@ -107,15 +107,16 @@ impl fmt::Display for Unusable {
 }
 
 impl StateFile {
-    /// The state file at `path`; nothing is read or written yet.
+    /// Returns the state file at `path`. Nothing is read or written yet.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, live_is_whole: false }
     }
 
-    /// Reads the live copy, or else the previous one, or else one whose save was cut off at its very last step. `None` when there is none.
+    /// Reads the live copy, or else the previous one, or else the new one of a first save that was cut off before its last step. Returns `None` if there is
+    /// no copy.
     ///
     /// # Errors
-    /// When there are copies, but none is whole, or a later version of the program wrote them.
+    /// If copies exist, but none is whole, or a later version of the program wrote them.
     pub(crate) fn load(&mut self) -> Result<Option<Loaded>, Unusable> {
         let mut notes: Vec<String> =
             [self.path.clone(), beside(&self.path, "prev")].iter().filter_map(closed).collect();
@@ -137,7 +138,7 @@ impl StateFile {
         if live != Damage::Missing || previous != Damage::Missing {
             return Err(Unusable { path: self.path.clone(), live, previous });
         }
-        // Nothing but an unfinished first save: a whole one is what it would have become, a cut one was never promised to anybody.
+        // The first save was cut off. Its new file is used if it is whole. Otherwise it is ignored, because that save was never acknowledged.
         let unfinished = read_whole(&beside(&self.path, "new")).ok();
         Ok(unfinished.map(|body| {
             notes.push(format!(
@@ -151,10 +152,10 @@ impl StateFile {
     /// Overwrites and removes all copies. The caller forces the directory to the disk.
     ///
     /// # Errors
-    /// When the disk refuses; some copies may be gone then. Trying again goes on where it stopped.
+    /// If the disk refuses; some copies may be removed by then. Another call continues where this one stopped.
     pub(crate) fn wipe(&mut self, disk: &mut impl Disk) -> io::Result<()> {
         for copy in self.copies() {
-            // What is no regular file is only unlinked: nothing is written through a link.
+            // Anything but a regular file is only unlinked, so that nothing is written through a link.
             if fs::symlink_metadata(&copy).is_ok_and(|metadata| metadata.is_file()) {
                 disk.overwrite(&copy)?;
             }
@@ -172,10 +173,10 @@ impl StateFile {
         [beside(&self.path, "new"), beside(&self.path, "prev"), self.path.clone()]
     }
 
-    /// Replaces the live copy. Afterwards either the new or the old one is there, whole, whatever happens to the power.
+    /// Replaces the live copy. After a power cut at any moment either the new or the old content is there, whole.
     ///
     /// # Errors
-    /// When the disk is full, read-only or broken; the old copy is still there then.
+    /// If the disk is full, read-only or broken. The old copy is then still there.
     pub(crate) fn save(&mut self, body: &[u8]) -> io::Result<()> {
         self.save_on(&mut System, body)
     }
@@ -195,8 +196,8 @@ impl StateFile {
         disk.force_directory(directory.unwrap_or(Path::new(".")))
     }
 
-    /// Makes the live file the previous one, too. A hard link keeps both names at every moment; where the file system has none, a rename
-    /// leaves the previous name alone for a moment, which a load survives.
+    /// Keeps the live file also as the previous one. A hard link keeps both names at every moment. On a file system without hard links a
+    /// rename leaves only the previous name for a moment, which a load survives.
     fn keep_previous(&mut self, disk: &mut impl Disk) -> io::Result<()> {
         let previous = beside(&self.path, "prev");
         remove_if_there(disk, &previous)?;
@@ -204,7 +205,7 @@ impl StateFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(_) => {
                 disk.rename(&self.path, &previous)?;
-                // If the save fails from here on, the previous copy is all there is, and the next save must spare it.
+                // If the save fails from here on, the previous copy is the only one, and the next save must not replace it.
                 self.live_is_whole = false;
                 Ok(())
             }
@@ -213,7 +214,7 @@ impl StateFile {
     }
 }
 
-/// `NAME.extension` beside `NAME`.
+/// Returns the path `NAME.extension` beside `NAME`.
 pub(crate) fn beside(path: &Path, extension: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -236,7 +237,7 @@ fn remove_if_there(disk: &mut impl Disk, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Closes a file of ours that other users may read or write; a note for the user if it was open.
+/// Withdraws other users' permissions from a state file. Returns a note for the user if the file had any.
 fn closed(path: &PathBuf) -> Option<String> {
     let metadata = fs::symlink_metadata(path).ok()?;
     let mode = metadata.mode() & 0o777;
@@ -250,7 +251,7 @@ fn closed(path: &PathBuf) -> Option<String> {
     Some(format!("{} was open to other users (mode {mode:04o}), who may have read it; {now}", path.display()))
 }
 
-/// The bytes of a file with this body.
+/// Returns the bytes of a file with this body.
 pub(crate) fn whole(body: &[u8]) -> Vec<u8> {
     [header(FORMAT, body).as_bytes(), body].concat()
 }
@@ -261,7 +262,7 @@ fn header(format: u32, body: &[u8]) -> String {
     format!("{words} {checksum}\n")
 }
 
-/// Lower-case hex digits.
+/// Returns the bytes as lower-case hex digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -271,7 +272,7 @@ fn read_whole(path: &Path) -> Result<Zeroizing<Vec<u8>>, Damage> {
         io::ErrorKind::NotFound => Damage::Missing,
         _ => Damage::Unreadable(error.to_string()),
     };
-    // Looked at before it is opened: opening a pipe would wait for a writer.
+    // The file type is checked before opening, because opening a pipe would wait for a writer.
     let metadata = fs::symlink_metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
         return Err(Damage::NotAFile);
@@ -284,7 +285,7 @@ fn read_whole(path: &Path) -> Result<Zeroizing<Vec<u8>>, Damage> {
     open_whole(bytes)
 }
 
-/// The body of a file with these bytes.
+/// Returns the body of a file with these bytes, if its header and checksum are right.
 pub(crate) fn open_whole(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, Damage> {
     if bytes.is_empty() {
         return Err(Damage::Empty);

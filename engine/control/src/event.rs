@@ -1,4 +1,4 @@
-//! What the agent asks, and what it is told.
+//! The agent's commands to the control thread, and the thread's events.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,155 +10,155 @@ use taut_netmap::{JoinToken, NetworkMap, Prefixes, Problem};
 
 use crate::event_log::LogDisk;
 
-/// What the user or the agent wants.
+/// A command of the user or the agent.
 pub enum Command {
-    /// Becomes a member of the token's network; the first time, keys are made. Implies [`Command::Up`]. For a node that is a member of
-    /// that network already it shows the new secret with the same keys; for a member of another one it is refused.
+    /// Joins the token's network, and generates keys if there are none. Implies [`Command::Up`]. A node that is a member of that network already
+    /// sends the new secret with the same keys. A member of another network is refused.
     Join {
         /// The join token.
         token: Box<JoinToken>,
         /// The name that the node would like.
         name: String,
     },
-    /// Connects, and remembers to do so after a restart. Tries at once, even when the next attempt was minutes away or none was to come.
+    /// Connects, now and after each restart. An attempt starts at once, even if the next one was minutes away or none was scheduled.
     Up,
-    /// Says goodbye, disconnects, and remembers to stay so after a restart.
+    /// Sends a goodbye and disconnects, and stays disconnected after a restart.
     Down,
     /// Gives up the membership, and removes the keys from the disk. The coordinator is told first, if it answers within ten seconds.
-    /// [`Event::Leaving`] and [`Event::Left`] follow, or [`Event::NotLeft`]. A daemon that ends in between has left, too: the rest is removed by the next
-    /// start.
+    /// [`Event::Leaving`] and [`Event::Left`] follow, or [`Event::NotLeft`]. A daemon that ends between these two events has left, too: its next start
+    /// removes the remaining files.
     Leave,
-    /// The host's addresses, routes or links changed, or it slept: a channel from an address that is not the one to use any more begins anew, and whoever
-    /// waits for the next attempt tries now.
+    /// Handles a change of the host's addresses, routes or links, or the end of its sleep. A channel whose source address is no longer the right one is
+    /// reopened, and a pending attempt starts at once.
     Look,
-    /// Where this node may be reached now; said to the coordinator on this and on every later channel.
+    /// The endpoints where peers may reach this node now. They are sent to the coordinator on this and on every later channel.
     Endpoints {
         /// Interface addresses with the node's UDP ports, best first.
         endpoints: Vec<SocketAddr>,
         /// The node's UDP ports, one per lane.
         ports: Vec<u16>,
-        /// Where the node is seen from outside its NAT: mapped ports, then what relays' STUN says.
+        /// The node's endpoints as seen from outside its NAT: mapped ports first, then those that relays report by STUN.
         observed: Vec<SocketAddr>,
     },
-    /// The relays that this node is bound to, the nearest first; said to the coordinator on this and on every later channel.
+    /// The relays that this node is bound to, the nearest first. They are sent to the coordinator on this and on every later channel.
     Relays(Vec<RelayId>),
     /// The UDP port to use again after a restart.
     RememberPort(u16),
-    /// The peers that have a session now: after a restart they are to be told that it is gone.
+    /// The peers that have a session now. After a restart this node tells them that the session is gone.
     RememberPeers(Vec<PublicKey>),
-    /// The map in force came up on this host for the first time: its prefixes are pinned (fault E24).
+    /// Pins the prefixes of the map in force, which came up on this host for the first time (fault E24).
     PinPrefixes,
-    /// The user consents to these prefixes, which a map that is not obeyed has ([`Event::OtherPrefixes`]).
+    /// The user's consent to these prefixes of a map that waits ([`Event::OtherPrefixes`]).
     AcceptPrefixes(Prefixes),
-    /// No initiation of this run is stamped later than this, since the Unix epoch: the next run begins there (protocol.md 1.9).
+    /// Upper limit, since the Unix epoch, of the stamps in this run's initiations. The next run's stamps begin at it (protocol.md 1.9).
     RememberStamps(Duration),
 }
 
-/// What happened.
+/// An event that the control thread reports to the agent.
 #[derive(Debug)]
 pub enum Event {
-    /// The state directory holds no membership; waits for [`Command::Join`].
+    /// The state directory holds no membership. The thread waits for [`Command::Join`].
     NeedsJoin,
-    /// Who this node is: at the start when it is a member, and after each [`Command::Join`] that was taken. When the network is another
-    /// one than before (a node that had never been let in, or was removed), earlier maps count no more.
+    /// This node's identity: at the start if it is a member, and after each accepted [`Command::Join`]. If the network is another one than before (this
+    /// node was never admitted to the former one, or was removed from it), earlier maps are no longer valid.
     Identity(Box<Identity>),
-    /// The peers that had a session when this node last ran; comes once, before the first map.
+    /// The peers that had a session when this node last ran. Comes once, before the first map.
     Recent(Vec<PublicKey>),
-    /// What [`Command::RememberStamps`] said last in an earlier run; comes once, before the first map.
+    /// The last limit of [`Command::RememberStamps`] in an earlier run. Comes once, before the first map.
     Stamps(Duration),
-    /// Leave to use the network's relays: the last one from disk at the start, before the first map, then each new one. It is for
-    /// [`Identity::bind_key`] alone, and counts no more when another network's [`Event::Identity`] comes.
+    /// A ticket for the network's relays: the saved one at the start, before the first map, then each new one. It is valid for
+    /// [`Identity::bind_key`] only, and only until another network's [`Event::Identity`] comes.
     Ticket {
-        /// What a relay is shown.
+        /// The ticket in version 1, as it is sent to relays.
         ticket: Vec<u8>,
-        /// The same in version 2, if the coordinator gave it.
+        /// The ticket in version 2, if the coordinator sent it.
         numbered: Option<Vec<u8>>,
-        /// When it ends: seconds since 1970, by the coordinator's clock. This host's may be wrong; relays say no when it did end.
+        /// Expiry in seconds since 1970, by the coordinator's clock. This host's clock may be wrong; relays refuse an expired ticket.
         expires: u64,
     },
-    /// The map to act upon: the last good one from disk at the start, then each new one that was checked. Where the coordinator left open
-    /// by which address its own relay is reached, that by which this node reaches the coordinator stands there.
+    /// The map in force: the last good one from disk at the start, then each new checked map. If the coordinator left the address of its own relay
+    /// unspecified, the map has the address by which this node reaches the coordinator.
     Map(Arc<NetworkMap>),
-    /// The coordinator's map has other prefixes than those that are pinned: the last good map stays in force until the user consents
-    /// ([`Command::AcceptPrefixes`]). `None` when that is over.
+    /// The prefixes of the coordinator's map, if they differ from the pinned ones: the last good map stays in force until the user consents
+    /// ([`Command::AcceptPrefixes`]). `None` once they agree again.
     OtherPrefixes(Option<OtherPrefixes>),
-    /// Who is connected to the coordinator; for the eyes of users.
+    /// The nodes that are connected to the coordinator, for display only.
     Presence {
-        /// Whether `nodes` is everybody, or only who changed.
+        /// True if `nodes` lists all nodes; false if it lists only those that changed.
         whole: bool,
-        /// Node and whether it is online.
+        /// Nodes, each with true if it is online.
         nodes: Vec<(NodeId, bool)>,
     },
-    /// The coordinator took this node in.
+    /// The coordinator accepted this node on a new channel.
     Connected {
         /// The URL in use.
         url: String,
     },
-    /// There is no channel: an attempt failed, or the open one broke. The next attempt comes by itself.
+    /// No channel is open: an attempt failed, or the open channel broke. The next attempt follows automatically.
     Disconnected {
-        /// What happened and why.
+        /// Why the attempt failed or the channel broke.
         why: String,
-        /// How long until the next attempt.
+        /// Time until the next attempt.
         retry_in: Duration,
     },
-    /// Whether another host uses this node's keys, as the coordinator saw: what to tell the user, or `None` when it is over. Each new channel says it
-    /// anew, and says nothing while there is none.
+    /// The coordinator's warning that another host uses this node's keys, or `None` once no other host does. The coordinator repeats the warning on each new
+    /// channel, and sends nothing on a new channel if there is no such host.
     Twin(Option<Problem>),
-    /// Somebody said no. When the problem [is final](taut_netmap::ProblemCode::is_final), the coordinator said it, the channel is closed,
-    /// and nothing more is tried until the next [`Command::Join`] or [`Command::Up`]. Otherwise the channel's state is told by other
-    /// events: [`Event::Disconnected`] follows when the coordinator said it; nothing follows, and an open channel stays open, when this
-    /// thread itself refused a [`Command::Join`] to another network.
+    /// A refusal, by the coordinator or by the control thread. If the problem [is final](taut_netmap::ProblemCode::is_final), it is the coordinator's, the
+    /// channel is closed, and no attempt follows until the next [`Command::Join`] or [`Command::Up`]. After any other refusal of the coordinator
+    /// [`Event::Disconnected`] follows. If the control thread refused a [`Command::Join`] to another network, no event follows and an open channel stays
+    /// open.
     Refused(Problem),
-    /// The decision to leave is on the disk: no start finds the membership any more. The agent ends the overlay; [`Event::Left`] follows within seconds.
+    /// The decision to leave is on the disk: no later start finds a membership. The agent ends the overlay; [`Event::Left`] follows within seconds.
     Leaving,
-    /// [`Command::Leave`] is done: the state directory holds no membership.
+    /// [`Command::Leave`] is complete: the state directory holds no membership.
     Left(Left),
-    /// The disk did not take the decision to leave, and the node is a member as before: the reason, and what to do.
+    /// The disk refused the decision to leave, and the node is still a member: the reason, and how to fix it.
     NotLeft(String),
-    /// The state directory has a problem: what, why, what to do. The node runs on. It is said again every half minute while it lasts,
-    /// so whoever shows it may let it go after a minute of silence.
+    /// A problem of the state directory, its reason, and how to fix it. The node continues. The event is repeated every half minute while the problem
+    /// lasts, so a display may drop it after a minute without one.
     DiskProblem(String),
-    /// The event log on the disk cannot be written, or is written again. Said once each.
+    /// A change of the event log's state: it cannot be written, or is written again. Each change is reported once.
     Log(LogDisk),
 }
 
 /// Outcome of [`Command::Leave`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// Why the coordinator may still list this node; `None` when it does not.
+    /// Why the coordinator may still list this node; `None` if it does not.
     pub listed: Option<String>,
-    /// What could not be removed from the disk, and why; `None` when nothing is left.
+    /// The files that could not be removed from the disk, and why; `None` if all were removed.
     pub leftover: Option<String>,
 }
 
-/// The prefixes in force, and those that the coordinator wants.
+/// The prefixes in force, and those of the coordinator's map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherPrefixes {
-    /// In force, and pinned.
+    /// The pinned prefixes, which are in force.
     pub pinned: Prefixes,
-    /// Of the map that is not obeyed.
+    /// The prefixes of the map that waits for consent.
     pub wanted: Prefixes,
 }
 
-/// Who this node is. It holds a private key, which `Debug` leaves out.
+/// This node's identity. It holds private keys, which `Debug` leaves out.
 pub struct Identity {
-    /// The WireGuard key.
+    /// The private WireGuard key.
     pub node_key: PrivateKey,
     /// The coordinator's pinned key.
     pub coordinator: PublicKey,
-    /// The key that this node binds to relays with.
+    /// The private key with which this node binds to relays.
     pub bind_key: PrivateKey,
-    /// The network.
+    /// The network's id.
     pub network: [u8; 16],
     /// The coordinator's first URL.
     pub url: String,
-    /// The name that the node asked for when it joined.
+    /// The name that the node requested when it joined.
     pub name: String,
     /// The UDP port of the last run.
     pub port: Option<u16>,
-    /// Whether the user wants the node up.
+    /// True if the user wants the node up.
     pub wanted: bool,
-    /// The network was never up on this host: no prefixes are pinned.
+    /// True if the network was never up on this host: no prefixes are pinned.
     pub is_new: bool,
 }
 

@@ -1,8 +1,8 @@
-//! The event log on the disk: `events.jsonl`, and `events.jsonl.1` before it.
+//! The event log on the disk: `events.jsonl`, and its predecessor `events.jsonl.1`.
 //!
 //! The agent makes the lines; the control thread appends them here, because a disk may block. A line is written at once and never forced to the disk:
-//! it survives a crash of the program, and a power cut takes the last half minute. A line that was cut off by a crash is ended by the next start, so that
-//! it spoils no other line.
+//! it survives a crash of the program, and a power cut takes the last half minute. If a crash cut a line off, the next start terminates it, so that it
+//! spoils no other line.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -20,20 +20,20 @@ pub(crate) const EVENTS: &str = "events.jsonl";
 /// Bytes of one file, 256 KiB: about 1,200 lines. Two of them are kept, which suits the flash memory of a router.
 const MAX_FILE: u64 = 256 * 1024;
 
-/// Bytes of one line, 4 KiB; the agent's are a quarter of it. A longer one in the file is not the agent's.
+/// Longest line that is read, 4 KiB. The agent's lines are at most a quarter of that, so another program wrote a longer line.
 const MAX_LINE: usize = 4096;
 
 /// Time after a failed write until the next one is tried, 30 s, as with state files: a full disk does not become free within milliseconds.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// What became of the log on the disk.
+/// A change of the state of the log on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogDisk {
-    /// It cannot be written: the reason, and what to do.
+    /// The log cannot be written: the reason, and how to fix it.
     Failed(String),
-    /// It is written again; so many lines are missing in it.
+    /// The log is written again.
     Works {
-        /// Lines that were lost meanwhile.
+        /// Number of lines that were lost in between.
         missing: u64,
     },
 }
@@ -43,19 +43,19 @@ pub(crate) struct EventLog {
     path: PathBuf,
     file: Option<File>,
     size: u64,
-    /// The file ends in the middle of a line.
+    /// True if the file may end in the middle of a line.
     torn: bool,
-    /// Since the last failure: when the next try is due, and how many lines were lost.
+    /// While writes fail: when the next try is due, and how many lines were lost.
     failing: Option<(Time, u64)>,
 }
 
 impl EventLog {
-    /// The log in this state directory; nothing is opened before the first line.
+    /// Returns the log of this state directory. No file is opened before the first line.
     pub(crate) fn new(state_dir: &Path) -> Self {
         Self { path: state_dir.join(EVENTS), file: None, size: 0, torn: false, failing: None }
     }
 
-    /// Appends a line. Returns what is new about the disk: that it refuses, once, or that it takes lines again.
+    /// Appends a line. Returns a change of the log's state: the first refusal of the disk, or the first write after refusals.
     pub(crate) fn append(&mut self, line: &str, now: Time) -> Option<LogDisk> {
         if let Some((due, missing)) = &mut self.failing
             && now < *due
@@ -91,7 +91,7 @@ impl EventLog {
         let Some(file) = &mut self.file else { return Ok(()) };
         let begin = if self.torn { "\n" } else { "" };
         let whole = [begin, line, "\n"].concat();
-        // Until it is known to be whole.
+        // The file counts as cut off until its last line is known to be whole.
         self.torn = true;
         file.write_all(whole.as_bytes())?;
         self.torn = false;
@@ -114,14 +114,14 @@ impl EventLog {
         Ok(())
     }
 
-    /// Keeps the full file as the previous one, and has the next line begin a new one.
+    /// Keeps the full file as the previous one. The next line begins a new file.
     fn rotate(&mut self) -> io::Result<()> {
         self.file = None;
         fs::rename(&self.path, previous(&self.path))
     }
 }
 
-/// Refuses what is there and is no regular file of the daemon's user: a link would lead out of the directory, and a pipe would block.
+/// Returns an error if `path` exists and is not a regular file of the daemon's user: a link would lead out of the directory, and a pipe would block.
 fn regular(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() || found.uid() != effective_uid() => {
@@ -139,10 +139,10 @@ fn previous(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The lines of the event log in the state directory `path`, the oldest first, at most `most` of the latest ones. None where there is no log, or none that
-/// this user may read.
+/// Returns the latest `most` lines of the event log in the state directory `path`, the oldest first. Returns no lines if there is no log, or none that this
+/// user may read.
 ///
-/// For a daemon that starts, and for a command that looks at the log of a daemon that is down. Nothing is locked or written.
+/// A daemon uses this at its start, and a command uses it for the log of a daemon that is down. Nothing is locked or written.
 pub fn saved_events(path: &Path, most: usize) -> io::Result<Vec<String>> {
     let live = path.join(EVENTS);
     let mut lines = VecDeque::new();
@@ -162,12 +162,12 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         true => File::open(path)?,
         false => return Err(io::Error::other("it is not a regular file")),
     };
-    // A file that grew beyond its bound is another program's work.
+    // If a file is longer than its limit, another program wrote to it.
     file.take(2 * MAX_FILE).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Adds the whole lines among `bytes`: what a crash cut off, and what is no text or too long, is passed over.
+/// Adds the whole lines among `bytes`. Lines that a crash cut off, that are not UTF-8 or too long are skipped.
 pub(crate) fn keep(bytes: &[u8], most: usize, lines: &mut VecDeque<String>) {
     let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return };
     for line in bytes[..end].split(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! The way in for fuzz targets: parsers that are nobody else's business. No file or socket is touched here.
+//! Entry points for fuzz targets: parsers that are otherwise private to this crate. They touch no file or socket.
 
 use std::collections::VecDeque;
 
@@ -11,35 +11,35 @@ use crate::identity::Membership;
 use crate::state::SavedMap;
 use crate::url::Url;
 
-/// A coordinator's URL: whether TLS comes first, host and port as a request names them, what stands before the control path.
+/// Parses a coordinator's URL. Returns true for TLS, the host and port as a request names them, and the path in front of the control path.
 pub fn url(text: &str) -> Option<(bool, String, String)> {
     let url: Url = text.parse().ok()?;
     Some((url.secure, url.authority(), url.path))
 }
 
-/// The body of a state file that is whole.
+/// Returns the body of a state file, if the file is whole.
 pub fn state_file(bytes: &[u8]) -> Option<Vec<u8>> {
     open_whole(bytes.to_vec().into()).ok().map(|body| body.to_vec())
 }
 
-/// The state file with this body.
+/// Returns the state file with this body.
 pub fn whole_file(body: &[u8]) -> Vec<u8> {
     whole(body)
 }
 
-/// Reads who a node is, and writes it again.
+/// Parses a node's identity, and returns it serialized again.
 pub fn identity(body: &[u8]) -> Option<Vec<u8>> {
     let membership: Membership = serde_json::from_slice(body).ok()?;
     serde_json::to_vec(&membership).ok()
 }
 
-/// The last good map, if a node would start from it.
+/// Parses the last good map. Returns `None` if a node would not start with it.
 pub fn saved_map(body: &[u8]) -> Option<NetworkMap> {
     let saved: SavedMap = serde_json::from_slice(body).ok()?;
     saved.map.check().ok().map(|()| saved.map)
 }
 
-/// Reads what a coordinator says: `None` when it makes no sense, `Some(None)` when it is from the future.
+/// Parses a coordinator's message. Returns `None` for an invalid message and `Some(None)` for one that only a later version knows.
 pub fn message(bytes: &[u8]) -> Option<Option<ToNode>> {
     match read_message(bytes).ok()? {
         Received::Known(message) => Some(Some(*message)),

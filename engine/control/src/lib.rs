@@ -1,22 +1,22 @@
 //! The control channel to the coordinator, the node's state files, and bridges to relays by WebSocket.
 //!
-//! One thread owns both, so that the agent never waits for a disk or a distant host (ARCHITECTURE.md). The agent starts it with
-//! [`Control::start`], tells it what the user wants ([`Command`]) and is woken when something happened ([`Event`]).
+//! One thread owns the channel and the files, so that the agent never waits for a disk or a distant host (ARCHITECTURE.md). The agent starts it with
+//! [`Control::start`], sends it [`Command`]s, and is woken for each [`Event`].
 //!
 //! - **Channel** (protocol.md 8): WebSocket over http or https, in it `Noise_IK` between the machine key and the coordinator's pinned key,
-//!   in it the messages of `taut_netmap`. Trust is the pinned key alone; the certificate of an https front is accepted whatever it says.
-//!   A lost channel is opened again by itself: exponential backoff with full jitter, each URL of the join token in turn. Connecting is
-//!   done by a short-lived thread of its own, so that even a resolver that hangs does not delay [`Command::Down`] or [`Control::stop`].
+//!   in it the messages of `taut_netmap`. Trust is in the pinned key alone; any certificate of an https front is accepted.
+//!   A lost channel is reopened automatically: exponential back-off with full jitter, each URL of the join token in turn. A short-lived
+//!   thread of its own connects, so that even a resolver that hangs does not delay [`Command::Down`] or [`Control::stop`].
 //! - **Disk**: `identity.json` (keys, membership) and `map.json` (last good map), each with a checksum and a previous copy, replaced
 //!   only as a whole. A lock keeps a second daemon out. A damaged identity is an error, never a new identity. The lines of the event log are appended to
 //!   `events.jsonl` ([`Control::log`], [`saved_events`]).
 //!
-//! A [`Bridge`] has a thread of its own, which shares nothing with that one but the code that speaks TLS and WebSocket.
+//! A [`Bridge`] has a thread of its own. It shares only the code for TLS and WebSocket with the control thread.
 //!
-//! It promises: only a map that was checked reaches the agent; the last good one comes first, before the network is asked; private keys
-//! are made here, from the operating system's randomness, and never leave the host.
+//! Guarantees: only a checked map reaches the agent; the last good map comes first, before any connection; private keys are generated here, from the
+//! operating system's randomness, and never leave the host.
 //!
-//! It refuses: proxies, certificate checks, more than one network per state directory.
+//! Not supported: proxies, certificate checks, more than one network per state directory.
 
 mod backoff;
 mod bridge;

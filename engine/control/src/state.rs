@@ -1,9 +1,9 @@
-//! The state directory: who may use it, and the files in it.
+//! The state directory: its permissions, its lock, and the files in it.
 //!
-//! `identity.json` is precious: without a whole copy of it nothing starts. `map.json` is convenient: without it the node waits for the
-//! coordinator. `stamps.json` is convenient, too: without it a node whose clock went back is not heard for a while.
-//! So is `ticket.json`: without it relays are of no use until the coordinator was asked. `leaving` is there while the node gives up its membership: it was
-//! decided, and the rest of the other files is removed, by the next start if need be. The files may hold secrets or names of hosts, so the directory is 0700 and the files 0600.
+//! `identity.json` is required: without a whole copy of it no member starts. The other files can be lost. Without `map.json` the node waits for the
+//! coordinator. Without `stamps.json` peers ignore a node whose clock went back, for a while. Without `ticket.json` relays cannot be used until the
+//! coordinator sends a new ticket. `leaving` exists while the node gives up its membership: once it is there, all other files are removed, by the next start
+//! if necessary. The files may hold secrets or host names, so the directory has mode 0700 and the files 0600.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -37,14 +37,14 @@ pub(crate) struct StateDir {
     map: StateFile,
     stamps: StateFile,
     ticket: StateFile,
-    /// While it exists, all other files of the membership must be removed.
+    /// The mark of a membership that is being given up: while this file exists, all other files of the membership must be removed.
     leaving: StateFile,
     is_leaving: bool,
-    /// Locked for as long as it is open.
+    /// The lock file, which stays locked while it is open.
     _lock: File,
 }
 
-/// What a state directory held.
+/// The content of a state directory.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) membership: Option<Membership>,
@@ -53,11 +53,11 @@ pub(crate) struct Found {
     pub(crate) recent: Vec<PublicKey>,
     /// The map's relays as the coordinator named them.
     pub(crate) named: Vec<Relay>,
-    /// Leave to use the relays.
+    /// The ticket for the relays.
     pub(crate) ticket: Option<Ticket>,
-    /// Where the stamps of initiations begin.
+    /// The first stamp of this run's initiations.
     pub(crate) ceiling: Option<Duration>,
-    /// What the user should know: copies that were damaged.
+    /// Notes for the user, such as damaged copies.
     pub(crate) notes: Vec<String>,
 }
 
@@ -81,29 +81,29 @@ pub(crate) struct SavedMap {
     pub(crate) map: NetworkMap,
 }
 
-/// Leave to use the relays of a network, for one key.
+/// A ticket for the relays of a network, for one bind key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ticket {
     #[serde(with = "network_id")]
     pub(crate) network: [u8; 16],
-    /// Whose it is: the key that it binds with.
+    /// The key that binds with this ticket.
     pub(crate) bind_key: PublicKey,
-    /// As the coordinator said it, base64url.
+    /// The ticket in version 1, base64url as the coordinator sent it.
     pub(crate) ticket: String,
-    /// The same in version 2, if the coordinator gave it. Release 0.1.0 passes over it.
+    /// The ticket in version 2, if the coordinator sent it. Release 0.1.0 ignores this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) numbered: Option<String>,
-    /// When it ends, seconds since 1970.
+    /// Expiry in seconds since 1970.
     pub(crate) expires: u64,
 }
 
 impl Ticket {
-    /// What a relay is shown; `None` for a text that is no ticket.
+    /// Returns the ticket in version 1 as it is sent to relays, or `None` if its text is not valid.
     pub(crate) fn bytes(&self) -> Option<Vec<u8>> {
         read_ticket(&self.ticket)
     }
 
-    /// The same in version 2; `None` if there is none, or its text is no ticket.
+    /// Returns the ticket in version 2, or `None` if there is none or its text is not valid.
     pub(crate) fn numbered_bytes(&self) -> Option<Vec<u8>> {
         read_ticket(self.numbered.as_deref()?)
     }
@@ -118,13 +118,14 @@ fn read_ticket(text: &str) -> Option<Vec<u8>> {
 
 #[derive(Serialize, Deserialize)]
 struct SavedStamps {
-    /// Seconds since the Unix epoch.
+    /// The first stamp of the next run, in seconds since the Unix epoch.
     ceiling: u64,
 }
 
-/// The relays of the last map in the directory `path`, whoever has it open; none where there is no map that we may read and that is whole.
+/// Returns the relays of the last map in the directory `path`, also while a daemon has it open. Returns none if there is no whole map that this user may
+/// read.
 ///
-/// For those who look at the network without being a daemon. Nothing is locked or written.
+/// Commands that examine the network without a daemon use this. Nothing is locked or written.
 pub fn saved_relays(path: &Path) -> Vec<Relay> {
     let loaded = StateFile::new(path.join(MAP)).load().ok().flatten();
     let saved: Option<SavedMap> = loaded.and_then(|loaded| serde_json::from_slice(&loaded.body).ok());
@@ -132,7 +133,7 @@ pub fn saved_relays(path: &Path) -> Vec<Relay> {
 }
 
 impl StateDir {
-    /// Makes or opens the directory at `path`, locks it, and reads what is in it.
+    /// Creates or opens the directory at `path`, locks it, and reads its files.
     pub(crate) fn open(path: &Path) -> Result<(Self, Found), StartError> {
         let unusable = |error: io::Error| StartError::Directory { state_dir: path.to_path_buf(), error };
         make_directory(path).map_err(unusable)?;
@@ -148,7 +149,7 @@ impl StateDir {
             is_leaving: false,
             _lock: lock,
         };
-        // A damaged one decides nothing: keys are removed for a whole file only.
+        // A damaged `leaving` file is ignored: only a whole one makes this program remove keys.
         state.is_leaving = matches!(state.leaving.load(), Ok(Some(_)));
         state.finish_leave().map_err(unusable)?;
         let found = state.load()?;
@@ -163,7 +164,7 @@ impl StateDir {
             false => damaged(unusable.to_string()),
         })?;
         let Some(loaded) = loaded else {
-            // These are saved by members only: who lost the identity was somebody (fault K2).
+            // Only members save these files. If one exists without an identity, the identity was lost (fault K2).
             if let Some(trace) = [MAP, STAMPS, TICKET].into_iter().find(|name| self.has(name)) {
                 return Err(damaged(format!("{trace} is there, but {IDENTITY} is not")));
             }
@@ -186,7 +187,7 @@ impl StateDir {
         path.exists() || beside(&path, "prev").exists()
     }
 
-    /// The last good map, if it is whole, of this network with its pinned prefixes, and one that would be taken today (fault K7).
+    /// Returns the last good map if it is whole, belongs to this network, has the pinned prefixes, and passes the present checks (fault K7).
     fn load_map(&mut self, membership: &Membership, notes: &mut Vec<String>) -> Option<SavedMap> {
         let loaded = match self.map.load() {
             Ok(loaded) => loaded?,
@@ -215,7 +216,7 @@ impl StateDir {
         }
         match saved.map.check() {
             Ok(()) => {
-                // Release 0.1.0 saved such names.
+                // Release 0.1.0 saved reserved names.
                 saved.map.replace_reserved_names();
                 Some(saved)
             }
@@ -242,7 +243,7 @@ impl StateDir {
         None
     }
 
-    /// The last ticket, if it is whole and this membership's.
+    /// Returns the last ticket if it is whole and belongs to this membership.
     fn load_ticket(&mut self, membership: &Membership, notes: &mut Vec<String>) -> Option<Ticket> {
         let ask = "relays are used once the coordinator has given a new one";
         let loaded = match self.ticket.load() {
@@ -269,24 +270,24 @@ impl StateDir {
         self.ticket.save(&serde_json::to_vec(ticket)?)
     }
 
-    /// Saves where the next run's stamps begin, rounded up to a second.
+    /// Saves the first stamp of the next run, rounded up to a second.
     pub(crate) fn save_ceiling(&mut self, ceiling: Duration) -> io::Result<()> {
         let saved = SavedStamps { ceiling: ceiling.as_secs().saturating_add(1) };
         self.stamps.save(&serde_json::to_vec(&saved)?)
     }
 
-    /// Saves who this node is.
+    /// Saves the membership with its keys.
     pub(crate) fn save_membership(&mut self, membership: &Membership) -> io::Result<()> {
-        // Otherwise the next start would remove the new identity.
+        // Leaving is completed first: otherwise the next start would remove the new identity.
         self.finish_leave()?;
         let body = Zeroizing::new(serde_json::to_vec(membership)?);
         self.identity.save(&body)
     }
 
-    /// Decides that the membership is given up. Once this returned, or was cut off after the decision reached the disk, no start finds a membership here.
+    /// Saves the decision to give up the membership. Once the decision is on the disk, no later start finds a membership here.
     ///
     /// # Errors
-    /// When the disk refuses; the membership is there as before.
+    /// If the disk refuses. The membership is then unchanged.
     pub(crate) fn begin_leave(&mut self) -> io::Result<()> {
         self.begin_leave_on(&mut System)
     }
@@ -298,10 +299,10 @@ impl StateDir {
         Ok(())
     }
 
-    /// Overwrites and removes keys, map, stamps and ticket, if that was decided.
+    /// Overwrites and removes keys, map, stamps and ticket, if the membership is being given up.
     ///
     /// # Errors
-    /// When the disk refuses. Trying again goes on where it stopped, and so does the next start.
+    /// If the disk refuses. Another call, or the next start, continues where this one stopped.
     pub(crate) fn finish_leave(&mut self) -> io::Result<()> {
         self.finish_leave_on(&mut System)
     }
@@ -321,7 +322,7 @@ impl StateDir {
         Ok(())
     }
 
-    /// Saves the last good map, its relays as the coordinator named them, and who has a session; returns its bytes on disk.
+    /// Saves the last good map, its relays as the coordinator named them, and the peers that have a session. Returns the file's size in bytes.
     pub(crate) fn save_map(
         &mut self,
         network: [u8; 16],
@@ -334,14 +335,14 @@ impl StateDir {
         Ok(body.len())
     }
 
-    /// Where it is, for messages.
+    /// Returns the directory's path, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Makes the directory, and those above it that are missing, and forces their names to the disk: otherwise a power cut could take
-/// away the directory with all that was saved in it (fault K1).
+/// Creates the directory and its missing parents, and forces their names to the disk: otherwise a power cut could remove the directory with
+/// everything saved in it (fault K1).
 fn make_directory(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
         path.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists()).collect();
@@ -353,8 +354,8 @@ fn make_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the rights of others away from the directory, unless it holds more than our own files: a `--state /etc` given by mistake must
-/// not lock everybody else out. Our files are closed to others in any case.
+/// Withdraws other users' permissions from the directory, unless it holds files of other programs: a `--state /etc` given by mistake must
+/// not lock all other users out. The program's own files are closed to other users in any case.
 fn close_to_others(path: &Path) -> io::Result<()> {
     let mode = fs::metadata(path)?.permissions().mode();
     if mode & 0o077 == 0 {
@@ -370,7 +371,7 @@ fn close_to_others(path: &Path) -> io::Result<()> {
 
 fn is_ours(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    // `lost+found` stands in the root of a file system made for us alone.
+    // `lost+found` is in the root of a file system that holds only this directory.
     [IDENTITY, MAP, STAMPS, TICKET, LEAVING, LOCK, EVENTS, "daemon.log", "lost+found"]
         .iter()
         .any(|ours| name.starts_with(ours))
@@ -386,7 +387,7 @@ fn lock(directory: &Path) -> Result<File, StartError> {
         .mode(0o600)
         .open(directory.join(LOCK))
         .map_err(unusable)?;
-    // Reading a pipe would wait for a writer.
+    // A pipe is refused, because reading it would wait for a writer.
     if !file.metadata().map_err(unusable)?.is_file() {
         return Err(unusable(io::Error::other(format!("its {LOCK} is not a regular file; remove it"))));
     }
@@ -399,7 +400,7 @@ fn lock(directory: &Path) -> Result<File, StartError> {
         }
         Err(TryLockError::Error(error)) => return Err(unusable(error)),
     }
-    // The number serves the message of whoever comes second; the lock itself does not need it.
+    // A second daemon names this process id in its error message; the lock itself does not need it.
     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
 }

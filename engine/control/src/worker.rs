@@ -1,11 +1,11 @@
 //! The control thread: one loop over the channel's socket, the agent's orders and a handful of deadlines.
 //!
-//! - this file: the loop, and what the agent orders;
+//! - this file: the loop, and the agent's orders;
 //! - `leave`: giving up the membership;
 //! - `link`: the life of a channel, from an attempt to its loss;
-//! - `talk`: what the coordinator says;
+//! - `talk`: the coordinator's messages;
 //! - `consent`: the overlay's prefixes, which only the user changes;
-//! - `store`: what is saved when.
+//! - `store`: the state that is to be saved, with its deadlines.
 
 mod consent;
 mod leave;
@@ -36,15 +36,15 @@ use leave::Leaving;
 use link::Link;
 use store::Store;
 
-/// What the handle tells the thread.
+/// A message from the handle to the control thread.
 pub(crate) enum Order {
-    /// Something the agent wants.
+    /// A command of the agent.
     Obey(Command),
-    /// The end.
+    /// Ends the thread.
     Stop,
 }
 
-/// The thread's ends of the queues, and what wakes whom.
+/// The thread's ends of the queues, and the wakers of both sides.
 pub(crate) struct Queues {
     pub(crate) orders: Receiver<Order>,
     /// Lines of the event log.
@@ -56,34 +56,34 @@ pub(crate) struct Queues {
     pub(crate) agent: Waker,
 }
 
-/// Names of what the poller watches.
+/// Poller tokens: the queue of orders, and the channel's socket.
 const ORDERS: u64 = 0;
 const SOCKET: u64 = 1;
 
-/// The thread's whole state.
+/// The state of the control thread.
 pub(crate) struct Worker {
     version: String,
-    /// Drawn at the start: what tells this host from one with the same keys.
+    /// A random number of this run of the program. The coordinator uses it to tell apart two hosts with the same keys.
     run: u64,
     store: Store,
     membership: Option<Membership>,
-    /// While the membership is being given up.
+    /// Progress of leaving the network; `None` unless the membership is being given up.
     leaving: Option<Leaving>,
     map: Option<Arc<NetworkMap>>,
     prefixes: PrefixConsent,
-    /// Whether the coordinator is told which map we have; not after it sent a change that we could not take.
+    /// True if the hello names the version of the present map. It is false after a map or a change that this node could not apply.
     resume: bool,
-    /// The last word about where this node may be reached.
+    /// The latest message with this node's endpoints, repeated on each new channel.
     endpoints: Option<ToCoordinator>,
-    /// The last word about which relays it is bound to.
+    /// The latest message with the relays that this node is bound to, repeated on each new channel.
     relays: Option<ToCoordinator>,
-    /// The addresses by which the coordinator was reached last: the one in use, then others of its host's name.
+    /// Addresses of the coordinator on the last channel: the one in use first, then the other addresses of its host name.
     at: Vec<IpAddr>,
-    /// Port to remember once there is a membership.
+    /// The UDP port to save with the next membership.
     port: Option<u16>,
     link: Link,
     backoff: Backoff,
-    /// Which of the URLs is next.
+    /// Number of the next URL to try, modulo the number of URLs.
     turn: usize,
     jitter: Jitter,
     poller: Poller,
@@ -119,7 +119,7 @@ impl Worker {
         })
     }
 
-    /// Runs until it is told to stop or nobody listens any more.
+    /// Runs until the handle sends [`Order::Stop`] or is dropped.
     pub(crate) fn run(mut self) {
         if self.membership.as_ref().is_some_and(|membership| membership.wanted) {
             self.dial(now());
@@ -130,7 +130,7 @@ impl Worker {
             self.on_time(now);
             let timeout = self.next_deadline().map(|deadline| deadline.since(now));
             if self.poller.wait(&mut ready, timeout).is_err() {
-                // Only a host without memory gets here; it gets a moment to recover.
+                // Waiting fails only if the host is out of memory. The pause lets it recover.
                 thread::sleep(Duration::from_millis(100));
             }
             self.queues.wake.drain();
@@ -150,9 +150,10 @@ impl Worker {
         self.report_disk(last_words);
     }
 
-    /// Tells the agent what the disk held. Comes before the thread, so that nobody who asks the agent is told less; the queue has room for all of it.
+    /// Emits the events that describe the state directory. This happens before the thread starts, so the agent's first answers are complete already. The
+    /// queue has room for all these events.
     pub(crate) fn introduce(&mut self) {
-        // State of release 0.1.0, which pinned nothing: the last good map was in force.
+        // Release 0.1.0 pinned no prefixes. Its last good map was in force, so the prefixes of that map are pinned.
         self.pin_prefixes();
         for note in self.store.take_notes() {
             self.emit(Event::DiskProblem(note));
@@ -180,7 +181,7 @@ impl Worker {
         }
     }
 
-    /// False when it is time to end.
+    /// Obeys all queued orders. Returns false if the thread must end.
     fn take_orders(&mut self) -> bool {
         loop {
             match self.queues.orders.try_recv() {
@@ -191,7 +192,7 @@ impl Worker {
         }
     }
 
-    /// Appends the lines that wait to the event log.
+    /// Appends the queued lines to the event log.
     fn take_lines(&mut self, now: Time) {
         while let Ok(line) = self.queues.lines.try_recv() {
             if let Some(news) = self.log.append(&line, now) {
@@ -204,7 +205,7 @@ impl Worker {
         let is_for_a_member = !matches!(command, Command::Join { .. } | Command::Leave | Command::Look | Command::Up);
         let is_too_late = self.leaving.is_some() && matches!(command, Command::Up);
         if is_too_late || is_for_a_member && (self.leaving.is_some() || self.membership.is_none()) {
-            // The agent had not heard yet that the node leaves, or has left.
+            // The agent sent this command before it learned that the node leaves or has left.
             return;
         }
         match command {
@@ -252,7 +253,7 @@ impl Worker {
             }
             Some(present) => Ok(present.with_token(token, name)),
         };
-        // Keys that might be lost with the power must not be shown to anybody, so a disk that does not take them ends it here.
+        // Keys that a power cut could destroy must not be sent to the coordinator. If the disk refuses them, the node does not join.
         let joined = match joined.and_then(|joined| self.store.save_membership(&joined).map(|()| joined)) {
             Ok(joined) => joined,
             Err(error) => {
@@ -274,7 +275,8 @@ impl Worker {
         self.start_over();
     }
 
-    /// Returns why another network cannot be joined. `accepted`: whether this node is a member of the present one, or waits for the answer to its request.
+    /// Returns why another network cannot be joined. `accepted`: true if this node is a member of the present network, false if it waits for the answer to
+    /// its request.
     fn member_elsewhere(&self, accepted: bool) -> Problem {
         Problem {
             code: ProblemCode::BadRequest,
@@ -307,7 +309,7 @@ impl Worker {
         self.hang_up();
     }
 
-    /// Changes the membership, and saves it if that made a difference.
+    /// Changes the membership, and saves it if the change made a difference.
     fn change_membership(&mut self, change: impl FnOnce(&mut Membership)) {
         let Some(membership) = &mut self.membership else { return };
         let parts = |membership: &Membership| {
@@ -323,7 +325,7 @@ impl Worker {
     }
 
     fn emit(&self, event: Event) {
-        // Fails only when nobody listens any more, which the orders tell, too.
+        // Sending fails only after the handle was dropped. The next look at the queue of orders then ends the thread.
         let _ = self.queues.events.send(event);
         self.queues.agent.wake();
     }
@@ -334,13 +336,13 @@ impl Worker {
     }
 }
 
-/// A number for this run of the program, never 0.
+/// Draws the number of this run of the program, which is never 0.
 fn run(entropy: &mut impl Entropy) -> u64 {
     let (high, low) = (u64::from(entropy.next_u32()), u64::from(entropy.next_u32()));
     ((high << 32) | low).max(1)
 }
 
-/// Time since boot, sleep included: a channel that slept through an hour has been silent for an hour.
+/// Returns the time since boot, sleep included: after an hour of sleep a channel has been silent for an hour.
 fn now() -> Time {
     Time::from_duration(boot_time())
 }

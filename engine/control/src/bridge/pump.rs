@@ -1,4 +1,4 @@
-//! An open bridge: datagrams of the lane's out as messages, messages in as datagrams.
+//! An open bridge: it sends the lane's datagrams as WebSocket messages, and delivers received messages to the lane as datagrams.
 
 use std::io;
 use std::net::UdpSocket;
@@ -15,26 +15,26 @@ use super::Shared;
 use crate::dial::Stage;
 use crate::stream::Stream;
 
-/// Bytes read from the stream at once: what a TLS record holds.
+/// Bytes read from the stream at once, 16 KiB: the most that a TLS record holds.
 const READ: usize = 16 * 1024;
-/// Bytes gathered before the stream is written to: a record again.
+/// Bytes gathered before the stream is written to, 16 KiB: one TLS record.
 const GATHER: usize = 16 * 1024;
-/// Bytes that wait for the stream at most, beside the kernel's own buffer: 10 ms at 100 Mbit/s, and one datagram of the longest in any case. More would
-/// only be delay.
+/// Limit on the bytes that wait for the stream, beside the kernel's own buffer: 10 ms at 100 Mbit/s, and always enough for the longest datagram. A longer
+/// queue would only add delay.
 pub(super) const MOST_WAITING: usize = 2 * MAX_DATAGRAM;
-/// Datagrams, and messages, that are taken in one turn, so that each direction has its own. The messages' bytes are bounded by [`Stream::begin_turn`].
+/// Datagrams, and messages, handled in one turn, 64 of each, so that neither direction starves the other. [`Stream::begin_turn`] limits the messages' bytes.
 const TURN: usize = 64;
-/// Bytes received since the last complete message, beyond which the connection counts as broken: four times the longest message. The rest is room for TLS, frame
-/// headers, pings and proxies that fragment; frames that complete nothing would come without end.
+/// Bytes received since the last complete message, beyond which the connection counts as broken: four times the longest message. Three of the four are
+/// room for TLS, frame headers, pings and proxies that fragment. Without the limit a peer could send incomplete messages without end.
 const MOST_UNFINISHED: u64 = 4 * MAX_DATAGRAM as u64;
 
-/// Datagrams that are thrown away at the start: what a socket's buffer holds, however short they are. A lane that goes on sending is no reason to wait.
+/// Limit on the datagrams discarded at the start, 4,096: a socket's buffer holds no more, however short they are. A lane that keeps sending delays nothing.
 const MOST_STALE: usize = 4_096;
 
 const LANE: u64 = 1;
 const STREAM: u64 = 2;
 
-/// Buffers of a bridge's WebSocket.
+/// Returns the buffer sizes of a bridge's WebSocket.
 pub(super) fn config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(READ)
@@ -44,11 +44,11 @@ pub(super) fn config() -> WebSocketConfig {
         .max_frame_size(Some(MAX_DATAGRAM))
 }
 
-/// Why an open bridge closed.
+/// Reason why an open bridge closed.
 pub(super) enum End {
-    /// The handle is gone, or wants another connection.
+    /// The handle was dropped, or wants another connection.
     Anew,
-    /// It broke, in words.
+    /// The connection broke; the reason for the user.
     Broken(String),
 }
 
@@ -57,13 +57,13 @@ pub(super) struct Pump<'b> {
     lane: &'b UdpSocket,
     poller: &'b Poller,
     shared: &'b Shared,
-    /// The stream takes no more.
+    /// True if the stream takes no more bytes at present.
     blocked: bool,
-    /// Whether the poller watches for room to write.
+    /// True if the poller watches for room to write.
     watches_write: bool,
-    /// Messages may be waiting that the poller does not know of, because they were read from the socket already.
+    /// True if messages may be waiting in buffers: they were read from the socket already, so the poller does not report them.
     more: bool,
-    /// Bytes that had been received at the last complete message.
+    /// Total of received bytes at the last complete message.
     told: u64,
     datagram: Vec<u8>,
 }
@@ -76,17 +76,17 @@ impl<'b> Pump<'b> {
         shared: &'b Shared,
     ) -> io::Result<Self> {
         let datagram = vec![0; MAX_DATAGRAM];
-        // Its end undoes whatever of this was done.
+        // If a later step fails, dropping the pump undoes the earlier ones.
         let told = socket.get_ref().total();
         let mut pump =
             Self { socket, lane, poller, shared, blocked: false, watches_write: false, more: true, told, datagram };
         let tcp = pump.socket.get_ref().socket();
         tcp.set_nonblocking(true)?;
         tcp.set_read_timeout(None)?;
-        // From here on the end of the handle ends the connection, whatever the thread waits for.
+        // From here on dropping the handle shuts the connection down, even while the thread waits.
         let ours = tcp.try_clone()?;
         shared.cancel.advance(Stage::Connected(ours)).map_err(io::Error::other)?;
-        // What waits was for another connection, or for none.
+        // Datagrams that wait already were meant for an earlier connection.
         for _ in 0..MOST_STALE {
             if lane.recv(&mut pump.datagram).is_err() {
                 break;
@@ -98,7 +98,7 @@ impl<'b> Pump<'b> {
         Ok(pump)
     }
 
-    /// Runs until the connection breaks or the handle wants its end.
+    /// Runs until the connection breaks or the handle ends it.
     pub(super) fn run(mut self, wake: &Waker) -> End {
         let mut ready = Events::with_capacity(3);
         loop {
@@ -130,7 +130,7 @@ impl<'b> Pump<'b> {
             let flushed = self.socket.flush();
             self.settle(flushed)?;
         }
-        // On any event of the stream: TLS may have read while it wrote.
+        // Messages are read on any event of the stream, because TLS may have read while it wrote.
         if stream || self.more {
             self.read_stream()?;
         }
@@ -150,7 +150,7 @@ impl<'b> Pump<'b> {
             let length = match self.lane.recv(&mut self.datagram) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The lane's socket is being replaced, or gone: what was sent to it is lost, and nothing else.
+                // The lane's socket is being replaced, or was closed. Only this datagram is lost.
                 Err(_) => continue,
             };
             let message = self.datagram.get(..length).unwrap_or_default().to_vec();
@@ -183,7 +183,7 @@ impl<'b> Pump<'b> {
                     }
                 }
                 Ok(Message::Close(_)) => return Err(String::from("the relay closed the connection")),
-                // Pings are answered by the library; text and pongs mean nothing here.
+                // The library answers pings; text and pongs are ignored.
                 Ok(_) => {}
                 Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(explain(&error)),
@@ -207,12 +207,12 @@ impl Drop for Pump<'_> {
     fn drop(&mut self) {
         self.poller.remove(self.lane.as_fd());
         self.poller.remove(self.socket.get_ref().as_fd());
-        // Cancelled or not: nobody is to shut down a descriptor that is gone.
+        // The handle must not shut down a descriptor that is closed; the outcome does not matter.
         let _ = self.shared.cancel.advance(Stage::Elsewhere);
     }
 }
 
-/// What went wrong, in words.
+/// Returns the error as a message for the user.
 pub(super) fn explain(error: &Error) -> String {
     use io::ErrorKind as Kind;
     match error {

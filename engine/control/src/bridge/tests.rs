@@ -1,4 +1,4 @@
-//! A bridge between a socket that plays the lane and a listener that plays the relay.
+//! A bridge between a socket in the role of the lane and a listener in the role of the relay.
 
 use std::io::{ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use tungstenite::{Message, WebSocket, accept};
 
 use super::*;
 
-/// However slow the machine is.
+/// Limit on every wait, 30 s: longer than any machine needs, so a test that hangs fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct World {
@@ -51,7 +51,7 @@ impl World {
 fn until(what: &str, done: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !done() {
-        assert!(Instant::now() < end, "waited in vain for {what}");
+        assert!(Instant::now() < end, "timed out waiting for {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -85,13 +85,13 @@ fn only_the_lane_is_heard() {
 fn fault_f5_a_stream_that_takes_no_more_loses_the_newest_counts_them_and_delays_nobody() {
     let world = world();
     let mut relay = world.accept();
-    // Far more than the kernel keeps for both ends of a connection, and paced by what the bridge has taken off its socket.
+    // This is far more than the kernel buffers for both ends of a connection. The sender keeps pace with the bridge's reads from the lane's socket.
     until("something to be dropped", || {
         (0..64).for_each(|_| world.say(&[7; 60_000]));
         world.bridge.report().dropped_out > 100
     });
     assert!(world.bridge.report().is_open);
-    // It goes on as soon as it is read, and the other direction never stopped.
+    // The bridge sends again as soon as the relay reads, and the other direction never stopped.
     relay.send(Message::binary(&b"back"[..])).unwrap();
     assert_eq!(world.hear(), b"back");
     let reader = thread::spawn(move || while relay.read().unwrap() != Message::binary(&b"last"[..]) {});
@@ -109,11 +109,11 @@ fn fault_n4_a_lost_connection_is_opened_again_and_one_of_no_use_begins_anew() {
     let mut second = world.accept();
     until("the second to be counted", || world.bridge.report().opened == 2);
     world.bridge.renew();
-    // The old one ends, whatever is in it.
+    // The second connection ends, whatever it still holds.
     while second.read().is_ok() {}
     let mut third = world.accept();
     until("the third to be counted", || world.bridge.report().opened == 3);
-    // The address is the same as before: nothing happens.
+    // The host's address is the same as before, so the bridge keeps its connection.
     world.bridge.look();
     world.say(b"still here");
     assert_eq!(third.read().unwrap(), Message::binary(&b"still here"[..]));
@@ -155,7 +155,7 @@ fn its_end_closes_the_connection_and_its_place() {
         }
     };
     assert!(ended, "the connection outlives the bridge");
-    until("the place to be free", || UdpSocket::bind(place).is_ok());
+    until("the port to be free", || UdpSocket::bind(place).is_ok());
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn fault_j4_nothing_is_sent_to_where_no_relay_may_be() {
     let bridge = Bridge::start(&options, Waker::new().unwrap()).unwrap();
     until("a reason", || bridge.report().problem.is_some());
     assert!(bridge.report().problem.unwrap().contains("nothing may be sent there"));
-    assert_eq!(relay.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nobody knocked");
+    assert_eq!(relay.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "no connection was made");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The bridge's thread: dials, pumps, rests.
+//! The bridge's thread: it connects, forwards until the connection ends, and waits for the next attempt.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -22,7 +22,7 @@ use crate::random::Jitter;
 use crate::stream::Stream;
 use crate::url::Url;
 
-/// A connection that lasted so long was a good one: the next attempt comes soon.
+/// Age from which the loss of a connection resets the back-off, 10 s.
 const GOOD: Duration = Duration::from_secs(10);
 
 pub(super) const WAKE: u64 = 0;
@@ -30,7 +30,7 @@ pub(super) const WAKE: u64 = 0;
 pub(super) struct Worker {
     url: Url,
     lane: UdpSocket,
-    /// Where no relay is; `None` where any address will do, for tests.
+    /// Prefixes of the overlay, to which no connection is made. `None` allows every address, for tests.
     overlay: Option<Vec<Prefix>>,
     shared: Arc<Shared>,
     wake: Waker,
@@ -55,7 +55,7 @@ impl Worker {
         Ok(Self { url, lane, overlay, shared, wake, agent, poller, backoff, jitter })
     }
 
-    /// Runs until the handle is gone.
+    /// Runs until the handle is dropped.
     pub(super) fn run(mut self) {
         while !self.shared.cancel.is_cancelled() {
             let began = now();
@@ -104,13 +104,13 @@ impl Worker {
         }
     }
 
-    /// Waits for the next attempt. A changed host ends the wait.
+    /// Waits for the next attempt. A change of the host's addresses or routes ends the wait.
     fn rest(&mut self) {
         let until = now() + self.backoff.next(&mut self.jitter);
         let mut ready = Events::with_capacity(1);
         while now() < until && !self.shared.cancel.is_cancelled() {
             if self.poller.wait(&mut ready, Some(until.since(now()))).is_err() {
-                // Only a host without memory gets here; it gets a moment to recover.
+                // Waiting fails only if the host is out of memory. The pause lets it recover.
                 std::thread::sleep(Duration::from_millis(100));
             }
             self.wake.drain();
@@ -141,7 +141,7 @@ impl Worker {
             return Err(Broken(format!("{address}: nothing may be sent there")));
         }
         let stream = dial::connect(address, &self.url, &self.shared.cancel)?;
-        // The scheme only pleases the library; the stream is made.
+        // The library wants a scheme; it is without effect, because the stream is open already.
         let target = format!("ws://{}{}", self.url.authority(), self.url.path);
         let (socket, _) = tungstenite::client::client_with_config(target, stream, Some(pump::config())).map_err(
             |error| match error {

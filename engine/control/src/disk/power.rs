@@ -1,4 +1,4 @@
-//! Tests: a disk that keeps a record, refuses on demand, and tells what may stand on it after a power cut.
+//! Tests with a disk that records its calls, refuses them on demand, and enumerates the possible contents after a power cut.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,7 +7,7 @@ use super::tests::Scratch;
 use super::*;
 use crate::state::StateDir;
 
-/// One system call of a save that was carried out. Names are those within the directory.
+/// One completed system call of a save. Names are relative to the directory.
 #[derive(Clone, Debug)]
 enum Step {
     Remove(String),
@@ -20,14 +20,14 @@ enum Step {
     ForceDirectory,
 }
 
-/// The real disk, watched.
+/// The real disk with a record of its calls.
 #[derive(Default)]
 struct Watched {
     steps: Vec<Step>,
-    /// The calls, counted from 0, that are refused.
+    /// Numbers of the calls that are refused, from 0.
     refused: std::ops::Range<usize>,
     calls: usize,
-    /// A file system without hard links, such as FAT.
+    /// True for a file system without hard links, such as FAT.
     no_links: bool,
 }
 
@@ -36,7 +36,7 @@ impl Watched {
         self.calls += 1;
         if self.refused.contains(&(self.calls - 1)) {
             if let Step::Write(name, bytes) = step {
-                // A full disk takes what it has room for.
+                // A full disk takes part of the bytes.
                 self.steps.push(Step::Write(name, bytes[..bytes.len() / 2].to_vec()));
             }
             return Err(io::ErrorKind::StorageFull.into());
@@ -65,12 +65,12 @@ impl Disk for Watched {
     }
 
     fn force(&mut self, (_, name): &mut Self::File) -> io::Result<()> {
-        // Remembered only: a real one for each of thousands of saves takes minutes.
+        // The call is only recorded: real ones for thousands of saves take minutes.
         self.call(|| Ok(()), Step::Force(name.clone()))
     }
 
     fn overwrite(&mut self, path: &Path) -> io::Result<()> {
-        // As `force`: not waited for.
+        // As in `force`, the disk is not waited for.
         let zeros = vec![0; usize::try_from(fs::metadata(path)?.len()).unwrap()];
         self.call(|| fs::write(path, zeros), Step::Overwrite(name(path)))
     }
@@ -94,15 +94,15 @@ impl Disk for Watched {
     }
 }
 
-/// What stands on the disk for sure, and what may or may not have reached it.
+/// The content that is on the disk for certain, and the changes that may have reached it.
 #[derive(Clone, Default)]
 struct Model {
     /// Content of each file ever made, and whether all of it was forced to the disk.
     files: Vec<(Vec<u8>, bool)>,
-    /// Names as a running program sees them, and as the disk is sure to have them.
+    /// Names as a running program sees them, and as the disk has them for certain.
     seen: BTreeMap<String, usize>,
     sure: BTreeMap<String, usize>,
-    /// Changes of names that no force of the directory has covered: what each sets or removes.
+    /// Changes of names since the last force of the directory: the names that each of them sets or removes.
     open: Vec<Vec<(String, Option<usize>)>>,
 }
 
@@ -138,7 +138,7 @@ impl Model {
         self.open.push(change);
     }
 
-    /// Everything that may stand on the disk if the power goes now: any choice of the open changes, and of a file that was not forced
+    /// Returns every possible content of the disk after a power cut now: any choice of the open changes, and of each file that was not forced
     /// nothing, half, all, or zeros.
     fn outcomes(&self) -> Vec<BTreeMap<String, Vec<u8>>> {
         let mut outcomes = Vec::new();
@@ -178,14 +178,14 @@ fn apply(names: &mut BTreeMap<String, usize>, change: &[(String, Option<usize>)]
     }
 }
 
-/// What a program that starts on this disk reads; `None` is a first start.
+/// Returns what a program that starts on this disk reads; `None` is a first start.
 fn read(content: &BTreeMap<String, Vec<u8>>) -> Result<Option<Vec<u8>>, Unusable> {
     let scratch = Scratch::new();
     for (name, bytes) in content {
         fs::write(scratch.0.join(name), bytes).unwrap();
     }
     let body = scratch.load()?.map(|(body, _)| body);
-    // And saving goes on from there.
+    // A save on this disk succeeds.
     let mut file = StateFile::new(scratch.live());
     let _ = file.load();
     file.save_on(&mut Watched::default(), b"next").unwrap();
@@ -193,8 +193,8 @@ fn read(content: &BTreeMap<String, Vec<u8>>) -> Result<Option<Vec<u8>>, Unusable
     Ok(body)
 }
 
-/// Cuts the power after every step of `saves` and checks that what is read then is a save that was under way or the last one that had
-/// been acknowledged. Returns how many different disks that made.
+/// Cuts the power after every step of `saves`, and checks that a start then reads either the save that was under way or the last acknowledged one.
+/// Returns the number of different disk contents.
 fn cut_everywhere(no_links: bool, saves: &[(&str, std::ops::Range<usize>)]) -> usize {
     let scratch = Scratch::new();
     let mut file = StateFile::new(scratch.live());
@@ -262,7 +262,7 @@ fn fault_k3_a_disk_that_is_full_at_any_step_leaves_a_whole_copy_and_takes_the_ne
     }
 }
 
-/// A state directory with these files, and what a start makes of it: whether it is a member, and the names of its files afterwards.
+/// Starts on a state directory with these files. Returns true if the node is a member, and the names of its files afterwards.
 fn start_on(content: &BTreeMap<String, Vec<u8>>) -> (bool, Vec<String>) {
     use std::os::unix::fs::PermissionsExt;
     let scratch = Scratch::new();
@@ -277,7 +277,7 @@ fn start_on(content: &BTreeMap<String, Vec<u8>>) -> (bool, Vec<String>) {
     (found.membership.is_some(), files.filter(|name| name != "lock").collect())
 }
 
-/// A member with two copies of everything, and its files as a model.
+/// Returns the state directory of a member with two copies of every file, and the model of its files.
 fn member(scratch: &Scratch) -> (StateDir, Model) {
     let (mut state, _) = StateDir::open(&scratch.0).unwrap();
     let membership = crate::state::tests::member();
@@ -336,7 +336,7 @@ fn fault_k3_a_disk_that_refuses_any_step_of_leaving_leaves_a_member_or_none() {
         let (mut state, found) = StateDir::open(&scratch.0).unwrap();
         assert!(!begun || found.membership.is_none(), "refused from call {first} on");
         if found.membership.is_none() {
-            // A new membership is not taken for the one that was given up.
+            // A new membership is not removed with the one that was given up.
             state.save_membership(&crate::state::tests::member()).unwrap();
             drop(state);
             assert!(StateDir::open(&scratch.0).unwrap().1.membership.is_some());

@@ -1,4 +1,4 @@
-//! What a save asks of the disk, one method per system call, so that a test can cut the power or fill the disk between any two of them.
+//! The disk operations of a save, one method per system call, so that a test can cut the power or fill the disk between any two of them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,21 +9,21 @@ use std::path::Path;
 pub(crate) trait Disk {
     /// An open file.
     type File;
-    /// Makes a new file that only its owner may read.
+    /// Creates a file that only its owner may read.
     fn create(&mut self, path: &Path) -> io::Result<Self::File>;
     /// Appends all of `bytes`.
     fn write(&mut self, file: &mut Self::File, bytes: &[u8]) -> io::Result<()>;
-    /// Waits until the file's content stands on the disk.
+    /// Waits until the file's content is on the disk.
     fn force(&mut self, file: &mut Self::File) -> io::Result<()>;
-    /// Fills a file with zeros, and waits until they stand on the disk.
+    /// Fills a file with zeros, and waits until they are on the disk.
     fn overwrite(&mut self, path: &Path) -> io::Result<()>;
     /// Removes a name.
     fn remove(&mut self, path: &Path) -> io::Result<()>;
     /// Gives a file a second name.
     fn link(&mut self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Moves a name, over another one if need be.
+    /// Renames a file. An existing file with the new name is replaced.
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Waits until the directory's names stand on the disk.
+    /// Waits until the directory's names are on the disk.
     fn force_directory(&mut self, directory: &Path) -> io::Result<()>;
 }
 
@@ -47,7 +47,7 @@ impl Disk for System {
 
     fn overwrite(&mut self, path: &Path) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).open(path)?;
-        // What is longer is no file of ours.
+        // The program's own files are not longer than this.
         let length = file.metadata()?.len().min(super::MAX_FILE);
         io::copy(&mut io::repeat(0).take(length), &mut file)?;
         file.sync_all()

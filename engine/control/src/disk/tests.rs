@@ -2,13 +2,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// Where thousands of small files cost no wear and no time.
+/// Returns a directory in memory, where thousands of small files cost neither wear nor time.
 pub(crate) fn in_memory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
-/// A directory that is gone at the end of the test.
+/// A directory that is removed at the end of the test.
 pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
@@ -29,7 +29,7 @@ impl Scratch {
         Ok(loaded.map(|loaded| (loaded.body.to_vec(), !loaded.notes.is_empty())))
     }
 
-    /// Saves `bodies` one after the other, as one run of the program would.
+    /// Saves `bodies` in sequence, as one run of the program would.
     fn save(&self, bodies: &[&str]) {
         let mut file = StateFile::new(self.live());
         let _ = file.load();
@@ -156,7 +156,7 @@ fn a_first_save_that_was_cut_off() {
     fs::rename(scratch.live(), &new).unwrap();
     assert_eq!(scratch.load(), Ok(Some((b"first".to_vec(), true))), "whole: nothing is lost");
     fs::write(&new, "taut-state 1 ab").unwrap();
-    assert_eq!(scratch.load(), Ok(None), "cut: it was never promised to anybody");
+    assert_eq!(scratch.load(), Ok(None), "cut off: that save was never acknowledged");
     scratch.save(&["again"]);
     assert_eq!(scratch.load(), Ok(Some((b"again".to_vec(), false))));
 }
@@ -167,7 +167,7 @@ fn fault_k3_a_full_disk_leaves_the_old_copy() {
     scratch.save(&["old"]);
     let mut file = StateFile::new(scratch.live());
     let _ = file.load();
-    // A directory in the way fails the save as a full disk would, also for root.
+    // A directory in place of the new file makes the save fail as a full disk would, also for root.
     let new = beside(&scratch.live(), "new");
     fs::create_dir(&new).unwrap();
     assert!(file.save(b"new").is_err());

@@ -41,7 +41,7 @@ fn lines_survive_the_program() {
     assert_eq!(directory.lines(), Vec::<String>::new());
     let mut log = directory.log();
     assert_eq!(log.append("{\"a\":1}", at(0)), None);
-    // Never closed, as after `kill -9`.
+    // The log is never closed, as after `kill -9`.
     std::mem::forget(log);
     assert_eq!(directory.log().append("{\"a\":2}", at(0)), None);
     assert_eq!(directory.lines(), ["{\"a\":1}", "{\"a\":2}"]);
@@ -57,7 +57,7 @@ fn fault_p5_two_files_of_a_quarter_mebibyte_are_all() {
     for number in 0..10_000 {
         assert_eq!(log.append(&line(number), at(0)), None);
         if number == 6_000 {
-            // A start in the middle.
+            // The daemon restarts in the middle.
             log = directory.log();
         }
     }
@@ -94,13 +94,13 @@ fn a_crash_in_the_middle_of_a_write_spoils_one_line() {
 fn a_disk_that_refuses_is_named_once_and_lost_lines_are_counted() {
     let directory = Directory::new("refuses");
     let mut log = directory.log();
-    // A directory in its place refuses root, too.
+    // A directory in the file's place makes writes fail, also for root.
     fs::create_dir(directory.file()).unwrap();
     assert!(matches!(log.append("1", at(0)), Some(LogDisk::Failed(text)) if text.contains("free or repair")));
     assert_eq!(log.append("2", at(1)), None);
-    assert_eq!(log.append("3", at(31)), None, "tried again, and told once");
+    assert_eq!(log.append("3", at(31)), None, "the log tries again, and reports the failure once");
     fs::remove_dir(directory.file()).unwrap();
-    assert_eq!(log.append("4", at(32)), None, "not tried before half a minute is over");
+    assert_eq!(log.append("4", at(32)), None, "the log does not try again before half a minute is over");
     assert_eq!(log.append("5", at(62)), Some(LogDisk::Works { missing: 4 }));
     assert_eq!(directory.lines(), ["5"]);
 }

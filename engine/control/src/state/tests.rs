@@ -7,7 +7,7 @@ use taut_netmap::{JoinToken, LocalMember, NetworkInfo};
 use super::*;
 use crate::disk::tests::in_memory;
 
-/// A directory that is gone at the end of the test.
+/// A directory that is removed at the end of the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -32,8 +32,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Opens a state directory. A pipe is made by a process of its own, which for a moment holds a copy of every lock of this one; that is
-/// waited for.
+/// Opens a state directory. The tests make a pipe with a child process, which for a moment holds a copy of every lock of this process; this function waits
+/// until the lock is free.
 fn open(path: &Path) -> Result<(StateDir, Found), StartError> {
     for _ in 0..200 {
         match StateDir::open(path) {
@@ -72,12 +72,12 @@ fn map() -> NetworkMap {
     }
 }
 
-/// A member of network 1.
+/// Returns a membership of network 1.
 pub(crate) fn member() -> Membership {
     Membership::new(&token(1), String::from("a"), Some(8288)).unwrap()
 }
 
-/// A directory with an identity of network 1 and nothing else: a node that joined and has seen no map yet.
+/// Returns a directory with an identity of network 1 and nothing else, as of a node that joined and has received no map yet.
 fn joined() -> (Scratch, Membership) {
     let scratch = Scratch::new();
     let membership = member();
@@ -86,7 +86,7 @@ fn joined() -> (Scratch, Membership) {
     (scratch, membership)
 }
 
-/// The same with a map of network `of`.
+/// Returns a directory with an identity of network 1 and a map of network `of`.
 fn filled(of: u8) -> (Scratch, Membership) {
     let (scratch, membership) = joined();
     let (mut state, _) = open(&scratch.0).unwrap();
@@ -145,7 +145,7 @@ fn an_open_directory_is_closed_unless_it_is_not_ours_alone() {
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(scratch.file("hosts"), "").unwrap();
     drop(open(&scratch.0).unwrap());
-    assert_eq!(scratch.mode(""), 0o755, "somebody else's directory stays as it is");
+    assert_eq!(scratch.mode(""), 0o755, "a directory with files of other programs keeps its mode");
     fs::remove_file(scratch.file("hosts")).unwrap();
     drop(open(&scratch.0).unwrap());
     assert_eq!(scratch.mode(""), 0o700);
@@ -183,7 +183,7 @@ fn fault_k2_never_a_new_identity_in_place_of_a_damaged_one() {
     assert!(found.notes.iter().any(|note| note.contains("previous copy")), "the user is told: {:?}", found.notes);
 }
 
-/// What may have become of a file: a name, and what makes it so.
+/// A way to damage a file: its name, and the function that does it.
 type Mishap = (&'static str, fn(&Path));
 
 const MISHAPS: [Mishap; 9] = [
@@ -205,12 +205,12 @@ fn in_place(path: &Path, make: impl Fn(&Path)) {
     make(path);
 }
 
-/// Mishaps that this user can bring about.
+/// Returns the mishaps that the current user is able to cause.
 fn mishaps() -> impl Iterator<Item = &'static Mishap> {
     MISHAPS.iter().filter(|(what, _)| *what != "of another user" || taut_event::effective_uid() == 0)
 }
 
-/// What a state directory may hold beside the identity.
+/// The files that a state directory may hold beside the identity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Beside {
     Nothing,
@@ -219,7 +219,7 @@ enum Beside {
     Ticket,
 }
 
-/// A ticket of this member's.
+/// Returns a ticket of this member.
 fn ticket(of: &Membership, expires: u64) -> Ticket {
     let bind_key = public_key(&of.bind_key());
     let numbered = Some(String::from("bnVtYmVyZWQ"));
@@ -233,7 +233,7 @@ fn fault_k2_any_mishap_to_the_identity_ends_in_the_previous_copy_or_an_error() {
             [Beside::Nothing, Beside::Map, Beside::Stamps, Beside::Ticket].map(|beside| (both, beside))
         }) {
             if both && *what == "gone" && beside == Beside::Nothing {
-                // An empty directory. Nothing tells it from a first start.
+                // The directory is empty, which is the same as a first start.
                 continue;
             }
             let (scratch, before) = joined();
@@ -363,7 +363,7 @@ fn fault_k7_a_ticket_of_another_network_or_key_is_not_used() {
 
 #[test]
 fn fault_k2_every_cut_and_every_flipped_bit_of_every_file() {
-    // The identity with and without other files that give away that there was one.
+    // The identity is damaged with and without other files that show that there was one.
     for (name, alone) in [(IDENTITY, false), (IDENTITY, true), (MAP, false), (STAMPS, false), (TICKET, false)] {
         let (scratch, before) = if alone { joined() } else { filled(1) };
         if !alone {
@@ -464,7 +464,7 @@ fn secrets_leave_the_disk_when_they_are_forgotten() {
     let (scratch, mut membership) = filled(1);
     membership.forget_secret();
     let (mut state, _) = open(&scratch.0).unwrap();
-    // Twice, because the copy before is kept, too.
+    // The membership is saved twice, because the previous copy is kept, too.
     state.save_membership(&membership).unwrap();
     state.save_membership(&membership).unwrap();
     let secret = token(1).secret;

@@ -6,8 +6,8 @@
 //!                             │  └──a map with the pinned ones┘  │
 //!                             └────────AcceptPrefixes────────────┘
 //! ```
-//! A coordinator that was broken into could otherwise move the overlay onto the addresses of a local network: the host route of a member wins over
-//! the route to a neighbour. The channel stays open meanwhile, so that presence and tickets go on.
+//! Without pinning, a compromised coordinator could move the overlay onto the addresses of a local network: a member's host route takes precedence over the
+//! route to a neighbour. While a map waits for consent the channel stays open, and presence and tickets still arrive.
 
 use taut_base::Time;
 use taut_netmap::{NetworkMap, Prefixes};
@@ -15,17 +15,17 @@ use taut_netmap::{NetworkMap, Prefixes};
 use super::Worker;
 use crate::event::{Event, OtherPrefixes};
 
-/// What waits for the user's consent.
+/// State of the user's consent to other prefixes.
 #[derive(Default)]
 pub(super) struct PrefixConsent {
-    /// The coordinator's present map, checked, as the coordinator said it. At most one.
+    /// The coordinator's present map, checked and unchanged, while it waits for consent.
     pub(super) waiting: Option<NetworkMap>,
-    /// What the agent was told last.
+    /// The content of the last [`Event::OtherPrefixes`].
     told: Option<OtherPrefixes>,
 }
 
 impl Worker {
-    /// Pins the prefixes of the map in force, unless some are pinned.
+    /// Pins the prefixes of the map in force, unless prefixes are pinned already.
     pub(super) fn pin_prefixes(&mut self) {
         let Some(map) = &self.map else { return };
         let prefixes = Prefixes::from(&map.network);
@@ -34,7 +34,7 @@ impl Worker {
         });
     }
 
-    /// Returns true if this map has other prefixes than those that are pinned.
+    /// Returns true if the map's prefixes differ from the pinned ones.
     pub(super) fn needs_consent(&self, map: &NetworkMap) -> bool {
         self.pinned().is_some_and(|pinned| pinned != Prefixes::from(&map.network))
     }
@@ -43,7 +43,7 @@ impl Worker {
         self.membership.as_ref()?.pinned
     }
 
-    /// Keeps a checked map until the user consents to its prefixes, and tells the agent.
+    /// Keeps a checked map until the user consents to its prefixes, and reports it to the agent.
     pub(super) fn set_aside(&mut self, map: NetworkMap, now: Time) {
         let Some(pinned) = self.pinned() else { return };
         self.note_accepted(now);
@@ -52,15 +52,15 @@ impl Worker {
         self.tell_consent(Some(OtherPrefixes { pinned, wanted }));
     }
 
-    /// The coordinator's map has the pinned prefixes again.
+    /// Handles a map that has the pinned prefixes again: discards the waiting map and reports that no consent is needed.
     pub(super) fn end_refusal(&mut self) {
         self.prefixes.waiting = None;
         self.tell_consent(None);
     }
 
-    /// The user consents to these prefixes. They are pinned, and the map that waits comes into force.
+    /// Handles the user's consent to `prefixes`: pins them, and applies the waiting map.
     pub(super) fn accept_prefixes(&mut self, prefixes: Prefixes, now: Time) {
-        // The coordinator may want others by now, which the user has not read.
+        // The waiting map may be newer than the user's consent and have prefixes that the user has not seen.
         let Some(map) = self.prefixes.waiting.take_if(|map| Prefixes::from(&map.network) == prefixes) else { return };
         self.change_membership(|membership| membership.pinned = Some(prefixes));
         self.tell_consent(None);

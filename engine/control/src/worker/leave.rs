@@ -1,10 +1,10 @@
-//! Giving up the membership: the decision on disk, the word to the coordinator, the removal of the keys.
+//! Giving up the membership: the decision on disk, the message to the coordinator, the removal of the keys.
 //!
 //! ```text
 //! Command::Leave ─▶ decision saved ─▶ Event::Leaving ─▶ `leave` said on a channel ─▶ answered, or 10 s over ─▶ keys removed ─▶ Event::Left
 //! ```
-//! The decision comes first: whatever ends the program from there on, the next start removes the rest and is no member. The keys go last, because the
-//! channel needs them.
+//! The decision comes first: if the program ends after it, the next start removes the remaining files and is not a member. The keys are removed last, because
+//! the channel needs them.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use super::Worker;
 use super::link::Link;
 use crate::event::{Event, Left};
 
-/// How long the coordinator is waited for, 10 s: a channel takes a second to open, and a user waits for the end.
+/// Longest wait for the coordinator's answer, 10 s: a channel opens within a second, and a user waits for the command to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A membership that is being given up.
 pub(super) struct Leaving {
-    /// When the coordinator is waited for no longer.
+    /// End of the wait for the coordinator.
     pub(super) until: Time,
-    /// Why it has not answered so far.
+    /// Why the coordinator has not answered so far.
     pub(super) why: String,
 }
 
@@ -55,13 +55,13 @@ impl Worker {
         }
     }
 
-    /// Says it on the open channel. The ping tells a coordinator that does not know `leave`: it answers the ping, the others hang up before.
+    /// Sends `leave` on the open channel, and a ping. A coordinator that does not know `leave` answers the ping; any other closes the channel first.
     pub(super) fn say_leave(&mut self, now: Time) {
         self.say(&ToCoordinator::Leave, now);
         self.ping(now);
     }
 
-    /// Hears what the coordinator says while it is being left.
+    /// Handles a message of the coordinator while this node leaves.
     pub(super) fn hear_while_leaving(&mut self, message: &ToNode) {
         match message {
             ToNode::Refused(problem) if self.means_not_listed(problem.code) => self.finish_leave(None),
@@ -73,7 +73,7 @@ impl Worker {
         }
     }
 
-    /// Returns true if a refusal with `code` says that the coordinator does not list this node: it is no member, or was never enrolled.
+    /// Returns true if a refusal with `code` means that the coordinator does not list this node: it is no member, or was never enrolled.
     fn means_not_listed(&self, code: ProblemCode) -> bool {
         let is_member = self.membership.as_ref().is_some_and(|membership| membership.accepted);
         code == ProblemCode::NotAMember || (code.is_final() && !is_member)
@@ -86,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// Removes the keys, and tells how it ended. `listed`: why the coordinator may still list this node.
+    /// Removes the keys, and reports the outcome. `listed`: why the coordinator may still list this node.
     pub(super) fn finish_leave(&mut self, listed: Option<String>) {
         if self.leaving.take().is_none() {
             return;
@@ -102,7 +102,7 @@ impl Worker {
         self.emit(Event::Left(Left { listed, leftover }));
     }
 
-    /// Ends the waiting for the coordinator, because the program ends or the node joins again.
+    /// Stops waiting for the coordinator, because the program ends or the node joins again.
     pub(super) fn stop_leaving(&mut self) {
         if let Some(leaving) = &self.leaving {
             let why = leaving.why.clone();

@@ -14,30 +14,30 @@ use crate::dial::Dial;
 use crate::event::Event;
 use crate::identity::Membership;
 
-/// An attempt that takes longer is given up: several addresses, each with its own timeouts.
+/// Longest attempt to open a channel, 30 s. It may try several addresses, each with timeouts of its own.
 const DIAL_LIMIT: Duration = Duration::from_secs(30);
-/// Between two pings, less or more a fifth: three of them fit into [`SILENCE`], and into the lease that the coordinator grants.
+/// Time between two pings, 15 s plus or minus a fifth: three of them fit into [`SILENCE`], and into the lease that the coordinator grants.
 const PING: Duration = Duration::from_secs(15);
-/// A channel on which nothing was heard for this long is dead, whatever TCP believes.
+/// Time without received bytes after which a channel counts as dead, 45 s. TCP alone would notice much later.
 const SILENCE: Duration = Duration::from_secs(45);
-/// A channel that lasted this long was a good one: the next attempt comes soon.
+/// Age from which the loss of a channel resets the back-off, 10 s.
 const GOOD: Duration = Duration::from_secs(10);
-/// Pause when another host is served with this node's keys: two of them are not to push each other out (fault D14).
+/// Range of the pause after the coordinator serves another host with this node's keys, 30 s to 60 s: two such hosts must not displace each other (fault D14).
 const TWIN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
-/// How long the last words may take.
+/// Longest wait for the socket to take the final messages, 500 ms.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// Messages read in one turn, so that orders are heard even while a coordinator talks without end. Their bytes are bounded by [`Channel::begin_turn`].
+/// Messages read in one turn, 32, so that the agent's orders are obeyed even while a coordinator sends without end. [`Channel::begin_turn`] limits their bytes.
 const TURN: usize = 32;
 
-/// Where the connection stands.
+/// State of the connection to the coordinator.
 pub(super) enum Link {
-    /// Nothing is wanted, or nothing helps.
+    /// No connection is wanted, or the coordinator's refusal is final.
     Idle,
-    /// Until the next attempt.
+    /// Waiting for the next attempt.
     Resting { until: Time },
-    /// An attempt.
+    /// An attempt to open a channel.
     Dialing { dial: Dial, url: String, until: Time },
-    /// A channel.
+    /// An open channel.
     Open(Box<Open>),
 }
 
@@ -45,17 +45,17 @@ pub(super) enum Link {
 pub(super) struct Open {
     channel: Channel,
     url: String,
-    /// When the coordinator took us in.
+    /// When the coordinator accepted this node on the channel.
     accepted: Option<Time>,
-    /// When something was last heard, and how many bytes had come by then.
+    /// When bytes were last received.
     heard: Time,
     bytes: u64,
     next_ping: Time,
-    /// Pings that were not answered yet.
+    /// Number of unanswered pings.
     pings: u32,
-    /// Whether the poller watches for room to write.
+    /// True if the poller watches for room to write.
     watches_write: bool,
-    /// Whether messages may be waiting that the poller does not know of, because they were read from the socket already.
+    /// True if messages may be waiting in buffers: they were read from the socket already, so the poller does not report them.
     more: bool,
 }
 
@@ -83,7 +83,7 @@ impl Link {
 }
 
 impl Worker {
-    /// Whatever is due.
+    /// Does everything that is due at `now`.
     pub(super) fn on_time(&mut self, now: Time) {
         self.save_what_is_due(now);
         if self.leaving.as_ref().is_some_and(|leaving| leaving.until <= now) {
@@ -105,7 +105,7 @@ impl Worker {
             }
             _ => {}
         }
-        // Last: a peer that always has something to say delays no deadline.
+        // The socket comes last, so that a coordinator that sends without end delays no deadline.
         if matches!(&self.link, Link::Open(open) if open.more) {
             self.serve_socket(now);
         }
@@ -119,7 +119,7 @@ impl Worker {
         self.say(&ToCoordinator::Ping, now);
     }
 
-    /// Ends what there is and tries at once.
+    /// Drops the present channel or attempt, and starts an attempt at once.
     pub(super) fn start_over(&mut self) {
         self.hang_up();
         self.backoff.reset();
@@ -127,7 +127,7 @@ impl Worker {
         self.dial(super::now());
     }
 
-    /// The host changed. No goodbye: it would not arrive.
+    /// Handles a change of the host's addresses or routes. A channel that must be replaced ends without a goodbye, which would not arrive.
     pub(super) fn look(&mut self, now: Time) {
         match &self.link {
             Link::Open(open) if open.channel.is_stale() => {
@@ -159,7 +159,7 @@ impl Worker {
         }
     }
 
-    /// Takes the outcome of an attempt, if there is one.
+    /// Handles the outcome of the present attempt, if the attempt has ended.
     pub(super) fn take_outcome(&mut self, now: Time) {
         let Link::Dialing { dial, url, .. } = &self.link else { return };
         match dial.take() {
@@ -172,9 +172,9 @@ impl Worker {
         }
     }
 
-    /// The first words on a new channel: who we are, which map we have, where we may be reached.
+    /// Sends the first messages on a new channel: this node's identity, its map version, its endpoints and its relays.
     fn greet(&mut self, channel: Channel, url: String, now: Time) {
-        // Saved before it is sent: after a crash the node knows that it may be listed.
+        // The note is saved before the hello is sent: after a crash the node knows that the coordinator may list it.
         self.change_membership(Membership::note_hello);
         let Some(membership) = &self.membership else { return };
         if let Err(error) = self.poller.add(channel.as_fd(), SOCKET, Interest::READ) {
@@ -185,7 +185,7 @@ impl Worker {
             schema: SCHEMA,
             node_key: membership.node_public_key(),
             bind_key: Some(public_key(&membership.bind_key())),
-            // A node that leaves and was not taken in yet shows the secret again: the coordinator then answers after an enrolment that is under way.
+            // A node that leaves before it was accepted sends its secret again: the coordinator then answers after an enrolment that is under way.
             enrol: membership.enrol().filter(|_| self.leaving.is_none() || !membership.accepted),
             have: self.known_version(),
             version: self.version.clone(),
@@ -201,7 +201,7 @@ impl Worker {
             next_ping: now + PING,
             pings: 0,
             watches_write: false,
-            // The first answer may have come together with the end of the handshake.
+            // The first answer may have arrived together with the end of the handshake.
             more: true,
         }));
         self.say(&hello, now);
@@ -214,14 +214,14 @@ impl Worker {
         }
     }
 
-    /// The version of the map that changes may start from; 0 asks for a whole map.
+    /// Returns the version of the map that changes may start from; 0 requests a full map.
     fn known_version(&self) -> u64 {
-        // While a map waits for consent, a change of the one in force would be refused: its addresses are outside the pinned prefixes.
+        // While a map waits for consent, a change of the map in force would be refused, because its addresses are outside the pinned prefixes.
         let resumes = self.resume && self.prefixes.waiting.is_none();
         self.map.as_ref().filter(|_| resumes).map_or(0, |map| map.version)
     }
 
-    /// Says something, if there is a channel.
+    /// Sends a message, if a channel is open.
     pub(super) fn say(&mut self, message: &ToCoordinator, now: Time) {
         let Link::Open(open) = &mut self.link else { return };
         let said = open.channel.send(message);
@@ -273,12 +273,12 @@ impl Worker {
         }
     }
 
-    /// The URL of the open channel.
+    /// Returns the URL of the open channel.
     pub(super) fn url(&self) -> Option<&str> {
         if let Link::Open(open) = &self.link { Some(&open.url) } else { None }
     }
 
-    /// The coordinator took us in; true the first time on this channel.
+    /// Notes that the coordinator accepted this node. Returns true if this is the first time on the present channel.
     pub(super) fn accepted(&mut self, now: Time) -> bool {
         let Link::Open(open) = &mut self.link else { return false };
         if open.accepted.is_some() {
@@ -290,7 +290,7 @@ impl Worker {
         true
     }
 
-    /// Lets go of an attempt or a channel that failed, and arranges the next attempt.
+    /// Drops an attempt or a channel that failed, and schedules the next attempt.
     pub(super) fn lose(&mut self, broken: &Broken, now: Time) {
         let urls = self.membership.as_ref().map_or(0, |membership| membership.urls.len());
         let accepted = self.drop_link();
@@ -300,13 +300,13 @@ impl Worker {
         if accepted.is_some_and(|since| now.since(since) >= GOOD) {
             self.backoff.reset();
         }
-        // Within a round over all URLs the next one follows at once; between rounds there is a wait.
+        // Within a round over all URLs the next URL follows at once; the back-off applies between rounds.
         let round_ends = accepted.is_some() || urls == 0 || self.turn.is_multiple_of(urls);
         let retry_in = if round_ends { self.backoff.next(&mut self.jitter) } else { Duration::ZERO };
         self.rest(broken, retry_in, now);
     }
 
-    /// Lets go of a channel because another host with this node's keys is served; the next attempt is not soon.
+    /// Drops the channel because the coordinator serves another host with this node's keys. The next attempt follows after [`TWIN`].
     pub(super) fn yield_to_twin(&mut self, broken: &Broken, now: Time) {
         self.drop_link();
         let spread = u32::try_from((TWIN.1 - TWIN.0).as_millis()).unwrap_or(u32::MAX);
@@ -320,7 +320,7 @@ impl Worker {
         self.emit(Event::Disconnected { why: broken.to_string(), retry_in });
     }
 
-    /// Ends everything without another attempt, with a goodbye when connected.
+    /// Ends the connection without a further attempt. Sends a goodbye if a channel is open.
     pub(super) fn hang_up(&mut self) {
         if let Link::Open(open) = &mut self.link {
             let _ = open.channel.send(&ToCoordinator::Goodbye);
@@ -330,7 +330,7 @@ impl Worker {
         self.drop_link();
     }
 
-    /// Waits a moment for the socket to take the last words.
+    /// Waits up to [`FAREWELL`] for the socket to take the final messages.
     fn finish_writing(&mut self) {
         let Link::Open(open) = &mut self.link else { return };
         if !open.channel.wants_write() {
@@ -349,7 +349,7 @@ impl Worker {
         }
     }
 
-    /// Closes what is open. When the coordinator had taken us in, since when.
+    /// Closes the channel or the attempt. Returns when the coordinator accepted this node on the channel, if it did.
     pub(super) fn drop_link(&mut self) -> Option<Time> {
         let link = std::mem::replace(&mut self.link, Link::Idle);
         let Link::Open(open) = link else { return None };

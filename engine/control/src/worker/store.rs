@@ -1,4 +1,4 @@
-//! What is saved when: at once as a rule, more rarely for large maps, again and again while the disk refuses.
+//! The schedule of saves: most changes at once, large maps less often, and a retry every half minute while the disk refuses.
 
 use std::io;
 use std::mem;
@@ -13,39 +13,39 @@ use crate::event::Event;
 use crate::identity::Membership;
 use crate::state::{Found, StateDir, Ticket};
 
-/// After a failed save the next try; also how often the user is told while it lasts (fault K3).
+/// Time from a failed save to the next try, 30 s. The user is told once per try (fault K3).
 const RETRY: Duration = Duration::from_secs(30);
-/// Flash in routers wears: a map is written once a second at most, and at most this many bytes a second, on average.
+/// Bytes of maps that are written per second, on average, 100,000: the flash memory of routers wears.
 const MAP_BYTES_PER_SECOND: u64 = 100_000;
-/// So much of that average may be used at once: the changes that follow a start or a join reach the disk as they come.
+/// Share of [`MAP_BYTES_PER_SECOND`] that may be used at once, that of 8 s: the changes that follow a start or a join are written without delay.
 const MAP_BURST: Duration = Duration::from_secs(8);
 
-/// The state directory, and what is not in it yet.
+/// The state directory, and the state that is not saved in it yet.
 pub(super) struct Store {
     state: StateDir,
     notes: Vec<String>,
-    /// When the membership is to be saved, if it is newer than the disk.
+    /// When the membership will be saved, if it is newer than the disk.
     membership_due: Option<Time>,
-    /// When the map is to be saved, if it is newer than the disk.
+    /// When the map will be saved, if it is newer than the disk.
     map_due: Option<Time>,
-    /// Up to which moment the maps saved so far use up the average.
+    /// The time until which the maps saved so far use up [`MAP_BYTES_PER_SECOND`].
     map_paid: Time,
     /// The peers that have a session now.
     recent: Vec<PublicKey>,
     /// The map's relays as the coordinator named them.
     named: Vec<Relay>,
-    /// Leave to use them.
+    /// The ticket for the network's relays.
     ticket: Option<Ticket>,
-    /// When that is to be saved, if it is newer than the disk.
+    /// When the ticket will be saved, if it is newer than the disk.
     ticket_due: Option<Time>,
-    /// Where the next run's stamps begin.
+    /// The first stamp of the next run's initiations.
     ceiling: Option<Duration>,
-    /// When that is to be saved, if it is newer than the disk.
+    /// When `ceiling` will be saved, if it is newer than the disk.
     ceiling_due: Option<Time>,
 }
 
 impl Store {
-    /// What `found` holds beside membership and map moves in here.
+    /// Creates the store. Takes from `found` everything except the membership and the map.
     pub(super) fn new(state: StateDir, found: &mut Found) -> Self {
         Self {
             state,
@@ -75,7 +75,7 @@ impl Store {
         self.ticket.as_ref()
     }
 
-    /// Another ticket, or none because it was another network's.
+    /// Replaces the ticket. `None` removes the ticket of another network.
     pub(super) fn ticket_changed(&mut self, ticket: Option<Ticket>, now: Time) {
         self.ticket_due = ticket.is_some().then_some(now);
         self.ticket = ticket;
@@ -85,7 +85,7 @@ impl Store {
         &self.named
     }
 
-    /// Saved with the map that they belong to.
+    /// Sets the map's relays as the coordinator named them. The next save of the map includes them.
     pub(super) fn set_named(&mut self, named: Vec<Relay>) {
         self.named = named;
     }
@@ -130,12 +130,12 @@ impl Store {
         Ok(())
     }
 
-    /// Decides that the membership is given up: no start finds it any more.
+    /// Saves the decision to give up the membership. No later start finds a membership.
     pub(super) fn begin_leave(&mut self) -> io::Result<()> {
         self.state.begin_leave()
     }
 
-    /// Removes keys and everything else of the membership, from the disk and from memory.
+    /// Removes the keys and everything else of the membership, from the disk and from memory.
     pub(super) fn finish_leave(&mut self) -> io::Result<()> {
         (self.membership_due, self.map_due, self.ticket_due, self.ceiling_due) = (None, None, None, None);
         (self.recent, self.named) = (Vec::new(), Vec::new());
@@ -143,7 +143,7 @@ impl Store {
         self.state.finish_leave()
     }
 
-    /// Saves what is due; the texts of what went wrong.
+    /// Saves everything that is due. Returns one message for the user per failed save.
     fn save_due(&mut self, membership: Option<&Membership>, map: Option<&NetworkMap>, now: Time) -> Vec<String> {
         let mut problems = Vec::new();
         let Some(membership) = membership else { return problems };
@@ -184,7 +184,7 @@ impl Store {
         problems
     }
 
-    /// Saves all that is not saved yet, due or not.
+    /// Saves all unsaved state, due or not. Returns one message for the user per failed save.
     pub(super) fn save_everything(
         &mut self,
         membership: Option<&Membership>,
@@ -198,7 +198,7 @@ impl Store {
         self.save_due(membership, map, now)
     }
 
-    /// A failed save in words for the user.
+    /// Returns the message for the user about a failed save.
     pub(super) fn explain(&self, error: &io::Error) -> String {
         format!("the state in {} cannot be saved: {error}; free or repair the disk", self.state.path().display())
     }

@@ -1,4 +1,4 @@
-//! What the coordinator says, and what follows from it.
+//! The coordinator's messages and their handling.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::state::Ticket;
 use crate::url::Url;
 
 impl Worker {
-    /// Acts upon one message.
+    /// Handles one message of the coordinator.
     pub(super) fn hear(&mut self, message: Received, now: Time) {
         let Received::Known(message) = message else { return };
         if *message == ToNode::Pong {
@@ -48,7 +48,7 @@ impl Worker {
     }
 
     fn take_delta(&mut self, delta: &Delta, now: Time) {
-        // A change of a map that waits for consent is one of that map.
+        // While a map waits for consent, changes apply to that map.
         let base = self.prefixes.waiting.as_ref().or(self.map.as_deref());
         let applied = match base {
             Some(map) => map.apply(delta).map_err(|refusal| refusal.to_string()),
@@ -66,7 +66,7 @@ impl Worker {
         }
     }
 
-    /// Others would encrypt to a key that is not ours.
+    /// Checks that the map gives this node its own key. With another key in the map, peers would encrypt to a key that this node does not hold.
     fn check_own_key(&self, map: &NetworkMap) -> Result<(), String> {
         match &self.membership {
             Some(membership) if membership.node_public_key() == map.me.key => Ok(()),
@@ -76,7 +76,7 @@ impl Worker {
         }
     }
 
-    /// The coordinator served this node a map: it is a member, and shows no secret any more.
+    /// Notes that the coordinator sent this node a map: the node is a member, and forgets the enrolment secret.
     pub(super) fn note_accepted(&mut self, now: Time) {
         if self.accepted(now) {
             self.change_membership(|membership| {
@@ -86,15 +86,15 @@ impl Worker {
         }
     }
 
-    /// Where the coordinator is, as far as this node knows: where it is reached now, then what its name and its other URLs say. A host that reaches it by IPv6 reaches
-    /// its relay by IPv4, too, and needs both to learn of a NAT.
+    /// Returns the coordinator's known addresses: the one in use first, then those of its host name and of its other URLs. A host that reaches the coordinator
+    /// by IPv6 also reaches its relay by IPv4, and needs both to detect a NAT.
     fn addresses(&self) -> Vec<IpAddr> {
         let urls = self.membership.iter().flat_map(|membership| &membership.urls);
         let literal = urls.filter_map(|url| url.parse::<Url>().ok()?.host.parse().ok());
         self.at.iter().copied().chain(literal).collect()
     }
 
-    /// Takes a checked map: tells the agent, saves it. Its relays are settled anew each time, because the coordinator may have moved.
+    /// Applies a checked map: passes it to the agent and saves it. Its relays' addresses are resolved each time, because the coordinator may have moved.
     pub(super) fn follow(&mut self, mut map: NetworkMap, now: Time) {
         map.replace_reserved_names();
         map.relays = self.store.named().to_vec();
@@ -102,7 +102,7 @@ impl Worker {
         resolve_relay_urls(&mut map.relays, self.url());
         self.resume = true;
         self.note_accepted(now);
-        // The answer of a coordinator that has nothing new.
+        // A coordinator without news answers with the map that this node has.
         if self.map.as_ref().is_some_and(|present| **present == map) {
             return;
         }
@@ -113,13 +113,13 @@ impl Worker {
         self.save_what_is_due(now);
     }
 
-    /// Keeps a ticket for the time without a coordinator, and tells the agent. One that is known already is no news.
+    /// Saves a ticket for times without a coordinator, and passes it to the agent. A ticket that is known already is not reported again.
     fn take_ticket(&mut self, ticket: String, numbered: Option<String>, expires: u64, now: Time) {
         let Some(membership) = &self.membership else { return };
         let bind_key = public_key(&membership.bind_key());
         let ticket = Ticket { network: membership.network, bind_key, ticket, numbered, expires };
         if ticket.bytes().is_none() {
-            self.lose(&Broken(String::from("the coordinator gave a ticket for relays that is none")), now);
+            self.lose(&Broken(String::from("the coordinator sent a relay ticket that cannot be decoded")), now);
             return;
         }
         if self.store.ticket() != Some(&ticket) {
@@ -129,7 +129,7 @@ impl Worker {
         }
     }
 
-    /// Keeps the last good map, and asks for a whole one on a new channel (law 6).
+    /// Keeps the last good map, and requests a full map on a new channel (law 6).
     fn reject(&mut self, why: &str, now: Time) {
         self.resume = false;
         self.lose(&Broken(String::from(why)), now);
@@ -138,14 +138,14 @@ impl Worker {
     fn take_refusal(&mut self, problem: Problem, now: Time) {
         let member = self.membership.as_ref().filter(|membership| membership.accepted);
         if problem.code == ProblemCode::Enrolment && member.is_some_and(|member| member.is_enrolling()) {
-            // A member does not need the secret that was used up meanwhile, such as the one-off key in a container's environment.
+            // A member does not need an enrolment secret. A single-use secret in a container's environment, for example, was used up at the first start.
             self.change_membership(|membership| membership.forget_secret());
             self.start_over();
             return;
         }
         if problem.code.is_final() {
             self.change_membership(|membership| {
-                // A node that is no member may join another network with this state directory.
+                // A node that is not a member may join another network with this state directory.
                 membership.accepted &= problem.code != ProblemCode::NotAMember;
                 membership.note_refusal();
             });

@@ -5,7 +5,7 @@ use taut_netmap::JoinToken;
 
 use super::*;
 
-/// A directory that is gone at the end of the test.
+/// A directory that is removed at the end of the test.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -28,7 +28,7 @@ fn fault_k3_an_hour_of_a_full_disk_then_it_saves_by_itself() {
     let mut store = Store::new(state, &mut found);
     store.save_membership(&membership).unwrap();
 
-    // A directory in the way fails a save as a full disk does, also for root.
+    // A directory in place of the new file makes the save fail as a full disk does, also for root.
     let obstacle = scratch.0.join("identity.json.new");
     fs::create_dir(&obstacle).unwrap();
     membership.port = Some(2);
@@ -40,7 +40,7 @@ fn fault_k3_an_hour_of_a_full_disk_then_it_saves_by_itself() {
         assert!(problems.iter().all(|text| text.contains("free or repair the disk")), "{problems:?}");
         complaints += problems.len();
     }
-    assert_eq!(complaints, 120, "tried and told every 30 s");
+    assert_eq!(complaints, 120, "one try and one message every 30 s");
     fs::remove_dir(&obstacle).unwrap();
     let due = store.deadline().unwrap();
     assert_eq!(store.save_due(Some(&membership), None, due), Vec::<String>::new());
