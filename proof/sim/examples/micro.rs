@@ -35,7 +35,7 @@ fn main() {
     };
     let count = count.parse::<usize>().unwrap();
     assert!(count <= MOST, "at most {MOST} rounds");
-    let Some((_, prepare)) = parts().into_iter().find(|(known, _)| known == name) else { panic!("no benchmark {name}") };
+    let Some((_, prepare)) = parts().into_iter().find(|(known, _)| known == name) else { panic!("no step {name}") };
     let mut round = prepare();
     let start = Instant::now();
     for number in 0..count {

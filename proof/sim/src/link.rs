@@ -80,7 +80,7 @@ impl Counts {
             Ok(Message::CookieReply(_)) => self.cookies += 1,
             Ok(Message::Data(_)) if datagram.len() == DATA_MIN => self.keepalives += 1,
             Ok(Message::Data(_)) => self.data += 1,
-            Err(malformed) => assert!(datagram.is_empty(), "a host sent a datagram that is no WireGuard message: {malformed}"),
+            Err(malformed) => assert!(datagram.is_empty(), "a host sent a malformed message: {malformed}"),
         }
     }
 
