@@ -1,4 +1,4 @@
-//! What a node tells of handshakes and sessions.
+//! The events that a node reports about handshakes and sessions.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -27,7 +27,7 @@ fn node(number: u8) -> Node<Seeded> {
     node
 }
 
-/// The handshake messages that leave, each once, and the events.
+/// Returns the handshake messages that leave, each once, and the events.
 fn outputs(node: &mut Node<Seeded>) -> (Vec<HandshakeMessage>, Vec<NodeEvent>) {
     let (mut messages, mut events) = (Vec::new(), Vec::new());
     while let Some(output) = node.poll_output() {
@@ -46,7 +46,7 @@ fn greet(node: &mut Node<Seeded>, peer: u8, at: u64) -> (HandshakeMessage, Vec<N
     (messages[0], events)
 }
 
-/// Lets time pass until nothing is due any more.
+/// Advances time until nothing is due.
 fn give_up(node: &mut Node<Seeded>) -> Vec<NodeEvent> {
     let mut all = Vec::new();
     while let Some(due) = node.poll_timeout() {
@@ -93,7 +93,7 @@ fn a_silent_peer_is_told_once_and_so_is_its_answer() {
     ];
     let told = |event: &&NodeEvent| expected.contains(event);
     assert!(events.iter().filter(told).eq(&expected), "{events:?}");
-    // What was recorded earlier is a replay.
+    // A recorded earlier message is a replay.
     let (_, events) = hear(&mut two, 0, early, 403);
     let [NodeEvent::HandshakeRefused { reason: HandshakeRefusal::OldStamp, .. }] = events[..] else {
         panic!("{events:?}")

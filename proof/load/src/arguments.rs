@@ -14,9 +14,9 @@ use crate::request::Bulk;
 pub(crate) enum Command {
     /// Answers clients until standard input closes.
     Serve(End),
-    /// Pours data into a server.
+    /// Sends data to a server.
     Bulk(End, Bulk),
-    /// Opens this many connections one after the other, and asks each for a byte.
+    /// Opens this many connections one after the other, and requests one byte on each.
     FirstByte(End, u32),
 }
 
@@ -66,7 +66,7 @@ impl Congestion {
     }
 }
 
-/// The words are not those that are shown here.
+/// A usage error, with its cause.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Usage(String);
 
@@ -84,7 +84,7 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// What the flags said so far.
+/// The flags read so far.
 #[derive(Default)]
 struct Said {
     address: Option<SocketAddr>,
@@ -96,7 +96,7 @@ struct Said {
 }
 
 impl Said {
-    /// Takes one flag of `verb` with its value.
+    /// Stores one flag of `verb` with its value.
     fn take(&mut self, verb: &str, flag: &str, value: &str) -> Result<(), Usage> {
         let bad = || Usage(format!("{value} is no value for {flag}"));
         let number = || value.parse().map_err(|_| bad());
@@ -114,7 +114,7 @@ impl Said {
         Ok(())
     }
 
-    /// The command, if nothing is missing.
+    /// Returns the command, or an error if a flag is missing.
     fn command(self, verb: &str) -> Result<Command, Usage> {
         let lacks = |flag: &str| Usage(format!("{flag} is missing"));
         let end = End {
@@ -133,7 +133,7 @@ impl Said {
     }
 }
 
-/// A verb, then flags in any order, each with its value as the next word; the last of two equal flags counts.
+/// Parses a verb, then flags in any order, each with its value as the next word. Of two equal flags the last one counts.
 pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, Usage> {
     let verb = words.next().ok_or_else(|| Usage("it is not said what to do".into()))?;
     if !["serve", "bulk", "first-byte"].contains(&verb.as_str()) {

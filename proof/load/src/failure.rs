@@ -10,7 +10,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// For `map_err`: whatever failed while `doing` something.
+    /// Returns a function for `map_err` that makes a failure of `doing` from any error.
     pub(crate) fn of<E: fmt::Display>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |why| Self { doing, why: why.to_string() }
     }

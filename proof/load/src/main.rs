@@ -1,14 +1,14 @@
-//! `load`: QUIC as an application uses it, by quinn, to measure what lies between two hosts. Not a part of Taut.
+//! `load`: QUIC traffic as an application sends it, through quinn, to measure the network between two hosts. Not a part of Taut.
 //!
-//! `load serve` answers until its input closes; `load bulk` pours data into it for a while; `load first-byte` opens connections one after
-//! the other and asks each for one byte. Every result is one line of JSON on standard output with the key `schema`.
+//! `load serve` answers until its standard input closes; `load bulk` sends data to the server for a while; `load first-byte` opens connections one after
+//! the other and requests one byte on each. Every result is one line of JSON on standard output with the key `schema`.
 //!
-//! What it promises:
-//! - throughput is what the *receiver* took in order within the counted time: what was in flight before and after is in no figure;
-//! - every connection of `first-byte` is a full handshake: no resumption, no early data, a certificate that is checked;
-//! - quinn's own defaults, segmentation offload among them; only the windows are larger, and the congestion control is named.
+//! Guarantees:
+//! - throughput is what the *receiver* took in order within the counted time: data in flight before or after it is not counted;
+//! - every connection of `first-byte` is a full handshake: no resumption, no early data, and a checked certificate;
+//! - quinn's own defaults apply, including segmentation offload; only the windows are larger, and the congestion control is chosen by a flag.
 //!
-//! What it refuses: to be a server for anything else. It knows two requests, and its certificate is for the run.
+//! It serves no other purpose: the server knows two requests, and its certificate is valid for one run.
 
 mod arguments;
 mod client;
@@ -29,10 +29,10 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Does what the command line says; the error says what did not work.
+/// Runs the command line.
 fn run() -> Result<(), Box<dyn std::error::Error>> {
     let command = parse(std::env::args().skip(1))?;
-    // One thread, so that the processor time of a run does not depend on how many cores the machine has.
+    // One thread, so that the processor time of a run does not depend on the machine's number of cores.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match command {
         Command::Serve(listen) => runtime.block_on(server::serve(&listen))?,

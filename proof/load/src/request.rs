@@ -4,9 +4,9 @@ use std::time::Duration;
 
 /// Bytes of every request.
 pub(crate) const REQUEST_LEN: usize = 9;
-/// Bytes of the answer to a bulk request: how many bytes, in how many microseconds.
+/// Bytes of the answer to a bulk request: a number of bytes and a number of microseconds.
 pub(crate) const COUNT_LEN: usize = 16;
-/// The answer to the other request: any byte would do.
+/// The answer to a first-byte request. The value has no meaning.
 pub(crate) const FIRST_BYTE: [u8; 1] = [b'!'];
 
 const FIRST_BYTE_KIND: u8 = b'f';
@@ -17,7 +17,7 @@ const BULK_KIND: u8 = b'b';
 pub(crate) struct Bulk {
     /// Milliseconds at the start that are not counted.
     pub(crate) omitted_ms: u32,
-    /// Milliseconds after them that are.
+    /// Milliseconds after them that are counted.
     pub(crate) counted_ms: u32,
 }
 
@@ -33,17 +33,17 @@ impl Bulk {
     }
 }
 
-/// The first words on a stream.
+/// The first bytes on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// One byte, at once.
+    /// A request for one byte, at once.
     FirstByte,
-    /// Data follows: take it, count it, and say when it is enough.
+    /// A request to receive and count the data that follows, and to stop the stream at the end of the time.
     Bulk(Bulk),
 }
 
 impl Request {
-    /// As it goes over the stream.
+    /// Returns the bytes of the request on the stream.
     pub(crate) fn encode(self) -> [u8; REQUEST_LEN] {
         let (kind, bulk) = match self {
             Self::FirstByte => (FIRST_BYTE_KIND, Bulk { omitted_ms: 0, counted_ms: 0 }),
@@ -55,7 +55,7 @@ impl Request {
         bytes
     }
 
-    /// What came over the stream; `None` if it is nothing of ours.
+    /// Parses the bytes of a request. Returns `None` for an unknown request.
     pub(crate) fn decode(bytes: [u8; REQUEST_LEN]) -> Option<Self> {
         let [kind, a, b, c, d, e, f, g, h] = bytes;
         let bulk = Bulk { omitted_ms: u32::from_be_bytes([a, b, c, d]), counted_ms: u32::from_be_bytes([e, f, g, h]) };
@@ -70,14 +70,14 @@ impl Request {
 /// The receiver's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Bytes, in order.
+    /// Bytes received in order.
     pub(crate) bytes: u64,
-    /// Microseconds of counting.
+    /// Microseconds of the counted time.
     pub(crate) microseconds: u64,
 }
 
 impl Count {
-    /// As it goes over the stream.
+    /// Returns the bytes of the count on the stream.
     pub(crate) fn encode(self) -> [u8; COUNT_LEN] {
         let mut bytes = [0; COUNT_LEN];
         bytes[..8].copy_from_slice(&self.bytes.to_be_bytes());
@@ -85,7 +85,7 @@ impl Count {
         bytes
     }
 
-    /// What came over the stream.
+    /// Parses the bytes of a count.
     pub(crate) fn decode(bytes: [u8; COUNT_LEN]) -> Self {
         let both = u128::from_be_bytes(bytes);
         Self { bytes: (both >> 64) as u64, microseconds: both as u64 }

@@ -42,11 +42,11 @@ pub(crate) async fn accept(endpoint: &Endpoint) {
     }
 }
 
-/// Fires when standard input ends. A thread waits for that: there is no other way that works for files and terminals too.
+/// Returns a channel that fires when standard input ends. A thread waits for the end, because no asynchronous read works for files and terminals too.
 fn input_closed() -> oneshot::Receiver<()> {
     let (tell, told) = oneshot::channel();
     std::thread::spawn(move || {
-        // Ended by an error or by itself: both are the end.
+        // An error ends the input too.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         let _ = tell.send(());
     });
@@ -56,7 +56,7 @@ fn input_closed() -> oneshot::Receiver<()> {
 /// Serves one connection, stream by stream, until the client closes it.
 async fn converse(incoming: Incoming) -> Result<(), Failure> {
     let connection = incoming.await.map_err(Failure::of("a client's handshake"))?;
-    // An error is the client's end of the connection: it closes when it has its answer.
+    // An error means that the client closed the connection, as it does after its answer.
     while let Ok((send, receive)) = connection.accept_bi().await {
         answer(send, receive).await?;
     }
@@ -68,11 +68,11 @@ async fn answer(mut send: SendStream, mut receive: RecvStream) -> Result<(), Fai
     let mut words = [0; REQUEST_LEN];
     receive.read_exact(&mut words).await.map_err(Failure::of("reading a request"))?;
     match Request::decode(words) {
-        None => return Err(Failure::of("reading a request")("it is nothing that is known")),
+        None => return Err(Failure::of("reading a request")("unknown request")),
         Some(Request::FirstByte) => send.write_all(&FIRST_BYTE).await,
         Some(Request::Bulk(bulk)) => {
             let count = count(&mut receive, bulk).await?;
-            // The stream may have ended by itself, and then there is nobody to stop.
+            // The stream may have ended already, so there may be no sender to stop.
             let _ = receive.stop(0_u32.into());
             send.write_all(&count.encode()).await
         }
@@ -81,20 +81,20 @@ async fn answer(mut send: SendStream, mut receive: RecvStream) -> Result<(), Fai
     send.finish().map_err(Failure::of("ending an answer"))
 }
 
-/// Takes what comes until the time is over, and counts what came after the part that is left out.
+/// Receives until the time is over. Counts the bytes after the omitted time.
 async fn count(receive: &mut RecvStream, bulk: Bulk) -> Result<Count, Failure> {
     let start = Instant::now();
     let (from, to) = (start + bulk.omitted(), start + bulk.whole());
     let mut bytes = 0;
     loop {
         let left = to.saturating_duration_since(Instant::now());
-        // Asked before each read: data that is always there would never let a timer speak.
+        // The time is checked before each read, because a timer would never fire while data is always ready.
         if left == Duration::ZERO {
             break;
         }
         let Ok(read) = tokio::time::timeout(left, receive.read_chunk(usize::MAX, true)).await else { break };
         let Some(chunk) = read.map_err(Failure::of("taking data"))? else {
-            return Err(Failure::of("taking data")("it ended before its time"));
+            return Err(Failure::of("taking data")("the stream ended too early"));
         };
         let now = Instant::now();
         if now >= from && now < to {

@@ -1,4 +1,4 @@
-//! Both ends against each other over loopback, and what is not ours.
+//! Client and server against each other over loopback, and usage errors.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -56,12 +56,12 @@ fn a_request_is_read_as_it_was_written() {
     assert_eq!(Count::decode(count.encode()), count);
 }
 
-/// Where this test's server leaves its certificate.
+/// Returns the path of this test's certificate file.
 fn certificate(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("taut-load-{}-{name}.der", std::process::id()))
 }
 
-/// A server on a free port of loopback, a question to it, and its answer.
+/// Starts a server on a free loopback port, sends it a request, and returns the answer.
 fn asked<F>(name: &str, ask: impl FnOnce(End) -> F) -> Value
 where
     F: Future<Output = Value>,
@@ -88,7 +88,7 @@ fn what_was_poured_is_counted_by_the_server() {
     assert_eq!(told["work"], "bulk");
     assert_eq!(told["microseconds"], 200_000);
     assert!(told["bytes"].as_u64().unwrap() > 0, "{told}");
-    assert!(told["sent_bytes"].as_u64() > told["bytes"].as_u64(), "what was not counted was sent too: {told}");
+    assert!(told["sent_bytes"].as_u64() > told["bytes"].as_u64(), "data outside the counted time was sent too: {told}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! TLS of both ends, and how a connection is to behave.
+//! TLS and transport settings of both ends.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use crate::arguments::{Congestion, End};
 use crate::failure::Failure;
 
-/// The name in the certificate. Which address it stands behind is the caller's.
+/// The name in the certificate. The caller chooses the address.
 pub(crate) const NAME: &str = "localhost";
-/// Both ends have to say the same (RFC 9001, section 8.1).
+/// The application protocol, which both ends must agree on (RFC 9001, section 8.1).
 const PROTOCOL: &[u8] = b"taut-load";
-/// Bytes that may be on their way: twice what 100 Mbit/s over 600 ms, a satellite, hold. quinn's own, 1.25 MB, would be what is measured there.
+/// Maximum number of bytes in flight, 16 MiB: twice the bandwidth-delay product of 100 Mbit/s over 600 ms, a satellite. quinn's default of 1.25 MB would
+/// limit the throughput of such a path.
 const WINDOW: u32 = 16 << 20;
 
-/// A fresh certificate, left in the file for clients; what a server needs.
+/// Creates a certificate, writes it to the file for clients, and returns the server's settings.
 pub(crate) fn server(end: &End) -> Result<quinn::ServerConfig, Failure> {
     let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).map_err(Failure::of("making a certificate"))?;
     let certificate = made.cert.der().clone();
@@ -39,7 +40,7 @@ pub(crate) fn server(end: &End) -> Result<quinn::ServerConfig, Failure> {
     Ok(config)
 }
 
-/// What a client needs that trusts the certificate in the file, and no other.
+/// Returns the settings of a client that trusts only the certificate in the file.
 pub(crate) fn client(end: &End) -> Result<quinn::ClientConfig, Failure> {
     let certificate = std::fs::read(&end.certificate).map_err(Failure::of("reading the certificate"))?;
     let mut roots = RootCertStore::empty();
@@ -50,7 +51,7 @@ pub(crate) fn client(end: &End) -> Result<quinn::ClientConfig, Failure> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     tls.alpn_protocols = vec![PROTOCOL.to_vec()];
-    // Every handshake is a whole one.
+    // Every handshake is a full one.
     tls.resumption = Resumption::disabled();
     let crypto = QuicClientConfig::try_from(tls).map_err(Failure::of("setting up TLS for QUIC"))?;
     let mut config = quinn::ClientConfig::new(Arc::new(crypto));
@@ -58,12 +59,12 @@ pub(crate) fn client(end: &End) -> Result<quinn::ClientConfig, Failure> {
     Ok(config)
 }
 
-/// Named, because a program that links two providers has no default one.
+/// Returns the cryptography provider. It is explicit because a program that links two providers has no default one.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// quinn's defaults (segmentation offload, path MTU discovery) but for windows and congestion control.
+/// Returns quinn's default settings (with segmentation offload and path MTU discovery), except for windows and congestion control.
 fn transport(congestion: Congestion) -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
     transport.congestion_controller_factory(congestion.factory());
@@ -73,9 +74,9 @@ fn transport(congestion: Congestion) -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-/// Whole or not at all: a client may be waiting for the file.
+/// Writes the file atomically, because a client may be waiting for it.
 fn publish(path: &Path, certificate: &[u8]) -> Result<(), Failure> {
     let beside = path.with_extension("new");
     std::fs::write(&beside, certificate).map_err(Failure::of("writing the certificate"))?;
-    std::fs::rename(&beside, path).map_err(Failure::of("putting the certificate in its place"))
+    std::fs::rename(&beside, path).map_err(Failure::of("renaming the certificate"))
 }

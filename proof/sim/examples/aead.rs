@@ -1,5 +1,5 @@
-//! What each library takes for one packet, for `make bench-aead`: nanoseconds, the least of many runs, for both ciphers at the lengths of a small
-//! packet, of the usual MTU and of a jumbo frame. "From another buffer" has the copy in it, or spares it where the library can.
+//! A benchmark of the cipher libraries for `make bench-aead`: nanoseconds per packet, the minimum of many runs, for both ciphers at the lengths of a small
+//! packet, of the usual MTU and of a jumbo frame. "From another buffer" includes the copy, which some libraries avoid.
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
 
 use std::hint::black_box;
@@ -8,9 +8,9 @@ use std::time::Instant;
 use taut_noise::{Aead, AwsLc, Cipher, NONCE, Ring, TAG};
 
 const LENGTHS: [usize; 3] = [64, 1_420, 8_900];
-/// Of one run, which takes a few milliseconds: shorter than a turn of the scheduler.
+/// Packets per run, 4,000: a few milliseconds, shorter than a time slice of the scheduler.
 const ROUNDS: u64 = 4_000;
-/// The libraries take turns, so that a slow moment of the machine meets both.
+/// Runs per library, 40. The libraries take turns, so a slow moment of the machine affects both.
 const RUNS: usize = 40;
 
 fn main() {
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// One run of each operation.
+/// Measures one run of each operation.
 fn run<A: Aead>(cipher: Cipher, length: usize) -> [f64; 3] {
     let key = A::new(cipher, &[7; 32]);
     let (plain, mut sealed) = (vec![0x5a; length], vec![0; length + TAG]);
@@ -39,7 +39,7 @@ fn run<A: Aead>(cipher: Cipher, length: usize) -> [f64; 3] {
         black_box(key.seal_in_place(nonce(count), &[], black_box(&mut sealed[..length])));
     });
     let from_another = each(|count| key.seal(nonce(count), &[], black_box(&plain), black_box(&mut sealed)));
-    // What is opened is gone, so each opens a copy; the copies are taken off.
+    // Opening destroys its input, so each round opens a copy. The time of the copies is subtracted.
     key.seal(nonce(0), &[], &plain, &mut sealed);
     let mut copy = sealed.clone();
     let copies = each(|_| black_box(&mut copy).copy_from_slice(black_box(&sealed)));
@@ -50,7 +50,7 @@ fn run<A: Aead>(cipher: Cipher, length: usize) -> [f64; 3] {
     [in_place, from_another, opens - copies]
 }
 
-/// Nanoseconds of one.
+/// Returns the nanoseconds per call of `work`.
 fn each(mut work: impl FnMut(u64)) -> f64 {
     let start = Instant::now();
     (0..ROUNDS).for_each(&mut work);

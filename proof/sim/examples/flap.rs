@@ -1,8 +1,8 @@
-//! Everything goes away and comes back at random, in virtual time: pairs of hosts, each for some hours (`make flap`). JSON on standard output.
+//! The storm test in virtual time: everything fails and recovers at random, for pairs of hosts, some hours each (`make flap`). JSON on standard output.
 //!
 //! `cargo run --release -p taut-sim --example flap -- [HOURS [PAIRS [SEED]]]` (default: 1 hour each of 48 pairs, from seed 1 on)
 //!
-//! Exit code 1 when a pair was not where it belongs, or lost or reordered something, in calm weather.
+//! Exit status 1 if a pair did not recover in time after a storm, or lost or reordered packets after the recovery.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! How fast virtual time passes: a day of two nodes that talk over a bad wire.
+//! The speed of virtual time: a day of two nodes that talk over a lossy wire.
 //!
 //! `cargo run --release -p taut-sim --example hours [SEED]`
 

@@ -1,16 +1,16 @@
-//! A hostile member of a network, against a real node: it has a session like any other member, and says in it what it likes (fault B11).
+//! A hostile member of a network, against a real node: it has a session like any other member, and sends hostile control messages (fault B11).
 //!
 //! `member NODE_ADDRESS:PORT NODE_KEY NODE_OVERLAY_ADDRESS OWN_PRIVATE_KEY OWN_OVERLAY_ADDRESS OWN_PORT KIND PER_SECOND`
 //!
-//! | kind | what it says |
+//! | kind | messages |
 //! |---|---|
-//! | `offers` | every 48 ms that its second lane has another port; it answers probes there, and not the probe that follows on the first lane |
-//! | `control` | any control message with anything in it, on any of its three lanes, so many a second |
-//! | `closed` | the same bytes as `control`, sent to the port behind the node's lanes, where nobody listens |
+//! | `offers` | every 48 ms an offer of another port for its second lane; it answers probes to this port, but not the probe that follows on the first lane |
+//! | `control` | any control messages with random contents, on all three lanes, PER_SECOND a second |
+//! | `closed` | the same bytes as `control`, sent to the port behind the node's lanes, where no socket listens |
 //!
-//! Keys are in base64. It pings the node a hundred times a second all the while, so that the node has something to send to it. It reads milliseconds from
-//! standard input, one number per line, attacks for so long, and answers with one JSON line: `sent`, `answers` (pings that were answered) and `seconds`.
-//! The address that it sends from has the last byte of its overlay address as number. lab/tests/test_hostile_member.py drives it.
+//! Keys are in base64. It pings the node a hundred times a second throughout, so that the node has packets to send to it. It reads durations in milliseconds
+//! from standard input, one per line, attacks for each duration, and answers with one JSON line: `sent`, `answers` (pings that were answered) and `seconds`.
+//! The last byte of its overlay address is its number. lab/tests/test_hostile_member.py drives it.
 
 use std::io::{BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -24,17 +24,17 @@ use taut_wire::icmp::{Echo, EchoKind};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Lanes of the member.
+/// Number of the member's lanes.
 const LANES: u16 = 3;
-/// Between two offers of other lanes: just less than the node holds packets for, 50 ms.
+/// Time between two offers of other lanes, 48 ms: just less than the 50 ms for which the node holds packets.
 const OFFERS: Duration = Duration::from_millis(48);
-/// For how long after an offer nothing is answered on the first lane.
+/// Time after an offer during which the member answers nothing on the first lane, 40 ms.
 const WITHHELD: Duration = Duration::from_millis(40);
-/// Sealed length of a probe and of an answer.
+/// Sealed length of a probe and of its answer, in bytes.
 const ANSWER: usize = 64;
-/// What a simulated host's wall clock shows when its time begins (`WALL_AT_START` in proof/sim/src/lanes.rs).
+/// Reading of a simulated host's wall clock when its time begins (`WALL_AT_START` in proof/sim/src/wall.rs).
 const EPOCH: Duration = Duration::from_secs(1_780_000_000);
-/// A port of the node that none of its lanes has.
+/// A port of the node that no lane uses.
 const CLOSED: u16 = 7;
 
 fn main() -> Outcome<()> {
@@ -57,7 +57,7 @@ fn main() -> Outcome<()> {
     let (node, node_inner) = (node.parse()?, node_inner.parse()?);
     let mut member = Member::new(&me, map(&me, inner, key.parse()?, node, node_inner), node, kind, rate.parse()?)?;
     member.pings = (inner, node_inner);
-    // A session first.
+    // The session comes first.
     member.run(Duration::from_secs(2), false)?;
     for line in std::io::stdin().lock().lines() {
         let (sent, answers, elapsed) = member.run(Duration::from_millis(line?.trim().parse()?), true)?;
@@ -67,7 +67,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// The map of the member: itself and the node.
+/// Returns the member's map: itself and the node.
 fn map(me: &Party, inner: Ipv4Addr, key: PublicKey, node: SocketAddr, node_inner: Ipv4Addr) -> NetworkMap {
     let mut map = map_for(me, &[]);
     map.me.addresses = vec![inner.into()];
@@ -100,7 +100,7 @@ struct Member {
     rate: u64,
     chance: Seeded,
     pings: (Ipv4Addr, Ipv4Addr),
-    /// The last offer of other lanes.
+    /// The time of the last offer of other lanes.
     offered: Instant,
     answers: u64,
 }
@@ -127,13 +127,13 @@ impl Member {
         })
     }
 
-    /// The simulator's hosts count the wall clock from [`EPOCH`] on. Stamps of handshakes have to rise from run to run.
+    /// Returns the time for the simulated host. Its wall clock starts at [`EPOCH`]; the timestamps of handshakes must rise from run to run.
     fn now(&self) -> Time {
         let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Time::ZERO + wall.saturating_sub(EPOCH)
     }
 
-    /// Lives for so long, and attacks if told: messages sent, pings answered, and how long it took.
+    /// Runs for `duration`, with or without the attack. Returns the messages sent, the pings answered, and the time it took.
     fn run(&mut self, duration: Duration, attacks: bool) -> Outcome<(u64, u64, Duration)> {
         let (start, mut said, mut pinged) = (Instant::now(), 0, 0);
         self.answers = 0;
@@ -183,7 +183,7 @@ impl Member {
         }
     }
 
-    /// Sends what the member's host sends. `attack`: it is part of the attack.
+    /// Sends the datagrams of the member's host. `attack` is true if they belong to the attack.
     fn transmit(&mut self, attack: bool) {
         while let Some((port, destination, datagram)) = self.host.poll_transmit_at() {
             let withheld = self.attack == Attack::Offers && self.offered.elapsed() < WITHHELD;
@@ -208,7 +208,7 @@ impl Member {
         }
     }
 
-    /// Says that the second lane is at the one or the other of two ports.
+    /// Offers one of two ports, in turn, for the second lane.
     fn offer(&mut self, number: u64) {
         let first = self.sockets[0].local_addr().map_or(0, |address| address.port());
         let port = first + 1 + u16::from(number % 2 == 1);
@@ -232,7 +232,7 @@ impl Member {
     }
 }
 
-/// Any control message there is, with anything in it.
+/// Returns any kind of control message with random contents.
 fn some_message(chance: &mut Seeded) -> ControlMessage {
     let place = |chance: &mut Seeded| SocketAddr::from(([198, 51, 100, 7], chance.below(60_000) as u16));
     let lanes = |chance: &mut Seeded| {

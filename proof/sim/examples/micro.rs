@@ -1,5 +1,5 @@
-//! The parts of the way of a packet, one at a time, for tools/micro.py: `micro` lists them, `micro NAME COUNT` does one COUNT times and prints the
-//! nanoseconds of each. What has to be prepared does not depend on COUNT, so that the difference of two counts is the part alone.
+//! Benchmarks of the steps of a packet's path, one at a time, for tools/micro.py: `micro` lists them, `micro NAME COUNT` runs one COUNT times and prints the
+//! nanoseconds of each run. The preparation does not depend on COUNT, so the difference between two counts is the time of the step alone.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a benchmark may stop at the first surprise")]
 
 #[path = "../../../engine/lane/tests/rig/mod.rs"]
@@ -18,9 +18,9 @@ use taut_wire::split::Split;
 use taut_wire::vnet::{self, VnetHeader};
 use taut_wire::wireguard::DATA_HEADER;
 
-/// Rounds at most: for as many is prepared.
+/// Maximum number of rounds: the preparation is sized for it.
 const MOST: usize = 4_096;
-/// Inner packets: a small one, one of the usual MTU, one of a jumbo frame.
+/// Bytes of the inner packets: a small one, one of the usual MTU, and a jumbo frame.
 const LENGTHS: [usize; 3] = [64, 1_420, 8_900];
 const SEGMENTS: u16 = 46;
 const SEGMENT: u16 = 1_380;
@@ -35,7 +35,7 @@ fn main() {
     };
     let count = count.parse::<usize>().unwrap();
     assert!(count <= MOST, "at most {MOST} rounds");
-    let Some((_, prepare)) = parts().into_iter().find(|(known, _)| known == name) else { panic!("no part {name}") };
+    let Some((_, prepare)) = parts().into_iter().find(|(known, _)| known == name) else { panic!("no step {name}") };
     let mut round = prepare();
     let start = Instant::now();
     for number in 0..count {
@@ -67,7 +67,7 @@ fn parts() -> Vec<(String, Prepare)> {
     parts
 }
 
-/// Both ends of a session between Taut nodes that seals with `suite`.
+/// Returns both ends of a session between Taut nodes that seals with `suite`.
 fn sessions(suite: Suite) -> (Session, Session) {
     let side = |role, local: u32, remote: u32| {
         let (local, remote) = (ReceiverIndex(local << 4), ReceiverIndex(remote << 4));
@@ -104,7 +104,7 @@ fn open(suite: Suite, length: usize) -> Round {
     })
 }
 
-/// From the TUN of one host to that of the other: everything but the kernel.
+/// Passes packets from the TUN of one host to the TUN of the other: everything except the kernel.
 fn lane((mut here, mut there): (rig::Host, rig::Host), superpackets: bool) -> Round {
     let read = if superpackets { rig::superpacket(1, SEGMENTS * SEGMENT, SEGMENT) } else { rig::small(1, 3, 64) };
     let mut wire = vec![0; 1 << 16];
@@ -114,7 +114,7 @@ fn lane((mut here, mut there): (rig::Host, rig::Host), superpackets: bool) -> Ro
     })
 }
 
-/// Two hosts that speak by a relay.
+/// Returns two hosts that talk through a relay.
 fn by_relay() -> (rig::Host, rig::Host) {
     let (mut here, mut there) = rig::pair(Suite::Aes256Gcm);
     here.use_relay(false);
@@ -122,7 +122,7 @@ fn by_relay() -> (rig::Host, rig::Host) {
     (here, there)
 }
 
-/// A superpacket, cut into its segments.
+/// Splits a superpacket into its segments.
 fn split() -> Round {
     let read = rig::superpacket(1, SEGMENTS * SEGMENT, SEGMENT);
     let mut out = vec![0; 2_048];
@@ -135,7 +135,7 @@ fn split() -> Round {
     })
 }
 
-/// Those segments, made one again. The first header is written anew each time, as merging changes it.
+/// Merges these segments into one superpacket. The first header is restored each time, because merging changes it.
 fn merge() -> Round {
     let read = rig::superpacket(1, SEGMENTS * SEGMENT, SEGMENT);
     let mut split = Split::new(VnetHeader::parse(&read).unwrap().0, &read[vnet::LEN..]).unwrap();
@@ -154,11 +154,11 @@ fn merge() -> Round {
             merger.push(&mut buffer, place.clone(), 1, None, |_| runs += 1).unwrap();
         }
         merger.flush(&mut buffer, |run| runs += run.packets());
-        assert_eq!(runs, usize::from(SEGMENTS), "all in one");
+        assert_eq!(runs, usize::from(SEGMENTS), "all segments are merged");
     })
 }
 
-/// A thousand peers with an address of each family.
+/// Looks up routes among a thousand peers with an address of each family.
 fn route() -> Round {
     let addresses: Vec<IpAddr> = (0..1_000_u16)
         .flat_map(|peer| {

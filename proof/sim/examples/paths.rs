@@ -1,8 +1,8 @@
-//! The figures of docs/paths.md that virtual time gives, as JSON on standard output: p99 of so many seeds each (`make paths-sim`).
+//! The figures of docs/paths.md that virtual time gives, as JSON on standard output: the 99th percentile over many seeds each (`make paths-sim`).
 //!
 //! `cargo run --release -p taut-sim --example paths -- [RUNS [NAME …]]` (default: 1000 runs of all)
 //!
-//! Exit code 1 when one of them is not reached.
+//! Exit status 1 if a figure misses its limit.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,9 +22,9 @@ fn main() -> ExitCode {
 
 struct Row {
     figure: Figure,
-    /// Shortest first.
+    /// Values, smallest first.
     values: Vec<f64>,
-    /// Seeds with which it never came.
+    /// Seeds for which the event did not happen.
     never: Vec<u64>,
     lost: usize,
     overtaken: usize,
@@ -51,7 +51,7 @@ impl Row {
         row
     }
 
-    /// The value that so many in a hundred are not greater than.
+    /// Returns the value that at least `percent` percent of the values do not exceed.
     fn percentile(&self, percent: usize) -> Option<f64> {
         let all = self.values.len() + self.never.len();
         self.values.get((all * percent).div_ceil(100).saturating_sub(1)).copied()
@@ -90,7 +90,7 @@ fn number(value: Option<f64>) -> String {
     value.map_or("null".into(), |value| format!("{value:.2}"))
 }
 
-/// Every seed once, on all cores.
+/// Measures every seed once, on all cores.
 fn measure_all(figure: Figure, runs: u64) -> Vec<(u64, Measured)> {
     let next = AtomicU64::new(0);
     let work = || {

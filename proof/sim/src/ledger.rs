@@ -1,4 +1,4 @@
-//! What one side's applications sent, and what of it arrived.
+//! The packets that one side's applications sent, and which of them arrived.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use taut_base::Time;
 
 use crate::packet;
 
-/// The book of one direction. A packet that was never sent, comes twice or comes altered is a panic.
+/// The record of the packets in one direction. It panics on a delivered packet that was never sent, was delivered before, or was altered.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     source: IpAddr,
     destination: IpAddr,
     sent: Vec<Time>,
     arrived: Vec<Option<Time>>,
-    /// In the order of arrival.
+    /// Arrival times, in the order of arrival.
     arrivals: Vec<Time>,
     flows: u16,
-    /// The highest number of each flow that arrived.
+    /// The highest packet number that arrived, by flow.
     latest: Vec<Option<u64>>,
     overtaken: usize,
 }
 
 impl Ledger {
-    /// The book of what `source` sends to `destination`.
+    /// Creates an empty ledger of packets from `source` to `destination`.
     pub fn new(source: IpAddr, destination: IpAddr) -> Self {
         Self {
             source,
@@ -37,13 +37,13 @@ impl Ledger {
         }
     }
 
-    /// Packets take turns in so many flows, before the first is sent.
+    /// Sets the number of flows that packets take turns in. Call it before the first packet is sent.
     pub fn set_flows(&mut self, flows: u16) {
         self.flows = flows;
         self.latest = vec![None; flows.into()];
     }
 
-    /// Writes the next packet.
+    /// Records the next packet and returns it.
     pub fn send(&mut self, now: Time) -> Vec<u8> {
         let number = self.sent.len() as u64;
         self.sent.push(now);
@@ -51,12 +51,12 @@ impl Ledger {
         packet::write(number, self.source, self.destination, self.flows)
     }
 
-    /// Takes a packet that was delivered.
+    /// Records a delivered packet.
     pub fn deliver(&mut self, delivered: &[u8], now: Time) {
         let number = packet::number(delivered);
         let place = number.and_then(|number| usize::try_from(number).ok()).filter(|place| *place < self.sent.len());
         let (Some(number), Some(place)) = (number, place) else {
-            unreachable!("a packet was delivered that nobody sent: {delivered:02x?}");
+            unreachable!("a packet was delivered that was never sent: {delivered:02x?}");
         };
         assert_eq!(
             delivered,
@@ -72,44 +72,44 @@ impl Ledger {
         }
     }
 
-    /// How many packets arrived after a later one of their flow.
+    /// Returns the number of packets that arrived after a later packet of their flow.
     pub fn overtaken(&self) -> usize {
         self.overtaken
     }
 
-    /// How many packets were sent.
+    /// Returns the number of packets sent.
     pub fn sent(&self) -> usize {
         self.sent.len()
     }
 
-    /// How many packets arrived.
+    /// Returns the number of packets that arrived.
     pub fn arrived(&self) -> usize {
         self.arrivals.len()
     }
 
-    /// When packet `number` arrived, if it did.
+    /// Returns the arrival time of packet `number`, if it arrived.
     pub fn arrival(&self, number: usize) -> Option<Time> {
         self.arrived.get(number).copied().flatten()
     }
 
-    /// Whether packet `number` or a later one has arrived.
+    /// Returns true if packet `number` or a later one has arrived.
     pub fn arrived_since(&self, number: usize) -> bool {
         self.arrived.get(number..).is_some_and(|later| later.iter().any(Option::is_some))
     }
 
-    /// Whether something that was sent within this time has arrived.
+    /// Returns true if a packet that was sent within the last `time` has arrived.
     pub fn arrived_of(&self, time: Duration, now: Time) -> bool {
         let lately = self.sent.iter().zip(&self.arrived).rev().take_while(|(sent, _)| now.since(**sent) < time);
         lately.into_iter().any(|(_, arrived)| arrived.is_some())
     }
 
-    /// Packets that were sent in this time and have not arrived.
+    /// Returns the number of packets that were sent between `from` and `to` and have not arrived.
     pub fn missing(&self, from: Time, to: Time) -> usize {
         let of_that_time = self.sent.iter().zip(&self.arrived).filter(|(sent, _)| (from..to).contains(sent));
         of_that_time.filter(|(_, arrived)| arrived.is_none()).count()
     }
 
-    /// The longest time without an arrival, inside this time.
+    /// Returns the longest time without an arrival between `from` and `to`.
     pub fn longest_silence(&self, from: Time, to: Time) -> Duration {
         let inside = self.arrivals.iter().copied().filter(|arrival| (from..to).contains(arrival));
         let mut last = from;

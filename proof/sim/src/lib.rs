@@ -1,7 +1,8 @@
 //! A deterministic world of two hosts in virtual time: whole nodes talk over a simulated wire, and hours pass in milliseconds.
 //!
-//! A [`TautHost`] is what runs in the daemon, without threads, sockets and clock: a [`Node`](taut_node::Node) (the agent's brain) and a
-//! [`LaneCore`](taut_lane::LaneCore) (the lane), joined by the two queues that join them there; a [`LanesHost`] has a lane core for each of several lanes. Another implementation of WireGuard takes part as
+//! A [`TautHost`] is the code of the daemon without threads, sockets and clock: a [`Node`](taut_node::Node) (the agent's state machine) and a
+//! [`LaneCore`](taut_lane::LaneCore) (the lane), joined by the same two queues as in the daemon. A [`LanesHost`] has a lane core for each of several
+//! lanes. Another implementation of WireGuard takes part as
 //! another [`Host`]. A [`World`] carries their datagrams over two [`Link`]s with delay, jitter, loss and duplication, lets applications
 //! send ([`World::flow`]), and jumps from one event to the next:
 //!

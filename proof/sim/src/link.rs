@@ -1,4 +1,4 @@
-//! The wire in one direction, and what went over it.
+//! The wire in one direction, and counts of the datagrams on it.
 
 use std::time::Duration;
 
@@ -6,46 +6,46 @@ use taut_wire::wireguard::{DATA_MIN, Message, classify};
 
 use taut_testkit::{Probability, Seeded};
 
-/// What stands before a datagram that a relay carries.
+/// Bytes of the frame header before a datagram that a relay carries.
 const FRAME: usize = 8;
 
-/// How one direction of the wire treats datagrams.
+/// The delay and faults of one direction of the wire.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// How long every datagram takes at least.
+    /// The least delay of a datagram.
     pub delay: Duration,
-    /// A random part on top, up to this. What leaves within it may arrive in another order.
+    /// The largest random delay on top of `delay`. Datagrams that are sent within this time of each other may arrive in another order.
     pub jitter: Duration,
-    /// How often a datagram is lost.
+    /// The probability that a datagram is lost.
     pub loss: Probability,
-    /// How often a datagram that is not lost arrives twice, each with a jitter of its own.
+    /// The probability that a datagram that is not lost arrives twice. Each copy has its own jitter.
     pub duplication: Probability,
 }
 
 impl Link {
-    /// A wire that only takes time.
+    /// Returns a link with this delay and no faults.
     pub const fn clean(delay: Duration) -> Self {
         Self { delay, jitter: Duration::ZERO, loss: Probability::NEVER, duplication: Probability::NEVER }
     }
 
-    /// The same wire with this loss.
+    /// Returns the same link with this loss.
     pub const fn with_loss(self, loss: Probability) -> Self {
         Self { loss, ..self }
     }
 
-    /// The same wire with this jitter.
+    /// Returns the same link with this jitter.
     pub const fn with_jitter(self, jitter: Duration) -> Self {
         Self { jitter, ..self }
     }
 
-    /// The same wire with this duplication.
+    /// Returns the same link with this duplication.
     pub const fn with_duplication(self, duplication: Probability) -> Self {
         Self { duplication, ..self }
     }
 
-    /// How long each copy of one datagram takes; none when it is lost.
+    /// Returns the delay of each copy of one datagram; nothing if the datagram is lost.
     pub(crate) fn copies(&self, chance: &mut Seeded) -> impl Iterator<Item = Duration> {
-        // The same draws whatever happens, so that one fate does not change the next one's.
+        // The number of draws is always the same, so that the fate of one datagram does not change the fate of the next.
         let arrives = !chance.happens(self.loss);
         let twice = chance.happens(self.duplication);
         let delays = [chance.up_to(self.jitter), chance.up_to(self.jitter)].map(|jitter| self.delay + jitter);
@@ -53,7 +53,7 @@ impl Link {
     }
 }
 
-/// Datagrams that a host sent, by kind.
+/// Counts of the datagrams that a host sent, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Handshake initiations (type 1).
@@ -64,11 +64,11 @@ pub struct Counts {
     pub cookies: u64,
     /// Empty data messages.
     pub keepalives: u64,
-    /// Data messages with a packet in them.
+    /// Data messages that carry a packet.
     pub data: u64,
-    /// Of all these, sent to an address where nobody is.
+    /// Datagrams of any of these kinds to an address without a receiver.
     pub astray: u64,
-    /// Sent to a station for itself: its own frames, and STUN.
+    /// Datagrams to a station itself: its own frames, and STUN.
     pub to_station: u64,
 }
 
@@ -80,11 +80,11 @@ impl Counts {
             Ok(Message::CookieReply(_)) => self.cookies += 1,
             Ok(Message::Data(_)) if datagram.len() == DATA_MIN => self.keepalives += 1,
             Ok(Message::Data(_)) => self.data += 1,
-            Err(malformed) => assert!(datagram.is_empty(), "a host sent what no WireGuard takes: {malformed}"),
+            Err(malformed) => assert!(datagram.is_empty(), "a host sent a malformed message: {malformed}"),
         }
     }
 
-    /// The same for what goes to a station: a datagram that it carries counts as what is in the frame (docs/spec/relay.md).
+    /// Counts a datagram to a station. A datagram in a relay frame counts as the message inside (docs/spec/relay.md).
     pub(crate) fn add_framed(&mut self, datagram: &[u8]) {
         match datagram.split_at_checked(FRAME) {
             Some(([0x80, ..], carried)) => self.add(carried),

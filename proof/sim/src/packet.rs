@@ -9,21 +9,21 @@ use taut_wire::ip::Packet;
 /// Bytes of the longest packet that an application sends, IP header included.
 pub const MAX_PACKET: usize = 640;
 
-/// IPv4 header.
+/// Bytes of the IPv4 header.
 const IP: usize = 20;
 
-/// Header of ICMP or UDP.
+/// Bytes of the ICMP or UDP header.
 const HEADER: usize = 8;
 
-/// Both, and the number.
+/// Bytes of the shortest packet: both headers and the number.
 const SMALLEST: usize = IP + HEADER + 8;
 
-/// Which of so many flows packet `number` belongs to.
+/// Returns the flow of packet `number` when packets take turns in `flows` flows.
 pub(crate) fn flow(number: u64, flows: u16) -> u16 {
     u16::try_from(number % u64::from(flows.max(1))).unwrap_or(0)
 }
 
-/// The packet `number` from one overlay address to another. Length and contents follow from the number, and its ports if there is more than one flow.
+/// Returns packet `number` from one overlay address to another. The number determines length and contents, and also the ports if there are several flows.
 pub(crate) fn write(number: u64, source: IpAddr, destination: IpAddr, flows: u16) -> Vec<u8> {
     let length = SMALLEST + usize::try_from(number.wrapping_mul(37) % (MAX_PACKET - SMALLEST) as u64).unwrap_or(0);
     let mut payload = vec![number.to_le_bytes()[0]; length - SMALLEST + 8];
@@ -41,7 +41,7 @@ pub(crate) fn write(number: u64, source: IpAddr, destination: IpAddr, flows: u16
 /// Source port of the first flow.
 const FIRST_PORT: u16 = 40_000;
 
-/// An echo request becomes a UDP datagram from this port, with the same payload.
+/// Turns an echo request into a UDP datagram from this port, with the same payload.
 fn make_datagram(packet: &mut [u8], port: u16) {
     let length = u16::try_from(packet.len() - IP).unwrap_or(0);
     packet[9] = 17;
@@ -53,7 +53,7 @@ fn make_datagram(packet: &mut [u8], port: u16) {
     }
 }
 
-/// The number of a packet that [`write()`] made; `None` for any other.
+/// Returns the number of a packet that [`write()`] made, or `None` for any other packet.
 pub(crate) fn number(packet: &[u8]) -> Option<u64> {
     let payload = Packet::parse(packet).ok()?.bytes().get(IP + HEADER..)?;
     payload.first_chunk().map(|number| u64::from_be_bytes(*number))

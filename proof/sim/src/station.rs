@@ -1,4 +1,4 @@
-//! Programs between the two hosts that the hosts send to: relays.
+//! Programs between the two hosts, such as relays.
 
 use std::net::SocketAddr;
 
@@ -26,15 +26,15 @@ pub trait Station {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StationId(pub usize);
 
-/// A station, and the wires between it and both hosts.
+/// A station, and the wires between the station and both hosts.
 pub(crate) struct Post {
     pub(crate) address: SocketAddr,
-    /// The program; `None` while it is away: datagrams to it are lost.
+    /// The program. While it is `None`, datagrams to the station are lost.
     pub(crate) station: Option<Box<dyn Station>>,
-    /// The wires from each host to it, and from it to each host.
+    /// The wires from each host to the station, and from the station to each host.
     pub(crate) there: [Link; 2],
     pub(crate) back: [Link; 2],
-    /// Counters of the datagrams that each host sent to it.
+    /// Counts of the datagrams that each host sent to the station.
     pub(crate) counts: [Counts; 2],
 }
 
@@ -43,7 +43,7 @@ impl Post {
         Self { address, station: Some(station), there: [link; 2], back: [link; 2], counts: [Counts::default(); 2] }
     }
 
-    /// Changes both wires between it and `side`.
+    /// Changes both wires between the station and `side`.
     pub(crate) fn set_links(&mut self, side: Side, link: Link) {
         self.there[side.place()] = link;
         self.back[side.place()] = link;

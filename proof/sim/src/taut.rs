@@ -142,7 +142,7 @@ impl TautHost {
         self.pump(now);
     }
 
-    /// Changes the host's address. The node is told, as by the daemon after news of the kernel.
+    /// Changes the host's address. The node receives the new address as in the daemon after a kernel notification.
     pub fn move_to(&mut self, address: SocketAddr, now: Time) {
         let clocks = self.clocks(now);
         self.me.endpoint = address;
@@ -161,7 +161,7 @@ impl TautHost {
         self.wall.0.saturating_add(now.since(self.wall.1))
     }
 
-    /// Deletes the stored ceiling of timestamps, which the next restart will miss.
+    /// Deletes the stored ceiling of timestamps, so the next restart starts without one.
     pub fn lose_stamps(&mut self) {
         self.ceiling = None;
     }
@@ -181,7 +181,7 @@ impl TautHost {
         self.pump(now);
     }
 
-    /// Returns the node's endpoints if the coordinator was told of others: that of its interface first, then those outside the NAT.
+    /// Returns the node's endpoints if they differ from those that the coordinator knows: the interface's endpoint first, then those outside the NAT.
     pub fn poll_endpoints(&mut self) -> Option<Vec<SocketAddr>> {
         let mut all = vec![self.me.endpoint];
         all.extend(self.seen.iter().filter(|endpoint| **endpoint != self.me.endpoint));
@@ -190,7 +190,7 @@ impl TautHost {
         news.then_some(all)
     }
 
-    /// Returns the relays that the node is bound to, if the coordinator was told of others.
+    /// Returns the relays that the node is bound to, if they differ from those that the coordinator knows.
     pub fn poll_home(&mut self) -> Option<Vec<RelayId>> {
         self.bound.take()
     }
@@ -210,7 +210,7 @@ impl TautHost {
         self.node.peers().find_map(|peer| self.core.acknowledged(peer.id))
     }
 
-    /// Whether the lane marks what it sends to its peer, where the kernel vouches for it.
+    /// Returns true if the lane marks the data that it sends to its peer as covered by a partial checksum.
     pub fn marks(&self) -> bool {
         self.node.peers().any(|peer| self.core.sends_partial_checksums(peer.id))
     }
@@ -261,7 +261,7 @@ impl TautHost {
                 Output::StampCeiling(ceiling) => self.ceiling = Some(ceiling),
                 Output::Endpoints(endpoints) => self.seen = endpoints,
                 Output::HomeRelays(relays) => self.bound = Some(relays),
-                // The simulated wire carries UDP alone, and the host has one socket: there are no bridges and no test of the NAT's filter.
+                // The simulated wire carries only UDP, and the host has one socket, so there are no bridges and no test of the NAT's filter.
                 Output::NatTest { .. } | Output::Bridges(_) | Output::ResetBridge(_) | Output::Event(_) => {}
             }
         }
@@ -349,7 +349,7 @@ impl Host for TautHost {
         let peers = self.node.peers().count();
         let queued = self.messages.len() + self.commands.len();
         assert!(queued <= MAX_QUEUED, "{queued} messages and commands wait");
-        // An index whose retirement is on its way to the agent still counts as in use there.
+        // An index whose retirement has not reached the agent yet still counts as in use.
         let indices = self.node.indices_in_use();
         assert!(
             indices <= peers * (MAX_SESSIONS * MAX_INDICES + MAX_WAITING) + queued * MAX_INDICES,

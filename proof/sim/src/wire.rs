@@ -1,4 +1,4 @@
-//! What the world is made of: its ends, what is between them, and what happens next.
+//! The parts of the world: its hosts, the wires between them, and the next event.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::link::{Counts, Link};
 use crate::side::Side;
 use crate::station::StationId;
 
-/// What belongs to one side.
+/// The state of one side.
 pub(crate) struct End {
     pub(crate) address: SocketAddr,
     pub(crate) link: Link,
@@ -36,7 +36,7 @@ pub(crate) struct InFlight {
     pub(crate) datagram: Vec<u8>,
 }
 
-/// Who a datagram arrives at.
+/// The receiver of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Host(Side),
@@ -46,15 +46,15 @@ pub(crate) enum Place {
 /// A datagram that a host sent once.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// Who sent it.
+    /// The sender.
     pub from: Side,
-    /// Where to.
+    /// The destination address.
     pub destination: SocketAddr,
-    /// Its bytes.
+    /// The datagram's bytes.
     pub datagram: Vec<u8>,
 }
 
-/// What happens next. At the same moment datagrams arrive before timers run and applications send.
+/// The next event. At the same moment datagrams arrive before timers run and applications send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Arrival,

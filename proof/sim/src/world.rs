@@ -16,10 +16,10 @@ use crate::station::{Post, Station, StationId};
 use crate::wire::{End, Event, Flow, InFlight, Place, Recorded};
 use taut_testkit::Seeded;
 
-/// Virtual time begins here: a machine that has been up for a while.
+/// The world's time at its creation. It is not zero, as on a machine that has been up for a while.
 const START: Time = Time(1_000_000_000_000);
 
-/// Events at one moment; more means that some timer is due for ever.
+/// Maximum number of events at one moment. More events mean that a timer is always due.
 const MAX_AT_ONCE: u32 = 10_000;
 
 /// Two hosts and the network between them.
@@ -92,38 +92,38 @@ impl<A: Host, B: Host> World<A, B> {
         result
     }
 
-    /// What `side`'s applications sent, and what of it arrived at the other side.
+    /// Returns the record of the packets that `side`'s applications sent and of those that arrived at the other side.
     pub fn ledger(&self, side: Side) -> &Ledger {
         &self.ends[side.place()].ledger
     }
 
-    /// Puts up a station that both hosts reach by wires like this one; it has the ports from that of `address` on.
+    /// Adds a station that both hosts reach over wires like `link`. The station has the ports from that of `address` on.
     pub fn put_up(&mut self, address: SocketAddr, station: Box<dyn Station>, link: Link) -> StationId {
         self.posts.push(Post::new(address, station, link));
         StationId(self.posts.len() - 1)
     }
 
-    /// Removes a station with its state, or replaces it by another one.
+    /// Removes a station with its state, or replaces it by another station.
     pub fn replace(&mut self, station: StationId, by: Option<Box<dyn Station>>) {
         self.posts[station.0].station = by;
     }
 
-    /// Changes the wires between `side` and a station, for what is sent from now on.
+    /// Changes the wires between `side` and a station. Datagrams already under way are not affected.
     pub fn set_way(&mut self, station: StationId, side: Side, link: Link) {
         self.posts[station.0].set_links(side, link);
     }
 
-    /// The datagrams that `side` sent to a station; what it carries to the other side counts as what it carries.
+    /// Returns counts of the datagrams that `side` sent to a station. A datagram in a relay frame counts as the message inside.
     pub fn counts_to(&self, station: StationId, side: Side) -> Counts {
         self.posts[station.0].counts[side.place()]
     }
 
-    /// The datagrams that `side` sent, those to stations left out.
+    /// Returns counts of the datagrams that `side` sent, without those to stations.
     pub fn counts(&self, side: Side) -> Counts {
         self.ends[side.place()].counts
     }
 
-    /// Changes the wire from `side` to the other one, for what is sent from now on.
+    /// Changes the wire from `side` to the other side. Datagrams already under way are not affected.
     pub fn set_link(&mut self, side: Side, link: Link) {
         self.ends[side.place()].link = link;
     }
@@ -135,7 +135,7 @@ impl<A: Host, B: Host> World<A, B> {
         }
     }
 
-    /// `side` is somewhere else from now on; what is on its way to the former address arrives nowhere.
+    /// Changes the address of `side`. Datagrams under way to the former address are lost.
     pub fn move_to(&mut self, side: Side, address: SocketAddr) {
         self.ends[side.place()].address = address;
     }
@@ -157,7 +157,7 @@ impl<A: Host, B: Host> World<A, B> {
         self.put(InFlight { due: self.now, number: 0, to, source, destination, datagram: datagram.to_vec() });
     }
 
-    /// Has an application of `side` send one packet.
+    /// Sends one packet from an application of `side`.
     pub fn send(&mut self, side: Side) {
         let packet = self.ends[side.place()].ledger.send(self.now);
         let now = self.now;
@@ -165,12 +165,12 @@ impl<A: Host, B: Host> World<A, B> {
         self.collect(side);
     }
 
-    /// Applications of `side` send a packet now and then at this interval, until [`Self::stop`].
+    /// Makes applications of `side` send a packet now and one per interval from then on, until [`Self::stop`].
     pub fn flow(&mut self, side: Side, interval: Duration) {
         self.ends[side.place()].flow = Some(Flow { interval, next: self.now });
     }
 
-    /// What the applications send belongs to so many flows, in turn. To be said before they send.
+    /// Sets the number of flows that the applications' packets take turns in. Call it before they send.
     pub fn set_flows(&mut self, flows: u16) {
         self.ends.iter_mut().for_each(|end| end.ledger.set_flows(flows));
     }
@@ -180,7 +180,7 @@ impl<A: Host, B: Host> World<A, B> {
         self.ends[side.place()].flow = None;
     }
 
-    /// Lets time pass, event by event.
+    /// Advances time by `duration`, event by event.
     pub fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         while let Some((due, event)) = self.next_event().filter(|(due, _)| *due <= end) {
@@ -192,7 +192,7 @@ impl<A: Host, B: Host> World<A, B> {
         self.now = end;
     }
 
-    /// The hosts sleep and wake up together: nothing happens meanwhile, and what was due happens late. Time asleep counts.
+    /// Advances time without events, as when both hosts sleep and wake up together: overdue events happen late, and time asleep counts.
     pub fn sleep(&mut self, duration: Duration) {
         self.now = self.now + duration;
     }
@@ -290,7 +290,7 @@ impl<A: Host, B: Host> World<A, B> {
         self.host(side).check();
     }
 
-    /// Takes the datagrams of a station: they go to the host with the destination address, or nowhere.
+    /// Takes the datagrams of a station. Each goes to the host with the destination address; a datagram to any other address is lost.
     fn collect_station(&mut self, StationId(post): StationId) {
         while let Some((port, destination, datagram)) =
             self.posts[post].station.as_mut().and_then(|station| station.poll_transmit())

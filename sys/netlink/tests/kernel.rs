@@ -50,7 +50,7 @@ fn links_are_read_and_changed() {
     });
 }
 
-/// Runs `ip` with these words.
+/// Runs `ip` with these arguments.
 fn run(words: &str) {
     let done = std::process::Command::new("ip").args(words.split(' ')).output().unwrap();
     assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
@@ -146,7 +146,7 @@ fn fault_j11_the_monitor_tells_what_is_watched() {
         assert!(watched(&mut netlink, &|netlink| netlink.set_link_up(one, true).unwrap()));
         assert!(watched(&mut netlink, &|netlink| netlink.add_address(one, ip("192.0.2.7"), 32).unwrap()));
         assert!(!watched(&mut netlink, &|netlink| netlink.add_route(&route("10.7.0.0", 16)).unwrap()));
-        // A route that somebody puts in the place of ours leaves by another interface.
+        // Another program's route in place of ours leaves through another interface.
         let elsewhere = route("100.64.0.2", 32);
         assert!(watched(&mut netlink, &|netlink| netlink.add_route(&elsewhere).unwrap()));
         assert!(watched(&mut netlink, &|netlink| netlink.remove_route(&elsewhere).unwrap()));
@@ -293,14 +293,14 @@ fn a_dump_longer_than_one_datagram_is_whole() {
     });
 }
 
-/// Long enough for the slowest machine; only news that never comes ends it.
+/// Waits until the monitor is readable. The limit of 20 s suffices for the slowest machine; only a missing notification reaches it.
 fn wait_readable(monitor: &Monitor) {
     let mut slot = libc::pollfd { fd: monitor.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry that lives across the call.
     assert_eq!(unsafe { libc::poll(&raw mut slot, 1, 20_000) }, 1, "no news");
 }
 
-/// What the monitor says, without links: their state follows a little later, on a thread of the kernel.
+/// Returns the monitor's changes without links: a kernel thread updates link states a little later.
 fn without_links(monitor: &mut Monitor) -> Changes {
     let changes = monitor.drain().unwrap();
     let elsewhere = changes.elsewhere && (changes.addresses || changes.routes);
@@ -324,7 +324,7 @@ fn the_monitor_hears_each_kind_of_change() {
         }
         for own in ["192.0.2.7", "fd00:7d::7"] {
             netlink.add_address(LOOPBACK, ip(own), 24).unwrap();
-            // IPv6 announces an address only once a thread of the kernel has looked at it.
+            // IPv6 announces an address only after a kernel thread has checked it.
             while !monitor.drain().unwrap().addresses {
                 wait_readable(&monitor);
             }
@@ -435,7 +435,7 @@ fn another_namespace_can_be_asked_and_watched() {
             wait_readable(&monitor);
             assert!(monitor.drain().unwrap().links);
             assert_ne!(here.link("lo").unwrap().unwrap().mtu, 1_300);
-            // This thread stayed where it was.
+            // This thread stayed in its namespace.
             assert!(!is_up(&mut Netlink::open().unwrap()));
             let no_namespace = std::fs::File::open("/dev/null").unwrap();
             assert!(Netlink::open_in(no_namespace.as_fd()).is_err());

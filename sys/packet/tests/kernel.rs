@@ -14,11 +14,11 @@ use taut_packet::{Batch, Config, MAX_FRAMES, PacketSocket, Received, VIRTIO_HEAD
 use wire::{ETHERNET, MTU, WIRE, Wire};
 
 const CONFIG: Config<'_> = Config { interface: WIRE, superpackets: false, receive_buffer: 1 << 20 };
-/// Nothing is left to a network card.
+/// The virtio header of a frame without offloads.
 const FINISHED: [u8; VIRTIO_HEADER] = [0; VIRTIO_HEADER];
 /// Payload of a segment of [`superpacket`].
 const SEGMENT: u16 = 1_000;
-/// Of Ethernet, IPv4 and TCP, without options.
+/// Bytes of the Ethernet, IPv4 and TCP headers, without options.
 const HEADERS: usize = ETHERNET + 20 + 20;
 
 /// A frame of so many bytes, of a protocol that no kernel speaks (EtherType 0x88b5, left to experiments by IEEE 802).
@@ -28,7 +28,7 @@ fn frame(length: usize, number: u8) -> Vec<u8> {
     frame
 }
 
-/// A TCP packet with so much payload.
+/// Returns a TCP packet with `payload` bytes.
 fn tcp(payload: usize) -> Vec<u8> {
     let mut frame = frame(HEADERS + payload, 0x5a);
     frame[12..ETHERNET].copy_from_slice(&[8, 0]);
@@ -101,7 +101,7 @@ fn a_frame_says_how_long_ago_it_came() {
         const WAIT: Duration = Duration::from_millis(5);
         let wire = Wire::new();
         let (socket, mut batch) = (PacketSocket::open(&CONFIG).unwrap(), batch());
-        // The kernel takes its time to begin with stamps: until then a frame has the time of its receive call.
+        // The kernel enables timestamps with a delay. Until then the time of a frame is that of its receive call.
         let stamped = (0..1_000).any(|_| {
             let start = Instant::now();
             wire.arrives(FINISHED, &frame(100, 0));

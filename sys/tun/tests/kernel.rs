@@ -14,18 +14,18 @@ use std::thread::{self, JoinHandle};
 use taut_namespace::{configure, enter_new, exists, gone, in_namespace};
 use taut_tun::{Config, HEADER_LEN, Offload, Tun, TunError};
 
-/// Ours, on the device.
+/// The host's address on the device.
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
-/// Nobody's, behind the device.
+/// An unused address behind the device.
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
-/// What a TUN device has from the start.
+/// Default MTU of a TUN device, in bytes.
 const MTU: usize = 1_500;
 
 fn config(offload: Offload) -> Config {
     Config { name: "taut%d".to_owned(), offload, multi_queue: false }
 }
 
-/// A device that is up and has the near address.
+/// Returns a device that is up and has the near address.
 fn device(offload: Offload) -> Tun {
     let tun = Tun::create(&config(offload)).unwrap();
     configure(tun.name(), NEAR);
@@ -63,7 +63,7 @@ impl Reflector {
         Self { stop, longest, thread: Some(thread) }
     }
 
-    /// Bytes of the longest packet so far, without its header.
+    /// Returns the bytes of the longest packet so far, without its header.
     fn longest(&self) -> usize {
         self.longest.load(Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ impl Drop for Reflector {
     }
 }
 
-/// Waits a little for a packet.
+/// Waits a short time for a packet.
 fn read(tun: &Tun, buffer: &mut [u8]) -> Option<usize> {
     let mut slot = libc::pollfd { fd: tun.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry that lives across the call.
@@ -91,7 +91,7 @@ fn read(tun: &Tun, buffer: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// The next IPv4 packet with its header, in one vector.
+/// Returns the next IPv4 packet with its header, in one vector.
 fn next_ipv4(tun: &Tun, header: usize) -> Vec<u8> {
     let mut buffer = vec![0; 65_536 + HEADER_LEN];
     loop {
@@ -104,7 +104,7 @@ fn next_ipv4(tun: &Tun, header: usize) -> Vec<u8> {
     }
 }
 
-/// Moves a megabyte over TCP across the device and checks every byte; says how long the longest packet was.
+/// Moves a megabyte over TCP across the device and checks every byte. Returns the length of the longest packet.
 fn tcp_across(offload: Offload) -> usize {
     let reflector = Reflector::start(device(offload));
     let listener = TcpListener::bind((NEAR, 0)).unwrap();
@@ -332,7 +332,7 @@ fn a_device_that_left_is_found() {
     });
 }
 
-/// A device as other programs make it.
+/// Returns a device as other programs make it.
 fn raw(flags: libc::c_int) -> std::fs::File {
     let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
     // SAFETY: all bytes zero is a valid `ifreq`.

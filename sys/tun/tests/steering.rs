@@ -1,4 +1,4 @@
-//! Which packet waits on which queue: as our program says, and what the kernel does without one.
+//! The queue of each packet: with our steering program, and with the kernel's default.
 #![expect(unsafe_code, reason = "queues and raw packets of the tests are made through libc")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
@@ -11,7 +11,7 @@ use taut_tun::{Config, Offload, Tun, TunError, flow};
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
-/// A device with so many queues that is up, and takes whatever is sent to it.
+/// Returns a device with `count` queues that is up and accepts any packet.
 fn queues(count: u8) -> Vec<Tun> {
     let first = Tun::create(&Config { name: "taut%d".to_owned(), offload: Offload::NONE, multi_queue: true }).unwrap();
     let mut all = vec![first];
@@ -51,14 +51,14 @@ impl Raw {
         assert_eq!(sent, packet.len().cast_signed(), "{}", io::Error::last_os_error());
     }
 
-    /// Sends a packet, and says on which queue it waits now.
+    /// Sends a packet. Returns the queue on which it waits.
     fn queue_of(&self, packet: &[u8], queues: &[Tun]) -> Option<usize> {
         self.send(packet);
         queues.iter().position(|queue| drain(queue).iter().any(|found| found == packet))
     }
 }
 
-/// All that waits on a queue.
+/// Removes and returns all packets of a queue.
 fn drain(queue: &Tun) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; 65_536];
     let mut found = Vec::new();
@@ -68,7 +68,7 @@ fn drain(queue: &Tun) -> Vec<Vec<u8>> {
     found
 }
 
-/// A UDP packet between two ports of the near and a far address.
+/// Returns a UDP packet between two ports of the near and a far address.
 fn udp(ports: [u16; 2], outwards: bool) -> Vec<u8> {
     let (near, far) = ([10, 9, 0, 1], [10, 9, 0, 2]);
     let (source, destination) = if outwards { (near, far) } else { (far, near) };
@@ -83,7 +83,7 @@ fn udp(ports: [u16; 2], outwards: bool) -> Vec<u8> {
     packet
 }
 
-/// Bytes without a pattern.
+/// Returns pseudo-random bytes.
 fn noise(seed: u64) -> impl Iterator<Item = u8> {
     let mut state = seed | 1;
     std::iter::repeat_with(move || {
@@ -92,7 +92,7 @@ fn noise(seed: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Anything that begins like IPv4, like IPv6, or like nothing; often with ports, now and then cut off.
+/// Returns random bytes that begin like IPv4, like IPv6, or neither; often with ports, sometimes truncated.
 fn anything(seed: u64) -> Vec<u8> {
     let mut bytes = noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let choice = bytes.next().unwrap();
@@ -160,7 +160,7 @@ fn a_steered_flow_keeps_its_queue_whatever_is_written_on_which() {
     });
 }
 
-/// Why the kernel's own way is no way for us. Should a kernel do better one day, this says so.
+/// Shows why the kernel's default steering does not suit us. The test fails if a later kernel improves it.
 #[test]
 fn without_a_program_a_flow_changes_its_queue_in_the_middle() {
     in_namespace(|| {
@@ -172,7 +172,7 @@ fn without_a_program_a_flow_changes_its_queue_in_the_middle() {
         let hashed = flows(&all);
         assert!(hashed.contains(&0) && hashed.contains(&1));
 
-        // An answer on the other queue takes the flow along.
+        // An answer on the other queue moves the flow there.
         for port in 1_000..1_040 {
             all[0].write(&udp([port, 9], false)).unwrap();
         }
@@ -189,7 +189,7 @@ fn without_a_program_a_flow_changes_its_queue_in_the_middle() {
         all.push(all[0].add_queue().unwrap());
         assert_ne!(flows(&all), hashed);
 
-        // What waits on a queue that goes is lost.
+        // Packets on a closed queue are lost.
         let on_the_last = (1_000..1_200).map(|port| udp([port, 9], true));
         let mut on_the_last = on_the_last.filter(|packet| raw.queue_of(packet, &all) == Some(2));
         let packet = on_the_last.next().unwrap();

@@ -44,7 +44,7 @@ fn receive(socket: &UdpSocket, bytes: usize) -> Vec<(SocketAddr, Vec<u8>, usize)
     received
 }
 
-/// Long enough for the slowest machine; only a lost datagram ends it.
+/// Waits until the socket is readable. The limit of 20 s suffices for the slowest machine; only a lost datagram reaches it.
 fn wait_readable(socket: &UdpSocket) {
     let mut slot = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry that lives across the call.
@@ -89,7 +89,7 @@ fn a_run_of_ten_arrives_with_and_without_each_offload() {
 fn the_largest_runs_cross_as_one() {
     in_namespace(|| {
         let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
-        // Most bytes, and most segments.
+        // The most bytes, and the most segments.
         for (length, segment_size) in [(MAX_GSO_BYTES, 1_452), (MAX_SEGMENTS * 500, 500)] {
             for loopback in LOOPBACKS {
                 let contents = pattern(length);

@@ -74,7 +74,7 @@ fn where_order_is_kept_only_chosen_frames_overtake() {
     let mut direction = direction("delay 4ms jitter 3ms reorder 1% keep-order");
     let arrived = run(&mut direction, 100_000, 100);
     assert!((800..1_200).contains(&direction.counts.hurried), "{:?}", direction.counts);
-    // Whoever was overtaken is late; whoever overtook was under way for no time.
+    // An overtaken frame arrives late; an overtaking frame arrives without delay.
     let mut highest = 0;
     for (number, when) in arrived {
         if number > highest + 1 {

@@ -6,7 +6,7 @@ fn directions(words: &str) -> [Direction<Packet>; 2] {
     [1, 2].map(|seed| Direction::new(&link, Memory::Chain, seed, 1_000))
 }
 
-/// Frames, one every millisecond, each looked at so long after its time.
+/// Passes frames through, one every millisecond, each polled `late` after it is due.
 fn run(direction: &mut Direction<Packet>, frames: u64, late: Duration) {
     for number in 0..frames {
         let now = Time::ZERO + Duration::from_millis(number);
@@ -65,6 +65,6 @@ fn lateness_counts_by_what_the_link_takes() {
     assert_eq!(late("delay 200ms", 40_000, 50), [""; 0]);
     assert_eq!(late("", 180, 50), [""; 0]);
     assert_eq!(late("", 250, 50).len(), 1);
-    // Fewer than one in a hundred are no matter.
+    // Fewer than one late frame in a hundred raise no doubt.
     assert_eq!(late("delay 2ms", 600, 9), [""; 0]);
 }

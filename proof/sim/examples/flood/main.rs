@@ -1,18 +1,18 @@
-//! Floods a node's socket with initiations, as fast as told.
+//! Floods a node's socket with initiations, at a given rate.
 //!
 //! `flood ADDRESS:PORT NODE_KEY_IN_BASE64 KIND DATAGRAMS_PER_SECOND [PRIVATE_KEY_IN_BASE64]`
 //!
 //! | kind | initiations | from |
 //! |---|---|---|
-//! | `bad-mac1` | whose mac1 is wrong (fault B1) | one socket, in runs (GSO) |
-//! | `one-source` | from a stranger's key, mac1 right (fault B4) | one socket |
-//! | `spoofed` | the same (fault B2) | a random address of 172.16.0.0/12 or of a random /64 in fd66::/16, and a random port, each |
-//! | `replay` | one, made with the private key given, again and again (fault B6) | one socket |
-//! | `ports` | those of `spoofed`, and as many that show a cookie (fault B12) | as `spoofed`; and 500 ports of one address, in turn |
+//! | `bad-mac1` | with a wrong mac1 (fault B1) | one socket, in runs (GSO) |
+//! | `one-source` | from an unknown key, with a correct mac1 (fault B4) | one socket |
+//! | `spoofed` | the same (fault B2) | for each datagram a random address of 172.16.0.0/12 or of a random /64 in fd66::/16, and a random port |
+//! | `replay` | one initiation made with the given private key, repeated (fault B6) | one socket |
+//! | `ports` | those of `spoofed`, and as many with a cookie (fault B12) | as `spoofed`; and 500 ports of one address, in turn |
 //!
-//! It reads milliseconds from standard input, one number per line, floods for so long, and answers with one JSON line: `sent`, `refused` (by our
-//! own kernel) and `seconds`. For `spoofed` and `ports` its host has to own the addresses: `ip route add local 172.16.0.0/12 dev lo`; the answers to them come
-//! back to it, and its kernel counts them. `lab/runs/flood.py` drives it.
+//! It reads durations in milliseconds from standard input, one per line, floods for each duration, and answers with one JSON line: `sent`, `refused` (by the
+//! sender's kernel) and `seconds`. For `spoofed` and `ports` the sender's host must own the addresses: `ip route add local 172.16.0.0/12 dev lo`. The
+//! answers to these addresses come back to this host, and its kernel counts them. `lab/runs/flood.py` drives it.
 
 use std::io::{BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,10 +25,10 @@ use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 use taut_udp::{Config, Transmit, UdpSocket};
 use taut_wire::wireguard::{Message, classify, initiation};
 
-/// Datagrams of one run: what fits a GSO run of initiations with room to spare.
+/// Datagrams per run, 60: as many initiations as fit into a GSO run, with room to spare.
 const RUN: u64 = 60;
 
-/// Ports of `ports`: at 20 handshakes a second each, ten times what all senders with a cookie may together.
+/// Number of ports of `ports`, 500: with the limit of 20 handshakes a second per port, ten times what all senders with a cookie together are allowed.
 const PORTS: usize = 500;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -73,7 +73,7 @@ fn socket() -> Outcome<UdpSocket> {
     })?)
 }
 
-/// An initiation as the owner of this key makes it now, and the node as it sees it.
+/// Returns an initiation made now by the owner of this key, and the node as a remote peer.
 fn initiation_to(node: PublicKey, from: PrivateKey) -> Outcome<(Remote, [u8; initiation::LEN])> {
     let identity = Identity::new(from);
     let remote = Remote::new(&identity, node, PresharedKey::NONE).map_err(|_| "that key makes no handshake")?;
@@ -92,7 +92,7 @@ enum Way {
     Ports(Seeded, Ports),
 }
 
-/// Sockets of one address, each with the initiation that it sends: with mac2, once it was asked for a cookie.
+/// Sockets of one address, each with the initiation that it sends. The initiation has a mac2 once the socket received a cookie.
 struct Ports {
     remote: Remote,
     all: Vec<(std::net::UdpSocket, [u8; initiation::LEN])>,
@@ -111,7 +111,7 @@ impl Ports {
         Ok(Self { remote, all, next: 0 })
     }
 
-    /// Sends from the next port; reads first what came there, because a cookie is good for two minutes at most.
+    /// Sends from the next port. Reads the port's replies first, because a cookie is valid for two minutes at most.
     fn send(&mut self, target: SocketAddr) -> std::io::Result<usize> {
         let (socket, message) = &mut self.all[self.next];
         self.next = (self.next + 1) % PORTS;
@@ -135,7 +135,7 @@ struct Flood {
 }
 
 impl Flood {
-    /// Floods for `duration`: datagrams sent and refused, and how long it took.
+    /// Floods for `duration`. Returns the datagrams sent and refused, and the time it took.
     fn run(&mut self, duration: Duration) -> (u64, u64, Duration) {
         let (start, mut sent, mut refused) = (Instant::now(), 0, 0);
         while start.elapsed() < duration {
@@ -152,7 +152,7 @@ impl Flood {
         (sent, refused, start.elapsed())
     }
 
-    /// How many of `count` datagrams the kernel took.
+    /// Sends `count` datagrams. Returns the number that the kernel accepted.
     fn send(&mut self, count: u64) -> u64 {
         match &mut self.way {
             Way::OneSocket(socket) => {
@@ -180,7 +180,7 @@ impl Flood {
     }
 }
 
-/// A socket of its own for each datagram: the kernel picks a port, the random address is ours by its route.
+/// Sends a datagram from a new socket. The kernel picks the port; the random address is local because of its route.
 fn send_from_anywhere(random: &mut Seeded, target: SocketAddr, message: &[u8]) -> std::io::Result<usize> {
     let address = match target {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(0xac10_0000 | random.below(1 << 20))),

@@ -1,11 +1,11 @@
-//! A stranger who sends malformed datagrams to a node's real socket, and counts what comes back.
+//! Sends malformed datagrams to a node's real socket from an unauthenticated sender, and counts the replies.
 //!
 //! `hammer ADDRESS:PORT NODE_KEY_IN_BASE64 SEED [DATAGRAMS_PER_SECOND]`
 //!
 //! It reads numbers from standard input, one per line, sends that many datagrams for each, and answers with one JSON line:
-//! `sent`, `refused` (by our own kernel), `welcome` (those of `sent` that a lane passes on to the agent instead of dropping them itself)
-//! and `answered` (bytes that came back so far). The same seed sends the same datagrams, except for those that depend on the time: a
-//! handshake with a good mac1 is sent twice a second at most, because more of them may rightly be answered with cookies.
+//! `sent`, `refused` (by the sender's kernel), `welcome` (those of `sent` that a lane passes on to the agent instead of dropping them)
+//! and `answered` (bytes received so far). The same seed sends the same datagrams, except for those that depend on the time: a
+//! handshake with a correct mac1 is sent at most twice a second, because a node may answer a more frequent sender with cookies.
 //! `lab/runs/hammer.py` runs it against a daemon.
 
 mod malformed;
@@ -18,9 +18,9 @@ use malformed::Malformed;
 use taut_base::PublicKey;
 use taut_udp::{Config, ReceiveBatch, Transmit, UdpSocket};
 
-/// Datagrams a second without an argument: what a node on one slow core takes without dropping any.
+/// Default datagrams per second, 60,000: as many as a node on one slow core takes without drops.
 const RATE: u64 = 60_000;
-/// Bytes of our own socket buffers.
+/// Bytes of the program's socket buffers.
 const BUFFER: usize = 4 << 20;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,7 +55,7 @@ struct Hammer {
 }
 
 impl Hammer {
-    /// Sends `goal` datagrams; how many were sent, refused, and welcome.
+    /// Sends `goal` datagrams. Returns the numbers of sent, refused and welcome datagrams.
     fn round(&mut self, malformed: &mut Malformed, goal: u64) -> std::io::Result<(u64, u64, u64)> {
         let (start, mut sent, mut refused, mut welcome) = (Instant::now(), 0, 0, 0);
         while sent < goal {
@@ -72,13 +72,13 @@ impl Hammer {
                 std::thread::sleep(early);
             }
         }
-        // What is on its way back gets a moment to arrive.
+        // Replies under way get a moment to arrive.
         std::thread::sleep(Duration::from_millis(200));
         self.listen()?;
         Ok((sent, refused, welcome))
     }
 
-    /// Whether the kernel took the run.
+    /// Sends a run. Returns true if the kernel accepted it.
     fn send(&self, contents: &[u8], segment_size: usize) -> bool {
         let mut rest = contents;
         loop {
@@ -92,7 +92,7 @@ impl Hammer {
         }
     }
 
-    /// Counts what came back.
+    /// Counts received bytes.
     fn listen(&mut self) -> std::io::Result<()> {
         loop {
             match self.socket.recv(&mut self.answers) {

@@ -1,4 +1,4 @@
-//! What a stranger sends: messages of WireGuard's shape with something wrong, other protocols, noise. Never a message that deserves a reply.
+//! Malformed datagrams: messages of WireGuard's shape with an error, other protocols, noise. No datagram deserves a reply.
 
 use std::time::{Duration, Instant};
 
@@ -9,22 +9,22 @@ use taut_wire::wireguard::{
     DATA_MIN, Message, TYPE_COOKIE_REPLY, TYPE_DATA, classify, cookie_reply, initiation, response,
 };
 
-/// At most so many handshakes with a good mac1: protocol.md 2.3 lets a node ask a more frequent sender for a cookie.
+/// Least time between two handshakes with a correct mac1, 500 ms: protocol.md 2.3 lets a node ask a more frequent sender for a cookie.
 const WELCOME_EVERY: Duration = Duration::from_millis(500);
-/// Largest datagram that an interface of 1500 bytes takes whole, over IPv6.
+/// Bytes of the largest datagram that fits an MTU of 1500 bytes without fragments, over IPv6.
 const WHOLE: u32 = 1452;
-/// Largest UDP payload over IPv4.
+/// Bytes of the largest UDP payload over IPv4.
 const LARGEST: usize = 65_507;
 /// Counters around each end of their range.
 const COUNTERS: [u64; 6] = [0, 1, u32::MAX as u64, u64::MAX - (1 << 13) - 1, u64::MAX - 1, u64::MAX];
 
-/// Datagrams to be sent as one run.
+/// Datagrams to send as one run.
 pub(crate) struct Run {
     pub(crate) contents: Vec<u8>,
-    /// Bytes of each; the last may be shorter.
+    /// Bytes of each datagram; the last may be shorter.
     pub(crate) segment_size: usize,
     pub(crate) datagrams: u64,
-    /// How many of them a lane passes on to the agent.
+    /// Number of the datagrams that a lane passes on to the agent.
     pub(crate) welcome: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Malformed {
 }
 
 impl Malformed {
-    /// Datagrams for the node with this key.
+    /// Creates a generator of datagrams for the node with this key.
     pub(crate) fn new(key: PublicKey, seed: u64) -> Self {
         Self {
             random: Seeded::new(seed),
@@ -46,8 +46,8 @@ impl Malformed {
         }
     }
 
-    /// The next run, of at most `limit` datagrams: mostly many of one size, which arrive as one (fault A5), now and then a single one
-    /// of any size, in fragments if need be (faults A1, A4).
+    /// Returns the next run, of at most `limit` datagrams: mostly many of one size, which arrive together (fault A5), and sometimes a single one
+    /// of any size, in fragments if necessary (faults A1, A4).
     pub(crate) fn next_run(&mut self, limit: u64) -> Run {
         let (length, count) = match self.random.below(2000) {
             0 => (LARGEST, 1),
@@ -75,7 +75,7 @@ impl Malformed {
         run
     }
 
-    /// The length of one of the messages, or a byte more or less (fault A2); data of any length that it may have or not (fault A18).
+    /// Returns the length of one of the messages, or one byte more or less (fault A2), or any length for data, valid or not (fault A18).
     fn near_a_message(&mut self) -> usize {
         let exact = match self.random.below(5) {
             0 => initiation::LEN,
@@ -91,33 +91,33 @@ impl Malformed {
         }
     }
 
-    /// One datagram of `length` bytes.
+    /// Returns one datagram of `length` bytes.
     fn datagram(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.random.fill(&mut bytes);
         match self.random.below(16) {
             // Noise, any type byte (fault A1).
             0 => {}
-            // A type with a bit in its reserved bytes (fault A3), around an otherwise good handshake.
+            // A type with a bit set in its reserved bytes (fault A3), around an otherwise valid handshake.
             1 | 2 => {
                 let kind = 1 + self.random.below(4);
                 let reserved = 1 << (8 + self.random.below(24));
                 self.sign(&mut bytes, kind | reserved);
             }
-            // STUN (RFC 8489): a binding request, its attributes longer than it (faults A14, A15).
+            // STUN (RFC 8489): a binding request whose attributes are longer than the request (faults A14, A15).
             3 => {
                 put(&mut bytes, 0, &[0, 1]);
                 put(&mut bytes, 2, &(length as u16).wrapping_sub(20).to_be_bytes());
                 put(&mut bytes, 4, &0x2112_a442_u32.to_be_bytes());
                 put(&mut bytes, 20, &[0x80, 0x22, 0xff, 0xff]);
             }
-            // Data for a session that is not there, its counter at the end of the range (faults A10, A12).
+            // Data for an unknown session, with a counter at the end of the range (faults A10, A12).
             4..8 => {
                 put(&mut bytes, 0, &TYPE_DATA.to_le_bytes());
                 let counter = COUNTERS[self.random.below(COUNTERS.len() as u32) as usize];
                 put(&mut bytes, 8, &counter.to_le_bytes());
             }
-            // A handshake or cookie with a good mac1, or (the next) with one flipped bit somewhere.
+            // A handshake or cookie with a correct mac1, or (in the next arm) with one bit flipped somewhere.
             8..12 => {
                 let kind = 1 + self.random.below(TYPE_COOKIE_REPLY);
                 self.sign(&mut bytes, kind);
@@ -134,7 +134,7 @@ impl Malformed {
         bytes
     }
 
-    /// Makes it a message of this type, in the lowest byte; a handshake gets a mac1 as whoever knows the node's key can make it, over all bytes.
+    /// Makes the bytes a message of the type in the lowest byte of `word`. A handshake gets a mac1 over all bytes, which requires the node's public key.
     fn sign(&self, bytes: &mut [u8], word: u32) {
         put(bytes, 0, &word.to_le_bytes());
         let field = match word & 0xff {
@@ -148,7 +148,7 @@ impl Malformed {
         }
     }
 
-    /// Whether its first MAC was made with the node's key; the two MACs stand at the end of both messages.
+    /// Returns true if the message's mac1 was made with the node's key. Both MACs are at the end of both handshake messages.
     fn has_mac1(&self, message: &[u8], mac1: &[u8; 16]) -> bool {
         message
             .len()
@@ -157,7 +157,7 @@ impl Malformed {
             .is_some_and(|covered| keyed_mac(&self.mac1_key, covered) == *mac1)
     }
 
-    /// Whether a lane passes it on to the agent.
+    /// Returns true if a lane passes the message on to the agent.
     fn is_welcome(&self, message: &Message<'_>) -> bool {
         match message {
             Message::Initiation(initiation) => self.has_mac1(initiation.bytes, initiation.mac1),
@@ -168,7 +168,7 @@ impl Malformed {
     }
 }
 
-/// Writes what fits.
+/// Writes as much of `value` as fits.
 fn put(bytes: &mut [u8], start: usize, value: &[u8]) {
     for (to, from) in bytes.iter_mut().skip(start).zip(value) {
         *to = *from;

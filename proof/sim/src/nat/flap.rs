@@ -1,14 +1,14 @@
-//! Everything goes away and comes back at random, for virtual hours; and whenever the weather is calm, everything must be where it belongs.
+//! A storm test in virtual time: everything fails and recovers at random for hours, and after each storm the pair must recover fully.
 //!
 //! ```text
-//! storm, minutes: every few seconds something breaks, and is mended after a while ─▶ calm: all is mended ─▶ within CALM: direct where that must be
+//! storm, minutes: every few seconds one part fails, and is repaired after a while ─▶ calm: all repaired ──▶ within CALM: direct where that must be
 //!        ▲                                                                                                 possible, and packets arrive; then for
 //!        └──────────────────────────────────────────────────────────────────────────────────────────────── STEADY nothing is lost or overtaken
 //! ```
-//! A thing has one fault at a time: a router (cable out, a hole in one direction or both, tables forgotten, other ports, another address), a host (another
-//! address, the daemon started anew), the wires (loss, jitter, a longer way), a relay, the coordinator. Of two relays both may be gone.
+//! Each part has one fault at a time: a router (link down, a hole in one or both directions, tables cleared, new ports, new address), a host (another
+//! address, a restarted daemon), the wires (loss, jitter, more delay), a relay, the coordinator. Both relays may be down at the same time.
 //!
-//! `lab/runs/flap.py` is the same with real daemons, routers and TCP, for ten minutes.
+//! `lab/runs/flap.py` does the same for ten minutes with real daemons, routers and TCP.
 
 mod fault;
 
@@ -26,28 +26,28 @@ use taut_testkit::Seeded;
 
 use fault::{Fault, Thing};
 
-/// How often each side's applications send.
+/// Interval between packets of each side's applications, 100 ms.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Between two faults, and how long one lasts: `lab/runs/flap.py` has the same.
+/// Range of the time between two faults, and of a fault's duration, 2 to 8 s: the same as in `lab/runs/flap.py`.
 const PAUSE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(8)];
 const LASTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15)];
-/// One in eight lasts up to this: long enough for NATs to forget and for sessions to end.
+/// Longest duration of one in eight faults, 300 s: long enough for NAT mappings to expire and sessions to end.
 const LASTS_LONG: Duration = Duration::from_secs(300);
 
-/// How long a storm goes on.
+/// Range of a storm's duration, 1 to 10 minutes.
 const STORM: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(600)];
 
-/// How soon after a storm a pair must be where it belongs; `lab/runs/flap.py` has the same.
+/// Time after a storm within which a pair must have recovered, 60 s: the same as in `lab/runs/flap.py`.
 const CALM: Duration = Duration::from_secs(60);
 
-/// How long nothing may be lost or overtaken then.
+/// Time after the recovery during which no packet may be lost or reordered, 10 s.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// What is under way arrives within this time.
+/// Time within which datagrams under way arrive, 1 s.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 
-/// Two nodes, and the weather.
+/// Two nodes and the state of the storm.
 pub struct Flap {
     scene: Scene,
     kinds: (Kind, Kind),
@@ -56,27 +56,27 @@ pub struct Flap {
     outcome: Outcome,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The kinds of NAT.
     pub kinds: [&'static str; 2],
-    /// Storms that were lived through.
+    /// Number of completed storms.
     pub storms: usize,
-    /// Faults in them.
+    /// Number of faults in all storms.
     pub faults: usize,
-    /// Packets that both sides sent, and those that arrived. What is sent in a storm may be lost.
+    /// Packets that both sides sent, and packets that arrived. Packets sent in a storm may be lost.
     pub packets: [usize; 2],
-    /// Packets that came after a later one, storms included.
+    /// Packets that arrived after a later packet of their flow, including those in storms.
     pub overtaken: usize,
-    /// How long after each storm the pair was where it belongs.
+    /// Recovery time of the pair after each storm.
     pub settled: Vec<Duration>,
-    /// What must not be: a sentence each.
+    /// Violations of the test's conditions, one sentence each.
     pub problems: Vec<String>,
 }
 
 impl Flap {
-    /// Two hosts that can speak at all, in different networks; which, and all that happens, is drawn by `seed`.
+    /// Creates two hosts in different networks that can reach each other. `seed` determines the hosts and all events.
     pub fn new(seed: u64) -> Self {
         let mut chance = Seeded::new(seed);
         let served = |kind: Kind| kind.traits().udp;
@@ -91,7 +91,7 @@ impl Flap {
         Self { scene, kinds: (a, b), chance, broken: Vec::new(), outcome }
     }
 
-    /// Storms and calms for at least so long.
+    /// Runs storms and calms for at least `duration`.
     pub fn run(mut self, duration: Duration) -> Outcome {
         let end = self.scene.now() + duration;
         while self.scene.now() < end {
@@ -141,7 +141,7 @@ impl Flap {
         self.broken.push((due, thing, fault));
     }
 
-    /// Mends what is due by then.
+    /// Ends the faults that are due by this time.
     fn mend(&mut self, by: Time) {
         let (due, later) = self.broken.drain(..).partition(|(due, ..)| *due <= by);
         self.broken = later;
@@ -151,7 +151,7 @@ impl Flap {
         }
     }
 
-    /// All is mended: is everything where it belongs, soon?
+    /// Ends all faults, and checks that the pair recovers in time.
     fn calm(&mut self) {
         self.mend(Time(u64::MAX));
         let reach = possible(self.kinds.0, self.kinds.1, Place::Apart).reach;
@@ -159,13 +159,13 @@ impl Flap {
             Reach::Direct => scene.is_direct(),
             Reach::Guess | Reach::Relay => Side::BOTH.into_iter().all(|side| scene.carries(side) != Carries::Nothing),
         };
-        // A way that is in use yet may have died a moment ago: what arrives tells.
+        // A path in use may have failed a moment ago, so arriving packets are checked too.
         let flows = |scene: &Scene| Side::BOTH.into_iter().all(|side| scene.flows_from(side));
         match self.scene.run_until(CALM, |scene| belongs(scene) && flows(scene)) {
             Some(took) => self.outcome.settled.push(took),
             None => self.problem("is not where it belongs"),
         }
-        // Data is still held back, or goes two ways, while a path was just left.
+        // Data may still be held back, or take two paths, just after a path was left.
         self.scene.run(UNDER_WAY);
         let (from, before) = (self.scene.now(), self.overtaken());
         self.scene.run(STEADY);

@@ -1,4 +1,4 @@
-//! Zones, routers between them, hosts in them: where a datagram ends.
+//! Zones, the routers between them, the hosts in them, and the path of a datagram.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -7,7 +7,7 @@ use taut_base::Time;
 use crate::nat::kind::{Kind, Place, Traits};
 use crate::nat::router::{Refusal, Router};
 
-/// Routers that a datagram may pass; more means that it goes round in circles.
+/// Maximum number of routers that a datagram passes. More mean a loop.
 const MAX_HOPS: u32 = 8;
 
 /// A host of an [`Internet`].
@@ -21,61 +21,61 @@ pub struct RouterId(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ZoneId(usize);
 
-/// Where all servers are.
+/// The zone of all servers.
 const PUBLIC: ZoneId = ZoneId(0);
 
-/// A datagram on its way between going up and coming down.
+/// A datagram between its way up and its way down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transit {
     zone: ZoneId,
     source: SocketAddrV4,
     destination: SocketAddrV4,
-    /// A server sent it.
+    /// Whether a server sent the datagram.
     server: bool,
 }
 
-/// A datagram that arrives.
+/// A delivered datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The host that gets it.
+    /// The receiving host.
     pub to: HostId,
-    /// Where it seems to come from there.
+    /// The source that the receiver sees.
     pub source: SocketAddrV4,
-    /// The host's own address and port that it is for.
+    /// The receiver's own address and port.
     pub destination: SocketAddrV4,
 }
 
-/// Why a datagram arrives nowhere.
+/// The reason why a datagram was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Nobody has that address.
+    /// No host or router has the destination address.
     NoRoute,
-    /// A router did not let it pass.
+    /// A router dropped the datagram.
     Refused(Refusal),
-    /// It vanished on a broken way.
+    /// The datagram was lost in a [`Hole`].
     Hole,
 }
 
-/// Which ways a router's hole swallows. What servers send and get passes, except by a cut cable.
+/// The directions in which a router loses datagrams. Datagrams from and to servers pass, except if the link is cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hole {
-    /// Nothing is swallowed.
+    /// No losses.
     #[default]
     None,
-    /// What comes in.
+    /// Incoming datagrams are lost.
     In,
-    /// What goes out.
+    /// Outgoing datagrams are lost.
     Out,
-    /// Both.
+    /// Both directions are lost.
     Both,
-    /// Everything, servers' datagrams, too: the cable is out.
+    /// The link is down: servers' datagrams are lost too.
     Cut,
 }
 
 /// A small internet. The same calls in the same order have the same results.
 #[derive(Clone, Debug)]
 pub struct Internet {
-    /// The router by which each zone reaches the outside; the public one needs none.
+    /// The router to the outside of each zone; `None` for the public zone.
     uplinks: Vec<Option<RouterId>>,
     routers: Vec<Between>,
     hosts: Vec<Located>,
@@ -88,7 +88,7 @@ struct Between {
     router: Router,
     kind: Kind,
     outer: ZoneId,
-    /// The router behind this one, if this one is a carrier's customer.
+    /// The carrier's router behind this router, if this router belongs to a carrier's customer.
     carrier: Option<RouterId>,
     hole: Hole,
 }
@@ -101,29 +101,29 @@ struct Located {
 }
 
 impl Internet {
-    /// An internet without anybody in it. All routers' randomness comes from `seed`.
+    /// Creates an internet without hosts. All routers' randomness comes from `seed`.
     pub fn new(seed: u64) -> Self {
         Self { uplinks: vec![None], routers: Vec::new(), hosts: Vec::new(), seed, next_public: 0 }
     }
 
-    /// A host that everybody reaches: 192.0.2.n.
+    /// Adds a host that is reachable from everywhere: 192.0.2.n.
     pub fn server(&mut self) -> HostId {
         let number = self.hosts.iter().filter(|host| host.server).count() as u32 + 2;
         self.add(Located { zone: PUBLIC, address: address([192, 0, 2, 0], number), server: true })
     }
 
-    /// Whether it is a host that everybody reaches.
+    /// Returns true if the host is reachable from everywhere.
     pub fn is_server(&self, host: HostId) -> bool {
         self.hosts[host.0].server
     }
 
-    /// A host behind a NAT of its own of this kind. Every home has 192.168.1.0/24, as at home.
+    /// Adds a host behind its own NAT of this kind. Every home has the network 192.168.1.0/24, as real homes often do.
     pub fn behind(&mut self, kind: Kind) -> HostId {
         let carrier = kind.traits().carrier.then(|| self.route(kind, PUBLIC, None).0);
         self.home(kind, carrier)
     }
 
-    /// One more host on the network of `host`.
+    /// Adds a host on the network of `host`.
     pub fn beside(&mut self, host: HostId) -> HostId {
         let Located { zone, address, .. } = self.hosts[host.0];
         let number = self.hosts.iter().filter(|other| other.zone == zone).count() as u32;
@@ -131,7 +131,7 @@ impl Internet {
         self.add(Located { zone, address, server: false })
     }
 
-    /// One more host behind the NAT of `host`, on a network that the NAT keeps apart: 192.168.2.0/24.
+    /// Adds a host behind the NAT of `host`, on a network that the NAT separates: 192.168.2.0/24.
     pub fn guest(&mut self, host: HostId) -> HostId {
         let uplink = self.uplinks[self.hosts[host.0].zone.0];
         self.uplinks.push(uplink);
@@ -139,14 +139,14 @@ impl Internet {
         self.add(Located { zone, address: Ipv4Addr::new(192, 168, 2, 2), server: false })
     }
 
-    /// One more host behind a NAT of its own, and the same carrier's as that of `host`.
+    /// Adds a host behind its own NAT and the same carrier's NAT as `host`.
     pub fn neighbour(&mut self, host: HostId) -> HostId {
         let nat = self.nat(host).map(|id| &self.routers[id.0]);
         let (kind, carrier) = nat.map_or((Kind::Open, None), |between| (between.kind, between.carrier));
         self.home(kind, carrier)
     }
 
-    /// Two hosts of these kinds, in this place to each other. Only [`Place::Apart`] has two kinds; in the others both are of the first.
+    /// Adds two hosts of these kinds in this place. Only [`Place::Apart`] has two kinds; in all other places both hosts are of the first kind.
     pub fn pair(&mut self, a: Kind, b: Kind, place: Place) -> (HostId, HostId) {
         let one = self.behind(a);
         let two = match place {
@@ -158,53 +158,53 @@ impl Internet {
         (one, two)
     }
 
-    /// A host's own address.
+    /// Returns a host's own address.
     pub fn address(&self, host: HostId) -> Ipv4Addr {
         self.hosts[host.0].address
     }
 
-    /// The router next to `host`; none for servers.
+    /// Returns the router next to `host`; `None` for servers.
     pub fn nat(&self, host: HostId) -> Option<RouterId> {
         self.uplinks[self.hosts[host.0].zone.0]
     }
 
-    /// The carrier's router behind that of `host`.
+    /// Returns the carrier's router behind that of `host`.
     pub fn carrier(&self, host: HostId) -> Option<RouterId> {
         self.nat(host).and_then(|nat| self.routers[nat.0].carrier)
     }
 
-    /// A router's machine.
+    /// Returns a router.
     pub fn router(&mut self, id: RouterId) -> &mut Router {
         &mut self.routers[id.0].router
     }
 
-    /// From now on this way is broken so, or mended ([`Hole::None`]).
+    /// Sets the directions that a router loses. [`Hole::None`] ends all losses.
     pub fn set_hole(&mut self, id: RouterId, hole: Hole) {
         self.routers[id.0].hole = hole;
     }
 
-    /// The provider gives a router another external address, which is returned.
+    /// Gives a router another external address, as a provider does, and returns it.
     pub fn change_address(&mut self, id: RouterId) -> Ipv4Addr {
         let external = self.next_external(self.routers[id.0].outer);
         self.routers[id.0].router.change_address(external);
         external
     }
 
-    /// `host` goes into the network of `to`, and has an address there that nobody had before.
+    /// Moves `host` into the network of `to`, with a new address.
     pub fn move_host(&mut self, host: HostId, to: HostId) {
         let moved = self.beside(to);
         self.hosts[host.0] = self.hosts[moved.0];
-        // The place that was made for it stays empty: nobody has the address 0.0.0.0.
+        // The place made for the new host stays empty: no host has the address 0.0.0.0.
         self.hosts[moved.0].address = Ipv4Addr::UNSPECIFIED;
     }
 
-    /// `from` sends a datagram from this port of its own: where it arrives, or why nowhere. It takes no time.
+    /// Sends a datagram from a port of `from`, without delay. Returns the delivery or the reason for the loss.
     pub fn carry(&mut self, from: HostId, port: u16, destination: SocketAddrV4, now: Time) -> Result<Delivery, Lost> {
         let transit = self.depart(from, port, destination, now)?;
         self.arrive(transit, now)
     }
 
-    /// The first half of [`Self::carry`]: a datagram leaves through the routers on its way up, as far as it has to go.
+    /// Passes a datagram through the routers on its way up, as far as necessary. This is the first half of [`Self::carry`].
     pub fn depart(&mut self, from: HostId, port: u16, destination: SocketAddrV4, now: Time) -> Result<Transit, Lost> {
         let Located { zone, address, server } = self.hosts[from.0];
         let mut transit = Transit { zone, source: SocketAddrV4::new(address, port), destination, server };
@@ -219,7 +219,7 @@ impl Internet {
         Err(Lost::NoRoute)
     }
 
-    /// The second half: it comes in through the routers on its way down, as they are by now.
+    /// Passes a datagram through the routers on its way down, in their state at `now`. This is the second half of [`Self::carry`].
     pub fn arrive(&mut self, transit: Transit, now: Time) -> Result<Delivery, Lost> {
         let Transit { mut zone, mut source, mut destination, server } = transit;
         for _ in 0..MAX_HOPS {
@@ -240,7 +240,7 @@ impl Internet {
         Err(Lost::NoRoute)
     }
 
-    /// Whether a datagram need not go further up: somebody in its zone has its destination, or the zone's own router does.
+    /// Returns true if a datagram need not go further up: its destination is a host in its zone, or the zone's own router.
     fn is_near(&self, transit: &Transit) -> bool {
         let address = *transit.destination.ip();
         let uplink = self.uplinks[transit.zone.0].map(|id| &self.routers[id.0].router);
@@ -251,7 +251,7 @@ impl Internet {
     fn leave(&mut self, id: RouterId, source: SocketAddrV4, to: SocketAddrV4, now: Time) -> Result<SocketAddrV4, Lost> {
         let for_server = self.hosts.iter().any(|host| host.server && host.address == *to.ip());
         let between = &mut self.routers[id.0];
-        // A hole is behind the tables: what it swallows was translated before.
+        // A hole is behind the tables: a datagram is translated before it is lost.
         let outer = between.router.outbound(source, to, now).map_err(Lost::Refused)?;
         match between.hole {
             Hole::Cut => Err(Lost::Hole),
@@ -284,7 +284,7 @@ impl Internet {
         self.hosts.iter().position(|host| host.zone == zone && host.address == address).map(HostId)
     }
 
-    /// The router that takes in what is sent to `address` in `zone`.
+    /// Returns the router that receives datagrams to `address` in `zone`.
     fn entrance(&self, zone: ZoneId, address: Ipv4Addr) -> Option<RouterId> {
         let takes = |id: RouterId, between: &Between| {
             if between.router.traits().translates() {
@@ -297,7 +297,7 @@ impl Internet {
         outside.find(|(number, between)| takes(RouterId(*number), between)).map(|(number, _)| RouterId(number))
     }
 
-    /// The zone inside a router in which `address` is, as a host's or as a router's outside.
+    /// Returns the zone inside a router in which `address` is, as the address of a host or as the external address of a router.
     fn zone_inside(&self, id: RouterId, address: Ipv4Addr) -> Option<ZoneId> {
         let inside = |zone: ZoneId| self.uplinks[zone.0] == Some(id);
         let hosts = self.hosts.iter().filter(|host| host.address == address).map(|host| host.zone);
@@ -313,7 +313,7 @@ impl Internet {
         self.add(Located { zone, address, server: false })
     }
 
-    /// A router between a new zone and `outer`.
+    /// Adds a router between a new zone and `outer`.
     fn route(&mut self, kind: Kind, outer: ZoneId, carrier: Option<RouterId>) -> (RouterId, ZoneId) {
         let external = self.next_external(outer);
         let id = RouterId(self.routers.len());
@@ -324,7 +324,7 @@ impl Internet {
         (id, ZoneId(self.uplinks.len() - 1))
     }
 
-    /// An address outside that no router had before: 198.51.100.n, behind a carrier 100.64.0.n.
+    /// Returns an unused external address: 198.51.100.n, or 100.64.0.n behind a carrier.
     fn next_external(&mut self, outer: ZoneId) -> Ipv4Addr {
         self.next_public += 1;
         address(if outer == PUBLIC { [198, 51, 100, 0] } else { [100, 64, 0, 0] }, self.next_public + 1)
@@ -335,7 +335,7 @@ impl Internet {
         HostId(self.hosts.len() - 1)
     }
 
-    /// What a router of this internet does from now on.
+    /// Changes the traits of a router.
     pub fn set_traits(&mut self, id: RouterId, traits: Traits) {
         self.routers[id.0].router.set_traits(traits);
     }

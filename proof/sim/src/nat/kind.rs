@@ -1,73 +1,73 @@
-//! The kinds of NAT by name, and where two hosts are to each other.
+//! The kinds of NAT by name, and the places of two hosts relative to each other.
 
 use std::time::Duration;
 
-/// Whether another destination gets another external port (RFC 4787, section 4.1).
+/// Whether the external port depends on the destination (RFC 4787, section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
     /// Addresses are not translated.
     None,
-    /// One external port per internal one, whatever the destination.
+    /// One external port per internal port, for all destinations.
     EndpointIndependent,
-    /// Another external port for every destination address and port.
+    /// A different external port for every destination address and port.
     AddressAndPortDependent,
 }
 
-/// Who may send in (RFC 4787, section 5). Ordered: a later one lets in fewer.
+/// The senders whose packets are let in (RFC 4787, section 5), from the most to the least permissive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Filtering {
-    /// Everybody, whether something went out before or not.
+    /// All senders, at any time.
     None,
-    /// Everybody, once a mapping is there.
+    /// All senders, once a mapping exists.
     EndpointIndependent,
-    /// Whose address was sent to.
+    /// Senders whose address the host has sent to.
     AddressDependent,
-    /// Whose address and port were sent to.
+    /// Senders whose address and port the host has sent to.
     AddressAndPortDependent,
 }
 
-/// How external ports are given out.
+/// The order in which external ports are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// By chance, from 1024 up.
+    /// Random ports from 1024 up.
     Random,
-    /// The next one.
+    /// The next port each time.
     Sequential,
 }
 
-/// What one kind does to UDP.
+/// The behaviour of one kind of NAT towards UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
     /// How addresses are translated.
     pub mapping: Mapping,
-    /// Who may send in.
+    /// The senders whose packets are let in.
     pub filtering: Filtering,
-    /// How external ports are given out.
+    /// The order in which external ports are allocated.
     pub ports: Ports,
-    /// Whether hosts behind it reach each other by their external addresses (RFC 4787, section 6). Its filter does not judge what turns round there.
+    /// Whether hosts behind the NAT reach each other by their external addresses (RFC 4787, section 6). Hairpinned packets skip the filter.
     pub hairpin: bool,
-    /// How long a mapping, and a permission to send in, outlives the last datagram that went out.
+    /// Time after the last outgoing datagram until a mapping and its permissions expire.
     pub timeout: Duration,
     /// Whether UDP passes at all.
     pub udp: bool,
-    /// Whether TCP to other ports than 443 passes. Nothing here reads it; the lab's routers do.
+    /// Whether TCP to ports other than 443 passes. Only the lab's routers use it.
     pub tcp: bool,
-    /// Whether UDP comes in from servers only; what others send vanishes.
+    /// Whether UDP comes in from servers only. Packets from other senders are dropped.
     pub one_way: bool,
-    /// Whether a second NAT of the same traits stands behind the first.
+    /// Whether a second NAT with the same traits is behind the first.
     pub carrier: bool,
 }
 
-/// A kind of NAT, or what a host has instead of one. docs/nats.md tells each to users; `lab/hosts/nats/kinds.py` has the same list.
+/// A kind of NAT, or a host without one. docs/nats.md describes each kind to users; `lab/hosts/nats/kinds.py` has the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A public address, and nothing in the way.
+    /// A public address without filter.
     Open,
-    /// One port for all, and everybody may send to it.
+    /// One port for all destinations, open to all senders.
     FullCone,
-    /// One port for all; addresses that were sent to may send to it.
+    /// One port for all destinations, open to addresses that the host has sent to.
     AddressRestricted,
-    /// One port for all; addresses and ports that were sent to may send to it. What Linux routers come nearest to.
+    /// One port for all destinations, open to addresses and ports that the host has sent to. Linux routers behave most like this.
     PortRestricted,
     /// A random port for every destination.
     Symmetric,
@@ -79,20 +79,20 @@ pub enum Kind {
     CarrierNoHairpin,
     /// Port-restricted, and hosts behind it reach each other by their external addresses.
     Hairpin,
-    /// Port-restricted, and it forgets after 30 seconds.
+    /// Port-restricted, with a timeout of 30 seconds.
     Timeout30,
     /// No UDP.
     UdpBlocked,
     /// Only TCP to port 443.
     Tcp443,
-    /// A public address; only answers come in.
+    /// A public address; only replies come in.
     Firewall,
-    /// A public address, and a hole in the way to it: only what servers send arrives.
+    /// A public address, and a hole in the path to it: only packets of servers arrive.
     OneWay,
 }
 
 impl Kind {
-    /// All of them, in the order of lists and pictures.
+    /// All kinds, in the order of lists and pictures.
     pub const ALL: [Self; 14] = [
         Self::Open,
         Self::FullCone,
@@ -110,7 +110,7 @@ impl Kind {
         Self::OneWay,
     ];
 
-    /// Its name in lists, in the lab and in `lab/hosts/nats/matrix.json`.
+    /// Returns the name in lists, in the lab and in `lab/hosts/nats/matrix.json`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -130,7 +130,7 @@ impl Kind {
         }
     }
 
-    /// What it does to UDP.
+    /// Returns the behaviour towards UDP.
     pub const fn traits(self) -> Traits {
         let usual = Traits::PORT_RESTRICTED;
         match self {
@@ -155,7 +155,7 @@ impl Kind {
 }
 
 impl Traits {
-    /// What most NATs at home are. RFC 4787 REQ-5 asks for two minutes at least and recommends five.
+    /// The traits of most home NATs. RFC 4787 REQ-5 requires a timeout of at least two minutes and recommends five.
     const PORT_RESTRICTED: Self = Self {
         mapping: Mapping::EndpointIndependent,
         filtering: Filtering::AddressAndPortDependent,
@@ -168,35 +168,35 @@ impl Traits {
         carrier: false,
     };
 
-    /// Whether it is a NAT at all.
+    /// Returns true if the kind translates addresses.
     pub fn translates(&self) -> bool {
         self.mapping != Mapping::None
     }
 
-    /// Whether a server cannot tell the port that another host will see.
+    /// Returns true if a server cannot learn the port that another host will see.
     pub fn is_hard(&self) -> bool {
         self.mapping == Mapping::AddressAndPortDependent
     }
 }
 
-/// Where two hosts are to each other.
+/// The place of two hosts relative to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// In different networks, each behind its own NAT.
     Apart,
     /// Behind one NAT, on one network.
     SameLan,
-    /// Behind one NAT, on networks that it keeps apart, like a guest Wi-Fi.
+    /// Behind one NAT, on networks that the NAT separates, such as a guest Wi-Fi.
     Isolated,
-    /// Behind NATs of their own, and one carrier's NAT.
+    /// Behind separate NATs and one common carrier NAT.
     SameCarrier,
 }
 
 impl Place {
-    /// All of them.
+    /// All places.
     pub const ALL: [Self; 4] = [Self::Apart, Self::SameLan, Self::Isolated, Self::SameCarrier];
 
-    /// Its name in lists, in the lab and in `lab/hosts/nats/matrix.json`.
+    /// Returns the name in lists, in the lab and in `lab/hosts/nats/matrix.json`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Apart => "apart",
@@ -206,7 +206,7 @@ impl Place {
         }
     }
 
-    /// Whether two hosts of this one kind can be placed so.
+    /// Returns true if two hosts of this kind can be in this place.
     pub fn fits(self, kind: Kind) -> bool {
         let traits = kind.traits();
         match self {

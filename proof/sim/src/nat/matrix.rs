@@ -1,12 +1,12 @@
-//! The list and the verdicts as text: what `lab/hosts/nats/matrix.json` holds.
+//! The list of kinds and verdicts as text: the contents of `lab/hosts/nats/matrix.json`.
 
 use std::fmt::Write;
 
 use crate::nat::kind::{Filtering, Kind, Mapping, Place, Ports};
 use crate::nat::verdict::possible;
 
-/// `lab/hosts/nats/matrix.json`: all kinds with their traits, every pair in every place with its verdict. Written by
-/// `cargo test -p taut-sim --lib nat::matrix` with TAUT_WRITE=1 in the environment, read by the tests of both sides.
+/// Returns the text of `lab/hosts/nats/matrix.json`: all kinds with their traits, and every pair in every place with its verdict.
+/// `cargo test -p taut-sim --lib nat::matrix` writes it with TAUT_WRITE=1 in the environment; the tests here and in the lab read it.
 pub fn matrix() -> String {
     let kinds: Vec<String> = Kind::ALL.into_iter().map(kind_line).collect();
     let pairs: Vec<String> = pairs().map(|(a, b, place)| pair_line(a, b, place)).collect();
@@ -17,7 +17,7 @@ pub fn matrix() -> String {
     )
 }
 
-/// Every pair that there is, each once.
+/// Returns every possible pair once.
 pub(super) fn pairs() -> impl Iterator<Item = (Kind, Kind, Place)> {
     let apart = Kind::ALL
         .into_iter()

@@ -1,4 +1,4 @@
-//! The best that two hosts could do: every address known, unlimited rounds, and within a budget ports guessed.
+//! The best possible hole punching between two hosts: all addresses are known, rounds are unlimited, and ports are guessed within a budget.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
@@ -9,26 +9,27 @@ use crate::nat::internet::{HostId, Internet};
 use crate::nat::verdict::Reach;
 use taut_testkit::Seeded;
 
-/// Rounds in which both send to all that they know. Two are enough to be let in and to answer; one more for an address that is heard of on the way.
+/// Rounds in which both hosts send to all addresses that they know. Two rounds open the filters and get an answer; further ones serve addresses learned on
+/// the way.
 const ROUNDS: usize = 4;
 
-/// A host's port for its first socket; further ones follow.
+/// Port of a host's first socket. Further sockets have the following ports.
 const PORT: u16 = 8288;
 
-/// How much may be guessed.
+/// The limits of guessing.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Sockets that one host opens at most.
+    /// Maximum number of sockets that one host opens.
     pub sockets: u16,
-    /// Ports that one host tries at most.
+    /// Maximum number of ports that one host tries.
     pub ports: u16,
 }
 
-/// 256 open ports out of 64,512 are met by one of 1,024 tries in 98 of 100 cases: 1 - (1 - 256/64512)^1024. Both are what a home router's table bears.
+/// 256 open ports of 64,512 and 1,024 tries hit in 98 of 100 cases: 1 - (1 - 256/64512)^1024. A home router's table has room for both numbers.
 pub const BUDGET: Budget = Budget { sockets: 256, ports: 1024 };
 
-/// What `a` and `b` reach in this internet, when `servers` tell them how they look from outside: directly, only with guesses within `budget` (whose
-/// dice `seed` throws), or not at all. Guesses go wrong now and then.
+/// Returns the best path that `a` and `b` find in this internet when `servers` report their external endpoints: direct, direct by guessing within `budget`,
+/// or none. `seed` determines the guesses, which fail now and then.
 pub fn punch(
     net: &mut Internet,
     (a, b): (HostId, HostId),
@@ -43,7 +44,7 @@ pub fn punch(
     if exchange(net, &mut party) {
         return Reach::Direct;
     }
-    // Another pair of sockets: what is tried from here on begins anew.
+    // From here on, guessing starts from scratch with two other sockets.
     let mut party = [Puncher::guessing(a, &party[0]), Puncher::guessing(b, &party[1])];
     for puncher in &mut party {
         puncher.ask(net, servers);
@@ -52,18 +53,18 @@ pub fn punch(
     if exchange(net, &mut party) { Reach::Guess } else { Reach::Relay }
 }
 
-/// All happens at one moment: nothing runs out meanwhile.
+/// The time of all events. Nothing expires because no time passes.
 const NOW: Time = Time(1_000_000_000_000);
 
 struct Puncher {
     host: HostId,
-    /// Own sockets, by port.
+    /// The host's sockets, by port.
     ports: Vec<u16>,
-    /// How the first socket looks from servers, in order.
+    /// The external endpoints of the first socket as the servers see them, in order.
     seen: Vec<SocketAddrV4>,
-    /// Where the other one may be, to be sent to from every socket.
+    /// Endpoints where the other host may be. Every socket sends to all of them.
     targets: BTreeSet<SocketAddrV4>,
-    /// Own port, and where something of the other one came from there.
+    /// The host's own port and the source endpoint of each datagram that arrived from the other host.
     heard: BTreeSet<(u16, SocketAddrV4)>,
 }
 
@@ -77,7 +78,7 @@ impl Puncher {
         Self { ports: vec![next], ..Self::new(host) }
     }
 
-    /// Asks both servers how the first socket looks, at two ports each.
+    /// Asks both servers, at two ports each, for the external endpoint of the first socket.
     fn ask(&mut self, net: &mut Internet, servers: (HostId, HostId)) {
         for server in [servers.0, servers.1] {
             for port in [3478, 3479] {
@@ -89,7 +90,7 @@ impl Puncher {
         }
     }
 
-    /// What is known of the other one, besides its guesses: its own addresses, and how servers see it.
+    /// Returns the known endpoints of the other host, without guesses: its own addresses, and those that servers see.
     fn known(&self, net: &Internet) -> impl Iterator<Item = SocketAddrV4> {
         let own = SocketAddrV4::new(net.address(self.host), self.ports[0]);
         std::iter::once(own).chain(self.seen.iter().copied())
@@ -99,21 +100,21 @@ impl Puncher {
         self.seen.windows(2).any(|pair| pair[0] != pair[1])
     }
 
-    /// By how much its port rises, if it does so evenly.
+    /// Returns the step between successive external ports, if it is constant.
     fn step(&self) -> Option<u16> {
         let steps: BTreeSet<u16> =
             self.seen.windows(2).map(|pair| pair[1].port().wrapping_sub(pair[0].port())).collect();
         steps.first().copied().filter(|step| steps.len() == 1 && (1..=8).contains(step))
     }
 
-    /// Its port that so many new destinations from now are seen from.
+    /// Returns the host's external endpoint for its `number`-th new destination from now.
     fn foretold(&self, step: u16, number: u16) -> Option<SocketAddrV4> {
         let last = self.seen.last()?;
         Some(SocketAddrV4::new(*last.ip(), last.port().wrapping_add(step.wrapping_mul(number))))
     }
 }
 
-/// Both send to all that they know and hear; whether something went there and back.
+/// Sends from both hosts to all known and learned endpoints. Returns true if a datagram was answered.
 fn exchange(net: &mut Internet, party: &mut [Puncher; 2]) -> bool {
     for (own, other) in [(0, 1), (1, 0)] {
         let known: Vec<_> = party[other].known(net).collect();
@@ -134,7 +135,7 @@ fn exchange(net: &mut Internet, party: &mut [Puncher; 2]) -> bool {
     false
 }
 
-/// Sends one datagram; whether it arrived at the other one and answers something that came the same way.
+/// Sends one datagram. Returns true if it arrived at the other host and answers a datagram that came the same way.
 fn send(net: &mut Internet, party: &mut [Puncher; 2], own: usize, port: u16, target: SocketAddrV4) -> bool {
     let other = 1 - own;
     let Ok(delivery) = net.carry(party[own].host, port, target, NOW) else { return false };
@@ -159,7 +160,7 @@ fn guess(net: &mut Internet, party: &mut [Puncher; 2], budget: Budget, seed: u64
     }
 }
 
-/// The ports that the hard side will have next.
+/// Number of next ports of the hard side that are tried.
 const FORETOLD: u16 = 16;
 
 fn foretell(net: &mut Internet, party: &mut [Puncher; 2], hard: usize, step: u16) {
@@ -172,7 +173,7 @@ fn foretell(net: &mut Internet, party: &mut [Puncher; 2], hard: usize, step: u16
     }
 }
 
-/// Both count: the n-th datagram of each goes from the n-th port to the n-th port.
+/// Predicts the ports of both sides: the n-th datagram of each side goes from its n-th port to the other side's n-th port.
 fn foretell_both(net: &mut Internet, party: &mut [Puncher; 2], one: u16, two: u16) {
     for number in 1..=FORETOLD {
         let targets = [party[1].foretold(two, number), party[0].foretold(one, number)];
@@ -185,7 +186,7 @@ fn foretell_both(net: &mut Internet, party: &mut [Puncher; 2], one: u16, two: u1
     }
 }
 
-/// The hard side opens many sockets towards the known address of the other one, which tries ports by chance.
+/// Opens many sockets on the hard side towards the known address of the other side, which tries random ports.
 fn birthday(net: &mut Internet, party: &mut [Puncher; 2], hard: usize, budget: Budget, chance: &mut Seeded) {
     let known = 1 - hard;
     let (Some(there), Some(here)) = (party[known].seen.first().copied(), party[hard].seen.first().copied()) else {
@@ -199,7 +200,7 @@ fn birthday(net: &mut Internet, party: &mut [Puncher; 2], hard: usize, budget: B
     }
 }
 
-/// Both sides hard: all that is left is that both throw dice.
+/// Guesses ports at random on both sides, when both are hard.
 fn gamble(net: &mut Internet, party: &mut [Puncher; 2], budget: Budget, chance: &mut Seeded) {
     for own in 0..2 {
         let Some(there) = party[1 - own].seen.first().copied() else { return };

@@ -9,32 +9,32 @@ use taut_base::Time;
 use crate::nat::kind::{Filtering, Ports, Traits};
 use taut_testkit::Seeded;
 
-/// Mappings at most; when it is full, those that ran out go, and if that gives no room, nothing new goes out.
+/// Maximum number of mappings. A full table drops expired mappings; if all are valid, new flows are refused.
 const MAX_MAPPINGS: usize = 16_384;
 
-/// Permissions at most: a socket that sends to a thousand ports of a peer to find the open one needs as many.
+/// Maximum number of permissions. A socket that sends to a thousand ports of a peer to find the open one needs a thousand of them.
 const MAX_PERMITTED: usize = 65_536;
 
-/// External ports, as a NAT with one external address has them: all that are not reserved.
+/// External ports of a NAT with one external address: all that are not reserved.
 const PORTS: RangeInclusive<u16> = 1024..=u16::MAX;
 
-/// Why a router did not let a datagram pass.
+/// The reason why a router dropped a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// UDP does not pass here.
+    /// The router drops all UDP.
     Blocked,
-    /// Nobody inside has this external port.
+    /// No mapping has this external port.
     NoMapping,
-    /// The sender may not send in.
+    /// The filter does not let this sender in.
     Filtered,
-    /// The table is full.
+    /// The table of mappings is full.
     Full,
 }
 
-/// Whose a mapping is: a host's socket, and where mappings depend on it, the destination.
+/// The owner of a mapping: a host's socket, and the destination if the mapping depends on it.
 type Owner = (SocketAddrV4, Option<SocketAddrV4>);
 
-/// A NAT's tables. Addresses are translated, and filters judged, by its [`Traits`]; expiry is looked at when it matters, so there is no timer.
+/// A NAT's tables. [`Traits`] determine translation and filtering. Expiry is checked on use, so there is no timer.
 #[derive(Clone, Debug)]
 pub struct Router {
     traits: Traits,
@@ -43,19 +43,19 @@ pub struct Router {
     next_port: u16,
     mappings: BTreeMap<Owner, Mapped>,
     owners: BTreeMap<SocketAddrV4, Owner>,
-    /// Until when who may send in: external endpoint, sender.
+    /// End of the permission to send in, by external endpoint and sender.
     permitted: BTreeMap<(SocketAddrV4, SocketAddrV4), Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Mapped {
     outer: SocketAddrV4,
-    /// When it ends; `None` while it is only remembered ([`Router::forget`]).
+    /// Expiry of the mapping; `None` while the table only keeps its port ([`Router::forget`]).
     until: Option<Time>,
 }
 
 impl Router {
-    /// A router that has just been switched on.
+    /// Creates a router with empty tables.
     pub fn new(traits: Traits, external: Ipv4Addr, seed: u64) -> Self {
         let mut chance = Seeded::new(seed);
         let next_port = draw(&mut chance);
@@ -70,17 +70,17 @@ impl Router {
         }
     }
 
-    /// What it does.
+    /// Returns the router's traits.
     pub fn traits(&self) -> &Traits {
         &self.traits
     }
 
-    /// Its address outside; of no meaning where nothing is translated.
+    /// Returns the external address. It has no meaning without translation.
     pub fn external(&self) -> Ipv4Addr {
         self.external
     }
 
-    /// A datagram goes out: the source that everybody outside sees.
+    /// Passes a datagram out. Returns the source that hosts outside see.
     pub fn outbound(
         &mut self,
         source: SocketAddrV4,
@@ -108,7 +108,7 @@ impl Router {
         Ok(outer)
     }
 
-    /// A datagram from outside for `destination`: the host's socket inside that gets it.
+    /// Passes a datagram in. Returns the socket of the host that receives it.
     pub fn inbound(&self, source: SocketAddrV4, destination: SocketAddrV4, now: Time) -> Result<SocketAddrV4, Refusal> {
         if !self.traits.udp {
             return Err(Refusal::Blocked);
@@ -119,7 +119,8 @@ impl Router {
         if open || self.permits(destination, source, now) { Ok(inside) } else { Err(Refusal::Filtered) }
     }
 
-    /// A datagram from inside for one of its own external ports: the source that the other host sees, and that host's socket. Nobody is filtered here.
+    /// Passes a datagram from inside to one of the router's own external ports. Returns the source that the receiver sees, and the receiver's socket. The
+    /// filter does not apply.
     pub fn hairpin(
         &mut self,
         source: SocketAddrV4,
@@ -130,7 +131,7 @@ impl Router {
         Ok((self.outbound(source, destination, now)?, inside))
     }
 
-    /// Flows and permissions are gone, as after a restart that keeps its table of ports; where each flow has a port of its own, there is no such table.
+    /// Removes flows and permissions but keeps ports, as a restart does with a stored port table. A NAT with a port per flow has no such table.
     pub fn forget(&mut self) {
         if self.traits.is_hard() {
             return self.rebind();
@@ -140,7 +141,7 @@ impl Router {
         self.mappings.values_mut().for_each(|mapped| mapped.until = None);
     }
 
-    /// Everything is gone: whoever sends next gets another external port.
+    /// Removes all state, so the next datagram of each flow gets another external port.
     pub fn rebind(&mut self) {
         self.mappings.clear();
         self.owners.clear();
@@ -148,18 +149,18 @@ impl Router {
         self.next_port = draw(&mut self.chance);
     }
 
-    /// The provider gives it another external address.
+    /// Changes the external address, as a provider does.
     pub fn change_address(&mut self, external: Ipv4Addr) {
         self.external = external;
         self.rebind();
     }
 
-    /// From now on it does this, with the tables that it has.
+    /// Changes the traits. The tables stay.
     pub fn set_traits(&mut self, traits: Traits) {
         self.traits = traits;
     }
 
-    /// Mappings in its table, those that ran out included.
+    /// Returns the number of mappings in the table, including expired ones.
     pub fn mappings(&self) -> usize {
         self.mappings.len()
     }
@@ -193,7 +194,7 @@ impl Router {
         if !self.traits.translates() {
             return Ok(owner.0);
         }
-        // The table has room for a quarter of the ports, so a free one is found soon.
+        // The table has room for a quarter of the ports, so a few draws find a free one.
         loop {
             let port = match self.traits.ports {
                 Ports::Random => draw(&mut self.chance),
@@ -220,7 +221,7 @@ impl Router {
     }
 }
 
-/// A port by chance.
+/// Returns a random port.
 fn draw(chance: &mut Seeded) -> u16 {
     let many = u64::from(PORTS.end() - PORTS.start()) + 1;
     // The remainder is below 65,536 - 1,024 by construction.

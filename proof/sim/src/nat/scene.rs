@@ -1,4 +1,4 @@
-//! Whole nodes behind NATs: two hosts, relays, a coordinator, an internet, one clock.
+//! Whole nodes behind NATs: two hosts, relays, a coordinator, a simulated internet, and one clock.
 //!
 //! ```text
 //! applications ─▶ TautHost ─▶ Internet::depart ─▶ wire: access, middle, access ─▶ Internet::arrive ─▶ TautHost ─▶ Ledger
@@ -6,8 +6,9 @@
 //!   where it is seen ▼ │ the other one's map
 //!                 coordinator, while it is there
 //! ```
-//! A router takes a datagram when it is sent and the other one when it arrives, each as it is by then. Time passes on the wires alone, and for what the
-//! coordinator is told; its own channel does not pass the routers, because what it says late or never is what matters here.
+//! The sender's routers take a datagram when it is sent, and the receiver's routers when it arrives, each in its state at that time. Only the wires and
+//! the coordinator's notifications take time. The coordinator's channel does not pass the routers, because only the delay and loss of its notifications
+//! matter here.
 //!
 //! As in a [`World`](crate::World), every delivered packet is checked against what was sent, and hosts check their bounds after every event.
 
@@ -36,62 +37,62 @@ use taut_testkit::Seeded;
 use centre::{Coordinator, Listed};
 use wire::{InFlight, Post};
 
-/// Virtual time begins here: a machine that has been up for a while.
+/// The scene's time at its creation. It is not zero, as on a machine that has been up for a while.
 const START: Time = Time(1_000_000_000_000);
 
-/// Events at one moment; more means that some timer is due for ever.
+/// Maximum number of events at one moment. More events mean that a timer is always due.
 const MAX_AT_ONCE: u32 = 20_000;
 
 /// The first port of a node, as in the daemon.
 const PORT: u16 = 8288;
 
-/// What was sent within this time, arrives on any wire of a scene.
+/// A datagram arrives within 1 s on any wire of a scene, unless it is lost.
 const LATELY: Duration = Duration::from_secs(1);
 
-/// What a scene is made of.
+/// The hosts and wires of a scene.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// What the first host is behind.
+    /// The NAT of the first host.
     pub a: Kind,
-    /// What the second one is behind.
+    /// The NAT of the second host.
     pub b: Kind,
-    /// Where they are to each other.
+    /// The hosts' place relative to each other.
     pub place: Place,
-    /// How many relays there are.
+    /// The number of relays.
     pub relays: u8,
-    /// From a host to the middle of the internet, where everybody meets. What one host sends to the other takes it twice.
+    /// The wire from a host to the middle of the internet. A datagram from one host to the other passes such a wire twice.
     pub access: Link,
-    /// From there to the first relay, and back; to each further one it is half as much again.
+    /// The delay from the middle to the first relay, and back. Each further relay is half as far again.
     pub to_relay: Duration,
 }
 
 impl Setup {
-    /// Two hosts in different networks: 10 ms to the middle each, two relays at 5 and 7.5 ms from there. Nothing is lost.
+    /// Returns the setup of two hosts in different networks: 10 ms to the middle each, two relays at 5 and 7.5 ms from the middle, and no loss.
     pub const fn apart(a: Kind, b: Kind) -> Self {
         let access = Link::clean(Duration::from_millis(10));
         Self { a, b, place: Place::Apart, relays: 2, access, to_relay: Duration::from_millis(5) }
     }
 
-    /// From one host over the first relay to the other one and back.
+    /// Returns the round-trip time between the hosts through the first relay.
     pub fn relay_round_trip(&self) -> Duration {
         4 * self.access.delay + 4 * self.to_relay
     }
 
-    /// From one host straight to the other one and back.
+    /// Returns the round-trip time between the hosts on a direct path.
     pub fn direct_round_trip(&self) -> Duration {
         4 * self.access.delay
     }
 
-    /// From the middle to the relay of this number, from 0.
+    /// Returns the delay from the middle to relay `number`, counted from 0.
     fn way_to_relay(&self, number: u8) -> Duration {
         self.to_relay + self.to_relay / 2 * u32::from(number)
     }
 }
 
-/// How data of a host goes to its peer.
+/// The kind of path that a host's data takes to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
-    /// Nothing was proven yet.
+    /// No path was confirmed yet.
     Nothing,
     /// A relay.
     Relay,
@@ -101,7 +102,7 @@ pub enum Carries {
 
 /// Two whole nodes behind NATs, relays that both reach, and a coordinator.
 pub struct Scene {
-    /// Who is where; to be changed as one likes, also while time passes.
+    /// The hosts and routers. A test can change them at any time.
     pub net: Internet,
     hosts: [TautHost; 2],
     ends: [End; 2],
@@ -119,7 +120,7 @@ struct End {
     host: HostId,
     ledger: Ledger,
     flow: Option<(Duration, Time)>,
-    /// Answers each packet that is delivered with one of its own.
+    /// Whether the host answers each delivered packet with a packet of its own.
     answers: bool,
     datagrams: u64,
 }
@@ -134,7 +135,7 @@ enum Event {
 }
 
 impl Scene {
-    /// Both daemons have just been started, nobody has sent anything. All randomness comes from `seed`.
+    /// Creates a scene in which both daemons have just started and nothing was sent. All randomness comes from `seed`.
     pub fn new(setup: &Setup, seed: u64) -> Self {
         let mut chance = Seeded::new(seed);
         let mut net = Internet::new(chance.next_u64());
@@ -161,51 +162,51 @@ impl Scene {
         Self { net, hosts, ends, posts, coordinator, access, now: START, at_once: 0, chance, wire, put_on_wire: 0 }
     }
 
-    /// The scene's time.
+    /// Returns the scene's time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// A node.
+    /// Returns the node of `side`.
     pub fn node(&self, side: Side) -> &TautHost {
         &self.hosts[side.place()]
     }
 
-    /// Does something to a node; the scene takes what comes out.
+    /// Calls `act` with a node, and takes the node's outputs.
     pub fn with<R>(&mut self, side: Side, act: impl FnOnce(&mut TautHost, Time) -> R) -> R {
         let result = act(&mut self.hosts[side.place()], self.now);
         self.collect(side);
         result
     }
 
-    /// Where a node is in the internet.
+    /// Returns the host of a node in the internet.
     pub fn place(&self, side: Side) -> HostId {
         self.ends[side.place()].host
     }
 
-    /// The router next to a node.
+    /// Returns the router next to a node.
     pub fn nat(&self, side: Side) -> RouterId {
         self.net.nat(self.place(side)).expect("every node is behind some router")
     }
 
-    /// What `side`'s applications sent, and what of it arrived.
+    /// Returns the record of the packets that `side`'s applications sent and of those that arrived.
     pub fn ledger(&self, side: Side) -> &Ledger {
         &self.ends[side.place()].ledger
     }
 
-    /// Datagrams that `side` has sent, to whomever.
+    /// Returns the number of datagrams that `side` has sent, to any address.
     pub fn datagrams(&self, side: Side) -> u64 {
         self.ends[side.place()].datagrams
     }
 
-    /// Probes that `side` has sent so far, by way.
+    /// Returns the number of probes that `side` has sent, by way.
     pub fn probes(&self, side: Side) -> BTreeMap<Way, u64> {
         let node = self.node(side).node();
         let reports = node.peers().filter_map(|peer| node.report(peer.id, self.now));
         reports.flat_map(|report| report.ways).map(|way| (way.way, way.sent)).collect()
     }
 
-    /// How data of `side` goes to its peer now.
+    /// Returns the kind of path that data of `side` takes to its peer now.
     pub fn carries(&self, side: Side) -> Carries {
         match self.way(side) {
             None => Carries::Nothing,
@@ -218,28 +219,28 @@ impl Scene {
         self.node(side).node().peers().find_map(|peer| peer.path.and_then(|path| path.way))
     }
 
-    /// Whether data goes directly both ways.
+    /// Returns true if data goes directly both ways.
     pub fn is_direct(&self) -> bool {
         Side::BOTH.into_iter().all(|side| self.carries(side) == Carries::Direct)
     }
 
-    /// The relay that carries for `side`, if one does.
+    /// Returns the relay that carries data of `side`, if any.
     pub fn relay_of(&self, side: Side) -> Option<usize> {
         let Some(Way::Relayed { relay, .. }) = self.way(side) else { return None };
         self.posts.iter().position(|post| post.relay.address == relay)
     }
 
-    /// How many relays there are, alive or not.
+    /// Returns the number of relays, including those that are stopped.
     pub fn relays(&self) -> usize {
         self.posts.len()
     }
 
-    /// The relay of this number is gone, and all that it knew.
+    /// Stops a relay and discards its state.
     pub fn kill_relay(&mut self, number: usize) {
         self.posts[number].station = None;
     }
 
-    /// The relay of this number is started, knowing nothing, if it is not there.
+    /// Starts a relay without state, unless it runs.
     pub fn start_relay(&mut self, number: usize) {
         let seed = self.chance.next_u64();
         let post = &mut self.posts[number];
@@ -248,7 +249,7 @@ impl Scene {
         }
     }
 
-    /// The daemon of `side` is killed and started, with the map and the peers that it had last.
+    /// Kills and starts the daemon of `side`, with the last map and peers that it had.
     pub fn restart(&mut self, side: Side) {
         self.with(side, |node, now| {
             node.restart(now);
@@ -256,61 +257,61 @@ impl Scene {
         });
     }
 
-    /// How the wires between hosts and the middle are now.
+    /// Returns the current wires between hosts and the middle.
     pub fn access(&self) -> Link {
         self.access
     }
 
-    /// The wires between hosts and the middle are like this from now on, for what is sent.
+    /// Changes the wires between hosts and the middle. Datagrams already under way are not affected.
     pub fn set_access(&mut self, access: Link) {
         self.access = access;
     }
 
-    /// Whether the router next to a node translates addresses.
+    /// Returns true if the router next to a node translates addresses.
     pub fn is_translated(&self, side: Side) -> bool {
         let address = self.net.address(self.place(side));
         address.is_private()
     }
 
-    /// `side` is put behind the router of `to`, and hears of its new address as from its kernel.
+    /// Moves `side` behind the router of `to`. The node receives the new address as from its kernel.
     pub fn move_beside(&mut self, side: Side, to: HostId) {
         self.net.move_host(self.place(side), to);
         let address = SocketAddr::from((self.net.address(self.place(side)), PORT));
         self.with(side, |node, now| node.move_to(address, now));
     }
 
-    /// Whether something that `side` sent within the last second has arrived.
+    /// Returns true if a packet that `side` sent within the last second has arrived.
     pub fn flows_from(&self, side: Side) -> bool {
         self.ledger(side).arrived_of(LATELY, self.now)
     }
 
-    /// Applications of `side` answer every packet from now on, at once.
+    /// Makes applications of `side` answer every packet at once.
     pub fn answer(&mut self, side: Side) {
         self.ends[side.place()].answers = true;
     }
 
-    /// An application of `side` sends one packet now.
+    /// Sends one packet from an application of `side` now.
     pub fn send(&mut self, side: Side) {
         let packet = self.ends[side.place()].ledger.send(self.now);
         self.with(side, |node, now| node.send(&packet, now));
     }
 
-    /// Applications of `side` send a packet now and then at this interval, until [`Self::stop`].
+    /// Makes applications of `side` send a packet now and one per interval from then on, until [`Self::stop`].
     pub fn flow(&mut self, side: Side, interval: Duration) {
         self.ends[side.place()].flow = Some((interval, self.now));
     }
 
-    /// Applications of `side` stop sending.
+    /// Stops the applications of `side`.
     pub fn stop(&mut self, side: Side) {
         self.ends[side.place()].flow = None;
     }
 
-    /// Lets time pass, event by event.
+    /// Advances time by `duration`, event by event.
     pub fn run(&mut self, duration: Duration) {
         self.run_until(duration, |_| false);
     }
 
-    /// Lets time pass until `done`, which is asked after each event; how long it took, or `None` when it was not done in time.
+    /// Advances time until `done` is true, checking after each event. Returns the time that passed, or `None` if `limit` was reached first.
     pub fn run_until(&mut self, limit: Duration, done: impl Fn(&Self) -> bool) -> Option<Duration> {
         let (start, end) = (self.now, self.now + limit);
         if done(self) {

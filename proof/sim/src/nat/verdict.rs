@@ -1,20 +1,20 @@
-//! When a direct path must be possible.
+//! Rules for when a direct path must be possible.
 
 use crate::nat::kind::{Filtering, Kind, Place, Ports, Traits};
 
-/// What two hosts can reach at best.
+/// The best path between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// A direct path, always and soon: whoever ends on the relay does it wrong.
+    /// A direct path, always and soon. Staying on the relay is an error.
     Direct,
-    /// A direct path by guessing ports, within [`BUDGET`](crate::nat::BUDGET) and with luck. The relay is no mistake.
+    /// A direct path by guessing ports, within [`BUDGET`](crate::nat::BUDGET) and with luck. Staying on the relay is no error.
     Guess,
     /// No direct path.
     Relay,
 }
 
 impl Reach {
-    /// Its name in `lab/hosts/nats/matrix.json`.
+    /// Returns the name in `lab/hosts/nats/matrix.json`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -24,16 +24,16 @@ impl Reach {
     }
 }
 
-/// What two hosts can reach, and the reason in words for users.
+/// The best path between two hosts, and the reason in words for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// What they can reach.
+    /// The best path.
     pub reach: Reach,
-    /// Why not more, or why that.
+    /// The reason for this path, or against a better one.
     pub why: &'static str,
 }
 
-/// What hosts of these two kinds can reach in this place, by rules: no machine is asked.
+/// Returns the best path between hosts of these two kinds in this place. It follows from rules alone, without the simulated NATs.
 pub fn possible(a: Kind, b: Kind, place: Place) -> Verdict {
     let (one, two) = (a.traits(), b.traits());
     match place {
@@ -61,7 +61,7 @@ fn apart(one: &Traits, two: &Traits) -> Verdict {
     }
 }
 
-/// Between one whose port is another for each destination, and one whose port is known.
+/// Returns the verdict for a host whose port differs for each destination and a host whose port is known.
 fn hard_to(hard: &Traits, known: &Traits) -> Verdict {
     match (known.filtering, hard.ports) {
         (Filtering::None | Filtering::EndpointIndependent, _) => {

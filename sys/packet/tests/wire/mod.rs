@@ -42,13 +42,13 @@ impl Wire {
         set_flags(WIRE, 0);
     }
 
-    /// A frame comes in from outside, with this virtio header.
+    /// Delivers a frame from outside, with this virtio header.
     pub(crate) fn arrives(&self, header: [u8; VIRTIO_HEADER], frame: &[u8]) {
         let bytes = [header.as_slice(), frame].concat();
         assert_eq!((&self.tap).write(&bytes).unwrap(), bytes.len());
     }
 
-    /// What went out since this was asked last, each with its virtio header: but what IPv6 says by itself.
+    /// Returns the frames sent since the last call, each with its virtio header, without the kernel's own IPv6 packets.
     pub(crate) fn left(&self) -> Vec<Vec<u8>> {
         let (mut found, mut buffer) = (Vec::new(), vec![0; LONGEST]);
         while let Ok(length) = (&self.tap).read(&mut buffer) {
@@ -59,7 +59,7 @@ impl Wire {
         found
     }
 
-    /// This host sends a datagram by it, to everybody there.
+    /// Sends a broadcast datagram from this host through the device.
     pub(crate) fn host_speaks(&self) {
         let socket = UdpSocket::bind((Self::NEAR, 0)).unwrap();
         socket.set_broadcast(true).unwrap();

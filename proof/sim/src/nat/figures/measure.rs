@@ -1,4 +1,4 @@
-//! Each figure, from the start of both daemons.
+//! The measurement of each figure, from the start of both daemons.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use crate::nat::scene::{Carries, Scene, Setup};
 use crate::side::Side;
 use taut_testkit::Seeded;
 
-/// How often applications send while something is measured.
+/// Interval between application packets during a measurement, 5 ms.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// The same while nothing is measured yet; and where minutes pass.
+/// Interval between application packets before a measurement and in phases of minutes, 250 ms.
 const SELDOM: Duration = Duration::from_millis(250);
 
-/// What is not there after this time counts as never.
+/// Time after which an event counts as missing, 60 s.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// When paths were found and NATs asked, what is measured of a steady state begins.
+/// Time from the start to the measurement of a steady state, 75 s: paths are found and NATs are tested by then.
 const STEADY: Duration = Duration::from_secs(75);
 
 /// Measures one figure in such a scene.
 pub(super) fn measure(figure: Figure, setup: &Setup, chance: &mut Seeded) -> Measured {
     let mut scene = Scene::new(setup, chance.next_u64());
-    // Both daemons are up, have asked the relays how they look from outside, and wait.
+    // Both daemons are up, have learned their external endpoints from the relays, and wait.
     scene.run(Duration::from_secs(3) + chance.up_to(Duration::from_secs(2)));
     scene.answer(Side::B);
     match figure {
@@ -60,7 +60,7 @@ fn direct(scene: &mut Scene) -> Measured {
     took(scene.run_until(NEVER, Scene::is_direct))
 }
 
-/// Talks directly, and has done so for some seconds.
+/// Waits until data goes directly, and some seconds more. Returns true if it does.
 fn settle(scene: &mut Scene, chance: &mut Seeded) -> bool {
     scene.flow(Side::A, SELDOM);
     let settled = scene.run_until(NEVER, Scene::is_direct).is_some();
@@ -69,18 +69,18 @@ fn settle(scene: &mut Scene, chance: &mut Seeded) -> bool {
     settled
 }
 
-/// From now on applications send often, and have done so for a second.
+/// Makes applications send often, and lets a second pass.
 fn go_on(scene: &mut Scene) {
     scene.flow(Side::A, INTERVAL);
     scene.run(Duration::from_secs(1));
 }
 
-/// From now on until something that is asked from now on is answered.
+/// Returns the time from now until a packet that is sent from now on is answered.
 fn next_answer(scene: &mut Scene) -> Option<Duration> {
     let (start, asked) = (scene.now(), scene.ledger(Side::A).sent());
     let arrived = |scene: &Scene| scene.ledger(Side::A).arrived_since(asked);
     scene.run_until(NEVER, arrived)?;
-    // That one is answered at this moment, by the last packet that the other side sent.
+    // The other side's last packet answers this request at this moment.
     let answer = scene.ledger(Side::B).sent() - 1;
     scene.run_until(NEVER, |scene| scene.ledger(Side::B).arrived_since(answer))?;
     Some(scene.now().since(start))
@@ -150,7 +150,7 @@ fn reboots(scene: &mut Scene, chance: &mut Seeded) -> Measured {
     scene.stop(Side::A);
     scene.set_coordinator(false);
     scene.kill_relay(chance.below(2) as usize);
-    // The power was gone, and with it what the routers knew.
+    // A power failure: the routers lost their state.
     for side in Side::BOTH {
         let nat = scene.nat(side);
         scene.net.router(nat).rebind();

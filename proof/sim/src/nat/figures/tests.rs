@@ -1,6 +1,6 @@
 use super::*;
 
-/// `make paths-sim` asks a thousand seeds each.
+/// `make paths-sim` runs a thousand seeds of each figure.
 #[test]
 fn every_figure_is_reached_for_some_seeds() {
     for figure in Figure::ALL {

@@ -1,4 +1,4 @@
-//! What can break, how, and how it is mended.
+//! The faults of a storm, and how they end.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::nat::scene::Scene;
 use crate::side::Side;
 use taut_testkit::{Probability, Seeded};
 
-/// What breaks; one fault at a time.
+/// A part that can fail, with one fault at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Thing {
     Router(Side),
@@ -20,18 +20,18 @@ pub(super) enum Thing {
     Coordinator,
 }
 
-/// How it breaks. What ends by itself is mended by nothing.
+/// A fault. A fault that ends on its own needs no repair.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     Hole(Hole),
-    /// Flows and permissions are forgotten, ports are kept.
+    /// Flows and permissions are cleared; ports are kept.
     Forgets,
     OtherPorts,
     OtherAddress,
     /// The host moves within its network.
     Moves,
     Restarts,
-    /// The wires were like this before.
+    /// The wires are worse; the field holds their earlier state.
     Wires(Link),
     Away,
 }
@@ -60,7 +60,7 @@ impl Thing {
                 5 if scene.is_translated(side) => Fault::OtherAddress,
                 _ => Fault::Forgets,
             },
-            // Without a translation a host's address is its network's, and each has one.
+            // Without translation a host's address belongs to its network, and each host has its own network.
             Self::Host(side) if scene.is_translated(side) && chance.below(2) == 0 => Fault::Moves,
             Self::Host(_) => Fault::Restarts,
             Self::Wires => Fault::Wires(scene.access()),
@@ -111,7 +111,7 @@ impl Fault {
     }
 }
 
-/// Wires as they may be for a while.
+/// Returns wires with random loss, jitter and delay.
 fn bad(chance: &mut Seeded) -> Link {
     let delay = Duration::from_millis(1) + chance.up_to(Duration::from_millis(150));
     let (jitter, loss) = (chance.up_to(Duration::from_millis(40)), Probability::percent(chance.below(30)));

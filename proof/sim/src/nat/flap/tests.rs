@@ -1,6 +1,6 @@
 use super::*;
 
-/// `make flap` asks for virtual hours.
+/// `make flap` runs virtual hours.
 #[test]
 fn after_any_weather_every_pair_is_where_it_belongs() {
     for seed in 0..8 {
@@ -17,7 +17,7 @@ fn the_same_seed_is_the_same_weather() {
     assert_ne!(told(3), told(4));
 }
 
-/// What judges must be able to say no: a NAT that stays broken is a problem, and told as one.
+/// The check must be able to fail: a NAT that stays broken is reported as a problem.
 #[test]
 fn a_pair_that_cannot_be_direct_though_it_must_is_told() {
     let mut flap = Flap::new(1);

@@ -19,13 +19,13 @@ impl Net {
         SocketAddrV4::new(self.net.address(host), PORT)
     }
 
-    /// How `host` looks from the server.
+    /// Returns the external endpoint of `host` as the server sees it.
     fn seen(&mut self, host: HostId) -> Result<SocketAddrV4, Lost> {
         let server = self.end(self.server);
         self.net.carry(host, PORT, server, NOW).map(|delivery| delivery.source)
     }
 
-    /// The server answers.
+    /// Sends the server's answer.
     fn answer(&mut self, to: SocketAddrV4) -> Result<HostId, Lost> {
         self.net.carry(self.server, PORT, to, NOW).map(|delivery| delivery.to)
     }

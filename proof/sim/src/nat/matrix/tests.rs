@@ -11,6 +11,6 @@ fn the_committed_matrix_is_this_one() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == matrix(),
-        "lab/hosts/nats/matrix.json differs from the list: write it anew (see `matrix`), and look at what changed"
+        "lab/hosts/nats/matrix.json differs from the list: write it again (see `matrix`), and check the difference"
     );
 }

@@ -15,7 +15,7 @@ fn the_budget_decides_how_often_a_guess_succeeds() {
         (0..100).filter(hit).count()
     };
     let (whole, tenth) = (hits(BUDGET), hits(Budget { ports: 100, ..BUDGET }));
-    // By the formula 98 and 33 of 100.
+    // The formula gives 98 and 33 of 100.
     assert!(whole >= 93, "{whole}");
     assert!((18..50).contains(&tenth), "{tenth}");
 }

@@ -18,7 +18,8 @@ fn remote(host: u8, port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, host), port)
 }
 
-/// Who of three may send in after one datagram to the first: another address, another port of the same, the very one.
+/// Returns which of three senders may send in after one datagram to the first address: another address, another port of the same address, the same
+/// endpoint.
 fn let_in(kind: Kind) -> [bool; 3] {
     let mut router = router(kind);
     let outer = router.outbound(inside(1), remote(1, 1), NOW).unwrap();
@@ -67,7 +68,7 @@ fn a_mapping_ends_with_its_time_and_going_out_renews_it() {
     assert_eq!(router.inbound(remote(1, 1), outer, almost), Ok(inside(1)));
     assert_eq!(router.outbound(inside(1), remote(1, 1), almost), Ok(outer));
     assert!(router.inbound(remote(1, 1), outer, NOW + Duration::from_secs(58)).is_ok());
-    // What comes in renews nothing.
+    // Incoming datagrams do not extend a mapping.
     let over = almost + Duration::from_secs(30);
     assert_eq!(router.inbound(remote(1, 1), outer, over), Err(Refusal::NoMapping));
     assert_ne!(router.outbound(inside(1), remote(1, 1), over), Ok(outer));

@@ -1,8 +1,8 @@
-//! The coordinator of a scene: what nodes tell it goes into the other one's map.
+//! The coordinator of a scene: it puts each node's reports into the other node's map.
 //!
 //! ```text
-//! news of a node (addresses of its interface, where relays see it, its relays) ──after TOLD, while it is there──▶ the other node's map
-//! it goes away: nobody hears anything; it comes back: everybody hears all news at once
+//! a node's report (interface addresses, external endpoints, its relays) ──after TOLD, while the coordinator is up──▶ the other node's map
+//! coordinator down: no maps are sent; up again: both nodes get all news at once
 //! ```
 
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use crate::party::Party;
 use crate::relay::Relay;
 use crate::side::Side;
 
-/// From a node's news to the other node's map: two ways through the network, and a write to a disk.
+/// Delay from a node's report to the other node's map, 60 ms: two ways through the network and a write to a disk.
 const TOLD: Duration = Duration::from_millis(60);
 
-/// What the coordinator knows of a node.
+/// The coordinator's record of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     endpoints: Vec<SocketAddr>,
@@ -28,30 +28,30 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// A node that was here before: it was at all relays, and nobody knows where it is seen.
+    /// Creates the record of a known node: bound to all relays, without external endpoints.
     pub(super) fn new(party: &Party, relays: &[Relay]) -> Self {
         let relays = relays.iter().map(Relay::id).take(taut_netmap::MAX_PEER_RELAYS).collect();
         Self { endpoints: vec![party.endpoint], relays }
     }
 }
 
-/// Who tells each node of the other one.
+/// The coordinator between the two nodes.
 pub(super) struct Coordinator {
     parties: [Party; 2],
     listed: [Listed; 2],
     version: u64,
-    /// When somebody hears the news.
+    /// The time at which the next maps are sent.
     pub(super) due: Option<Time>,
     pub(super) away: bool,
 }
 
 impl Coordinator {
-    /// One that knows these two.
+    /// Creates a coordinator that knows these two nodes.
     pub(super) fn new(parties: [Party; 2], listed: [Listed; 2]) -> Self {
         Self { parties, listed, version: 1, due: None, away: false }
     }
 
-    /// The map of `side`, with these relays.
+    /// Returns the map of `side`, with these relays.
     pub(super) fn map(&self, side: Side, relays: &[Relay]) -> NetworkMap {
         let (me, other) = (&self.parties[side.place()], &self.parties[side.other().place()]);
         let listed = &self.listed[side.other().place()];
@@ -68,7 +68,7 @@ impl Coordinator {
 }
 
 impl Scene {
-    /// The coordinator is away from now on, or back.
+    /// Stops or starts the coordinator.
     pub fn set_coordinator(&mut self, there: bool) {
         self.coordinator.away = !there;
         if there && self.coordinator.due.is_some() {
@@ -76,7 +76,7 @@ impl Scene {
         }
     }
 
-    /// Takes what `side` has to tell the coordinator.
+    /// Takes the reports of `side` for the coordinator.
     pub(super) fn hear(&mut self, side: Side) {
         let host = &mut self.hosts[side.place()];
         let listed = &mut self.coordinator.listed[side.place()];
@@ -92,7 +92,7 @@ impl Scene {
         }
     }
 
-    /// Both nodes hear what is new.
+    /// Sends changed maps to both nodes.
     pub(super) fn publish(&mut self) {
         self.coordinator.due = None;
         self.coordinator.version += 1;

@@ -3,10 +3,10 @@ use crate::nat::internet::Hole;
 use crate::nat::matrix::pairs;
 use crate::nat::verdict::{Reach, possible};
 
-/// How long a pair is given. A direct path comes within a second or two; a guess may take longer.
+/// Time limit for a pair, 40 s. A direct path takes a second or two; guessing may take longer.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Sends both ways for as long as it takes, and says how the two talk in the end.
+/// Sends both ways until the pair is settled. Returns the scene and the kind of path at the end.
 fn ends(a: Kind, b: Kind, place: Place, seed: u64) -> (Scene, Carries) {
     let mut scene = Scene::new(&Setup { place, ..Setup::apart(a, b) }, seed);
     scene.run(Duration::from_secs(3));
@@ -17,10 +17,10 @@ fn ends(a: Kind, b: Kind, place: Place, seed: u64) -> (Scene, Carries) {
     (scene, carries)
 }
 
-/// How this pair must end, and whether packets must be answered then.
+/// Returns an error text if the pair ends on a wrong path, or packets are not answered that must be.
 fn wrong(a: Kind, b: Kind, place: Place, seed: u64) -> Option<String> {
     let (mut scene, carries) = ends(a, b, place, seed);
-    // No UDP, no relay: those over TCP are the lab's.
+    // Without UDP no relay is reachable here. Only the lab has relays over TCP.
     let mute = place != Place::SameLan && !(a.traits().udp && b.traits().udp);
     let reach = possible(a, b, place).reach;
     let belongs = match reach {
@@ -63,7 +63,7 @@ fn the_same_seed_is_the_same_scene() {
     assert_eq!(told(9), told(9));
 }
 
-/// Two nodes that have talked directly for a while, and go on: a packet each 50 ms, each answered.
+/// Returns two nodes that have talked directly for a while and continue: a packet every 50 ms, each answered.
 fn talking(a: Kind, b: Kind, seed: u64) -> Scene {
     let mut scene = Scene::new(&Setup::apart(a, b), seed);
     scene.run(Duration::from_secs(3));
@@ -126,7 +126,7 @@ fn fault_d4_a_nat_that_was_away_for_a_moment_is_followed_soon_whenever_that_was(
         }
         let nat = scene.nat(Side::A);
         for away in [0, 200, 3_000] {
-            // What is asked meanwhile is not answered.
+            // Requests in the meantime are not answered.
             scene.net.set_hole(nat, Hole::Cut);
             scene.run(Duration::from_millis(away));
             scene.net.router(nat).rebind();
@@ -142,12 +142,12 @@ fn fault_d5_nats_that_map_by_destination_on_both_sides_stay_on_the_relay_and_pro
     let (mut scene, carries) = ends(Kind::Symmetric, Kind::Symmetric, Place::Apart, 51);
     assert_eq!(carries, Carries::Relay);
     scene.stop(Side::A);
-    // An idle peer is let go after five minutes (protocol.md 5.5).
+    // An idle peer is released after five minutes (protocol.md 5.5).
     scene.run(Duration::from_secs(400));
     let before = scene.datagrams(Side::A);
     scene.run(Duration::from_secs(600));
     let idle = scene.datagrams(Side::A) - before;
-    // What is left keeps the bindings at two relays alive: four datagrams a minute each.
+    // Keepalives of the bindings at two relays remain: four datagrams a minute each.
     assert!(idle <= 2 * 4 * 10 + 20, "{idle}");
 }
 
@@ -177,7 +177,7 @@ fn fault_f8_when_one_relay_was_started_again_unnoticed_and_the_other_one_dies_no
         scene.start_relay(1 - used);
         scene.run(Duration::from_secs(1));
         scene.kill_relay(used);
-        // Who only answers hears nothing, and misses the relay when it does not answer the next ping.
+        // A host that only answers receives nothing, and detects the failed relay when its next ping is not answered.
         let start = scene.now();
         scene.run(Duration::from_secs(40));
         let silence = scene.ledger(Side::A).longest_silence(start, scene.now());

@@ -1,4 +1,4 @@
-//! The wires of a scene: what is under way, where it goes, and the relays at their ends.
+//! The wires of a scene: datagrams under way, their destinations, and the relays.
 
 use std::cmp::{Ordering, Reverse};
 use std::net::{SocketAddr, SocketAddrV4};
@@ -14,17 +14,17 @@ use crate::side::Side;
 use crate::station::Station;
 use taut_testkit::Seeded;
 
-/// A relay, and how far it is from the middle.
+/// A relay and its distance from the middle.
 pub(super) struct Post {
     pub(super) host: HostId,
     pub(super) relay: Relay,
-    /// Nobody while it is away: what is sent there is lost.
+    /// The relay's program. While it is `None`, datagrams to the relay are lost.
     pub(super) station: Option<Box<dyn Station>>,
     delay: Duration,
 }
 
 impl Post {
-    /// Relay `number`, from 0, just started.
+    /// Starts relay `number`, counted from 0.
     pub(super) fn new(net: &mut Internet, number: u8, setup: &Setup, chance: &mut Seeded) -> Self {
         let host = net.server();
         let mut relay = Relay::new(number + 1);
@@ -34,7 +34,7 @@ impl Post {
     }
 }
 
-/// Ordered by time, then by the order of sending.
+/// A datagram under way, ordered by arrival time, then by the order of sending.
 pub(super) struct InFlight {
     pub(super) due: Time,
     number: u64,
@@ -63,10 +63,10 @@ impl Ord for InFlight {
 }
 
 impl Scene {
-    /// The next datagram arrives, if the routers on its way down let it in.
+    /// Delivers the next datagram if the routers on its way down let it in.
     pub(super) fn arrive(&mut self) {
         let Some(Reverse(InFlight { transit, datagram, .. })) = self.wire.pop() else { return };
-        // What a NAT does not let in is lost, as it is to the sender.
+        // A datagram that a NAT drops is lost without a report to the sender.
         let Ok(delivery) = self.net.arrive(transit, self.now) else { return };
         let (source, port) = (SocketAddr::V4(delivery.source), delivery.destination.port());
         if let Some(side) = Side::BOTH.into_iter().find(|side| self.place(*side) == delivery.to) {
@@ -82,7 +82,7 @@ impl Scene {
         }
     }
 
-    /// Takes what `side` sends and delivers and has to tell the coordinator, and has it check itself.
+    /// Takes the outputs of `side`: datagrams, delivered packets and messages for the coordinator. Then checks the host's bounds.
     pub(super) fn collect(&mut self, side: Side) {
         let place = side.place();
         while let Some((port, destination, datagram)) = self.hosts[place].poll_transmit_at() {
@@ -99,7 +99,7 @@ impl Scene {
         self.hear(side);
     }
 
-    /// Takes what a relay sends.
+    /// Takes the datagrams of a relay.
     pub(super) fn collect_station(&mut self, number: usize) {
         while let Some((port, destination, datagram)) =
             self.posts[number].station.as_mut().and_then(|station| station.poll_transmit())
@@ -109,7 +109,7 @@ impl Scene {
         }
     }
 
-    /// Puts each copy that the wires make on its way.
+    /// Sends each copy of a datagram that the wires make.
     fn put(&mut self, from: HostId, port: u16, destination: SocketAddr, datagram: &[u8]) {
         let SocketAddr::V4(destination) = destination else { return };
         let Ok(transit) = self.net.depart(from, port, destination, self.now) else { return };
@@ -122,7 +122,7 @@ impl Scene {
         }
     }
 
-    /// How long each copy takes between this host and the middle; hosts that are no servers share one kind of wire.
+    /// Returns the delay of each copy between this host and the middle. All hosts except servers share one kind of wire.
     fn delays(&mut self, host: Option<HostId>) -> Vec<Duration> {
         match self.posts.iter().find(|post| Some(post.host) == host) {
             Some(post) => vec![post.delay],
@@ -130,7 +130,7 @@ impl Scene {
         }
     }
 
-    /// The relay at this address; hosts cannot be told by what is seen of them.
+    /// Returns the relay at this address. Other hosts cannot be found by an external address.
     fn server_at(&self, address: SocketAddrV4) -> Option<HostId> {
         self.posts.iter().map(|post| post.host).find(|host| self.net.address(*host) == *address.ip())
     }
