@@ -231,7 +231,8 @@ def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
         one.wait_for(lambda status: greeted(one.peer(two.name, status)), "a handshake by itself")
         assert ping(two.host, address, count=600, first=True)["received"], f"crash {crash}"
     assert one.status()["self"]["node_key"] == key
-    assert left_files(one) == files
+    # Crashes fill the event log, which is rotated once (docs/spec/state-files.md).
+    assert left_files(one) - {"node/events.jsonl.1"} == files
     # Files that were open during the first count may be closed.
     wait_until(lambda: not Counter(open_files(one)) - handles, "no more open files than at first", details=lambda: f"{handles}\n{open_files(one)}")
     assert call("ip", "netns", "pids", one.host.namespace).stdout.split() == [str(one.process.pid)]

@@ -68,6 +68,8 @@ def test_two_cones_are_relayed_first_and_direct_soon(behind):
         assert said["replies"][-1]["path"] == "direct"
         told = sight.ask("why", peer=two.name)
         assert told["path"]["endpoint"].startswith(str(two.host.nat.external))
+    # The ping ends with the first reply on the direct path. Only a later request is sent on it.
+    one.ping(two.name, "-c", "2")
     peer = one.peer(two.name)
     assert peer["traffic"]["direct"]["sent"] > 0
 
