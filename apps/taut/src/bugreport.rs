@@ -16,7 +16,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use taut_agent::api::Status;
-use taut_agent::log::format_time;
+use taut_base::format_time;
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
@@ -66,7 +66,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         format_time(taut_event::wall_clock()).chars().take(19).filter(|letter| !"-:".contains(*letter)).collect();
     let name = format!("taut-bugreport-{time}");
     let target = target.unwrap_or_else(|| PathBuf::from(format!("{name}.tar")));
-    // Whoever may not read the log learns it before anything is written.
+    // A user who may not read the log is refused before a file is created.
     let (client, events) = ask_log(&socket)?;
     let saved = log::saved(&state).or_else(|fault| if client.is_some() { Ok(Vec::new()) } else { Err(fault) })?;
     let file = create(&target)?;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use taut_agent::api::Request;
-use taut_agent::log::{Area, Entry, Level, parse_time};
+use taut_agent::log::{Area, Entry, Level};
+use taut_base::parse_time;
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
@@ -148,7 +149,7 @@ fn level(text: &str) -> Result<Level, Fault> {
     Level::of(text).ok_or_else(|| Fault::usage(format!("--priority {text}: write error, warn, info, debug or trace")))
 }
 
-/// What was shown so far.
+/// Progress of the display: the events shown so far.
 struct Shown<'a> {
     options: &'a Options,
     /// The last line that the daemon keeps over a restart.

@@ -158,7 +158,7 @@ pub struct Problem {
     pub code: ProblemCode,
     /// What happened and why.
     pub message: String,
-    /// What the user can do.
+    /// Advice to the user.
     pub hint: String,
 }
 

@@ -8,7 +8,7 @@
 //! - `kind`: every event with its area, level, words and fields;
 //! - `level`: levels and areas, `--log-level`;
 //! - `limiter`: how many lines each party may cause; `refusals`: refused packets, sampled;
-//! - `line`: an event as JSON and as text, and the reader of both; `time`: ISO 8601;
+//! - `line`: an event as JSON and as text, and the reader of both;
 //! - `changes`: what another network map changed.
 //!
 //! It promises: nothing here blocks or grows; no secret is a field of an event; a line is the same wherever it is read.
@@ -22,7 +22,6 @@ mod refusals;
 mod render;
 mod ring;
 mod stderr;
-mod time;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -33,7 +32,6 @@ use taut_node::Clocks;
 pub use level::{Area, BadLevels, Level, Levels};
 pub use line::{Entry, LOG_SCHEMA};
 pub use stderr::StderrFormat;
-pub use time::{format_time, parse_time};
 
 pub(crate) use changes::{listed, note_map};
 pub(crate) use kind::Kind;

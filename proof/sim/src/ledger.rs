@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "nobody sent"]
+    #[should_panic = "never sent"]
     fn notices_an_invented_packet() {
         let (mut sender, mut other) = (ledger(), ledger());
         other.deliver(&sender.send(Time(1)), Time(2));

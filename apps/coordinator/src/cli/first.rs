@@ -7,7 +7,7 @@ use super::{CommandError, announce};
 use crate::log;
 use crate::state::{FirstStart, kept_first_tokens};
 
-/// What the reader of the file should do.
+/// Advice at the top of the file for its reader.
 const HINT: &str = "read it, keep the tokens elsewhere, and delete it";
 
 /// Prints the tokens if standard output is a terminal. Otherwise prints the name of the file that contains them, because a journal is kept and has other

@@ -108,9 +108,9 @@ pub(crate) struct ErrorAnswer {
 pub(crate) struct ErrorBody {
     /// kind of the failure, for programs
     pub(crate) code: String,
-    /// what happened, and why
+    /// message: the event and its cause
     pub(crate) message: String,
-    /// what to do
+    /// advice: the next step for the operator
     pub(crate) hint: String,
     /// id of the request, as in the header X-Request-Id of the answer and in the coordinator's log
     #[serde(skip_serializing_if = "Option::is_none")]

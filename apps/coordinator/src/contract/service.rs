@@ -39,7 +39,7 @@ impl ToSchema for SchemaVersion {}
 pub(crate) struct HealthAnswer {
     pub(crate) schema: SchemaVersion,
     pub(crate) status: HealthStatus,
-    /// what the operator should look at before the coordinator stops answering
+    /// conditions that need the operator before the coordinator stops answering
     pub(crate) warnings: Vec<String>,
 }
 

@@ -22,7 +22,7 @@ use super::line::{Line, LogFormat};
 use super::{UNAUTHENTICATED, timestamp};
 use crate::system::OsEntropy;
 
-/// What the layer shares with the handle on the log.
+/// State that the layer shares with the handle on the log.
 pub(super) struct Shared {
     format: LogFormat,
     levels: RwLock<LogLevels>,

@@ -183,7 +183,7 @@ pub struct Status {
 pub struct Handshakes {
     /// Initiations whose sender was decrypted, at the cost of one Diffie-Hellman each.
     pub computed: u64,
-    /// Of these, initiations answered by a response that makes a session, at the cost of three more.
+    /// Initiations that were answered by a response that makes a session, which costs three more Diffie-Hellman operations.
     pub answered: u64,
     /// Of the computed ones, copies that were answered with the same response again.
     pub repeated: u64,

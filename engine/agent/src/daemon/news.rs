@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use taut_base::format_time;
 use taut_control::{Event, Identity};
 use taut_netmap::{Problem, ProblemCode};
 use taut_relay::Ticket;
@@ -9,7 +10,7 @@ use taut_relay::Ticket;
 use super::Daemon;
 use crate::api::Failure;
 use crate::basics::clocks;
-use crate::log::{self, Value, format_time, kind};
+use crate::log::{self, Value, kind};
 
 impl Daemon {
     /// Takes an event of the control thread.

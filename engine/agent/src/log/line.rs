@@ -9,9 +9,10 @@
 
 use std::time::Duration;
 
+use taut_base::{format_time, parse_time};
+
 use super::kind::Kind;
 use super::level::Level;
-use super::time::{format_time, parse_time};
 
 /// Version of the object.
 pub const LOG_SCHEMA: u32 = 1;

@@ -24,8 +24,8 @@ const GATHER: usize = 16 * 1024;
 pub(super) const MOST_WAITING: usize = 2 * MAX_DATAGRAM;
 /// Datagrams, and messages, handled in one turn, 64 of each, so that neither direction starves the other. [`Stream::begin_turn`] limits the messages' bytes.
 const TURN: usize = 64;
-/// Bytes received since the last complete message, beyond which the connection counts as broken: four times the longest message. Three of the four are
-/// room for TLS, frame headers, pings and proxies that fragment. Without the limit a peer could send incomplete messages without end.
+/// Bytes received since the last complete message, beyond which the connection counts as broken: four times the longest message. The
+/// rest is room for TLS, frame headers, pings and proxies that fragment. Without the limit a peer could send incomplete messages without end.
 const MOST_UNFINISHED: u64 = 4 * MAX_DATAGRAM as u64;
 
 /// Limit on the datagrams discarded at the start, 4,096: a socket's buffer holds no more, however short they are. A lane that keeps sending delays nothing.

@@ -18,7 +18,7 @@ use crate::identity::Membership;
 const DIAL_LIMIT: Duration = Duration::from_secs(30);
 /// Time between two pings, 15 s plus or minus a fifth: three of them fit into [`SILENCE`], and into the lease that the coordinator grants.
 const PING: Duration = Duration::from_secs(15);
-/// Time without received bytes after which a channel counts as dead, 45 s. TCP alone would notice much later.
+/// Time without received bytes after which a channel counts as dead, 45 s, regardless of the state of the TCP connection.
 const SILENCE: Duration = Duration::from_secs(45);
 /// Age from which the loss of a channel resets the back-off, 10 s.
 const GOOD: Duration = Duration::from_secs(10);

@@ -141,7 +141,7 @@ impl Router {
         self.mappings.values_mut().for_each(|mapped| mapped.until = None);
     }
 
-    /// Removes all state, so the next datagram of each flow gets another external port.
+    /// Clears all tables, so the next datagram of each flow gets another external port.
     pub fn rebind(&mut self) {
         self.mappings.clear();
         self.owners.clear();

@@ -92,7 +92,7 @@ impl Scene {
         }
     }
 
-    /// Sends changed maps to both nodes.
+    /// Sends a new map to both nodes.
     pub(super) fn publish(&mut self) {
         self.coordinator.due = None;
         self.coordinator.version += 1;

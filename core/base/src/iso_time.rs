@@ -1,6 +1,6 @@
-//! Times of events: ISO 8601 in UTC with milliseconds, such as `2026-11-24T03:12:07.123Z`.
+//! Times as text: ISO 8601 in UTC with milliseconds, such as `2026-11-24T03:12:07.123Z`. The log of every program uses them.
 
-use std::time::Duration;
+use core::time::Duration;
 
 const DAY: u64 = 86_400;
 
@@ -50,7 +50,7 @@ pub fn parse_time(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(seconds) + Duration::from_nanos(u64::from(nanoseconds)))
 }
 
-/// Reads numbers of so many digits with `separator` between them; those behind the first `needed` may be absent, and are 0 then.
+/// Reads three numbers with `separator` between them, each with the given number of digits. Numbers after the first `needed` may be absent and count as 0.
 fn numbers(text: &str, separator: char, digits: [usize; 3], needed: usize) -> Option<[u64; 3]> {
     let mut all = [0; 3];
     let mut parts = text.split(separator);
