@@ -6,12 +6,13 @@
     tools/stages.py --list                  prints the stages
 
 A stage is a recipe of the Makefile. Its output goes to target/stages/NAME.log and is printed in one piece when the stage ends. Exit status: 0 when
-every stage passed, 1 when one failed, 130 after an interrupt. Its own tests: test_stages.py.
+every stage passed, 1 when one failed, 130 after an interrupt. The run ends with the names of what failed. Its own tests: test_stages.py.
 """
 
 import argparse
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "target" / "stages"
 # Seconds that `make test` may take on two cores, from a clean clone with a filled registry cache: longer checks are not run before each change.
 BUDGET_S = {"day": 1500}
+# Lines with which pytest, cargo's tests, the compiler and unittest name what failed.
+FAILURE = re.compile(r"(FAILED|ERROR|FAIL:|ERROR:) \S|test .* \.\.\. FAILED$|thread .* panicked at |(error|warning)(\[\w+\])?: ")
+# Lines of one stage that the end of a run repeats: enough to know what broke, and short enough to see the table above.
+FAILURES_SHOWN = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +154,7 @@ class Run:
     def _start(self, record):
         record.result, record.start = "running", time.monotonic() - self.began
         self._say(f"{record.stage.name}: started")
-        with self._log(record).open("wb") as log:
+        with self.log(record).open("wb") as log:
             words = ["nice", "-n", str(record.stage.nice), *self.command(record.stage)]
             # A process group and no session: the kernel shares the processor out between sessions first (sched(7), autogroup), and only within one by niceness.
             process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
@@ -169,7 +174,7 @@ class Run:
         record.processor = usage.ru_utime + usage.ru_stime
         record.result = "failed" if process.returncode else "passed"
         self._say(f"{record.stage.name}: {record.result} after {record.seconds:.0f} s; its output:")
-        self.out.write(self._log(record).read_text(errors="replace"))
+        self.out.write(self.log(record).read_text(errors="replace"))
         self.out.flush()
 
     def _stop_all(self):
@@ -182,7 +187,8 @@ class Run:
             process.wait()
         self._running.clear()
 
-    def _log(self, record):
+    def log(self, record):
+        """The file with the output of a stage."""
         return self.logs / f"{record.stage.name}.log"
 
     def _say(self, line):
@@ -198,6 +204,14 @@ def table(records, seconds):
     processor = sum(record.processor for record in records)
     busy = processor / (seconds * cores) if seconds else 0
     yield f"{'total':<16}{'':>9}{seconds:>9.0f}{processor:>9.0f}  {busy:.0%} of {cores} cores"
+
+
+def failures(log):
+    """The lines of a failed stage's log that name what failed, at most FAILURES_SHOWN; its last line if none does."""
+    lines = log.splitlines()
+    found = [line for line in lines if FAILURE.match(line)]
+    hidden = len(found) - FAILURES_SHOWN
+    return (found[:FAILURES_SHOWN] + ([f"and {hidden} more lines"] if hidden > 0 else [])) or lines[-1:]
 
 
 def main(words=None):
@@ -230,9 +244,12 @@ def run(name, stages):
     print("\n".join(["", *table(going.records.values(), seconds)]))
     if seconds > BUDGET_S.get(name, seconds):
         print(f"stages: {seconds:.0f} s are more than the {BUDGET_S[name]} s that this run may take on two cores")
-    failed = [record.stage.name for record in going.records.values() if record.result != "passed"]
-    if failed:
-        print(f"stages: did not pass: {' '.join(failed)}", flush=True)
+    for record in going.records.values():
+        if record.result == "failed":
+            print("\n".join([f"stages: {record.stage.name} failed:", *(f"  {line}" for line in failures(going.log(record).read_text(errors="replace")))]))
+    missed = [record.stage.name for record in going.records.values() if record.result != "passed"]
+    if missed:
+        print(f"stages: did not pass: {' '.join(missed)}", flush=True)
     return status
 
 

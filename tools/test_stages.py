@@ -70,6 +70,12 @@ class StagesTest(unittest.TestCase):
         self.assertEqual(lines[2].split()[-1], "waiting")
         self.assertEqual(lines[-1].split()[:3], ["total", "60", "45"])
 
+    def test_the_end_of_a_run_names_what_failed(self):
+        log = "test a ... ok\ntest b::c ... FAILED\nFAILED lab/tests/test_x.py::test_y - AssertionError\nwarning: unused import: `x`\nmake: *** [Makefile:1]"
+        self.assertEqual(stages.failures(log), log.splitlines()[1:4])
+        self.assertEqual(stages.failures("one\nother words"), ["other words"])
+        self.assertEqual(stages.failures("FAILED x\n" * 30)[-1], "and 10 more lines")
+
     def test_every_stage_is_a_recipe_and_comes_after_stages_of_its_run(self):
         recipes = (stages.ROOT / "Makefile").read_text()
         for make in stages.RUNS.values():

@@ -52,10 +52,11 @@ fn lanes_open_under_load_and_nothing_is_overtaken_or_lost() {
         let mut chance = Seeded::new(!seed);
         let counts = [some_lanes(&mut chance), some_lanes(&mut chance)];
         // On a short path every flow is on its lane soon; on a long path a flow that never pauses stays on the first lane.
-        let short = seed % 3 == 0;
+        let short = seed.is_multiple_of(3);
         let late = counts.map(|count| if short { vec![ms(1); count] } else { some_late(&mut chance, count) });
         let delay = [ms(0), ms(1), ms(9), ms(40)][chance.below(if short { 3 } else { 4 }) as usize];
-        let settings = Settings { suites: if seed % 2 == 0 { AES } else { Suites::STOCK }, ..Settings::default() };
+        let settings =
+            Settings { suites: if seed.is_multiple_of(2) { AES } else { Suites::STOCK }, ..Settings::default() };
         let mut world = world(settings, [&late[0], &late[1]], Link::clean(delay), seed);
         world.record();
         let start = world.now();
@@ -77,8 +78,9 @@ fn lanes_open_under_load_and_nothing_is_overtaken_or_lost() {
     };
     for_seeds(60, scenario);
     // How many packets extra lanes carry depends on the numbers of lanes that the seeds draw. It is judged by seeds that are the same in every run.
-    (on_first.set(0), on_further.set(0));
-    (0..60).filter(|seed| seed % 3 == 0).for_each(scenario);
+    on_first.set(0);
+    on_further.set(0);
+    (0..60).filter(|seed| seed.is_multiple_of(3)).for_each(scenario);
     let (on_first, on_further) = (on_first.get(), on_further.get());
     assert!(on_further > on_first, "{on_further} packets went through extra lanes, {on_first} through first ones");
 }
