@@ -102,6 +102,7 @@ run-rust-unit:
 	@$(ENV) && say 'running the unit tests' && tools/rust_tests.py --unit
 run-rust-night:
 	@$(ENV) && say 'running the Rust tests with the seeds of the night' && TAUT_THOROUGH=1 PROPTEST_CASES=5000 tools/rust_tests.py --night
+	@$(ENV) && say 'running the conformance suite of AEADs with a second library' && cargo test --locked --profile ci -p taut-noise --features aws-lc aead
 run-doctests:
 	@$(ENV) && say 'running the examples in the documentation' && cargo test $(CI) --doc
 

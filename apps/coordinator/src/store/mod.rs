@@ -10,6 +10,7 @@ mod check;
 mod copy;
 mod fair_semaphore;
 mod keys;
+mod migrations;
 mod networks;
 mod nodes;
 mod operators;
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection, Sqlite, Transaction, query};
 use tokio::time::timeout;
@@ -36,13 +37,11 @@ pub(crate) use blocking::BlockingConnection;
 pub(crate) use check::check;
 pub(crate) use copy::copy;
 use fair_semaphore::{FairSemaphore, Permit};
+use migrations::MIGRATIONS;
 pub(crate) use networks::MARKED;
 pub(crate) use rows::{
     KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
 };
-
-/// Migrations, embedded in the program. A released migration is never edited: its checksum is checked at every start.
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
 /// File of the database inside the state directory.
 pub(crate) const FILE: &str = "coordinator.db";

@@ -1,0 +1,48 @@
+//! The migrations, embedded in the program. They are listed here, because the macro of sqlx that reads their folder compiles SQLite a second time.
+
+use std::sync::LazyLock;
+
+use sqlx::SqlSafeStr;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+
+/// Lists files of the folder `migrations` by version and description.
+macro_rules! files {
+    ($($version:literal $description:literal $file:literal)+) => {
+        [$(($version, $description, include_str!(concat!("../../migrations/", $file)))),+]
+    };
+}
+
+/// Version, description and statements of each migration. A released one is never edited: its checksum is checked at every start.
+const FILES: [(i64, &str, &str); 6] = files! {
+    1 "first" "0001_first.sql"
+    2 "operators" "0002_operators.sql"
+    3 "relays" "0003_relays.sql"
+    4 "key changes" "0004_key_changes.sql"
+    5 "removed networks" "0005_removed_networks.sql"
+    6 "joined from" "0006_joined_from.sql"
+};
+
+/// What brings a database of any earlier version up to date.
+pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let migration = |(version, description, sql): (i64, &'static str, &'static str)| {
+        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(FILES.map(migration).into())
+});
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_file_of_the_folder_is_listed() {
+        let folder = Migrator::new(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))).await.unwrap();
+        let facts = |migrator: &Migrator| {
+            let facts = |one: &Migration| (one.version, one.description.to_string(), one.checksum.to_vec());
+            migrator.iter().map(facts).collect::<Vec<_>>()
+        };
+        assert_eq!(facts(&MIGRATIONS), facts(&folder));
+    }
+}
