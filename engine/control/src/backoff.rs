@@ -40,21 +40,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_half_a_minute() {
-        let mut most = |bytes: &mut [u8]| bytes.fill(0xff);
+    fn pauses_double_up_to_half_a_minute() {
+        let mut highest = |bytes: &mut [u8]| bytes.fill(0xff);
         let mut backoff = Backoff::default();
-        let waits: Vec<u128> = (0..9).map(|_| backoff.next(&mut most).as_millis()).collect();
+        let waits: Vec<u128> = (0..9).map(|_| backoff.next(&mut highest).as_millis()).collect();
         assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]);
         backoff.reset();
-        assert_eq!(backoff.next(&mut most), FIRST);
+        assert_eq!(backoff.next(&mut highest), FIRST);
     }
 
     #[test]
-    fn jitter_is_full_and_never_beyond_the_bound() {
-        let mut least = |bytes: &mut [u8]| bytes.fill(0);
+    fn jitter_covers_the_whole_range_and_never_exceeds_the_bound() {
+        let mut lowest = |bytes: &mut [u8]| bytes.fill(0);
         let mut backoff = Backoff::default();
         for _ in 0..100 {
-            assert_eq!(backoff.next(&mut least), Duration::ZERO);
+            assert_eq!(backoff.next(&mut lowest), Duration::ZERO);
         }
         let mut jitter = crate::random::Jitter::new();
         for _ in 0..1_000 {

@@ -4,15 +4,15 @@
 //!   lane's socket ◀── UDP, loopback ──▶ Bridge's socket ── taut-bridge thread ── WebSocket, TLS ──▶ relay
 //!                                          connected to the lane's port: other senders are ignored
 //!
-//!   Dialing ── shakes hands within 10 s ──▶ Open ── broken, or told to reconnect  ──▶ Resting ── jittered backoff ──▶ Dialing
+//!   Dialing ── handshakes within 10 s ──▶ Open ── broken, or asked to reconnect ──▶ Resting ── jittered backoff ──▶ Dialing
 //! ```
-//! One datagram is one message, in both directions. The bridge does not interpret datagrams. Datagrams that the stream does not take wait in a buffer of
-//! [`pump::MOST_WAITING`] bytes; if it is full, new ones are dropped and counted. Thus a lane never waits for a stream.
+//! One datagram is one message, in both directions. The bridge does not interpret datagrams. Datagrams that the stream does not take yet wait in a buffer of
+//! [`pump::MOST_WAITING`] bytes. While it is full, new datagrams are dropped and counted. A lane therefore never waits for a stream.
 //!
 //! - **Owner**: the agent, by [`Bridge`]. Dropping it ends the connection at once; the thread follows as soon as a resolver or a connect under way lets it.
 //! - **Memory**: the buffers exist only while the connection is open.
 //! - **Trust**: none in the server. The certificate is not checked, because the relay's key authenticates the relay inside the frames.
-//! - **It refuses**: addresses that no endpoint may have (loopback, the overlay itself, …), whatever a name resolves to.
+//! - **Refused addresses**: those that no endpoint may have (loopback, the overlay itself, …), even if a name resolves to them.
 
 mod pump;
 mod worker;
@@ -28,7 +28,7 @@ use taut_event::Waker;
 
 use crate::dial::Cancel;
 use crate::url::Url;
-use worker::Worker;
+use worker::BridgeWorker;
 
 /// The settings of a bridge.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct BridgeOptions {
 /// The state of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BridgeReport {
-    /// Whether the connection is open.
+    /// True if the connection is open.
     pub is_open: bool,
     /// Number of times that the connection was opened.
     pub opened: u64,
@@ -60,13 +60,13 @@ pub struct BridgeReport {
 #[derive(Default)]
 struct Shared {
     report: Mutex<BridgeReport>,
-    out: AtomicU64,
-    back: AtomicU64,
+    dropped_out: AtomicU64,
+    dropped_in: AtomicU64,
     cancel: Cancel,
     /// Request to check whether the host still has the connection's source address.
-    look: AtomicBool,
+    host_changed: AtomicBool,
     /// Request to reconnect.
-    renew: AtomicBool,
+    reconnect: AtomicBool,
 }
 
 impl Shared {
@@ -77,7 +77,7 @@ impl Shared {
 
 /// A running bridge.
 pub struct Bridge {
-    place: SocketAddr,
+    local_address: SocketAddr,
     shared: Arc<Shared>,
     wake: Waker,
 }
@@ -86,45 +86,45 @@ impl Bridge {
     /// Starts the thread. `waker` is woken whenever [`Self::report`] says that the connection opened or closed.
     ///
     /// # Errors
-    /// If the URL is malformed, or the system has no room for a socket or a thread.
+    /// If the URL is malformed, or the system cannot provide a socket or a thread.
     pub fn start(options: &BridgeOptions, waker: Waker) -> io::Result<Self> {
         Self::start_with(options, waker, false)
     }
 
-    fn start_with(options: &BridgeOptions, waker: Waker, anywhere: bool) -> io::Result<Self> {
-        let url = web(&options.url)?;
+    fn start_with(options: &BridgeOptions, waker: Waker, allow_any_address: bool) -> io::Result<Self> {
+        let url = parse_relay_url(&options.url)?;
         let lane = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         lane.connect((Ipv4Addr::LOCALHOST, options.lane))?;
         lane.set_nonblocking(true)?;
-        let (place, wake, shared) = (lane.local_addr()?, Waker::new()?, Arc::new(Shared::default()));
-        let overlay = (!anywhere).then(|| options.overlay.clone());
-        let worker = Worker::new(url, lane, overlay, Arc::clone(&shared), wake.clone(), waker)?;
+        let (local_address, wake, shared) = (lane.local_addr()?, Waker::new()?, Arc::new(Shared::default()));
+        let overlay = (!allow_any_address).then(|| options.overlay.clone());
+        let worker = BridgeWorker::new(url, lane, overlay, Arc::clone(&shared), wake.clone(), waker)?;
         thread::Builder::new().name(String::from("taut-bridge")).spawn(move || worker.run())?;
-        Ok(Self { place, shared, wake })
+        Ok(Self { local_address, shared, wake })
     }
 
     /// Returns the loopback address at which the lane reaches the relay.
-    pub fn place(&self) -> SocketAddr {
-        self.place
+    pub fn local_address(&self) -> SocketAddr {
+        self.local_address
     }
 
     /// Returns the state.
     pub fn report(&self) -> BridgeReport {
         let mut report = self.shared.report().clone();
-        report.dropped_out = self.shared.out.load(Ordering::Relaxed);
-        report.dropped_in = self.shared.back.load(Ordering::Relaxed);
+        report.dropped_out = self.shared.dropped_out.load(Ordering::Relaxed);
+        report.dropped_in = self.shared.dropped_in.load(Ordering::Relaxed);
         report
     }
 
-    /// Notes that the host's addresses, routes or links changed: the bridge reconnects if a new connection would have another source address.
-    pub fn look(&self) {
-        self.shared.look.store(true, Ordering::Release);
+    /// Handles a change of the host's addresses, routes or links. The bridge reconnects if a new connection would have another source address.
+    pub fn host_changed(&self) {
+        self.shared.host_changed.store(true, Ordering::Release);
         self.wake.wake();
     }
 
-    /// Reconnects, because the relay does not answer through the bridge.
-    pub fn renew(&self) {
-        self.shared.renew.store(true, Ordering::Release);
+    /// Replaces the connection. The caller uses this when the relay does not answer through the bridge.
+    pub fn reconnect(&self) {
+        self.shared.reconnect.store(true, Ordering::Release);
         self.wake.wake();
     }
 }
@@ -136,12 +136,12 @@ impl Drop for Bridge {
     }
 }
 
-/// Parses the URL of a relay, with the parts of a coordinator's URL.
-fn web(text: &str) -> io::Result<Url> {
+/// Parses the URL of a relay. Apart from the scheme it has the form of a coordinator's URL.
+fn parse_relay_url(text: &str) -> io::Result<Url> {
     let plain = text.strip_prefix("ws://").map(|rest| format!("http://{rest}"));
     let secure = text.strip_prefix("wss://").map(|rest| format!("https://{rest}"));
     let url = plain.or(secure).and_then(|url| url.parse().ok());
-    url.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("`{text}` is no URL of a relay")))
+    url.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("`{text}` is not the URL of a relay")))
 }
 
 #[cfg(test)]

@@ -23,16 +23,17 @@ use crate::url::Url;
 /// Bytes of the read buffer and of the write buffer. The default of tungstenite, 128 KiB each, would be a twentieth of the node's memory.
 const BUFFER: usize = 4096;
 
-/// Bytes received since the last complete message, beyond which the channel counts as broken: twice the longest message, 32 MiB. The excess is for TLS, frame headers and pings. Without a limit, a message of endless frames would never complete.
+/// Limit on the bytes received since the last complete message, 32 MiB: twice the longest message, because TLS, frame headers and pings count, too. Beyond it
+/// the channel counts as broken. Without a limit, a message of endless frames would never complete.
 const MOST_UNFINISHED: u64 = 2 * MAX_MESSAGE as u64;
 
 /// A control channel after its handshakes.
 pub(crate) struct Channel {
     socket: WebSocket<Stream>,
     transport: Transport,
-    /// Number of bytes received up to the last complete message.
-    told: u64,
-    /// Whether bytes wait for the socket to take them.
+    /// Total of received bytes at the last complete message.
+    bytes_at_message: u64,
+    /// True if bytes are buffered because the socket does not take them yet.
     blocked: bool,
     /// The addresses to which the name of the URL's host resolved.
     addresses: Vec<IpAddr>,
@@ -67,7 +68,13 @@ impl Channel {
             .and_then(|()| tcp.set_read_timeout(None))
             .map_err(|error| Broken(error.to_string()))?;
         socket.get_mut().begin_turn();
-        Ok(Self { told: socket.get_ref().total(), socket, transport, blocked: false, addresses: Vec::new() })
+        Ok(Self {
+            bytes_at_message: socket.get_ref().total(),
+            socket,
+            transport,
+            blocked: false,
+            addresses: Vec::new(),
+        })
     }
 
     /// Sends a message. Bytes that the socket does not take yet are buffered; see [`Self::wants_write`].
@@ -104,9 +111,9 @@ impl Channel {
         self.socket.get_mut().begin_turn();
     }
 
-    /// Returns the next message; `None` when none is complete yet, or the turn has no bytes left.
-    pub(crate) fn receive(&mut self) -> Result<Option<Received>, Broken> {
-        if self.socket.get_ref().total().saturating_sub(self.told) > MOST_UNFINISHED {
+    /// Returns the next message. Returns `None` if no message is complete yet, or this turn's limit on bytes is reached.
+    pub(crate) fn receive(&mut self) -> Result<Option<ReceivedMessage>, Broken> {
+        if self.socket.get_ref().total().saturating_sub(self.bytes_at_message) > MOST_UNFINISHED {
             return Err(Broken(String::from(
                 "32 MiB came without a complete message of the coordinator; a proxy in between may be broken",
             )));
@@ -118,12 +125,12 @@ impl Channel {
                 let reason = reason.map(|reason| format!(" ({})", printable(&reason))).unwrap_or_default();
                 return Err(Broken(format!("the coordinator closed the channel{reason}")));
             }
-            Ok(_) => return Ok(Some(Received::Unknown)),
+            Ok(_) => return Ok(Some(ReceivedMessage::Unknown)),
             Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(explain(error)),
         };
         let plain = self.transport.open(sealed.into()).map_err(|error| Broken(error.to_string()))?;
-        self.told = self.socket.get_ref().total();
+        self.bytes_at_message = self.socket.get_ref().total();
         read_message(&plain).map(Some)
     }
 
@@ -137,18 +144,18 @@ impl Channel {
         self.addresses = addresses.iter().map(|address| address.ip().to_canonical()).collect();
     }
 
-    /// Returns the addresses that the coordinator is reached at, those of a proxy where one is in front of it: the one in use first, then the host's others.
+    /// Returns the coordinator's addresses, or those of a proxy in front of it: the address in use first, then the other addresses of its host name.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         let peer = self.socket.get_ref().socket().peer_addr().ok().map(|address| address.ip().to_canonical());
         peer.into_iter().chain(self.addresses.iter().copied()).collect()
     }
 
-    /// Returns true if the host has moved since the channel was opened, so that no answer can arrive on it.
+    /// Returns true if this host's source address changed since the channel was opened. Answers on such a channel cannot arrive.
     pub(crate) fn is_stale(&self) -> bool {
         self.socket.get_ref().is_stale()
     }
 
-    /// Closes the channel, with a close frame if the socket takes it at once.
+    /// Closes the channel. Sends a close frame first if the socket takes one without blocking.
     pub(crate) fn close(&mut self) {
         let _ = self.socket.close(None);
     }
@@ -172,27 +179,27 @@ fn shake_hands(socket: &mut WebSocket<Stream>, parties: &Parties) -> Result<Tran
         match socket.read().map_err(explain)? {
             Message::Binary(second) => break second,
             Message::Ping(_) | Message::Pong(_) => {}
-            _ => return Err(Broken(String::from(STRANGER))),
+            _ => return Err(Broken(String::from(WRONG_SERVER))),
         }
     };
-    initiator.finish(&second).map_err(|_| Broken(String::from(STRANGER)))
+    initiator.finish(&second).map_err(|_| Broken(String::from(WRONG_SERVER)))
 }
 
-const STRANGER: &str =
-    "whoever answers there does not have the coordinator's key of the join token, or does not know this network";
+const WRONG_SERVER: &str =
+    "the server at this URL does not have the coordinator's key of the join token, or does not know this network";
 
 /// A message of the coordinator.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub(crate) enum ReceivedMessage {
     /// A message that this version knows.
     Known(Box<ToNode>),
-    /// A message of a later version, which is no error (fault L5).
+    /// A message that only a later version knows. It is ignored without an error (fault L5).
     Unknown,
 }
 
 /// Parses a message. The type is read first, and the content is parsed directly into its final form: otherwise a map of thousands of peers would be in memory
 /// twice.
-pub(crate) fn read_message(bytes: &[u8]) -> Result<Received, Broken> {
+pub(crate) fn read_message(bytes: &[u8]) -> Result<ReceivedMessage, Broken> {
     #[derive(Deserialize)]
     struct Kind<'a> {
         #[serde(rename = "type", borrow)]
@@ -228,14 +235,14 @@ pub(crate) fn read_message(bytes: &[u8]) -> Result<Received, Broken> {
             let Presence { whole, nodes } = content(bytes)?;
             ToNode::Presence { whole, nodes }
         }
-        _ => return Ok(Received::Unknown),
+        _ => return Ok(ReceivedMessage::Unknown),
     };
-    Ok(Received::Known(Box::new(message)))
+    Ok(ReceivedMessage::Known(Box::new(message)))
 }
 
 fn content<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Broken> {
     serde_json::from_slice(bytes)
-        .map_err(|error| Broken(format!("the coordinator said something that makes no sense: {error}")))
+        .map_err(|error| Broken(format!("the coordinator sent a message that makes no sense: {error}")))
 }
 
 /// The reason why the channel failed, as text for the user.
@@ -270,7 +277,7 @@ fn explain(error: tungstenite::Error) -> Broken {
         Ws::Protocol(ProtocolError::HandshakeIncomplete) => {
             String::from("the coordinator closed the connection before it answered")
         }
-        other => format!("whoever answers there speaks no WebSocket as expected: {other}"),
+        other => format!("the server at this URL does not speak WebSocket as expected: {other}"),
     })
 }
 
@@ -285,14 +292,14 @@ mod tests {
 
     #[test]
     fn fault_l5_messages_and_fields_from_the_future() {
-        assert!(matches!(read_message(br#"{"type":"teleport","to":[1,2]}"#), Ok(Received::Unknown)));
+        assert!(matches!(read_message(br#"{"type":"teleport","to":[1,2]}"#), Ok(ReceivedMessage::Unknown)));
         let known =
             read_message(br#"{"later":1,"type":"presence","whole":true,"nodes":[[3,true]],"more":{}}"#).unwrap();
-        let Received::Known(message) = known else { panic!("presence is known") };
+        let ReceivedMessage::Known(message) = known else { panic!("presence is known") };
         assert_eq!(*message, ToNode::Presence { whole: true, nodes: vec![(NodeId(3), true)] });
-        assert!(matches!(read_message(br#"{"type":"pong"}"#), Ok(Received::Known(_))));
+        assert!(matches!(read_message(br#"{"type":"pong"}"#), Ok(ReceivedMessage::Known(_))));
         let escaped = read_message(br#"{"type":"p\u006fng"}"#);
-        assert!(matches!(escaped, Ok(Received::Known(_))));
+        assert!(matches!(escaped, Ok(ReceivedMessage::Known(_))));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use taut_event::Waker;
 
 use crate::error::StartError;
-use crate::event::{Command, Event};
+use crate::event::{Command, ControlEvent};
 use crate::state::StateDir;
 use crate::worker::{Order, Queues, Worker};
 
@@ -30,7 +30,7 @@ pub struct Options {
 pub struct Control {
     orders: Sender<Order>,
     lines: SyncSender<String>,
-    events: Option<Receiver<Event>>,
+    events: Option<Receiver<ControlEvent>>,
     wake: Waker,
     thread: Option<JoinHandle<()>>,
 }
@@ -59,32 +59,32 @@ impl Control {
 
     /// Sends a command to the thread. Never blocks; the queue is unbounded because users and interface changes fill it, not the network.
     pub fn send(&self, command: Command) {
-        let _ = self.orders.send(Order::Obey(command));
+        let _ = self.orders.send(Order::Command(command));
         self.wake.wake();
     }
 
     /// Queues a line for the event log on the disk. Never blocks. Returns false if the line is lost because too many lines wait for the disk.
     pub fn log(&self, line: String) -> bool {
-        let taken = self.lines.try_send(line).is_ok();
+        let queued = self.lines.try_send(line).is_ok();
         self.wake.wake();
-        taken
+        queued
     }
 
     /// Returns the next event, if one is queued. Never blocks.
-    pub fn try_event(&self) -> Option<Event> {
+    pub fn try_event(&self) -> Option<ControlEvent> {
         self.events.as_ref()?.try_recv().ok()
     }
 
     /// Sends a goodbye to the coordinator if connected, saves all unsaved state, and waits for the thread: a second at most, plus the time of the disk
     /// writes. The saved choice of up or down stays as it was.
     pub fn stop(mut self) {
-        self.tell_to_stop();
+        self.signal_stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 
-    fn tell_to_stop(&mut self) {
+    fn signal_stop(&mut self) {
         // Dropping the receiver wakes a thread that waits for room in the event queue.
         self.events = None;
         let _ = self.orders.send(Order::Stop);
@@ -94,6 +94,6 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.tell_to_stop();
+        self.signal_stop();
     }
 }

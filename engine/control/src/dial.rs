@@ -34,7 +34,7 @@ pub(crate) struct Cancel(Mutex<Stage>);
 pub(crate) enum Stage {
     /// Nothing to shut down: resolving, connecting, or done.
     #[default]
-    Elsewhere,
+    Detached,
     /// Shaking hands on this socket, or using it.
     Connected(TcpStream),
     /// The attempt was cancelled.
@@ -78,11 +78,10 @@ impl Cancel {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The attempt was cancelled.
+    /// Cancels the attempt, and ends a blocking call of its thread.
     pub(crate) fn cancel(&self) {
         let stage = std::mem::replace(&mut *self.lock(), Stage::Cancelled);
         if let Stage::Connected(socket) = stage {
-            // Ends a blocking call of the thread.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
@@ -104,7 +103,7 @@ impl Cancel {
 }
 
 fn report(sender: &SyncSender<Result<Channel, Broken>>, waker: &Waker, outcome: Result<Channel, Broken>) {
-    // Fails only after a cancellation.
+    // Sending fails only after a cancellation, when no receiver waits for the outcome.
     let _ = sender.send(outcome);
     waker.wake();
 }
@@ -120,12 +119,12 @@ fn attempt(url: &str, parties: &Parties, cancel: &Cancel) -> Result<Channel, Bro
             Ok(mut channel) => {
                 channel.set_addresses(&addresses);
                 // The channel now belongs to the caller of `take`; a cancellation must not shut it down.
-                cancel.advance(Stage::Elsewhere)?;
+                cancel.advance(Stage::Detached)?;
                 return Ok(channel);
             }
             Err(broken) => last = broken,
         }
-        cancel.advance(Stage::Elsewhere)?;
+        cancel.advance(Stage::Detached)?;
     }
     Err(last)
 }
@@ -137,11 +136,11 @@ fn attempt_address(address: SocketAddr, url: &Url, parties: &Parties, cancel: &C
 /// Connects to one address of the URL's host. The stream blocks, with a timeout.
 pub(crate) fn connect(address: SocketAddr, url: &Url, cancel: &Cancel) -> Result<Stream, Broken> {
     let named = url.host.parse::<IpAddr>().is_err();
-    let words = |error: io::Error| Broken(if named { format!("{address}: {error}") } else { error.to_string() });
-    let socket = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(words)?;
-    socket.set_nodelay(true).map_err(words)?;
-    socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(words)?;
-    socket.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(words)?;
-    cancel.advance(Stage::Connected(socket.try_clone().map_err(words)?))?;
-    Stream::new(socket, url).map_err(words)
+    let describe = |error: io::Error| Broken(if named { format!("{address}: {error}") } else { error.to_string() });
+    let socket = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(describe)?;
+    socket.set_nodelay(true).map_err(describe)?;
+    socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(describe)?;
+    socket.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(describe)?;
+    cancel.advance(Stage::Connected(socket.try_clone().map_err(describe)?))?;
+    Stream::new(socket, url).map_err(describe)
 }

@@ -1,4 +1,4 @@
-//! One state file that survives power cuts (fault K1) and tells damage from absence (fault K2).
+//! One state file that survives power cuts (fault K1) and distinguishes damage from absence (fault K2).
 //!
 //! On disk: `NAME` (live), `NAME.prev` (the previous live file), and, while a save is under way, `NAME.new`. A save writes `NAME.new`,
 //! forces it to the disk, keeps the live file as the previous one, renames the new file to `NAME`, and forces the directory to the disk. At
@@ -43,7 +43,7 @@ pub(crate) struct StateFile {
 pub(crate) struct Loaded {
     /// The body; it may hold secrets.
     pub(crate) body: Zeroizing<Vec<u8>>,
-    /// Notes for the user: that another copy was read, and why; that other users could read the file.
+    /// Notes for the user, for example that the previous copy was read and why, or that other users could read the file.
     pub(crate) notes: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Damage {
     NotAFile,
     /// The file belongs to another user, with this uid, who may have changed it.
     Foreign(u32),
-    /// The file is whole, but a later version of the program wrote it, in this format.
+    /// The file is whole, but a later version of the program wrote it. The number is its format.
     Later(u32),
     /// The system refused to read the file, with this error.
     Unreadable(String),
@@ -89,7 +89,7 @@ pub(crate) struct Unusable {
 }
 
 impl Unusable {
-    /// Returns true if the file is whole and only this program is too old for it.
+    /// Returns true if a copy is whole, but this program is too old for its format.
     pub(crate) fn is_later_format(&self) -> bool {
         matches!(self.live, Damage::Later(_))
     }
@@ -257,9 +257,9 @@ pub(crate) fn whole(body: &[u8]) -> Vec<u8> {
 }
 
 fn header(format: u32, body: &[u8]) -> String {
-    let words = format!("{MAGIC} {format}");
-    let checksum = hex(&taut_noise::hash(&[words.as_bytes(), b"\n", body]));
-    format!("{words} {checksum}\n")
+    let first = format!("{MAGIC} {format}");
+    let checksum = hex(&taut_noise::hash(&[first.as_bytes(), b"\n", body]));
+    format!("{first} {checksum}\n")
 }
 
 /// Returns the bytes as lower-case hex digits.
@@ -272,7 +272,7 @@ fn read_whole(path: &Path) -> Result<Zeroizing<Vec<u8>>, Damage> {
         io::ErrorKind::NotFound => Damage::Missing,
         _ => Damage::Unreadable(error.to_string()),
     };
-    // The file type is checked before opening, because opening a pipe would wait for a writer.
+    // The file type is checked before the file is opened, because opening a pipe blocks until a writer opens it, too.
     let metadata = fs::symlink_metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
         return Err(Damage::NotAFile);
@@ -304,11 +304,11 @@ pub(crate) fn open_whole(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<
 }
 
 fn format_of(head: &[u8]) -> Option<u32> {
-    let mut words = std::str::from_utf8(head).ok()?.split(' ');
-    if words.next()? != MAGIC {
+    let mut first = std::str::from_utf8(head).ok()?.split(' ');
+    if first.next()? != MAGIC {
         return None;
     }
-    words.next()?.parse().ok()
+    first.next()?.parse().ok()
 }
 
 #[cfg(test)]

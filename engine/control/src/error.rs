@@ -26,7 +26,7 @@ pub enum StartError {
     Damaged {
         /// The state directory.
         state_dir: PathBuf,
-        /// The files, each with its fault.
+        /// The unusable files, each with its damage.
         what: String,
     },
     /// A later version of the program wrote the state.

@@ -17,20 +17,20 @@ pub enum Command {
     Join {
         /// The join token.
         token: Box<JoinToken>,
-        /// The name that the node would like.
+        /// The name that the node requests.
         name: String,
     },
-    /// Connects, now and after each restart. An attempt starts at once, even if the next one was minutes away or none was scheduled.
+    /// Connects, now and after each restart. An attempt starts at once, whether or not one was scheduled.
     Up,
-    /// Sends a goodbye and disconnects, and stays disconnected after a restart.
+    /// Sends a goodbye and disconnects. The node stays disconnected after a restart.
     Down,
-    /// Gives up the membership, and removes the keys from the disk. The coordinator is told first, if it answers within ten seconds.
-    /// [`Event::Leaving`] and [`Event::Left`] follow, or [`Event::NotLeft`]. A daemon that ends between these two events has left, too: its next start
+    /// Gives up the membership. The coordinator is told first, if it answers within ten seconds; then the keys are removed from the disk.
+    /// [`ControlEvent::Leaving`] and [`ControlEvent::Left`] follow, or [`ControlEvent::NotLeft`]. A daemon that ends between these two events has left, too: its next start
     /// removes the remaining files.
     Leave,
     /// Handles a change of the host's addresses, routes or links, or the end of its sleep. A channel whose source address is no longer the right one is
     /// reopened, and a pending attempt starts at once.
-    Look,
+    HostChanged,
     /// The endpoints where peers may reach this node now. They are sent to the coordinator on this and on every later channel.
     Endpoints {
         /// Interface addresses with the node's UDP ports, best first.
@@ -48,7 +48,7 @@ pub enum Command {
     RememberPeers(Vec<PublicKey>),
     /// Pins the prefixes of the map in force, which came up on this host for the first time (fault E24).
     PinPrefixes,
-    /// The user's consent to these prefixes of a map that waits ([`Event::OtherPrefixes`]).
+    /// The user's consent to these prefixes of a map that waits ([`ControlEvent::OtherPrefixes`]).
     AcceptPrefixes(Prefixes),
     /// Upper limit, since the Unix epoch, of the stamps in this run's initiations. The next run's stamps begin at it (protocol.md 1.9).
     RememberStamps(Duration),
@@ -56,18 +56,18 @@ pub enum Command {
 
 /// An event that the control thread reports to the agent.
 #[derive(Debug)]
-pub enum Event {
+pub enum ControlEvent {
     /// The state directory holds no membership. The thread waits for [`Command::Join`].
     NeedsJoin,
     /// This node's identity: at the start if it is a member, and after each accepted [`Command::Join`]. If the network is another one than before (this
     /// node was never admitted to the former one, or was removed from it), earlier maps are no longer valid.
-    Identity(Box<Identity>),
+    Identity(Box<MemberIdentity>),
     /// The peers that had a session when this node last ran. Comes once, before the first map.
     Recent(Vec<PublicKey>),
     /// The last limit of [`Command::RememberStamps`] in an earlier run. Comes once, before the first map.
     Stamps(Duration),
     /// A ticket for the network's relays: the saved one at the start, before the first map, then each new one. It is valid for
-    /// [`Identity::bind_key`] only, and only until another network's [`Event::Identity`] comes.
+    /// [`MemberIdentity::bind_key`] only, and only until another network's [`ControlEvent::Identity`] comes.
     Ticket {
         /// The ticket in version 1, as it is sent to relays.
         ticket: Vec<u8>,
@@ -106,10 +106,10 @@ pub enum Event {
     Twin(Option<Problem>),
     /// A refusal, by the coordinator or by the control thread. If the problem [is final](taut_netmap::ProblemCode::is_final), it is the coordinator's, the
     /// channel is closed, and no attempt follows until the next [`Command::Join`] or [`Command::Up`]. After any other refusal of the coordinator
-    /// [`Event::Disconnected`] follows. If the control thread refused a [`Command::Join`] to another network, no event follows and an open channel stays
+    /// [`ControlEvent::Disconnected`] follows. If the control thread refused a [`Command::Join`] to another network, no event follows and an open channel stays
     /// open.
     Refused(Problem),
-    /// The decision to leave is on the disk: no later start finds a membership. The agent ends the overlay; [`Event::Left`] follows within seconds.
+    /// The decision to leave is on the disk: no later start finds a membership. The agent ends the overlay; [`ControlEvent::Left`] follows within seconds.
     Leaving,
     /// [`Command::Leave`] is complete: the state directory holds no membership.
     Left(Left),
@@ -141,7 +141,7 @@ pub struct OtherPrefixes {
 }
 
 /// This node's identity. It holds private keys, which `Debug` leaves out.
-pub struct Identity {
+pub struct MemberIdentity {
     /// The private WireGuard key.
     pub node_key: PrivateKey,
     /// The coordinator's pinned key.
@@ -162,9 +162,9 @@ pub struct Identity {
     pub is_new: bool,
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for MemberIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity")
+        f.debug_struct("MemberIdentity")
             .field("network", &self.network)
             .field("url", &self.url)
             .field("name", &self.name)

@@ -20,7 +20,7 @@ pub(crate) const EVENTS: &str = "events.jsonl";
 /// Bytes of one file, 256 KiB: about 1,200 lines. Two of them are kept, which suits the flash memory of a router.
 const MAX_FILE: u64 = 256 * 1024;
 
-/// Longest line that is read, 4 KiB. The agent's lines are at most a quarter of that, so another program wrote a longer line.
+/// Longest line that is read, 4 KiB. The agent's lines are at most 1 KiB long, so another program wrote a longer one.
 const MAX_LINE: usize = 4096;
 
 /// Time after a failed write until the next one is tried, 30 s, as with state files: a full disk does not become free within milliseconds.
@@ -45,7 +45,7 @@ pub(crate) struct EventLog {
     size: u64,
     /// True if the file may end in the middle of a line.
     torn: bool,
-    /// While writes fail: when the next try is due, and how many lines were lost.
+    /// The time of the next attempt to write, and the number of lost lines. `None` unless writes fail.
     failing: Option<(Time, u64)>,
 }
 
@@ -139,8 +139,8 @@ fn previous(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Returns the latest `most` lines of the event log in the state directory `path`, the oldest first. Returns no lines if there is no log, or none that this
-/// user may read.
+/// Returns the latest `most` lines of the event log in the state directory `path`, the oldest first. Returns no lines if the log does not exist or this user
+/// may not read it.
 ///
 /// A daemon uses this at its start, and a command uses it for the log of a daemon that is down. Nothing is locked or written.
 pub fn saved_events(path: &Path, most: usize) -> io::Result<Vec<String>> {
@@ -162,12 +162,12 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         true => File::open(path)?,
         false => return Err(io::Error::other("it is not a regular file")),
     };
-    // If a file is longer than its limit, another program wrote to it.
+    // A file that is longer than its limit was written by another program; the rest of it is ignored.
     file.take(2 * MAX_FILE).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Adds the whole lines among `bytes`. Lines that a crash cut off, that are not UTF-8 or too long are skipped.
+/// Appends the complete lines of `bytes` to `lines`. Lines that a crash cut off, lines that are not UTF-8 and lines that are too long are skipped.
 pub(crate) fn keep(bytes: &[u8], most: usize, lines: &mut VecDeque<String>) {
     let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return };
     for line in bytes[..end].split(|byte| *byte == b'\n') {

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use taut_netmap::{NetworkMap, ToNode};
 
-use crate::channel::{Received, read_message};
+use crate::channel::{ReceivedMessage, read_message};
 use crate::disk::{open_whole, whole};
 use crate::event_log::keep;
 use crate::identity::Membership;
 use crate::state::SavedMap;
 use crate::url::Url;
 
-/// Parses a coordinator's URL. Returns true for TLS, the host and port as a request names them, and the path in front of the control path.
+/// Parses a coordinator's URL. Returns three parts: true if it uses TLS, the host and port as in an HTTP request, and the path in front of the control path.
 pub fn url(text: &str) -> Option<(bool, String, String)> {
     let url: Url = text.parse().ok()?;
     Some((url.secure, url.authority(), url.path))
@@ -42,8 +42,8 @@ pub fn saved_map(body: &[u8]) -> Option<NetworkMap> {
 /// Parses a coordinator's message. Returns `None` for an invalid message and `Some(None)` for one that only a later version knows.
 pub fn message(bytes: &[u8]) -> Option<Option<ToNode>> {
     match read_message(bytes).ok()? {
-        Received::Known(message) => Some(Some(*message)),
-        Received::Unknown => Some(None),
+        ReceivedMessage::Known(message) => Some(Some(*message)),
+        ReceivedMessage::Unknown => Some(None),
     }
 }
 

@@ -8,7 +8,7 @@ use taut_netmap::{Enrol, JoinToken, Prefixes};
 use taut_noise::{hmac, public_key};
 use zeroize::Zeroizing;
 
-use crate::event::Identity;
+use crate::event::MemberIdentity;
 use crate::random;
 
 /// The identity of this node, as stored on disk.
@@ -26,15 +26,15 @@ pub(crate) struct Membership {
     /// The enrolment secret, until the coordinator has enrolled this node.
     #[serde(default, with = "secret", skip_serializing_if = "Option::is_none")]
     enrol_secret: Option<Zeroizing<[u8; 32]>>,
-    /// The name that the node asks for.
+    /// The name that the node requests.
     pub(crate) name: String,
-    /// Whether the coordinator has enrolled this node.
+    /// True if the coordinator has enrolled this node.
     #[serde(default)]
     pub(crate) accepted: bool,
-    /// Whether a hello with the enrolment secret was sent and not finally refused. Files of release 0.1.0 lack this field, and it counts as true.
-    #[serde(default = "assumed")]
+    /// True if a hello with the enrolment secret was sent and not finally refused. Files of release 0.1.0 lack this field; it then counts as true.
+    #[serde(default = "default_true")]
     enrol_sent: bool,
-    /// Whether the user wants the node up.
+    /// True if the user wants the node up.
     pub(crate) wanted: bool,
     /// UDP port of the last run.
     #[serde(default)]
@@ -63,7 +63,7 @@ impl Membership {
         })
     }
 
-    /// Returns this node with the contents of a new token.
+    /// Returns this node's membership with the network, the coordinator and the secret of a new token. The keys stay the same.
     pub(crate) fn with_token(&self, token: &JoinToken, name: String) -> Self {
         Self {
             network: token.network,
@@ -122,8 +122,8 @@ impl Membership {
     }
 
     /// Returns the part of the identity that the agent needs.
-    pub(crate) fn announce(&self) -> Identity {
-        Identity {
+    pub(crate) fn announce(&self) -> MemberIdentity {
+        MemberIdentity {
             node_key: self.node_key.clone(),
             coordinator: self.coordinator,
             bind_key: self.bind_key(),
@@ -137,7 +137,7 @@ impl Membership {
     }
 }
 
-fn assumed() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -182,7 +182,7 @@ mod secret {
     }
 }
 
-/// Returns the network's id as 32 hex digits, the form of URLs and logs.
+/// Serializes a network's id as 32 hex digits, the form that URLs and logs use.
 pub(crate) mod network_id {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_for_relays_stays_with_machine_and_network() {
+    fn the_bind_key_depends_on_machine_and_network_only() {
         let token = |network| JoinToken {
             network: [network; 16],
             coordinator: PublicKey([2; 32]),

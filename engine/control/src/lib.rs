@@ -1,7 +1,7 @@
 //! The control channel to the coordinator, the node's state files, and bridges to relays by WebSocket.
 //!
 //! One thread owns the channel and the files, so that the agent never waits for a disk or a distant host (ARCHITECTURE.md). The agent starts it with
-//! [`Control::start`], sends it [`Command`]s, and is woken for each [`Event`].
+//! [`Control::start`], sends it [`Command`]s, and is woken for each [`ControlEvent`].
 //!
 //! - **Channel** (protocol.md 8): WebSocket over http or https, in it `Noise_IK` between the machine key and the coordinator's pinned key,
 //!   in it the messages of `taut_netmap`. Trust is in the pinned key alone; any certificate of an https front is accepted.
@@ -38,7 +38,7 @@ mod worker;
 pub use bridge::{Bridge, BridgeOptions, BridgeReport};
 pub use control::{Control, Options};
 pub use error::StartError;
-pub use event::{Command, Event, Identity, Left, OtherPrefixes};
+pub use event::{Command, ControlEvent, Left, MemberIdentity, OtherPrefixes};
 pub use event_log::{LogDisk, saved_events};
 pub use state::saved_relays;
 pub use url::{BadUrl, Url};

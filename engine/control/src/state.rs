@@ -1,6 +1,6 @@
 //! The state directory: its permissions, its lock, and the files in it.
 //!
-//! `identity.json` is required: without a whole copy of it no member starts. The other files can be lost. Without `map.json` the node waits for the
+//! `identity.json` is required: a member does not start without a whole copy of it. The other files can be lost. Without `map.json` the node waits for the
 //! coordinator. Without `stamps.json` peers ignore a node whose clock went back, for a while. Without `ticket.json` relays cannot be used until the
 //! coordinator sends a new ticket. `leaving` exists while the node gives up its membership: once it is there, all other files are removed, by the next start
 //! if necessary. The files may hold secrets or host names, so the directory has mode 0700 and the files 0600.
@@ -37,7 +37,7 @@ pub(crate) struct StateDir {
     map: StateFile,
     stamps: StateFile,
     ticket: StateFile,
-    /// The mark of a membership that is being given up: while this file exists, all other files of the membership must be removed.
+    /// The marker file of a membership that is being given up. While it exists, all other files of the membership must be removed.
     leaving: StateFile,
     is_leaving: bool,
     /// The lock file, which stays locked while it is open.
@@ -46,7 +46,7 @@ pub(crate) struct StateDir {
 
 /// The content of a state directory.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct LoadedState {
     pub(crate) membership: Option<Membership>,
     pub(crate) map: Option<NetworkMap>,
     /// The peers that had a session when the map was saved.
@@ -103,7 +103,7 @@ impl Ticket {
         read_ticket(&self.ticket)
     }
 
-    /// Returns the ticket in version 2, or `None` if there is none or its text is not valid.
+    /// Returns the ticket in version 2, or `None` if the coordinator sent none or its text is not valid.
     pub(crate) fn numbered_bytes(&self) -> Option<Vec<u8>> {
         read_ticket(self.numbered.as_deref()?)
     }
@@ -122,8 +122,8 @@ struct SavedStamps {
     ceiling: u64,
 }
 
-/// Returns the relays of the last map in the directory `path`, also while a daemon has it open. Returns none if there is no whole map that this user may
-/// read.
+/// Returns the relays of the last map in the directory `path`, even while a daemon has the directory open. Returns an empty list if the map does not exist, is
+/// damaged, or this user may not read it.
 ///
 /// Commands that examine the network without a daemon use this. Nothing is locked or written.
 pub fn saved_relays(path: &Path) -> Vec<Relay> {
@@ -134,7 +134,7 @@ pub fn saved_relays(path: &Path) -> Vec<Relay> {
 
 impl StateDir {
     /// Creates or opens the directory at `path`, locks it, and reads its files.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Found), StartError> {
+    pub(crate) fn open(path: &Path) -> Result<(Self, LoadedState), StartError> {
         let unusable = |error: io::Error| StartError::Directory { state_dir: path.to_path_buf(), error };
         make_directory(path).map_err(unusable)?;
         close_to_others(path).map_err(unusable)?;
@@ -149,14 +149,14 @@ impl StateDir {
             is_leaving: false,
             _lock: lock,
         };
-        // A damaged `leaving` file is ignored: only a whole one makes this program remove keys.
+        // A damaged `leaving` file is ignored: only a whole `leaving` file makes this program remove keys.
         state.is_leaving = matches!(state.leaving.load(), Ok(Some(_)));
         state.finish_leave().map_err(unusable)?;
         let found = state.load()?;
         Ok((state, found))
     }
 
-    fn load(&mut self) -> Result<Found, StartError> {
+    fn load(&mut self) -> Result<LoadedState, StartError> {
         let damaged = |what: String| StartError::Damaged { state_dir: self.path.clone(), what };
         let mut notes = Vec::new();
         let loaded = self.identity.load().map_err(|unusable| match unusable.is_later_format() {
@@ -164,22 +164,22 @@ impl StateDir {
             false => damaged(unusable.to_string()),
         })?;
         let Some(loaded) = loaded else {
-            // Only members save these files. If one exists without an identity, the identity was lost (fault K2).
+            // Only members save these files. If one of them exists and the identity does not, the identity was lost (fault K2).
             if let Some(trace) = [MAP, STAMPS, TICKET].into_iter().find(|name| self.has(name)) {
                 return Err(damaged(format!("{trace} is there, but {IDENTITY} is not")));
             }
-            return Ok(Found { notes, ..Found::default() });
+            return Ok(LoadedState { notes, ..LoadedState::default() });
         };
         notes.extend(loaded.notes);
         let membership: Membership = serde_json::from_slice(&loaded.body)
             .map_err(|error| damaged(format!("{IDENTITY} does not hold an identity ({error})")))?;
-        let mut found = Found::default();
+        let mut found = LoadedState::default();
         if let Some(saved) = self.load_map(&membership, &mut notes) {
             (found.map, found.recent, found.named) = (Some(saved.map), saved.recent, saved.named);
         }
         found.ceiling = self.load_ceiling(&mut notes);
         found.ticket = self.load_ticket(&membership, &mut notes);
-        Ok(Found { membership: Some(membership), notes, ..found })
+        Ok(LoadedState { membership: Some(membership), notes, ..found })
     }
 
     fn has(&self, name: &str) -> bool {
@@ -187,7 +187,7 @@ impl StateDir {
         path.exists() || beside(&path, "prev").exists()
     }
 
-    /// Returns the last good map if it is whole, belongs to this network, has the pinned prefixes, and passes the present checks (fault K7).
+    /// Returns the last good map if it is whole, belongs to this network, has the pinned prefixes, and passes the checks of this version (fault K7).
     fn load_map(&mut self, membership: &Membership, notes: &mut Vec<String>) -> Option<SavedMap> {
         let loaded = match self.map.load() {
             Ok(loaded) => loaded?,
@@ -400,7 +400,7 @@ fn lock(directory: &Path) -> Result<File, StartError> {
         }
         Err(TryLockError::Error(error)) => return Err(unusable(error)),
     }
-    // A second daemon names this process id in its error message; the lock itself does not need it.
+    // The process id is for the error message of a second daemon; the lock itself does not need it.
     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
 }

@@ -14,32 +14,34 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 
 use crate::url::Url;
 
-/// Bytes that the handshakes of TLS, HTTP and the channel may take: 256 KiB. The largest are a chain of certificates and an HTTP answer, with 64 KiB each.
+/// Limit on the bytes received during the handshakes of TLS, HTTP and the channel, 256 KiB. Their largest messages are a chain of certificates and an HTTP
+/// answer, with at most 64 KiB each.
 const HANDSHAKES: usize = 256 * 1024;
-/// Bytes read in one turn: 64 KiB. Read as empty WebSocket frames of 2 bytes they take a few milliseconds, the longest delay of orders and deadlines.
+/// Limit on the bytes read in one turn, 64 KiB. In the worst case they are empty WebSocket frames of 2 bytes, which take a few milliseconds. Commands and
+/// deadlines are delayed by at most that time.
 const TURN: usize = 64 * 1024;
 
 /// A connected stream. It counts received bytes, so that a large message that arrives slowly does not count as silence.
 pub(crate) struct Stream {
-    kind: Kind,
+    kind: StreamKind,
     received: u64,
 }
 
-enum Kind {
+enum StreamKind {
     Plain(Socket),
     Secure(Box<StreamOwned<ClientConnection, Socket>>),
 }
 
 /// A socket with a read budget per turn.
 ///
-/// TLS and WebSocket read until a record or a message is complete, however many bytes come meanwhile. A read beyond the budget fails with `WouldBlock`, as if
+/// TLS and WebSocket read until a record or a message is complete, regardless of the number of bytes. A read beyond the budget fails with `WouldBlock`, as if
 /// the kernel had no bytes; both libraries keep what they have read, and the poller reports the rest. Before the first turn the budget is that of the
 /// handshakes, and a read beyond it fails for good.
 struct Socket {
     tcp: TcpStream,
-    /// Bytes that may still be read.
+    /// Number of bytes that may still be read in this turn.
     left: usize,
-    /// Whether the handshakes are over.
+    /// True if the handshakes are complete.
     has_turns: bool,
     /// Bytes read so far, TLS included.
     total: u64,
@@ -78,9 +80,9 @@ impl Stream {
         let kind = if url.secure {
             let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
             let connection = ClientConnection::new(Arc::new(tls_config()?), name).map_err(io::Error::other)?;
-            Kind::Secure(Box::new(StreamOwned::new(connection, socket)))
+            StreamKind::Secure(Box::new(StreamOwned::new(connection, socket)))
         } else {
-            Kind::Plain(socket)
+            StreamKind::Plain(socket)
         };
         Ok(Self { kind, received: 0 })
     }
@@ -88,16 +90,16 @@ impl Stream {
     /// Returns the TCP socket.
     pub(crate) fn socket(&self) -> &TcpStream {
         match &self.kind {
-            Kind::Plain(socket) => &socket.tcp,
-            Kind::Secure(stream) => &stream.get_ref().tcp,
+            StreamKind::Plain(socket) => &socket.tcp,
+            StreamKind::Secure(stream) => &stream.get_ref().tcp,
         }
     }
 
     /// Starts a turn, which reads [`TURN`] bytes at most. The socket does not block from the first turn on.
     pub(crate) fn begin_turn(&mut self) {
         let socket = match &mut self.kind {
-            Kind::Plain(socket) => socket,
-            Kind::Secure(stream) => stream.get_mut(),
+            StreamKind::Plain(socket) => socket,
+            StreamKind::Secure(stream) => stream.get_mut(),
         };
         (socket.left, socket.has_turns) = (TURN, true);
     }
@@ -105,13 +107,13 @@ impl Stream {
     /// Returns the number of bytes read so far, TLS included.
     pub(crate) fn total(&self) -> u64 {
         match &self.kind {
-            Kind::Plain(socket) => socket.total,
-            Kind::Secure(stream) => stream.get_ref().total,
+            StreamKind::Plain(socket) => socket.total,
+            StreamKind::Secure(stream) => stream.get_ref().total,
         }
     }
 
-    /// Returns true if the host has moved: a new connection would have another source address, or cannot be made. The test connects a UDP socket, which sends
-    /// nothing.
+    /// Returns true if a new connection would have another source address, or is impossible because no route exists. The test connects a UDP socket, which
+    /// sends no packet.
     pub(crate) fn is_stale(&self) -> bool {
         let tcp = self.socket();
         let moved = || {
@@ -134,8 +136,8 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = match &mut self.kind {
-            Kind::Plain(socket) => socket.read(buffer),
-            Kind::Secure(stream) => stream.read(buffer),
+            StreamKind::Plain(socket) => socket.read(buffer),
+            StreamKind::Secure(stream) => stream.read(buffer),
         }?;
         self.received = self.received.saturating_add(length as u64);
         Ok(length)
@@ -145,15 +147,15 @@ impl Read for Stream {
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.kind {
-            Kind::Plain(socket) => socket.write(bytes),
-            Kind::Secure(stream) => stream.write(bytes),
+            StreamKind::Plain(socket) => socket.write(bytes),
+            StreamKind::Secure(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.kind {
-            Kind::Plain(socket) => socket.flush(),
-            Kind::Secure(stream) => stream.flush(),
+            StreamKind::Plain(socket) => socket.flush(),
+            StreamKind::Secure(stream) => stream.flush(),
         }
     }
 }
@@ -179,7 +181,7 @@ fn tls_config() -> io::Result<ClientConfig> {
     Ok(config)
 }
 
-/// Accepts every certificate. TLS serves passage through proxies and firewalls, not trust: the channel inside is `Noise_IK` to the pinned key (protocol.md 8), and
+/// Accepts every certificate. TLS serves to pass proxies and firewalls, not to establish trust: the channel inside is `Noise_IK` to the pinned key (protocol.md 8), and
 /// the TLS endpoint sees only encrypted messages. Therefore a node connects without certificate authorities, without a correct clock, and to a server whose
 /// certificate has expired (fault N10).
 struct AnyCertificate(Arc<CryptoProvider>);

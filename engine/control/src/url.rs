@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// The URL of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Whether the connection uses TLS.
+    /// True if the connection uses TLS.
     pub secure: bool,
     /// Name or address; IPv6 without its brackets.
     pub host: String,
@@ -19,7 +19,7 @@ pub struct Url {
 }
 
 impl Url {
-    /// Returns host and port as a request has them, IPv6 in brackets.
+    /// Returns host and port in the form of an HTTP request, IPv6 addresses in brackets.
     pub fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -86,7 +86,7 @@ fn port_number(digits: &str) -> Option<u16> {
     digits.parse().ok().filter(|port| digits_only && *port != 0)
 }
 
-/// The reason why a text is no URL of a coordinator.
+/// The reason why a text is not the URL of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadUrl {
     /// It starts with neither `http://` nor `https://`.
@@ -105,7 +105,7 @@ impl fmt::Display for BadUrl {
         f.write_str(match self {
             Self::Scheme => "it starts with neither http:// nor https://",
             Self::Host => {
-                "its host is neither a name nor an address (IPv6 stands in brackets, like http://[fd00::1]:8288)"
+                "its host is neither a name nor an address (IPv6 addresses need brackets, like http://[fd00::1]:8288)"
             }
             Self::Port => "its port is no number from 1 to 65535",
             Self::Path => "its path holds a character that does not belong there",
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_operators_write() {
+    fn valid_urls_are_parsed() {
         for (text, secure, host, port, path, authority) in [
             ("http://10.0.0.1:8288", false, "10.0.0.1", 8288, "", "10.0.0.1:8288"),
             ("https://taut.example", true, "taut.example", 443, "", "taut.example:443"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else() {
+    fn invalid_urls_are_refused() {
         for (text, why) in [
             ("", BadUrl::Scheme),
             ("10.0.0.1:8288", BadUrl::Scheme),
@@ -159,7 +159,7 @@ mod tests {
             ("http://a/\r\n", BadUrl::Path),
             ("http://a?network=1", BadUrl::Path),
         ] {
-            // White space at the ends is forgiven, so the row with CRLF needs something behind it.
+            // White space at the end of a URL is ignored, so text is appended behind the CRLF of this row.
             let text = if text.ends_with('\n') { format!("{text}x") } else { String::from(text) };
             assert_eq!(text.parse::<Url>(), Err(why), "{text:?}");
         }

@@ -1,17 +1,17 @@
-//! The control thread: one loop over the channel's socket, the agent's orders and a handful of deadlines.
+//! The control thread: one loop over the channel's socket, the agent's commands and a few deadlines.
 //!
-//! - this file: the loop, and the agent's orders;
+//! - this file: the loop, and the agent's commands;
 //! - `leave`: giving up the membership;
-//! - `link`: the life of a channel, from an attempt to its loss;
-//! - `talk`: the coordinator's messages;
+//! - `connection`: the life of a channel, from an attempt to its loss;
+//! - `messages`: the coordinator's messages;
 //! - `consent`: the overlay's prefixes, which only the user changes;
-//! - `store`: the state that is to be saved, with its deadlines.
+//! - `store`: the unsaved state, with the deadlines of its saves.
 
+mod connection;
 mod consent;
 mod leave;
-mod link;
+mod messages;
 mod store;
-mod talk;
 
 use std::io;
 use std::net::IpAddr;
@@ -26,20 +26,20 @@ use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_netmap::{JoinToken, NetworkMap, Problem, ProblemCode, ToCoordinator};
 
 use crate::backoff::Backoff;
-use crate::event::{Command, Event};
+use crate::event::{Command, ControlEvent};
 use crate::event_log::EventLog;
 use crate::identity::Membership;
 use crate::random::Jitter;
-use crate::state::{Found, StateDir};
+use crate::state::{LoadedState, StateDir};
+use connection::Connection;
 use consent::PrefixConsent;
 use leave::Leaving;
-use link::Link;
 use store::Store;
 
 /// A message from the handle to the control thread.
 pub(crate) enum Order {
     /// A command of the agent.
-    Obey(Command),
+    Command(Command),
     /// Ends the thread.
     Stop,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Queues {
     pub(crate) orders: Receiver<Order>,
     /// Lines of the event log.
     pub(crate) lines: Receiver<String>,
-    pub(crate) events: SyncSender<Event>,
+    pub(crate) events: SyncSender<ControlEvent>,
     /// Wakes this thread.
     pub(crate) wake: Waker,
     /// Wakes the agent.
@@ -78,13 +78,13 @@ pub(crate) struct Worker {
     /// The latest message with the relays that this node is bound to, repeated on each new channel.
     relays: Option<ToCoordinator>,
     /// Addresses of the coordinator on the last channel: the one in use first, then the other addresses of its host name.
-    at: Vec<IpAddr>,
+    coordinator_addresses: Vec<IpAddr>,
     /// The UDP port to save with the next membership.
     port: Option<u16>,
-    link: Link,
+    connection: Connection,
     backoff: Backoff,
     /// Number of the next URL to try, modulo the number of URLs.
-    turn: usize,
+    next_url: usize,
     jitter: Jitter,
     poller: Poller,
     queues: Queues,
@@ -92,14 +92,14 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(state: StateDir, mut found: Found, version: String, queues: Queues) -> io::Result<Self> {
+    pub(crate) fn new(state: StateDir, mut found: LoadedState, version: String, queues: Queues) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(queues.wake.as_fd(), ORDERS, Interest::READ)?;
         let mut jitter = Jitter::new();
         Ok(Self {
             log: EventLog::new(state.path()),
             version,
-            run: run(&mut jitter),
+            run: draw_run(&mut jitter),
             store: Store::new(state, &mut found),
             port: found.membership.as_ref().and_then(|membership| membership.port),
             membership: found.membership,
@@ -109,10 +109,10 @@ impl Worker {
             resume: true,
             endpoints: None,
             relays: None,
-            at: Vec::new(),
-            link: Link::Idle,
+            coordinator_addresses: Vec::new(),
+            connection: Connection::Idle,
             backoff: Backoff::default(),
-            turn: 0,
+            next_url: 0,
             jitter,
             poller,
             queues,
@@ -134,7 +134,7 @@ impl Worker {
                 thread::sleep(Duration::from_millis(100));
             }
             self.queues.wake.drain();
-            if !self.take_orders() {
+            if !self.handle_orders() {
                 break;
             }
             self.take_lines(now);
@@ -146,8 +146,8 @@ impl Worker {
         self.stop_leaving();
         self.hang_up();
         self.take_lines(now());
-        let last_words = self.store.save_everything(self.membership.as_ref(), self.map.as_deref(), now());
-        self.report_disk(last_words);
+        let problems = self.store.save_everything(self.membership.as_ref(), self.map.as_deref(), now());
+        self.report_disk(problems);
     }
 
     /// Emits the events that describe the state directory. This happens before the thread starts, so the agent's first answers are complete already. The
@@ -156,36 +156,36 @@ impl Worker {
         // Release 0.1.0 pinned no prefixes. Its last good map was in force, so the prefixes of that map are pinned.
         self.pin_prefixes();
         for note in self.store.take_notes() {
-            self.emit(Event::DiskProblem(note));
+            self.emit(ControlEvent::DiskProblem(note));
         }
         let Some(membership) = &self.membership else {
-            self.emit(Event::NeedsJoin);
+            self.emit(ControlEvent::NeedsJoin);
             return;
         };
         let identity = Box::new(membership.announce());
-        self.emit(Event::Identity(identity));
-        self.emit(Event::Recent(self.store.recent().to_vec()));
+        self.emit(ControlEvent::Identity(identity));
+        self.emit(ControlEvent::Recent(self.store.recent().to_vec()));
         if let Some(ceiling) = self.store.ceiling() {
-            self.emit(Event::Stamps(ceiling));
+            self.emit(ControlEvent::Stamps(ceiling));
         }
         self.announce_ticket();
         if let Some(map) = &self.map {
-            self.emit(Event::Map(Arc::clone(map)));
+            self.emit(ControlEvent::Map(Arc::clone(map)));
         }
     }
 
     pub(super) fn announce_ticket(&self) {
         let known = self.store.ticket();
         if let Some((known, ticket)) = known.and_then(|known| Some((known, known.bytes()?))) {
-            self.emit(Event::Ticket { ticket, numbered: known.numbered_bytes(), expires: known.expires });
+            self.emit(ControlEvent::Ticket { ticket, numbered: known.numbered_bytes(), expires: known.expires });
         }
     }
 
-    /// Obeys all queued orders. Returns false if the thread must end.
-    fn take_orders(&mut self) -> bool {
+    /// Handles all queued orders. Returns false if the thread must end.
+    fn handle_orders(&mut self) -> bool {
         loop {
             match self.queues.orders.try_recv() {
-                Ok(Order::Obey(command)) => self.obey(command),
+                Ok(Order::Command(command)) => self.handle_command(command),
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
@@ -196,13 +196,14 @@ impl Worker {
     fn take_lines(&mut self, now: Time) {
         while let Ok(line) = self.queues.lines.try_recv() {
             if let Some(news) = self.log.append(&line, now) {
-                self.emit(Event::Log(news));
+                self.emit(ControlEvent::Log(news));
             }
         }
     }
 
-    fn obey(&mut self, command: Command) {
-        let is_for_a_member = !matches!(command, Command::Join { .. } | Command::Leave | Command::Look | Command::Up);
+    fn handle_command(&mut self, command: Command) {
+        let is_for_a_member =
+            !matches!(command, Command::Join { .. } | Command::Leave | Command::HostChanged | Command::Up);
         let is_too_late = self.leaving.is_some() && matches!(command, Command::Up);
         if is_too_late || is_for_a_member && (self.leaving.is_some() || self.membership.is_none()) {
             // The agent sent this command before it learned that the node leaves or has left.
@@ -213,16 +214,16 @@ impl Worker {
             Command::Up => self.up(),
             Command::Down => self.down(),
             Command::Leave => self.leave(now()),
-            Command::Look => self.look(now()),
+            Command::HostChanged => self.host_changed(now()),
             Command::Endpoints { endpoints, ports, observed } => {
                 let message = ToCoordinator::Endpoints { endpoints, ports, observed };
-                self.say(&message, now());
+                self.send(&message, now());
                 self.endpoints = Some(message);
             }
             Command::Relays(ids) => {
                 let message = Some(ToCoordinator::Relays { ids });
                 if let Some(message) = message.as_ref().filter(|_| message != self.relays) {
-                    self.say(message, now());
+                    self.send(message, now());
                 }
                 self.relays = message;
             }
@@ -248,7 +249,7 @@ impl Worker {
         let joined = match &self.membership {
             None => Membership::new(token, name, self.port),
             Some(present) if present.may_be_listed() && present.network != token.network => {
-                self.emit(Event::Refused(self.member_elsewhere(present.accepted)));
+                self.emit(ControlEvent::Refused(self.member_elsewhere(present.accepted)));
                 return;
             }
             Some(present) => Ok(present.with_token(token, name)),
@@ -258,20 +259,20 @@ impl Worker {
             Ok(joined) => joined,
             Err(error) => {
                 let text = self.store.explain(&error);
-                self.emit(Event::DiskProblem(format!("{text}; the network was not joined")));
+                self.emit(ControlEvent::DiskProblem(format!("{text}; the network was not joined")));
                 return;
             }
         };
         if self.membership.as_ref().is_some_and(|present| present.network != joined.network) {
             self.map = None;
             self.prefixes = PrefixConsent::default();
-            self.at.clear();
+            self.coordinator_addresses.clear();
             self.store.set_named(Vec::new());
             self.store.ticket_changed(None, now());
         }
         let identity = Box::new(joined.announce());
         self.membership = Some(joined);
-        self.emit(Event::Identity(identity));
+        self.emit(ControlEvent::Identity(identity));
         self.start_over();
     }
 
@@ -295,11 +296,11 @@ impl Worker {
 
     fn up(&mut self) {
         if self.membership.is_none() {
-            self.emit(Event::NeedsJoin);
+            self.emit(ControlEvent::NeedsJoin);
             return;
         }
         self.change_membership(|membership| membership.wanted = true);
-        if !matches!(self.link, Link::Open(_) | Link::Dialing { .. }) {
+        if !matches!(self.connection, Connection::Open(_) | Connection::Dialing { .. }) {
             self.start_over();
         }
     }
@@ -309,7 +310,7 @@ impl Worker {
         self.hang_up();
     }
 
-    /// Changes the membership, and saves it if the change made a difference.
+    /// Changes the membership, and saves it if a saved field changed.
     fn change_membership(&mut self, change: impl FnOnce(&mut Membership)) {
         let Some(membership) = &mut self.membership else { return };
         let parts = |membership: &Membership| {
@@ -324,25 +325,25 @@ impl Worker {
         }
     }
 
-    fn emit(&self, event: Event) {
-        // Sending fails only after the handle was dropped. The next look at the queue of orders then ends the thread.
+    fn emit(&self, event: ControlEvent) {
+        // Sending fails only after the handle was dropped. In that case the next read of the queue of orders ends the thread.
         let _ = self.queues.events.send(event);
         self.queues.agent.wake();
     }
 
     fn next_deadline(&self) -> Option<Time> {
         let leaving = self.leaving.as_ref().map(|leaving| leaving.until);
-        [leaving, self.link.deadline(), self.store.deadline()].into_iter().flatten().min()
+        [leaving, self.connection.deadline(), self.store.deadline()].into_iter().flatten().min()
     }
 }
 
 /// Draws the number of this run of the program, which is never 0.
-fn run(entropy: &mut impl Entropy) -> u64 {
+fn draw_run(entropy: &mut impl Entropy) -> u64 {
     let (high, low) = (u64::from(entropy.next_u32()), u64::from(entropy.next_u32()));
     ((high << 32) | low).max(1)
 }
 
-/// Returns the time since boot, sleep included: after an hour of sleep a channel has been silent for an hour.
+/// Returns the time since boot, including suspended time, because a channel was silent while the host slept.
 fn now() -> Time {
     Time::from_duration(boot_time())
 }

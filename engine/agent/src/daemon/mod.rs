@@ -346,7 +346,7 @@ impl Daemon {
 
     /// Reads the host's interfaces, and tells node, router and coordinator of the changes.
     fn refresh_endpoints(&mut self) {
-        self.tell(Command::Look);
+        self.tell(Command::HostChanged);
         let changes = std::mem::take(&mut self.readings.changes);
         let (Some(overlay), Some(map)) = (&mut self.overlay, &self.member.map) else { return };
         let changed = overlay.refresh_endpoints(map, changes, clocks());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use taut_base::format_time;
-use taut_control::{Event, Identity};
+use taut_control::{ControlEvent, MemberIdentity};
 use taut_netmap::{Problem, ProblemCode};
 use taut_relay::Ticket;
 
@@ -14,30 +14,30 @@ use crate::log::{self, Value, kind};
 
 impl Daemon {
     /// Takes an event of the control thread.
-    pub(super) fn handle_control(&mut self, event: Event) {
+    pub(super) fn handle_control(&mut self, event: ControlEvent) {
         match event {
-            Event::NeedsJoin => (self.member.identity, self.member.exists) = (None, false),
-            Event::Identity(identity) => self.set_identity(*identity),
-            Event::Leaving => self.handle_leaving(),
-            Event::Left(left) => self.handle_left(left),
-            Event::NotLeft(why) => self.handle_not_left(&why),
-            Event::Recent(peers) => self.member.recent = peers,
-            Event::Stamps(ceiling) => self.member.stamps = ceiling,
-            Event::Ticket { ticket, numbered, expires } => {
+            ControlEvent::NeedsJoin => (self.member.identity, self.member.exists) = (None, false),
+            ControlEvent::Identity(identity) => self.set_identity(*identity),
+            ControlEvent::Leaving => self.handle_leaving(),
+            ControlEvent::Left(left) => self.handle_left(left),
+            ControlEvent::NotLeft(why) => self.handle_not_left(&why),
+            ControlEvent::Recent(peers) => self.member.recent = peers,
+            ControlEvent::Stamps(ceiling) => self.member.stamps = ceiling,
+            ControlEvent::Ticket { ticket, numbered, expires } => {
                 let expires = format_time(Duration::from_secs(expires));
                 self.note_coordinator(&kind::TICKET_RENEWED, &[Value::Text(expires)]);
                 self.set_ticket(&ticket, numbered.as_deref());
             }
-            Event::Map(map) => {
+            ControlEvent::Map(map) => {
                 log::note_map(&mut self.log, self.member.map.as_deref(), &map, clocks());
                 self.member.map = Some(map);
                 self.apply_map();
             }
-            Event::OtherPrefixes(other) => {
+            ControlEvent::OtherPrefixes(other) => {
                 self.note_prefixes(other.as_ref());
                 self.coordinator.other_prefixes = other;
             }
-            Event::Presence { whole, nodes } => {
+            ControlEvent::Presence { whole, nodes } => {
                 if !whole {
                     self.note_presence(&nodes);
                 }
@@ -47,25 +47,25 @@ impl Daemon {
                 }
                 presence.extend(nodes);
             }
-            Event::Connected { url } => {
+            ControlEvent::Connected { url } => {
                 self.note_coordinator(&kind::COORDINATOR_CONNECTED, &[Value::text(&url)]);
                 (self.coordinator.connected, self.coordinator.url) = (true, url);
                 self.coordinator.last_error = None;
                 (self.problems.network, self.problems.duplicate) = (None, None);
             }
-            Event::Disconnected { why, retry_in } => {
+            ControlEvent::Disconnected { why, retry_in } => {
                 self.note_disconnected(&why, retry_in);
                 self.coordinator.connected = false;
                 self.coordinator.presence = None;
                 self.coordinator.last_error = Some(why);
             }
-            Event::Twin(problem) => {
+            ControlEvent::Twin(problem) => {
                 let duplicate = problem.map(|problem| Failure { message: problem.message, hint: problem.hint });
                 self.note_twin(duplicate.as_ref());
                 self.problems.duplicate = duplicate;
             }
-            Event::Refused(problem) => self.handle_refusal(problem),
-            Event::DiskProblem(message) => {
+            ControlEvent::Refused(problem) => self.handle_refusal(problem),
+            ControlEvent::DiskProblem(message) => {
                 let problem = Failure::new(
                     message,
                     "free space on the disk, or make the state directory writable; the node runs on, but forgets this at a restart",
@@ -73,11 +73,11 @@ impl Daemon {
                 self.note_disk(&problem);
                 self.problems.disk = Some((problem, clocks().now));
             }
-            Event::Log(news) => self.note_log_disk(news),
+            ControlEvent::Log(news) => self.note_log_disk(news),
         }
     }
 
-    fn set_identity(&mut self, identity: Identity) {
+    fn set_identity(&mut self, identity: MemberIdentity) {
         self.note_identity(&identity);
         let same = self
             .member

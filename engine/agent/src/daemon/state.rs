@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{NodeId, PublicKey, Time};
-use taut_control::{Identity, OtherPrefixes};
+use taut_control::{MemberIdentity, OtherPrefixes};
 use taut_netlink::Changes;
 use taut_netmap::NetworkMap;
 use taut_relay::{Credentials, Ticket};
@@ -16,7 +16,7 @@ use crate::api::Failure;
 /// The membership of this node in a network.
 #[derive(Default)]
 pub(super) struct Membership {
-    pub(super) identity: Option<Identity>,
+    pub(super) identity: Option<MemberIdentity>,
     /// Whether the state directory contains a membership, even one that the coordinator has ended.
     pub(super) exists: bool,
     pub(super) map: Option<Arc<NetworkMap>>,

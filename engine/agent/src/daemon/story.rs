@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use taut_base::{NodeId, PeerId, PublicKey, RelayId, encode_base64};
-use taut_control::{Identity, Left, LogDisk, OtherPrefixes};
+use taut_control::{Left, LogDisk, MemberIdentity, OtherPrefixes};
 use taut_netmap::NetworkMap;
 use taut_node::NodeEvent;
 
@@ -104,7 +104,7 @@ impl Daemon {
     }
 
     /// Records other keys than before.
-    pub(super) fn note_identity(&mut self, identity: &Identity) {
+    pub(super) fn note_identity(&mut self, identity: &MemberIdentity) {
         let before = self.member.identity.as_ref();
         let is_new_key = before.map_or(identity.is_new, |before| before.node_key != identity.node_key);
         let former = before.filter(|before| before.network == identity.network).map(|before| before.coordinator);

@@ -28,8 +28,8 @@ struct RunningBridge {
     /// `None` if the thread could not be started or the URL is invalid.
     bridge: Option<Bridge>,
     problem: Option<String>,
-    /// The state that the node was told of: how many times the bridge opened, and whether it is open.
-    told: (u64, bool),
+    /// The state that was last passed to the node: the number of times that the bridge opened, and true if it is open.
+    reported: (u64, bool),
 }
 
 impl Bridges {
@@ -39,7 +39,7 @@ impl Bridges {
 
     /// Gives the bridge to a relay a new connection.
     pub(crate) fn reset(&self, relay: RelayId) {
-        self.all().filter(|(id, _)| *id == relay).for_each(|(_, bridge)| bridge.renew());
+        self.all().filter(|(id, _)| *id == relay).for_each(|(_, bridge)| bridge.reconnect());
     }
 
     /// Tells the node which bridges opened and closed.
@@ -47,10 +47,10 @@ impl Bridges {
         for (id, running) in &mut self.running {
             let Some(bridge) = &running.bridge else { continue };
             let report = bridge.report();
-            let (opened, was_open) = std::mem::replace(&mut running.told, (report.opened, report.is_open));
+            let (opened, was_open) = std::mem::replace(&mut running.reported, (report.opened, report.is_open));
             // The bridge may have closed and opened between two turns.
             if report.is_open && (!was_open || report.opened != opened) {
-                node.bridge_opened(*id, bridge.place(), clocks);
+                node.bridge_opened(*id, bridge.local_address(), clocks);
             } else if was_open && !report.is_open {
                 node.bridge_closed(*id, clocks);
             }
@@ -84,14 +84,14 @@ impl Bridges {
                     Ok(bridge) => (Some(bridge), None),
                     Err(error) => (None, Some(error.to_string())),
                 };
-                RunningBridge { url: url.clone(), bridge, problem, told: (0, false) }
+                RunningBridge { url: url.clone(), bridge, problem, reported: (0, false) }
             });
         }
     }
 
     /// Has all bridges check their connection, because the host's network changed or the host slept.
     pub(crate) fn check(&self) {
-        self.all().for_each(|(_, bridge)| bridge.look());
+        self.all().for_each(|(_, bridge)| bridge.host_changed());
     }
 
     /// Returns the URL and the state of the bridge to a relay, for users.
@@ -102,8 +102,8 @@ impl Bridges {
     }
 
     /// Returns the address at which the lane reaches the relay.
-    pub(crate) fn place(&self, relay: RelayId) -> Option<SocketAddr> {
-        self.running.get(&relay)?.bridge.as_ref().map(Bridge::place)
+    pub(crate) fn local_address(&self, relay: RelayId) -> Option<SocketAddr> {
+        self.running.get(&relay)?.bridge.as_ref().map(Bridge::local_address)
     }
 
     /// Returns the drops of all bridges, by reason, like those of [`taut_lane::DropReason`].

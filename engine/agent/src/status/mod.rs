@@ -164,7 +164,7 @@ fn via(relay: &RelayView<'_>) -> Option<RelayVia> {
 
 fn websocket(overlay: &Overlay, relay: RelayId) -> Option<WebSocketStatus> {
     let (url, report) = overlay.bridges().report(relay)?;
-    let local = overlay.bridges().place(relay);
+    let local = overlay.bridges().local_address(relay);
     Some(WebSocketStatus { url: String::from(url), open: report.is_open, local, problem: report.problem })
 }
 

@@ -22,13 +22,15 @@ const GATHER: usize = 16 * 1024;
 /// Limit on the bytes that wait for the stream, beside the kernel's own buffer: 10 ms at 100 Mbit/s, and always enough for the longest datagram. A longer
 /// queue would only add delay.
 pub(super) const MOST_WAITING: usize = 2 * MAX_DATAGRAM;
-/// Datagrams, and messages, handled in one turn, 64 of each, so that neither direction starves the other. [`Stream::begin_turn`] limits the messages' bytes.
+/// Limit on the datagrams and on the messages handled in one turn, 64 of each, so that neither direction starves the other. [`Stream::begin_turn`] limits
+/// the messages' bytes.
 const TURN: usize = 64;
-/// Bytes received since the last complete message, beyond which the connection counts as broken: four times the longest message. The
-/// rest is room for TLS, frame headers, pings and proxies that fragment. Without the limit a peer could send incomplete messages without end.
+/// Limit on the bytes received since the last complete message: four times the longest message, because TLS, frame headers, pings and proxies that fragment
+/// add bytes. Beyond it the connection counts as broken. Without a limit, a relay could send an incomplete message without end.
 const MOST_UNFINISHED: u64 = 4 * MAX_DATAGRAM as u64;
 
-/// Limit on the datagrams discarded at the start, 4,096: a socket's buffer holds no more, however short they are. A lane that keeps sending delays nothing.
+/// Limit on the datagrams that are discarded at the start, 4,096: a socket's buffer holds no more, even if all are short. A lane that keeps sending therefore
+/// cannot delay the start.
 const MOST_STALE: usize = 4_096;
 
 const LANE: u64 = 1;
@@ -45,10 +47,10 @@ pub(super) fn config() -> WebSocketConfig {
 }
 
 /// Reason why an open bridge closed.
-pub(super) enum End {
-    /// The handle was dropped, or wants another connection.
-    Anew,
-    /// The connection broke; the reason for the user.
+pub(super) enum CloseReason {
+    /// The handle was dropped, or requested a new connection.
+    Requested,
+    /// The connection broke. The text is the reason, for the user.
     Broken(String),
 }
 
@@ -62,9 +64,9 @@ pub(super) struct Pump<'b> {
     /// True if the poller watches for room to write.
     watches_write: bool,
     /// True if messages may be waiting in buffers: they were read from the socket already, so the poller does not report them.
-    more: bool,
+    may_have_more: bool,
     /// Total of received bytes at the last complete message.
-    told: u64,
+    bytes_at_message: u64,
     datagram: Vec<u8>,
 }
 
@@ -77,21 +79,30 @@ impl<'b> Pump<'b> {
     ) -> io::Result<Self> {
         let datagram = vec![0; MAX_DATAGRAM];
         // If a later step fails, dropping the pump undoes the earlier ones.
-        let told = socket.get_ref().total();
-        let mut pump =
-            Self { socket, lane, poller, shared, blocked: false, watches_write: false, more: true, told, datagram };
+        let bytes_at_message = socket.get_ref().total();
+        let mut pump = Self {
+            socket,
+            lane,
+            poller,
+            shared,
+            blocked: false,
+            watches_write: false,
+            may_have_more: true,
+            bytes_at_message,
+            datagram,
+        };
         let tcp = pump.socket.get_ref().socket();
         tcp.set_nonblocking(true)?;
         tcp.set_read_timeout(None)?;
-        // From here on dropping the handle shuts the connection down, even while the thread waits.
-        let ours = tcp.try_clone()?;
-        shared.cancel.advance(Stage::Connected(ours)).map_err(io::Error::other)?;
-        // Datagrams that wait already were meant for an earlier connection.
+        // After this call, dropping the handle shuts the connection down, even while the thread waits.
+        let duplicate = tcp.try_clone()?;
+        shared.cancel.advance(Stage::Connected(duplicate)).map_err(io::Error::other)?;
+        // Datagrams that are already in the socket's buffer were meant for an earlier connection.
         for _ in 0..MOST_STALE {
             if lane.recv(&mut pump.datagram).is_err() {
                 break;
             }
-            shared.out.fetch_add(1, Ordering::Relaxed);
+            shared.dropped_out.fetch_add(1, Ordering::Relaxed);
         }
         poller.add(lane.as_fd(), LANE, Interest::READ)?;
         poller.add(pump.socket.get_ref().as_fd(), STREAM, Interest::READ)?;
@@ -99,29 +110,29 @@ impl<'b> Pump<'b> {
     }
 
     /// Runs until the connection breaks or the handle ends it.
-    pub(super) fn run(mut self, wake: &Waker) -> End {
+    pub(super) fn run(mut self, wake: &Waker) -> CloseReason {
         let mut ready = Events::with_capacity(3);
         loop {
-            let timeout = self.more.then_some(Duration::ZERO);
+            let timeout = self.may_have_more.then_some(Duration::ZERO);
             if let Err(error) = self.poller.wait(&mut ready, timeout) {
-                return End::Broken(error.to_string());
+                return CloseReason::Broken(error.to_string());
             }
             wake.drain();
-            if self.is_over() {
-                return End::Anew;
+            if self.must_close() {
+                return CloseReason::Requested;
             }
             let has = |token| ready.iter().any(|event| event.token == token);
             let writable = ready.iter().any(|event| event.token == STREAM && event.writable);
             if let Err(why) = self.turn(has(LANE), has(STREAM), writable) {
-                return End::Broken(why);
+                return CloseReason::Broken(why);
             }
         }
     }
 
-    fn is_over(&self) -> bool {
-        let moved = self.shared.look.swap(false, Ordering::AcqRel) && self.socket.get_ref().is_stale();
-        let renew = self.shared.renew.swap(false, Ordering::AcqRel);
-        moved || renew || self.shared.cancel.is_cancelled()
+    fn must_close(&self) -> bool {
+        let moved = self.shared.host_changed.swap(false, Ordering::AcqRel) && self.socket.get_ref().is_stale();
+        let reconnect = self.shared.reconnect.swap(false, Ordering::AcqRel);
+        moved || reconnect || self.shared.cancel.is_cancelled()
     }
 
     fn turn(&mut self, lane: bool, stream: bool, writable: bool) -> Result<(), String> {
@@ -131,7 +142,7 @@ impl<'b> Pump<'b> {
             self.settle(flushed)?;
         }
         // Messages are read on any event of the stream, because TLS may have read while it wrote.
-        if stream || self.more {
+        if stream || self.may_have_more {
             self.read_stream()?;
         }
         if lane {
@@ -156,7 +167,7 @@ impl<'b> Pump<'b> {
             let message = self.datagram.get(..length).unwrap_or_default().to_vec();
             match self.socket.write(Message::binary(message)) {
                 Err(Error::WriteBufferFull(_)) => {
-                    self.shared.out.fetch_add(1, Ordering::Relaxed);
+                    self.shared.dropped_out.fetch_add(1, Ordering::Relaxed);
                 }
                 written => self.settle(written)?,
             }
@@ -169,17 +180,17 @@ impl<'b> Pump<'b> {
     }
 
     fn read_stream(&mut self) -> Result<(), String> {
-        self.more = false;
-        if self.socket.get_ref().total().saturating_sub(self.told) > MOST_UNFINISHED {
+        self.may_have_more = false;
+        if self.socket.get_ref().total().saturating_sub(self.bytes_at_message) > MOST_UNFINISHED {
             return Err(String::from("256 KiB came without a complete message"));
         }
         self.socket.get_mut().begin_turn();
         for _ in 0..TURN {
             match self.socket.read() {
                 Ok(Message::Binary(message)) => {
-                    self.told = self.socket.get_ref().total();
+                    self.bytes_at_message = self.socket.get_ref().total();
                     if self.lane.send(&message).is_err() {
-                        self.shared.back.fetch_add(1, Ordering::Relaxed);
+                        self.shared.dropped_in.fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 Ok(Message::Close(_)) => return Err(String::from("the relay closed the connection")),
@@ -189,7 +200,7 @@ impl<'b> Pump<'b> {
                 Err(error) => return Err(explain(&error)),
             }
         }
-        self.more = true;
+        self.may_have_more = true;
         Ok(())
     }
 
@@ -207,8 +218,8 @@ impl Drop for Pump<'_> {
     fn drop(&mut self) {
         self.poller.remove(self.lane.as_fd());
         self.poller.remove(self.socket.get_ref().as_fd());
-        // The handle must not shut down a descriptor that is closed; the outcome does not matter.
-        let _ = self.shared.cancel.advance(Stage::Elsewhere);
+        // After this the handle cannot shut down a closed descriptor. The call fails only if the bridge was cancelled, which needs no handling here.
+        let _ = self.shared.cancel.advance(Stage::Detached);
     }
 }
 

@@ -14,7 +14,7 @@ use tungstenite::WebSocket;
 use tungstenite::handshake::HandshakeError;
 
 use super::Shared;
-use super::pump::{self, End, Pump};
+use super::pump::{self, CloseReason, Pump};
 use crate::backoff::Backoff;
 use crate::channel::Broken;
 use crate::dial::{self, MAX_ADDRESSES};
@@ -22,12 +22,12 @@ use crate::random::Jitter;
 use crate::stream::Stream;
 use crate::url::Url;
 
-/// Age from which the loss of a connection resets the back-off, 10 s.
-const GOOD: Duration = Duration::from_secs(10);
+/// Age from which the loss of a connection resets the back-off, 10 s: a shorter connection counts as a failed attempt.
+const STABLE_AGE: Duration = Duration::from_secs(10);
 
 pub(super) const WAKE: u64 = 0;
 
-pub(super) struct Worker {
+pub(super) struct BridgeWorker {
     url: Url,
     lane: UdpSocket,
     /// Prefixes of the overlay, to which no connection is made. `None` allows every address, for tests.
@@ -40,7 +40,7 @@ pub(super) struct Worker {
     jitter: Jitter,
 }
 
-impl Worker {
+impl BridgeWorker {
     pub(super) fn new(
         url: Url,
         lane: UdpSocket,
@@ -59,30 +59,30 @@ impl Worker {
     pub(super) fn run(mut self) {
         while !self.shared.cancel.is_cancelled() {
             let began = now();
-            let end = match self.dial() {
+            let reason = match self.dial() {
                 Ok(socket) => self.serve(socket),
-                Err(Broken(why)) => End::Broken(why),
+                Err(Broken(why)) => CloseReason::Broken(why),
             };
             if self.shared.cancel.is_cancelled() {
                 return;
             }
-            let anew = matches!(end, End::Anew);
-            self.tell(end);
-            if anew || now().since(began) >= GOOD {
+            let requested = matches!(reason, CloseReason::Requested);
+            self.report_close(reason);
+            if requested || now().since(began) >= STABLE_AGE {
                 self.backoff.reset();
             }
-            if !anew {
+            if !requested {
                 self.rest();
             }
         }
     }
 
-    fn serve(&self, socket: WebSocket<Stream>) -> End {
+    fn serve(&self, socket: WebSocket<Stream>) -> CloseReason {
         let pump = match Pump::new(socket, &self.lane, &self.poller, &self.shared) {
             Ok(pump) => pump,
-            Err(error) => return End::Broken(error.to_string()),
+            Err(error) => return CloseReason::Broken(error.to_string()),
         };
-        self.shared.renew.store(false, Ordering::Release);
+        self.shared.reconnect.store(false, Ordering::Release);
         {
             let mut report = self.shared.report();
             (report.is_open, report.problem) = (true, None);
@@ -92,10 +92,10 @@ impl Worker {
         pump.run(&self.wake)
     }
 
-    fn tell(&self, end: End) {
+    fn report_close(&self, reason: CloseReason) {
         let mut report = self.shared.report();
         let was_open = std::mem::take(&mut report.is_open);
-        if let End::Broken(why) = end {
+        if let CloseReason::Broken(why) = reason {
             report.problem = Some(why);
         }
         drop(report);
@@ -114,7 +114,7 @@ impl Worker {
                 std::thread::sleep(Duration::from_millis(100));
             }
             self.wake.drain();
-            if self.shared.look.swap(false, Ordering::AcqRel) {
+            if self.shared.host_changed.swap(false, Ordering::AcqRel) {
                 self.backoff.reset();
                 return;
             }
@@ -127,7 +127,7 @@ impl Worker {
         let mut last = Broken(String::from("its name has no address"));
         for address in addresses.take(MAX_ADDRESSES) {
             let outcome = self.dial_address(address);
-            self.shared.cancel.advance(dial::Stage::Elsewhere)?;
+            self.shared.cancel.advance(dial::Stage::Detached)?;
             match outcome {
                 Ok(socket) => return Ok(socket),
                 Err(broken) => last = broken,
@@ -141,7 +141,7 @@ impl Worker {
             return Err(Broken(format!("{address}: nothing may be sent there")));
         }
         let stream = dial::connect(address, &self.url, &self.shared.cancel)?;
-        // The library wants a scheme; it is without effect, because the stream is open already.
+        // The library requires a scheme, which has no effect because the stream is open already.
         let target = format!("ws://{}{}", self.url.authority(), self.url.path);
         let (socket, _) = tungstenite::client::client_with_config(target, stream, Some(pump::config())).map_err(
             |error| match error {

@@ -22,7 +22,7 @@ enum Step {
 
 /// The real disk with a record of its calls.
 #[derive(Default)]
-struct Watched {
+struct RecordingDisk {
     steps: Vec<Step>,
     /// Numbers of the calls that are refused, from 0.
     refused: std::ops::Range<usize>,
@@ -31,7 +31,7 @@ struct Watched {
     no_links: bool,
 }
 
-impl Watched {
+impl RecordingDisk {
     fn call(&mut self, done: impl FnOnce() -> io::Result<()>, step: Step) -> io::Result<()> {
         self.calls += 1;
         if self.refused.contains(&(self.calls - 1)) {
@@ -51,7 +51,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
-impl Disk for Watched {
+impl Disk for RecordingDisk {
     type File = (File, String);
 
     fn create(&mut self, path: &Path) -> io::Result<Self::File> {
@@ -70,7 +70,7 @@ impl Disk for Watched {
     }
 
     fn overwrite(&mut self, path: &Path) -> io::Result<()> {
-        // As in `force`, the disk is not waited for.
+        // As in `force`, the function does not wait for the disk.
         let zeros = vec![0; usize::try_from(fs::metadata(path)?.len()).unwrap()];
         self.call(|| fs::write(path, zeros), Step::Overwrite(name(path)))
     }
@@ -178,7 +178,7 @@ fn apply(names: &mut BTreeMap<String, usize>, change: &[(String, Option<usize>)]
     }
 }
 
-/// Returns what a program that starts on this disk reads; `None` is a first start.
+/// Returns the body that a program reads when it starts on this disk; `None` on a first start.
 fn read(content: &BTreeMap<String, Vec<u8>>) -> Result<Option<Vec<u8>>, Unusable> {
     let scratch = Scratch::new();
     for (name, bytes) in content {
@@ -188,7 +188,7 @@ fn read(content: &BTreeMap<String, Vec<u8>>) -> Result<Option<Vec<u8>>, Unusable
     // A save on this disk succeeds.
     let mut file = StateFile::new(scratch.live());
     let _ = file.load();
-    file.save_on(&mut Watched::default(), b"next").unwrap();
+    file.save_on(&mut RecordingDisk::default(), b"next").unwrap();
     assert_eq!(scratch.load().unwrap().unwrap().0, b"next");
     Ok(body)
 }
@@ -198,7 +198,7 @@ fn read(content: &BTreeMap<String, Vec<u8>>) -> Result<Option<Vec<u8>>, Unusable
 fn cut_everywhere(no_links: bool, saves: &[(&str, std::ops::Range<usize>)]) -> usize {
     let scratch = Scratch::new();
     let mut file = StateFile::new(scratch.live());
-    let mut disk = Watched { no_links, ..Watched::default() };
+    let mut disk = RecordingDisk { no_links, ..RecordingDisk::default() };
     let (mut model, mut allowed, mut seen) = (Model::default(), vec![None], BTreeMap::new());
     for (body, refused) in saves {
         (disk.calls, disk.refused) = (0, refused.clone());
@@ -242,12 +242,12 @@ fn fault_k1_k3_the_power_goes_after_a_save_that_the_disk_refused() {
 }
 
 #[test]
-fn fault_k3_a_disk_that_is_full_at_any_step_leaves_a_whole_copy_and_takes_the_next_save() {
+fn fault_k3_a_disk_that_is_full_at_any_step_keeps_a_whole_copy_and_accepts_the_next_save() {
     for no_links in [false, true] {
         for first in 0..9 {
             let scratch = Scratch::new();
             let mut file = StateFile::new(scratch.live());
-            let mut disk = Watched { no_links, ..Watched::default() };
+            let mut disk = RecordingDisk { no_links, ..RecordingDisk::default() };
             file.save_on(&mut disk, b"old").unwrap();
             (disk.calls, disk.refused) = (0, first..usize::MAX);
             for _ in 0..3 {
@@ -302,7 +302,7 @@ fn fault_k1_the_power_goes_after_every_step_of_leaving() {
     let scratch = Scratch::new();
     let (mut state, mut model) = member(&scratch);
     let whole: Vec<String> = model.seen.keys().cloned().collect();
-    let mut disk = Watched::default();
+    let mut disk = RecordingDisk::default();
     state.begin_leave_on(&mut disk).unwrap();
     let decided = disk.steps.len();
     state.finish_leave_on(&mut disk).unwrap();
@@ -329,7 +329,7 @@ fn fault_k3_a_disk_that_refuses_any_step_of_leaving_leaves_a_member_or_none() {
     for first in 0..30 {
         let scratch = Scratch::new();
         let (mut state, _) = member(&scratch);
-        let mut disk = Watched { refused: first..usize::MAX, ..Watched::default() };
+        let mut disk = RecordingDisk { refused: first..usize::MAX, ..RecordingDisk::default() };
         let begun = state.begin_leave_on(&mut disk).is_ok();
         let done = begun && state.finish_leave_on(&mut disk).is_ok();
         drop(state);

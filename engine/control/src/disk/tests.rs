@@ -46,12 +46,12 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn nothing_there_is_not_an_error() {
+fn a_missing_file_is_not_an_error() {
     assert_eq!(Scratch::new().load(), Ok(None));
 }
 
 #[test]
-fn reads_back_what_it_wrote_and_keeps_the_one_before() {
+fn reads_back_a_save_and_keeps_the_previous_copy() {
     let scratch = Scratch::new();
     scratch.save(&["one"]);
     assert_eq!(scratch.load(), Ok(Some((b"one".to_vec(), false))));
@@ -62,7 +62,7 @@ fn reads_back_what_it_wrote_and_keeps_the_one_before() {
 }
 
 #[test]
-fn only_the_owner_may_read_it_and_no_scraps_stay() {
+fn only_the_owner_may_read_the_file_and_no_temporary_file_remains() {
     let scratch = Scratch::new();
     scratch.save(&["one", "two"]);
     let mut names: Vec<String> = Vec::new();
@@ -126,7 +126,7 @@ fn a_save_over_a_damaged_file_spares_the_previous_copy() {
 }
 
 #[test]
-fn what_is_no_file_is_no_absence() {
+fn an_entry_that_is_no_regular_file_does_not_count_as_missing() {
     for make in [
         |path: &Path| fs::create_dir(path).unwrap(),
         |path: &Path| std::os::unix::fs::symlink("/etc/hostname", path).unwrap(),
@@ -139,7 +139,7 @@ fn what_is_no_file_is_no_absence() {
 }
 
 #[test]
-fn fault_l2_a_later_format_is_left_alone() {
+fn fault_l2_a_file_of_a_later_format_is_not_changed() {
     let scratch = Scratch::new();
     scratch.save(&["old", "new"]);
     fs::write(scratch.live(), format!("{}body", header(FORMAT + 1, b"body"))).unwrap();
@@ -203,7 +203,7 @@ fn fault_k2_a_file_of_another_user_is_not_trusted() {
 }
 
 #[test]
-fn fault_k2_a_file_that_was_open_to_others_is_closed_and_told_of() {
+fn fault_k2_a_file_that_was_open_to_other_users_is_closed_and_reported() {
     let scratch = Scratch::new();
     scratch.save(&["old", "new"]);
     for path in [scratch.live(), beside(&scratch.live(), "prev")] {

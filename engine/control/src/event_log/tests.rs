@@ -50,7 +50,7 @@ fn lines_survive_the_program() {
 }
 
 #[test]
-fn fault_p5_two_files_of_a_quarter_mebibyte_are_all() {
+fn fault_p5_the_log_takes_at_most_two_files_of_256_kib() {
     let directory = Directory::new("rotate");
     let mut log = directory.log();
     let line = |number: u32| format!("{{\"number\":{number},\"text\":\"{}\"}}", "x".repeat(200));
@@ -91,7 +91,7 @@ fn a_crash_in_the_middle_of_a_write_spoils_one_line() {
 }
 
 #[test]
-fn a_disk_that_refuses_is_named_once_and_lost_lines_are_counted() {
+fn a_refusing_disk_is_reported_once_and_lost_lines_are_counted() {
     let directory = Directory::new("refuses");
     let mut log = directory.log();
     // A directory in the file's place makes writes fail, also for root.
@@ -106,7 +106,7 @@ fn a_disk_that_refuses_is_named_once_and_lost_lines_are_counted() {
 }
 
 #[test]
-fn what_is_no_line_of_ours_is_passed_over() {
+fn lines_of_other_programs_are_skipped() {
     let mut lines = VecDeque::new();
     let long = [&b"x".repeat(MAX_LINE + 1)[..], b"\n"].concat();
     let bytes = [&b"\xff\xfe\n\n"[..], &long, b"{}\ncut"].concat();

@@ -34,7 +34,7 @@ impl Drop for Scratch {
 
 /// Opens a state directory. The tests make a pipe with a child process, which for a moment holds a copy of every lock of this process; this function waits
 /// until the lock is free.
-fn open(path: &Path) -> Result<(StateDir, Found), StartError> {
+fn open(path: &Path) -> Result<(StateDir, LoadedState), StartError> {
     for _ in 0..200 {
         match StateDir::open(path) {
             Err(StartError::Locked { .. }) => std::thread::sleep(Duration::from_millis(10)),
@@ -77,7 +77,7 @@ pub(crate) fn member() -> Membership {
     Membership::new(&token(1), String::from("a"), Some(8288)).unwrap()
 }
 
-/// Returns a directory with an identity of network 1 and nothing else, as of a node that joined and has received no map yet.
+/// Returns a directory with only an identity of network 1: the state of a node that joined and has not received a map yet.
 fn joined() -> (Scratch, Membership) {
     let scratch = Scratch::new();
     let membership = member();
@@ -95,7 +95,7 @@ fn filled(of: u8) -> (Scratch, Membership) {
 }
 
 #[test]
-fn stamps_go_on_where_they_were_and_damage_only_costs_them() {
+fn stamps_continue_after_a_restart_and_damage_loses_only_the_stamps() {
     let (scratch, _) = filled(1);
     let (mut state, found) = StateDir::open(&scratch.0).unwrap();
     assert_eq!(found.ceiling, None);
@@ -117,7 +117,7 @@ fn stamps_go_on_where_they_were_and_damage_only_costs_them() {
 }
 
 #[test]
-fn reads_back_the_same_keys_and_map() {
+fn saved_keys_and_map_are_loaded() {
     let (scratch, before) = filled(1);
     let (_state, found) = open(&scratch.0).unwrap();
     let after = found.membership.unwrap();
@@ -131,7 +131,7 @@ fn reads_back_the_same_keys_and_map() {
 }
 
 #[test]
-fn others_have_no_access() {
+fn other_users_have_no_access() {
     let (scratch, _) = filled(1);
     for (name, mode) in [("", 0o700), (IDENTITY, 0o600), (MAP, 0o600), (LOCK, 0o600)] {
         assert_eq!(scratch.mode(name), mode, "{name}");
@@ -139,7 +139,7 @@ fn others_have_no_access() {
 }
 
 #[test]
-fn an_open_directory_is_closed_unless_it_is_not_ours_alone() {
+fn an_open_directory_is_closed_unless_it_holds_files_of_other_programs() {
     let scratch = Scratch::new();
     fs::create_dir(&scratch.0).unwrap();
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
@@ -152,7 +152,7 @@ fn an_open_directory_is_closed_unless_it_is_not_ours_alone() {
 }
 
 #[test]
-fn fault_k4_a_second_daemon_is_told_who_is_first() {
+fn fault_k4_a_second_daemon_reports_the_process_id_of_the_first() {
     let scratch = Scratch::new();
     let (_first, _) = StateDir::open(&scratch.0).unwrap();
     let text = StateDir::open(&scratch.0).err().unwrap().to_string();
@@ -160,7 +160,7 @@ fn fault_k4_a_second_daemon_is_told_who_is_first() {
 }
 
 #[test]
-fn the_lock_ends_with_its_owner() {
+fn the_lock_is_released_with_its_owner() {
     let scratch = Scratch::new();
     for _ in 0..2 {
         drop(open(&scratch.0).unwrap());
@@ -168,7 +168,7 @@ fn the_lock_ends_with_its_owner() {
 }
 
 #[test]
-fn fault_k2_never_a_new_identity_in_place_of_a_damaged_one() {
+fn fault_k2_a_damaged_identity_is_never_replaced_by_a_new_one() {
     let (scratch, before) = filled(1);
     let whole = fs::read(scratch.file(IDENTITY)).unwrap();
     for length in 0..whole.len() {
@@ -184,9 +184,9 @@ fn fault_k2_never_a_new_identity_in_place_of_a_damaged_one() {
 }
 
 /// A way to damage a file: its name, and the function that does it.
-type Mishap = (&'static str, fn(&Path));
+type Damager = (&'static str, fn(&Path));
 
-const MISHAPS: [Mishap; 9] = [
+const DAMAGERS: [Damager; 9] = [
     ("gone", |path| fs::remove_file(path).unwrap()),
     ("empty", |path| fs::write(path, "").unwrap()),
     ("zeros", |path| fs::write(path, [0; 4096]).unwrap()),
@@ -205,9 +205,9 @@ fn in_place(path: &Path, make: impl Fn(&Path)) {
     make(path);
 }
 
-/// Returns the mishaps that the current user is able to cause.
-fn mishaps() -> impl Iterator<Item = &'static Mishap> {
-    MISHAPS.iter().filter(|(what, _)| *what != "of another user" || taut_event::effective_uid() == 0)
+/// Returns the kinds of damage that the current user is able to cause.
+fn damagers() -> impl Iterator<Item = &'static Damager> {
+    DAMAGERS.iter().filter(|(what, _)| *what != "of another user" || taut_event::effective_uid() == 0)
 }
 
 /// The files that a state directory may hold beside the identity.
@@ -227,8 +227,8 @@ fn ticket(of: &Membership, expires: u64) -> Ticket {
 }
 
 #[test]
-fn fault_k2_any_mishap_to_the_identity_ends_in_the_previous_copy_or_an_error() {
-    for (what, harm) in mishaps() {
+fn fault_k2_any_damage_to_the_identity_leads_to_the_previous_copy_or_an_error() {
+    for (what, harm) in damagers() {
         for (both, beside) in [false, true].into_iter().flat_map(|both| {
             [Beside::Nothing, Beside::Map, Beside::Stamps, Beside::Ticket].map(|beside| (both, beside))
         }) {
@@ -267,8 +267,8 @@ fn fault_k2_any_mishap_to_the_identity_ends_in_the_previous_copy_or_an_error() {
 }
 
 #[test]
-fn fault_k2_k7_any_mishap_to_the_map_is_told_and_costs_no_more_than_the_map() {
-    for (what, harm) in mishaps() {
+fn fault_k2_k7_any_damage_to_the_map_is_reported_and_loses_only_the_map() {
+    for (what, harm) in damagers() {
         for both in [false, true] {
             let (scratch, before) = filled(1);
             let (mut state, _) = open(&scratch.0).unwrap();
@@ -288,8 +288,8 @@ fn fault_k2_k7_any_mishap_to_the_map_is_told_and_costs_no_more_than_the_map() {
 }
 
 #[test]
-fn fault_k2_any_mishap_to_the_stamps_is_told_and_costs_no_more_than_the_stamps() {
-    for (what, harm) in mishaps() {
+fn fault_k2_any_damage_to_the_stamps_is_reported_and_loses_only_the_stamps() {
+    for (what, harm) in damagers() {
         for both in [false, true] {
             let (scratch, before) = filled(1);
             let (mut state, _) = open(&scratch.0).unwrap();
@@ -309,8 +309,8 @@ fn fault_k2_any_mishap_to_the_stamps_is_told_and_costs_no_more_than_the_stamps()
 }
 
 #[test]
-fn fault_k2_any_mishap_to_the_ticket_is_told_and_costs_no_more_than_the_ticket() {
-    for (what, harm) in mishaps() {
+fn fault_k2_any_damage_to_the_ticket_is_reported_and_loses_only_the_ticket() {
+    for (what, harm) in damagers() {
         for both in [false, true] {
             let (scratch, before) = filled(1);
             let (mut state, _) = open(&scratch.0).unwrap();
@@ -331,7 +331,7 @@ fn fault_k2_any_mishap_to_the_ticket_is_told_and_costs_no_more_than_the_ticket()
 
 /// A file of release 0.1.0 has no ticket of version 2.
 #[test]
-fn fault_l1_a_ticket_that_release_0_1_0_kept_is_used() {
+fn fault_l1_a_ticket_that_release_0_1_0_saved_is_used() {
     let (scratch, member) = filled(1);
     let mut saved = serde_json::to_value(ticket(&member, 9)).unwrap();
     assert!(saved.as_object_mut().unwrap().remove("numbered").is_some());
@@ -363,7 +363,7 @@ fn fault_k7_a_ticket_of_another_network_or_key_is_not_used() {
 
 #[test]
 fn fault_k2_every_cut_and_every_flipped_bit_of_every_file() {
-    // The identity is damaged with and without other files that show that there was one.
+    // The identity is damaged twice: with other files beside it, which show that an identity existed, and without them.
     for (name, alone) in [(IDENTITY, false), (IDENTITY, true), (MAP, false), (STAMPS, false), (TICKET, false)] {
         let (scratch, before) = if alone { joined() } else { filled(1) };
         if !alone {
@@ -397,7 +397,7 @@ fn fault_k2_every_cut_and_every_flipped_bit_of_every_file() {
 }
 
 #[test]
-fn fault_k4_a_lock_that_is_no_file_is_an_error_not_a_wait() {
+fn fault_k4_a_lock_that_is_no_regular_file_is_an_error_and_does_not_block() {
     let scratch = Scratch::new();
     fs::create_dir(&scratch.0).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(scratch.file(LOCK)).status().unwrap().success());
@@ -409,7 +409,7 @@ fn fault_k4_a_lock_that_is_no_file_is_an_error_not_a_wait() {
 }
 
 #[test]
-fn a_whole_file_without_an_identity_is_damage_too() {
+fn a_whole_file_without_an_identity_counts_as_damage() {
     let (scratch, _) = filled(1);
     StateFile::new(scratch.file(IDENTITY)).save(b"{}").unwrap();
     assert!(matches!(open(&scratch.0), Err(StartError::Damaged { .. })));

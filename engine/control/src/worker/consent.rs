@@ -1,9 +1,9 @@
 //! The overlay's prefixes: pinned when the network first came up on this host, changed by the user alone (fault E24).
 //!
 //! ```text
-//!  no pins ──PinPrefixes──▶ pinned ──a map with others──▶ waiting: the last good map stays in force (law 6)
+//!  no pins ──PinPrefixes──▶ pinned ──other prefixes────▶ waiting: the last good map stays in force (law 6)
 //!                             ▲  ▲                            │  │
-//!                             │  └──a map with the pinned ones┘  │
+//!                             │  └────the pinned prefixes─────┘  │
 //!                             └────────AcceptPrefixes────────────┘
 //! ```
 //! Without pinning, a compromised coordinator could move the overlay onto the addresses of a local network: a member's host route takes precedence over the
@@ -13,15 +13,15 @@ use taut_base::Time;
 use taut_netmap::{NetworkMap, Prefixes};
 
 use super::Worker;
-use crate::event::{Event, OtherPrefixes};
+use crate::event::{ControlEvent, OtherPrefixes};
 
 /// State of the user's consent to other prefixes.
 #[derive(Default)]
 pub(super) struct PrefixConsent {
     /// The coordinator's present map, checked and unchanged, while it waits for consent.
     pub(super) waiting: Option<NetworkMap>,
-    /// The content of the last [`Event::OtherPrefixes`].
-    told: Option<OtherPrefixes>,
+    /// The content of the last [`ControlEvent::OtherPrefixes`].
+    reported: Option<OtherPrefixes>,
 }
 
 impl Worker {
@@ -44,18 +44,18 @@ impl Worker {
     }
 
     /// Keeps a checked map until the user consents to its prefixes, and reports it to the agent.
-    pub(super) fn set_aside(&mut self, map: NetworkMap, now: Time) {
+    pub(super) fn await_consent(&mut self, map: NetworkMap, now: Time) {
         let Some(pinned) = self.pinned() else { return };
         self.note_accepted(now);
         let wanted = Prefixes::from(&map.network);
         self.prefixes.waiting = Some(map);
-        self.tell_consent(Some(OtherPrefixes { pinned, wanted }));
+        self.report_consent(Some(OtherPrefixes { pinned, wanted }));
     }
 
     /// Handles a map that has the pinned prefixes again: discards the waiting map and reports that no consent is needed.
-    pub(super) fn end_refusal(&mut self) {
+    pub(super) fn withdraw_consent_request(&mut self) {
         self.prefixes.waiting = None;
-        self.tell_consent(None);
+        self.report_consent(None);
     }
 
     /// Handles the user's consent to `prefixes`: pins them, and applies the waiting map.
@@ -63,15 +63,15 @@ impl Worker {
         // The waiting map may be newer than the user's consent and have prefixes that the user has not seen.
         let Some(map) = self.prefixes.waiting.take_if(|map| Prefixes::from(&map.network) == prefixes) else { return };
         self.change_membership(|membership| membership.pinned = Some(prefixes));
-        self.tell_consent(None);
+        self.report_consent(None);
         self.store.set_named(map.relays.clone());
-        self.follow(map, now);
+        self.apply_map(map, now);
     }
 
-    fn tell_consent(&mut self, told: Option<OtherPrefixes>) {
-        if self.prefixes.told != told {
-            self.prefixes.told = told;
-            self.emit(Event::OtherPrefixes(told));
+    fn report_consent(&mut self, other: Option<OtherPrefixes>) {
+        if self.prefixes.reported != other {
+            self.prefixes.reported = other;
+            self.emit(ControlEvent::OtherPrefixes(other));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Giving up the membership: the decision on disk, the message to the coordinator, the removal of the keys.
 //!
 //! ```text
-//! Command::Leave ─▶ decision saved ─▶ Event::Leaving ─▶ `leave` said on a channel ─▶ answered, or 10 s over ─▶ keys removed ─▶ Event::Left
+//! Command::Leave ─▶ decision saved ─▶ ControlEvent::Leaving ─▶ `leave` sent on a channel ─▶ answer, or 10 s timeout ─▶ keys removed ─▶ ControlEvent::Left
 //! ```
 //! The decision comes first: if the program ends after it, the next start removes the remaining files and is not a member. The keys are removed last, because
 //! the channel needs them.
@@ -12,11 +12,11 @@ use taut_base::Time;
 use taut_netmap::{ProblemCode, ToCoordinator, ToNode};
 
 use super::Worker;
-use super::link::Link;
-use crate::event::{Event, Left};
+use super::connection::Connection;
+use crate::event::{ControlEvent, Left};
 
 /// Longest wait for the coordinator's answer, 10 s: a channel opens within a second, and a user waits for the command to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A membership that is being given up.
 pub(super) struct Leaving {
@@ -30,7 +30,7 @@ impl Worker {
     /// Begins to leave.
     pub(super) fn leave(&mut self, now: Time) {
         let Some(membership) = &self.membership else {
-            self.emit(Event::NeedsJoin);
+            self.emit(ControlEvent::NeedsJoin);
             return;
         };
         if self.leaving.is_some() {
@@ -38,42 +38,43 @@ impl Worker {
         }
         if let Err(error) = self.store.begin_leave() {
             let text = self.store.explain(&error);
-            self.emit(Event::NotLeft(text));
+            self.emit(ControlEvent::NotLeft(text));
             return;
         }
-        self.emit(Event::Leaving);
-        let why = format!("it did not answer within {} s", PATIENCE.as_secs());
-        self.leaving = Some(Leaving { until: now + PATIENCE, why });
+        self.emit(ControlEvent::Leaving);
+        let why = format!("it did not answer within {} s", LEAVE_TIMEOUT.as_secs());
+        self.leaving = Some(Leaving { until: now + LEAVE_TIMEOUT, why });
         if !membership.may_be_listed() {
             self.finish_leave(None);
             return;
         }
-        match &self.link {
-            Link::Open(_) => self.say_leave(now),
-            Link::Dialing { .. } => {}
-            Link::Idle | Link::Resting { .. } => self.start_over(),
+        match &self.connection {
+            Connection::Open(_) => self.send_leave(now),
+            Connection::Dialing { .. } => {}
+            Connection::Idle | Connection::Resting { .. } => self.start_over(),
         }
     }
 
-    /// Sends `leave` on the open channel, and a ping. A coordinator that does not know `leave` answers the ping; any other closes the channel first.
-    pub(super) fn say_leave(&mut self, now: Time) {
-        self.say(&ToCoordinator::Leave, now);
+    /// Sends `leave` and a ping on the open channel. A coordinator that knows `leave` closes the channel without answering the ping. An answered ping therefore
+    /// shows that the coordinator does not know `leave`.
+    pub(super) fn send_leave(&mut self, now: Time) {
+        self.send(&ToCoordinator::Leave, now);
         self.ping(now);
     }
 
     /// Handles a message of the coordinator while this node leaves.
-    pub(super) fn hear_while_leaving(&mut self, message: &ToNode) {
+    pub(super) fn handle_while_leaving(&mut self, message: &ToNode) {
         match message {
             ToNode::Refused(problem) if self.means_not_listed(problem.code) => self.finish_leave(None),
             ToNode::Refused(problem) => self.finish_leave(Some(problem.to_string())),
-            ToNode::Pong if self.link.is_answered() => {
+            ToNode::Pong if self.connection.is_answered() => {
                 self.finish_leave(Some(String::from("its version does not know how a node leaves")));
             }
             _ => {}
         }
     }
 
-    /// Returns true if a refusal with `code` means that the coordinator does not list this node: it is no member, or was never enrolled.
+    /// Returns true if a refusal with `code` means that the coordinator does not list this node: it was removed, or was never enrolled.
     fn means_not_listed(&self, code: ProblemCode) -> bool {
         let is_member = self.membership.as_ref().is_some_and(|membership| membership.accepted);
         code == ProblemCode::NotAMember || (code.is_final() && !is_member)
@@ -91,15 +92,15 @@ impl Worker {
         if self.leaving.take().is_none() {
             return;
         }
-        self.drop_link();
+        self.drop_connection();
         let removed = self.store.finish_leave();
         let leftover = removed.err().map(|error| {
             let path = self.store.path().display();
             format!("the keys in {path} cannot be removed: {error}; remove the directory by hand")
         });
-        (self.membership, self.map, self.at) = (None, None, Vec::new());
+        (self.membership, self.map, self.coordinator_addresses) = (None, None, Vec::new());
         (self.endpoints, self.relays) = (None, None);
-        self.emit(Event::Left(Left { listed, leftover }));
+        self.emit(ControlEvent::Left(Left { listed, leftover }));
     }
 
     /// Stops waiting for the coordinator, because the program ends or the node joins again.

@@ -1,4 +1,4 @@
-//! The schedule of saves: most changes at once, large maps less often, and a retry every half minute while the disk refuses.
+//! The schedule of saves: most changes are saved at once, large maps less often. While the disk refuses, a save is retried every half minute.
 
 use std::io;
 use std::mem;
@@ -9,24 +9,24 @@ use taut_base::{PublicKey, Time};
 use taut_netmap::{NetworkMap, Relay};
 
 use super::Worker;
-use crate::event::Event;
+use crate::event::ControlEvent;
 use crate::identity::Membership;
-use crate::state::{Found, StateDir, Ticket};
+use crate::state::{LoadedState, StateDir, Ticket};
 
 /// Time from a failed save to the next try, 30 s. The user is told once per try (fault K3).
 const RETRY: Duration = Duration::from_secs(30);
-/// Bytes of maps that are written per second, on average, 100,000: the flash memory of routers wears.
+/// Average number of bytes of maps written per second, 100,000, because the flash memory of routers wears out.
 const MAP_BYTES_PER_SECOND: u64 = 100_000;
-/// Share of [`MAP_BYTES_PER_SECOND`] that may be used at once, that of 8 s: the changes that follow a start or a join are written without delay.
+/// Burst allowance of [`MAP_BYTES_PER_SECOND`], the amount of 8 s: the changes that follow a start or a join are written without delay.
 const MAP_BURST: Duration = Duration::from_secs(8);
 
-/// The state directory, and the state that is not saved in it yet.
+/// The state directory, and the state that is not saved yet.
 pub(super) struct Store {
     state: StateDir,
     notes: Vec<String>,
-    /// When the membership will be saved, if it is newer than the disk.
+    /// The time of the membership's next save, if the saved copy is outdated.
     membership_due: Option<Time>,
-    /// When the map will be saved, if it is newer than the disk.
+    /// The time of the map's next save, if the saved copy is outdated.
     map_due: Option<Time>,
     /// The time until which the maps saved so far use up [`MAP_BYTES_PER_SECOND`].
     map_paid: Time,
@@ -36,17 +36,17 @@ pub(super) struct Store {
     named: Vec<Relay>,
     /// The ticket for the network's relays.
     ticket: Option<Ticket>,
-    /// When the ticket will be saved, if it is newer than the disk.
+    /// The time of the ticket's next save, if the saved copy is outdated.
     ticket_due: Option<Time>,
     /// The first stamp of the next run's initiations.
     ceiling: Option<Duration>,
-    /// When `ceiling` will be saved, if it is newer than the disk.
+    /// The time of the next save of `ceiling`, if the saved copy is outdated.
     ceiling_due: Option<Time>,
 }
 
 impl Store {
     /// Creates the store. Takes from `found` everything except the membership and the map.
-    pub(super) fn new(state: StateDir, found: &mut Found) -> Self {
+    pub(super) fn new(state: StateDir, found: &mut LoadedState) -> Self {
         Self {
             state,
             notes: mem::take(&mut found.notes),
@@ -212,7 +212,7 @@ impl Worker {
 
     pub(super) fn report_disk(&self, problems: Vec<String>) {
         for problem in problems {
-            self.emit(Event::DiskProblem(problem));
+            self.emit(ControlEvent::DiskProblem(problem));
         }
     }
 }

@@ -14,8 +14,8 @@ use taut_noise::{Transport, public_key};
 use tungstenite::handshake::server::{Request, Response};
 use tungstenite::{Message, WebSocket};
 
-/// Longer than anything here takes; a test that hangs fails instead.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Limit on every wait, 60 s: longer than any machine needs, so that a test that hangs fails.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) const SECRET: [u8; 32] = [7; 32];
 
@@ -34,13 +34,13 @@ pub(crate) struct Session {
     transport: Transport,
     /// The node's machine key.
     pub(crate) machine: PublicKey,
-    /// Path and query that it asked for.
+    /// Path and query of the node's HTTP request.
     pub(crate) target: String,
 }
 
 impl Coordinator {
     pub(crate) fn start() -> Self {
-        // An address for each: a port that one test closed is not opened by another.
+        // Each coordinator has a loopback address of its own. Otherwise one test might open a port that another test has just closed.
         static NUMBER: AtomicU8 = AtomicU8::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Self::start_at(SocketAddr::from(([127, 0, number, 1], 0)))
@@ -67,11 +67,11 @@ impl Coordinator {
         Box::new(JoinToken { network: self.network, coordinator: public_key(&self.key), urls, secret: SECRET })
     }
 
-    /// A raw connection, before anything was said on it.
+    /// Accepts a TCP connection, and does no handshake.
     pub(crate) fn accept_socket(&self) -> TcpStream {
         let (socket, _) = self.listener.accept().unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         socket
     }
 
@@ -97,36 +97,36 @@ impl Coordinator {
 }
 
 impl Session {
-    /// The next message of the node; `None` when it closed the channel.
-    pub(crate) fn hear(&mut self) -> Option<ToCoordinator> {
+    /// Returns the node's next message, or `None` if the node closed the channel.
+    pub(crate) fn receive(&mut self) -> Option<ToCoordinator> {
         let sealed = binary(&mut self.socket)?;
         let plain = self.transport.open(sealed).unwrap();
         Some(serde_json::from_slice(&plain).unwrap())
     }
 
-    pub(crate) fn hear_hello(&mut self) -> Hello {
-        match self.hear() {
+    pub(crate) fn receive_hello(&mut self) -> Hello {
+        match self.receive() {
             Some(ToCoordinator::Hello(hello)) => hello,
             other => panic!("a hello comes first, not {other:?}"),
         }
     }
 
-    pub(crate) fn say(&mut self, message: &ToNode) {
-        self.say_json(&serde_json::to_vec(message).unwrap());
+    pub(crate) fn send(&mut self, message: &ToNode) {
+        self.send_json(&serde_json::to_vec(message).unwrap());
     }
 
-    pub(crate) fn say_json(&mut self, json: &[u8]) {
+    pub(crate) fn send_json(&mut self, json: &[u8]) {
         let sealed = self.transport.seal(json);
-        self.say_sealed(&sealed);
+        self.send_sealed(&sealed);
     }
 
-    /// A message, sealed and not sent.
+    /// Returns the message, encrypted. It is not sent.
     pub(crate) fn seal(&mut self, message: &ToNode) -> Vec<u8> {
         self.transport.seal(&serde_json::to_vec(message).unwrap())
     }
 
-    /// Bytes as they are, perhaps of another time.
-    pub(crate) fn say_sealed(&mut self, sealed: &[u8]) {
+    /// Sends encrypted bytes, which may be those of an earlier message or channel.
+    pub(crate) fn send_sealed(&mut self, sealed: &[u8]) {
         self.socket.send(Message::binary(sealed.to_vec())).unwrap();
     }
 
@@ -134,14 +134,14 @@ impl Session {
     pub(crate) fn flood(&mut self) -> bool {
         let (began, stream) = (Instant::now(), self.socket.get_mut());
         let mut was_closed = stream.write_all(&[2, 0]).is_err();
-        while !was_closed && began.elapsed() < 2 * PATIENCE {
+        while !was_closed && began.elapsed() < 2 * TEST_TIMEOUT {
             was_closed = stream.write_all(&[0; 100_000]).is_err();
         }
         was_closed
     }
 
-    /// Bytes that are no sealed message.
-    pub(crate) fn say_garbage(&mut self) {
+    /// Sends bytes that are not an encrypted message.
+    pub(crate) fn send_garbage(&mut self) {
         self.socket.send(Message::binary(vec![0; 40])).unwrap();
     }
 }
@@ -157,7 +157,7 @@ fn binary(socket: &mut WebSocket<Box<dyn Bytes>>) -> Option<Vec<u8>> {
     }
 }
 
-/// A map of the node with `key` and the peers 2, 3, … up to `peers + 1`.
+/// Returns a map for the node with `key`, with the peers 2, 3, … up to `peers + 1`.
 pub(crate) fn map(version: u64, key: PublicKey, peers: u8) -> NetworkMap {
     NetworkMap {
         version,
@@ -184,7 +184,7 @@ pub(crate) fn peer(id: u8) -> Peer {
     }
 }
 
-/// A relay at 192.0.2.`number`, and where the coordinator is.
+/// Returns a relay with two endpoints: 192.0.2.`number`, and the unspecified address, which stands for the coordinator's address.
 pub(crate) fn relay(number: u8) -> Relay {
     Relay {
         id: RelayId(number.into()),

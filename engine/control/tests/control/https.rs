@@ -1,4 +1,4 @@
-//! The channel behind an https front: any certificate will do, because trust is the pinned key (protocol.md 8).
+//! The channel behind an https front: every certificate is accepted, because trust comes from the pinned key (protocol.md 8).
 
 use std::sync::Arc;
 use std::thread;
@@ -18,7 +18,7 @@ const CERTIFICATE: &str = "\
     9rB47mXD2l9Y2KGZWHMB8GA1UdIwQYMBaAFPV6bddrXb9rB47mXD2l9Y2KGZWHMA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIg\
     aUAUuvhEXxIlLB3rdYitvio570buN7XKHAWOWbJKzccCIQDaTT9VJtAo7HOh3D2Cjp3KEMHKpIh787nqmJ7BL7Eq/Q==";
 
-/// Its private key, PKCS #8. Made for this test, used nowhere else.
+/// The private key of [`CERTIFICATE`], PKCS #8, made for this test.
 const PRIVATE_KEY: &str = "\
     MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgajmr2QkB6gzM3q+l383goLvVY0k3QnbcEAHZmhpEQQ6hRANCAARop+3JmTqOPV\
     asfmJ/thuIWw9O0ztNXPDe80aZNEQDhKPPdlLQmVqTOm1InnYSJaNWEljkAyV9Ws+c2XYAxnVa";
@@ -32,19 +32,19 @@ fn server_config() -> Arc<ServerConfig> {
 }
 
 #[test]
-fn fault_n10_an_expired_foreign_certificate_is_only_transport() {
+fn fault_n10_an_expired_foreign_certificate_is_accepted() {
     let (coordinator, state) = (Coordinator::start(), StateDir::new());
     let node = Node::start(&state);
     let url = coordinator.url().replace("http://", "https://");
     node.join(coordinator.token_with(vec![url.clone()]));
     let connection = ServerConnection::new(server_config()).unwrap();
     let mut session = coordinator.shake_hands(Box::new(StreamOwned::new(connection, coordinator.accept_socket())));
-    let key = session.hear_hello().node_key;
-    session.say(&ToNode::Map(map(1, key, 250)));
+    let key = session.receive_hello().node_key;
+    session.send(&ToNode::Map(map(1, key, 250)));
     assert_eq!(node.connected(), url);
     assert_eq!(node.map().peers.len(), 250);
     node.stop();
-    assert!(matches!(session.hear(), Some(ToCoordinator::Goodbye)));
+    assert!(matches!(session.receive(), Some(ToCoordinator::Goodbye)));
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn fault_e17_many_messages_over_tls_take_many_turns_and_none_is_lost() {
     node.join(coordinator.token_with(vec![url]));
     let connection = ServerConnection::new(server_config()).unwrap();
     let mut session = coordinator.shake_hands(Box::new(StreamOwned::new(connection, coordinator.accept_socket())));
-    let key = session.hear_hello().node_key;
-    // Together they take about ten turns.
+    let key = session.receive_hello().node_key;
+    // All messages together take about ten turns.
     let sender = thread::spawn(move || {
-        (1..=20).for_each(|version| session.say(&ToNode::Map(map(version, key, 250))));
+        (1..=20).for_each(|version| session.send(&ToNode::Map(map(version, key, 250))));
         session
     });
     assert_eq!((0..20).map(|_| node.map().version).collect::<Vec<_>>(), (1..=20).collect::<Vec<_>>());

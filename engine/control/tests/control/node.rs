@@ -1,15 +1,15 @@
-//! A control thread as the agent sees it, with a state directory that is gone at the end.
+//! A control thread as the agent uses it, with a state directory that is removed at the end of the test.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use taut_control::{Command, Control, Event, Identity, Options};
+use taut_control::{Command, Control, ControlEvent, MemberIdentity, Options};
 use taut_event::{Events, Interest, Poller, Waker};
 use taut_netmap::{JoinToken, NetworkMap};
 
-use crate::coordinator::PATIENCE;
+use crate::coordinator::TEST_TIMEOUT;
 
 pub(crate) struct StateDir(PathBuf);
 
@@ -54,25 +54,25 @@ impl Node {
         self.send(Command::Join { token, name: String::from("a") });
     }
 
-    pub(crate) fn event(&self) -> Event {
+    pub(crate) fn event(&self) -> ControlEvent {
         let mut ready = Events::with_capacity(1);
         loop {
             self.waker.drain();
             if let Some(event) = self.control.as_ref().unwrap().try_event() {
                 return event;
             }
-            self.poller.wait(&mut ready, Some(PATIENCE)).unwrap();
+            self.poller.wait(&mut ready, Some(TEST_TIMEOUT)).unwrap();
             assert!(!ready.is_empty(), "no event came");
         }
     }
 
-    /// The next event, if it is there already.
-    pub(crate) fn event_at_once(&self) -> Option<Event> {
+    /// Returns the next event if one is queued, without waiting.
+    pub(crate) fn event_at_once(&self) -> Option<ControlEvent> {
         self.control.as_ref().unwrap().try_event()
     }
 
-    /// The next event that `pick` wants; others are passed over.
-    pub(crate) fn expect<T>(&self, mut pick: impl FnMut(Event) -> Option<T>) -> T {
+    /// Returns the result of `pick` for the next event for which it returns `Some`. Skips all other events.
+    pub(crate) fn expect<T>(&self, mut pick: impl FnMut(ControlEvent) -> Option<T>) -> T {
         loop {
             if let Some(found) = pick(self.event()) {
                 return found;
@@ -80,20 +80,20 @@ impl Node {
         }
     }
 
-    pub(crate) fn identity(&self) -> Box<Identity> {
-        self.expect(|event| if let Event::Identity(identity) = event { Some(identity) } else { None })
+    pub(crate) fn identity(&self) -> Box<MemberIdentity> {
+        self.expect(|event| if let ControlEvent::Identity(identity) = event { Some(identity) } else { None })
     }
 
     pub(crate) fn map(&self) -> Arc<NetworkMap> {
-        self.expect(|event| if let Event::Map(map) = event { Some(map) } else { None })
+        self.expect(|event| if let ControlEvent::Map(map) = event { Some(map) } else { None })
     }
 
     pub(crate) fn disconnected(&self) -> String {
-        self.expect(|event| if let Event::Disconnected { why, .. } = event { Some(why) } else { None })
+        self.expect(|event| if let ControlEvent::Disconnected { why, .. } = event { Some(why) } else { None })
     }
 
     pub(crate) fn connected(&self) -> String {
-        self.expect(|event| if let Event::Connected { url } = event { Some(url) } else { None })
+        self.expect(|event| if let ControlEvent::Connected { url } = event { Some(url) } else { None })
     }
 
     pub(crate) fn stop(mut self) {

@@ -15,7 +15,7 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn fault_k3_an_hour_of_a_full_disk_then_it_saves_by_itself() {
+fn fault_k3_a_save_succeeds_automatically_after_an_hour_with_a_full_disk() {
     let scratch = Scratch(std::env::temp_dir().join(format!("taut-store-{}", std::process::id())));
     let token = JoinToken {
         network: [1; 16],

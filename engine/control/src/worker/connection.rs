@@ -11,26 +11,26 @@ use taut_noise::public_key;
 use super::{SOCKET, Worker};
 use crate::channel::{Broken, Channel, Parties};
 use crate::dial::Dial;
-use crate::event::Event;
+use crate::event::ControlEvent;
 use crate::identity::Membership;
 
 /// Longest attempt to open a channel, 30 s. It may try several addresses, each with timeouts of its own.
 const DIAL_LIMIT: Duration = Duration::from_secs(30);
-/// Time between two pings, 15 s plus or minus a fifth: three of them fit into [`SILENCE`], and into the lease that the coordinator grants.
-const PING: Duration = Duration::from_secs(15);
+/// Mean time between two pings, 15 s, with a jitter of plus or minus a fifth: three pings fit into [`SILENCE_LIMIT`], and into the lease that the coordinator grants.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Time without received bytes after which a channel counts as dead, 45 s, regardless of the state of the TCP connection.
-const SILENCE: Duration = Duration::from_secs(45);
-/// Age from which the loss of a channel resets the back-off, 10 s.
-const GOOD: Duration = Duration::from_secs(10);
+const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+/// Age from which the loss of a channel resets the back-off, 10 s: a shorter channel counts as a failed attempt.
+const STABLE_AGE: Duration = Duration::from_secs(10);
 /// Range of the pause after the coordinator serves another host with this node's keys, 30 s to 60 s: two such hosts must not displace each other (fault D14).
-const TWIN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
+const TWIN_PAUSE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
 /// Longest wait for the socket to take the final messages, 500 ms.
-const FAREWELL: Duration = Duration::from_millis(500);
-/// Messages read in one turn, 32, so that the agent's orders are obeyed even while a coordinator sends without end. [`Channel::begin_turn`] limits their bytes.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
+/// Limit on the messages read in one turn, 32, so that the agent's commands are handled even while a coordinator sends without pause. [`Channel::begin_turn`] limits their bytes.
 const TURN: usize = 32;
 
 /// State of the connection to the coordinator.
-pub(super) enum Link {
+pub(super) enum Connection {
     /// No connection is wanted, or the coordinator's refusal is final.
     Idle,
     /// Waiting for the next attempt.
@@ -38,37 +38,37 @@ pub(super) enum Link {
     /// An attempt to open a channel.
     Dialing { dial: Dial, url: String, until: Time },
     /// An open channel.
-    Open(Box<Open>),
+    Open(Box<OpenChannel>),
 }
 
 /// An open channel.
-pub(super) struct Open {
+pub(super) struct OpenChannel {
     channel: Channel,
     url: String,
-    /// When the coordinator accepted this node on the channel.
+    /// The time when the coordinator accepted this node on the channel.
     accepted: Option<Time>,
-    /// When bytes were last received.
-    heard: Time,
-    bytes: u64,
+    /// The time when bytes were last received.
+    last_received: Time,
+    /// Total of received bytes at that time.
+    received_bytes: u64,
     next_ping: Time,
-    /// Number of unanswered pings.
-    pings: u32,
+    unanswered_pings: u32,
     /// True if the poller watches for room to write.
     watches_write: bool,
     /// True if messages may be waiting in buffers: they were read from the socket already, so the poller does not report them.
-    more: bool,
+    may_have_more: bool,
 }
 
-impl Link {
+impl Connection {
     /// Returns true if every ping was answered.
     pub(super) fn is_answered(&self) -> bool {
-        matches!(self, Self::Open(open) if open.pings == 0)
+        matches!(self, Self::Open(open) if open.unanswered_pings == 0)
     }
 
     /// Notes the answer to a ping.
     pub(super) fn handle_pong(&mut self) {
         if let Self::Open(open) = self {
-            open.pings = open.pings.saturating_sub(1);
+            open.unanswered_pings = open.unanswered_pings.saturating_sub(1);
         }
     }
 
@@ -76,8 +76,8 @@ impl Link {
         match self {
             Self::Idle => None,
             Self::Resting { until } | Self::Dialing { until, .. } => Some(*until),
-            Self::Open(open) if open.more => Some(Time::ZERO),
-            Self::Open(open) => Some(open.next_ping.min(open.heard + SILENCE)),
+            Self::Open(open) if open.may_have_more => Some(Time::ZERO),
+            Self::Open(open) => Some(open.next_ping.min(open.last_received + SILENCE_LIMIT)),
         }
     }
 }
@@ -89,34 +89,34 @@ impl Worker {
         if self.leaving.as_ref().is_some_and(|leaving| leaving.until <= now) {
             self.stop_leaving();
         }
-        match &mut self.link {
-            Link::Resting { until } if *until <= now => self.dial(now),
-            Link::Dialing { until, url, .. } if *until <= now => {
+        match &mut self.connection {
+            Connection::Resting { until } if *until <= now => self.dial(now),
+            Connection::Dialing { until, url, .. } if *until <= now => {
                 let why = format!("{url}: no answer within {} s", DIAL_LIMIT.as_secs());
                 self.lose(&Broken(why), now);
             }
-            Link::Open(open) if open.heard + SILENCE <= now => {
-                let why = format!("{}: nothing was heard for {} s", open.url, SILENCE.as_secs());
+            Connection::Open(open) if open.last_received + SILENCE_LIMIT <= now => {
+                let why = format!("{}: nothing was received for {} s", open.url, SILENCE_LIMIT.as_secs());
                 self.lose(&Broken(why), now);
             }
-            Link::Open(open) if open.next_ping <= now => {
-                open.next_ping = now + PING.mul_f64(0.8 + 0.0004 * f64::from(self.jitter.below(1_000)));
+            Connection::Open(open) if open.next_ping <= now => {
+                open.next_ping = now + PING_INTERVAL.mul_f64(0.8 + 0.0004 * f64::from(self.jitter.below(1_000)));
                 self.ping(now);
             }
             _ => {}
         }
         // The socket comes last, so that a coordinator that sends without end delays no deadline.
-        if matches!(&self.link, Link::Open(open) if open.more) {
+        if matches!(&self.connection, Connection::Open(open) if open.may_have_more) {
             self.serve_socket(now);
         }
     }
 
     /// Sends a ping.
     pub(super) fn ping(&mut self, now: Time) {
-        if let Link::Open(open) = &mut self.link {
-            open.pings += 1;
+        if let Connection::Open(open) = &mut self.connection {
+            open.unanswered_pings += 1;
         }
-        self.say(&ToCoordinator::Ping, now);
+        self.send(&ToCoordinator::Ping, now);
     }
 
     /// Drops the present channel or attempt, and starts an attempt at once.
@@ -127,13 +127,13 @@ impl Worker {
         self.dial(super::now());
     }
 
-    /// Handles a change of the host's addresses or routes. A channel that must be replaced ends without a goodbye, which would not arrive.
-    pub(super) fn look(&mut self, now: Time) {
-        match &self.link {
-            Link::Open(open) if open.channel.is_stale() => {
+    /// Handles a change of the host's addresses or routes. A channel that must be replaced is closed without a goodbye, because a goodbye would not arrive.
+    pub(super) fn host_changed(&mut self, now: Time) {
+        match &self.connection {
+            Connection::Open(open) if open.channel.is_stale() => {
                 self.lose(&Broken(String::from("this host has another address now")), now);
             }
-            Link::Resting { .. } => {}
+            Connection::Resting { .. } => {}
             _ => return,
         }
         self.backoff.reset();
@@ -144,7 +144,7 @@ impl Worker {
     /// Starts an attempt at the next URL.
     pub(super) fn dial(&mut self, now: Time) {
         let Some(membership) = &self.membership else { return };
-        let Some(url) = membership.urls.get(self.turn % membership.urls.len().max(1)).cloned() else {
+        let Some(url) = membership.urls.get(self.next_url % membership.urls.len().max(1)).cloned() else {
             self.lose(&Broken(String::from("no URL of a coordinator is known")), now);
             return;
         };
@@ -154,26 +154,26 @@ impl Worker {
             coordinator: membership.coordinator,
         };
         match Dial::start(url.clone(), parties, self.queues.wake.clone()) {
-            Ok(dial) => self.link = Link::Dialing { dial, url, until: now + DIAL_LIMIT },
+            Ok(dial) => self.connection = Connection::Dialing { dial, url, until: now + DIAL_LIMIT },
             Err(error) => self.lose(&Broken(format!("no thread for an attempt: {error}")), now),
         }
     }
 
     /// Handles the outcome of the present attempt, if the attempt has ended.
     pub(super) fn take_outcome(&mut self, now: Time) {
-        let Link::Dialing { dial, url, .. } = &self.link else { return };
+        let Connection::Dialing { dial, url, .. } = &self.connection else { return };
         match dial.take() {
             None => {}
             Some(Err(broken)) => self.lose(&broken, now),
             Some(Ok(channel)) => {
                 let url = url.clone();
-                self.greet(channel, url, now);
+                self.start_channel(channel, url, now);
             }
         }
     }
 
     /// Sends the first messages on a new channel: this node's identity, its map version, its endpoints and its relays.
-    fn greet(&mut self, channel: Channel, url: String, now: Time) {
+    fn start_channel(&mut self, channel: Channel, url: String, now: Time) {
         // The note is saved before the hello is sent: after a crash the node knows that the coordinator may list it.
         self.change_membership(Membership::note_hello);
         let Some(membership) = &self.membership else { return };
@@ -185,32 +185,32 @@ impl Worker {
             schema: SCHEMA,
             node_key: membership.node_public_key(),
             bind_key: Some(public_key(&membership.bind_key())),
-            // A node that leaves before it was accepted sends its secret again: the coordinator then answers after an enrolment that is under way.
+            // A node that leaves before it was accepted repeats its secret. If its enrolment is still under way, the coordinator completes it before it answers.
             enrol: membership.enrol().filter(|_| self.leaving.is_none() || !membership.accepted),
             have: self.known_version(),
             version: self.version.clone(),
             run: self.run,
         });
-        self.at = channel.addresses();
-        self.link = Link::Open(Box::new(Open {
-            bytes: channel.received(),
+        self.coordinator_addresses = channel.addresses();
+        self.connection = Connection::Open(Box::new(OpenChannel {
+            received_bytes: channel.received(),
             channel,
             url,
             accepted: None,
-            heard: now,
-            next_ping: now + PING,
-            pings: 0,
+            last_received: now,
+            next_ping: now + PING_INTERVAL,
+            unanswered_pings: 0,
             watches_write: false,
             // The first answer may have arrived together with the end of the handshake.
-            more: true,
+            may_have_more: true,
         }));
-        self.say(&hello, now);
+        self.send(&hello, now);
         if self.leaving.is_some() {
-            self.say_leave(now);
+            self.send_leave(now);
             return;
         }
-        for known in [self.endpoints.clone(), self.relays.clone()].into_iter().flatten() {
-            self.say(&known, now);
+        for message in [self.endpoints.clone(), self.relays.clone()].into_iter().flatten() {
+            self.send(&message, now);
         }
     }
 
@@ -222,10 +222,10 @@ impl Worker {
     }
 
     /// Sends a message, if a channel is open.
-    pub(super) fn say(&mut self, message: &ToCoordinator, now: Time) {
-        let Link::Open(open) = &mut self.link else { return };
-        let said = open.channel.send(message);
-        self.after_write(said, now);
+    pub(super) fn send(&mut self, message: &ToCoordinator, now: Time) {
+        let Connection::Open(open) = &mut self.connection else { return };
+        let written = open.channel.send(message);
+        self.after_write(written, now);
     }
 
     fn after_write(&mut self, written: Result<(), Broken>, now: Time) {
@@ -233,7 +233,7 @@ impl Worker {
             self.lose(&broken, now);
             return;
         }
-        let Link::Open(open) = &mut self.link else { return };
+        let Connection::Open(open) = &mut self.connection else { return };
         if open.channel.wants_write() == open.watches_write {
             return;
         }
@@ -246,19 +246,19 @@ impl Worker {
 
     /// Reads and writes what the socket allows.
     pub(super) fn serve_socket(&mut self, now: Time) {
-        if let Link::Open(open) = &mut self.link {
+        if let Connection::Open(open) = &mut self.connection {
             open.channel.begin_turn();
         }
         for _ in 0..TURN {
-            let Link::Open(open) = &mut self.link else { return };
+            let Connection::Open(open) = &mut self.connection else { return };
             let received = open.channel.receive();
-            if open.channel.received() != open.bytes {
-                open.bytes = open.channel.received();
-                open.heard = now;
+            if open.channel.received() != open.received_bytes {
+                open.received_bytes = open.channel.received();
+                open.last_received = now;
             }
-            open.more = matches!(received, Ok(Some(_)));
+            open.may_have_more = matches!(received, Ok(Some(_)));
             match received {
-                Ok(Some(message)) => self.hear(message, now),
+                Ok(Some(message)) => self.handle_message(message, now),
                 Ok(None) => break,
                 Err(broken) => {
                     self.lose(&broken, now);
@@ -266,7 +266,7 @@ impl Worker {
                 }
             }
         }
-        let Link::Open(open) = &mut self.link else { return };
+        let Connection::Open(open) = &mut self.connection else { return };
         if open.channel.wants_write() {
             let flushed = open.channel.flush();
             self.after_write(flushed, now);
@@ -275,68 +275,68 @@ impl Worker {
 
     /// Returns the URL of the open channel.
     pub(super) fn url(&self) -> Option<&str> {
-        if let Link::Open(open) = &self.link { Some(&open.url) } else { None }
+        if let Connection::Open(open) = &self.connection { Some(&open.url) } else { None }
     }
 
     /// Notes that the coordinator accepted this node. Returns true if this is the first time on the present channel.
     pub(super) fn accepted(&mut self, now: Time) -> bool {
-        let Link::Open(open) = &mut self.link else { return false };
+        let Connection::Open(open) = &mut self.connection else { return false };
         if open.accepted.is_some() {
             return false;
         }
         open.accepted = Some(now);
         let url = open.url.clone();
-        self.emit(Event::Connected { url });
+        self.emit(ControlEvent::Connected { url });
         true
     }
 
     /// Drops an attempt or a channel that failed, and schedules the next attempt.
     pub(super) fn lose(&mut self, broken: &Broken, now: Time) {
         let urls = self.membership.as_ref().map_or(0, |membership| membership.urls.len());
-        let accepted = self.drop_link();
+        let accepted = self.drop_connection();
         if accepted.is_none() {
-            self.turn = self.turn.wrapping_add(1);
+            self.next_url = self.next_url.wrapping_add(1);
         }
-        if accepted.is_some_and(|since| now.since(since) >= GOOD) {
+        if accepted.is_some_and(|since| now.since(since) >= STABLE_AGE) {
             self.backoff.reset();
         }
-        // Within a round over all URLs the next URL follows at once; the back-off applies between rounds.
-        let round_ends = accepted.is_some() || urls == 0 || self.turn.is_multiple_of(urls);
+        // The next URL of a round over all URLs is tried at once; the back-off applies between rounds.
+        let round_ends = accepted.is_some() || urls == 0 || self.next_url.is_multiple_of(urls);
         let retry_in = if round_ends { self.backoff.next(&mut self.jitter) } else { Duration::ZERO };
-        self.rest(broken, retry_in, now);
+        self.schedule_attempt(broken, retry_in, now);
     }
 
-    /// Drops the channel because the coordinator serves another host with this node's keys. The next attempt follows after [`TWIN`].
-    pub(super) fn yield_to_twin(&mut self, broken: &Broken, now: Time) {
-        self.drop_link();
-        let spread = u32::try_from((TWIN.1 - TWIN.0).as_millis()).unwrap_or(u32::MAX);
-        let retry_in = TWIN.0 + Duration::from_millis(u64::from(self.jitter.below(spread)));
-        self.rest(broken, retry_in, now);
+    /// Drops the channel because the coordinator serves another host with this node's keys. The next attempt follows after [`TWIN_PAUSE`].
+    pub(super) fn pause_for_twin(&mut self, broken: &Broken, now: Time) {
+        self.drop_connection();
+        let spread = u32::try_from((TWIN_PAUSE.1 - TWIN_PAUSE.0).as_millis()).unwrap_or(u32::MAX);
+        let retry_in = TWIN_PAUSE.0 + Duration::from_millis(u64::from(self.jitter.below(spread)));
+        self.schedule_attempt(broken, retry_in, now);
     }
 
-    fn rest(&mut self, broken: &Broken, retry_in: Duration, now: Time) {
+    fn schedule_attempt(&mut self, broken: &Broken, retry_in: Duration, now: Time) {
         self.note_while_leaving(&broken.0);
-        self.link = Link::Resting { until: now + retry_in };
-        self.emit(Event::Disconnected { why: broken.to_string(), retry_in });
+        self.connection = Connection::Resting { until: now + retry_in };
+        self.emit(ControlEvent::Disconnected { why: broken.to_string(), retry_in });
     }
 
     /// Ends the connection without a further attempt. Sends a goodbye if a channel is open.
     pub(super) fn hang_up(&mut self) {
-        if let Link::Open(open) = &mut self.link {
+        if let Connection::Open(open) = &mut self.connection {
             let _ = open.channel.send(&ToCoordinator::Goodbye);
             open.channel.close();
             self.finish_writing();
         }
-        self.drop_link();
+        self.drop_connection();
     }
 
-    /// Waits up to [`FAREWELL`] for the socket to take the final messages.
+    /// Waits up to [`FLUSH_TIMEOUT`] for the socket to take the final messages.
     fn finish_writing(&mut self) {
-        let Link::Open(open) = &mut self.link else { return };
+        let Connection::Open(open) = &mut self.connection else { return };
         if !open.channel.wants_write() {
             return;
         }
-        let deadline = super::now() + FAREWELL;
+        let deadline = super::now() + FLUSH_TIMEOUT;
         let mut ready = taut_event::Events::with_capacity(1);
         let watched = taut_event::Poller::new()
             .and_then(|poller| poller.add(open.channel.as_fd(), SOCKET, Interest::WRITE).map(|()| poller));
@@ -349,10 +349,10 @@ impl Worker {
         }
     }
 
-    /// Closes the channel or the attempt. Returns when the coordinator accepted this node on the channel, if it did.
-    pub(super) fn drop_link(&mut self) -> Option<Time> {
-        let link = std::mem::replace(&mut self.link, Link::Idle);
-        let Link::Open(open) = link else { return None };
+    /// Closes the channel or the attempt. Returns the time when the coordinator accepted this node on the channel, or `None` if it did not.
+    pub(super) fn drop_connection(&mut self) -> Option<Time> {
+        let connection = std::mem::replace(&mut self.connection, Connection::Idle);
+        let Connection::Open(open) = connection else { return None };
         self.poller.remove(open.channel.as_fd());
         open.accepted
     }

@@ -8,46 +8,46 @@ use taut_netmap::{Delta, NetworkMap, Problem, ProblemCode, ToNode, resolve_relay
 use taut_noise::public_key;
 
 use super::Worker;
-use crate::channel::{Broken, Received};
-use crate::event::Event;
+use crate::channel::{Broken, ReceivedMessage};
+use crate::event::ControlEvent;
 use crate::state::Ticket;
 use crate::url::Url;
 
 impl Worker {
     /// Handles one message of the coordinator.
-    pub(super) fn hear(&mut self, message: Received, now: Time) {
-        let Received::Known(message) = message else { return };
+    pub(super) fn handle_message(&mut self, message: ReceivedMessage, now: Time) {
+        let ReceivedMessage::Known(message) = message else { return };
         if *message == ToNode::Pong {
-            self.link.handle_pong();
+            self.connection.handle_pong();
         }
         if self.leaving.is_some() {
-            self.hear_while_leaving(&message);
+            self.handle_while_leaving(&message);
             return;
         }
         match *message {
-            ToNode::Map(map) => self.take_map(map, now),
-            ToNode::Delta(delta) => self.take_delta(&delta, now),
-            ToNode::Presence { whole, nodes } => self.emit(Event::Presence { whole, nodes }),
+            ToNode::Map(map) => self.handle_map(map, now),
+            ToNode::Delta(delta) => self.handle_delta(&delta, now),
+            ToNode::Presence { whole, nodes } => self.emit(ControlEvent::Presence { whole, nodes }),
             ToNode::Pong => {}
-            ToNode::Ticket { ticket, numbered, expires } => self.take_ticket(ticket, numbered, expires, now),
-            ToNode::Twin { problem } => self.emit(Event::Twin(problem)),
-            ToNode::Refused(problem) => self.take_refusal(problem, now),
+            ToNode::Ticket { ticket, numbered, expires } => self.handle_ticket(ticket, numbered, expires, now),
+            ToNode::Twin { problem } => self.emit(ControlEvent::Twin(problem)),
+            ToNode::Refused(problem) => self.handle_refusal(problem, now),
         }
     }
 
-    fn take_map(&mut self, map: NetworkMap, now: Time) {
+    fn handle_map(&mut self, map: NetworkMap, now: Time) {
         match map.check().map_err(|refusal| refusal.to_string()).and_then(|()| self.check_own_key(&map)) {
-            Ok(()) if self.needs_consent(&map) => self.set_aside(map, now),
+            Ok(()) if self.needs_consent(&map) => self.await_consent(map, now),
             Ok(()) => {
-                self.end_refusal();
+                self.withdraw_consent_request();
                 self.store.set_named(map.relays.clone());
-                self.follow(map, now);
+                self.apply_map(map, now);
             }
             Err(why) => self.reject(&why, now),
         }
     }
 
-    fn take_delta(&mut self, delta: &Delta, now: Time) {
+    fn handle_delta(&mut self, delta: &Delta, now: Time) {
         // While a map waits for consent, changes apply to that map.
         let base = self.prefixes.waiting.as_ref().or(self.map.as_deref());
         let applied = match base {
@@ -55,12 +55,12 @@ impl Worker {
             None => Err(String::from("the coordinator sent a change of a network map that this node does not have")),
         };
         match applied.and_then(|map| self.check_own_key(&map).map(|()| map)) {
-            Ok(map) if self.needs_consent(&map) => self.set_aside(map, now),
+            Ok(map) if self.needs_consent(&map) => self.await_consent(map, now),
             Ok(map) => {
                 if let Some(named) = &delta.relays {
                     self.store.set_named(named.clone());
                 }
-                self.follow(map, now);
+                self.apply_map(map, now);
             }
             Err(why) => self.reject(&why, now),
         }
@@ -86,35 +86,35 @@ impl Worker {
         }
     }
 
-    /// Returns the coordinator's known addresses: the one in use first, then those of its host name and of its other URLs. A host that reaches the coordinator
-    /// by IPv6 also reaches its relay by IPv4, and needs both to detect a NAT.
+    /// Returns the coordinator's known addresses: the address in use first, then those of its host name and of its other URLs. All are needed, because a host
+    /// that reaches the coordinator over IPv6 detects a NAT by also reaching the coordinator's relay over IPv4.
     fn addresses(&self) -> Vec<IpAddr> {
         let urls = self.membership.iter().flat_map(|membership| &membership.urls);
         let literal = urls.filter_map(|url| url.parse::<Url>().ok()?.host.parse().ok());
-        self.at.iter().copied().chain(literal).collect()
+        self.coordinator_addresses.iter().copied().chain(literal).collect()
     }
 
     /// Applies a checked map: passes it to the agent and saves it. Its relays' addresses are resolved each time, because the coordinator may have moved.
-    pub(super) fn follow(&mut self, mut map: NetworkMap, now: Time) {
+    pub(super) fn apply_map(&mut self, mut map: NetworkMap, now: Time) {
         map.replace_reserved_names();
         map.relays = self.store.named().to_vec();
         resolve_relay_endpoints(&mut map.relays, &self.addresses(), &[map.network.ipv4, map.network.ipv6]);
         resolve_relay_urls(&mut map.relays, self.url());
         self.resume = true;
         self.note_accepted(now);
-        // A coordinator without news answers with the map that this node has.
+        // A coordinator whose map has not changed answers with the map that this node has.
         if self.map.as_ref().is_some_and(|present| **present == map) {
             return;
         }
         let map = Arc::new(map);
         self.map = Some(Arc::clone(&map));
-        self.emit(Event::Map(map));
+        self.emit(ControlEvent::Map(map));
         self.store.map_changed(now);
         self.save_what_is_due(now);
     }
 
-    /// Saves a ticket for times without a coordinator, and passes it to the agent. A ticket that is known already is not reported again.
-    fn take_ticket(&mut self, ticket: String, numbered: Option<String>, expires: u64, now: Time) {
+    /// Saves a ticket, for use while the coordinator is unreachable, and passes it to the agent. A ticket that is known already is not reported again.
+    fn handle_ticket(&mut self, ticket: String, numbered: Option<String>, expires: u64, now: Time) {
         let Some(membership) = &self.membership else { return };
         let bind_key = public_key(&membership.bind_key());
         let ticket = Ticket { network: membership.network, bind_key, ticket, numbered, expires };
@@ -135,7 +135,7 @@ impl Worker {
         self.lose(&Broken(String::from(why)), now);
     }
 
-    fn take_refusal(&mut self, problem: Problem, now: Time) {
+    fn handle_refusal(&mut self, problem: Problem, now: Time) {
         let member = self.membership.as_ref().filter(|membership| membership.accepted);
         if problem.code == ProblemCode::Enrolment && member.is_some_and(|member| member.is_enrolling()) {
             // A member does not need an enrolment secret. A single-use secret in a container's environment, for example, was used up at the first start.
@@ -151,14 +151,14 @@ impl Worker {
             });
         }
         let (is_final, is_twin) = (problem.code.is_final(), problem.code == ProblemCode::Twin);
-        let words = problem.to_string();
-        self.emit(Event::Refused(problem));
+        let text = problem.to_string();
+        self.emit(ControlEvent::Refused(problem));
         if is_final {
-            self.drop_link();
+            self.drop_connection();
         } else if is_twin {
-            self.yield_to_twin(&Broken(words), now);
+            self.pause_for_twin(&Broken(text), now);
         } else {
-            self.lose(&Broken(words), now);
+            self.lose(&Broken(text), now);
         }
     }
 }
