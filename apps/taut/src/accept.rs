@@ -1,9 +1,9 @@
-//! `taut accept`: consents to the overlay prefixes that the coordinator wants instead of those in force.
+//! `taut accept`: accepts overlay prefixes of the coordinator that differ from those in force.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
-use taut_agent::api::{Request, SCHEMA};
+use taut_agent::api::{ApiRequest, SCHEMA};
 use taut_base::Prefix;
 
 use crate::client::Client;
@@ -34,7 +34,7 @@ struct Accepted {
 
 pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let Options { prefixes, json, socket } = parse(words)?;
-    let done = Client::open(&socket)?.change(&Request::AcceptPrefixes { prefixes: prefixes.clone() })?;
+    let done = Client::open(&socket)?.change(&ApiRequest::AcceptPrefixes { prefixes: prefixes.clone() })?;
     if !done {
         return Err(Fault::failed(
             "the daemon ended before it answered",
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_are_named_one_by_one() {
+    fn every_prefix_must_be_named() {
         let parse = |line: &str| parse(Words::new(line.split_whitespace().map(OsString::from)));
         let Options { prefixes, json, socket } = parse("10.0.0.0/8 --json --socket /s fd00::/48").unwrap();
         assert_eq!(prefixes.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "fd00::/48"]);

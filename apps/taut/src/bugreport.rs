@@ -1,11 +1,11 @@
 //! `taut bugreport`: everything that helps to find a fault, in one archive.
 //!
-//! - this file: what goes in, and the command;
+//! - this file: the command, and the choice of the content;
 //! - `host`: facts of the kernel and the daemon's process;
 //! - `tar`: the archive.
 //!
-//! It promises: no key, token, ticket or cookie is in it. All of it is what the daemon tells its user anyway, and facts of the host; neither the environment nor
-//! a file with keys is read.
+//! Guarantee: the archive contains no key, token, ticket or cookie. It contains only answers of the local API, the event log and facts of the host. The environment
+//! and files with keys are not read.
 
 mod host;
 mod tar;
@@ -28,15 +28,15 @@ use tar::Tar;
 pub(crate) const ARGUMENTS: &str = "[--output FILE] [--state DIR] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-Writes one tar archive that only its owner may read: events, status, `taut why` for every peer, netcheck, facts of the kernel, versions and limits. Takes some
-seconds, changes nothing, works without a daemon. For root and the daemon's user only.
+Writes one tar archive that only its owner may read: events, status, `taut why` for every peer, netcheck, facts of the kernel, versions and limits. It takes some
+seconds, changes nothing, and works without a daemon. For root and the daemon's user only.
 
 It contains names and addresses of the network and of this host, and no keys, tokens or tickets.
 
---output FILE   where to write it (default taut-bugreport-TIME.tar in this directory); a file that is there is not replaced
---state DIR     where the events are (default /var/lib/taut)";
+--output FILE   file to write (default taut-bugreport-TIME.tar in this directory); an existing file is not replaced
+--state DIR     directory of the saved events (default /var/lib/taut)";
 
-/// Peers whose paths are explained, 1,000: a second of the daemon's time.
+/// Limit on the peers whose paths are explained, 1,000: they take one second of the daemon's processor time.
 const MAX_PEERS: usize = 1_000;
 
 const README: &str = "\
@@ -70,7 +70,8 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let (client, events) = ask_log(&socket)?;
     let saved = log::saved(&state).or_else(|fault| if client.is_some() { Ok(Vec::new()) } else { Err(fault) })?;
     let file = create(&target)?;
-    let written = Report { archive: Tar::new(file, name), failed: None }.fill(client, &events, &saved, &socket, &state);
+    let written =
+        BugReport { archive: Tar::new(file, name), failed: None }.fill(client, &events, &saved, &socket, &state);
     written.map_err(|error| {
         let _ = std::fs::remove_file(&target);
         Fault::failed(format!("{} cannot be written: {error}", target.display()), "choose another place with --output")
@@ -82,7 +83,10 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     output::print(&path.display().to_string())
 }
 
-/// The daemon, if one runs, and its events. A user who may not read them is refused.
+/// Returns a connection to the daemon and its events; no connection if no daemon runs.
+///
+/// # Errors
+/// If this user may not read the events.
 fn ask_log(socket: &Path) -> Result<(Option<Client>, Vec<String>), Fault> {
     let mut client = match Client::connect(socket) {
         Ok(client) => client,
@@ -102,18 +106,18 @@ fn ask_log(socket: &Path) -> Result<(Option<Client>, Vec<String>), Fault> {
 
 fn create(path: &Path) -> Result<File, Fault> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
-        let hint = "name another file with --output; one that is there is not replaced";
-        Fault::failed(format!("{} cannot be made: {error}", path.display()), hint)
+        let hint = "name another file with --output; an existing file is not replaced";
+        Fault::failed(format!("{} cannot be created: {error}", path.display()), hint)
     })
 }
 
-struct Report {
+struct BugReport {
     archive: Tar<File>,
-    /// Why something is missing in it.
+    /// The missing parts, one per line, each with the reason.
     failed: Option<String>,
 }
 
-impl Report {
+impl BugReport {
     fn fill(
         mut self,
         client: Option<Client>,
@@ -148,7 +152,7 @@ impl Report {
         self.archive.finish()
     }
 
-    /// Adds what the daemon tells.
+    /// Adds the daemon's status, explanations and metrics.
     fn ask(&mut self, client: &mut Client) -> io::Result<Option<Box<Status>>> {
         progress("status");
         let status = match client.status() {

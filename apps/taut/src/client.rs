@@ -6,14 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use taut_agent::api::{Failure, LogPart, Request, Response, Status, Why, private_socket};
+use taut_agent::api::{ApiRequest, ApiResponse, Failure, LogPart, Status, Why, private_socket};
 
 use crate::fault::Fault;
 
 /// Longest wait for an answer, 10 s: a daemon that works answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time that connecting may take, 10 s: the daemon accepts a full queue of 4,096 connections within five.
+/// Longest wait for a connection, 10 s: the daemon accepts a full queue of 4,096 connections within 5 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Hint for an answer that this program cannot read.
@@ -30,12 +30,12 @@ pub(crate) struct Client {
 pub(crate) enum NoDaemon {
     /// No process answers on the socket.
     Absent,
-    /// The socket cannot be used, so a daemon may run or not.
+    /// The socket cannot be used. A daemon may be running.
     Denied(io::Error),
 }
 
 impl Client {
-    /// Connects to the daemon, if one runs.
+    /// Connects to the daemon. Returns [`NoDaemon`] if none runs or the socket cannot be used.
     pub(crate) fn connect(socket: &Path) -> Result<Self, NoDaemon> {
         let stream = connect(socket).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => NoDaemon::Absent,
@@ -53,7 +53,7 @@ impl Client {
     }
 
     /// Sends a request, and waits for the answer. Returns `None` if the daemon ended instead.
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Option<Response>, Fault> {
+    pub(crate) fn ask(&mut self, request: &ApiRequest) -> Result<Option<ApiResponse>, Fault> {
         let lost = |error: io::Error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => None,
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -79,7 +79,7 @@ impl Client {
 
     /// Sends a request that changes nothing, and repeats it on a new connection if the old one was closed: the daemon closes idle connections of
     /// unprivileged users.
-    fn look(&mut self, request: &Request) -> Result<Option<Response>, Fault> {
+    fn read_only(&mut self, request: &ApiRequest) -> Result<Option<ApiResponse>, Fault> {
         let answer = self.ask(request)?;
         if answer.is_none()
             && let Ok(again) = Self::connect(&self.socket)
@@ -92,46 +92,46 @@ impl Client {
 
     /// Returns the status of the node.
     pub(crate) fn status(&mut self) -> Result<Box<Status>, Fault> {
-        match self.look(&Request::Status)? {
-            Some(Response::Status(status)) => Ok(status),
+        match self.read_only(&ApiRequest::Status)? {
+            Some(ApiResponse::Status(status)) => Ok(status),
             other => Err(unexpected(other)),
         }
     }
 
     /// Returns the explanation of the path to a peer.
     pub(crate) fn why(&mut self, peer: &str) -> Result<Box<Why>, Fault> {
-        match self.look(&Request::Why { peer: String::from(peer) })? {
-            Some(Response::Why(why)) => Ok(why),
+        match self.read_only(&ApiRequest::Why { peer: String::from(peer) })? {
+            Some(ApiResponse::Why(why)) => Ok(why),
             other => Err(unexpected(other)),
         }
     }
 
     /// Returns the metrics in the Prometheus text format.
     pub(crate) fn metrics(&mut self) -> Result<String, Fault> {
-        match self.look(&Request::Metrics)? {
-            Some(Response::Metrics { text }) => Ok(text),
+        match self.read_only(&ApiRequest::Metrics)? {
+            Some(ApiResponse::Metrics { text }) => Ok(text),
             other => Err(unexpected(other)),
         }
     }
 
-    /// Returns events from this number on, or from the oldest that is kept.
+    /// Returns events from number `from` on, or from the oldest one in the daemon's memory.
     pub(crate) fn log(&mut self, from: Option<u64>) -> Result<Box<LogPart>, Fault> {
-        match self.ask(&Request::Log { from })? {
-            Some(Response::Log(part)) => Ok(part),
+        match self.ask(&ApiRequest::Log { from })? {
+            Some(ApiResponse::Log(part)) => Ok(part),
             other => Err(unexpected(other)),
         }
     }
 
     /// Requests `down`. If a command started the daemon, waits until it has ended; any other daemon keeps running.
     pub(crate) fn end(&mut self) {
-        // A daemon that ends closes the connection last. Until then the next `taut up` would still reach it.
-        let _ = self.change(&Request::Down).and_then(|_| self.status());
+        // The connection is the last thing that a daemon closes. `status` returns only after that, so that the next `taut up` cannot reach the old daemon.
+        let _ = self.change(&ApiRequest::Down).and_then(|_| self.status());
     }
 
     /// Requests a change. Returns true if the daemon made it, false if the daemon ended instead of answering.
-    pub(crate) fn change(&mut self, request: &Request) -> Result<bool, Fault> {
+    pub(crate) fn change(&mut self, request: &ApiRequest) -> Result<bool, Fault> {
         match self.ask(request)? {
-            Some(Response::Failed(failure)) => Err(failure.into()),
+            Some(ApiResponse::Failed(failure)) => Err(failure.into()),
             Some(_) => Ok(true),
             None => Ok(false),
         }
@@ -142,7 +142,7 @@ impl Client {
 /// users (fault P7).
 fn connect(socket: &Path) -> io::Result<UnixStream> {
     let private = private_socket(socket);
-    // In a directory that every user may write, another user could have made this socket. The two sockets of a daemon have one owner.
+    // If every user may write the directory, another user may have created the private socket. It is used only if both sockets have the same owner.
     let owner = |path: &Path| std::fs::symlink_metadata(path).ok().map(|found| found.uid());
     if owner(&private).is_some_and(|uid| Some(uid) == owner(socket)) {
         match taut_event::connect(&private, CONNECT_TIMEOUT) {
@@ -154,9 +154,9 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
 }
 
 /// Returns the failure for an answer that does not fit the request.
-fn unexpected(answer: Option<Response>) -> Fault {
+fn unexpected(answer: Option<ApiResponse>) -> Fault {
     match answer {
-        Some(Response::Failed(failure)) => failure.into(),
+        Some(ApiResponse::Failed(failure)) => failure.into(),
         Some(_) => Fault::failed("the daemon's answer does not fit the request", BOTH_VERSIONS),
         None => Fault::failed("the daemon closed the connection", "start it with `taut up` if it has ended"),
     }
@@ -167,7 +167,7 @@ impl NoDaemon {
         Fault::Failed(self.describe(socket))
     }
 
-    /// Returns what is wrong with `socket`, and what to do.
+    /// Returns the problem with `socket`, and how to fix it.
     pub(crate) fn describe(&self, socket: &Path) -> Failure {
         let socket = socket.display();
         let (message, hint) = match self {
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_was_closed_meanwhile_is_opened_again() {
+    fn a_closed_connection_is_reopened() {
         let path = std::env::temp_dir().join(format!("taut-client-{}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
         let daemon = std::thread::spawn(move || {
@@ -218,7 +218,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(client.metrics().unwrap(), "a");
         }
-        assert!(client.change(&Request::Down).is_ok_and(|done| !done), "a request for a change is not repeated");
+        assert!(client.change(&ApiRequest::Down).is_ok_and(|done| !done), "a request for a change is not repeated");
         drop(Client::connect(&path));
         daemon.join().unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -238,13 +238,13 @@ mod tests {
         let _client = Client::connect(&path).unwrap();
         assert!(listener.accept().is_ok() && public.accept().is_err());
         if taut_event::is_root() {
-            // Another user's socket is not the daemon's.
+            // A private socket of another user is not used.
             std::os::unix::fs::chown(&private, Some(65_534), None).unwrap();
             let _client = Client::connect(&path).unwrap();
             assert!(listener.accept().is_err() && public.accept().is_ok());
             std::os::unix::fs::chown(&private, Some(0), None).unwrap();
         }
-        // A daemon that was killed leaves its private socket behind.
+        // The private socket of a killed daemon still exists.
         drop(listener);
         let _client = Client::connect(&path).unwrap();
         assert!(public.accept().is_ok());

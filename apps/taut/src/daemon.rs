@@ -22,7 +22,7 @@ pub(crate) const DETAILS: &str = concat!(
     "\n--ephemeral        detach from the terminal and end with `taut down`; `taut up` starts a daemon this way"
 );
 
-/// Tests only: seconds after which sessions make new keys. Shorter than WireGuard's 120 s, so that a test sees several rekeys.
+/// Environment variable for tests: age in seconds at which a session is rekeyed. Tests set less than WireGuard's 120 s to observe several rekeys.
 const TEST_REKEY: &str = "TAUT_TEST_REKEY_AFTER_S";
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
@@ -36,7 +36,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     }
     launch::check_host()?;
     if ephemeral {
-        // Fails only for a process that leads its group already, such as one started by hand from a shell; it is as it wants to be.
+        // This fails only for a process that already leads its group, for example one started by hand from a shell. It needs no new session.
         let _ = taut_event::new_session();
     }
     taut_agent::run(config(flags, ephemeral)).map_err(|error| Fault::failed(error.to_string(), ""))
@@ -66,8 +66,8 @@ fn config(flags: DaemonFlags, ephemeral: bool) -> DaemonConfig {
     }
 }
 
-/// Where the events are printed. Of a daemon that `taut up` started, standard error is a file that nobody rotates: it gets the last words of a
-/// daemon that ends, and the state directory has the events.
+/// Returns the format of events on standard error. A daemon that `taut up` started prints no events: its standard error is a file that is never rotated. That file
+/// gets only the error of a daemon that cannot start; the events are in the state directory.
 fn stderr_format(ephemeral: bool) -> StderrFormat {
     if ephemeral {
         return StderrFormat::None;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use taut_agent::api::{Request, SCHEMA, State};
+use taut_agent::api::{ApiRequest, NodeState, SCHEMA};
 
 use crate::client::Client;
 use crate::fault::Fault;
@@ -27,10 +27,10 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let deadline = Instant::now() + timeout;
     let mut client = Client::open(&socket)?;
     let daemon = client.status()?.pid;
-    client.change(&Request::Down)?;
+    client.change(&ApiRequest::Down)?;
     // A daemon that ends closes the connection last.
     while let Ok(status) = client.status() {
-        if status.state == State::NeedsJoin || (status.state == State::Stopped && is_down(&status)) {
+        if status.state == NodeState::NeedsJoin || (status.state == NodeState::Stopped && is_down(&status)) {
             break;
         }
         if Instant::now() >= deadline {
@@ -39,7 +39,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         std::thread::sleep(POLL);
     }
     if json {
-        output::print_json(&Down { schema: SCHEMA, state: State::Stopped })
+        output::print_json(&Down { schema: SCHEMA, state: NodeState::Stopped })
     } else {
         output::print("taut is down")
     }
@@ -48,7 +48,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
 #[derive(Serialize)]
 struct Down {
     schema: u32,
-    state: State,
+    state: NodeState,
 }
 
 fn is_down(status: &taut_agent::api::Status) -> bool {

@@ -22,7 +22,7 @@ struct FailureObject<'a> {
     error: ErrorObject<'a>,
 }
 
-/// A failure as programs read it.
+/// The failure in a [`FailureObject`].
 #[derive(Serialize)]
 struct ErrorObject<'a> {
     message: &'a str,

@@ -17,9 +17,9 @@ const STATE_DIR: &str = "/var/lib/taut";
 const SOCKET: &str = "/run/taut/taut.sock";
 /// Default name of the TUN device.
 const TUN: &str = "taut0";
-/// Longest name of a network interface, 15 bytes: `IFNAMSIZ` less the terminating zero (include/uapi/linux/if.h).
+/// Longest name of a network interface, 15 bytes: `IFNAMSIZ` without the terminating zero (include/uapi/linux/if.h).
 const MAX_INTERFACE_NAME: usize = 15;
-/// Most sockets of a port search, 1,024: most NATs have no room for more, and a search round would exceed its time.
+/// Limit on the sockets of a port search, 1,024: most NATs cannot hold more mappings, and a search round with more would exceed its time.
 const MOST_SEARCH_SOCKETS: u16 = 1_024;
 
 /// The words after the verb.
@@ -67,7 +67,7 @@ fn text(value: OsString) -> Result<String, Fault> {
     value.into_string().map_err(|value| Fault::usage(format!("`{}` is not UTF-8", value.to_string_lossy())))
 }
 
-/// Returns the fault for a word that the verb does not take.
+/// Returns the usage error for a word that the verb does not accept.
 pub(crate) fn unexpected(word: &Word) -> Fault {
     match word {
         Word::Flag(flag) => Fault::UnknownFlag(flag.clone()),
@@ -91,12 +91,12 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * seconds_per_unit).ok()
 }
 
-/// Returns the path of the local socket if no flag sets it.
+/// Returns the path of the local socket that applies without a flag.
 pub(crate) fn default_socket() -> PathBuf {
     path_from_environment("TAUT_SOCKET", SOCKET)
 }
 
-/// Returns the state directory if no flag sets it.
+/// Returns the state directory that applies without a flag.
 pub(crate) fn default_state() -> PathBuf {
     path_from_environment("TAUT_STATE_DIR", STATE_DIR)
 }
@@ -121,11 +121,11 @@ pub(crate) struct DaemonFlags {
     pub(crate) low_latency: bool,
     pub(crate) aes: bool,
     pub(crate) portmap: bool,
-    /// Most sockets of a port search.
+    /// Limit on the sockets of a port search.
     pub(crate) search_sockets: u16,
     /// Address that serves Prometheus metrics.
     pub(crate) metrics: Option<SocketAddr>,
-    /// Which events are recorded.
+    /// The events to record.
     pub(crate) log_levels: Levels,
 }
 
@@ -180,7 +180,7 @@ impl DaemonFlags {
         }
     }
 
-    /// Takes `flag` with its value. Returns false if it is not a flag of the daemon.
+    /// Parses `flag` and its value. Returns false if it is not a flag of the daemon.
     pub(crate) fn take(&mut self, flag: &str, words: &mut Words) -> Result<bool, Fault> {
         match flag {
             "--state" => self.state = PathBuf::from(words.value()?),
@@ -204,7 +204,7 @@ impl DaemonFlags {
         Ok(true)
     }
 
-    /// Returns the arguments of a daemon with these flags. Paths are made absolute, because the daemon runs in another directory.
+    /// Returns the arguments for a daemon with these flags. Paths are made absolute, because the daemon runs in another directory.
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let mut words: Vec<OsString> = vec!["--state".into(), absolute(&self.state).into()];
@@ -253,7 +253,7 @@ fn metrics(text: &str) -> Result<SocketAddr, Fault> {
     })
 }
 
-/// Reads which events are recorded.
+/// Parses the choice of events to record.
 pub(crate) fn levels(flag: &str, text: &str) -> Result<Levels, Fault> {
     text.parse().map_err(|error| Fault::usage(format!("{flag}: {error}")))
 }

@@ -1,7 +1,7 @@
 //! `taut hosts`: prints names and addresses in the format of `/etc/hosts`.
 //!
-//! A name is printed with the network behind it, `web.default`: members choose their own names, so a short one could take the place of a name
-//! that programs on this host look up (fault E20). Short names are printed on request.
+//! A name is printed with the network's name at its end, such as `web.default`. Members choose their own names, so a short name could override a name that programs
+//! on this host look up (fault E20). Short names are printed on request.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -49,12 +49,12 @@ struct Hosts<'a> {
 #[derive(Serialize)]
 struct Host<'a> {
     name: Cow<'a, str>,
-    /// The name with the network's domain behind it.
+    /// The name with the network's domain at its end.
     full_name: String,
     addresses: &'a [IpAddr],
 }
 
-/// Returns this node, then the others by name. A daemon of release 0.1.0 passes reserved names on, so they are replaced here, too.
+/// Returns this node, then the peers by name. Reserved names are replaced, because a daemon of release 0.1.0 does not replace them.
 fn hosts(status: &Status) -> impl Iterator<Item = Host<'_>> {
     let domain = domain(status.network.as_deref().unwrap_or("taut"));
     let me = status.me.iter().map(|me| (me.id, &me.name, &me.addresses));

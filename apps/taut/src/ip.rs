@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_node_and_peers_go_by_short_and_full_names() {
+    fn this_node_and_peers_are_found_by_short_and_full_names() {
         let status = crate::status::sample();
         for (who, first) in [("n1", "100.64.0.1"), ("n1.home", "100.64.0.1"), ("n2.home", "100.64.0.2")] {
             assert_eq!(addresses(&status, Some(who)).unwrap()[0].to_string(), first, "{who}");

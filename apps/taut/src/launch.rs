@@ -11,7 +11,7 @@ use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
 use crate::flags::DaemonFlags;
 
-/// The device that makes TUN interfaces.
+/// The device that creates TUN interfaces.
 const TUN_DEVICE: &str = "/dev/net/tun";
 /// Bit of `CAP_NET_ADMIN` in a capability set (include/uapi/linux/capability.h).
 const CAP_NET_ADMIN: u32 = 12;
@@ -87,7 +87,7 @@ fn spawn(flags: &DaemonFlags, log: File) -> std::io::Result<Child> {
         .args(flags.to_arguments())
         .arg("--ephemeral")
         .current_dir("/")
-        // The daemon gets the join token over its socket. Its environment would show the token for as long as it runs.
+        // The daemon receives the join token over its socket. In its environment the token would stay visible while it runs.
         .env_remove("TAUT_AUTHKEY")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -118,7 +118,7 @@ fn open_log(state: &Path) -> Result<(File, PathBuf, u64), Fault> {
     }
 }
 
-/// Returns the daemon's output from byte `begin` on, without the program's name in front.
+/// Returns the daemon's output from byte `begin` on, without the program's name at its start.
 fn output_since(path: &Path, begin: u64) -> String {
     let mut output = String::new();
     if let Ok(mut log) = File::open(path)

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use taut_agent::api::{LeaveState, LeaveStatus, Request, SCHEMA, State};
+use taut_agent::api::{ApiRequest, LeaveState, LeaveStatus, NodeState, SCHEMA};
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(Serialize)]
 struct Left<'a> {
     schema: u32,
-    state: State,
+    state: NodeState,
     left: &'a LeaveStatus,
 }
 
@@ -58,12 +58,12 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     };
     let result = leave(&mut client, deadline);
     if started || result.is_ok() {
-        // A daemon that `taut up` or this verb started has nothing left to do; another one ignores this.
+        // A daemon that `taut up` or this verb started ends, because it has no more work. Any other daemon keeps running.
         client.end();
     }
     let left = result?;
     match json {
-        true => output::print_json(&Left { schema: SCHEMA, state: State::NeedsJoin, left: &left }),
+        true => output::print_json(&Left { schema: SCHEMA, state: NodeState::NeedsJoin, left: &left }),
         false => output::print(&describe(&left)),
     }
 }
@@ -80,7 +80,7 @@ fn must_be_member(state: &Path) -> Result<(), Fault> {
 
 /// Asks the daemon to leave, and waits until the keys are deleted.
 fn leave(client: &mut Client, deadline: Instant) -> Result<LeaveStatus, Fault> {
-    client.change(&Request::Leave)?;
+    client.change(&ApiRequest::Leave)?;
     loop {
         let Some(leave) = client.status()?.leave else {
             return Err(Fault::failed("the node has joined a network again", "`taut status` shows which"));
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_to_do_is_said() {
+    fn remaining_steps_are_named() {
         let left = LeaveStatus {
             state: LeaveState::Left,
             network: Some(String::from("home")),

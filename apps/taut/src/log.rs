@@ -1,10 +1,10 @@
-//! `taut log`: what happened, from the daemon's memory or from the disk, for people or as JSON lines.
+//! `taut log`: shows events from the daemon's memory or from the disk, as text or as JSON lines.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use taut_agent::api::Request;
+use taut_agent::api::ApiRequest;
 use taut_agent::log::{Area, Entry, Level};
 use taut_base::parse_time;
 
@@ -18,22 +18,22 @@ pub(crate) const ARGUMENTS: &str = "[-f] [--since TIME] [--peer NAME] [--area AR
 pub(crate) const DETAILS: &str = "\
 Shows the latest 1,000 events, those of an earlier run of the daemon first. For root and the daemon's user only. docs/log.md explains each event.
 
--f, --follow      go on with events as they happen, also over restarts of the daemon
---since TIME      only events since then: 10m, 2h or 3d ago, or a time such as 2026-11-24T03:12 (UTC)
+-f, --follow      keep showing new events, also after a restart of the daemon
+--since TIME      only events since TIME: an age such as 10m, 2h or 3d, or a time such as 2026-11-24T03:12 (UTC)
 --peer NAME       only events of this peer
 --area AREA       only events of this area: daemon, coordinator, map, path, relay, handshake, session, host, portmap or input
 --priority LEVEL  only events of this level and above: error, warn, info, debug or trace
 --json            one object per line, with a schema version
---level LEVELS    do not show anything: have the daemon record these events until it ends, such as info,path=debug; with -f, follow then
---state DIR       where the events are while no daemon runs (default /var/lib/taut)";
+--level LEVELS    set the events that the daemon records until it ends, such as info,path=debug, and show nothing; with -f, then follow
+--state DIR       directory of the saved events, for use while no daemon runs (default /var/lib/taut)";
 
-/// Time between two questions to the daemon with `-f`: short enough for people, 4 requests a second for the daemon.
+/// Time between two requests to the daemon with `-f`, 250 ms: short enough for a reader, and only four requests per second for the daemon.
 const FOLLOW: Duration = Duration::from_millis(250);
 
-/// Time between two tries to reach a daemon that has ended.
+/// Time between two attempts to reach a daemon that has ended, 1 s.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// Lines that are read from the disk: as many as the daemon keeps.
+/// Limit on the lines that are read from the disk, 1,000: as many as the daemon keeps.
 const MAX_SAVED: usize = 1_000;
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ struct Options {
     socket: PathBuf,
 }
 
-/// Which events are shown.
+/// The choice of the events that are shown.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Filter {
     since: Option<Duration>,
@@ -68,7 +68,7 @@ impl Filter {
 pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let options = parse(words, taut_event::wall_clock())?;
     if let Some(levels) = &options.levels {
-        Client::open(&options.socket)?.change(&Request::LogLevel { levels: levels.clone() })?;
+        Client::open(&options.socket)?.change(&ApiRequest::LogLevel { levels: levels.clone() })?;
         if !options.follow {
             return output::print(&format!("the daemon records {levels} until it ends"));
         }
@@ -92,7 +92,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     }
 }
 
-/// The events that a daemon left on the disk.
+/// Returns the events that are saved on the disk.
 pub(crate) fn saved(state: &Path) -> Result<Vec<String>, Fault> {
     taut_control::saved_events(state, MAX_SAVED).map_err(|error| {
         let message = format!("the events in {} cannot be read: {error}", state.display());
@@ -125,7 +125,7 @@ fn parse(mut words: Words, now: Duration) -> Result<Options, Fault> {
     Ok(options)
 }
 
-/// Reads how long ago, or when, since 1970.
+/// Parses an age or a time. Returns the time since 1970.
 fn since(text: &str, now: Duration) -> Result<Duration, Fault> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
     let ago = days.map(|days| Duration::from_secs(86_400) * days).or_else(|| flags::duration(text));
@@ -136,7 +136,7 @@ fn since(text: &str, now: Duration) -> Result<Duration, Fault> {
     })
 }
 
-/// A peer's name without its network.
+/// Returns a peer's name without its network.
 fn peer(name: &str) -> String {
     String::from(name.split_once('.').map_or(name, |(peer, _)| peer))
 }
@@ -152,14 +152,14 @@ fn level(text: &str) -> Result<Level, Fault> {
 /// Progress of the display: the events shown so far.
 struct Shown<'a> {
     options: &'a Options,
-    /// The last line that the daemon keeps over a restart.
+    /// The last shown line that the daemon also saves on the disk.
     last: Option<String>,
-    /// The reader has closed the pipe.
+    /// True if the reader has closed the pipe.
     ended: bool,
 }
 
 impl Shown<'_> {
-    /// Shows what the daemon has from this number on; returns the number to ask from next.
+    /// Shows the daemon's events from number `from` on. Returns the daemon's process id, and the number from which the next request continues.
     fn catch_up(&mut self, client: &mut Client, mut from: Option<u64>) -> Result<(u32, u64), Fault> {
         loop {
             let part = client.log(from)?;
@@ -174,8 +174,8 @@ impl Shown<'_> {
         }
     }
 
-    /// Shows what a daemon that was started since has to say: what follows the last line, or its own lines.
-    fn begin_again(&mut self, client: &mut Client) -> Result<(u32, u64), Fault> {
+    /// Shows the events of a restarted daemon: those after the last shown line, or those since its start if that line is not among them.
+    fn catch_up_after_restart(&mut self, client: &mut Client) -> Result<(u32, u64), Fault> {
         let (mut lines, mut from) = (Vec::new(), None);
         let next = loop {
             let part = client.log(from)?;
@@ -209,7 +209,7 @@ impl Shown<'_> {
         Ok(())
     }
 
-    /// Tells the reader that events were dropped before it asked for them.
+    /// Reports that events were dropped from the daemon's memory before they could be shown.
     fn missed(&mut self, count: u64) -> Result<(), Fault> {
         if self.options.json {
             return self.print(&format!("{{\"schema\":1,\"missed\":{count}}}"));
@@ -234,7 +234,7 @@ impl Shown<'_> {
     }
 }
 
-/// Goes on until the reader has enough.
+/// Shows new events until the reader closes the pipe.
 fn follow(shown: &mut Shown<'_>, mut client: Client, (pid, mut next): (u32, u64)) -> Result<(), Fault> {
     while !shown.ended {
         std::thread::sleep(FOLLOW);
@@ -243,7 +243,7 @@ fn follow(shown: &mut Shown<'_>, mut client: Client, (pid, mut next): (u32, u64)
             Err(fault) => {
                 let Ok(again) = Client::connect(&shown.options.socket) else { return wait_and_follow(shown) };
                 client = again;
-                // The same daemon refuses for a reason; another one begins its numbers again.
+                // If the daemon is still the same, its refusal is an error. A new daemon numbers its events from the start.
                 if client.log(Some(next))?.pid == pid {
                     return Err(fault);
                 }
@@ -254,7 +254,7 @@ fn follow(shown: &mut Shown<'_>, mut client: Client, (pid, mut next): (u32, u64)
     Ok(())
 }
 
-/// Waits for a daemon to be started, and follows it.
+/// Waits until a daemon is started, and follows it.
 fn wait_and_follow(shown: &mut Shown<'_>) -> Result<(), Fault> {
     output::complain("taut: waiting for the daemon");
     loop {
@@ -267,7 +267,7 @@ fn wait_and_follow(shown: &mut Shown<'_>) -> Result<(), Fault> {
 }
 
 fn resume(shown: &mut Shown<'_>, mut client: Client) -> Result<(), Fault> {
-    let next = shown.begin_again(&mut client)?;
+    let next = shown.catch_up_after_restart(&mut client)?;
     follow(shown, client, next)
 }
 
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn words_choose_what_is_shown() {
+    fn flags_choose_the_shown_events() {
         let all =
             options("-f --since 10m --peer Nas.home --area path --priority warn --json --level path=debug").unwrap();
         assert!(all.follow && all.json);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_shows_what_it_names() {
+    fn a_filter_shows_only_matching_events() {
         let line = "{\"schema\":1,\"time\":\"2026-11-24T03:12:07.000Z\",\"level\":\"warn\",\"area\":\"path\",\"event\":\"e\",\"peer\":\"nas\"}";
         let entry = Entry::parse(line).unwrap();
         let shows = |words: &str| options(words).unwrap().filter.shows(&entry);

@@ -1,9 +1,9 @@
 //! `taut`: the node's daemon and its command line, in one small binary.
 //!
-//! This crate has flags, wiring and texts. The daemon (`taut_agent`) does the work, and every verb but [`daemon`] and [`wg`] asks it over its local
+//! This crate has flags, wiring and texts. The daemon (`taut_agent`) does the work. All verbs except [`daemon`] and [`wg`] send requests to it over its local
 //! socket. Each verb is a module; [`verb`] lists them.
 //!
-//! It promises: results on stdout, everything else on stderr; exit status 0 for success, 1 for failure, 2 for a usage error; `--json` objects carry
+//! Guarantees: results on stdout, everything else on stderr; exit status 0 for success, 1 for failure, 2 for a usage error; `--json` objects carry
 //! `"schema": 1`, and a verb that fails prints one with `error`.
 
 mod accept;

@@ -7,8 +7,8 @@
 //!       ─▶ verdict (verdict.rs): what the answers show about the NAT, without IO
 //!       ─▶ report (report.rs): for people or as JSON
 //! ```
-//! It needs no daemon, no privileges and no membership, only a STUN server. A relay of Taut shows most about the NAT, another STUN server less. It opens
-//! sockets of its own: a NAT treats all sockets of a host alike, and the daemon's traffic is not disturbed.
+//! It needs a STUN server, but no daemon, no privileges and no membership. A relay of Taut shows more about the NAT than another STUN server. The test uses sockets
+//! of its own, so that it does not disturb the daemon's traffic: a NAT treats all sockets of a host alike.
 
 mod reach;
 mod report;
@@ -42,12 +42,12 @@ stun:HOST[:PORT]     the same
 
 Exit status: 0 if a relay answered by UDP, a coordinator accepted TCP, or the daemon has a relay's WebSocket open; 1 otherwise.";
 
-/// Most relays that are asked: further ones would not show more about the NAT.
+/// Limit on the servers that are asked, 8: further servers would not show more about the NAT.
 const MAX_SERVERS: usize = 8;
 
 /// A STUN server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Server {
+pub(super) struct StunServer {
     pub(super) name: String,
     pub(super) endpoints: Vec<SocketAddr>,
 }
@@ -69,18 +69,18 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         true => output::print_json(&report),
         false => output::print(&report.render()),
     }?;
-    // The reason is on the screen or in the object.
+    // The printed report contains the reason of a failure.
     if report.reached() { Ok(()) } else { Err(Fault::Reported) }
 }
 
-/// Asks the servers that are `named`, or that the daemon or the last map names.
+/// Tests the network with the servers in `named`. If `named` is empty, it uses the daemon's relays, or else those of the last map on disk.
 fn check(named: &[String], socket: &Path, state: &Path) -> Result<Report, Fault> {
     let status = Client::connect(socket).ok().and_then(|mut client| client.status().ok());
     let targets = named.iter().take(MAX_SERVERS).map(|name| Target::read(name)).collect::<Result<Vec<_>, _>>()?;
     let coordinators = targets.iter().filter_map(|target| target.coordinator.clone()).collect();
-    let mut servers: Vec<Server> = targets.into_iter().map(|target| target.server).collect();
+    let mut servers: Vec<StunServer> = targets.into_iter().map(|target| target.server).collect();
     if servers.is_empty() {
-        servers = status.iter().flat_map(|status| &status.relays).map(Server::from).collect();
+        servers = status.iter().flat_map(|status| &status.relays).map(StunServer::from).collect();
     }
     if servers.is_empty() {
         servers = on_disk(state);
@@ -109,20 +109,20 @@ pub(crate) fn report(socket: &Path, state: &Path) -> Result<impl serde::Serializ
     check(&[], socket, state)
 }
 
-/// A relay that the daemon reaches by WebSocket: its name and URL.
+/// Returns the relay's name and URL if the daemon has a WebSocket to it.
 fn by_websocket(relay: &taut_agent::api::RelayStatus) -> Option<[String; 2]> {
     let websocket = relay.websocket.as_ref().filter(|websocket| websocket.open)?;
     Some([relay.name.clone(), websocket.url.clone()])
 }
 
-impl From<&taut_agent::api::RelayStatus> for Server {
+impl From<&taut_agent::api::RelayStatus> for StunServer {
     fn from(relay: &taut_agent::api::RelayStatus) -> Self {
         Self { name: relay.name.clone(), endpoints: relay.endpoints.clone() }
     }
 }
 
 /// Returns the relays of the last saved map, if it exists and this user may read it.
-fn on_disk(state: &Path) -> Vec<Server> {
+fn on_disk(state: &Path) -> Vec<StunServer> {
     let relays = taut_control::saved_relays(state);
-    relays.into_iter().map(|relay| Server { name: relay.name, endpoints: relay.endpoints }).collect()
+    relays.into_iter().map(|relay| StunServer { name: relay.name, endpoints: relay.endpoints }).collect()
 }

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_drive_the_terminal() {
+    fn control_characters_are_removed() {
         assert_eq!(lines("a\x1b[2J\r\tb\nc"), "a[2Jb\nc\n");
         assert_eq!(lines("a\n"), "a\n");
     }

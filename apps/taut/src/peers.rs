@@ -1,13 +1,13 @@
-//! Finds the peer that a name or an address on the command line means.
+//! Lookup of a peer by a name or an address from the command line.
 
 use std::net::IpAddr;
 
-use taut_agent::api::{PeerStatus, SelfStatus, State, Status};
+use taut_agent::api::{NodeState, PeerStatus, SelfStatus, Status};
 use taut_netmap::domain;
 
 use crate::fault::{Fault, suggestion};
 
-/// Returns the peer `who`: a name, with or without the network behind it, or an overlay address.
+/// Returns the peer with the name or overlay address `who`. A name may be followed by the network's name.
 pub(crate) fn find<'a>(status: &'a Status, who: &str) -> Result<&'a PeerStatus, Fault> {
     let address: Option<IpAddr> = who.parse().ok();
     let short = short_name(status, who);
@@ -29,25 +29,25 @@ pub(crate) fn find<'a>(status: &'a Status, who: &str) -> Result<&'a PeerStatus, 
     Err(Fault::failed(format!("there is no peer `{who}` in the network{meant}"), "`taut status` lists all peers"))
 }
 
-/// Returns the name of a node without this node's network behind it, which is written as the network's name or as `taut hosts` prints it.
+/// Returns the name of a node without the network at its end. The network may be given by its name or by the domain that `taut hosts` prints.
 pub(crate) fn short_name<'a>(status: &Status, full: &'a str) -> &'a str {
     let (Some((name, behind)), Some(network)) = (full.split_once('.'), status.network.as_deref()) else { return full };
     let is_ours = [network, &*domain(network)].iter().any(|one| one.eq_ignore_ascii_case(behind));
     if is_ours { name } else { full }
 }
 
-/// Fails unless packets can flow.
+/// Returns an error unless packets can flow.
 pub(crate) fn must_run(status: &Status) -> Result<(), Fault> {
     let (why, hint) = match status.state {
-        State::Running => return Ok(()),
-        State::NeedsJoin => ("this node is not a member of any network", "join one with `taut up --join TOKEN`"),
-        State::Stopped => ("taut is down", "connect with `taut up`"),
-        State::Connecting => ("taut is still connecting", "`taut status` shows the progress"),
+        NodeState::Running => return Ok(()),
+        NodeState::NeedsJoin => ("this node is not a member of any network", "join one with `taut up --join TOKEN`"),
+        NodeState::Stopped => ("taut is down", "connect with `taut up`"),
+        NodeState::Connecting => ("taut is still connecting", "`taut status` shows the progress"),
     };
     Err(Fault::failed(why, hint))
 }
 
-/// Returns this node's entry in the network map; fails if there is no map.
+/// Returns this node's entry in the network map, or an error if there is no map.
 pub(crate) fn must_have_map(status: &Status) -> Result<&SelfStatus, Fault> {
     let hint = "join a network with `taut up --join TOKEN`";
     status.me.as_ref().ok_or_else(|| Fault::failed("this node has no network map yet", hint))
@@ -68,7 +68,7 @@ mod tests {
             assert!(find(&status, who).is_err(), "{who}");
         }
         assert_eq!(short_name(&status, "n1.home"), "n1");
-        // A network's reserved name is printed as another domain; both are understood.
+        // A reserved name of a network is printed as another domain. A peer is found by both.
         status.network = Some(String::from("com"));
         for who in ["n2.com", "n2.taut-com"] {
             assert_eq!(find(&status, who).unwrap().name, "n2", "{who}");
@@ -79,12 +79,15 @@ mod tests {
 
     #[test]
     fn a_mistyped_peer_is_recognised() {
-        let told = |who| match find(&sample(), who) {
+        let message = |who| match find(&sample(), who) {
             Err(Fault::Failed(failure)) => failure.message,
             other => panic!("{other:?}"),
         };
-        assert_eq!(told("router3"), "there is no peer `router3` in the network; did you mean `router-3`?");
-        assert_eq!(told("Ruoter-3.home"), "there is no peer `Ruoter-3.home` in the network; did you mean `router-3`?");
-        assert_eq!(told("printer"), "there is no peer `printer` in the network");
+        assert_eq!(message("router3"), "there is no peer `router3` in the network; did you mean `router-3`?");
+        assert_eq!(
+            message("Ruoter-3.home"),
+            "there is no peer `Ruoter-3.home` in the network; did you mean `router-3`?"
+        );
+        assert_eq!(message("printer"), "there is no peer `printer` in the network");
     }
 }

@@ -1,4 +1,4 @@
-//! `taut ping`: sends real echo requests through the overlay, so its times are those of other traffic. The path comes from the daemon's status.
+//! `taut ping`: sends echo requests through the overlay, so the measured times are those of other traffic. The path comes from the daemon's status.
 
 mod echo;
 mod report;
@@ -30,9 +30,9 @@ seconds, or within TIME if that is longer. The line of each reply names its path
 
 /// Time between two requests, 1 s as with ping(8).
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Time between two requests while a direct path is awaited, 500 ms: short enough to show when it comes, long enough to read the lines.
+/// Time between two requests during the wait for a direct path, 500 ms: short enough to show soon that the path exists, long enough to read the lines.
 const SHORT_INTERVAL: Duration = Duration::from_millis(500);
-/// Most requests while a direct path is awaited. With the interval of 500 ms they last as long as [`DIRECT_TIMEOUT`].
+/// Limit on the requests during the wait for a direct path, 20. With the interval of 500 ms they last as long as [`DIRECT_TIMEOUT`].
 const UNTIL_DIRECT: u16 = 20;
 /// Longest wait for a direct path, 10 s: by then the daemon has tried every way to find one.
 const DIRECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -188,8 +188,8 @@ fn exchange(
             report.add(reply);
             line
         }
-        Ok(None) => report::silence(&report.peer, report.address, timeout, &path),
-        Err(error) => report::trouble(&report.peer, report.address, &error, &path),
+        Ok(None) => report::no_reply(&report.peer, report.address, timeout, &path),
+        Err(error) => report::not_sent(&report.peer, report.address, &error, &path),
     };
     if !options.json {
         output::print(&line)?;
@@ -226,9 +226,9 @@ mod tests {
     }
 
     #[test]
-    fn without_a_count_it_ends_in_time_with_few_replies() {
+    fn without_a_count_ping_ends_in_time() {
         let after = |line, seconds| options(line).unwrap().reply_timeout(Duration::from_secs_f64(seconds));
-        for (line, seconds, patience) in [
+        for (line, seconds, timeout) in [
             ("n2", 4.0, Some(5.0)),
             ("n2", 8.5, Some(1.5)),
             ("n2 --until-direct", 10.0, None),
@@ -237,12 +237,12 @@ mod tests {
             ("n2 --timeout 30s", 30.0, None),
             ("n2 -c 4", 100.0, Some(5.0)),
         ] {
-            assert_eq!(after(line, seconds), patience.map(Duration::from_secs_f64), "{line} after {seconds} s");
+            assert_eq!(after(line, seconds), timeout.map(Duration::from_secs_f64), "{line} after {seconds} s");
         }
     }
 
     #[test]
-    fn a_name_means_ipv4_unless_told_otherwise() {
+    fn a_name_means_the_ipv4_address_by_default() {
         let status = crate::status::sample();
         let peer = &status.peers[0];
         for (line, address) in [("n2", "100.64.0.2"), ("n2 -6", "fd00::2"), ("fd00::2", "fd00::2")] {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use taut_agent::api::{
-    LeaveState, NatStatus, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, State, Status,
+    LeaveState, NatStatus, NodeState, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, Status,
 };
 
 use crate::client::{Client, NoDaemon};
@@ -42,8 +42,8 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         true => output::print_json(&*status),
         false => output::print(&render(&status)),
     }?;
-    // The reason is on the screen or in the object.
-    if status.state == State::Running { Ok(()) } else { Err(Fault::Reported) }
+    // The printed status contains the reason of a failure.
+    if status.state == NodeState::Running { Ok(()) } else { Err(Fault::Reported) }
 }
 
 /// Returns the status as text for people.
@@ -73,11 +73,11 @@ pub(crate) fn render(status: &Status) -> String {
 
 fn headline(status: &Status) -> String {
     let state = match status.state {
-        State::NeedsJoin => "not a member of any network; join one with `taut up --join TOKEN`",
-        State::Connecting => "connecting",
-        State::Running => "up",
-        State::Stopped if is_leaving(status) => "leaving; the coordinator has not answered yet",
-        State::Stopped => "down; connect with `taut up`",
+        NodeState::NeedsJoin => "not a member of any network; join one with `taut up --join TOKEN`",
+        NodeState::Connecting => "connecting",
+        NodeState::Running => "up",
+        NodeState::Stopped if is_leaving(status) => "leaving; the coordinator has not answered yet",
+        NodeState::Stopped => "down; connect with `taut up`",
     };
     match (&status.me, &status.network) {
         (Some(me), Some(network)) => format!("{} in network {network}: {state}", me.name),
@@ -113,9 +113,9 @@ fn surroundings(status: &Status) -> String {
         };
         rows.push(vec![String::from("coordinator"), format!("{}, {state}", coordinator.url)]);
     }
-    rows.extend(status.nat.iter().map(|told| vec![String::from("NAT"), nat(told)]));
-    rows.extend(status.port_mapping.iter().map(|told| vec![String::from("port mapping"), port_mapping(told)]));
-    rows.extend(status.relays.iter().map(|told| vec![String::from("relay"), relay(told)]));
+    rows.extend(status.nat.iter().map(|status| vec![String::from("NAT"), nat(status)]));
+    rows.extend(status.port_mapping.iter().map(|status| vec![String::from("port mapping"), port_mapping(status)]));
+    rows.extend(status.relays.iter().map(|status| vec![String::from("relay"), relay(status)]));
     table::columns(&rows)
 }
 
@@ -130,9 +130,9 @@ pub(crate) fn nat(nat: &NatStatus) -> String {
 }
 
 /// Describes the port mapping on the gateway.
-pub(crate) fn port_mapping(told: &PortMapStatus) -> String {
-    let mapped: Vec<String> = told.mapped.iter().map(ToString::to_string).collect();
-    match (&told.protocol, mapped.is_empty(), &told.problem) {
+pub(crate) fn port_mapping(status: &PortMapStatus) -> String {
+    let mapped: Vec<String> = status.mapped.iter().map(ToString::to_string).collect();
+    match (&status.protocol, mapped.is_empty(), &status.problem) {
         (Some(protocol), false, _) => format!("{} by {protocol}", mapped.join(" ")),
         (_, _, Some(problem)) => format!("none: {problem}"),
         (Some(protocol), true, None) => format!("asked for by {protocol}"),
@@ -182,7 +182,7 @@ fn peer_rows(peers: &[PeerStatus]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Formats a number of bytes, and how many of them went through a relay.
+/// Formats a number of bytes, with the number of relayed bytes in parentheses.
 fn bytes(all: u64, relayed: u64) -> String {
     match relayed {
         0 => table::bytes(all),

@@ -7,7 +7,7 @@ use taut_netmap::JoinToken;
 
 use crate::fault::Fault;
 
-/// Most bytes read of a token file, 16 KiB: a token has less than 3 KB, so a larger file is no token.
+/// Limit on the size of a token file, 16 KiB. A token has less than 3 KB, so a larger file is not a token.
 const MAX_BYTES: u64 = 16 * 1024;
 
 /// Reads the token from `given` (the token itself, `file:PATH`, or `-` for stdin), and checks that it is complete.
@@ -41,7 +41,7 @@ mod tests {
     use taut_base::PublicKey;
 
     #[test]
-    fn as_it_is_or_from_a_file() {
+    fn a_token_is_read_from_the_command_line_or_a_file() {
         let token = JoinToken {
             network: [1; 16],
             coordinator: PublicKey([2; 32]),

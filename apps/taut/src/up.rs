@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use taut_agent::api::{LeaveState, Request, State, Status};
+use taut_agent::api::{ApiRequest, LeaveState, NodeState, Status};
 use taut_netmap::{check_new_name, name_from_host};
 
 use crate::client::{Client, NoDaemon};
@@ -29,11 +29,11 @@ pub(crate) const DETAILS: &str = concat!(
 const POLL: Duration = Duration::from_millis(50);
 /// Time without success after which the user learns what `taut up` waits for, 3 s: most connections take less.
 const NOTICE_AFTER: Duration = Duration::from_secs(3);
-/// Time before the state counts as the answer to a token, 200 ms: the daemon reads its disk and asks the coordinator first.
+/// Time for which the state after a new token is not evaluated, 200 ms: the daemon first reads its disk and asks the coordinator.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// Time to wait for the coordinator's first answer while the network is up already, 2 s: it takes milliseconds, and tells a node that was removed. Without a
-/// coordinator the last map serves.
+/// Longest wait for the coordinator's first answer if the network is already up, 2 s. The answer usually takes milliseconds, and shows whether the node was
+/// removed. Without an answer the last map is used.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
 /// The parsed command line.
@@ -49,7 +49,7 @@ struct Options {
 
 pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let mut options = parse(words)?;
-    // From here on the token is its text, not the place that it was read from.
+    // Reads the token, which may be in a file or on stdin, so that `options.token` is its text.
     let given = options.token.take().or_else(|| std::env::var("TAUT_AUTHKEY").ok().filter(|text| !text.is_empty()));
     options.token = given.as_deref().map(token::read).transpose()?;
     let deadline = Instant::now() + options.timeout;
@@ -73,7 +73,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         Ok(status) => status,
         Err(why) => {
             if started && !why.keeps_trying {
-                // A daemon that cannot connect would only hold the state directory.
+                // A daemon that cannot connect is ended, because it would keep the state directory locked.
                 client.end();
             }
             return Err(why.fault);
@@ -127,12 +127,12 @@ fn parse(mut words: Words) -> Result<Options, Fault> {
 /// Returns the value of `--join`, unless it is a flag: a flag follows `--join` if a shell variable was empty.
 fn given_token(text: String) -> Result<String, Fault> {
     match text.starts_with("--") {
-        true => Err(Fault::usage(format!("`{text}` is no join token; give one after --join or --auth-key"))),
+        true => Err(Fault::usage(format!("`{text}` is not a join token; give one after --join or --auth-key"))),
         false => Ok(text),
     }
 }
 
-/// Returns the name in the network's spelling: in small letters, with hyphens for `_`, as for the host's own name. Refuses other characters.
+/// Returns the name in lower case, with hyphens instead of `_`, as for the host's own name. Refuses names with other characters.
 fn name(text: &str) -> Result<String, Fault> {
     let name = text.trim().to_ascii_lowercase().replace('_', "-");
     let refused = |why: String| Fault::usage(format!("--hostname {text}: {why}"));
@@ -161,7 +161,7 @@ impl<F: Into<Fault>> From<F> for NotConnected {
 /// Asks the daemon to connect, and waits until packets can flow.
 fn connect(client: &mut Client, options: &Options, deadline: Instant) -> Result<Box<Status>, NotConnected> {
     let joins = options.token.is_some();
-    let request = Request::Up { join: options.token.clone(), name: options.name.clone() };
+    let request = ApiRequest::Up { join: options.token.clone(), name: options.name.clone() };
     if !client.change(&request)? {
         return Err(Fault::failed("the daemon ended before it answered", "try again").into());
     }
@@ -182,11 +182,11 @@ fn connect(client: &mut Client, options: &Options, deadline: Instant) -> Result<
             return Err(NotConnected { fault, keeps_trying: true });
         }
         if let Some(problem) = &status.problem
-            && (joins || status.state != State::Running)
+            && (joins || status.state != NodeState::Running)
         {
             return Err(problem.clone().into());
         }
-        if status.state == State::Running && (has_asked(&status) || begin.elapsed() >= FIRST_ANSWER) {
+        if status.state == NodeState::Running && (has_asked(&status) || begin.elapsed() >= FIRST_ANSWER) {
             return Ok(status);
         }
         if Instant::now() >= deadline {
@@ -216,7 +216,7 @@ fn waiting_for(status: &Status) -> String {
     }
 }
 
-/// Returns the line for a user: name, addresses, number of peers.
+/// Returns the line that is printed after connecting: name, addresses, number of peers.
 fn summary(status: &Status) -> String {
     let peers = table::counted(status.peers.len(), "peer");
     let Some(me) = &status.me else { return format!("up  {peers}") };
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_and_an_error_both_end_the_wait_for_the_coordinator() {
+    fn an_answer_or_an_error_ends_the_wait_for_the_coordinator() {
         let mut status = status::sample();
         let mut asked = |connected, error: Option<&str>| {
             if let Some(coordinator) = &mut status.coordinator {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_says_it_is_up() {
+    fn the_summary_is_one_line() {
         let mut status = status::sample();
         assert_eq!(summary(&status), "n1  100.64.0.1 fd00::1  2 peers");
         if let Some(me) = &mut status.me {

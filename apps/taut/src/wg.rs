@@ -40,7 +40,7 @@ const FOREGROUND: &str = "WG_PROCESS_FOREGROUND";
 const TUN_FD: &str = "WG_TUN_FD";
 const UAPI_FD: &str = "WG_UAPI_FD";
 
-/// Tests only: seconds after which sessions make new keys, as for `taut daemon`.
+/// Environment variable for tests: age in seconds at which a session is rekeyed, as for `taut daemon`.
 const TEST_REKEY: &str = "TAUT_TEST_REKEY_AFTER_S";
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
@@ -56,7 +56,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     };
     while let Some(word) = words.next()? {
         match word {
-            // Installers ask for the version in the way of wireguard-go.
+            // Installers request the version with wireguard-go's flag.
             Word::Flag(flag) if flag == "--version" => {
                 return output::print(&format!("{PROGRAM} v{VERSION}"));
             }
@@ -106,11 +106,11 @@ fn inherited(variable: &str) -> Result<Option<OwnedFd>, Fault> {
     taut_event::inherit(number).map(Some).map_err(|error| refused(&error))
 }
 
-/// Verbosity of standard error: `LOG_LEVEL`.
+/// The verbosity of standard error, from `LOG_LEVEL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Log {
     Silent,
-    /// `LOG_LEVEL` is not set: errors, until the program is in the background.
+    /// `LOG_LEVEL` is not set: errors are printed until the program is in the background.
     Default,
     Error,
     Verbose,

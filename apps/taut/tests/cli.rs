@@ -41,7 +41,7 @@ const VERBS: [&str; 14] = [
 ];
 
 #[test]
-fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
+fn a_usage_error_has_status_2_and_the_usage_of_the_verb_on_stderr() {
     for verb in VERBS {
         let (code, stdout, stderr) = answer(&format!("{verb} --no-such-flag"));
         assert_eq!((code, stdout.as_str()), (2, ""), "{verb}");
@@ -80,7 +80,7 @@ fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
 }
 
 #[test]
-fn help_is_0_on_stdout_everywhere() {
+fn help_has_status_0_and_goes_to_stdout() {
     for line in ["help", "--help", "-h"] {
         let (code, stdout, stderr) = answer(line);
         assert_eq!((code, stderr.as_str()), (0, ""), "{line}");
@@ -101,7 +101,7 @@ fn help_is_0_on_stdout_everywhere() {
 }
 
 #[test]
-fn without_a_daemon_it_says_so_and_what_to_do() {
+fn without_a_daemon_the_error_says_what_to_do() {
     for line in ["down", "status", "ping n2", "why n2", "metrics", "hosts", "ip", "ip n2"] {
         let (code, stdout, stderr) = answer(line);
         assert_eq!((code, stdout.as_str()), (1, ""), "{line}");
@@ -116,7 +116,7 @@ fn without_a_daemon_it_says_so_and_what_to_do() {
 }
 
 #[test]
-fn a_failure_is_an_object_for_programs() {
+fn with_json_a_failure_is_an_object() {
     let object = |line: &str| {
         let (code, stdout, stderr) = answer(line);
         let json: serde_json::Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -186,7 +186,7 @@ fn netcheck_needs_a_server_but_no_daemon() {
     assert_eq!(json["relays"][0]["endpoints"][0]["endpoint"], "127.0.0.1:3478");
     drop(listener);
     let (code, stdout, _) = answer(&format!("netcheck {url}"));
-    // A coordinator that runs on this host has its relay at that port.
+    // If a coordinator runs on this host, its relay answers at port 3478.
     let by_udp = stdout.lines().any(|line| line.starts_with("UDP ") && line.ends_with("works"));
     assert_eq!(code, i32::from(!by_udp), "{stdout}");
     assert!(stdout.contains("not reached by TCP: Connection refused"), "{stdout}");
@@ -194,7 +194,7 @@ fn netcheck_needs_a_server_but_no_daemon() {
 }
 
 #[test]
-fn a_token_is_looked_at_before_anything_is_done() {
+fn a_token_is_checked_before_any_change() {
     let state: PathBuf = std::env::temp_dir().join(format!("taut-cli-{}", std::process::id()));
     for (given, part) in
         [("hello", "not a join token"), ("taut1-AAAA", "damaged"), ("file:/nonexistent/token", "/nonexistent/token")]
@@ -205,19 +205,19 @@ fn a_token_is_looked_at_before_anything_is_done() {
             assert!(stderr.contains(part), "{given}: {stderr}");
         }
     }
-    assert!(!state.exists(), "nothing was made");
+    assert!(!state.exists(), "nothing was created");
 }
 
 #[test]
-fn a_flag_in_place_of_a_value_is_told_as_that() {
+fn a_flag_in_place_of_a_value_is_named() {
     for flag in ["--join", "--auth-key"] {
         let (code, _, stderr) = answer(&format!("up {flag} --timeout 15"));
-        assert!(code == 2 && stderr.contains("`--timeout` is no join token"), "{stderr}");
+        assert!(code == 2 && stderr.contains("`--timeout` is not a join token"), "{stderr}");
     }
     for count in ["0", "-1", "99999999999", "x"] {
         let (code, _, stderr) = answer(&format!("ping n2 -c {count}"));
-        let told = format!("-c {count}: write a number from 1 to 65535");
-        assert!(code == 2 && stderr.contains(&told), "{stderr}");
+        let expected = format!("-c {count}: write a number from 1 to 65535");
+        assert!(code == 2 && stderr.contains(&expected), "{stderr}");
     }
 }
 
@@ -237,7 +237,7 @@ fn output_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_crash() {
+fn a_closed_pipe_is_no_error() {
     let mut child =
         Command::new(env!("CARGO_BIN_EXE_taut")).arg("help").stdout(std::process::Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::api::{MAX_REQUEST, Response};
+use crate::api::{ApiResponse, MAX_REQUEST};
 use crate::log::{Level, Value, kind, write_line};
 use crate::server::{Progress, UserConnection};
 
@@ -57,7 +57,7 @@ fn advance(connection: &mut UserConnection, served: &mut Served) -> bool {
         match connection.advance() {
             Progress::Asked => connection.answer(|request| {
                 served.changes += usize::from(request.changes());
-                Response::Done
+                ApiResponse::Done
             }),
             step => return step != Progress::Ended,
         }

@@ -1,17 +1,17 @@
-//! The node tells its story: events become lines, for standard error, a ring in memory and a file on the disk ([docs/log.md](../../../docs/log.md)).
+//! The event log: events become lines, for standard error, a ring in memory and a file on the disk ([docs/log.md](../../../docs/log.md)).
 //!
 //! ```text
 //! core/node: NodeEvent ──render──▶ ┌─────┐ ─▶ standard error      stderr
-//! the daemon, its host ──kind────▶ │ Log │ ─▶ the latest 1,000    ring      taut log asks for them by number
+//! the daemon, its host ──kind────▶ │ Log │ ─▶ the latest 1,000    ring      `taut log` requests them by number
 //!                                  └─────┘ ─▶ poll_line ──▶ control thread ──▶ events.jsonl
 //! ```
-//! - `kind`: every event with its area, level, words and fields;
+//! - `kind`: every event with its area, level, message and fields;
 //! - `level`: levels and areas, `--log-level`;
-//! - `limiter`: how many lines each party may cause; `refusals`: refused packets, sampled;
-//! - `line`: an event as JSON and as text, and the reader of both;
-//! - `changes`: what another network map changed.
+//! - `limiter`: limits on the lines of each party; `refusals`: the schedule of lines about refused packets;
+//! - `line`: an event as JSON and as text, and the parser of JSON lines;
+//! - `changes`: the differences between two network maps.
 //!
-//! It promises: nothing here blocks or grows; no secret is a field of an event; a line is the same wherever it is read.
+//! Guarantees: no call blocks; memory is limited; no event has a secret as a field; all readers get the same lines.
 
 mod changes;
 pub(crate) mod kind;
@@ -35,7 +35,7 @@ pub use stderr::StderrFormat;
 
 pub(crate) use changes::{listed, note_map};
 pub(crate) use kind::Kind;
-pub(crate) use limiter::Party;
+pub(crate) use limiter::EventSource;
 pub use line::MAX_LINE;
 pub(crate) use line::{Value, write as write_line};
 pub(crate) use render::{Names, note_node_event};
@@ -43,24 +43,24 @@ pub(crate) use ring::MAX_EVENTS;
 
 use limiter::Limiter;
 use refusals::Refusals;
-use ring::{Batch, Ring};
+use ring::{LineBatch, Ring};
 use stderr::Stderr;
 
-/// Lines that wait for the control thread at most, 64: they are passed on at the end of each turn.
+/// Limit on the lines that wait for the control thread, 64. The agent passes them on at the end of each turn.
 const MAX_WAITING: usize = 64;
 
-/// Bytes of lines in one answer of the local API, 64 KiB; a reader asks again for the rest.
+/// Limit on the bytes of lines in one answer of the local API, 64 KiB. A reader requests the rest separately.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// A difference between wall clock and time since boot that makes a jump, 2 s: two readings on a busy host differ by less.
+/// Change of the difference between wall clock and time since boot that counts as a clock jump, 2 s: on a busy host it changes by less between two readings.
 const JUMP: Duration = Duration::from_secs(2);
 
-/// How the log works.
+/// The settings of the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOptions {
-    /// Which events are recorded, until a user says otherwise. A restart begins with these again.
+    /// The recorded events, until a user changes the choice. A restart begins with this choice.
     pub levels: Levels,
-    /// Where they are printed.
+    /// The format on standard error.
     pub stderr: StderrFormat,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Log {
     refusals: Refusals,
     /// Lines for the disk.
     waiting: VecDeque<String>,
-    /// Wall clock at `Time` 0, as it was last.
+    /// The wall clock's time at `Time` 0, by the last reading of both clocks.
     wall_at_zero: Option<Duration>,
 }
 
@@ -90,19 +90,19 @@ impl Log {
         }
     }
 
-    /// Begins with the lines of an earlier run. Returns how that one ended: `stopped` if it said so, `cut-off` if it did not.
+    /// Adds the lines of the earlier run. Returns how that run ended: `stopped` if its last event says so, `cut-off` otherwise, `None` without an earlier run.
     pub(crate) fn resume(&mut self, lines: &[String]) -> Option<&'static str> {
         let events = lines.iter().filter_map(|line| Entry::parse(line).map(|entry| (line, entry.event)));
         let mut last = None;
         for (line, event) in events {
-            self.ring.push(Party::Earlier, line);
+            self.ring.push(EventSource::Earlier, line);
             last = Some(event);
         }
         last.map(|event| if event == kind::DAEMON_STOPPING.event { "stopped" } else { "cut-off" })
     }
 
-    /// Records an event that this party caused. `values` are those of the kind's fields, in their order.
-    pub(crate) fn record(&mut self, kind: &'static Kind, party: Party, values: &[Value], clocks: Clocks) {
+    /// Records an event that `party` caused. `values` has one value per field of the kind, in their order.
+    pub(crate) fn record(&mut self, kind: &'static Kind, party: EventSource, values: &[Value], clocks: Clocks) {
         debug_assert_eq!(values.len(), kind.fields.len(), "{}", kind.event);
         self.expire(clocks);
         if !self.levels.allow(kind.area, kind.level) {
@@ -121,19 +121,19 @@ impl Log {
         }
     }
 
-    fn write(&mut self, kind: &Kind, party: Party, values: &[Value], clocks: Clocks) {
+    fn write(&mut self, kind: &Kind, party: EventSource, values: &[Value], clocks: Clocks) {
         let line = line::write(kind, kind.level, clocks.wall, values);
         self.ring.push(party, &line);
         if let Some(stderr) = &mut self.stderr {
             stderr.write(&line);
         }
-        let is_kept = kind.level <= Level::Info && self.limiter.admit_to_disk(party, clocks.now);
-        if is_kept && self.waiting.len() < MAX_WAITING {
+        let goes_to_disk = kind.level <= Level::Info && self.limiter.admit_to_disk(party, clocks.now);
+        if goes_to_disk && self.waiting.len() < MAX_WAITING {
             self.waiting.push_back(line);
         }
     }
 
-    /// Says what was left out in a minute that is over.
+    /// Writes a line for the suppressed lines of a minute that is over.
     fn expire(&mut self, clocks: Clocks) {
         for suppressed in self.limiter.expire(clocks.now) {
             let limiter::Suppressed { event, reason, count, peer } = suppressed;
@@ -141,19 +141,19 @@ impl Log {
             let peer = Value::maybe(Some(peer).filter(|peer| !peer.is_empty()));
             let values = [Value::Word(event), cause, Value::Number(count.into()), peer];
             if self.levels.allow(kind::EVENTS_SUPPRESSED.area, kind::EVENTS_SUPPRESSED.level) {
-                self.write(&kind::EVENTS_SUPPRESSED, Party::Node, &values, clocks);
+                self.write(&kind::EVENTS_SUPPRESSED, EventSource::Node, &values, clocks);
             }
         }
     }
 
-    /// Looks at the clocks: a wall clock that was set is an event.
-    pub(crate) fn look_at_clocks(&mut self, clocks: Clocks) {
+    /// Compares the clocks. Records an event if the wall clock was set.
+    pub(crate) fn check_clocks(&mut self, clocks: Clocks) {
         let at_zero = clocks.wall.saturating_sub(clocks.now.since(Time::ZERO));
         let Some(before) = self.wall_at_zero.replace(at_zero) else { return };
         let by = at_zero.abs_diff(before);
         if by >= JUMP {
             let direction = if at_zero > before { "forward" } else { "back" };
-            self.record(&kind::CLOCK_JUMPED, Party::Node, &[Value::Word(direction), Value::ms(by)], clocks);
+            self.record(&kind::CLOCK_JUMPED, EventSource::Node, &[Value::Word(direction), Value::ms(by)], clocks);
         }
     }
 
@@ -167,21 +167,21 @@ impl Log {
         self.refusals.due() <= now
     }
 
-    /// Records which packets were refused, by the counters.
+    /// Records the refused packets of the drop counters.
     pub(crate) fn note_refusals(&mut self, counts: &BTreeMap<&'static str, u64>, clocks: Clocks) {
-        for refused in self.refusals.look(counts, clocks.now) {
-            let kind = if refused.many { &kind::INPUT_FLOOD } else { &kind::INPUT_REFUSED };
+        for refused in self.refusals.read(counts, clocks.now) {
+            let kind = if refused.is_flood { &kind::INPUT_FLOOD } else { &kind::INPUT_REFUSED };
             let values = [Value::Word(refused.reason), Value::Number(refused.count), Value::s(refused.within)];
-            self.record(kind, Party::Unauthenticated, &values, clocks);
+            self.record(kind, EventSource::Unauthenticated, &values, clocks);
         }
     }
 
-    /// Returns when [`Self::handle_timeout`] or, while a network is up, [`Self::note_refusals`] is due.
+    /// Returns the time at which [`Self::handle_timeout`] or, while a network is up, [`Self::note_refusals`] is due.
     pub(crate) fn poll_timeout(&self, is_up: bool) -> Option<Time> {
         self.limiter.poll_timeout().into_iter().chain(is_up.then_some(self.refusals.due())).min()
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub(crate) fn handle_timeout(&mut self, clocks: Clocks) {
         if self.limiter.poll_timeout().is_some_and(|due| due <= clocks.now) {
             self.expire(clocks);
@@ -193,8 +193,8 @@ impl Log {
         self.waiting.pop_front()
     }
 
-    /// Returns lines from this number on; without one from the oldest that is kept.
-    pub(crate) fn read(&self, from: Option<u64>) -> Batch {
+    /// Returns lines from this number on, or from the oldest line in memory if no number is given.
+    pub(crate) fn read(&self, from: Option<u64>) -> LineBatch {
         self.ring.read(from, MAX_ANSWER)
     }
 
@@ -202,10 +202,10 @@ impl Log {
         self.levels
     }
 
-    /// Has other events recorded, until the daemon ends.
+    /// Changes the choice of recorded events until the daemon ends.
     pub(crate) fn set_levels(&mut self, levels: Levels, clocks: Clocks) {
         self.levels = levels;
-        self.record(&kind::LEVELS_CHANGED, Party::Node, &[Value::text(levels)], clocks);
+        self.record(&kind::LEVELS_CHANGED, EventSource::Node, &[Value::text(levels)], clocks);
     }
 }
 

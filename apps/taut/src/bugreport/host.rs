@@ -1,10 +1,10 @@
-//! Facts of the host and of the daemon's process, read from files that every user may read. The environment is not among them.
+//! Facts of the host and of the daemon's process, from files that every user may read. The environment is not included.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// Settings that decide how packets go, or how fast.
+/// Kernel settings that affect the forwarding and the speed of packets.
 const SETTINGS: [&str; 18] = [
     "net/core/rmem_max",
     "net/core/wmem_max",
@@ -26,13 +26,13 @@ const SETTINGS: [&str; 18] = [
     "fs/nr_open",
 ];
 
-/// Where `nft` is found, if it is installed.
+/// Usual paths of `nft`.
 const NFT: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
 
-/// Bytes of one fact: a file that is longer is cut.
+/// Limit on the bytes of one fact, 16 KiB. A longer file is cut.
 const MAX_FACT: usize = 16 * 1024;
 
-/// Returns all of it as text. `tun` is the overlay's device, `pid` the daemon.
+/// Returns all facts as text. `tun`: name of the overlay's device; `pid`: process id of the daemon.
 pub(super) fn facts(tun: Option<&str>, pid: Option<u32>) -> String {
     let mut text = String::new();
     for (name, path) in [("kernel", "/proc/version"), ("uptime", "/proc/uptime"), ("load", "/proc/loadavg")] {

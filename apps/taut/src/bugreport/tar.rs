@@ -8,7 +8,7 @@ const BLOCK: usize = 512;
 /// An archive that is being written.
 pub(super) struct Tar<W> {
     out: W,
-    /// Name of the directory that all files are in.
+    /// Name of the directory in the archive that contains all files.
     directory: String,
 }
 
@@ -36,14 +36,14 @@ impl<W: Write> Tar<W> {
 fn header(path: &str, length: u64, modified: u64) -> [u8; BLOCK] {
     let mut block = [0; BLOCK];
     let mut put = |place: usize, bytes: &[u8]| block[place..place + bytes.len()].copy_from_slice(bytes);
-    // The names are the program's own, and shorter.
+    // The program chooses all names, and they are shorter than the field.
     put(0, &path.as_bytes()[..path.len().min(99)]);
     put(100, b"0000600\0");
     put(108, b"0000000\0");
     put(116, b"0000000\0");
     put(124, format!("{length:011o}\0").as_bytes());
     put(136, format!("{modified:011o}\0").as_bytes());
-    // The sum is taken with blanks in its own place.
+    // The checksum is computed with spaces in its own field.
     put(148, b"        ");
     put(156, b"0");
     put(257, b"ustar\x0000");

@@ -69,17 +69,17 @@ fn wrong_flags_are_named() {
 }
 
 #[test]
-fn a_started_daemon_gets_the_same_flags() {
+fn a_daemon_that_up_starts_gets_the_same_flags() {
     let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --no-aes --no-portmap --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
     let flags = daemon(line).unwrap();
     let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
     assert_eq!(daemon(&again).unwrap(), flags);
     let relative = daemon("--state s").unwrap().to_arguments();
-    assert!(Path::new(&relative[1]).is_absolute(), "it runs in another directory");
+    assert!(Path::new(&relative[1]).is_absolute(), "the daemon runs in another directory");
 }
 
 #[test]
-fn figures_are_for_this_host_unless_said_otherwise() {
+fn metrics_are_served_on_loopback_by_default() {
     let at = |text: &str| daemon(&format!("--metrics {text}")).map(|flags| flags.metrics.unwrap().to_string());
     assert_eq!(at("9288").unwrap(), "127.0.0.1:9288");
     assert_eq!(

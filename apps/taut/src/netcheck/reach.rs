@@ -11,25 +11,25 @@ use super::target::Coordinator;
 /// Longest wait for a connection, 3 s: as long as the UDP survey.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A coordinator, as `--json` prints it.
+/// The result for a coordinator, in the form that `--json` prints.
 #[derive(Debug, Serialize)]
-pub(super) struct CoordinatorSight {
+pub(super) struct CoordinatorReport {
     pub(super) url: String,
-    pub(super) endpoints: Vec<TcpSight>,
+    pub(super) endpoints: Vec<TcpReport>,
 }
 
-/// An address of a coordinator, as `--json` prints it.
+/// The result for one address of a coordinator, in the form that `--json` prints.
 #[derive(Debug, Serialize)]
-pub(super) struct TcpSight {
+pub(super) struct TcpReport {
     pub(super) endpoint: SocketAddr,
-    /// Milliseconds to connect, in steps of a microsecond; `null` without a connection.
+    /// Time to connect in milliseconds, rounded to a microsecond; `null` without a connection.
     pub(super) latency_ms: Option<f64>,
-    /// Why there was no connection.
+    /// The reason why no connection was made.
     pub(super) problem: Option<String>,
 }
 
-/// Attempts that are under way.
-pub(super) struct Attempts(Vec<(String, Vec<JoinHandle<TcpSight>>)>);
+/// The attempts in progress.
+pub(super) struct Attempts(Vec<(String, Vec<JoinHandle<TcpReport>>)>);
 
 impl Attempts {
     /// Starts a connection to each address of each coordinator.
@@ -42,8 +42,8 @@ impl Attempts {
     }
 
     /// Waits for all attempts.
-    pub(super) fn finish(self) -> Vec<CoordinatorSight> {
-        let finish = |(url, attempts): (String, Vec<JoinHandle<TcpSight>>)| CoordinatorSight {
+    pub(super) fn finish(self) -> Vec<CoordinatorReport> {
+        let finish = |(url, attempts): (String, Vec<JoinHandle<TcpReport>>)| CoordinatorReport {
             url,
             endpoints: attempts.into_iter().filter_map(|attempt| attempt.join().ok()).collect(),
         };
@@ -51,12 +51,12 @@ impl Attempts {
     }
 }
 
-fn connect(endpoint: SocketAddr) -> TcpSight {
+fn connect(endpoint: SocketAddr) -> TcpReport {
     let begin = Instant::now();
     let connected = TcpStream::connect_timeout(&endpoint, TIMEOUT);
     let time = (begin.elapsed().as_secs_f64() * 1e6).round() / 1e3;
     match connected {
-        Ok(_) => TcpSight { endpoint, latency_ms: Some(time), problem: None },
-        Err(error) => TcpSight { endpoint, latency_ms: None, problem: Some(error.to_string()) },
+        Ok(_) => TcpReport { endpoint, latency_ms: Some(time), problem: None },
+        Err(error) => TcpReport { endpoint, latency_ms: None, problem: Some(error.to_string()) },
     }
 }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use serde::Serialize;
 use taut_agent::api::{Filtering, NatKind, NatStatus, PortMapStatus, SCHEMA};
 
-use super::Server;
-use super::reach::CoordinatorSight;
+use super::StunServer;
+use super::reach::CoordinatorReport;
 use super::survey::{Family, Survey};
 use super::verdict;
 use crate::{status, table};
@@ -18,22 +18,22 @@ pub(super) struct Report {
     schema: u32,
     /// True if any server answered by UDP.
     udp: bool,
-    ipv4: Sight,
-    ipv6: Sight,
+    ipv4: FamilyReport,
+    ipv6: FamilyReport,
     /// The port mapping of the running daemon; `null` without a daemon.
     port_mapping: Option<PortMapStatus>,
-    relays: Vec<RelaySight>,
+    relays: Vec<RelayReport>,
     /// The coordinators that the command line named.
-    coordinators: Vec<CoordinatorSight>,
-    /// Relays that the daemon reaches by WebSocket, because UDP is not answered.
-    by_websocket: Vec<WebSight>,
+    coordinators: Vec<CoordinatorReport>,
+    /// Relays that the daemon reaches by WebSocket, because they do not answer by UDP.
+    by_websocket: Vec<WebSocketReport>,
     /// The conclusions for direct paths, in sentences.
     said: Vec<String>,
 }
 
-/// One address family.
+/// The result of one address family.
 #[derive(Debug, Serialize)]
-struct Sight {
+struct FamilyReport {
     state: Reach,
     /// This host's address towards the relays.
     local: Option<IpAddr>,
@@ -57,28 +57,28 @@ enum Reach {
 }
 
 #[derive(Debug, Serialize)]
-struct RelaySight {
+struct RelayReport {
     name: String,
-    endpoints: Vec<EndpointSight>,
+    endpoints: Vec<EndpointReport>,
 }
 
 /// A relay that the daemon reaches by WebSocket.
 #[derive(Debug, Serialize)]
-struct WebSight {
+struct WebSocketReport {
     name: String,
     url: String,
 }
 
 #[derive(Debug, Serialize)]
-struct EndpointSight {
+struct EndpointReport {
     endpoint: SocketAddr,
-    /// Round-trip time in milliseconds, in steps of a microsecond; `null` without an answer.
+    /// Round-trip time in milliseconds, rounded to a microsecond; `null` without an answer.
     latency_ms: Option<f64>,
 }
 
 impl Report {
     pub(super) fn new(
-        servers: &[Server],
+        servers: &[StunServer],
         survey: &Survey,
         port_mapping: Option<PortMapStatus>,
         by_websocket: Vec<[String; 2]>,
@@ -88,23 +88,23 @@ impl Report {
             let seen = answers.find(|seen| seen.server == *endpoint);
             seen.map(|seen| (seen.time.as_secs_f64() * 1e6).round() / 1e3)
         };
-        let endpoints = |server: &Server| {
-            let one = |endpoint: &SocketAddr| EndpointSight { endpoint: *endpoint, latency_ms: latency(endpoint) };
+        let endpoints = |server: &StunServer| {
+            let one = |endpoint: &SocketAddr| EndpointReport { endpoint: *endpoint, latency_ms: latency(endpoint) };
             server.endpoints.iter().map(one).collect()
         };
         let relays =
-            servers.iter().map(|server| RelaySight { name: server.name.clone(), endpoints: endpoints(server) });
-        let (mut ipv4, mut ipv6) = (Sight::new(&survey.ipv4), Sight::new(&survey.ipv6));
+            servers.iter().map(|server| RelayReport { name: server.name.clone(), endpoints: endpoints(server) });
+        let (mut ipv4, mut ipv6) = (FamilyReport::new(&survey.ipv4), FamilyReport::new(&survey.ipv6));
         let udp = [&ipv4, &ipv6].iter().any(|sight| sight.state == Reach::Works);
         if udp || !by_websocket.is_empty() {
-            ipv4.note_life();
-            ipv6.note_life();
+            ipv4.note_network_works();
+            ipv6.note_network_works();
         }
         let mut said = said(udp, &ipv4, &ipv6, port_mapping.as_ref());
         if !by_websocket.is_empty() {
             said.push(String::from("The daemon reaches relays by WebSocket, so peers are reachable, but more slowly."));
         }
-        let by_websocket = by_websocket.into_iter().map(|[name, url]| WebSight { name, url }).collect();
+        let by_websocket = by_websocket.into_iter().map(|[name, url]| WebSocketReport { name, url }).collect();
         Self {
             by_websocket,
             schema: SCHEMA,
@@ -119,7 +119,7 @@ impl Report {
     }
 
     /// Adds the coordinators to which TCP connections were tried.
-    pub(super) fn with_coordinators(mut self, coordinators: Vec<CoordinatorSight>) -> Self {
+    pub(super) fn with_coordinators(mut self, coordinators: Vec<CoordinatorReport>) -> Self {
         for one in &coordinators {
             if one.endpoints.iter().all(|place| place.latency_ms.is_none()) {
                 self.said.push(format!(
@@ -129,8 +129,8 @@ impl Report {
             }
         }
         if coordinators.iter().any(|one| one.endpoints.iter().any(|place| place.latency_ms.is_some())) {
-            self.ipv4.note_life();
-            self.ipv6.note_life();
+            self.ipv4.note_network_works();
+            self.ipv6.note_network_works();
         }
         self.coordinators = coordinators;
         self
@@ -196,7 +196,7 @@ impl Report {
     }
 }
 
-impl Sight {
+impl FamilyReport {
     fn new(family: &Family) -> Self {
         let state = match (family.asked, family.local, family.answers.is_empty()) {
             (false, ..) => Reach::NotAsked,
@@ -212,7 +212,7 @@ impl Sight {
 
     /// Notes that a relay was reached in the other family or by WebSocket, or a coordinator by TCP. If no relay answers by UDP in this family, the network
     /// works and UDP is blocked.
-    fn note_life(&mut self) {
+    fn note_network_works(&mut self) {
         if self.state == Reach::Silent {
             self.nat = Some(NatStatus::blocked());
         }
@@ -230,7 +230,7 @@ impl Sight {
 }
 
 /// Returns the conclusions for direct paths.
-fn said(udp: bool, ipv4: &Sight, ipv6: &Sight, mapped: Option<&PortMapStatus>) -> Vec<String> {
+fn said(udp: bool, ipv4: &FamilyReport, ipv6: &FamilyReport, mapped: Option<&PortMapStatus>) -> Vec<String> {
     let routed = [ipv4, ipv6].iter().any(|sight| matches!(sight.state, Reach::Works | Reach::Silent));
     if !routed {
         return vec![

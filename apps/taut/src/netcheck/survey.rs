@@ -1,12 +1,12 @@
 //! The STUN requests of `taut netcheck`, and their answers.
 //!
-//! Each address family has three sockets, one per question, because the packets that a NAT lets in depend on what the socket has sent before:
+//! Each address family has three sockets, one per question, because a NAT admits packets according to what the socket has sent before:
 //!
 //! | socket | asks | to learn |
 //! |---|---|---|
 //! | `Main` | each server, and the second port that a server names | latency, outside endpoint, mapping |
-//! | `Quiet` | the first server that answered: to answer from the same port, and from its other port | filtering |
-//! | `Third` | this host's outside endpoint | hairpin: `Main` receives the request, or not |
+//! | `Quiet` | the first server that answered, for an answer from the same port and for one from its other port | filtering |
+//! | `Third` | this host's outside endpoint | hairpin: whether `Main` receives the request |
 //!
 //! Each question is sent up to three times, each time with another transaction, so that a late answer does not count as a fast one. A question ends when it
 //! is answered, or some time after its last try. Answers lead to further questions; the survey ends when no question is open.
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use taut_event::{Events, Interest, Poller};
 use taut_wire::stun::{BindingRequest, BindingResponse, MAX_LEN, REQUEST_LEN, Transaction};
 
-use super::Server;
+use super::StunServer;
 
-/// Times of the tries of a question, since its start.
+/// Times of the three requests of a question, since its start.
 const TRIES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(250), Duration::from_millis(750)];
-/// Longest wait for an answer after the last try, 1.25 s: the round-trip time over a geostationary satellite is about half of it.
+/// Longest wait for an answer after the last request, 1.25 s: about twice the round-trip time over a geostationary satellite.
 const LAST_WAIT: Duration = Duration::from_millis(1250);
 
 /// The result of a survey.
@@ -40,17 +40,17 @@ pub(super) struct Family {
     pub(super) asked: bool,
     /// This host's address towards the servers, if there is a route.
     pub(super) local: Option<SocketAddr>,
-    /// The answers on `Main`.
-    pub(super) answers: Vec<Seen>,
+    /// The answers that arrived on `Main`.
+    pub(super) answers: Vec<ObservedAddress>,
     /// True if an answer from the server's other port arrived; `None` if none was requested.
     pub(super) other_port_answered: Option<bool>,
     /// True if a packet to this host's outside endpoint came back; `None` if none was sent.
     pub(super) hairpin: Option<bool>,
 }
 
-/// A server's answer.
+/// The address of this host as a server sees it, from one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ObservedAddress {
     /// The server's address.
     pub(super) server: SocketAddr,
     /// The address of this host that the server saw.
@@ -93,7 +93,7 @@ struct Inquiry {
 ///
 /// # Errors
 /// Fails if no socket of any family can be opened.
-pub(super) fn run(servers: &[Server]) -> io::Result<Survey> {
+pub(super) fn run(servers: &[StunServer]) -> io::Result<Survey> {
     let of = |ipv4: bool| -> Vec<SocketAddr> {
         servers.iter().flat_map(|server| &server.endpoints).copied().filter(|one| one.is_ipv4() == ipv4).collect()
     };
@@ -117,7 +117,7 @@ pub(super) fn run(servers: &[Server]) -> io::Result<Survey> {
     Ok(Survey { ipv4: asked(ipv4, true), ipv6: asked(ipv6, false) })
 }
 
-/// Replaces an error on IPv6 by no inquiry: a kernel without IPv6 has no IPv6 sockets.
+/// Turns an error on IPv6 into `None`: a kernel without IPv6 cannot open IPv6 sockets.
 fn no_ipv6(_: io::Error) -> io::Result<Option<Inquiry>> {
     Ok(None)
 }
@@ -154,7 +154,7 @@ impl Inquiry {
         Ok(())
     }
 
-    /// Sends the requests that are due. Returns the time of the next call, `None` when no question is open.
+    /// Sends the requests that are due. Returns the time of the next call, or `None` if no question is open.
     fn turn(&mut self, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         for question in self.questions.iter_mut().filter(|question| !question.answered) {
@@ -162,7 +162,7 @@ impl Inquiry {
                 let transaction = question.transaction(question.tries);
                 let mut bytes = [0; REQUEST_LEN];
                 BindingRequest { transaction, change_port: question.change_port }.write(&mut bytes);
-                // A missing route fails at once, and counts as no answer.
+                // A failed send counts as a missing answer, for example if no route exists.
                 let _ = self.sockets[question.from as usize].send_to(&bytes, question.to);
                 question.sent[question.tries] = Some(now);
                 question.tries += 1;
@@ -195,7 +195,7 @@ impl Inquiry {
         let is_meant =
             |question: &&mut Question| question.from == used && question.time(&answer.transaction, now).is_some();
         let Some(question) = self.questions.iter_mut().find(is_meant) else { return };
-        // An answer that was requested from another port and comes from the same port shows nothing.
+        // An answer from the wrong port is ignored: it does not show how the NAT filters.
         if question.answered || (source == question.to) == question.change_port {
             return;
         }
@@ -209,11 +209,11 @@ impl Inquiry {
         }
     }
 
-    /// Takes a server's answer about `Main`, and asks the questions that follow from it.
+    /// Handles a server's answer about `Main`, and asks the further questions that it makes possible.
     fn take_mapped(&mut self, server: SocketAddr, answer: &BindingResponse, time: Duration) {
         let first = self.found.answers.is_empty();
-        self.found.answers.push(Seen { server, mapped: answer.mapped, time });
-        // RFC 5780: the second port of the same address. A port of another address could belong to a victim.
+        self.found.answers.push(ObservedAddress { server, mapped: answer.mapped, time });
+        // Only a second port of the same address is used (RFC 5780). Another address could be that of a victim, chosen by the server.
         let other = answer.other.filter(|other| other.ip() == server.ip() && other.port() != server.port());
         let already =
             other.is_some_and(|other| self.questions.iter().any(|one| one.from == Purpose::Main && one.to == other));
@@ -228,12 +228,12 @@ impl Inquiry {
             follow.push((Purpose::Third, answer.mapped, false));
         }
         for (from, to, change_port) in follow {
-            // Without randomness there are no further questions.
+            // A question fails only if the system has no randomness. It is then skipped.
             let _ = self.ask(from, to, change_port);
         }
     }
 
-    /// Takes a request of the socket `Third` that the NAT sent back to `Main`.
+    /// Handles a request of the socket `Third` that the NAT sent back to `Main`.
     fn take_echo(&mut self, used: Purpose, bytes: &[u8]) {
         let Ok(request) = BindingRequest::parse(bytes) else { return };
         let now = Instant::now();
@@ -249,7 +249,7 @@ impl Inquiry {
         let asked = |from: Purpose, change_port: bool| {
             self.questions.iter().find(|question| question.from == from && question.change_port == change_port)
         };
-        // Silence of the other port counts only if the first port answered the same socket.
+        // A missing answer from the other port counts only if the first port answered on the same socket.
         let quiet_works = asked(Purpose::Quiet, false).is_some_and(|question| question.answered);
         if asked(Purpose::Quiet, true).is_some() && quiet_works {
             self.found.other_port_answered.get_or_insert(false);
@@ -263,7 +263,7 @@ impl Inquiry {
 }
 
 impl Question {
-    /// Returns the transaction of one try.
+    /// Returns the transaction of request `number`.
     fn transaction(&self, number: usize) -> Transaction {
         let mut transaction = [0; 12];
         transaction[..11].copy_from_slice(&self.base);
@@ -271,7 +271,7 @@ impl Question {
         transaction
     }
 
-    /// Returns the time since the try with this transaction; `None` if the transaction belongs to another question.
+    /// Returns the time since the request with this transaction; `None` if the transaction belongs to another question.
     fn time(&self, transaction: &Transaction, now: Instant) -> Option<Duration> {
         let (base, number) = transaction.split_at(11);
         let sent = self.sent.get(usize::from(number[0])).copied().flatten()?;

@@ -4,30 +4,30 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use taut_control::Url;
 
-use super::{MAX_SERVERS, Server};
+use super::{MAX_SERVERS, StunServer};
 use crate::fault::Fault;
 
-/// STUN's port (RFC 8489 section 18.6), and that of relays.
+/// Default port of STUN servers (RFC 8489 section 18.6) and of relays.
 const PORT: u16 = 3478;
 
 /// A coordinator that was named by its URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Coordinator {
     pub(super) url: String,
-    /// Its addresses for TCP.
+    /// The coordinator's addresses and TCP ports.
     pub(super) addresses: Vec<SocketAddr>,
 }
 
 /// A server to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    pub(super) server: Server,
+    pub(super) server: StunServer,
     /// The coordinator beside the STUN server, if a URL was given.
     pub(super) coordinator: Option<Coordinator>,
 }
 
 impl Target {
-    /// Reads `http://HOST[:PORT]`, `https://HOST[:PORT]`, `stun:HOST[:PORT]` (RFC 7064), or `HOST[:PORT]`. Resolves names.
+    /// Parses `http://HOST[:PORT]`, `https://HOST[:PORT]`, `stun:HOST[:PORT]` (RFC 7064), or `HOST[:PORT]`. Resolves names.
     pub(super) fn read(text: &str) -> Result<Self, Fault> {
         match text.contains("://") {
             true => Self::coordinator(text),
@@ -38,19 +38,19 @@ impl Target {
         }
     }
 
-    /// Reads a coordinator's URL. Its own relay answers STUN at the usual port, whatever the URL's port.
+    /// Parses a coordinator's URL. The coordinator's relay answers STUN at the default port, which does not depend on the URL's port.
     fn coordinator(text: &str) -> Result<Self, Fault> {
         let url: Url = text.parse().map_err(|error| Fault::usage(format!("{text}: {error}")))?;
         let addresses = addresses(text, &url.host, url.port)?;
         let mut endpoints = addresses.clone();
         endpoints.iter_mut().for_each(|endpoint| endpoint.set_port(PORT));
-        let server = Server { name: url.host, endpoints };
+        let server = StunServer { name: url.host, endpoints };
         Ok(Self { server, coordinator: Some(Coordinator { url: String::from(text), addresses }) })
     }
 }
 
 /// Returns the server at a host's addresses, or at an address, with or without a port.
-fn resolve(name: &str, text: &str) -> Result<Server, Fault> {
+fn resolve(name: &str, text: &str) -> Result<StunServer, Fault> {
     let bare = text.parse::<IpAddr>().ok().or_else(|| text.trim_matches(['[', ']']).parse().ok());
     let endpoints = match (bare, text.parse::<SocketAddr>(), text.rsplit_once(':')) {
         (Some(address), ..) => vec![SocketAddr::new(address, PORT)],
@@ -62,7 +62,7 @@ fn resolve(name: &str, text: &str) -> Result<Server, Fault> {
         }
         (None, Err(_), None) => addresses(name, text, PORT)?,
     };
-    Ok(Server { name: String::from(name), endpoints })
+    Ok(StunServer { name: String::from(name), endpoints })
 }
 
 /// Returns the addresses of a host, each with this port.

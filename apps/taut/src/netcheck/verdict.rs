@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use taut_agent::api::{Filtering, Mapping, NatStatus};
+use taut_agent::api::{Filtering, MappingBehaviour, NatStatus};
 
-use super::survey::{Family, Seen};
+use super::survey::{Family, ObservedAddress};
 
 /// Returns the NAT of one address family; `None` if no server was asked.
 pub(super) fn nat(family: &Family) -> Option<NatStatus> {
@@ -29,25 +29,25 @@ fn filtering(family: &Family) -> Filtering {
 }
 
 /// Returns the mapping behaviour: compares the addresses that several servers see for one socket.
-fn mapping(local: Option<SocketAddr>, answers: &[Seen]) -> Mapping {
+fn mapping(local: Option<SocketAddr>, answers: &[ObservedAddress]) -> MappingBehaviour {
     let pairs = || answers.iter().flat_map(|one| answers.iter().map(move |other| (one, other)));
     let of_one_host =
         || pairs().filter(|(one, other)| one.server.ip() == other.server.ip() && one.server != other.server);
     let of_several = || pairs().filter(|(one, other)| one.server.ip() != other.server.ip());
-    let same = |(one, other): (&Seen, &Seen)| one.mapped == other.mapped;
+    let same = |(one, other): (&ObservedAddress, &ObservedAddress)| one.mapped == other.mapped;
     if answers.iter().all(|seen| Some(seen.mapped) == local) {
-        return Mapping::NotTranslated;
+        return MappingBehaviour::NotTranslated;
     }
     if !of_one_host().all(same) {
-        return Mapping::AddressAndPortDependent;
+        return MappingBehaviour::AddressAndPortDependent;
     }
     let (hosts, ports) = (of_several().count(), of_one_host().count());
     match (of_several().all(same), hosts, ports) {
-        (_, 0, 0) => Mapping::Unknown,
-        (_, 0, _) => Mapping::NotByPort,
-        (true, ..) => Mapping::EndpointIndependent,
-        (false, _, 0) => Mapping::AddressAndPortDependent,
-        (false, ..) => Mapping::AddressDependent,
+        (_, 0, 0) => MappingBehaviour::Unknown,
+        (_, 0, _) => MappingBehaviour::NotByPort,
+        (true, ..) => MappingBehaviour::EndpointIndependent,
+        (false, _, 0) => MappingBehaviour::AddressAndPortDependent,
+        (false, ..) => MappingBehaviour::AddressDependent,
     }
 }
 
@@ -59,9 +59,9 @@ mod tests {
 
     use super::*;
 
-    /// Servers as `host:port`, and the outside port that each saw.
+    /// Returns a survey result. `answers`: each server as `host:port`, with the outside port that it saw.
     fn family(answers: &[(&str, u16)], other_port_answered: Option<bool>) -> Family {
-        let seen = |(server, port): &(&str, u16)| Seen {
+        let seen = |(server, port): &(&str, u16)| ObservedAddress {
             server: server.parse().unwrap(),
             mapped: SocketAddr::from(([203, 0, 113, 1], *port)),
             time: Duration::from_millis(1),
@@ -81,14 +81,19 @@ mod tests {
         const SAME: &str = "198.51.100.1:3479";
         const TWO: &str = "198.51.100.2:3478";
         for (answers, other, mapping, kind) in [
-            (&[][..], None, Mapping::Unknown, NatKind::Unknown),
-            (&[(ONE, 7)], None, Mapping::Unknown, NatKind::Unknown),
-            (&[(ONE, 7), (SAME, 7)], Some(true), Mapping::NotByPort, NatKind::Cone),
-            (&[(ONE, 7), (SAME, 7), (TWO, 7)], Some(false), Mapping::EndpointIndependent, NatKind::PortRestrictedCone),
-            (&[(ONE, 7), (TWO, 7)], None, Mapping::EndpointIndependent, NatKind::Cone),
-            (&[(ONE, 7), (SAME, 8)], None, Mapping::AddressAndPortDependent, NatKind::Symmetric),
-            (&[(ONE, 7), (SAME, 7), (TWO, 8)], None, Mapping::AddressDependent, NatKind::Symmetric),
-            (&[(ONE, 7), (TWO, 8)], None, Mapping::AddressAndPortDependent, NatKind::Symmetric),
+            (&[][..], None, MappingBehaviour::Unknown, NatKind::Unknown),
+            (&[(ONE, 7)], None, MappingBehaviour::Unknown, NatKind::Unknown),
+            (&[(ONE, 7), (SAME, 7)], Some(true), MappingBehaviour::NotByPort, NatKind::Cone),
+            (
+                &[(ONE, 7), (SAME, 7), (TWO, 7)],
+                Some(false),
+                MappingBehaviour::EndpointIndependent,
+                NatKind::PortRestrictedCone,
+            ),
+            (&[(ONE, 7), (TWO, 7)], None, MappingBehaviour::EndpointIndependent, NatKind::Cone),
+            (&[(ONE, 7), (SAME, 8)], None, MappingBehaviour::AddressAndPortDependent, NatKind::Symmetric),
+            (&[(ONE, 7), (SAME, 7), (TWO, 8)], None, MappingBehaviour::AddressDependent, NatKind::Symmetric),
+            (&[(ONE, 7), (TWO, 8)], None, MappingBehaviour::AddressAndPortDependent, NatKind::Symmetric),
         ] {
             let told = nat(&family(answers, other)).unwrap();
             assert_eq!((told.mapping, told.kind), (mapping, kind), "{answers:?}");
@@ -96,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_our_own_is_no_nat() {
+    fn an_own_address_means_no_nat() {
         let mut family = family(&[("198.51.100.1:3478", 5), ("198.51.100.1:3479", 5)], Some(false));
         family.local = Some("203.0.113.1:5".parse().unwrap());
         assert_eq!(nat(&family).unwrap().kind, NatKind::Firewall);

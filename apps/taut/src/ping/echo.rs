@@ -9,7 +9,7 @@ use taut_wire::icmp::{Echo, EchoKind, HEADER};
 
 use crate::fault::Fault;
 
-/// Bytes after the echo header, 56 as with ping(8).
+/// Bytes after the echo header, 56, as with ping(8).
 const PAYLOAD: usize = 56;
 /// Bytes of the largest possible reply, including an IPv4 header with options.
 const MAX_ANSWER: usize = 60 + HEADER + PAYLOAD;
@@ -19,7 +19,8 @@ pub(super) struct Echoes {
     socket: Socket,
     address: IpAddr,
     ident: u16,
-    /// First bytes of the payload, which tell this program's replies from those of others: on a ping socket the kernel replaces `ident`.
+    /// The first bytes of the payload. They distinguish the replies to this program from replies to other programs, because the kernel replaces `ident` on a ping
+    /// socket.
     cookie: [u8; 8],
 }
 
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_answers_in_both_versions() {
+    fn loopback_replies_over_ipv4_and_ipv6() {
         for address in ["127.0.0.1", "::1"] {
             match Echoes::open(address.parse().unwrap()) {
                 Ok(mut echoes) => {
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_reply_counts() {
+    fn only_the_reply_to_this_request_counts() {
         let Ok(echoes) = Echoes::open("127.0.0.1".parse().unwrap()) else {
             println!("skipped: needs root");
             return;
@@ -122,8 +123,8 @@ mod tests {
         assert!(echoes.is_reply(&message(0, 7, &echoes.cookie), 7));
         assert!(echoes.is_reply(&[header, message(0, 7, &echoes.cookie)].concat(), 7), "behind a header with options");
         assert!(!echoes.is_reply(&message(8, 7, &echoes.cookie), 7), "the request itself, seen on loopback");
-        assert!(!echoes.is_reply(&message(0, 6, &echoes.cookie), 7), "an older one");
-        assert!(!echoes.is_reply(&message(0, 7, &[0; 8]), 7), "another program's");
+        assert!(!echoes.is_reply(&message(0, 6, &echoes.cookie), 7), "the reply to an older request");
+        assert!(!echoes.is_reply(&message(0, 7, &[0; 8]), 7), "the reply to another program");
         assert!(!echoes.is_reply(&[0x4f], 7) && !echoes.is_reply(&[], 7), "cut");
     }
 }

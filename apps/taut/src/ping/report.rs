@@ -23,7 +23,7 @@ pub(super) struct Report {
 #[derive(Debug, Serialize)]
 pub(super) struct Reply {
     seq: u16,
-    /// Milliseconds, in steps of a microsecond.
+    /// Round-trip time in milliseconds, rounded to a microsecond.
     ms: f64,
     path: PathKind,
     /// The peer's endpoint, on a direct path.
@@ -83,12 +83,12 @@ impl Reply {
 }
 
 /// Returns the line for a request without a reply.
-pub(super) fn silence(peer: &str, address: IpAddr, timeout: Duration, path: &PathStatus) -> String {
+pub(super) fn no_reply(peer: &str, address: IpAddr, timeout: Duration, path: &PathStatus) -> String {
     format!("no reply from {peer} ({address}) within {timeout:.1?}: {}", describe(path))
 }
 
 /// Returns the line for a request that could not be sent.
-pub(super) fn trouble(peer: &str, address: IpAddr, error: &io::Error, path: &PathStatus) -> String {
+pub(super) fn not_sent(peer: &str, address: IpAddr, error: &io::Error, path: &PathStatus) -> String {
     format!("no reply from {peer} ({address}), {error}: {}", describe(path))
 }
 
@@ -118,7 +118,7 @@ mod tests {
         report.add(reply);
         assert!(report.was_direct() && !report.is_relayed());
         assert_eq!(report.summary(), "2 sent, 1 came back, 0.42 to 0.42 ms");
-        let line = silence("n2", address, Duration::from_secs(5), &PathStatus::default());
+        let line = no_reply("n2", address, Duration::from_secs(5), &PathStatus::default());
         assert_eq!(line, "no reply from n2 (100.64.0.2) within 5.0s: no path to it yet");
     }
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(reply.describe("n2", address), "pong from n2 (100.64.0.2) via relay r1 in 31.00 ms");
         report.add(reply);
         assert!(!report.was_direct() && report.is_relayed());
-        let line = silence("n2", address, Duration::from_secs(5), &PathStatus::relayed("r1"));
+        let line = no_reply("n2", address, Duration::from_secs(5), &PathStatus::relayed("r1"));
         assert_eq!(line, "no reply from n2 (100.64.0.2) within 5.0s: the path is relayed by r1");
     }
 

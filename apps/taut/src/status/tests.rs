@@ -1,6 +1,7 @@
 use taut_agent::api::{
-    Bytes, Changes, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, LeaveStatus, Mapping, NatStatus,
-    PathStatus, PortMapStatus, RelayState, RelayStatus, SCHEMA, SelfStatus, SessionStatus, Traffic, TunStatus,
+    Bytes, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, LeaveStatus, MappingBehaviour, NatStatus,
+    PathChanges, PathStatus, PortMapStatus, RelayState, RelayStatus, SCHEMA, SelfStatus, SessionStatus, Traffic,
+    TunStatus,
 };
 use taut_base::PublicKey;
 
@@ -28,11 +29,11 @@ pub(crate) fn sample() -> Status {
         last_handshake_s: None,
         round_trip_ms: endpoint.map(|_| 0.312),
         candidates: Vec::new(),
-        changes: Changes::default(),
+        changes: PathChanges::default(),
     };
     Status {
         schema: SCHEMA,
-        state: State::Running,
+        state: NodeState::Running,
         version: String::from("0.1.0"),
         pid: 7,
         network: Some(String::from("home")),
@@ -104,7 +105,7 @@ fn lanes_are_shown_where_there_are_several() {
 }
 
 #[test]
-fn relays_and_what_is_in_front_of_this_node() {
+fn relays_nat_and_port_mapping_are_shown() {
     let mut status = sample();
     let relay = |name: &str, state, home, latency_ms, problem: Option<&str>| RelayStatus {
         name: String::from(name),
@@ -121,8 +122,12 @@ fn relays_and_what_is_in_front_of_this_node() {
         relay("r2", RelayState::Unreachable, false, None, Some("no answer")),
     ];
     let seen_as = vec!["203.0.113.1:40000".parse().unwrap()];
-    status.nat =
-        Some(NatStatus::new(Mapping::EndpointIndependent, Filtering::AddressAndPortDependent, Some(false), seen_as));
+    status.nat = Some(NatStatus::new(
+        MappingBehaviour::EndpointIndependent,
+        Filtering::AddressAndPortDependent,
+        Some(false),
+        seen_as,
+    ));
     status.port_mapping =
         Some(PortMapStatus { problem: Some(String::from("no gateway answers")), ..PortMapStatus::default() });
     let path = PathStatus { since_s: Some(130.0), loss: Some(0.021), ..PathStatus::relayed("r1") };
@@ -150,7 +155,7 @@ dropped packets: no-route 3, replayed 2
 }
 
 #[test]
-fn fault_j12_a_warning_is_shown_though_all_is_up() {
+fn fault_j12_a_warning_is_shown_while_the_node_is_up() {
     let mut status = sample();
     let warning = Failure { message: String::from("IPv6 is switched off"), hint: String::from("switch it on") };
     status.warnings = vec![warning];
@@ -167,7 +172,7 @@ fn fault_j12_a_warning_is_shown_though_all_is_up() {
 fn before_the_first_join() {
     let problem = Failure { message: String::from("the disk is full"), hint: String::from("free some") };
     let status = Status {
-        state: State::NeedsJoin,
+        state: NodeState::NeedsJoin,
         network: None,
         me: None,
         coordinator: None,
@@ -183,7 +188,7 @@ fn before_the_first_join() {
 }
 
 #[test]
-fn a_node_that_leaves_says_how_far_it_is() {
+fn the_progress_of_leaving_is_shown() {
     let leave = LeaveStatus {
         state: LeaveState::Leaving,
         network: Some(String::from("home")),
@@ -191,11 +196,11 @@ fn a_node_that_leaves_says_how_far_it_is() {
         listed: None,
         problem: None,
     };
-    let status = Status { state: State::Stopped, leave: Some(leave.clone()), ..sample() };
+    let status = Status { state: NodeState::Stopped, leave: Some(leave.clone()), ..sample() };
     assert!(render(&status).starts_with("n1 in network home: leaving; the coordinator has not answered yet\n"));
     let problem = Failure { message: String::from("it may still list this node"), hint: String::from("remove it") };
     let leave = LeaveStatus { state: LeaveState::Left, listed: Some(true), problem: Some(problem), ..leave };
-    let status = Status { state: State::NeedsJoin, me: None, coordinator: None, leave: Some(leave), ..sample() };
+    let status = Status { state: NodeState::NeedsJoin, me: None, coordinator: None, leave: Some(leave), ..sample() };
     let text = render(&status);
     assert!(text.contains("\nthe last `taut leave`: it may still list this node\n  remove it\n"), "{text}");
 }

@@ -44,7 +44,7 @@ pub(super) fn start(config: &wg::WgConfig, log: Log) -> Result<(), Fault> {
         .env(CHILD, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        // A caller that reads our standard error to its end would wait until the interface is removed.
+        // An inherited standard error stays open: a caller that reads it to its end would wait until the interface is removed.
         .stderr(if keeps_error_output { Stdio::inherit() } else { Stdio::null() })
         .spawn()
         .map_err(failed)?;
@@ -73,27 +73,27 @@ pub(super) fn start(config: &wg::WgConfig, log: Log) -> Result<(), Fault> {
     })
 }
 
-/// The new process, as it sees itself.
+/// The background process, seen from inside.
 pub(super) struct Child;
 
 impl Child {
-    /// Returns the new process if this is one.
+    /// Returns a value if this process was started for the background.
     pub(super) fn of_parent() -> Option<Self> {
         std::env::var_os(CHILD).map(|_| Self)
     }
 
     /// Runs the interface. Failures before it is ready are reported only to the first process.
     pub(super) fn run(self, serve: impl FnOnce(&mut dyn FnMut()) -> Result<(), Fault>) -> Result<(), Fault> {
-        // The kernel refuses only the leader of a process group, which does not need a new session.
+        // The call fails only for the leader of a process group, which does not need a new session.
         let _ = taut_event::new_session();
         let mut told = false;
         let result = serve(&mut || {
             told = true;
-            tell(READY);
+            report_to_parent(READY);
         });
         match result {
             Err(Fault::Failed(failure)) if !told => {
-                tell(failure.to_string().trim_end());
+                report_to_parent(failure.to_string().trim_end());
                 Err(Fault::Reported)
             }
             result => result,
@@ -101,10 +101,10 @@ impl Child {
     }
 }
 
-fn tell(words: &str) {
-    // Nobody is there to hear it if the first process was killed.
+fn report_to_parent(text: &str) {
+    // Writing fails if the first process was killed. The message is then not needed.
     let mut output = std::io::stdout();
-    let _ = output.write_all(words.as_bytes()).and_then(|()| output.flush());
+    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_background_is_told_what_is_unusual() {
+    fn the_background_process_gets_the_settings_that_differ_from_the_defaults() {
         let usual = wg::WgConfig {
             interface: String::from("wg0"),
             tun_offload: true,

@@ -1,4 +1,4 @@
-use taut_agent::api::{Filtering, Mapping, NatStatus, PathStatus, SCHEMA};
+use taut_agent::api::{Filtering, MappingBehaviour, NatStatus, PathStatus, SCHEMA};
 
 use super::*;
 
@@ -26,7 +26,8 @@ fn way(endpoint: &str, relay: Option<&str>, (sent, answered, heard): (u64, u64, 
 
 fn sample() -> Why {
     let seen_as = vec!["203.0.113.1:40000".parse().unwrap()];
-    let ours = NatStatus::new(Mapping::AddressAndPortDependent, Filtering::AddressAndPortDependent, None, seen_as);
+    let ours =
+        NatStatus::new(MappingBehaviour::AddressAndPortDependent, Filtering::AddressAndPortDependent, None, seen_as);
     Why {
         schema: SCHEMA,
         peer: String::from("n2"),
@@ -69,7 +70,7 @@ relay r1            relay       4     4         3      1 s ago     30.0 ms     d
 }
 
 #[test]
-fn what_is_not_known_is_left_out() {
+fn unknown_values_are_left_out() {
     let (ours, theirs, path) = (None, NatKind::Unknown, PathStatus::default());
     let why = Why { path, cause: None, mend: Vec::new(), ours, theirs, ways: Vec::new(), ..sample() };
     assert_eq!(render(&why), "n2: no path yet\n\nPackets go by r1.\nBoth NATs are symmetric.\n");

@@ -21,9 +21,9 @@ use taut_base::{Prefix, PublicKey};
 
 pub use leave::{LeaveState, LeaveStatus};
 pub use log::LogPart;
-pub use nat::{Filtering, Mapping, NatKind, NatStatus};
+pub use nat::{Filtering, MappingBehaviour, NatKind, NatStatus};
 pub use path::{PathKind, PathStatus};
-pub use peer::{Bytes, Changes, PeerStatus, SessionStatus, Traffic};
+pub use peer::{Bytes, PathChanges, PeerStatus, SessionStatus, Traffic};
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
 pub use socket::private_socket;
 pub use why::{WayStatus, Why};
@@ -37,15 +37,15 @@ pub const MAX_REQUEST: usize = 16 * 1024;
 /// A request of a local user.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
-pub enum Request {
-    /// Reads the status; answered by [`Response::Status`].
+pub enum ApiRequest {
+    /// Reads the status; answered by [`ApiResponse::Status`].
     Status,
-    /// Explains the path to a peer; answered by [`Response::Why`].
+    /// Explains the path to a peer; answered by [`ApiResponse::Why`].
     Why {
         /// The peer's name, or one of its overlay addresses.
         peer: String,
     },
-    /// Reads the metrics for Prometheus; answered by [`Response::Metrics`].
+    /// Reads the metrics for Prometheus; answered by [`ApiResponse::Metrics`].
     Metrics,
     /// Connects; with a token, joins the network first. Answered at once; the state in [`Status`] shows the progress.
     Up {
@@ -65,7 +65,7 @@ pub enum Request {
         /// All prefixes that change, and no others.
         prefixes: Vec<Prefix>,
     },
-    /// Reads events; answered by [`Response::Log`]. For root and the daemon's own user only. A reader that follows the log asks again and again: nothing is
+    /// Reads events; answered by [`ApiResponse::Log`]. For root and the daemon's own user only. A reader that follows the log asks again and again: nothing is
     /// kept for it.
     Log {
         /// The number of the first line that is wanted, [`LogPart::next`] of the last answer; without one the oldest that is kept.
@@ -79,7 +79,7 @@ pub enum Request {
     },
 }
 
-impl Request {
+impl ApiRequest {
     /// Returns true if the request changes settings and therefore needs a privileged user.
     pub fn changes(&self) -> bool {
         matches!(self, Self::Up { .. } | Self::Down | Self::Leave | Self::AcceptPrefixes { .. } | Self::LogLevel { .. })
@@ -94,17 +94,17 @@ impl Request {
 /// A response of the daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum Response {
-    /// The response to [`Request::Status`].
+pub enum ApiResponse {
+    /// The response to [`ApiRequest::Status`].
     Status(Box<Status>),
-    /// The response to [`Request::Why`].
+    /// The response to [`ApiRequest::Why`].
     Why(Box<Why>),
-    /// The response to [`Request::Metrics`].
+    /// The response to [`ApiRequest::Metrics`].
     Metrics {
         /// Prometheus' text format.
         text: String,
     },
-    /// To [`Request::Log`].
+    /// To [`ApiRequest::Log`].
     Log(Box<LogPart>),
     /// The request was carried out, or is in progress.
     Done,
@@ -140,7 +140,7 @@ pub struct Status {
     /// [`SCHEMA`].
     pub schema: u32,
     /// The state of the daemon.
-    pub state: State,
+    pub state: NodeState,
     /// Version of the program.
     pub version: String,
     /// Process id of the daemon.
@@ -196,7 +196,7 @@ pub struct Handshakes {
 /// The state of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum NodeState {
     /// The node is not a member of a network: run `taut up --join TOKEN`.
     NeedsJoin,
     /// The network is to be up, and there is no map yet.

@@ -22,7 +22,7 @@ pub struct NatStatus {
     /// The common name.
     pub kind: NatKind,
     /// The mapping behaviour: the outside port of a socket.
-    pub mapping: Mapping,
+    pub mapping: MappingBehaviour,
     /// The filtering behaviour: the senders whose datagrams come in.
     pub filtering: Filtering,
     /// Whether a host behind the NAT reaches another one there by its outside address; `null` if it was not tried or there is no NAT.
@@ -36,7 +36,12 @@ pub struct NatStatus {
 
 impl NatStatus {
     /// Creates the status, and derives the common name.
-    pub fn new(mapping: Mapping, filtering: Filtering, hairpin: Option<bool>, seen_as: Vec<SocketAddr>) -> Self {
+    pub fn new(
+        mapping: MappingBehaviour,
+        filtering: Filtering,
+        hairpin: Option<bool>,
+        seen_as: Vec<SocketAddr>,
+    ) -> Self {
         Self { kind: NatKind::of(mapping, filtering), mapping, filtering, hairpin, seen_as, problem: None }
     }
 
@@ -78,14 +83,14 @@ pub enum NatKind {
 
 impl NatKind {
     /// Returns the kind with these behaviours.
-    pub const fn of(mapping: Mapping, filtering: Filtering) -> Self {
+    pub const fn of(mapping: MappingBehaviour, filtering: Filtering) -> Self {
         match (mapping, filtering) {
-            (Mapping::Unknown, _) => Self::Unknown,
-            (Mapping::NotTranslated, Filtering::AddressAndPortDependent | Filtering::AddressDependent) => {
+            (MappingBehaviour::Unknown, _) => Self::Unknown,
+            (MappingBehaviour::NotTranslated, Filtering::AddressAndPortDependent | Filtering::AddressDependent) => {
                 Self::Firewall
             }
-            (Mapping::NotTranslated, _) => Self::None,
-            (Mapping::AddressDependent | Mapping::AddressAndPortDependent, _) => Self::Symmetric,
+            (MappingBehaviour::NotTranslated, _) => Self::None,
+            (MappingBehaviour::AddressDependent | MappingBehaviour::AddressAndPortDependent, _) => Self::Symmetric,
             (_, Filtering::EndpointIndependent) => Self::FullCone,
             (_, Filtering::AddressDependent) => Self::AddressRestrictedCone,
             (_, Filtering::AddressAndPortDependent) => Self::PortRestrictedCone,
@@ -113,7 +118,7 @@ impl fmt::Display for NatKind {
 /// Mapping behaviours (RFC 4787, section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mapping {
+pub enum MappingBehaviour {
     /// Not known: too few answers.
     #[default]
     Unknown,
@@ -129,7 +134,7 @@ pub enum Mapping {
     AddressAndPortDependent,
 }
 
-impl fmt::Display for Mapping {
+impl fmt::Display for MappingBehaviour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "unknown",
@@ -178,7 +183,7 @@ mod tests {
     #[test]
     fn kinds_follow_from_behaviours() {
         use Filtering as F;
-        use Mapping as M;
+        use MappingBehaviour as M;
         for (mapping, filtering, kind) in [
             (M::Unknown, F::AddressDependent, NatKind::Unknown),
             (M::NotTranslated, F::Unknown, NatKind::None),

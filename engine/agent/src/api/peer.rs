@@ -40,12 +40,12 @@ pub struct PeerStatus {
     pub candidates: Vec<SocketAddr>,
     /// Effects of changes of its path and its lanes.
     #[serde(default)]
-    pub changes: Changes,
+    pub changes: PathChanges,
 }
 
 /// Effects of changes of a peer's path and lanes, since the daemon started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Changes {
+pub struct PathChanges {
     /// Bytes of packets to it that were held for a moment to keep their order.
     pub held_bytes: u64,
     /// Abandoned changes, which would have exceeded the limit on held packets.

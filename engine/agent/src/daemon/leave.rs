@@ -3,8 +3,8 @@
 use taut_control::{Command, Left};
 
 use super::Daemon;
-use super::state::{CoordinatorState, Membership, Problems};
-use crate::api::{Failure, LeaveState, LeaveStatus, Response};
+use super::state::{CoordinatorState, MembershipState, Problems};
+use crate::api::{ApiResponse, Failure, LeaveState, LeaveStatus};
 use crate::log::{Value, kind};
 
 impl Daemon {
@@ -14,10 +14,10 @@ impl Daemon {
     }
 
     /// Carries out a user's request to leave. A node that the coordinator has removed may leave, too: its keys still exist.
-    pub(super) fn leave(&mut self) -> Response {
+    pub(super) fn leave(&mut self) -> ApiResponse {
         if !self.member.exists {
             let hint = "there is nothing to leave; join a network with `taut up --join TOKEN`";
-            return Response::Failed(Failure::new("this node is not a member of any network", hint));
+            return ApiResponse::Failed(Failure::new("this node is not a member of any network", hint));
         }
         if !self.is_leaving() {
             let map = self.member.map.as_deref();
@@ -30,7 +30,7 @@ impl Daemon {
             });
             self.tell(Command::Leave);
         }
-        Response::Done
+        ApiResponse::Done
     }
 
     /// Stops the overlay, because the decision to leave is stored on the disk.
@@ -46,7 +46,7 @@ impl Daemon {
     pub(super) fn handle_left(&mut self, left: Left) {
         self.note_left(&left);
         self.stop_overlay("leave");
-        self.member = Membership { numbered: self.member.numbered.take(), ..Membership::default() };
+        self.member = MembershipState { numbered: self.member.numbered.take(), ..MembershipState::default() };
         self.problems = Problems::default();
         let url = std::mem::take(&mut self.coordinator.url);
         let other_prefixes = self.coordinator.other_prefixes.take();

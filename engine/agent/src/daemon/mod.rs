@@ -35,12 +35,12 @@ use crate::config::DaemonConfig;
 use crate::error::RunError;
 use crate::host::{self, Surroundings};
 use crate::log::{Log, MAX_EVENTS, Value, kind, listed};
-use crate::metrics::http::{self, Responder};
+use crate::metrics::http::{self, MetricsServer};
 use crate::overlay::{Overlay, OverlayOutput};
-use crate::server::{FIRST_CONNECTION, Server};
+use crate::server::{ApiServer, FIRST_CONNECTION};
 use mapped::Mapped;
 use sleep::{Sleep, awake};
-use state::{CoordinatorState, Membership, Problems, Readings};
+use state::{CoordinatorState, MembershipState, Problems, Readings};
 
 const TOKEN_SIGNALS: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
@@ -76,12 +76,12 @@ struct Daemon {
     log: Log,
     poller: Rc<Poller>,
     waker: Waker,
-    server: Option<Server>,
+    server: Option<ApiServer>,
     /// The metrics port, if the user wants one.
-    metrics: Option<Responder>,
+    metrics: Option<MetricsServer>,
     monitor: Option<Monitor>,
     control: Option<Control>,
-    member: Membership,
+    member: MembershipState,
     coordinator: CoordinatorState,
     problems: Problems,
     /// The last `taut leave`.
@@ -105,7 +105,7 @@ impl Daemon {
         let system = |what| move |error| RunError::System(what, error);
         let poller = Poller::new().map_err(system("wait for events"))?;
         let waker = Waker::new().map_err(system("be woken"))?;
-        let mut server = Server::listen(&config.socket)?;
+        let mut server = ApiServer::listen(&config.socket)?;
         let options = Options { state_dir: config.state_dir.clone(), version: config.version.clone() };
         // Without the monitor the node still works, but it notices changes of addresses only at a restart.
         let monitor = Monitor::open().ok();
@@ -120,7 +120,7 @@ impl Daemon {
         server.register(&poller, TOKEN_SERVER).map_err(system("wait for events"))?;
         let metrics = config
             .metrics
-            .map(|address| Responder::listen(address, &poller).map_err(|error| RunError::Metrics(address, error)));
+            .map(|address| MetricsServer::listen(address, &poller).map_err(|error| RunError::Metrics(address, error)));
         if let Some(monitor) = &monitor {
             add(monitor.as_fd(), TOKEN_MONITOR)?;
         }
@@ -133,7 +133,7 @@ impl Daemon {
             metrics: metrics.transpose()?,
             monitor,
             control: Some(control),
-            member: Membership::default(),
+            member: MembershipState::default(),
             coordinator: CoordinatorState::default(),
             problems: Problems::default(),
             leave: None,
@@ -250,8 +250,8 @@ impl Daemon {
 
     fn poll_timeout(&self, now: Time) -> Option<Time> {
         let overlay = self.overlay.as_ref().and_then(|overlay| overlay.poll_timeout(now));
-        let metrics = self.metrics.as_ref().and_then(Responder::poll_timeout);
-        let server = self.server.as_ref().and_then(Server::poll_timeout);
+        let metrics = self.metrics.as_ref().and_then(MetricsServer::poll_timeout);
+        let server = self.server.as_ref().and_then(ApiServer::poll_timeout);
         let log = self.log.poll_timeout(self.overlay.is_some());
         [overlay, metrics, server, log, self.readings.due, self.retry_overlay].into_iter().flatten().min()
     }

@@ -15,7 +15,7 @@ use crate::api::Failure;
 
 /// The membership of this node in a network.
 #[derive(Default)]
-pub(super) struct Membership {
+pub(super) struct MembershipState {
     pub(super) identity: Option<MemberIdentity>,
     /// Whether the state directory contains a membership, even one that the coordinator has ended.
     pub(super) exists: bool,
@@ -30,7 +30,7 @@ pub(super) struct Membership {
     pub(super) stamps: Duration,
 }
 
-impl Membership {
+impl MembershipState {
     /// Returns the ticket and the key for relays, once there is a ticket.
     pub(super) fn credentials(&self) -> Option<Credentials> {
         let (identity, ticket) = (self.identity.as_ref()?, self.ticket.as_ref()?);

@@ -9,22 +9,22 @@ use taut_netmap::NetworkMap;
 use taut_node::NodeEvent;
 
 use super::{DISK_SILENCE, Daemon};
-use crate::api::{Failure, LogPart, Response};
+use crate::api::{ApiResponse, Failure, LogPart};
 use crate::basics::clocks;
 use crate::host::HostEvent;
-use crate::log::{Kind, LOG_SCHEMA, Levels, Log, Names, Party, Value, kind, listed, note_node_event};
+use crate::log::{EventSource, Kind, LOG_SCHEMA, Levels, Log, Names, Value, kind, listed, note_node_event};
 use crate::overlay::Overlay;
 use crate::status;
 
 impl Daemon {
     /// Records an event that this node causes.
     pub(super) fn note(&mut self, kind: &'static Kind, values: &[Value]) {
-        self.log.record(kind, Party::Node, values, clocks());
+        self.log.record(kind, EventSource::Node, values, clocks());
     }
 
     /// Records an event that the coordinator causes.
     pub(super) fn note_coordinator(&mut self, kind: &'static Kind, values: &[Value]) {
-        self.log.record(kind, Party::Coordinator, values, clocks());
+        self.log.record(kind, EventSource::Coordinator, values, clocks());
     }
 
     /// Records an event of the node's rules.
@@ -37,7 +37,7 @@ impl Daemon {
     /// Records what happened since the last turn, and passes lines on to the disk.
     pub(super) fn turn_log(&mut self) {
         let clocks = clocks();
-        self.log.look_at_clocks(clocks);
+        self.log.check_clocks(clocks);
         if let Some(overlay) = &mut self.overlay {
             while let Some(event) = overlay.poll_host_event() {
                 note_host_event(&mut self.log, event, overlay.interface());
@@ -63,9 +63,9 @@ impl Daemon {
     }
 
     /// Answers a user who reads the log.
-    pub(super) fn read_log(&self, from: Option<u64>) -> Response {
+    pub(super) fn read_log(&self, from: Option<u64>) -> ApiResponse {
         let part = self.log.read(from);
-        Response::Log(Box::new(LogPart {
+        ApiResponse::Log(Box::new(LogPart {
             schema: LOG_SCHEMA,
             pid: std::process::id(),
             levels: self.log.levels().to_string(),
@@ -76,13 +76,13 @@ impl Daemon {
     }
 
     /// Has other events recorded.
-    pub(super) fn set_levels(&mut self, levels: &str) -> Response {
+    pub(super) fn set_levels(&mut self, levels: &str) -> ApiResponse {
         match levels.parse::<Levels>() {
             Ok(levels) => {
                 self.log.set_levels(levels, clocks());
-                Response::Done
+                ApiResponse::Done
             }
-            Err(error) => Response::Failed(Failure::new(error, "such as `info,path=debug`")),
+            Err(error) => ApiResponse::Failed(Failure::new(error, "such as `info,path=debug`")),
         }
     }
 
@@ -182,7 +182,7 @@ impl Daemon {
         for (id, is_online) in nodes {
             let Some(peer) = map.peers.get(id) else { continue };
             let kind = if *is_online { &kind::PEER_ONLINE } else { &kind::PEER_OFFLINE };
-            self.log.record(kind, Party::Peer(id.0), &[Value::text(&peer.name)], clocks);
+            self.log.record(kind, EventSource::Peer(id.0), &[Value::text(&peer.name)], clocks);
         }
     }
 
@@ -223,5 +223,5 @@ fn note_host_event(log: &mut Log, event: HostEvent, interface: &str) {
         HostEvent::Calm => (&kind::DEVICE_CALM, vec![device()]),
         HostEvent::Ipv6(on) => (&kind::IPV6_CHANGED, vec![device(), Value::Word(if on { "on" } else { "off" })]),
     };
-    log.record(kind, Party::Node, &values, clocks());
+    log.record(kind, EventSource::Node, &values, clocks());
 }

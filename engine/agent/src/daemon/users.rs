@@ -10,13 +10,13 @@ use taut_event::Poller;
 use taut_netmap::{JoinToken, name_from_host};
 
 use super::Daemon;
-use crate::api::{CoordinatorStatus, Failure, PeerStatus, Request, Response, SCHEMA, State, Status};
+use crate::api::{ApiRequest, ApiResponse, CoordinatorStatus, Failure, NodeState, PeerStatus, SCHEMA, Status};
 use crate::basics::clocks;
 use crate::log::{Value, kind};
 use crate::metrics;
-use crate::metrics::http::Responder;
+use crate::metrics::http::MetricsServer;
 use crate::overlay::Overlay;
-use crate::server::Server;
+use crate::server::ApiServer;
 use crate::status;
 use crate::status::why::{self, Evidence};
 
@@ -51,7 +51,7 @@ impl Daemon {
 
     /// Does the work that is due at the metrics port.
     pub(super) fn turn_metrics(&mut self, now: Time) {
-        if self.metrics.as_ref().and_then(Responder::poll_timeout).is_some_and(|due| due <= now) {
+        if self.metrics.as_ref().and_then(MetricsServer::poll_timeout).is_some_and(|due| due <= now) {
             self.with_metrics(|responder, poller, now, daemon| {
                 responder.handle_timeout(poller, now, || metrics::render(&daemon.status()));
             });
@@ -59,7 +59,7 @@ impl Daemon {
     }
 
     /// Calls `work` with the responder, which is taken out of the daemon meanwhile, because it needs the daemon to make a page. The time is charged to its clients.
-    fn with_metrics(&mut self, work: impl FnOnce(&mut Responder, &Poller, Time, &mut Self)) {
+    fn with_metrics(&mut self, work: impl FnOnce(&mut MetricsServer, &Poller, Time, &mut Self)) {
         if let Some(mut responder) = self.metrics.take() {
             let (poller, now) = (Rc::clone(&self.poller), clocks().now);
             work(&mut responder, &poller, now, self);
@@ -69,24 +69,24 @@ impl Daemon {
     }
 
     /// Calls `work` with the server, which is taken out of the daemon meanwhile, because it needs the daemon to answer.
-    fn with_server(&mut self, work: impl FnOnce(&mut Server, &mut Self)) {
+    fn with_server(&mut self, work: impl FnOnce(&mut ApiServer, &mut Self)) {
         if let Some(mut server) = self.server.take() {
             work(&mut server, self);
             self.server = Some(server);
         }
     }
 
-    fn answer(&mut self, request: Request) -> Response {
+    fn answer(&mut self, request: ApiRequest) -> ApiResponse {
         if let Some(command) = name(&request) {
             self.note(&kind::USER_COMMAND, &[Value::Word(command)]);
         }
         match request {
-            Request::Status => Response::Status(Box::new(self.status())),
-            Request::Why { peer } => self.why(&peer),
-            Request::Metrics => Response::Metrics { text: metrics::render(&self.status()) },
-            Request::Up { join, name } => self.up(join.as_deref(), name),
-            Request::AcceptPrefixes { prefixes } => self.accept_prefixes(&prefixes),
-            Request::Down => {
+            ApiRequest::Status => ApiResponse::Status(Box::new(self.status())),
+            ApiRequest::Why { peer } => self.why(&peer),
+            ApiRequest::Metrics => ApiResponse::Metrics { text: metrics::render(&self.status()) },
+            ApiRequest::Up { join, name } => self.up(join.as_deref(), name),
+            ApiRequest::AcceptPrefixes { prefixes } => self.accept_prefixes(&prefixes),
+            ApiRequest::Down => {
                 self.tell(Command::Down);
                 self.stop_overlay("user-down");
                 (self.problems.network, self.problems.duplicate) = (None, None);
@@ -99,39 +99,39 @@ impl Daemon {
                 if self.config.exit_when_down {
                     self.end("user-down");
                 }
-                Response::Done
+                ApiResponse::Done
             }
-            Request::Leave => self.leave(),
-            Request::Log { from } => self.read_log(from),
-            Request::LogLevel { levels } => self.set_levels(&levels),
+            ApiRequest::Leave => self.leave(),
+            ApiRequest::Log { from } => self.read_log(from),
+            ApiRequest::LogLevel { levels } => self.set_levels(&levels),
         }
     }
 
-    fn up(&mut self, join: Option<&str>, name: Option<String>) -> Response {
+    fn up(&mut self, join: Option<&str>, name: Option<String>) -> ApiResponse {
         if self.is_leaving() {
             let message = "this node is leaving its network at the moment";
-            return Response::Failed(Failure::new(
+            return ApiResponse::Failed(Failure::new(
                 message,
                 "try again in some seconds; `taut status` shows when it has left",
             ));
         }
         let token = match join.map(str::parse::<JoinToken>).transpose() {
             Ok(token) => token,
-            Err(error) => return Response::Failed(Failure::new(error, "copy the whole line of the token")),
+            Err(error) => return ApiResponse::Failed(Failure::new(error, "copy the whole line of the token")),
         };
         if let Some(refusal) = self.refusal(token.as_ref(), name.as_deref()) {
-            return Response::Failed(refusal);
+            return ApiResponse::Failed(refusal);
         }
         let Some(token) = token else {
             let Some(identity) = &mut self.member.identity else {
                 let hint = "join one with `taut up --join TOKEN`; the coordinator's operator has the token";
-                return Response::Failed(Failure::new("this node is not a member of any network", hint));
+                return ApiResponse::Failed(Failure::new("this node is not a member of any network", hint));
             };
             identity.wanted = true;
             (self.problems.network, self.problems.disk) = (None, None);
             self.tell(Command::Up);
             self.apply_map();
-            return Response::Done;
+            return ApiResponse::Done;
         };
         // The name that a member requested when it joined is kept: see `refusal`.
         let asked_before = self.member.identity.as_ref().map(|identity| identity.name.clone());
@@ -139,7 +139,7 @@ impl Daemon {
         let name = given.unwrap_or_else(|| name_from_host(&host_name()));
         (self.problems.network, self.problems.disk, self.leave) = (None, None, None);
         self.tell(Command::Join { token: Box::new(token), name });
-        Response::Done
+        ApiResponse::Done
     }
 
     /// Returns the reason why a member cannot carry out `taut up`: it is in another network, or has another name. The name that it requested when it joined counts as
@@ -164,19 +164,19 @@ impl Daemon {
     }
 
     /// Carries out the user's consent to the prefixes that the coordinator wants. The user has to name all prefixes that change, which shows that they were read.
-    fn accept_prefixes(&self, prefixes: &[Prefix]) -> Response {
+    fn accept_prefixes(&self, prefixes: &[Prefix]) -> ApiResponse {
         let Some(OtherPrefixes { pinned, wanted }) = self.coordinator.other_prefixes else {
             let message = "the coordinator does not ask for other overlay prefixes than those in force";
-            return Response::Failed(Failure::new(message, "`taut status` names them if it does"));
+            return ApiResponse::Failed(Failure::new(message, "`taut status` names them if it does"));
         };
         let changed = pinned.changed(&wanted);
         let (given, asked): (BTreeSet<_>, BTreeSet<_>) = (prefixes.iter().collect(), changed.iter().collect());
         if given != asked {
             let message = format!("these are not the prefixes that the coordinator asks for: {}", listed(&changed));
-            return Response::Failed(Failure::new(message, "name all of them, and no others"));
+            return ApiResponse::Failed(Failure::new(message, "name all of them, and no others"));
         }
         self.tell(Command::AcceptPrefixes(wanted));
-        Response::Done
+        ApiResponse::Done
     }
 
     fn prefix_problem(&self) -> Option<Failure> {
@@ -233,7 +233,7 @@ impl Daemon {
     }
 
     /// Explains the path to a peer.
-    fn why(&mut self, who: &str) -> Response {
+    fn why(&mut self, who: &str) -> ApiResponse {
         let status = self.status();
         let address: Option<IpAddr> = who.parse().ok();
         let is_meant = |peer: &&PeerStatus| match address {
@@ -242,12 +242,12 @@ impl Daemon {
         };
         let Some(peer) = status.peers.iter().find(is_meant) else {
             let message = format!("there is no peer `{who}` in the network");
-            return Response::Failed(Failure::new(message, "`taut status` lists all peers"));
+            return ApiResponse::Failed(Failure::new(message, "`taut status` lists all peers"));
         };
         let node = self.overlay.as_ref().map(Overlay::node);
         let view = node.and_then(|node| node.peers().find(|view| view.node.0 == peer.id));
         let report = node.zip(view.as_ref()).and_then(|(node, view)| node.report(view.id, clocks().now));
-        let lately = |time| clocks().now.since(time) < why::LATELY;
+        let lately = |time| clocks().now.since(time) < why::RECENT_TRAFFIC;
         let wanted = view.is_some_and(|view| view.trying || view.wanted.is_some_and(lately));
         let (ours, connected) = (status.nat.clone(), self.coordinator.connected);
         let others = node.is_some_and(|node| {
@@ -255,30 +255,30 @@ impl Daemon {
             others.any(|view| node.report(view.id, clocks().now).is_some_and(|report| why::answers(&report)))
         });
         let evidence = Evidence { peer, report, wanted, connected, others, ours, relays: &status.relays };
-        Response::Why(Box::new(why::explain(evidence)))
+        ApiResponse::Why(Box::new(why::explain(evidence)))
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> NodeState {
         match &self.member.identity {
-            None => State::NeedsJoin,
-            Some(identity) if !identity.wanted => State::Stopped,
-            Some(_) if self.overlay.is_some() => State::Running,
-            Some(_) => State::Connecting,
+            None => NodeState::NeedsJoin,
+            Some(identity) if !identity.wanted => NodeState::Stopped,
+            Some(_) if self.overlay.is_some() => NodeState::Running,
+            Some(_) => NodeState::Connecting,
         }
     }
 }
 
 /// Returns the name of a request that changes something, as its verb; what a join token holds is not in it.
-fn name(request: &Request) -> Option<&'static str> {
+fn name(request: &ApiRequest) -> Option<&'static str> {
     match request {
-        Request::Up { join: None, .. } => Some("up"),
-        Request::Up { join: Some(_), .. } => Some("up --join"),
-        Request::Down => Some("down"),
-        Request::Leave => Some("leave"),
-        Request::AcceptPrefixes { .. } => Some("accept"),
+        ApiRequest::Up { join: None, .. } => Some("up"),
+        ApiRequest::Up { join: Some(_), .. } => Some("up --join"),
+        ApiRequest::Down => Some("down"),
+        ApiRequest::Leave => Some("leave"),
+        ApiRequest::AcceptPrefixes { .. } => Some("accept"),
         // It has an event of its own.
-        Request::LogLevel { .. } => None,
-        Request::Status | Request::Why { .. } | Request::Metrics | Request::Log { .. } => None,
+        ApiRequest::LogLevel { .. } => None,
+        ApiRequest::Status | ApiRequest::Why { .. } | ApiRequest::Metrics | ApiRequest::Log { .. } => None,
     }
 }
 

@@ -23,7 +23,7 @@ use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route};
 
 use crate::api::Failure;
 use device::{Ipv6, Missing, no_link_local, some_of};
-use schedule::{Decision, IDLE, Schedule};
+use schedule::{CheckOutcome, IDLE, Schedule};
 
 /// Interval of checks while IPv6 is disabled on the device, 10 s: the kernel may not report that it was enabled.
 const IDLE_WITHOUT_IPV6: Duration = Duration::from_secs(10);
@@ -146,7 +146,7 @@ impl Host {
         let Ok(missing) = self.check() else { return self.schedule.postpone(now) };
         let idle = if self.has_ipv6() { IDLE } else { IDLE_WITHOUT_IPV6 };
         let was_contested = self.schedule.is_contested();
-        if self.schedule.handle_check(missing.is_empty(), idle, now) == Decision::Restore {
+        if self.schedule.handle_check(missing.is_empty(), idle, now) == CheckOutcome::Restore {
             // The restoration causes news, and the news causes the next check.
             self.error = self.restore(&missing).err().map(|error| error.to_string());
             if self.error.is_none() && !self.schedule.is_contested() {

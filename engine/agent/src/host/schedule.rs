@@ -30,7 +30,7 @@ pub(super) const IDLE: Duration = Duration::from_secs(60);
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
+pub(super) enum CheckOutcome {
     /// Nothing is missing, or a restoration is not due yet.
     Nothing,
     /// Missing parts are restored now.
@@ -89,30 +89,30 @@ impl Schedule {
     }
 
     /// Takes the result of a check. `complete` is true if nothing is missing; `idle` is the time until the next check without news.
-    pub(super) fn handle_check(&mut self, complete: bool, idle: Duration, now: Time) -> Decision {
+    pub(super) fn handle_check(&mut self, complete: bool, idle: Duration, now: Time) -> CheckOutcome {
         self.checked = now;
         self.due = now + idle;
         match self.contest {
-            None if complete => Decision::Nothing,
+            None if complete => CheckOutcome::Nothing,
             None => self.restore_calmly(now),
             Some(contest) => self.contest(contest, complete, now),
         }
     }
 
-    fn restore_calmly(&mut self, now: Time) -> Decision {
+    fn restore_calmly(&mut self, now: Time) -> CheckOutcome {
         while self.recent.front().is_some_and(|first| now.since(*first) >= WINDOW) {
             self.recent.pop_front();
         }
         if self.recent.len() >= RESTORATIONS {
             self.contest = Some(Contest { since: now, tried: false });
             self.due = now + WINDOW;
-            return Decision::Nothing;
+            return CheckOutcome::Nothing;
         }
         self.recent.push_back(now);
-        Decision::Restore
+        CheckOutcome::Restore
     }
 
-    fn contest(&mut self, contest: Contest, complete: bool, now: Time) -> Decision {
+    fn contest(&mut self, contest: Contest, complete: bool, now: Time) -> CheckOutcome {
         let next = contest.since + WINDOW;
         if complete {
             // The configuration was complete after a restoration. Without a restoration another program completed it, and it has to stay complete for `HOLD` as well.
@@ -126,15 +126,15 @@ impl Schedule {
                 self.contest = Some(Contest { since: now, tried: true });
                 self.due = now + HOLD;
             }
-            return Decision::Nothing;
+            return CheckOutcome::Nothing;
         }
         if now < next {
             self.due = next;
-            return Decision::Nothing;
+            return CheckOutcome::Nothing;
         }
         self.contest = Some(Contest { since: now, tried: true });
         self.due = now + HOLD;
-        Decision::Restore
+        CheckOutcome::Restore
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
                 schedule.changed(at(now));
             }
             if at(now) >= schedule.due()
-                && schedule.handle_check(missing_since.is_none(), IDLE, at(now)) == Decision::Restore
+                && schedule.handle_check(missing_since.is_none(), IDLE, at(now)) == CheckOutcome::Restore
             {
                 missing_since = None;
                 restored.push(now);

@@ -1,29 +1,29 @@
-//! What another network map changed, as events.
+//! The differences between two network maps, as events.
 
 use taut_base::{NodeId, encode_base64};
 use taut_netmap::{NetworkMap, Peer};
 use taut_node::Clocks;
 
-use super::{Log, Party, Value, kind};
+use super::{EventSource, Log, Value, kind};
 
-/// Peers of one map that are told one by one, 10; more are told by their number.
-const NAMED: usize = 10;
+/// Limit on the changed peers of one map that get an event each, 10. If more changed, only their number is recorded.
+const MAX_NAMED: usize = 10;
 
-/// Records how `new` differs from the map before; without one, that there is a map.
+/// Records the differences between `old` and `new`. Without `old`, the event says that the node has its first map.
 pub(crate) fn note_map(log: &mut Log, old: Option<&NetworkMap>, new: &NetworkMap, clocks: Clocks) {
     let number = |count: usize| Value::Number(count as u64);
-    let changes = old.map_or_else(Changes::default, |old| Changes::between(old, new));
+    let changes = old.map_or_else(MapDifference::default, |old| MapDifference::between(old, new));
     let is_news = old.is_none_or(|old| !changes.is_empty() || old.relays != new.relays);
     let version = Value::Number(new.version);
     if is_news {
         let counts = [changes.added.len(), changes.removed.len(), changes.changed.len()].map(number);
         let [added, removed, changed] = counts;
         let values = [version, number(new.peers.len()), added, removed, changed, number(new.relays.len())];
-        log.record(&kind::MAP_CHANGED, Party::Coordinator, &values, clocks);
+        log.record(&kind::MAP_CHANGED, EventSource::Coordinator, &values, clocks);
     } else {
-        log.record(&kind::MAP_UPDATED, Party::Coordinator, &[version, number(changes.moved)], clocks);
+        log.record(&kind::MAP_UPDATED, EventSource::Coordinator, &[version, number(changes.moved)], clocks);
     }
-    if changes.added.len() + changes.removed.len() + changes.changed.len() > NAMED {
+    if changes.added.len() + changes.removed.len() + changes.changed.len() > MAX_NAMED {
         return;
     }
     for (peers, kind) in [(&changes.added, &kind::PEER_ADDED), (&changes.removed, &kind::PEER_REMOVED)] {
@@ -56,21 +56,21 @@ pub(crate) fn listed(addresses: &[impl ToString]) -> Value {
     if all.is_empty() { Value::Word("none") } else { Value::Text(all.join(",")) }
 }
 
-fn party(peer: NodeId) -> Party {
-    Party::Peer(peer.0)
+fn party(peer: NodeId) -> EventSource {
+    EventSource::Peer(peer.0)
 }
 
 #[derive(Default)]
-struct Changes<'a> {
+struct MapDifference<'a> {
     added: Vec<&'a Peer>,
     removed: Vec<&'a Peer>,
-    /// Other names, keys or addresses: before, and now.
+    /// Peers with another name, key or address: the old and the new entry.
     changed: Vec<(&'a Peer, &'a Peer)>,
-    /// Other endpoints or relays alone.
+    /// Number of peers of which only the endpoints or relays changed.
     moved: usize,
 }
 
-impl<'a> Changes<'a> {
+impl<'a> MapDifference<'a> {
     fn between(old: &'a NetworkMap, new: &'a NetworkMap) -> Self {
         let mut changes = Self::default();
         changes.removed.extend(old.peers.values().filter(|peer| !new.peers.contains_key(&peer.id)));

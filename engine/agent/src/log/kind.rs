@@ -1,7 +1,7 @@
-//! Every kind of event: its area and level, its name, what happened in words, and the names of its fields.
+//! Every kind of event: its area, level and name, its message, and the names of its fields.
 //!
-//! One table, so that a line costs no code of its own; docs/log.md has the same table for users, and a test compares the two. A value's place in an event is
-//! that of its name here. Names stay: programs read them.
+//! All kinds are in one table, so that a new event needs no code. docs/log.md has the same table for users, and a test compares the two. The values of an event
+//! are in the order of its field names. Event and field names never change, because programs read them.
 
 use super::level::{Area, Level};
 
@@ -10,11 +10,11 @@ use super::level::{Area, Level};
 pub(crate) struct Kind {
     pub(crate) area: Area,
     pub(crate) level: Level,
-    /// Its name.
+    /// The event's name, for programs.
     pub(crate) event: &'static str,
-    /// What happened, in words.
+    /// The description of the event, for people.
     pub(crate) message: &'static str,
-    /// Names of its values, in their order.
+    /// The names of the event's values, in their order.
     pub(crate) fields: &'static [&'static str],
 }
 
@@ -28,7 +28,7 @@ macro_rules! kinds {
             fields: &[$($field),*],
         };)*
 
-        /// All of them, in the order of the table in docs/log.md.
+        /// All kinds, in the order of the table in docs/log.md.
         #[cfg(test)]
         pub(crate) static ALL: &[&Kind] = &[$(&$constant),*];
     };
@@ -135,11 +135,11 @@ mod tests {
 
     use super::*;
 
-    /// Names that every line has.
+    /// Fields that every line has.
     const HEAD: [&str; 6] = ["schema", "time", "level", "area", "event", "message"];
 
     #[test]
-    fn each_event_has_a_name_of_its_own_and_sentences_for_people() {
+    fn each_event_has_a_unique_name_and_a_message() {
         let names: BTreeSet<&str> = ALL.iter().map(|kind| kind.event).collect();
         assert_eq!(names.len(), ALL.len());
         for kind in ALL {

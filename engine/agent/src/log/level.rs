@@ -1,20 +1,20 @@
-//! Levels and areas: what of the story is told, and how it is chosen (`--log-level info,path=debug`).
+//! Levels and areas of events, and the choice of the recorded events (`--log-level info,path=debug`).
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How much an event matters.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The node does not do its work, and does not recover on its own.
     Error,
-    /// Something is wrong that an operator should know of; the node copes.
+    /// A problem that an operator should know of. The node keeps working.
     Warn,
     /// A change of state that an operator wants to read the next morning.
     Info,
-    /// Steps on the way there, for the search for a fault.
+    /// A step of a procedure, for the search for a fault.
     Debug,
-    /// Everything.
+    /// All remaining details.
     Trace,
 }
 
@@ -22,26 +22,26 @@ impl Level {
     const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
     const NAMES: [&'static str; 5] = ["error", "warn", "info", "debug", "trace"];
 
-    /// Returns its name, in lower case.
+    /// Returns the level's name, in lower case.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// Returns syslog's number for it, which journald reads in front of a line (sd-daemon(3)).
+    /// Returns the level's number in syslog, which journald reads at the start of a line (sd-daemon(3)).
     pub(crate) fn priority(self) -> u8 {
         [3, 4, 6, 7, 7][self as usize]
     }
 
-    /// Returns the level of this name.
+    /// Returns the level with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.name() == name)
     }
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
-    /// The daemon's life, its clocks, what local users had it do.
+    /// The daemon's start and end, its clocks, and commands of local users.
     Daemon,
     /// The control channel to the coordinator.
     Coordinator,
@@ -49,7 +49,7 @@ pub enum Area {
     Map,
     /// The path to a peer, direct or relayed.
     Path,
-    /// Relays, and what they tell of this node's NAT.
+    /// Relays, and the NAT in front of this node as relays report it.
     Relay,
     /// Handshakes with peers.
     Handshake,
@@ -57,9 +57,9 @@ pub enum Area {
     Session,
     /// This host: TUN device, addresses, routes.
     Host,
-    /// Ports that the router in front of this host maps.
+    /// Port mappings on the router in front of this host.
     Portmap,
-    /// Packets that were refused.
+    /// Refused packets.
     Input,
 }
 
@@ -79,12 +79,12 @@ impl Area {
     const NAMES: [&'static str; 10] =
         ["daemon", "coordinator", "map", "path", "relay", "handshake", "session", "host", "portmap", "input"];
 
-    /// Returns its name.
+    /// Returns the area's name.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// Returns the area of this name.
+    /// Returns the area with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|area| area.name() == name)
     }
@@ -95,7 +95,7 @@ impl Area {
     }
 }
 
-/// Which events are recorded: per area, those of a level and of all that matter more.
+/// The choice of the recorded events: for each area the least severe level that is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels([Level; Area::ALL.len()]);
 
@@ -112,7 +112,7 @@ impl Levels {
     }
 }
 
-/// The text is not what `--log-level` takes.
+/// The error for a text that is not a valid value of `--log-level`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLevels(String);
 
@@ -120,7 +120,7 @@ impl fmt::Display for BadLevels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is no level: write {}, or AREA=LEVEL with an area of {}, separated by commas",
+            "`{}` is not a level: write {}, or AREA=LEVEL with an area of {}, separated by commas",
             self.0,
             Level::NAMES.join(", "),
             Area::names()
@@ -131,8 +131,8 @@ impl fmt::Display for BadLevels {
 impl FromStr for Levels {
     type Err = BadLevels;
 
-    /// Reads `debug`, `info,path=debug` or `path=debug`: a level for all areas, and levels for some. Without one for all that is `info`; of two
-    /// for one area the later counts.
+    /// Parses a level for all areas and levels for single areas, such as `debug`, `info,path=debug` or `path=debug`. The level for all areas is `info` by
+    /// default. If an area is given twice, the later level applies.
     fn from_str(text: &str) -> Result<Self, BadLevels> {
         let bad = |part: &str| BadLevels(part.chars().take(40).collect());
         let parts = || text.split(',').map(str::trim);
@@ -152,7 +152,7 @@ impl FromStr for Levels {
 }
 
 impl fmt::Display for Levels {
-    /// Writes what [`Levels::from_str`] reads: the level of most areas, and the areas that have another one.
+    /// Writes the form that [`Levels::from_str`] parses: the level of most areas, then the areas with other levels.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |level: &Level| self.0.iter().filter(|other| *other == level).count();
         let most = Level::ALL.into_iter().max_by_key(count).unwrap_or(Level::Info);
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_read_and_written() {
+    fn levels_are_parsed_and_written() {
         let levels = |text: &str| text.parse::<Levels>();
         assert_eq!(levels("info"), Ok(Levels::default()));
         for text in ["debug", "info,path=debug", "error,handshake=trace,host=warn"] {
@@ -184,20 +184,20 @@ mod tests {
         assert_eq!(levels("path=debug,path=warn").unwrap().to_string(), "info,path=warn");
         for text in ["", "loud", "info,", "path", "path=", "=debug", "paths=debug", "path=loud", "INFO", "info;debug"] {
             let error = levels(text).unwrap_err().to_string();
-            assert!(error.contains("is no level") && error.contains("portmap"), "{text}: {error}");
+            assert!(error.contains("is not a level") && error.contains("portmap"), "{text}: {error}");
         }
         assert!(levels(&"x".repeat(10_000)).unwrap_err().to_string().len() < 300);
     }
 
     #[test]
-    fn a_level_lets_pass_what_matters_more() {
+    fn a_level_includes_more_severe_events() {
         let levels: Levels = "warn,path=debug".parse().unwrap();
         assert!(levels.allow(Area::Path, Level::Debug) && !levels.allow(Area::Path, Level::Trace));
         assert!(levels.allow(Area::Host, Level::Error) && !levels.allow(Area::Host, Level::Info));
     }
 
     #[test]
-    fn each_name_is_its_own() {
+    fn each_name_is_unique() {
         assert!(Level::ALL.into_iter().all(|level| Level::of(level.name()) == Some(level)));
         assert!(Area::ALL.into_iter().all(|area| Area::of(area.name()) == Some(area)));
     }

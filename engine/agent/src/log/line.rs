@@ -1,11 +1,11 @@
-//! One event as a line: a flat JSON object with a schema version, and the same as text for people.
+//! The line of an event: a flat JSON object with a schema version, or the same content as text for people.
 //!
 //! ```text
 //! {"schema":1,"time":"2026-11-24T03:12:07.123Z","level":"info","area":"path","event":"path-changed","message":"…","peer":"nas","to":"…","reason":"…"}
 //! 2026-11-24T03:12:07.123Z info  path: the path to the peer changed peer=nas to=… reason=…
 //! ```
-//! Lines are made here, kept as JSON in memory and on the disk, and read back for people: one form, one reader. What a line cannot be trusted in is what
-//! came from outside: texts are cut and escaped when they are written, and control characters are left out when they are shown.
+//! Lines are stored as JSON, in memory and on the disk, and parsed again to show them as text. Texts from outside are not trusted: they are cut and escaped
+//! when a line is written, and control characters are removed when it is shown.
 
 use std::time::Duration;
 
@@ -17,49 +17,49 @@ use super::level::Level;
 /// Version of the object.
 pub const LOG_SCHEMA: u32 = 1;
 
-/// Bytes of one text, such as a reason that the coordinator gave, 200; a longer one is cut.
+/// Limit on the bytes of one text, such as a reason that the coordinator gave, 200. A longer text is cut.
 const MAX_TEXT: usize = 200;
 
-/// Bytes of a line that is made here, 1 KiB: head, message and fields. Beyond it fields are left out.
+/// Limit on the bytes of a written line, 1 KiB: head, message and fields. Fields that exceed it are left out.
 pub const MAX_LINE: usize = 1024;
 
-/// Bytes of a line that is read: those of a later version may be longer.
+/// Limit on the bytes of a parsed line, 4 KiB: lines of a later version may be longer than this version's.
 const MAX_READ: usize = 4096;
 
-/// Fields of a line that are read.
+/// Limit on the fields of a parsed line, 24.
 const MAX_FIELDS: usize = 24;
 
 /// A field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Not known; the field is left out.
+    /// An unknown value; the field is left out.
     None,
-    /// One of the program's own words.
+    /// A fixed word of this program.
     Word(&'static str),
-    /// What came from elsewhere: names, addresses, reasons of the coordinator or the system.
+    /// A text from outside: a name, an address, a reason of the coordinator or the system.
     Text(String),
-    /// A count, or a measure with its unit in the field's name.
+    /// A count, or a quantity whose unit is in the field's name.
     Number(u64),
 }
 
 impl Value {
-    /// Returns the text of what can be displayed.
+    /// Returns the displayed form of `value`.
     #[expect(clippy::needless_pass_by_value, reason = "callers pass references and small copies alike")]
     pub(crate) fn text(value: impl ToString) -> Self {
         Self::Text(value.to_string())
     }
 
-    /// Returns the text, or none.
+    /// Returns the displayed form of `value`, or [`Self::None`] without a value.
     pub(crate) fn maybe(value: Option<impl ToString>) -> Self {
         value.map_or(Self::None, Self::text)
     }
 
-    /// Returns the milliseconds of a duration.
+    /// Returns a duration in milliseconds.
     pub(crate) fn ms(duration: Duration) -> Self {
         Self::Number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Returns the whole seconds of a duration.
+    /// Returns a duration in whole seconds.
     pub(crate) fn s(duration: Duration) -> Self {
         Self::Number(duration.as_secs())
     }
@@ -110,7 +110,7 @@ fn push(line: &mut String, name: &str, text: &str) {
                 line.push('\\');
                 line.push(letter);
             }
-            // The text is one line for a terminal, a file and a journal.
+            // The text must stay on one line and must not control a terminal.
             letter if letter.is_control() => line.push(' '),
             letter => line.push(letter),
         }
@@ -127,25 +127,25 @@ fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-/// An event that was read from its line.
+/// An event, parsed from its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When it happened, since 1970, by the host's clock of that moment.
+    /// The time of the event since 1970, by the host's clock at that time.
     pub time: Duration,
-    /// How much it matters.
+    /// The event's level.
     pub level: Level,
-    /// What it is about: a name of [`super::Area`], or one of a later version.
+    /// The event's area: the name of an [`super::Area`], or an area of a later version.
     pub area: String,
-    /// Its name.
+    /// The event's name.
     pub event: String,
-    /// What happened, in words.
+    /// The description of the event, for people.
     pub message: String,
-    /// Everything else, in order; numbers as their digits.
+    /// The other fields, in the order of the line. Numbers are kept as text.
     pub fields: Vec<(String, String)>,
 }
 
 impl Entry {
-    /// Reads a line; `None` for one that is no event.
+    /// Parses a line. Returns `None` if it is not an event.
     pub fn parse(line: &str) -> Option<Self> {
         let (mut time, mut level, mut schema) = (None, None, false);
         let [mut area, mut event, mut message] = [String::new(), String::new(), String::new()];
@@ -192,7 +192,7 @@ impl Entry {
     }
 }
 
-/// Reads a flat JSON object (RFC 8259) whose values are texts, numbers, `true`, `false` or `null`, in the order in which they stand there.
+/// Parses a flat JSON object (RFC 8259) whose values are texts, numbers, `true`, `false` or `null`. Returns its fields in the order of the text.
 fn object(line: &str) -> Option<Vec<(String, String)>> {
     if line.len() > MAX_READ {
         return None;
@@ -219,7 +219,7 @@ fn object(line: &str) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// Reads a number or a word up to where it ends.
+/// Parses a number or a word. Returns it and the rest of the text.
 fn word(rest: &str) -> Option<(String, &str)> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
     let end = rest.find(|letter| !is_part(letter)).filter(|end| *end > 0)?;
@@ -228,7 +228,7 @@ fn word(rest: &str) -> Option<(String, &str)> {
     known.then(|| (String::from(word), rest))
 }
 
-/// Reads a text in quotes, and what is behind it.
+/// Parses a string in quotes. Returns it and the rest of the text.
 fn string(rest: &str) -> Option<(String, &str)> {
     let rest = rest.strip_prefix('"')?;
     let mut text = String::new();
@@ -249,7 +249,7 @@ fn string(rest: &str) -> Option<(String, &str)> {
                         return None;
                     }
                     letters.nth(3)?;
-                    // Halves of a pair: the program writes none.
+                    // Surrogate halves are replaced: this program never writes them.
                     char::from_u32(u32::from_str_radix(digits, 16).ok()?).unwrap_or(char::REPLACEMENT_CHARACTER)
                 }
                 _ => return None,
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_written_read_and_shown() {
+    fn a_line_is_written_parsed_and_shown() {
         let line = sample(&[Value::Text(String::from("nas"))]);
         assert_eq!(
             line,
@@ -294,14 +294,14 @@ mod tests {
         assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok(), "{line}");
         let text = Entry::parse(&line).unwrap().text();
         assert!(text.contains("peer=\"a b [2J") && text.len() < 400, "{text}");
-        // An escape in a line that another program wrote.
+        // Another program may have written an escaped control character.
         let text = Entry::parse(&line.replace("peer-added\"", "peer-added\",\"x\":\"\\u001b[2J\"")).unwrap().text();
         assert!(!text.contains('\u{1b}'));
         assert!(sample(&[Value::Text("ä".repeat(300))]).len() < 400, "cut between letters");
     }
 
     #[test]
-    fn what_is_no_event_is_refused() {
+    fn lines_that_are_no_events_are_refused() {
         let good = "{\"schema\":1,\"time\":\"2026-11-24\",\"level\":\"info\",\"area\":\"a\",\"event\":\"e\"}";
         assert!(Entry::parse(good).is_some());
         let later = "{ \"schema\" : 2 , \"time\":\"2026-11-24\",\"level\":\"info\",\"area\":\"new\",\"event\":\"e\",\"x\":null,\"y\":-1.5e3,\"z\":\"\\u00e4\\n\"}";

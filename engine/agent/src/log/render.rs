@@ -1,4 +1,4 @@
-//! Events of the node's rules as lines: which kind each is, and what its values are for people.
+//! Conversion of the node's events to log events: the kind of each, and its values.
 
 use std::net::SocketAddr;
 
@@ -12,16 +12,16 @@ use taut_tunnel::Role;
 
 use super::changes::listed;
 use super::kind::{self, Kind};
-use super::{Log, Party, Value};
+use super::{EventSource, Log, Value};
 
-/// The names of peers and relays, which events of `core` name by their ids.
+/// Lookup of the names of peers and relays. The node's events contain only ids.
 pub(crate) trait Names {
-    /// The peer's number in the map, and its name.
+    /// Returns the peer's number in the map and its name.
     fn peer(&self, id: PeerId) -> Option<(u64, String)>;
-    /// The relay's name.
+    /// Returns the relay's name.
     fn relay(&self, id: RelayId) -> Option<String>;
-    /// The name of the relay that answers there.
-    fn relay_at(&self, place: SocketAddr) -> Option<String>;
+    /// Returns the name of the relay at this address.
+    fn relay_at(&self, address: SocketAddr) -> Option<String>;
 }
 
 /// Records an event of the node.
@@ -30,11 +30,11 @@ pub(crate) fn note_node_event(log: &mut Log, event: &NodeEvent, names: &impl Nam
     log.record(kind, party, &values, clocks);
 }
 
-fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, Party, Vec<Value>) {
+fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, EventSource, Vec<Value>) {
     let peer = |id: PeerId| match names.peer(id) {
-        Some((number, name)) => (Party::Peer(number), Value::Text(name)),
-        // It was removed from the map a moment ago.
-        None => (Party::Peer(u64::MAX), Value::None),
+        Some((number, name)) => (EventSource::Peer(number), Value::Text(name)),
+        // The peer was just removed from the map, so its name is not known any more.
+        None => (EventSource::Peer(u64::MAX), Value::None),
     };
     let of_peer = |kind, id, rest: Vec<Value>| {
         let (party, name) = peer(id);
@@ -42,7 +42,7 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, Party, Vec<V
     };
     let of_relay = |kind, id: RelayId, rest: Vec<Value>| {
         let name = names.relay(id).map_or(Value::Number(u64::from(id.0)), Value::Text);
-        (kind, Party::Relay(id.0), [vec![name], rest].concat())
+        (kind, EventSource::Relay(id.0), [vec![name], rest].concat())
     };
     match *event {
         NodeEvent::HandshakeStarted { peer } => of_peer(&kind::HANDSHAKE_STARTED, peer, vec![]),
@@ -80,7 +80,7 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, Party, Vec<V
         }
         NodeEvent::Nat(ref event) => {
             let (kind, values) = nat(event);
-            (kind, Party::Node, values)
+            (kind, EventSource::Node, values)
         }
         NodeEvent::HomeRelay(ref event) => home_relay(event, names),
         NodeEvent::RelayBound { relay, place, by_bridge } => {
@@ -182,7 +182,7 @@ fn nat_name(nat: Nat) -> &'static str {
     }
 }
 
-fn home_relay(event: &HomeRelayEvent, names: &impl Names) -> (&'static Kind, Party, Vec<Value>) {
+fn home_relay(event: &HomeRelayEvent, names: &impl Names) -> (&'static Kind, EventSource, Vec<Value>) {
     let name = |id: &RelayId| names.relay(*id).unwrap_or_else(|| id.to_string());
     let all = |ids: &[RelayId]| listed(&ids.iter().map(name).collect::<Vec<_>>());
     match event {
@@ -192,13 +192,13 @@ fn home_relay(event: &HomeRelayEvent, names: &impl Names) -> (&'static Kind, Par
                 HomeChangeReason::Measured => "measured",
                 HomeChangeReason::Lost => "lost",
             };
-            (&kind::HOME_RELAYS_CHANGED, Party::Node, vec![all(from), all(to), Value::Word(reason)])
+            (&kind::HOME_RELAYS_CHANGED, EventSource::Node, vec![all(from), all(to), Value::Word(reason)])
         }
-        HomeRelayEvent::Lost(id) => (&kind::RELAY_SILENT, Party::Relay(id.0), vec![Value::Text(name(id))]),
+        HomeRelayEvent::Lost(id) => (&kind::RELAY_SILENT, EventSource::Relay(id.0), vec![Value::Text(name(id))]),
     }
 }
 
-/// A path as people read it: an endpoint, or `relay:` and the relay's name.
+/// Returns a path as text: an endpoint, or `relay:` and the relay's name.
 fn through(way: Way, names: &impl Names) -> Value {
     match way {
         Way::Direct(endpoint) => Value::text(endpoint),

@@ -8,28 +8,28 @@ use taut_event::{Events, Interest, Poller};
 
 use super::line::Entry;
 
-/// Where a daemon prints its events.
+/// The format of the daemon's events on standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StderrFormat {
-    /// Nowhere: a daemon in the background, whose standard error is a file that nobody rotates.
+    /// No events, for a daemon in the background: its standard error is a file that is never rotated.
     #[default]
     None,
     /// Text with time and level.
     Text,
-    /// The same with journald's priorities in front (sd-daemon(3)).
+    /// Text with a priority for journald at the start of each line (sd-daemon(3)).
     Journal,
 }
 
-/// Standard error. A pipe or a terminal that takes no more loses lines, which are counted; a regular file takes all.
+/// Standard error. While a pipe or a terminal is not ready, lines are lost and counted. A regular file is always ready.
 pub(super) struct Stderr {
     format: StderrFormat,
-    /// `None` for a file, which is always ready.
+    /// `None` for a regular file, which is always ready.
     poller: Option<Poller>,
     lost: u64,
 }
 
 impl Stderr {
-    /// Standard error in this format, or `None` where nothing is printed.
+    /// Returns standard error in this format, or `None` for [`StderrFormat::None`].
     pub(super) fn new(format: StderrFormat) -> Option<Self> {
         if format == StderrFormat::None {
             return None;
@@ -40,7 +40,7 @@ impl Stderr {
         Some(Self { format, poller, lost: 0 })
     }
 
-    /// Writes a line, if standard error takes it at once.
+    /// Writes a line if standard error is ready. Counts it as lost otherwise.
     pub(super) fn write(&mut self, line: &str) {
         if !self.is_ready() {
             self.lost += 1;
@@ -51,7 +51,7 @@ impl Stderr {
             0 => String::new(),
             lost => format!("{lost} lines are missing here; `taut log` has them\n"),
         };
-        // Less than a page, which a pipe that is ready takes whole (PIPE_BUF, pipe(7)).
+        // The line is shorter than PIPE_BUF, so a pipe that is ready takes all of it (pipe(7)).
         let _ = io::stderr().lock().write_all([&lost[..], &text, "\n"].concat().as_bytes());
     }
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn journald_reads_a_priority_in_front() {
+    fn each_line_for_journald_begins_with_a_priority() {
         let line = "{\"schema\":1,\"time\":\"2026-11-24\",\"level\":\"warn\",\"area\":\"host\",\"event\":\"e\",\"message\":\"m\"}";
         let entry = Entry::parse(line).unwrap();
         assert_eq!(shown(&entry, StderrFormat::Journal), "<4>2026-11-24T00:00:00.000Z warn  host: m");

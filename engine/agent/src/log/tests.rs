@@ -28,51 +28,51 @@ fn name(name: &str) -> [Value; 1] {
 #[test]
 fn levels_choose_what_is_recorded_and_may_change() {
     let mut log = log("info,session=debug");
-    log.record(&kind::PEER_ONLINE, Party::Peer(1), &name("a"), clocks(0));
-    log.record(&kind::SESSION_EXPIRED, Party::Peer(1), &name("a"), clocks(0));
-    log.record(&kind::PEER_ADDED, Party::Peer(1), &name("a"), clocks(0));
+    log.record(&kind::PEER_ONLINE, EventSource::Peer(1), &name("a"), clocks(0));
+    log.record(&kind::SESSION_EXPIRED, EventSource::Peer(1), &name("a"), clocks(0));
+    log.record(&kind::PEER_ADDED, EventSource::Peer(1), &name("a"), clocks(0));
     assert_eq!(events(&log), ["session-expired", "peer-added"]);
     assert_eq!(log.poll_line().map(|line| line.contains("peer-added")), Some(true), "the disk has info and above");
     assert_eq!(log.poll_line(), None);
     log.set_levels("warn".parse().unwrap(), clocks(1));
-    log.record(&kind::PEER_ADDED, Party::Peer(1), &name("b"), clocks(2));
+    log.record(&kind::PEER_ADDED, EventSource::Peer(1), &name("b"), clocks(2));
     assert_eq!(events(&log).len(), 2, "the change itself is of level info");
     log.set_levels("debug".parse().unwrap(), clocks(3));
     assert_eq!(events(&log).last().unwrap(), "levels-changed");
 }
 
 #[test]
-fn a_restart_begins_with_the_story_of_the_last_run() {
+fn a_restart_begins_with_the_events_of_the_last_run() {
     let mut first = log("info");
     assert_eq!(first.resume(&[]), None);
-    first.record(&kind::PEER_ADDED, Party::Peer(1), &name("a"), clocks(0));
+    first.record(&kind::PEER_ADDED, EventSource::Peer(1), &name("a"), clocks(0));
     let mut lines: Vec<String> = std::iter::from_fn(|| first.poll_line()).collect();
     lines.push(String::from("{\"cut off"));
     let mut second = log("info");
     assert_eq!(second.resume(&lines), Some("cut-off"));
-    second.record(&kind::DAEMON_STOPPING, Party::Node, &[Value::Word("signal")], clocks(1));
+    second.record(&kind::DAEMON_STOPPING, EventSource::Node, &[Value::Word("signal")], clocks(1));
     assert_eq!(events(&second), ["peer-added", "daemon-stopping"]);
     lines.extend(std::iter::from_fn(|| second.poll_line()));
     assert_eq!(log("info").resume(&lines), Some("stopped"));
 }
 
 #[test]
-fn fault_p5_what_was_left_out_is_said_once_a_minute() {
+fn fault_p5_suppressed_lines_are_reported_once_a_minute() {
     let mut log = log("info");
-    let mut flap = |second| log.record(&kind::PEER_ANSWERS, Party::Peer(7), &name("nas"), clocks(second));
+    let mut flap = |second| log.record(&kind::PEER_ANSWERS, EventSource::Peer(7), &name("nas"), clocks(second));
     (0..600).for_each(|tenth| flap(tenth / 10));
     flap(60);
     let lines = log.read(None).lines;
     assert_eq!(lines.len(), 6 + 1 + 1);
-    let told = Entry::parse(&lines[6]).unwrap();
-    let field = |name| told.field(name).map(String::from);
+    let entry = Entry::parse(&lines[6]).unwrap();
+    let field = |name| entry.field(name).map(String::from);
     assert_eq!(
-        (&told.event[..], field("of"), field("peer")),
+        (&entry.event[..], field("of"), field("peer")),
         ("events-suppressed", Some("peer-answers".into()), Some("nas".into()))
     );
     assert_eq!(field("count").as_deref(), Some("594"));
-    // Without a further event, too, by the timer.
-    (0..10).for_each(|_| log.record(&kind::PEER_ANSWERS, Party::Peer(7), &name("nas"), clocks(61)));
+    // The timer reports suppressed lines even if no further event is recorded.
+    (0..10).for_each(|_| log.record(&kind::PEER_ANSWERS, EventSource::Peer(7), &name("nas"), clocks(61)));
     let due = log.poll_timeout(false).unwrap();
     assert_eq!(due, clocks(120).now);
     log.handle_timeout(clocks(120));
@@ -80,12 +80,12 @@ fn fault_p5_what_was_left_out_is_said_once_a_minute() {
 }
 
 #[test]
-fn a_clock_that_was_set_is_told_and_one_that_drifts_is_not() {
+fn a_clock_that_was_set_is_recorded_and_drift_is_not() {
     let mut log = log("info");
     let mut at = |seconds: u64, ahead: i64| {
         let mut clocks = clocks(seconds);
         clocks.wall = clocks.wall.saturating_add_signed(ahead);
-        log.look_at_clocks(clocks);
+        log.check_clocks(clocks);
     };
     at(0, 0);
     (0..1_000).for_each(|minute| at(60 * minute, minute as i64 * 30));
@@ -97,9 +97,9 @@ fn a_clock_that_was_set_is_told_and_one_that_drifts_is_not() {
     assert_eq!((entry.field("direction"), &entry.event[..]), (Some("back"), "clock-jumped"));
 }
 
-struct Nobody;
+struct TestNames;
 
-impl Names for Nobody {
+impl Names for TestNames {
     fn peer(&self, id: PeerId) -> Option<(u64, String)> {
         (id.0 == 3).then(|| (7, String::from("nas")))
     }
@@ -114,7 +114,7 @@ impl Names for Nobody {
 }
 
 #[test]
-fn events_of_the_node_are_told_with_names() {
+fn events_of_the_node_contain_names() {
     let mut log = log("debug");
     let (peer, relay) = (PeerId(3), SocketAddr::from(([203, 0, 113, 9], 3478)));
     let (relayed, direct) = (Way::Relayed { relay, id: 1 }, Way::Direct(([198, 51, 100, 2], 8288).into()));
@@ -139,7 +139,7 @@ fn events_of_the_node_are_told_with_names() {
         (NodeEvent::SessionExpired { peer: PeerId(4) }, "debug session: the last session with a peer has ended"),
     ];
     for (event, _) in &all {
-        note_node_event(&mut log, event, &Nobody, clocks(0));
+        note_node_event(&mut log, event, &TestNames, clocks(0));
     }
     let texts: Vec<String> = log.read(None).lines.iter().map(|line| Entry::parse(line).unwrap().text()).collect();
     assert_eq!(texts.len(), all.len());
@@ -173,7 +173,7 @@ fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
 }
 
 #[test]
-fn another_map_is_told_by_what_changed() {
+fn a_new_map_is_recorded_by_its_changes() {
     let mut log = log("debug");
     let first = network(1, &[(2, "a", 2), (3, "b", 3)]);
     note_map(&mut log, None, &first, clocks(0));
@@ -194,7 +194,7 @@ fn another_map_is_told_by_what_changed() {
     assert_eq!(events(&log)[6..], ["map-updated"]);
     let many: Vec<(u64, &str, u8)> = (2..100).map(|id| (id, "x", 5)).collect();
     note_map(&mut log, Some(&third), &network(4, &many), clocks(3));
-    assert_eq!(events(&log)[7..], ["map-changed"], "a large change is told by its number");
+    assert_eq!(events(&log)[7..], ["map-changed"], "only the number of a large change is recorded");
 }
 
 trait Signed {

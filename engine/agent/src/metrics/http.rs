@@ -7,7 +7,7 @@
 //! A connection carries one request, `GET` or `HEAD` of `/metrics`; other requests are refused. Anyone who can connect can read the metrics, so the port is open only if
 //! the user chose an address, and a port without an address means loopback. The number of connections, the length of a request, the duration of a connection and
 //! the rate of new pages are bounded. The port uses the agent's poller and never blocks: a slow reader delays no other. When the number of connections is at its
-//! limit, the oldest connection without a request is closed for the next one: local users share one address, so a request is the only thing that tells them apart.
+//! limit, the oldest connection without a request is closed for the next one: local users share one address, so only a sent request distinguishes a reader from an idle client.
 //! All clients together have a share of the agent's processor time; when it is used up, new connections wait in the kernel.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::basics::{CpuShare, PART_PAUSE};
 
 /// Maximum number of connections, 16: for one or two Prometheus servers and a few other readers. More connections wait in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 16;
-/// Time for which a page is reused, 100 ms: making a page costs the agent time for every peer, and any client may request one.
+/// Time for which a page is reused, 100 ms: a page costs the agent processor time for every peer, and any client may request one.
 const FRESH: Duration = Duration::from_millis(100);
 /// Maximum length of a request in bytes: Prometheus sends about 300.
 const MAX_HEAD: usize = 4096;
@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) const FIRST_TOKEN: u64 = 1 << 48;
 
 /// The listening socket and its connections.
-pub(crate) struct Responder {
+pub(crate) struct MetricsServer {
     listener: TcpListener,
     connections: BTreeMap<u64, HttpConnection>,
     next: u64,
@@ -65,7 +65,7 @@ struct HttpConnection {
     answer: Option<(Vec<u8>, usize)>,
 }
 
-impl Responder {
+impl MetricsServer {
     /// Listens at this address, and has `poller` report new connections.
     pub(crate) fn listen(address: SocketAddr, poller: &Poller) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
@@ -97,7 +97,7 @@ impl Responder {
         }
         let Some(connection) = self.connections.get_mut(&token) else { return };
         if connection.part.is_some_and(|due| now < due) {
-            // Until then the connection is watched only for its end.
+            // While its request is incomplete, the connection is watched only for its end.
             return self.close(token, poller, now);
         }
         let page = &mut self.page;

@@ -10,7 +10,7 @@ pub(crate) mod http;
 
 use std::fmt::{Display, Write};
 
-use crate::api::{PathKind, PeerStatus, RelayState, RelayVia, State, Status};
+use crate::api::{NodeState, PathKind, PeerStatus, RelayState, RelayVia, Status};
 
 /// The content type of the text of [`render`].
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -74,7 +74,7 @@ fn myself(page: &mut Page, status: &Status) {
     let (network, node) = (status.network.as_deref().unwrap_or(""), status.me.as_ref().map_or("", |me| &me.name));
     page.gauge("taut_info", "Which program this is, and which node of which network.")
         .series(&[("version", &status.version), ("network", network), ("node", node)], 1);
-    page.gauge("taut_up", "Whether the overlay is up.").series(&[], u8::from(status.state == State::Running));
+    page.gauge("taut_up", "Whether the overlay is up.").series(&[], u8::from(status.state == NodeState::Running));
     if let Some(coordinator) = &status.coordinator {
         page.gauge("taut_coordinator_connected", "Whether the control channel is open; traffic does not depend on it.")
             .series(&[], u8::from(coordinator.connected));

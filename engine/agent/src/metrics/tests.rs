@@ -4,8 +4,8 @@ use taut_base::PublicKey;
 
 use super::*;
 use crate::api::{
-    Bytes, Changes, CoordinatorStatus, Filtering, Handshakes, Mapping, NatStatus, PathStatus, PortMapStatus,
-    RelayStatus, RelayVia, SCHEMA, SessionStatus, Traffic,
+    Bytes, CoordinatorStatus, Filtering, Handshakes, MappingBehaviour, NatStatus, PathChanges, PathStatus,
+    PortMapStatus, RelayStatus, RelayVia, SCHEMA, SessionStatus, Traffic,
 };
 
 fn peer(name: &str, path: PathStatus) -> PeerStatus {
@@ -29,16 +29,16 @@ fn peer(name: &str, path: PathStatus) -> PeerStatus {
         last_handshake_s: None,
         round_trip_ms: Some(12.5),
         candidates: Vec::new(),
-        changes: Changes { held_bytes: 9, given_up: 3, ignored: 5 },
+        changes: PathChanges { held_bytes: 9, given_up: 3, ignored: 5 },
     }
 }
 
-/// A status in which everything is there.
+/// Returns a status in which every value is known.
 pub(crate) fn sample() -> Status {
     let path = PathStatus { since_s: Some(9.0), loss: Some(0.25), ..PathStatus::relayed("r\"1") };
     Status {
         schema: SCHEMA,
-        state: State::Running,
+        state: NodeState::Running,
         version: String::from("0.1.0"),
         pid: 7,
         network: Some(String::from("home")),
@@ -54,7 +54,12 @@ pub(crate) fn sample() -> Status {
         peers: vec![peer("n2", path), peer("n3", PathStatus::default())],
         drops: [(String::from("out-no-route"), 3)].into(),
         handshakes: Handshakes { answered: 5, ..Handshakes::default() },
-        nat: Some(NatStatus::new(Mapping::EndpointIndependent, Filtering::AddressAndPortDependent, None, Vec::new())),
+        nat: Some(NatStatus::new(
+            MappingBehaviour::EndpointIndependent,
+            Filtering::AddressAndPortDependent,
+            None,
+            Vec::new(),
+        )),
         relays: vec![RelayStatus {
             name: String::from("r\"1"),
             endpoints: Vec::new(),
@@ -71,7 +76,7 @@ pub(crate) fn sample() -> Status {
 }
 
 #[test]
-fn what_a_dashboard_asks_for() {
+fn the_series_of_a_dashboard() {
     let text = render(&sample());
     for line in [
         "taut_info{version=\"0.1.0\",network=\"home\",node=\"\"} 1",
@@ -99,7 +104,7 @@ fn what_a_dashboard_asks_for() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
-    assert!(!text.contains("taut_peer_loss_ratio{peer=\"n3\"}"), "what is not known is no zero");
+    assert!(!text.contains("taut_peer_loss_ratio{peer=\"n3\"}"), "an unknown value is left out instead of 0");
 }
 
 #[test]
@@ -124,7 +129,7 @@ fn every_series_belongs_to_the_family_before_it_and_comes_once() {
 }
 
 #[test]
-fn no_key_is_told() {
+fn the_metrics_contain_no_key() {
     let key = PublicKey([2; 32]).to_string();
     assert!(!render(&sample()).contains(&key));
 }

@@ -28,7 +28,7 @@ const NEXT_REQUEST: Duration = Duration::from_secs(60);
 const TAKE_ANSWER: Duration = Duration::from_secs(10);
 /// Processor time of one user id, a twentieth, with a burst of 100 ms: some hundred requests a second in a small network, two in one of ten thousand members.
 const USER_SHARE: CpuShare = CpuShare::new(20, Duration::from_millis(100));
-/// Processor time of all of these users, a fifth, with a burst of 200 ms: the rest is for handshakes and timers.
+/// Processor time of all untrusted users together, a fifth, with a burst of 200 ms: the rest is for handshakes and timers.
 const SHARED: CpuShare = CpuShare::new(5, Duration::from_millis(200));
 /// Maximum number of user ids without a connection whose used time is remembered until it is paid off, 256. Of more ids, the least indebted ones are forgotten. Only a
 /// user who owns many ids reaches this limit, because each id had to connect.
@@ -36,7 +36,7 @@ const MAX_REMEMBERED: usize = 256;
 
 /// The party whose limits apply to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Party {
+pub(super) enum UserClass {
     /// Root, or the daemon's own user.
     Trusted,
     /// Another user id.
@@ -45,7 +45,7 @@ pub(super) enum Party {
 
 /// The error for a connection that exceeds the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoRoom;
+pub(super) struct LimitExceeded;
 
 /// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +63,11 @@ enum Phase {
 /// An admitted connection.
 struct Admitted {
     token: u64,
-    party: Party,
+    party: UserClass,
     phase: Phase,
     /// Time at which the connection is closed if it is still in this phase. Trusted users have no timeouts.
     until: Time,
-    /// Number of the last use: the smallest number is the longest unused connection.
+    /// Number of the last use. The connection with the smallest number is the longest unused.
     used: u64,
     /// Turn in which the connection was admitted.
     turn: u64,
@@ -91,7 +91,7 @@ pub(super) struct UserAdmission {
     admitted: Vec<Admitted>,
     /// User ids, each with the time at which its used processor time is paid off. A user id without an entry owes nothing.
     paid: Vec<(u32, Time)>,
-    /// Time at which the processor time that all of them used is paid off.
+    /// Time at which the processor time that all untrusted users together used is paid off.
     paid_by_all: Time,
     /// Counts uses.
     uses: u64,
@@ -106,10 +106,10 @@ impl UserAdmission {
     }
 
     /// Admits connection `token`. Returns the connection that must be closed for it, if any.
-    pub(super) fn admit(&mut self, token: u64, party: Party, now: Time) -> Result<Option<u64>, NoRoom> {
+    pub(super) fn admit(&mut self, token: u64, party: UserClass, now: Time) -> Result<Option<u64>, LimitExceeded> {
         let evicted = match self.limit(party) {
             None => None,
-            Some(own_only) => Some(self.victim(party, own_only).ok_or(NoRoom)?),
+            Some(own_only) => Some(self.victim(party, own_only).ok_or(LimitExceeded)?),
         };
         if let Some(evicted) = evicted {
             self.remove(evicted);
@@ -121,31 +121,32 @@ impl UserAdmission {
         Ok(evicted)
     }
 
-    /// Returns which limit one more connection of `party` exceeds: `Some(true)` for its own, `Some(false)` for that of several parties.
-    fn limit(&self, party: Party) -> Option<bool> {
-        let trusted = self.count(Party::Trusted);
+    /// Returns the limit that one more connection of `party` would exceed: `Some(true)` for the party's own limit, `Some(false)` for a limit of several parties,
+    /// `None` if no limit is exceeded.
+    fn limit(&self, party: UserClass) -> Option<bool> {
+        let trusted = self.count(UserClass::Trusted);
         let others = self.admitted.len() - trusted;
         match party {
-            Party::User(_) if self.count(party) >= PER_USER => Some(true),
-            Party::User(_) if others >= MAX_CONNECTIONS - RESERVED => Some(false),
+            UserClass::User(_) if self.count(party) >= PER_USER => Some(true),
+            UserClass::User(_) if others >= MAX_CONNECTIONS - RESERVED => Some(false),
             _ if self.admitted.len() >= MAX_CONNECTIONS => Some(false),
             _ => None,
         }
     }
 
-    fn count(&self, party: Party) -> usize {
+    fn count(&self, party: UserClass) -> usize {
         self.admitted.iter().filter(|connection| connection.party == party).count()
     }
 
-    /// Returns the connection that gives up its place for a newcomer of `party`: the longest unused one of the party with the most. It has been
-    /// there for a whole turn, so a client that sends its request at once has been heard. Only a trusted user evicts a trusted user, and a request that
-    /// waits for its answer is given up only for a party with fewer connections.
-    fn victim(&self, party: Party, own_only: bool) -> Option<u64> {
+    /// Returns the connection to evict for a new one of `party`: the longest unused connection of the party with the most connections. Only connections that are
+    /// older than one turn are evicted, so that a client that sends its request at once is served. Only a trusted user evicts a trusted user, and a connection whose
+    /// request waits for its answer is evicted only for a party with fewer connections.
+    fn victim(&self, party: UserClass, own_only: bool) -> Option<u64> {
         let own = self.count(party);
         let may_go = |connection: &Admitted| {
             let is_own = connection.party == party;
             let is_allowed =
-                if own_only { is_own } else { party == Party::Trusted || connection.party != Party::Trusted };
+                if own_only { is_own } else { party == UserClass::Trusted || connection.party != UserClass::Trusted };
             let is_kept =
                 matches!(connection.phase, Phase::Asked(_)) && (is_own || self.count(connection.party) <= own);
             is_allowed && !is_kept && connection.turn + 2 <= self.turn
@@ -164,9 +165,9 @@ impl UserAdmission {
         self.admitted.retain(|connection| connection.token != token);
     }
 
-    /// Returns true if this connection's requests are answered as they come.
+    /// Returns true if the connection belongs to a trusted user, whose requests are answered at once.
     pub(super) fn is_trusted(&self, token: u64) -> bool {
-        self.admitted.iter().any(|connection| connection.token == token && connection.party == Party::Trusted)
+        self.admitted.iter().any(|connection| connection.token == token && connection.party == UserClass::Trusted)
     }
 
     /// Notes that connection `token` waits for its next request.
@@ -219,7 +220,7 @@ impl UserAdmission {
             self.admitted.iter().any(|connection| connection.party == party && connection.phase == Phase::Answered)
         };
         self.admitted.iter().filter_map(move |connection| match (connection.phase, connection.party) {
-            (Phase::Asked(number), party @ Party::User(user)) if !has_unread(party) => {
+            (Phase::Asked(number), party @ UserClass::User(user)) if !has_unread(party) => {
                 let paid = self.paid.iter().find(|(known, _)| *known == user).map_or(Time::ZERO, |(_, paid)| *paid);
                 Some(PendingRequest {
                     token: connection.token,
@@ -244,7 +245,7 @@ impl UserAdmission {
 
     /// Returns the connections whose timeout has expired.
     pub(super) fn expired(&self, now: Time) -> Vec<u64> {
-        let is_over = |connection: &Admitted| connection.party != Party::Trusted && connection.until <= now;
+        let is_over = |connection: &Admitted| connection.party != UserClass::Trusted && connection.until <= now;
         self.admitted.iter().filter(|connection| is_over(connection)).map(|connection| connection.token).collect()
     }
 
@@ -259,7 +260,7 @@ impl UserAdmission {
         let timed = self
             .admitted
             .iter()
-            .filter(|connection| connection.party != Party::Trusted)
+            .filter(|connection| connection.party != UserClass::Trusted)
             .map(|connection| connection.until);
         let parts = self.admitted.iter().filter_map(|connection| match connection.phase {
             Phase::Part(due) => Some(due),
@@ -271,7 +272,7 @@ impl UserAdmission {
     /// Forgets user ids that have paid off their time, and those that exceed [`MAX_REMEMBERED`].
     fn forget_paid(&mut self, now: Time) {
         let admitted = &self.admitted;
-        let is_connected = |user: u32| admitted.iter().any(|connection| connection.party == Party::User(user));
+        let is_connected = |user: u32| admitted.iter().any(|connection| connection.party == UserClass::User(user));
         self.paid.retain(|(user, paid)| *paid > now || is_connected(*user));
         while self.paid.len() > MAX_REMEMBERED {
             let away = self.paid.iter().enumerate().filter(|(_, (user, _))| !is_connected(*user));

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use zeroize::Zeroizing;
 
-use crate::api::{Failure, MAX_REQUEST, Request, Response};
+use crate::api::{ApiRequest, ApiResponse, Failure, MAX_REQUEST};
 
 /// Number of bytes that are read at a time.
 const CHUNK: usize = 4096;
@@ -75,7 +75,7 @@ impl UserConnection {
     }
 
     /// Answers the first complete request; `answer` carries it out.
-    pub(crate) fn answer(&mut self, answer: impl FnOnce(Request) -> Response) {
+    pub(crate) fn answer(&mut self, answer: impl FnOnce(ApiRequest) -> ApiResponse) {
         let Some(end) = self.input.iter().position(|byte| *byte == b'\n') else { return };
         let line: Zeroizing<Vec<u8>> = Zeroizing::new(self.input.drain(..=end).collect());
         self.queue(&self.respond(&line, answer));
@@ -83,28 +83,28 @@ impl UserConnection {
 
     /// Reports why the connection is closed before any request. Bytes that the socket does not accept at once are lost.
     pub(super) fn refuse(&mut self, failure: Failure) {
-        self.queue(&Response::Failed(failure));
+        self.queue(&ApiResponse::Failed(failure));
         self.write();
     }
 
-    fn queue(&mut self, response: &Response) {
+    fn queue(&mut self, response: &ApiResponse) {
         // Serialising fails only for maps with keys other than strings, which the API does not have.
         self.output = serde_json::to_vec(response).unwrap_or_default();
         self.output.push(b'\n');
     }
 
-    pub(super) fn respond(&self, line: &[u8], answer: impl FnOnce(Request) -> Response) -> Response {
-        match serde_json::from_slice::<Request>(line) {
-            Ok(request) if request.changes() && !self.may_change => Response::Failed(Failure {
+    pub(super) fn respond(&self, line: &[u8], answer: impl FnOnce(ApiRequest) -> ApiResponse) -> ApiResponse {
+        match serde_json::from_slice::<ApiRequest>(line) {
+            Ok(request) if request.changes() && !self.may_change => ApiResponse::Failed(Failure {
                 message: String::from("only root and the daemon's own user may change settings"),
                 hint: String::from("run the command with sudo"),
             }),
-            Ok(request) if request.is_private() && !self.may_change => Response::Failed(Failure {
+            Ok(request) if request.is_private() && !self.may_change => ApiResponse::Failed(Failure {
                 message: String::from("only root and the daemon's own user may read the event log"),
                 hint: String::from("try again with sudo"),
             }),
             Ok(request) => answer(request),
-            Err(error) => Response::Failed(Failure {
+            Err(error) => ApiResponse::Failed(Failure {
                 message: format!("the daemon does not understand this request: {error}"),
                 hint: String::from("use a `taut` of the daemon's version; `taut version` shows both"),
             }),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use taut_base::{Bucket, Rate, Time};
 use taut_event::{Interest, Poller};
 
-use super::admission::Party;
+use super::admission::UserClass;
 
 /// Limit on accepted connections of all users at one socket, 1,000 per second: the user id is known only after accepting. With [`super::ACCEPT_COST`] this is a
 /// twentieth of a core at most; the kernel's queue of 4,096 (`net.core.somaxconn`) is empty after four seconds.
@@ -29,9 +29,9 @@ const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_secs(1);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A connection that could not be admitted yet.
-pub(super) struct Pending {
+pub(super) struct PendingConnection {
     pub(super) stream: UnixStream,
-    pub(super) party: Party,
+    pub(super) party: UserClass,
     /// Number of attempts to admit it.
     pub(super) tries: u8,
 }
@@ -44,7 +44,7 @@ pub(super) struct Listener {
     /// Time at which a pause of accepting ends.
     resume: Option<Time>,
     /// The connection that waits for admission. Nothing is accepted meanwhile.
-    pub(super) pending: Option<Pending>,
+    pub(super) pending: Option<PendingConnection>,
 }
 
 impl Listener {

@@ -19,11 +19,11 @@ use std::time::Duration;
 use taut_base::Time;
 use taut_event::{Interest, Poller, effective_uid, peer_credentials};
 
-use crate::api::{Failure, Request, Response, private_socket};
+use crate::api::{ApiRequest, ApiResponse, Failure, private_socket};
 use crate::error::RunError;
-use admission::{NoRoom, Party, UserAdmission};
+use admission::{LimitExceeded, UserAdmission, UserClass};
 pub(crate) use connection::{Progress, UserConnection};
-use listener::{ACCEPTS_AT_ONCE, Listener, Pending, is_answered};
+use listener::{ACCEPTS_AT_ONCE, Listener, PendingConnection, is_answered};
 
 /// First poller token of connections; lower ones belong to the daemon.
 pub(crate) const FIRST_CONNECTION: u64 = 16;
@@ -35,7 +35,7 @@ const ACCEPT_COST: Duration = Duration::from_micros(50);
 const TRIES: u8 = 4;
 
 /// The listening sockets and their connections.
-pub(crate) struct Server {
+pub(crate) struct ApiServer {
     /// The listeners in the order in which they are served: the private one, unless its path is too long for a socket, and the public one.
     listeners: Vec<Listener>,
     connections: BTreeMap<u64, UserConnection>,
@@ -46,7 +46,7 @@ pub(crate) struct Server {
     token: u64,
 }
 
-impl Server {
+impl ApiServer {
     /// Listens at `path`, where every local user may connect, and at the private socket beside it. Sockets that no daemon answers on are replaced.
     pub(crate) fn listen(path: &Path) -> Result<Self, RunError> {
         let private = private_socket(path);
@@ -104,30 +104,30 @@ impl Server {
     fn identify(&mut self, place: usize, stream: UnixStream, poller: &Poller, now: Time) {
         let Ok(credentials) = peer_credentials(&stream) else { return };
         let is_trusted = self.trusted.contains(&credentials.uid);
-        let party = if is_trusted { Party::Trusted } else { Party::User(credentials.uid) };
+        let party = if is_trusted { UserClass::Trusted } else { UserClass::User(credentials.uid) };
         if !is_trusted {
             self.admission.charge(credentials.uid, ACCEPT_COST, now);
         }
         if stream.set_nonblocking(true).is_ok() {
-            self.admit(place, Pending { stream, party, tries: 1 }, poller, now);
+            self.admit(place, PendingConnection { stream, party, tries: 1 }, poller, now);
         }
     }
 
     /// Admits a connection, and closes another one for it if necessary. A connection that cannot be admitted is tried again in the next turns: by then, every
     /// connection that was accepted just before has been served.
-    fn admit(&mut self, place: usize, found: Pending, poller: &Poller, now: Time) {
+    fn admit(&mut self, place: usize, found: PendingConnection, poller: &Poller, now: Time) {
         let token = self.next;
-        let Pending { stream, party, tries } = found;
+        let PendingConnection { stream, party, tries } = found;
         match self.admission.admit(token, party, now) {
             Ok(evicted) => evicted.into_iter().for_each(|evicted| self.close(evicted, poller)),
-            Err(NoRoom) if tries < TRIES => {
-                self.listeners[place].pending = Some(Pending { stream, party, tries: tries + 1 });
+            Err(LimitExceeded) if tries < TRIES => {
+                self.listeners[place].pending = Some(PendingConnection { stream, party, tries: tries + 1 });
                 return;
             }
-            Err(NoRoom) => return UserConnection::new(stream, false).refuse(crowded()),
+            Err(LimitExceeded) => return UserConnection::new(stream, false).refuse(crowded()),
         }
         self.next += 1;
-        let connection = UserConnection::new(stream, party == Party::Trusted);
+        let connection = UserConnection::new(stream, party == UserClass::Trusted);
         if poller.add(connection.as_fd(), token, Interest::READ).is_ok() {
             self.connections.insert(token, connection);
         } else {
@@ -141,7 +141,7 @@ impl Server {
         token: u64,
         poller: &Poller,
         now: Time,
-        mut answer: impl FnMut(Request) -> Response,
+        mut answer: impl FnMut(ApiRequest) -> ApiResponse,
     ) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let step = loop {
@@ -179,7 +179,7 @@ impl Server {
         &mut self,
         poller: &Poller,
         clock: impl Fn() -> Time,
-        mut answer: impl FnMut(Request) -> Response,
+        mut answer: impl FnMut(ApiRequest) -> ApiResponse,
     ) {
         let now = clock();
         self.admission.next_turn();

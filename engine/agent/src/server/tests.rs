@@ -11,12 +11,12 @@ use super::listener::ACCEPT_PAUSE;
 use super::*;
 use crate::api::MAX_REQUEST;
 
-/// What an answer costs here, on the clock of the test.
+/// Processor time of one answer, on the clock of the test.
 const COST: Duration = Duration::from_micros(100);
 
-/// A server in a directory of its own, a poller that it works with, and a clock that stands still unless it is moved.
+/// A server in a directory of its own, its poller, and a clock that only the test advances.
 struct Rig {
-    server: Server,
+    server: ApiServer,
     poller: Poller,
     path: PathBuf,
     now: Cell<Time>,
@@ -26,14 +26,14 @@ struct Rig {
 impl Rig {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("taut-server-{name}-{}", std::process::id())).join("taut.sock");
-        let mut server = Server::listen(&path).unwrap();
+        let mut server = ApiServer::listen(&path).unwrap();
         let poller = Poller::new().unwrap();
         server.register(&poller, 3).unwrap();
         Self { server, poller, path, now: Cell::new(Time::from_duration(Duration::from_secs(100))), answers: 0 }
     }
 
-    /// The same for a daemon that trusts nobody who connects here.
-    fn among_strangers(name: &str) -> Self {
+    /// Creates a rig whose server trusts no user that connects.
+    fn without_trusted_users(name: &str) -> Self {
         let mut rig = Self::new(name);
         rig.server.trusted = [u32::MAX; 2];
         rig
@@ -47,11 +47,11 @@ impl Rig {
         self.now.set(self.now.get() + time);
     }
 
-    /// Serves until nothing is ready or due any more.
+    /// Serves until no connection is ready and no work is due.
     fn serve(&mut self) {
         let mut events = Events::with_capacity(8);
         loop {
-            // Both ends of a unix socket are in this process: what was sent is there.
+            // Both ends of the unix socket are in this process, so sent bytes are readable at once.
             self.poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
             let due = self.server.poll_timeout().is_some_and(|due| due <= self.now.get());
             if events.is_empty() && !due {
@@ -60,7 +60,7 @@ impl Rig {
             for event in events.iter() {
                 match event.token {
                     3 => self.server.accept(&self.poller, self.now.get()),
-                    token => self.server.serve(token, &self.poller, self.now.get(), |_| Response::Done),
+                    token => self.server.serve(token, &self.poller, self.now.get(), |_| ApiResponse::Done),
                 }
             }
             let (now, answers) = (&self.now, &mut self.answers);
@@ -70,7 +70,7 @@ impl Rig {
                 |_| {
                     now.set(now.get() + COST);
                     *answers += 1;
-                    Response::Done
+                    ApiResponse::Done
                 },
             );
         }
@@ -90,7 +90,7 @@ fn line(stream: &UnixStream) -> String {
 }
 
 #[test]
-fn answers_whole_lines_in_order_however_they_come() {
+fn complete_lines_are_answered_in_order_even_if_they_arrive_in_parts() {
     let mut rig = Rig::new("lines");
     let mut user = rig.connect();
     user.write_all(b"{\"command\":\"status\"}\n{\"command\":").unwrap();
@@ -104,7 +104,7 @@ fn answers_whole_lines_in_order_however_they_come() {
 }
 
 #[test]
-fn a_line_without_end_is_cut_off() {
+fn an_endless_line_ends_the_connection() {
     let mut rig = Rig::new("endless");
     let mut user = rig.connect();
     user.write_all(&vec![b'x'; MAX_REQUEST + 4096]).unwrap();
@@ -114,7 +114,7 @@ fn a_line_without_end_is_cut_off() {
 }
 
 #[test]
-fn whoever_does_not_read_answers_gets_no_more_of_them() {
+fn a_client_that_does_not_read_its_answers_gets_no_more_of_them() {
     let mut rig = Rig::new("deaf");
     let mut user = rig.connect();
     user.set_nonblocking(true).unwrap();
@@ -136,33 +136,33 @@ fn whoever_does_not_read_answers_gets_no_more_of_them() {
 }
 
 #[test]
-fn fault_p4_who_may_not_change_may_still_look() {
+fn fault_p4_a_user_without_permission_to_change_may_read_the_status() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
-    let stranger = UserConnection::new(ours, false);
-    let answer = |_| Response::Done;
-    assert!(matches!(stranger.respond(b"{\"command\":\"status\"}", answer), Response::Done));
+    let other_user = UserConnection::new(ours, false);
+    let answer = |_| ApiResponse::Done;
+    assert!(matches!(other_user.respond(b"{\"command\":\"status\"}", answer), ApiResponse::Done));
     for command in ["down", "up", "leave"] {
         let line = format!("{{\"command\":\"{command}\"}}");
-        assert!(matches!(stranger.respond(line.as_bytes(), answer), Response::Failed(_)), "{command}");
+        assert!(matches!(other_user.respond(line.as_bytes(), answer), ApiResponse::Failed(_)), "{command}");
     }
 }
 
 #[test]
-fn a_second_daemon_is_refused_and_a_leftover_replaced() {
+fn a_second_daemon_is_refused_and_a_leftover_socket_is_replaced() {
     let rig = Rig::new("second");
-    assert!(matches!(Server::listen(&rig.path), Err(RunError::AlreadyRunning(_))));
+    assert!(matches!(ApiServer::listen(&rig.path), Err(RunError::AlreadyRunning(_))));
     let path = rig.path.with_file_name("leftover.sock");
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "the socket of a daemon that was killed");
     let private = private_socket(&path);
     drop(UnixListener::bind(&private).unwrap());
-    let server = Server::listen(&path).unwrap();
-    // A daemon whose public socket was removed is still there.
+    let server = ApiServer::listen(&path).unwrap();
+    // A daemon whose public socket was removed still answers on the private one.
     std::fs::remove_file(&path).unwrap();
-    assert!(matches!(Server::listen(&path), Err(RunError::AlreadyRunning(found)) if found == private));
+    assert!(matches!(ApiServer::listen(&path), Err(RunError::AlreadyRunning(found)) if found == private));
     drop(server);
-    assert!(!path.exists() && !private.exists(), "an orderly end leaves none");
+    assert!(!path.exists() && !private.exists(), "a regular end removes both sockets");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_path_that_is_too_long_for_a_private_socket_has_none() {
     let directory = std::env::temp_dir().join(format!("taut-server-long-{}", std::process::id()));
     let room = 107 - directory.as_os_str().len() - 1;
     let path = directory.join("x".repeat(room));
-    let server = Server::listen(&path).unwrap();
+    let server = ApiServer::listen(&path).unwrap();
     assert!(path.exists() && !private_socket(&path).exists());
     drop(server);
     std::fs::remove_dir(&directory).unwrap();
@@ -200,25 +200,25 @@ fn fault_p7_the_private_socket_does_not_wait_behind_the_public_queue() {
 }
 
 #[test]
-fn fault_p4_what_is_no_socket_is_left_alone() {
+fn fault_p4_a_file_that_is_no_socket_is_not_removed() {
     let rig = Rig::new("file");
     let file = rig.path.with_file_name("precious");
     let link = rig.path.with_file_name("link.sock");
     std::fs::write(&file, "precious").unwrap();
     std::os::unix::fs::symlink(&file, &link).unwrap();
     for path in [&file, &link] {
-        assert!(matches!(Server::listen(path), Err(RunError::Socket(_, _))), "{path:?}");
+        assert!(matches!(ApiServer::listen(path), Err(RunError::Socket(_, _))), "{path:?}");
         assert!(!private_socket(path).exists(), "{path:?}");
     }
     let path = rig.path.with_file_name("other.sock");
     std::os::unix::fs::symlink(&file, private_socket(&path)).unwrap();
-    assert!(matches!(Server::listen(&path), Err(RunError::Socket(found, _)) if found == private_socket(&path)));
+    assert!(matches!(ApiServer::listen(&path), Err(RunError::Socket(found, _)) if found == private_socket(&path)));
     assert!(!path.exists());
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
 
 #[test]
-fn fault_p7_idle_connections_make_room_for_newcomers() {
+fn fault_p7_idle_connections_are_evicted_for_new_ones() {
     let mut rig = Rig::new("crowd");
     let users: Vec<UnixStream> = (0..MAX_CONNECTIONS).map(|_| rig.connect()).collect();
     rig.serve();
@@ -237,8 +237,8 @@ fn fault_p7_idle_connections_make_room_for_newcomers() {
 }
 
 #[test]
-fn fault_p7_a_user_id_has_some_connections_and_not_for_ever() {
-    let mut rig = Rig::among_strangers("idle");
+fn fault_p7_connections_of_a_user_id_are_limited_in_number_and_time() {
+    let mut rig = Rig::without_trusted_users("idle");
     let mut users: Vec<UnixStream> = (0..3 * PER_USER).map(|_| rig.connect()).collect();
     rig.serve();
     assert_eq!(rig.server.connections.len(), PER_USER);
@@ -255,8 +255,8 @@ fn fault_p7_a_user_id_has_some_connections_and_not_for_ever() {
 }
 
 #[test]
-fn fault_p7_single_bytes_and_many_requests_cost_their_share() {
-    let mut rig = Rig::among_strangers("share");
+fn fault_p7_single_bytes_and_many_requests_stay_within_the_users_share() {
+    let mut rig = Rig::without_trusted_users("share");
     let mut user = rig.connect();
     user.set_nonblocking(true).unwrap();
     user.write_all(b"{\"comm").unwrap();
@@ -282,7 +282,7 @@ fn fault_p7_single_bytes_and_many_requests_cost_their_share() {
 
 #[test]
 fn fault_p7_connections_are_accepted_at_a_bounded_rate() {
-    let mut rig = Rig::among_strangers("rate");
+    let mut rig = Rig::without_trusted_users("rate");
     let mut accepted = 0;
     let begin = rig.now.get();
     while rig.now.get().since(begin) < Duration::from_secs(1) {
@@ -298,7 +298,7 @@ fn fault_p7_connections_are_accepted_at_a_bounded_rate() {
 
 #[test]
 fn fault_p7_a_client_that_hung_up_does_not_keep_the_agent_awake() {
-    let mut rig = Rig::among_strangers("gone");
+    let mut rig = Rig::without_trusted_users("gone");
     let mut user = rig.connect();
     user.write_all(&b"{\"command\":\"status\"}\n".repeat(3_000)[..MAX_REQUEST]).unwrap();
     drop(user);

@@ -15,8 +15,8 @@ use taut_relay::BindingState;
 use taut_wire::control::Suite;
 
 use crate::api::{
-    Bytes, Changes, Filtering, Handshakes, LanesStatus, Mapping, NatStatus, PathStatus, PeerStatus, RelayState,
-    RelayStatus, RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
+    Bytes, Filtering, Handshakes, LanesStatus, MappingBehaviour, NatStatus, PathChanges, PathStatus, PeerStatus,
+    RelayState, RelayStatus, RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
 };
 use crate::overlay::Overlay;
 
@@ -177,11 +177,11 @@ pub(crate) fn nat(view: &NatReportView, connected: bool) -> NatStatus {
         _ => {}
     }
     let mapping = match view.mapping {
-        taut_path::NatMapping::Unknown => Mapping::Unknown,
-        taut_path::NatMapping::None => Mapping::NotTranslated,
-        taut_path::NatMapping::EndpointIndependent => Mapping::EndpointIndependent,
-        taut_path::NatMapping::AddressDependent => Mapping::AddressDependent,
-        taut_path::NatMapping::AddressAndPortDependent => Mapping::AddressAndPortDependent,
+        taut_path::NatMapping::Unknown => MappingBehaviour::Unknown,
+        taut_path::NatMapping::None => MappingBehaviour::NotTranslated,
+        taut_path::NatMapping::EndpointIndependent => MappingBehaviour::EndpointIndependent,
+        taut_path::NatMapping::AddressDependent => MappingBehaviour::AddressDependent,
+        taut_path::NatMapping::AddressAndPortDependent => MappingBehaviour::AddressAndPortDependent,
     };
     let filtering = match view.filtering {
         taut_path::NatFiltering::Unknown => Filtering::Unknown,
@@ -231,9 +231,9 @@ fn connected(peer: &PeerView<'_>, overlay: &Overlay, online: Option<bool>, now: 
     }
 }
 
-fn changes(peer: &PeerView<'_>, overlay: &Overlay) -> Changes {
+fn changes(peer: &PeerView<'_>, overlay: &Overlay) -> PathChanges {
     let (held_bytes, given_up) = overlay.lanes().held_of(peer.id);
-    Changes { held_bytes, given_up, ignored: peer.lane_changes_ignored }
+    PathChanges { held_bytes, given_up, ignored: peer.lane_changes_ignored }
 }
 
 fn listed(peer: &taut_netmap::Peer, online: Option<bool>) -> PeerStatus {
@@ -251,6 +251,6 @@ fn listed(peer: &taut_netmap::Peer, online: Option<bool>) -> PeerStatus {
         last_handshake_s: None,
         round_trip_ms: None,
         candidates: peer.endpoints.clone(),
-        changes: Changes::default(),
+        changes: PathChanges::default(),
     }
 }

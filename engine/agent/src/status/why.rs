@@ -1,7 +1,7 @@
 //! Explanations of paths in sentences (law 14), from the node's counters and verdict ([`PathReport`]) and the daemon's knowledge.
 //!
-//! The node knows ways and probes; the daemon knows which peers are online and which relays serve the node. If nothing comes back from the peer by any way, the reason is
-//! one that the daemon knows, not a NAT.
+//! The node knows paths and probes. The daemon knows which peers are online and which relays serve the node. If no packet comes back from the peer on any path, the
+//! cause is one that the daemon knows, not a NAT.
 
 use std::time::Duration;
 
@@ -11,36 +11,36 @@ use super::{seconds, share};
 use crate::api::{NatKind, NatStatus, PathKind, PeerStatus, RelayState, RelayStatus, RelayVia, SCHEMA, WayStatus, Why};
 
 /// Time within which packets for the peer count as recent, five minutes: as long as the paths of a peer without traffic are kept (protocol.md 5.5).
-pub(crate) const LATELY: Duration = Duration::from_secs(300);
+pub(crate) const RECENT_TRAFFIC: Duration = Duration::from_secs(300);
 
 /// Age of the latest direct packet of another peer up to which this host's network counts as working, 30 s: a quiet path in use is probed every
 /// 20 s, and an older packet says nothing of a cable that was pulled since.
-const WORKED: Duration = Duration::from_secs(30);
+const WORKING_AGE: Duration = Duration::from_secs(30);
 
 /// The facts about a peer and the network between.
 pub(crate) struct Evidence<'a> {
     pub(crate) peer: &'a PeerStatus,
     /// The node's counters and verdict; `None` for stock WireGuard peers, and while the network is down.
     pub(crate) report: Option<PathReport>,
-    /// Whether a handshake attempt is in progress, or packets for the peer flowed or waited within the last [`LATELY`].
+    /// True if a handshake attempt is in progress, or packets for the peer flowed or waited within the last [`RECENT_TRAFFIC`].
     pub(crate) wanted: bool,
-    /// Whether the coordinator is connected.
+    /// True if the coordinator is connected.
     pub(crate) connected: bool,
-    /// Whether another peer answers, see [`answers`].
+    /// True if another peer answers; see [`answers`].
     pub(crate) others: bool,
     pub(crate) ours: Option<NatStatus>,
     pub(crate) relays: &'a [RelayStatus],
 }
 
-/// Returns true if packets of the peer came here directly a moment ago, which shows that this host's network works.
+/// Returns true if a direct packet of the peer arrived within the last [`WORKING_AGE`], which shows that this host's network works.
 pub(crate) fn answers(report: &PathReport) -> bool {
-    let is_heard = |way: &WayReport| way.heard_ago.is_some_and(|ago| ago < WORKED);
+    let is_heard = |way: &WayReport| way.heard_ago.is_some_and(|ago| ago < WORKING_AGE);
     report.ways.iter().any(|way| matches!(way.way, Way::Direct(_)) && is_heard(way))
 }
 
 /// Returns the explanation.
 pub(crate) fn explain(evidence: Evidence<'_>) -> Why {
-    let Explanation { cause, reason, mend } = Explanation::of(&evidence);
+    let Explanation { cause, reason, fix } = Explanation::of(&evidence);
     let Evidence { peer, report, ours, relays, .. } = evidence;
     let said = std::iter::once(path(peer, relays)).chain(reason).map(|text| sentence(&text)).collect();
     Why {
@@ -51,7 +51,7 @@ pub(crate) fn explain(evidence: Evidence<'_>) -> Why {
         round_trip_ms: peer.round_trip_ms,
         cause: cause.map(String::from),
         said,
-        mend: mend.iter().map(|text| sentence(text)).collect(),
+        mend: fix.iter().map(|text| sentence(text)).collect(),
         ours,
         theirs: report.as_ref().map_or(NatKind::Unknown, |report| nat_kind(report.peer_nat)),
         ways: report.iter().flat_map(|report| &report.ways).map(|way| way_status(way, relays)).collect(),
@@ -74,12 +74,12 @@ pub(crate) fn nat_kind(nat: Nat) -> NatKind {
 struct Explanation {
     cause: Option<&'static str>,
     reason: Option<String>,
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
 impl Explanation {
-    fn new(cause: &'static str, reason: String, mend: String) -> Self {
-        Self { cause: Some(cause), reason: Some(reason), mend: Some(mend) }
+    fn new(cause: &'static str, reason: String, fix: String) -> Self {
+        Self { cause: Some(cause), reason: Some(reason), fix: Some(fix) }
     }
 
     fn of(evidence: &Evidence<'_>) -> Self {
@@ -87,7 +87,7 @@ impl Explanation {
         match (evidence.peer.path.kind, verdict) {
             (PathKind::None, _) | (_, Some(Verdict::Unreachable)) => Self::unreached(evidence, verdict),
             (_, Some(Verdict::Direct) | None) => Self::default(),
-            // While the choice is being made, there is no reason to name.
+            // The path is still being chosen, so no cause is known yet.
             (PathKind::Direct, Some(Verdict::Looking)) => Self::default(),
             (_, Some(verdict)) => Self::judged(verdict),
         }
@@ -95,10 +95,10 @@ impl Explanation {
 
     /// Returns the explanation of the node's verdict.
     fn judged(verdict: Verdict) -> Self {
-        Self { cause: Some(verdict.name()), reason: Some(verdict.to_string()), mend: verdict.fix() }
+        Self { cause: Some(verdict.name()), reason: Some(verdict.to_string()), fix: verdict.fix() }
     }
 
-    /// Returns the explanation for a peer from which nothing comes: nothing was sent to it, or it, a relay or the network is away.
+    /// Returns the explanation for a peer from which no packet arrives: no packet was sent to it, or the peer, the relays or the network do not work.
     fn unreached(evidence: &Evidence<'_>, verdict: Option<Verdict>) -> Self {
         let Evidence { peer, relays, connected, .. } = evidence;
         let name = &peer.name;
@@ -123,36 +123,36 @@ impl Explanation {
             );
         }
         if !connected && !bound && evidence.others {
-            let (silent, mend) = match relays.is_empty() {
+            let (silent, fix) = match relays.is_empty() {
                 true => ("the coordinator does not answer, and the network has no relay", "the coordinator runs"),
                 false => ("neither the coordinator nor a relay answers", "the coordinator and the relay run"),
             };
             let reason = format!("{nothing}, and {silent}; this host's network works, because other peers answer");
-            let mend = format!(
-                "see that {mend}, and that this host reaches them: `taut netcheck URL` with the coordinator's URL"
+            let fix = format!(
+                "see that {fix}, and that this host reaches them: `taut netcheck URL` with the coordinator's URL"
             );
-            return Self::new("coordinator-unreachable", reason, mend);
+            return Self::new("coordinator-unreachable", reason, fix);
         }
         if !connected && !bound {
             let reason = format!("{nothing}, and neither the coordinator nor a relay answers");
-            let mend = "check this host's network first: its links, `ip route`, its firewall";
-            return Self::new("no-network", reason, String::from(mend));
+            let fix = "check this host's network first: its links, `ip route`, its firewall";
+            return Self::new("no-network", reason, String::from(fix));
         }
         if relays.is_empty() {
             let reason = format!("none of {name}'s endpoints answers, and the network has no relay to fall back on");
-            let mend = "run a relay that both can reach: the coordinator's own, or `taut-relay`; or let UDP in to one of the two";
-            return Self::new("no-relay", reason, String::from(mend));
+            let fix = "run a relay that both can reach: the coordinator's own, or `taut-relay`; or let UDP in to one of the two";
+            return Self::new("no-relay", reason, String::from(fix));
         }
         if !bound {
             let problem = relays.iter().find_map(|relay| relay.problem.as_deref()).unwrap_or("none has answered");
             let reason = format!("none of {name}'s endpoints answers, and no relay serves this node: {problem}");
-            let mend =
+            let fix =
                 "see that a relay runs, and let UDP out to its port 3478; `taut netcheck` shows which of them answer";
-            return Self::new("relay-unreachable", reason, String::from(mend));
+            return Self::new("relay-unreachable", reason, String::from(fix));
         }
         let heard = if peer.online == Some(true) { "; the coordinator still counts it as connected" } else { "" };
-        let mend = format!("look at `taut status` on {name}: it has to run, and to be bound to a relay");
-        Self::new("unreachable", format!("{nothing}: it may be gone, or have lost its network{heard}"), mend)
+        let fix = format!("look at `taut status` on {name}: it has to run, and to be bound to a relay");
+        Self::new("unreachable", format!("{nothing}: it may be gone, or have lost its network{heard}"), fix)
     }
 }
 

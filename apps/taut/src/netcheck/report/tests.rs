@@ -1,14 +1,14 @@
 use std::time::Duration;
 
 use super::*;
-use crate::netcheck::survey::Seen;
+use crate::netcheck::survey::ObservedAddress;
 
-fn server(name: &str, endpoints: &[&str]) -> Server {
-    Server { name: String::from(name), endpoints: endpoints.iter().map(|one| one.parse().unwrap()).collect() }
+fn server(name: &str, endpoints: &[&str]) -> StunServer {
+    StunServer { name: String::from(name), endpoints: endpoints.iter().map(|one| one.parse().unwrap()).collect() }
 }
 
 fn sample() -> Report {
-    let seen = |server: &str, micros| Seen {
+    let seen = |server: &str, micros| ObservedAddress {
         server: server.parse().unwrap(),
         mapped: "203.0.113.1:40000".parse().unwrap(),
         time: Duration::from_micros(micros),
@@ -55,7 +55,7 @@ fn an_object_for_programs() {
     assert_eq!(json["relays"][1]["endpoints"][0]["latency_ms"], serde_json::Value::Null);
 }
 
-/// The sentences for a host with these survey results and a gateway that mapped these endpoints.
+/// Returns the sentences for a host with these survey results and a gateway that mapped the endpoints `mapped`.
 fn said(ipv4: Family, ipv6: Family, mapped: &[&str]) -> String {
     let servers = [server("r1", &["198.51.100.1:3478"])];
     let mapped = mapped.iter().map(|one| one.parse().unwrap()).collect();
@@ -69,24 +69,27 @@ fn silent(local: &str) -> Family {
 
 fn works(local: &str, mapped: &str) -> Family {
     let time = Duration::from_millis(1);
-    let seen =
-        |port| Seen { server: SocketAddr::from(([198, 51, 100, 1], port)), mapped: mapped.parse().unwrap(), time };
+    let seen = |port| ObservedAddress {
+        server: SocketAddr::from(([198, 51, 100, 1], port)),
+        mapped: mapped.parse().unwrap(),
+        time,
+    };
     Family { answers: vec![seen(3478), seen(3479)], ..silent(local) }
 }
 
 #[test]
-fn each_sentence_is_said_where_it_is_true() {
+fn each_sentence_appears_only_if_it_is_true() {
     let (home, none) = ("192.168.1.5:50000", Family::default());
     let quiet = said(silent(home), none.clone(), &[]);
     assert!(quiet.contains("Check that a relay runs, and allow outgoing UDP to its port 3478"), "{quiet}");
     assert!(quiet.contains("fewer direct paths are found"), "{quiet}");
-    // No route is no blocked UDP.
+    // A missing route does not mean that UDP is blocked.
     let alone = said(Family { asked: true, ..none.clone() }, none.clone(), &[]);
     assert!(alone.contains("no route") && !alone.contains("UDP"), "{alone}");
-    // One family that works is enough, and says what the other lacks.
+    // One working family is enough. The report names the problem of the other one.
     let by_v6 = said(silent(home), works("[2001:db8::5]:50000", "[2001:db8::5]:50000"), &[]);
     assert!(by_v6.contains("No relay answered by IPv4") && by_v6.contains("Peers with IPv6 are reachable"), "{by_v6}");
-    // A port that the gateway opened, at the address where relays see this host, and behind a carrier's NAT.
+    // The gateway mapped a port: first at the address that relays see, then behind a carrier's NAT.
     let open = said(works(home, "203.0.113.1:40000"), none.clone(), &["203.0.113.1:8288"]);
     assert!(open.contains("peers can reach this host through it"), "{open}");
     let hidden = said(works(home, "203.0.113.1:40000"), none, &["100.64.0.7:8288"]);
@@ -94,7 +97,7 @@ fn each_sentence_is_said_where_it_is_true() {
 }
 
 #[test]
-fn silence_is_shown_as_silence() {
+fn missing_answers_do_not_name_a_kind_of_nat() {
     let servers = [server("r1", &["198.51.100.1:3478"])];
     let survey = Survey { ipv4: silent("192.168.1.5:1"), ipv6: Family::default() };
     let report = Report::new(&servers, &survey, None, Vec::new());

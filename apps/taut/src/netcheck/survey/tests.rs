@@ -40,11 +40,11 @@ fn serve(mute: bool) -> (SocketAddr, thread::JoinHandle<()>) {
 }
 
 fn ask(endpoints: &[SocketAddr]) -> Survey {
-    run(&[Server { name: String::from("r"), endpoints: endpoints.to_vec() }]).unwrap()
+    run(&[StunServer { name: String::from("r"), endpoints: endpoints.to_vec() }]).unwrap()
 }
 
 #[test]
-fn a_server_beside_us_sees_us_as_we_are() {
+fn a_server_on_the_same_host_sees_the_sockets_own_address() {
     let (address, thread) = serve(false);
     let survey = ask(&[address]);
     thread.join().unwrap();
@@ -56,7 +56,7 @@ fn a_server_beside_us_sees_us_as_we_are() {
 }
 
 #[test]
-fn an_answer_that_is_filtered_out_is_told_from_one_that_is_lost() {
+fn a_filtered_answer_is_distinguished_from_a_lost_one() {
     let (address, thread) = serve(true);
     let found = ask(&[address]).ipv4;
     thread.join().unwrap();
@@ -64,7 +64,7 @@ fn an_answer_that_is_filtered_out_is_told_from_one_that_is_lost() {
 }
 
 #[test]
-fn silence_ends_by_itself() {
+fn the_survey_ends_without_answers() {
     // A server that receives requests and never answers.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let found = ask(&[silent.local_addr().unwrap()]).ipv4;
@@ -73,7 +73,7 @@ fn silence_ends_by_itself() {
 }
 
 #[test]
-fn strangers_and_late_answers_are_told_apart() {
+fn answers_of_other_servers_and_late_answers_are_recognised() {
     let now = Instant::now();
     let sent = [Some(now), Some(now + Duration::from_millis(250)), None];
     let question = Question {
@@ -89,6 +89,6 @@ fn strangers_and_late_answers_are_told_apart() {
     let later = now + Duration::from_millis(300);
     assert_eq!(question.time(&question.transaction(0), later), Some(Duration::from_millis(300)));
     assert_eq!(question.time(&question.transaction(1), later), Some(Duration::from_millis(50)));
-    assert_eq!(question.time(&question.transaction(2), later), None, "the third try was not sent yet");
+    assert_eq!(question.time(&question.transaction(2), later), None, "the third request was not sent yet");
     assert_eq!(question.time(&[8; 12], later), None);
 }

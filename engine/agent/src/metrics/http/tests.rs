@@ -7,19 +7,19 @@ use super::*;
 /// A responder with its poller, in virtual time.
 struct Bench {
     poller: Poller,
-    responder: Responder,
+    responder: MetricsServer,
     now: Time,
 }
 
 impl Bench {
     fn new() -> Self {
         let poller = Poller::new().unwrap();
-        let responder = Responder::listen("127.0.0.1:0".parse().unwrap(), &poller).unwrap();
+        let responder = MetricsServer::listen("127.0.0.1:0".parse().unwrap(), &poller).unwrap();
         Self { poller, responder, now: Time(5) }
     }
 
     /// Serves events until `done` returns true; panics if it does not within 2,000 waits.
-    fn serve_until(&mut self, mut done: impl FnMut(&Responder) -> bool) {
+    fn serve_until(&mut self, mut done: impl FnMut(&MetricsServer) -> bool) {
         let mut events = Events::with_capacity(8);
         for _ in 0..2000 {
             if done(&self.responder) {
@@ -50,7 +50,7 @@ impl Bench {
 }
 
 #[test]
-fn prometheus_gets_its_figures() {
+fn prometheus_gets_the_metrics() {
     let mut bench = Bench::new();
     let text = bench.ask(b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n");
     assert!(text.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{text}");
@@ -60,7 +60,7 @@ fn prometheus_gets_its_figures() {
 }
 
 #[test]
-fn all_else_is_refused_in_a_line() {
+fn other_requests_are_refused_with_one_line() {
     let mut bench = Bench::new();
     let long = [b"GET /metrics HTTP/1.1\r\nA: ".as_slice(), &[b'x'; MAX_HEAD]].concat();
     for (request, status) in [
@@ -78,7 +78,7 @@ fn all_else_is_refused_in_a_line() {
 }
 
 #[test]
-fn who_says_nothing_loses_the_place_in_time() {
+fn a_silent_connection_is_closed_after_its_timeout() {
     let mut bench = Bench::new();
     let silent = TcpStream::connect(bench.responder.address()).unwrap();
     bench.serve_until(|responder| responder.connections.len() == 1);
@@ -91,7 +91,7 @@ fn who_says_nothing_loses_the_place_in_time() {
 }
 
 #[test]
-fn fault_p7_who_only_waits_makes_room_for_who_asks() {
+fn fault_p7_a_connection_without_a_request_is_evicted_for_one_with_a_request() {
     let mut bench = Bench::new();
     let address = bench.responder.address();
     let silent: Vec<TcpStream> = (0..4 * MAX_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -140,7 +140,7 @@ fn fault_p7_a_page_is_made_ten_times_a_second_at_most() {
 }
 
 #[test]
-fn fault_p7_clients_of_the_metrics_port_cost_their_share() {
+fn fault_p7_clients_of_the_metrics_port_stay_within_their_share() {
     let mut bench = Bench::new();
     let cost = Duration::from_millis(50);
     let begin = bench.now;
@@ -174,7 +174,7 @@ fn fault_p7_clients_of_the_metrics_port_cost_their_share() {
 }
 
 #[test]
-fn fault_p7_a_request_in_single_bytes_is_read_now_and_then() {
+fn fault_p7_a_request_in_single_bytes_is_read_only_after_pauses() {
     let mut bench = Bench::new();
     let mut client = TcpStream::connect(bench.responder.address()).unwrap();
     let request = b"GET /metrics HTTP/1.1\r\n\r\n";
@@ -204,7 +204,7 @@ fn fault_p7_a_request_in_single_bytes_is_read_now_and_then() {
 }
 
 #[test]
-fn who_goes_away_in_the_middle_leaves_nothing() {
+fn a_client_that_disconnects_early_leaves_no_connection() {
     let mut bench = Bench::new();
     let mut client = TcpStream::connect(bench.responder.address()).unwrap();
     client.write_all(b"GET /met").unwrap();

@@ -53,7 +53,7 @@ fn report(verdict: Verdict) -> PathReport {
     }
 }
 
-/// What a test changes: the peer, the relays, whether packets wait, whether the coordinator is connected, whether another peer answers.
+/// The facts that a test can change: the peer, the relays, waiting packets, the coordinator's connection, and the answers of another peer.
 struct Scene {
     peer: PeerStatus,
     relays: Vec<RelayStatus>,
@@ -62,7 +62,7 @@ struct Scene {
     others: bool,
 }
 
-/// A relayed peer and a bound relay, and what `change` makes of that.
+/// Returns the explanation for a relayed peer and a bound relay, after `change` modified them.
 fn why(report: Option<PathReport>, change: impl FnOnce(&mut Scene)) -> Why {
     let status = metrics::tests::sample();
     let (peer, relays) = (status.peers[0].clone(), status.relays);
@@ -76,80 +76,84 @@ fn why(report: Option<PathReport>, change: impl FnOnce(&mut Scene)) -> Why {
 }
 
 #[test]
-fn a_relayed_peer_hears_what_the_node_judged() {
-    let told = why(Some(report(Verdict::BothHard)), |_| {});
-    assert_eq!(told.cause.as_deref(), Some("both-symmetric"));
-    assert_eq!(told.said[0], "Packets to n2 go through the relay r1, which cannot read them.");
+fn the_explanation_of_a_relayed_peer_follows_the_verdict() {
+    let explanation = why(Some(report(Verdict::BothHard)), |_| {});
+    assert_eq!(explanation.cause.as_deref(), Some("both-symmetric"));
+    assert_eq!(explanation.said[0], "Packets to n2 go through the relay r1, which cannot read them.");
     assert_eq!(
-        told.said[1],
+        explanation.said[1],
         "Symmetric NAT on both sides; neither can tell the other its port, and there are too many pairs of ports to guess."
     );
-    assert!(told.mend[0].starts_with("On one of the two sides: ") && told.mend[0].ends_with('.'), "{:?}", told.mend);
-    assert_eq!((told.theirs, told.ways.len()), (NatKind::Symmetric, 2));
-    let [by_relay, straight] = &told.ways[..] else { panic!("{told:?}") };
+    assert!(
+        explanation.mend[0].starts_with("On one of the two sides: ") && explanation.mend[0].ends_with('.'),
+        "{:?}",
+        explanation.mend
+    );
+    assert_eq!((explanation.theirs, explanation.ways.len()), (NatKind::Symmetric, 2));
+    let [by_relay, straight] = &explanation.ways[..] else { panic!("{explanation:?}") };
     assert_eq!((by_relay.relay.as_deref(), by_relay.state.as_str(), by_relay.loss), (Some("r1"), "in-use", Some(0.25)));
     assert_eq!((straight.relay.as_deref(), straight.state.as_str(), straight.sent), (None, "silent", 20));
     assert_eq!(straight.known_from, ["map", "peer"]);
 }
 
 #[test]
-fn a_relay_that_is_reached_by_websocket_is_told_with_the_reason() {
+fn a_relay_that_is_reached_by_websocket_is_named_with_the_reason() {
     let bridge = endpoint("127.0.0.1:40000");
     let mut judged = report(Verdict::Blocked { ours: true });
     judged.ways[0].way = Way::Relayed { relay: bridge, id: 1 };
-    let told = why(Some(judged), |Scene { relays, .. }| {
+    let explanation = why(Some(judged), |Scene { relays, .. }| {
         relays[0].via = Some(RelayVia::Websocket);
         relays[0].websocket = Some(WebSocketStatus { open: true, local: Some(bridge), ..WebSocketStatus::default() });
     });
     let by = "Packets to n2 go through the relay r1, which cannot read them; the relay is reached by WebSocket, because it does not answer by UDP.";
-    assert_eq!((told.said[0].as_str(), told.cause.as_deref()), (by, Some("udp-blocked")));
-    assert_eq!(told.ways[0].relay.as_deref(), Some("r1"));
+    assert_eq!((explanation.said[0].as_str(), explanation.cause.as_deref()), (by, Some("udp-blocked")));
+    assert_eq!(explanation.ways[0].relay.as_deref(), Some("r1"));
 }
 
 #[test]
 fn a_direct_path_needs_no_reason() {
-    let told = why(Some(report(Verdict::Direct)), |Scene { peer, .. }| {
+    let explanation = why(Some(report(Verdict::Direct)), |Scene { peer, .. }| {
         peer.path = PathStatus::direct(Some(endpoint("198.51.100.1:1")));
     });
-    assert_eq!((told.cause, told.mend.len()), (None, 0));
-    assert_eq!(told.said, ["Packets to n2 go directly to 198.51.100.1:1."]);
+    assert_eq!((explanation.cause, explanation.mend.len()), (None, 0));
+    assert_eq!(explanation.said, ["Packets to n2 go directly to 198.51.100.1:1."]);
 }
 
 #[test]
-fn who_is_not_reached_hears_what_is_missing() {
+fn the_explanation_of_an_unreached_peer_names_the_cause() {
     let cause = |verdict: Option<Verdict>, change: &dyn Fn(&mut Scene)| {
-        let told = why(verdict.map(report), |scene| {
+        let explanation = why(verdict.map(report), |scene| {
             scene.peer.path = PathStatus::default();
             change(scene);
         });
-        assert_eq!(told.said[0], "There is no path to n2.");
-        assert!(told.said.len() == 2 && !told.mend.is_empty(), "{told:?}");
-        told.cause.unwrap()
+        assert_eq!(explanation.said[0], "There is no path to n2.");
+        assert!(explanation.said.len() == 2 && !explanation.mend.is_empty(), "{explanation:?}");
+        explanation.cause.unwrap()
     };
     let asleep = Some(Verdict::Asleep);
     assert_eq!(cause(asleep, &|_| {}), "asleep");
-    assert_eq!(cause(asleep, &|scene| scene.wanted = true), "unreachable", "packets waited, in vain");
+    assert_eq!(cause(asleep, &|scene| scene.wanted = true), "unreachable", "packets wait");
     assert_eq!(cause(None, &|_| {}), "asleep");
     assert_eq!(cause(None, &|scene| scene.wanted = true), "unreachable", "a native peer");
 }
 
 #[test]
-fn where_nothing_comes_back_the_reason_is_not_the_nat_whatever_way_packets_go() {
+fn if_no_packet_comes_back_the_cause_is_not_the_nat() {
     let direct = || PathStatus::direct(Some(endpoint("198.51.100.1:1")));
     for path in [PathStatus::default(), PathStatus::relayed("r1"), direct()] {
-        let told = |change: &dyn Fn(&mut Scene)| {
+        let explanation = |change: &dyn Fn(&mut Scene)| {
             why(Some(report(Verdict::Unreachable)), |scene| {
                 scene.peer.path = path.clone();
                 change(scene);
             })
         };
-        let cause = |change: &dyn Fn(&mut Scene)| told(change).cause.unwrap();
+        let cause = |change: &dyn Fn(&mut Scene)| explanation(change).cause.unwrap();
         assert_eq!(cause(&|_| {}), "unreachable");
         assert_eq!(cause(&|scene| scene.peer.online = Some(false)), "offline");
         assert_eq!(cause(&|scene| scene.relays.clear()), "no-relay");
         let lost = |scene: &mut Scene| scene.relays[0].state = RelayState::Unreachable;
         assert_eq!(cause(&lost), "relay-unreachable");
-        let alone = told(&|scene| {
+        let alone = explanation(&|scene| {
             lost(scene);
             (scene.connected, scene.peer.online) = (false, None);
         });
@@ -158,16 +162,24 @@ fn where_nothing_comes_back_the_reason_is_not_the_nat_whatever_way_packets_go() 
         for (relays, silent) in
             [(true, "either the coordinator nor a relay answers"), (false, "the network has no relay")]
         {
-            let told = told(&|scene| {
+            let explanation = explanation(&|scene| {
                 lost(scene);
                 (scene.connected, scene.peer.online, scene.others) = (false, None, true);
                 scene.relays.retain(|_| relays);
             });
-            assert_eq!(told.cause.as_deref(), Some("coordinator-unreachable"));
-            assert!(told.said[1].contains(silent) && told.said[1].contains("network works"), "{:?}", told.said);
-            assert!(told.mend[0].contains("coordinator") && !told.mend[0].contains("ip route"), "{:?}", told.mend);
+            assert_eq!(explanation.cause.as_deref(), Some("coordinator-unreachable"));
+            assert!(
+                explanation.said[1].contains(silent) && explanation.said[1].contains("network works"),
+                "{:?}",
+                explanation.said
+            );
+            assert!(
+                explanation.mend[0].contains("coordinator") && !explanation.mend[0].contains("ip route"),
+                "{:?}",
+                explanation.mend
+            );
         }
-        let said = told(&|scene| scene.peer.online = Some(true)).said;
+        let said = explanation(&|scene| scene.peer.online = Some(true)).said;
         assert!(said[1].contains("Nothing comes back from n2") && said[1].contains("still counts it"), "{said:?}");
     }
 }
@@ -190,9 +202,9 @@ fn every_verdict_becomes_sentences() {
         Verdict::TooLong { fits: 1_340 },
         Verdict::Filtered,
     ] {
-        let told = why(Some(report(verdict)), |_| {});
-        assert_eq!(told.cause.as_deref(), Some(verdict.name()));
-        for line in told.said.iter().chain(&told.mend) {
+        let explanation = why(Some(report(verdict)), |_| {});
+        assert_eq!(explanation.cause.as_deref(), Some(verdict.name()));
+        for line in explanation.said.iter().chain(&explanation.mend) {
             let first = line.chars().next().unwrap();
             assert!(line.ends_with('.') && first.is_uppercase(), "{line}");
         }
@@ -200,19 +212,22 @@ fn every_verdict_becomes_sentences() {
 }
 
 #[test]
-fn fault_i10_a_direct_path_that_loses_long_packets_is_told_of() {
+fn fault_i10_a_direct_path_that_loses_long_packets_is_reported() {
     let mut long = report(Verdict::TooLong { fits: 1_340 });
     long.ways[1].fits = Some(1_340);
-    let told = why(Some(long), |Scene { peer, .. }| {
+    let explanation = why(Some(long), |Scene { peer, .. }| {
         peer.path = PathStatus::direct(Some(endpoint("198.51.100.1:1")));
     });
-    assert_eq!((told.cause.as_deref(), told.ways[1].fits), (Some("mtu"), Some(1_340)));
-    assert_eq!(told.ways[1].meaning, "packets up to 1340 bytes pass, longer ones are lost");
-    assert!(told.said[1].contains("1340 bytes") && told.mend[0].contains("`--mtu 1340`"), "{told:?}");
+    assert_eq!((explanation.cause.as_deref(), explanation.ways[1].fits), (Some("mtu"), Some(1_340)));
+    assert_eq!(explanation.ways[1].meaning, "packets up to 1340 bytes pass, longer ones are lost");
+    assert!(
+        explanation.said[1].contains("1340 bytes") && explanation.mend[0].contains("`--mtu 1340`"),
+        "{explanation:?}"
+    );
 }
 
 #[test]
-fn another_peer_answers_if_its_direct_packets_came_a_moment_ago() {
+fn another_peer_counts_as_answering_for_30_s_after_a_direct_packet() {
     let heard = |way_heard: Way, seconds| {
         let ago = Some(Duration::from_secs(seconds));
         answers(&PathReport { ways: vec![WayReport { heard_ago: ago, ..way(way_heard) }], ..report(Verdict::Direct) })
