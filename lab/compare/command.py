@@ -17,7 +17,7 @@ from pathlib import Path
 from ..hosts import netem
 from ..hosts.wait import LabError
 from . import pages, plan, ranking, results, scenarios
-from .pages import FILE, OUT, PAGE, shown, teller
+from .pages import FILE, OUT, PAGE, shown, line_printer
 from .session import measure
 
 QUICK_MINUTES, QUICK_ROUNDS, FULL_ROUNDS = 20.0, 3, 5
@@ -192,8 +192,8 @@ def report(args):
         return 1 if found else 0
     file = args.file or FILE
     page = args.output or pages.beside(file)
-    say = teller(args.json)
-    made = pages.make(file, page, say)
+    print_line = line_printer(args.json)
+    made = pages.make(file, page, print_line)
     if args.json:
         print(json.dumps({"schema": 1, "results": str(file), "report": str(page) if made else None}))
     return 0 if made else 1
@@ -203,8 +203,8 @@ def compare(args):
     """Exit status 0 if enough pairs keep their order, 1 if not, 2 if no pair can be judged."""
     verdict = ranking.compare(results.load(args.first), results.load(args.second))
     if args.json:
-        told = {"schema": 1, "judged": verdict.judged, "kept": verdict.kept, "only_one": verdict.only_one, "overlapping": verdict.overlapping}
-        print(json.dumps(told | {"share": verdict.share, "enough": ranking.ENOUGH, "turned": verdict.turned, "agrees": verdict.agrees}))
+        outcome_json = {"schema": 1, "judged": verdict.judged, "kept": verdict.kept, "only_one": verdict.only_one, "overlapping": verdict.overlapping}
+        print(json.dumps(outcome_json | {"share": verdict.share, "enough": ranking.ENOUGH, "turned": verdict.turned, "agrees": verdict.agrees}))
     else:
         print(ranking.details(verdict))
     return verdict.code()

@@ -24,10 +24,10 @@ class CounterReading:
 
     def since(self, before):
         """Returns the seconds between two readings, with the names of `lab.measure.cpu`, and `lab_s`."""
-        told = self.reading.since(before.reading)
-        told["tunnel_s"] = [_spent(now, then) for now, then in zip(self.own, before.own)]
-        told["lab_s"] = _spent(self.others, before.others)
-        return told
+        spent = self.reading.since(before.reading)
+        spent["tunnel_s"] = [_spent(now, then) for now, then in zip(self.own, before.own)]
+        spent["lab_s"] = _spent(self.others, before.others)
+        return spent
 
 
 def _times(processes):

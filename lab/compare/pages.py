@@ -18,19 +18,19 @@ def beside(file):
     return file.with_name("report.html" if file == FILE else f"{file.stem}.html")
 
 
-def make(file, page, say):
+def make(file, page, print_line):
     """Makes the page. Without matplotlib it prints how to install it; the results stay."""
     from .report import page as report
 
-    told = results.load(file)
+    content = results.load(file)
     try:
-        size = report.write(told, page)
+        size = report.write(content, page)
     except LabError as error:
         if drawn_elsewhere(file, page):
             return True
-        say(str(error))
+        print_line(str(error))
         return False
-    say(f"written: {shown(page)} ({size / 1e3:,.0f} kB, everything in it; plots also in {shown(page.with_suffix(''))}/)")
+    print_line(f"written: {shown(page)} ({size / 1e3:,.0f} kB, everything in it; plots also in {shown(page.with_suffix(''))}/)")
     return True
 
 
@@ -42,7 +42,7 @@ def drawn_elsewhere(file, page):
     return subprocess.run([python, "-m", "lab", "report", file.resolve(), "--output", page.resolve()], cwd=ROOT, check=False).returncode == 0
 
 
-def teller(as_json):
+def line_printer(as_json):
     """Returns a function that prints a line of progress at once."""
     return lambda text: print(f"bench: {text}", file=sys.stderr if as_json else sys.stdout, flush=True)
 

@@ -1,4 +1,4 @@
-"""What is run, and in which order.
+"""The plan: the configurations that are run, and their order.
 
 A visit is one system running between new hosts on one link, and the works done with it. A stage is a round, or the part of a round whose systems depend on
 earlier results. The seed shuffles all visits of a stage, so that drift of the machine affects all systems and links alike.

@@ -46,13 +46,13 @@ def compare(first, second):
     verdict, one, two = Verdict(), Results(first), Results(second)
     for profile, placement, tuned, mtu, work in _places(first):
         for pair in itertools.combinations(_systems(one, two, profile, work), 2):
-            before, after = ([told.figure(profile, name, work, None, placement, tuned, mtu) for name in pair] for told in (one, two))
+            before, after = ([content.figure(profile, name, work, None, placement, tuned, mtu) for name in pair] for content in (one, two))
             _judge(verdict, (profile, placement, tuned, mtu, work, *pair), before, after, first["works"][work]["better"])
     return verdict
 
 
-def _places(told):
-    return list(dict.fromkeys((row["profile"], row["placement"], row["tuned"], row["mtu"], row["work"]) for row in told["runs"]))
+def _places(content):
+    return list(dict.fromkeys((row["profile"], row["placement"], row["tuned"], row["mtu"], row["work"]) for row in content["runs"]))
 
 
 def _systems(one, two, profile, work):

@@ -44,21 +44,21 @@ def key_of(row):
     return (row["round"], row["profile"], row["placement"], row["system"], row["tuned"], row["mtu"], row["work"])
 
 
-def problems(told):
+def problems(content):
     """Returns a sentence for each violation of the schema."""
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         return ["it is no object"]
-    if told.get("schema") != SCHEMA:
-        return [f"its schema is {told.get('schema')}, and this lab reads {SCHEMA}"]
-    found = _wrong("it", told, TOP)
+    if content.get("schema") != SCHEMA:
+        return [f"its schema is {content.get('schema')}, and this lab reads {SCHEMA}"]
+    found = _wrong("it", content, TOP)
     if found:
         return found
     for kind, keys in (("systems", SYSTEM), ("works", WORK), ("profiles", PROFILE)):
-        found += [line for name, one in told[kind].items() for line in _wrong(f"{kind}.{name}", one, keys)]
-    found += [line for number, one in enumerate(told["left_out"]) for line in _wrong(f"left_out {number}", one, LEFT_OUT)]
-    for number, row in enumerate(told["runs"]):
-        found += _wrong(f"run {number}", row, ROW) or _strangers(number, row, told)
-    keys = [key_of(row) for row in told["runs"]] if not found else []
+        found += [line for name, one in content[kind].items() for line in _wrong(f"{kind}.{name}", one, keys)]
+    found += [line for number, one in enumerate(content["left_out"]) for line in _wrong(f"left_out {number}", one, LEFT_OUT)]
+    for number, row in enumerate(content["runs"]):
+        found += _wrong(f"run {number}", row, ROW) or _unknown_names(number, row, content)
+    keys = [key_of(row) for row in content["runs"]] if not found else []
     return found + (["two runs are of the same"] if len(keys) != len(set(keys)) else [])
 
 
@@ -69,11 +69,11 @@ def _wrong(what, one, keys):
     return lacks + [f"{key} of {what} is a {type(one[key]).__name__}" for key, kind in keys.items() if key in one and not isinstance(one[key], kind)]
 
 
-def _strangers(number, row, told):
+def _unknown_names(number, row, content):
     """A row may only refer to known names, and a successful row has its main figure."""
-    found = [f"run {number} has a {kind} that is not told: {row[kind]}" for kind in ("profile", "system", "work") if row[kind] not in told[f"{kind}s"]]
-    if not found and row["ok"] and told["works"][row["work"]]["main"] not in row["figures"]:
-        found.append(f"run {number} succeeded and has no {told['works'][row['work']]['main']}")
+    found = [f"run {number} has a {kind} that is not listed: {row[kind]}" for kind in ("profile", "system", "work") if row[kind] not in content[f"{kind}s"]]
+    if not found and row["ok"] and content["works"][row["work"]]["main"] not in row["figures"]:
+        found.append(f"run {number} succeeded and has no {content['works'][row['work']]['main']}")
     return found
 
 
@@ -92,23 +92,23 @@ def time_made():
 def load(path):
     """Returns the content of a file; raises a `LabError` that names what is wrong with it."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise LabError(f"{path} cannot be read ({error.strerror}): `make bench` makes one") from None
     except ValueError as error:
         raise LabError(f"{path} holds no JSON ({error}): it was not written by this lab, or cut off") from None
-    found = problems(told)
+    found = problems(content)
     if found:
         raise LabError(f"{path} is no file of results: {'; '.join(found[:3])}")
-    return told
+    return content
 
 
-def save(path, told):
+def save(path, content):
     """Writes the file atomically: an interrupted write leaves the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        beside.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)

@@ -38,7 +38,7 @@ def outline(row, work):
     return ", ".join(words)
 
 
-def told(error):
+def error_text(error):
     """Returns an error as text; errors of other kinds than `LabError` get the name of their type."""
     text = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
     return text.strip() or type(error).__name__
@@ -58,7 +58,7 @@ def attempts(measure, tries, calm):
 
 @contextlib.contextmanager
 def limit(seconds, what, details=lambda: ""):
-    """Raises a `LabError` in work that takes longer than `seconds`; `details()` says what was seen. An alarm of the caller continues afterwards."""
+    """Raises a `LabError` in work that takes longer than `seconds`; `details()` returns the state for its message. An alarm of the caller continues afterwards."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

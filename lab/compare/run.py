@@ -9,7 +9,7 @@ from ..measure import machine
 from ..measure.clock import Pace
 from . import cost, plan, testbed
 from .results import SCHEMA, check_resumable, key_of, time_made, unit
-from .rows import attempts, details, limit, outline, row_of, told
+from .rows import attempts, details, limit, outline, row_of, error_text
 from .summary import Results
 
 # Attempts at a measurement that other programs disturb; longest wait for an idle machine between them, in seconds, in a full and in a
@@ -42,13 +42,13 @@ class Comparison:
 
     # --- the order ---
 
-    def run(self, say, keep=lambda: None, minutes=None):
+    def run(self, print_line, keep=lambda: None, minutes=None):
         """Runs all missing rows, or what fits into `minutes`; calls `keep()` after each row. Returns True if all rows exist."""
         pace = Pace()
         for number, stage in enumerate(self.stages):
             visits = self.missing(stage)
             if stage.optional and minutes is not None and pace.minutes() + pace.expected_minutes(self._seconds(visits)) > minutes:
-                say(f"left out, because it would not fit into {minutes:g} minutes: {stage.what}, round {stage.round}")
+                print_line(f"left out, because it would not fit into {minutes:g} minutes: {stage.what}, round {stage.round}")
                 continue
             ahead = self._seconds(visits) + sum(self._seconds(self.missing(later)) for later in self.stages[number + 1 :] if not later.optional)
             for visit in visits:
@@ -56,8 +56,8 @@ class Comparison:
                 if minutes is not None and pace.minutes() + pace.expected_minutes(own) > minutes:
                     return False
                 self._in_time = minutes is None or pace.minutes() + pace.expected_minutes(ahead + own) <= minutes
-                say(f"{pace.expected_minutes(ahead):.1f} min left: {details(visit)}")
-                self.visit(visit, say, keep)
+                print_line(f"{pace.expected_minutes(ahead):.1f} min left: {details(visit)}")
+                self.visit(visit, print_line, keep)
                 pace.passed(own)
                 ahead -= own
             if stage.round == 1 and self._chooses and not self.chosen:
@@ -75,7 +75,7 @@ class Comparison:
 
     def left_out(self):
         """Returns the planned visits without a row."""
-        return [_told_visit(visit, stage) for stage in self.stages for visit in self.missing(stage)]
+        return [_visit_in_file(visit, stage) for stage in self.stages for visit in self.missing(stage)]
 
     def best(self):
         """Returns the best systems besides ours after the first round, or so far during it. If no plan calls this, none are chosen."""
@@ -98,28 +98,28 @@ class Comparison:
 
     # --- one visit ---
 
-    def visit(self, visit, say, keep):
+    def visit(self, visit, print_line, keep):
         """Does all works of a visit. After a failure the rest continues in new hosts, so that the failure affects nothing else."""
         left = visit.works
         while left:
-            left = left[self._sitting(dataclasses.replace(visit, works=left), say, keep) :]
+            left = left[self._run_until_failure(dataclasses.replace(visit, works=left), print_line, keep) :]
 
-    def _sitting(self, visit, say, keep):
-        """Runs up to the first failure; returns the number of works that have a row."""
+    def _run_until_failure(self, visit, print_line, keep):
+        """Runs the works up to the first failure; returns the number of works that have a row."""
         before, why = len(self.runs), self._hopeless(visit)
         if why:
-            say(f"  {why.splitlines()[0]}")
+            print_line(f"  {why.splitlines()[0]}")
         else:
-            why = self._started(visit, say, keep)
+            why = self._started(visit, print_line, keep)
         if why and len(self.runs) == before:
             self.runs += [row_of(visit, work) | {"error": why, "tried": not why.startswith("not tried")} for work in visit.works]
             keep()
         return len(self.runs) - before
 
-    def _started(self, visit, say, keep):
+    def _started(self, visit, print_line, keep):
         """Starts the system and does the works; returns the reason if it failed."""
         system, phase = self.known.systems[visit.system], "the hosts could not be laid out: "
-        # Any error in the adapter of a system counts as a failure of that system only.
+        # Every error in the adapter of a system counts as a failure of that system, and does not stop the others.
         try:
             with self.place.hosts(visit, self.profiles[visit.profile], self._link_seed(visit)) as (lab, site):
                 self.offloads.setdefault(f"{visit.profile}, {visit.placement}", self.place.offloads(site))
@@ -129,32 +129,32 @@ class Comparison:
                     self.place.meet(site, running)
                 phase, took = "", round(time.monotonic() - start, 2)
                 self._came_up.add(visit.system)
-                self._works(visit, lab, site, running, took, say, keep)
+                self._works(visit, lab, site, running, took, print_line, keep)
                 with limit(self.start_limit_s, f"the end of {visit.system}", lab.tails):
                     running.stop()
         except Exception as error:
-            why, there = f"{phase}{told(error)}", (visit.system, visit.profile)
-            say(f"  {why.splitlines()[0]}")
+            why, there = f"{phase}{error_text(error)}", (visit.system, visit.profile)
+            print_line(f"  {why.splitlines()[0]}")
             self._failed[there] = self._failed.get(there, 0) + (phase == _NO_START)
             return why
         return None
 
-    def _works(self, visit, lab, site, running, took, say, keep):
+    def _works(self, visit, lab, site, running, took, print_line, keep):
         for name in visit.works:
             row = row_of(visit, name) | {"started_s": took, "payload": getattr(running, "payload", None)}
-            self._tries(self.works[name], lab, site, running, row, say)
+            self._tries(self.works[name], lab, site, running, row, print_line)
             self.runs.append(row)
             keep()
             if not row["ok"]:
                 lab.failed = True
                 return
 
-    def _tries(self, work, lab, site, running, row, say):
+    def _tries(self, work, lab, site, running, row, print_line):
         """Repeats the work if other programs used the machine meanwhile, and if there is time for it besides the plan."""
 
         def measure(attempt):
             row.update(self._try(work, lab, site, running, self.profiles[row["profile"]]) | {"attempts": attempt})
-            say(f"  {work.name:<16} {outline(row, work)}")
+            print_line(f"  {work.name:<16} {outline(row, work)}")
             return row, row["ok"] and row["disturbed"]
 
         def calm():
@@ -175,13 +175,13 @@ class Comparison:
             lacks = work.main not in row["figures"]
             row |= {"ok": not lacks, "error": f"the work returned no {work.main}" if lacks else None}
         except Exception as error:
-            row["error"] = told(error)
+            row["error"] = error_text(error)
         row["cpu"] = cost.CounterReading(running.processes, cost.lab_processes(lab, running)).since(before) if before else {}
         memory |= {"after": cost.memory(running.processes, "VmRSS"), "peak": cost.memory(running.processes, "VmHWM")}
         return row | {"memory_kib": memory, "link": testbed.reports(site), "disturbed": cost.disturbed(row["cpu"])}
 
     def _hopeless(self, visit):
-        """Returns why a visit is not worth trying, or None."""
+        """Returns the reason to skip a visit whose system keeps failing, or None."""
         here = self._failed.get((visit.system, visit.profile), 0)
         anywhere = sum(count for (name, _), count in self._failed.items() if name == visit.system)
         if here >= GIVE_UP:
@@ -238,7 +238,7 @@ class Comparison:
         self.runs = [row for row in before["runs"] if row["tried"] and not row["disturbed"]]
 
 
-def _told_visit(visit, stage):
+def _visit_in_file(visit, stage):
     """Returns a planned visit as the file of results contains it."""
     return dataclasses.asdict(visit) | {"works": list(visit.works), "optional": stage.optional}
 
@@ -254,16 +254,16 @@ def _lacking(there):
         try:
             found[name] = one.lacking()
         except Exception as error:
-            found[name] = f"its adapter is broken: {told(error)}"
+            found[name] = f"its adapter is broken: {error_text(error)}"
     return found
 
 
 def _facts(profile):
     """Returns a link as the file of results contains it."""
     keys = ("title", "about", "mtu", "emulated", "loss", "round_trip_ms")
-    told = {key: getattr(profile, key) for key in keys}
+    content = {key: getattr(profile, key) for key in keys}
     dropped = getattr(profile, "icmp_dropped", getattr(profile, "path_mtu", None) is not None)
-    return told | {"link": dict(profile.link), "path_mtu": getattr(profile, "path_mtu", None), "icmp_dropped": bool(dropped)}
+    return content | {"link": dict(profile.link), "path_mtu": getattr(profile, "path_mtu", None), "icmp_dropped": bool(dropped)}
 
 
 def _told_system(system, lacking):
@@ -272,5 +272,5 @@ def _told_system(system, lacking):
         try:
             version = system.version()
         except Exception as error:
-            version = f"unknown ({told(error).splitlines()[0]})"
+            version = f"unknown ({error_text(error).splitlines()[0]})"
     return {"title": system.title, "version": version, "lacking": lacking, "variant": bool(system.variant)}

@@ -42,8 +42,8 @@ class Streams:
         meter = Meter([site.hosts[end] for end in self.ends], running, Lengths(tcp=tcp, udp=1, idle=1, loaded=1, omitted=omitted))
         target = self.ends[1]
         meter.address = running.addresses[target] if self.inside else site.hosts[target].ipv4
-        told = meter.tcp("-P", self.streams, *{"forward": (), "reverse": ("-R",), "both": ("--bidir",)}[self.way])
-        return {key: told[key] for key in ("mbps", "ways_mbps", "retransmits", "congestion_control", "bytes")}
+        report = meter.tcp("-P", self.streams, *{"forward": (), "reverse": ("-R",), "both": ("--bidir",)}[self.way])
+        return {key: report[key] for key in ("mbps", "ways_mbps", "retransmits", "congestion_control", "bytes")}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ..hosts import congestion, leftovers, needs, netem
 from ..hosts.programs import binary
 from ..hosts.wait import LabError
 from . import pages, plan, results, run, testbed
-from .pages import shown, teller
+from .pages import shown, line_printer
 
 PROGRAMS = ("iperf3", "wg", "ss")
 # Programs that an emulator between hosts needs.
@@ -20,23 +20,23 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def measure(args, systems, works, profiles, stages, rounds, minutes, scenario_name, file):
     """Runs the comparison, writes the file, makes the page."""
-    say = teller(args.json)
+    print_line = line_printer(args.json)
     if found := lacks(profiles, getattr(args, "placements", None)):
         raise LabError("\nlab: ".join(found))
-    with interruptible(), tidy(say), congestion.allowed(args.congestion) as allowed:
+    with interruptible(), tidy(print_line), congestion.allowed(args.congestion) as allowed:
         if not allowed:
             raise LabError(f"this kernel has no congestion control {args.congestion}: modprobe tcp_{args.congestion}, or another by --congestion")
         place = testbed.VisitHosts(file.parent / "logs", args.congestion)
         one = run.Comparison(systems, works, profiles, place, seed=args.seed, quick=args.quick, scenario=scenario_name, rounds=rounds)
-        tell_lacking(one, say)
+        print_lacking(one, print_line)
         one.stages = stages(one)
         if args.resume and file.exists():
             one.resume(results.load(file))
         elif file.exists():
-            say(f"what was there is kept: {shown(set_aside(file))}")
-        whole = sit(one, say, file, minutes)
-    say("all is measured" if whole else f"no time was left for {len(one.left_out())} visits: --resume goes on")
-    return outcome(args, one, whole, file, say)
+            print_line(f"what was there is kept: {shown(set_aside(file))}")
+        whole = run_session(one, print_line, file, minutes)
+    print_line("all is measured" if whole else f"no time was left for {len(one.left_out())} visits: --resume goes on")
+    return outcome(args, one, whole, file, print_line)
 
 
 @contextlib.contextmanager
@@ -66,12 +66,12 @@ def interruptible():
                 signal.signal(number, handler)
 
 
-def sit(one, say, file, minutes):
-    """Runs one session. The file contains everything measured, whatever ends the session."""
+def run_session(one, print_line, file, minutes):
+    """Runs one session. All measured rows are in the file, even if the session ends with an error or an interrupt."""
     # Queries versions now and not between two measurements.
     one.result()
     try:
-        return one.run(say, lambda: results.save(file, one.result()), minutes)
+        return one.run(print_line, lambda: results.save(file, one.result()), minutes)
     finally:
         results.save(file, one.result())
 
@@ -81,12 +81,12 @@ def set_aside(file):
     return file.replace(file.with_name(f"{file.stem}.before{file.suffix}"))
 
 
-def outcome(args, one, whole, file, say):
+def outcome(args, one, whole, file, print_line):
     """Makes the page and prints the final messages."""
     good = sum(row["ok"] for row in one.runs)
     page = pages.beside(file)
-    say(f"written: {shown(file)} ({len(one.runs)} runs, {len(one.runs) - good} failed)")
-    made = pages.make(file, page, say)
+    print_line(f"written: {shown(file)} ({len(one.runs)} runs, {len(one.runs) - good} failed)")
+    made = pages.make(file, page, print_line)
     if args.json:
         counts = {"runs": len(one.runs), "failed": len(one.runs) - good, "left_out": len(one.left_out())}
         print(json.dumps({"schema": 1, "results": str(file), "report": str(page) if made else None, "whole": whole} | counts))
@@ -94,22 +94,22 @@ def outcome(args, one, whole, file, say):
 
 
 @contextlib.contextmanager
-def tidy(say):
-    """Removes what killed runs left before measuring; and at the end what an interrupt left."""
+def tidy(print_line):
+    """Removes the leftovers of killed runs before measuring, and those of an interrupt at the end."""
     removed = leftovers.clean()
     if removed:
-        say(f"removed what a killed run had left: {len(removed)} namespaces and directories, from {removed[0]} on")
+        print_line(f"removed what a killed run had left: {len(removed)} namespaces and directories, from {removed[0]} on")
     try:
         yield
     finally:
         leftovers.clean(own=True)
 
 
-def tell_lacking(one, say):
+def print_lacking(one, print_line):
     for kind in ("systems", "works"):
         for name, why in one.lacking[kind].items():
             if why:
-                say(f"left out: {name}: {why.splitlines()[0]}")
+                print_line(f"left out: {name}: {why.splitlines()[0]}")
     for kind, there in (("system", one.known.systems), ("kind of work", one.known.works)):
         if not there:
             raise LabError(f"no {kind} that was asked for can be had here; `make peers` and the lines above help")

@@ -101,10 +101,10 @@ def idle_mb(row):
 class Results:
     """The results of a file by system, link and work."""
 
-    def __init__(self, told):
-        self.told, self.works, self.seed = told, told["works"], told["seed"]
+    def __init__(self, content):
+        self.content, self.works, self.seed = content, content["works"], content["seed"]
         self._cells, self._known = {}, {}
-        for row in told["runs"]:
+        for row in content["runs"]:
             self._cells.setdefault((row["profile"], row["placement"], row["system"], row["tuned"], row["mtu"], row["work"]), []).append(row)
 
     def rows(self, profile, system, work, placement=PACKETS, tuned=False, mtu=None):
@@ -126,31 +126,31 @@ class Results:
 
     def success(self, system):
         """Returns (succeeded, tried) of all rows of a system."""
-        tried = [row for row in self.told["runs"] if row["system"] == system and row["tried"]]
+        tried = [row for row in self.content["runs"] if row["system"] == system and row["tried"]]
         return sum(row["ok"] for row in tried), len(tried)
 
     def errors(self):
         """Returns errors as (system, profile, work, first line, count), without duplicates."""
         seen = {}
-        for row in self.told["runs"]:
+        for row in self.content["runs"]:
             if not row["ok"]:
-                where = (row["system"], row["profile"], row["work"], (row["error"] or "no reason told").splitlines()[0])
+                where = (row["system"], row["profile"], row["work"], (row["error"] or "no reason given").splitlines()[0])
                 seen[where] = seen.get(where, 0) + 1
         return [(*where, times) for where, times in seen.items()]
 
     def disturbed(self):
         """Returns the number of disturbed rows and the number of all rows."""
-        return sum(row["disturbed"] for row in self.told["runs"]), len(self.told["runs"])
+        return sum(row["disturbed"] for row in self.content["runs"]), len(self.content["runs"])
 
     def stolen(self):
         """Returns the percentage of all cores that other virtual machines on the same hardware took during the runs, or None if none was taken."""
-        shares = [100 * row["cpu"].get("stolen_s", 0) / row["cpu"]["capacity_s"] for row in self.told["runs"] if row["cpu"]]
+        shares = [100 * row["cpu"].get("stolen_s", 0) / row["cpu"]["capacity_s"] for row in self.content["runs"] if row["cpu"]]
         return figure(shares) if any(shares) else None
 
     def doubts(self):
         """Returns the doubts of the emulators about their own runs, without numbers: (words, links, runs), the most frequent first."""
         seen = {}
-        for number, row in enumerate(self.told["runs"]):
+        for number, row in enumerate(self.content["runs"]):
             for doubt in (doubt for report in row["link"] for doubt in report.get("doubts", [])):
                 links, runs = seen.setdefault(re.sub(r"\d[\d.,]*", "…", doubt), ({}, set()))
                 links[row["profile"]] = None
@@ -162,11 +162,11 @@ class Results:
     def profiles(self, work=None, placement=PACKETS):
         """Returns profiles with a row, in the order of the file."""
         there = {profile for profile, where, _, _, _, of in self._cells if where == placement and work in (None, of)}
-        return [name for name in self.told["profiles"] if name in there]
+        return [name for name in self.content["profiles"] if name in there]
 
     def systems(self, profile=None, work=None):
         there = {system for where, _, system, _, _, of in self._cells if profile in (None, where) and work in (None, of)}
-        return [name for name in self.told["systems"] if name in there]
+        return [name for name in self.content["systems"] if name in there]
 
     def all_works(self, profile=None):
         there = {work for where, _, _, _, _, work in self._cells if profile in (None, where)}

@@ -6,7 +6,7 @@ from ..hosts.net import Lab
 from ..hosts.wait import LabError
 from ..measure import machine
 from ..traffic.flow import answers
-from .rows import told
+from .rows import error_text
 
 # Limit on the wait for the first answer between hosts, in seconds: enough for lossy links, and for neighbour discovery once per second.
 MEETING_S = 20
@@ -58,4 +58,4 @@ def reports(site):
     try:
         return list(site.link_reports())
     except Exception as error:
-        return [{"doubts": [f"the link said nothing of itself: {told(error)}"]}]
+        return [{"doubts": [f"the link said nothing of itself: {error_text(error)}"]}]

@@ -1,7 +1,7 @@
-"""Ownership of what the lab makes, and removal of what a dead owner left.
+"""Ownership of the namespaces and directories that the lab makes, and removal of those whose owner has ended.
 
 Every namespace and every run directory carries the process id and the start time of its owner. The start time identifies the owner even if
-another process got the same id later. The lab can therefore tell a crashed run from a running one, and removes only what the crashed run left.
+another process got the same id later. The lab can therefore distinguish a crashed run from a running one, and removes only the leftovers of the crashed run.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ def remove_namespace(namespace):
 
 
 def clean(own=False):
-    """Removes what dead owners left and returns the removed names. With `own`, this process counts as dead: it has no lab any more."""
+    """Removes the namespaces and directories of ended processes, and returns the removed names. With `own`, those of this process are removed, too."""
     removed = []
     for namespace, _, alive in namespaces():
         if not alive or (own and namespace.startswith(namespace_name(""))):
@@ -90,16 +90,16 @@ def word_in(path, word):
         yield
     finally:
         _forget_word(note)
-        # Another lab of this process may still use the directory.
+        # The directory is kept while another lab of this process uses it.
         with contextlib.suppress(OSError):
             note.parent.rmdir()
 
 
 def _forget_word(note):
     """Removes the word that a note names. An incomplete note was written before its word was added."""
-    told = note.read_text().split() if note.exists() else []
-    if len(told) == 2:
-        path, word = Path(told[0]), told[1]
+    output = note.read_text().split() if note.exists() else []
+    if len(output) == 2:
+        path, word = Path(output[0]), output[1]
         path.write_text(" ".join(one for one in path.read_text().split() if one != word))
     note.unlink(missing_ok=True)
 

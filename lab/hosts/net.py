@@ -90,7 +90,7 @@ class Lab:
             leftovers.remove_namespace(node.namespace)
             shutil.rmtree(self.state / node.name, ignore_errors=True)
         self.nodes.clear()
-        # Another lab of this process may still use the directory.
+        # The directory is kept while another lab of this process uses it.
         with contextlib.suppress(OSError):
             self.state.rmdir()
         if not self.failed:

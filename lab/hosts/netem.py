@@ -24,9 +24,9 @@ def available():
         subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
 
-def words(told):
+def words(arguments):
     """Translates arguments of linkbox to arguments of netem. Raises a `LabError` that names arguments without an equivalent."""
-    found = _parsed(told)
+    found = _parsed(arguments)
     delay_us = sum(_us(found.pop(name, ["0us"])[0]) for name in ("base", "delay"))
     jitter = found.pop("jitter", [])
     parts = ["delay", f"{delay_us:g}us", *jitter]
@@ -38,15 +38,15 @@ def words(told):
     return parts
 
 
-def impair(host, told, interface="eth0"):
+def impair(host, arguments, interface="eth0"):
     """Impairs all packets that leave the host from now on."""
-    host.run("tc", "qdisc", "add", "dev", interface, "root", "netem", *words(told))
+    host.run("tc", "qdisc", "add", "dev", interface, "root", "netem", *words(arguments))
 
 
-def _parsed(told):
+def _parsed(arguments):
     """Returns {word: its values} of the arguments of linkbox. Values begin with a digit."""
     found = {}
-    for word in told.split():
+    for word in arguments.split():
         if word[0].isdigit():
             found[next(reversed(found))].append(word)
         else:

@@ -57,13 +57,13 @@ class Profile:
 def load(path=FILE):
     """Returns all profiles, {name: Profile}, in the order of the file. Raises a `LabError` that names an error in the file."""
     try:
-        told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise LabError(f"{path}: {error}") from None
-    base = told.pop("base", None)
+    base = content.pop("base", None)
     if not isinstance(base, str):
         raise LabError(f'{path}: the base of all links is missing: base = "0.3ms"')
-    return {name: _profile(path, name, table, base) for name, table in told.items()}
+    return {name: _profile(path, name, table, base) for name, table in content.items()}
 
 
 def chosen(names, path=FILE):

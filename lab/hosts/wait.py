@@ -2,19 +2,19 @@
 
 import time
 
-# Longest wait for a condition, in seconds: generous, because it ends hopeless waits and never judges speed.
+# Longest wait for a condition, in seconds: generous, because it only ends waits that cannot succeed, and does not measure speed.
 PATIENCE_S = 60.0
 POLL_S = 0.1
 
 
 class LabError(Exception):
-    """Something in the lab did not work: what was expected, and what happened."""
+    """A failure in the lab. Its message says what was expected and what happened."""
 
 
 def wait_until(condition, what, timeout=PATIENCE_S, details=lambda: "", pause=POLL_S):
     """Polls `condition()` until it is true and returns its value.
 
-    `what` says what is awaited. `details()` is called after `timeout` seconds and says what was seen instead. Polls are `pause` seconds apart.
+    `what` names the awaited condition for the error message. `details()` is called after `timeout` seconds and returns the state that was seen instead. Polls are `pause` seconds apart.
     """
     deadline = time.monotonic() + timeout
     while True:

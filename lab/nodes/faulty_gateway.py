@@ -22,7 +22,7 @@ SERVICE = "urn:schemas-upnp-org:service:WANIPConnection:1"
 DEVICE = "urn:schemas-upnp-org:device:InternetGatewayDevice:1"
 
 
-def say(word):
+def print_line(word):
     print(word, flush=True)
 
 
@@ -50,13 +50,13 @@ def serve_datagrams(how, outside):
     while True:
         request, sender = gate.recvfrom(2048)
         if request[0] == 2 and "pcp" in how and len(request) >= 60:
-            say("pcp")
+            print_line("pcp")
             gate.sendto(pcp(request, how["pcp"], outside), sender)
         elif request[0] == 0 and "natpmp" in how:
-            say("natpmp")
+            print_line("natpmp")
             gate.sendto(natpmp(request, how["natpmp"], outside), sender)
         else:
-            say("unanswered")
+            print_line("unanswered")
 
 
 def serve_searches(how):
@@ -67,7 +67,7 @@ def serve_searches(how):
     gate.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group + struct.pack("@II", 0, socket.if_nametoindex("eth0")))
     while True:
         _, sender = gate.recvfrom(2048)
-        say("search")
+        print_line("search")
         own = how.get("location") or own_address(sender)
         for number in range(how.get("replies", 1)):
             page = f"http://{own}:{HTTP}/root{number}.xml"
@@ -90,7 +90,7 @@ def serve_pages(how, outside):
 def answer(stream, how, outside):
     try:
         request = stream.recv(8192).decode(errors="replace")
-        say(f"page {request.split(' ', 2)[1]}")
+        print_line(f"page {request.split(' ', 2)[1]}")
         page = how.get("page", "whole")
         if page == "hang":
             time.sleep(60)
@@ -138,9 +138,9 @@ def main():
         parts += [(serve_searches, (how["upnp"],)), (serve_pages, (how["upnp"], outside))]
     for part, arguments in parts:
         threading.Thread(target=part, args=arguments, daemon=True).start()
-    # The sockets are bound within moments; an earlier client retries.
+    # The sockets are bound soon after this; a client that is earlier retries.
     time.sleep(0.3)
-    say("ready")
+    print_line("ready")
     select.select([sys.stdin], [], [])
     while os.read(0, 4096):
         pass

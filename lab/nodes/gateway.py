@@ -74,7 +74,7 @@ class HomeRouter:
         self.inside = lab.switch(f"{name}-in", ipv6=False)
         self.outside = outside or Switch(lab, f"{name}-out", [OUTSIDE])
         self.router = lab.router(name, self.inside, self.outside)
-        # No host outside has a route to addresses inside: the whole Internet is this one network.
+        # The outside network stands for the whole Internet: its hosts have no route to addresses inside.
         self.outside.gateway = []
         self.router.run("nft", "-f", "-", text=_RULES.replace("OWN", self.address))
 

@@ -43,5 +43,5 @@ class LocalApi:
             if self.path(name) == kind:
                 return time.monotonic()
             time.sleep(pause)
-        told = self.ask("why", peer=name)
-        raise LabError(f"{self.node.name} has no {kind} path to {name} after {timeout:.0f} s\n{json.dumps(told, indent=1)}")
+        explanation = self.ask("why", peer=name)
+        raise LabError(f"{self.node.name} has no {kind} path to {name} after {timeout:.0f} s\n{json.dumps(explanation, indent=1)}")

@@ -49,7 +49,7 @@ def lay_out(lab, nodes=2, ipv4=True, ipv6=True, routed=False, env=None):
 
 
 def build(lab, **layout):
-    """Like `lay_out`, then starts the coordinator and joins all nodes; returns when they know each other."""
+    """Does the work of `lay_out`, starts the coordinator and joins all nodes. Returns when the nodes know each other."""
     mesh = lay_out(lab, **layout)
     mesh.coordinator.start()
     mesh.join(*mesh.nodes)

@@ -87,7 +87,7 @@ def is_over(program):
     return len(program.output().splitlines()) > 1
 
 
-def told(program):
+def final_report(program):
     """Waits for the end of the attack and returns the report of the program."""
     wait_until(lambda: is_over(program), "the attack to end", timeout=120, details=program.tail)
     return json.loads(program.output().splitlines()[-1])

@@ -167,7 +167,7 @@ class Node:
         return status
 
     def peer(self, name, status=None):
-        """Returns what this node knows of peer `name`, or None."""
+        """Returns the entry of peer `name` in this node's status, or None."""
         peers = (status or self.status())["peers"]
         return next((peer for peer in peers if peer["name"] == name), None)
 

@@ -83,7 +83,7 @@ class WireGuard:
         """Ends it, with SIGTERM or SIGKILL, and starts it again with the same configuration."""
         self.process.kill() if kill else self.process.stop()
         with contextlib.suppress(LabError):
-            # A crash leaves the socket behind, and the next start has to handle that. The device goes with the process.
+            # After a crash the socket file still exists, and the next start has to handle that. The device is removed with the process.
             self.host.ip(f"link delete {INTERFACE}")
         return self.start()
 

@@ -51,18 +51,18 @@ def run(lab, cubic):
     """Runs the whole demo: prints the figures and writes them."""
     net = lay_out(lab)
     net.coordinator.start()
-    say(f"coordinator: listens at {net.coordinator.url}; is also a relay on UDP 3478")
+    print_line(f"coordinator: listens at {net.coordinator.url}; is also a relay on UDP 3478")
     net.join(*net.nodes)
     net.wait_for_maps()
     for node in net.nodes:
-        say(f"{node.name} ({KINDS[PLACES[node.name]].words}) has joined as {node.ipv4} and {node.ipv6}")
+        print_line(f"{node.name} ({KINDS[PLACES[node.name]].words}) has joined as {node.ipv4} and {node.ipv6}")
     first, second = net.nodes[:2]
     for node in net.nodes:
         node.wait_for(lambda status: any(one["state"] == "bound" for one in status["relays"]), "a relay to bind the node")
     found = find_direct(first, second)
     net.connect()
     paths = {first.peer(other.name)["path"]["kind"] for other in net.nodes[1:]}
-    say("every two nodes have a direct path")
+    print_line("every two nodes have a direct path")
     rtt = statistics.median(ping(first.host, second.ipv4, count=40)["ms"])
     show(first, "why", second.name)
     idle = memory(net, "VmRSS")
@@ -89,7 +89,7 @@ def run(lab, cubic):
 
 def lay_out(lab):
     """Makes a small internet: servers in one network, two homes behind NATs, one public host."""
-    say("an internet of routers; two of three hosts stand behind different NATs")
+    print_line("an internet of routers; two of three hosts stand behind different NATs")
     internet = Internet(lab)
     server = internet.server("coord")
     if netem.available():
@@ -100,11 +100,11 @@ def lay_out(lab):
 
 def find_direct(source, target):
     """Sends the first packets to a peer: they go through the relay at once, and directly soon after."""
-    with LocalApi(source) as sight:
+    with LocalApi(source) as api:
         start = time.monotonic()
         pings = Ping(source.host, target.ipv4, count=400, interval=0.01)
         relayed = None
-        while (path := sight.path(target.name)) != "direct" and time.monotonic() < start + PATIENCE_S:
+        while (path := api.path(target.name)) != "direct" and time.monotonic() < start + PATIENCE_S:
             relayed = relayed or (time.monotonic() if path == "relayed" else None)
             time.sleep(0.002)
         direct = time.monotonic()
@@ -115,11 +115,11 @@ def find_direct(source, target):
     if not result["received"]:
         raise LabError(f"{source.name} gets no reply from {target.name}\n{source.process.tail()}")
     times, took = result["ms"], max(0.0, direct - result["began"])
-    say(f"first packet {source.name} → {target.name}: reply after {result['first_ms']:.1f} ms" + (", through the relay" if relayed else ""))
+    print_line(f"first packet {source.name} → {target.name}: reply after {result['first_ms']:.1f} ms" + (", through the relay" if relayed else ""))
     by_relay = times[1 : max(2, int(took / 0.01) - 2)] if relayed else []
     if by_relay:
-        say(f"then {statistics.median(by_relay):.1f} ms by the relay, until a direct path was found after {took * 1000:.0f} ms")
-    say(f"then {statistics.median(times[-100:]):.2f} ms, straight from NAT to NAT; of {result['sent']} packets {result['sent'] - result['received']} were lost")
+        print_line(f"then {statistics.median(by_relay):.1f} ms by the relay, until a direct path was found after {took * 1000:.0f} ms")
+    print_line(f"then {statistics.median(times[-100:]):.2f} ms, straight from NAT to NAT; of {result['sent']} packets {result['sent'] - result['received']} were lost")
     return {
         "first_packet_ms": round(result["first_ms"], 2),
         "relayed_first": bool(relayed),
@@ -159,14 +159,14 @@ def throughput(source, target, cubic):
         raise LabError(f"iperf3 from {source.name} to {target.name} failed\n{client.tail()}")
     server.stop()
     row = figures(json.loads(client.output()))
-    say(f"{source.name} → {target.name}: {row['mbps']:.0f} Mbit/s, {row['retransmits']} retransmits")
+    print_line(f"{source.name} → {target.name}: {row['mbps']:.0f} Mbit/s, {row['retransmits']} retransmits")
     return {"from": source.name, "to": target.name, **row}
 
 
-def figures(told):
+def figures(report):
     """Returns the kept part of the report of iperf3. The rate is that of the receiver."""
-    whole, end = told["end"]["streams"][0]["sender"], told["end"]
-    seconds = [interval["streams"][0] for interval in told["intervals"]]
+    whole, end = report["end"]["streams"][0]["sender"], report["end"]
+    seconds = [interval["streams"][0] for interval in report["intervals"]]
     return {
         "mbps": round(end["sum_received"]["bits_per_second"] / 1e6, 1),
         "retransmits": whole["retransmits"],
@@ -200,10 +200,10 @@ Logs: {lab.logs}""",
     try:
         signal.pause()
     except KeyboardInterrupt:
-        say("removing everything")
+        print_line("removing everything")
 
 
-def say(text):
+def print_line(text):
     print(f"demo: {text}", flush=True)
 
 
@@ -211,7 +211,7 @@ def progress(text):
     """Prints a line that the next one overwrites on a terminal; a plain line elsewhere. None ends it."""
     if not sys.stdout.isatty():
         if text:
-            say(text)
+            print_line(text)
         return
     print("\n" if text is None else f"\r\033[Kdemo: {text}", end="", flush=True)
 

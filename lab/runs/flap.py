@@ -35,7 +35,7 @@ RATE = 200_000
 # determines when a transfer continues.
 PAUSE_S = (2.0, 8.0)
 LASTS_S = (1.0, 15.0)
-# Time for pairs to settle after the last fault, in seconds.
+# Longest time in seconds until every pair has its expected path after the last fault.
 CALM_S = 60.0
 HOLES = ("in", "out", "both")
 
@@ -54,16 +54,16 @@ def plan(seed, seconds):
     """Returns all faults in order. The faults of one thing never overlap."""
     dice = random.Random(seed)
     things = [f"node{number}" for number in range(1, len(KINDS) + 1)] + [f"server{number}" for number in range(1, RELAYS + 2)]
-    told, busy, now = [], {}, 0.0
+    planned, busy, now = [], {}, 0.0
     while now < seconds:
         whose, lasts = dice.choice(things), dice.uniform(*LASTS_S)
         what = dice.choice(possible(whose))
         if busy.get(whose, 0.0) <= now:
             until = min(now + lasts, seconds) if what.startswith(("gone", "cable", "hole")) else None
             busy[whose] = until or now
-            told.append(Fault(round(now, 2), whose, what, until and round(until, 2)))
+            planned.append(Fault(round(now, 2), whose, what, until and round(until, 2)))
         now += dice.uniform(*PAUSE_S)
-    return told
+    return planned
 
 
 def possible(whose):
@@ -80,7 +80,7 @@ class FaultInjector:
 
     def __init__(self, world):
         self.world = world
-        self.told = []
+        self.events = []
         self._start = time.monotonic()
 
     def apply(self, faults):
@@ -89,7 +89,7 @@ class FaultInjector:
         for at, over, fault in sorted(steps, key=lambda step: step[:2]):
             time.sleep(max(0.0, self._start + at - time.monotonic()))
             self._tell(f"{fault.whose}: {fault.what}{' is over' if over else ''}")
-            (self._mend if over else self._break)(fault)
+            (self._revert if over else self._break)(fault)
 
     def _break(self, fault):
         match fault.what.split():
@@ -106,9 +106,9 @@ class FaultInjector:
             case ["other", "address"]:
                 self._nat(fault.whose).change_address()
 
-    def _mend(self, fault):
+    def _revert(self, fault):
         if fault.what != "gone":
-            self._nat(fault.whose).mend()
+            self._nat(fault.whose).restore()
         elif fault.whose == "server1":
             self.world.coordinator.start("--no-relay")
         else:
@@ -122,19 +122,19 @@ class FaultInjector:
         return next(node for node in self.world.nodes if node.name == name).host.nat
 
     def _tell(self, what):
-        self.told.append([round(time.monotonic() - self._start, 1), what])
-        print(f"flap: {self.told[-1][0]:6.1f} s  {what}", file=sys.stderr, flush=True)
+        self.events.append([round(time.monotonic() - self._start, 1), what])
+        print(f"flap: {self.events[-1][0]:6.1f} s  {what}", file=sys.stderr, flush=True)
 
 
 def pairs(nodes):
     """Returns every two nodes with the path that their kinds of NAT allow."""
-    told = {}
+    reach_of = {}
     for pair in json.loads(VERDICTS.read_text())["pairs"]:
         if pair["place"] == "apart":
-            told[pair["a"], pair["b"]] = told[pair["b"], pair["a"]] = pair["reach"]
+            reach_of[pair["a"], pair["b"]] = reach_of[pair["b"], pair["a"]] = pair["reach"]
     for number, one in enumerate(nodes):
         for other in nodes[number + 1 :]:
-            yield one, other, told[one.host.nat.kind.name, other.host.nat.kind.name]
+            yield one, other, reach_of[one.host.nat.kind.name, other.host.nat.kind.name]
 
 
 def run(minutes, seed):
@@ -148,11 +148,11 @@ def run(minutes, seed):
         for row, (_, _, transfer) in zip(rows, transfers, strict=True):
             row.update(finished(transfer))
         lab.failed = not all(good(row) for row in rows)
-        return {"schema": 1, "minutes": minutes, "seed": seed, "events": injector.told, "pairs": rows}
+        return {"schema": 1, "minutes": minutes, "seed": seed, "events": injector.events, "pairs": rows}
 
 
 def settled(one, other, reach):
-    """Waits until the pair has a direct path if it can, otherwise any path."""
+    """Waits until the pair has a direct path if its NATs allow one, otherwise any path."""
     row = {"a": one.host.nat.kind.name, "b": other.host.nat.kind.name, "reach": reach}
     wanted = ("direct",) if reach == "direct" else ("direct", "relayed")
     start = time.monotonic()

@@ -22,9 +22,9 @@ def verdicts(rows):
 def _r2(rows):
     """R2: bytes out per byte in are never above 1, and 0 for senders that do not know the key of the node."""
     most = max(row["bytes_back_per_byte"] for row in rows)
-    strangers = [row["answers"] for row in rows if row["kind"] == "bad-mac1"]
-    seen = f"{most:.2f} bytes back per byte at most; without a good mac1 {sum(strangers)} answers" if strangers else f"{most:.2f} bytes back per byte"
-    return _judged(most <= 1 and not any(strangers), most <= 0.5, seen)
+    answers = [row["answers"] for row in rows if row["kind"] == "bad-mac1"]
+    seen = f"{most:.2f} bytes back per byte at most; without a good mac1 {sum(answers)} answers" if answers else f"{most:.2f} bytes back per byte"
+    return _judged(most <= 1 and not any(answers), most <= 0.5, seen)
 
 
 def _r3(row):

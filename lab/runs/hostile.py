@@ -58,12 +58,12 @@ class HostileNetwork:
         if program:
             program.write(f"{1000 * (seconds + 1)}\n")
         done = self.victim.host.run("iperf3", "-c", target, "-p", IPERF_PORT, "-t", seconds, "-J", timeout=60 + seconds)
-        told = {}
+        report = {}
         if program:
             wait_until(lambda: len(program.output().splitlines()) > lines, "the attack to end", details=program.tail)
-            told = json.loads(program.output().splitlines()[-1])
+            report = json.loads(program.output().splitlines()[-1])
         server.stop()
-        return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6, told
+        return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6, report
 
 
 def measure(field, kind, rate, seconds, rounds):
@@ -74,12 +74,12 @@ def measure(field, kind, rate, seconds, rounds):
         order = ("closed", kind) if number % 2 == 0 else (kind, "closed")
         for way in order:
             program = field.program(way, rate)
-            mbps, told = field.transfer(seconds, program)
+            mbps, report = field.transfer(seconds, program)
             program.stop()
             ways[way].append(round(mbps))
             if way == kind:
-                said.append(told)
-            print(f"  {way}: {mbps:.0f} Mbit/s; {told}", file=sys.stderr)
+                said.append(report)
+            print(f"  {way}: {mbps:.0f} Mbit/s; {report}", file=sys.stderr)
     control, attacked = (statistics.median(ways[way]) for way in ("closed", kind))
     peer = field.victim.peer("attacker")
     return {

@@ -127,13 +127,13 @@ def row(rate, poured, report):
     )
 
 
-def climb(lab, words, rates, length, seconds, say=lambda row: None):
+def climb(lab, words, rates, length, seconds, print_line=lambda row: None):
     """Returns rows of rising rates, up to the first one that was too much for linkbox or the sender."""
     ends, wire = lay_out(lab, length - ETHERNET)
     rows = []
     for rate in rates:
         rows.append(pour_frames(ends, wire, words, rate, length, seconds))
-        say(rows[-1])
+        print_line(rows[-1])
         if not rows[-1].carried:
             break
     return rows
@@ -173,12 +173,12 @@ def verdict(row):
     return "carried, some late" if row.late else "carried"
 
 
-def text(told):
+def text(result):
     """Returns the part of the page."""
-    facts, rows = told["machine"], [Row(**one) for one in told["rows"]]
+    facts, rows = result["machine"], [Row(**one) for one in result["rows"]]
     return (
-        f"**{told['ceiling_pps']:,} packets a second each way, both ways at once**, of {told['bytes']} bytes with their Ethernet headers, over `{told['link']}`; "
-        f"{told['seconds']:g} s each, on {facts['cores']} cores of {facts['cpu']}, Linux {facts['kernel']}.\n\n{table(rows)}"
+        f"**{result['ceiling_pps']:,} packets a second each way, both ways at once**, of {result['bytes']} bytes with their Ethernet headers, over `{result['link']}`; "
+        f"{result['seconds']:g} s each, on {facts['cores']} cores of {facts['cpu']}, Linux {facts['kernel']}.\n\n{table(rows)}"
     )
 
 
@@ -206,16 +206,16 @@ def main():
         if lacks:
             raise LabError("; ".join(lacks))
         with Lab(ROOT / "target" / "lab" / "linkspeed") as lab:
-            rows = climb(lab, words, rates, args.bytes, args.seconds, say=lambda row: print(f"linkspeed: {asdict(row)}", file=sys.stderr, flush=True))
+            rows = climb(lab, words, rates, args.bytes, args.seconds, print_line=lambda row: print(f"linkspeed: {asdict(row)}", file=sys.stderr, flush=True))
     except (LabError, ValueError) as error:
         print(f"linkspeed: {error}", file=sys.stderr)
         return 1
-    told = {"schema": SCHEMA, "machine": facts, "link": words, "bytes": args.bytes, "seconds": args.seconds, "ceiling_pps": ceiling(rows), "rows": [asdict(row) for row in rows]}
+    result = {"schema": SCHEMA, "machine": facts, "link": words, "bytes": args.bytes, "seconds": args.seconds, "ceiling_pps": ceiling(rows), "rows": [asdict(row) for row in rows]}
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(told, indent=1) + "\n")
-    print(json.dumps(told, indent=1) if args.json else f"\n{text(told)}\n")
+    args.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1) if args.json else f"\n{text(result)}\n")
     if args.document:
-        args.document.write_text(page.placed(args.document.read_text(), text(told), BEGIN, END))
+        args.document.write_text(page.placed(args.document.read_text(), text(result), BEGIN, END))
     return 0
 
 

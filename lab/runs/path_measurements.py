@@ -24,12 +24,12 @@ def cold(lab, runs):
     world = World(lab, ["port-restricted"] * count)
     first, direct = [], []
     for one, two in itertools.combinations(world.nodes, 2):
-        with LocalApi(one) as sight:
+        with LocalApi(one) as api:
             pings = Ping(one.host, two.ipv4, count=100, interval=0.01)
-            moment = sight.wait_for_path(two.name, "direct", pause=0.001)
-            told = pings.finish()
-        first.append(told["first_ms"])
-        direct.append(1000 * max(0.0, moment - told["began"]))
+            moment = api.wait_for_path(two.name, "direct", pause=0.001)
+            record = pings.finish()
+        first.append(record["first_ms"])
+        direct.append(1000 * max(0.0, moment - record["began"]))
     lag = ping(world.nodes[0].host, world.servers[1].ipv4, count=20)["ms"]
     note = f"a round trip to the relay takes {statistics.median(lag):.1f} ms"
     yield Row("cold", 50 + 2 * max(lag), first, note=note)
@@ -60,11 +60,11 @@ def dies(lab, runs):
                 two.host.nat.restore()
                 mended.append((start, both_direct(here, there, two, one)))
                 time.sleep(CALM_S)
-        told = beat.finish()
-    gaps = [recovery(told, moment) for moment in broken]
+        record = beat.finish()
+    gaps = [recovery(record, moment) for moment in broken]
     back = [1000 * (end - start) for start, end in mended]
-    lost = sum(missing(told, start, end + CALM_S / 2) for start, end in mended)
-    swapped = sum(reordered(told, start, end + CALM_S / 2) for start, end in mended)
+    lost = sum(missing(record, start, end + CALM_S / 2) for start, end in mended)
+    swapped = sum(reordered(record, start, end + CALM_S / 2) for start, end in mended)
     yield Row("dies", 1000, gaps)
     note = f"{lost} packets lost, {swapped} reordered"
     yield Row("back", 5000, back, note=note, whole=lost == 0 and swapped == 0)
@@ -85,8 +85,8 @@ def moves(lab, runs):
             one.host.ip(f"address del {own}/24 dev eth0", f"address add {there}/24 dev eth0", f"route replace default via {gateway}")
             own, here, there = there, there, here
         time.sleep(2 * CALM_S)
-        told = beat.finish()
-    gaps = [recovery(told, moment) for moment in moments]
+        record = beat.finish()
+    gaps = [recovery(record, moment) for moment in moments]
     yield Row("moves", 300, gaps)
 
 
@@ -102,21 +102,21 @@ def relay_dies(lab, runs):
                 node.restart()
             for node in world.nodes:
                 world.serve(node)
-            with LocalApi(one) as sight:
-                sight.wait_for_path(two.name, "relayed")
-                # Through a session that both have: a restarted node does not know the session that the other made meanwhile.
+            with LocalApi(one) as api:
+                api.wait_for_path(two.name, "relayed")
+                # Packets need a session that both nodes have. A restarted node does not have the session that its peer made before.
                 wait_until(lambda: one.ping(two.name, "-c", "1", "--timeout", "1s", check=False), "an answer by the relay")
                 time.sleep(2 * CALM_S)
                 used = world.using(one, two)
                 moments.append(time.monotonic())
                 used.kill()
                 deadline = time.monotonic() + 30
-                while sight.peer(two.name)["path"]["relay"] == used.host.name and time.monotonic() < deadline:
+                while api.peer(two.name)["path"]["relay"] == used.host.name and time.monotonic() < deadline:
                     time.sleep(0.01)
             time.sleep(CALM_S)
             used.start()
-        told = beat.finish()
-    gaps = [recovery(told, moment) for moment in moments]
+        record = beat.finish()
+    gaps = [recovery(record, moment) for moment in moments]
     yield Row("relay-dies", 2000, gaps)
 
 
@@ -134,11 +134,11 @@ def reboots(lab, runs):
             moments.append(time.monotonic())
             for node in world.nodes:
                 node.start()
-            with LocalApi(one) as sight:
-                sight.wait_for_path(two.name, "direct")
+            with LocalApi(one) as api:
+                api.wait_for_path(two.name, "direct")
             time.sleep(CALM_S)
-        told = beat.finish()
-    gaps = [recovery(told, moment) for moment in moments]
+        record = beat.finish()
+    gaps = [recovery(record, moment) for moment in moments]
     yield Row("reboots", 5000, gaps)
 
 
@@ -183,14 +183,14 @@ def control(lab, runs):
     nodes = world.nodes
     pairs = list(itertools.combinations(nodes, 2))
     beats = [PingStream(one.host, two.ipv4, interval=0.1) for one, two in pairs]
-    sights = [LocalApi(one) for one, _ in pairs]
-    for sight, (_, two) in zip(sights, pairs, strict=True):
-        sight.wait_for_path(two.name, "direct")
+    apis = [LocalApi(one) for one, _ in pairs]
+    for api, (_, two) in zip(apis, pairs, strict=True):
+        api.wait_for_path(two.name, "direct")
     time.sleep(75)
-    before = [probes(sight, two) for sight, (_, two) in zip(sights, pairs, strict=True)]
+    before = [probes(api, two) for api, (_, two) in zip(apis, pairs, strict=True)]
     time.sleep(seconds)
-    for sight, (_, two), was in zip(sights, pairs, before, strict=True):
-        now = probes(sight, two)
+    for api, (_, two), was in zip(apis, pairs, before, strict=True):
+        now = probes(api, two)
         rates += [10 * (now[way] - was.get(way, 0)) / seconds for way in now]
     for beat in beats:
         beat.finish()

@@ -44,32 +44,32 @@ def both_direct(here, there, two, one):
     return max(here.wait_for_path(two.name, "direct"), there.wait_for_path(one.name, "direct"))
 
 
-def recovery(told, moment):
+def recovery(record, moment):
     """Returns milliseconds from a moment to the first answer to a later request: after the first loss, if there is one soon. Requests sent while the command that
     breaks something still runs may be answered and do not count.
     """
-    lost = [asked for asked in told["unanswered"] if moment <= asked < moment + TAKES_EFFECT_S]
+    lost = [asked for asked in record["unanswered"] if moment <= asked < moment + TAKES_EFFECT_S]
     since = min(lost, default=moment)
-    arrived = [answer for answer, asked in zip(told["answered"], told["asked"], strict=True) if asked >= since]
+    arrived = [answer for answer, asked in zip(record["answered"], record["asked"], strict=True) if asked >= since]
     if not arrived:
         raise LabError("nothing was answered any more")
     return 1000 * (min(arrived) - moment)
 
 
-def missing(told, start, end):
+def missing(record, start, end):
     """Counts requests between two moments that were never answered."""
-    return sum(start <= moment <= end for moment in told["unanswered"])
+    return sum(start <= moment <= end for moment in record["unanswered"])
 
 
-def reordered(told, start, end):
+def reordered(record, start, end):
     """Counts answers between two moments that came after the answer to a later request."""
-    asked = [sent for arrived, sent in zip(told["answered"], told["asked"], strict=True) if start <= arrived <= end]
+    asked = [sent for arrived, sent in zip(record["answered"], record["asked"], strict=True) if start <= arrived <= end]
     return sum(later < earlier for earlier, later in itertools.pairwise(asked))
 
 
-def probes(sight, peer):
+def probes(api, peer):
     """Returns the probes sent to a peer so far, by path."""
-    return {way["endpoint"]: way["sent"] for way in sight.ask("why", peer=peer.name)["ways"]}
+    return {way["endpoint"]: way["sent"] for way in api.ask("why", peer=peer.name)["ways"]}
 
 
 def iperf(one, two):

@@ -73,12 +73,12 @@ def render(made, rows):
 
 def simulated(figures, runs):
     """Returns the cells of the simulator. Each run of `direct` draws two kinds of NAT that must allow a direct path."""
-    cells = {figure["name"]: [told(figure), "yes" if figure["reached"] else "no"] for figure in figures}
+    cells = {figure["name"]: [formatted(figure), "yes" if figure["reached"] else "no"] for figure in figures}
     late = [len(figure["never"]) for figure in figures if figure["name"] == "direct"]
     return cells | {"pairs": [f"{runs - never} of {runs} runs", "no" if never else "yes"] for never in late}
 
 
-def told(figure):
+def formatted(figure):
     if figure["p99"] is None:
         return f"never with {len(figure['never'])} seeds"
     note = f" {SIM_NOTES[figure['name']]}" if figure["name"] in SIM_NOTES else ""

@@ -153,7 +153,7 @@ class Soak:
         self.lives = {node: Life(node, self.seconds / 3) for node in self.net.nodes}
         self.ended, self.pauses = [], {node: [] for node in self.net.nodes}
 
-    def run(self, say):
+    def run(self, print_line):
         """Uses the network until the time is over; returns [(check, held, seen)]."""
         pairs = list(itertools.permutations(self.net.nodes, 2))
         beats = {pair: PingStream(*pair) for pair in pairs}
@@ -167,7 +167,7 @@ class Soak:
             self.look()
             if now - said >= min(30.0, self.seconds / 12):
                 said = now
-                say(self.line(now - start))
+                print_line(self.line(now - start))
             time.sleep(self.random.uniform(0, 2))
         for life in self.lives.values():
             life.end()
@@ -233,9 +233,9 @@ class Soak:
         return f"minute {passed / 60:.1f}: {memory}; {self.flows} flows, {self.bytes / 1e9:.1f} GB; {self.rekeys} rekeys; {restarts}"
 
 
-def soak(lab, minutes=MINUTES, seed=SEED, say=print):
+def soak(lab, minutes=MINUTES, seed=SEED, print_line=print):
     """Uses a network for `minutes`; returns [(check, held, seen)]."""
-    return Soak(lab, minutes, seed).run(say)
+    return Soak(lab, minutes, seed).run(print_line)
 
 
 def main():

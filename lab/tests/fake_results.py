@@ -110,16 +110,16 @@ TITLES = {"ping": ("ping, idle", "p50_ms", "less"), "tcp-1": ("TCP, one stream",
 def row(system, work, value, number=1, profile="baseline", ok=True, **more):
     """Returns a row of results; `value` is its main figure."""
     main = TITLES.get(work, ("", "mbps", ""))[1]
-    told = {
+    made = {
         "round": number, "profile": profile, "placement": "packets", "system": system, "tuned": False, "mtu": None, "work": work, "ok": ok, "tried": True,
         "error": None if ok else "it broke\nand more", "attempts": 1, "figures": {main: value, "bytes": 10**9} if ok else {},
         "cpu": {"capacity_s": 4.0, "machine_s": 2.0, "tunnel_s": [1.0], "applications_s": 0.5, "lab_s": 0.0},
         "memory_kib": {"before": [1000, 1000], "after": [2000, 1000], "peak": [2000, 3000]}, "link": [], "disturbed": False, "payload": 1420, "started_s": 1.0,
     }  # fmt: skip
-    return told | more
+    return made | more
 
 
-def told(rows, **more):
+def results_file(rows, **more):
     """Returns a file of results with these rows and with all names in them."""
     names = {kind: list(dict.fromkeys(each[kind] for each in rows)) for kind in ("system", "work", "profile")}
     works = {}
@@ -159,4 +159,4 @@ def two(first, second, links=1, turned=0, better="tcp-1"):
     for link in range(links):
         left, right = (second, first) if link < turned else (first, second)
         rows += [row(name, better, value + 0.1 * number, number, f"link{link}") for name, value in (("a", left), ("b", right)) for number in (1, 2, 3)]
-    return told(rows)
+    return results_file(rows)

@@ -1,6 +1,6 @@
-"""Which tests run in which part of a check: side by side by day, alone by day, or at night.
+"""The parts of a check: tests that run in parallel by day, tests that run alone by day, and tests that run at night.
 
-`night.toml` lists what runs only at night, each entry with its reason. A test marked `alone` runs when nothing else does. `--part` chooses; a plain
+`night.toml` lists the tests that run only at night, each entry with its reason. A test marked `alone` runs when nothing else does. `--part` chooses; a plain
 `pytest lab` runs everything.
 """
 
@@ -15,22 +15,22 @@ UNMATCHED = pytest.StashKey[list]()
 
 
 def entries(path=LIST):
-    """The entries of the list: `tests` and `by_day` are beginnings of node ids, seen from lab/tests."""
+    """Returns the entries of the list. `tests` and `by_day` are prefixes of node ids, relative to lab/tests."""
     return tomllib.loads(path.read_text())["night"]
 
 
 def name_of(node_id):
-    """The node id as the list writes it."""
+    """Returns the node id in the form of the list."""
     return node_id.partition("tests/")[2]
 
 
 def matches(beginning, name):
-    """Returns true if `name`, a node id, is what `beginning` says or one of the tests in it: a file, a function, one set of arguments."""
+    """Returns true if the node id `name` is `beginning` or a test in it. `beginning` names a file, a function or one set of arguments."""
     return name == beginning or name.startswith((f"{beginning}::", f"{beginning}["))
 
 
 def is_at_night(name, entries):
-    """Returns true if an entry lists the test and does not keep it by day."""
+    """Returns true if an entry lists the test and its `by_day` does not."""
 
     def names(beginnings):
         return any(matches(beginning, name) for beginning in beginnings)
@@ -39,7 +39,7 @@ def is_at_night(name, entries):
 
 
 def unmatched(names, entries):
-    """The beginnings in the list that match no test."""
+    """Returns the prefixes in the list that match no test."""
     wanted = (beginning for entry in entries for beginning in (*entry["tests"], *entry.get("by_day", ())))
     return [beginning for beginning in wanted if not any(matches(beginning, name) for name in names)]
 
@@ -60,7 +60,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest reads `-k` and `-m`
 def pytest_collection_modifyitems(config, items):
-    """Deselects the tests of other parts than that of `--part`, and keeps what the list of the night names in vain, if all tests were collected."""
+    """Deselects the tests of all parts except that of `--part`. If all tests were collected, it also records the list's entries that match no test."""
     wanted, listed = config.getoption("--part"), entries()
     if {Path(word).name for word in config.args} <= {"lab", "tests"}:
         config.stash[UNMATCHED] = unmatched([name_of(item.nodeid) for item in items], listed)

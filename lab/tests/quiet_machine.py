@@ -1,6 +1,6 @@
 """Figures that only an idle machine shows: a rate, a spread of delays, the theoretical throughput of one stream.
 
-A test should assert what holds however late everything runs. Where that is not possible, a wrong figure is measured again if the machine stood still during
+A test should assert conditions that hold on a machine of any speed. Where that is not possible, a wrong figure is measured again if the machine stood still during
 the measurement: other programs had the cores, or other virtual machines had the hardware. A wrong figure on a machine that kept its time is a failure, and a
 right figure always passes.
 """
@@ -41,8 +41,8 @@ class Watch:
         for thread in self._threads:
             thread.join()
         now = Reading([])
-        told = now.since(self._before)
-        self.still = max(max(self._lost.values()) / (now.when - self._before.when), told["stolen_s"] / told["capacity_s"])
+        elapsed = now.since(self._before)
+        self.still = max(max(self._lost.values()) / (now.when - self._before.when), elapsed["stolen_s"] / elapsed["capacity_s"])
 
     def _look(self, core):
         # Applies to this thread only: sched_setaffinity(2) uses 0 for the calling thread.
@@ -55,7 +55,8 @@ class Watch:
 
 
 def in_calm(measure, watch=Watch):
-    """Returns the result of `measure` when its assertions hold. Repeats it if the machine stood still, and skips the test if it always did."""
+    """Returns the result of `measure` if its assertions hold. Repeats the measurement if they fail while the machine stood still. Skips the test if every attempt
+    was disturbed in this way."""
     for _ in range(TRIES):
         try:
             with watch() as seen:

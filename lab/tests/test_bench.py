@@ -79,8 +79,8 @@ def test_both_directions_of_a_tcp_run_are_added():
         "sum_received_bidir_reverse": {"bits_per_second": 1e9},
         "sender_tcp_congestion": "cubic",
     }
-    told = tcp_figures({"end": end})
-    assert told == {"mbps": 4000, "ways_mbps": [3000, 1000], "retransmits": 7, "congestion_control": "cubic"}
+    output = tcp_figures({"end": end})
+    assert output == {"mbps": 4000, "ways_mbps": [3000, 1000], "retransmits": 7, "congestion_control": "cubic"}
 
 
 def test_udp_is_reported_as_the_receiver_counted():
@@ -181,7 +181,7 @@ def test_the_time_left_follows_the_pace(monkeypatch):
 
 
 class Idle(System):
-    """A system that is available and never started."""
+    """A system that is available, but is never started in these tests."""
 
     def __init__(self, name):
         self.name = self.title = name
@@ -197,12 +197,12 @@ def test_a_run_goes_on_where_it_ended():
     first = bench()
     order = first.missing()
     first.runs = [run(one.system, one.round, one.mode, one.mtu, idle={"disturbed": one is order[1]}) for one in order[:3]]
-    told, again = first.result(quick=False), bench()
-    again.resume(told)
+    output, again = first.result(quick=False), bench()
+    again.resume(output)
     assert again.result(quick=False)["sittings"] == 2
     assert again.missing() == [order[1], order[3]]
     with pytest.raises(LabError, match="seed"):
-        bench(seed=2).resume(told)
+        bench(seed=2).resume(output)
 
 
 def test_a_failing_system_stops_nothing_and_is_given_up(lab):
@@ -231,17 +231,17 @@ def test_two_systems_end_to_end():
     effort = plan.Effort(rounds=1, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1), mtus=(1420,))
     chosen = [system for system in ALL if system.name in ("bare", "taut-wg")]
     with congestion.allowed("cubic") as cubic:
-        # Tests share the machine with other tests, so nothing is measured again here.
+        # This test shares the machine with other tests, so disturbed measurements are not repeated here.
         bench = Bench(chosen, effort, ["pinned"], 1, tries=1)
         assert bench.run(cubic, print)
     assert not any(bench.lacking.values()), bench.lacking
-    told = bench.result(quick=True)
-    assert [one["error"] for one in told["runs"]] == [None, None]
-    for one in told["runs"]:
+    output = bench.result(quick=True)
+    assert [one["error"] for one in output["runs"]] == [None, None]
+    for one in output["runs"]:
         assert set(one["tests"]) == set(plan.TESTS)
         assert not [figures for figures in one["tests"].values() if "error" in figures]
         assert one["tests"]["tcp-1"]["mbps"] > 0 and one["tests"]["tcp-1"]["cpu"]["machine_s"] > 0
-    text = page.text(told)
+    text = page.text(output)
     assert "| taut-wg |" in text and "MTU 1,420" in text and "### To reach" in text
 
 
@@ -306,8 +306,8 @@ def test_the_model_takes_its_costs_from_two_lanes_under_four_streams():
     runs = [run(model.SYSTEM, mode=mode, tcp_4={"mbps": 1, "bytes": size, "cpu": cpu}) for mode, size in (("free", 1e9), ("pinned", 2e9))]
     assert model.costs(Results(runs)) == model.Costs(0.75, 0.5, 0.375, "pinned")
     assert model.costs(Results(runs[:1])) == model.Costs(1.5, 1.0, 0.75, "free")
-    told = model.text(Results(runs))
-    assert "not a measurement" in told and "| 8 | 56.9 |" in told
+    output = model.text(Results(runs))
+    assert "not a measurement" in output and "| 8 | 56.9 |" in output
     assert model.text(Results([run("taut-aes", tcp_4={"mbps": 1})])) is None
 
 

@@ -200,7 +200,7 @@ def test_an_interrupt_in_the_middle_leaves_a_clean_host_and_can_be_resumed(no_pa
     file = tmp_path / "results.json"
     with in_the_middle(file) as (process, start):
         os.killpg(process.pid, number)
-        # An impatient user interrupts twice.
+        # The user interrupts twice.
         time.sleep(0.05)
         os.killpg(process.pid, number)
         code, _, err = ended(process)

@@ -82,9 +82,9 @@ def test_status_is_0_only_while_the_node_is_up(mesh):
     assert answer.returncode == 1 and json.loads(answer.stdout)["problem"]["message"]
     node.stop()
     answer = node.taut("status", "--json", check=False)
-    told = json.loads(answer.stdout)
-    assert (answer.returncode, told["schema"], told["state"]) == (1, 1, "no-daemon")
-    assert "taut up" in told["error"]["hint"]
+    output = json.loads(answer.stdout)
+    assert (answer.returncode, output["schema"], output["state"]) == (1, 1, "no-daemon")
+    assert "taut up" in output["error"]["hint"]
 
 
 def test_up_that_times_out_reports_it_in_json_and_continues(mesh):
@@ -96,8 +96,8 @@ def test_up_that_times_out_reports_it_in_json_and_continues(mesh):
         (node.state / name).unlink(missing_ok=True)
     node.start()
     answer = node.taut("up", "--json", "--timeout", "1s", check=False)
-    told = json.loads(answer.stdout)
-    assert answer.returncode == 1 and "keeps trying" in told["error"]["hint"], told
+    output = json.loads(answer.stdout)
+    assert answer.returncode == 1 and "keeps trying" in output["error"]["hint"], output
     assert node.taut("status", check=False).returncode == 1, "it is connecting"
     net.coordinator.start()
     node.wait_for(lambda status: status["state"] == "running", "to be up after all")
@@ -171,11 +171,11 @@ def test_netcheck_of_a_fresh_host_asks_the_coordinator_by_its_url(layout):
     command = (binary("taut"), "netcheck")
     answer = node.host.run(*command, *nowhere, "--json", check=False)
     assert answer.returncode == 1 and "taut netcheck http://" in json.loads(answer.stdout)["error"]["hint"]
-    told = json.loads(node.host.run(*command, url, *nowhere, "--json").stdout)
-    assert told["udp"] and told["relays"][0]["endpoints"][0]["endpoint"].endswith(":3478")
+    output = json.loads(node.host.run(*command, url, *nowhere, "--json").stdout)
+    assert output["udp"] and output["relays"][0]["endpoints"][0]["endpoint"].endswith(":3478")
     # The second port of the relay determines the filtering.
-    assert told["ipv4"]["nat"]["kind"] == "none" and told["ipv4"]["nat"]["filtering"] == "not-by-port"
-    [coordinator] = told["coordinators"]
+    assert output["ipv4"]["nat"]["kind"] == "none" and output["ipv4"]["nat"]["filtering"] == "not-by-port"
+    [coordinator] = output["coordinators"]
     assert coordinator["url"] == url and coordinator["endpoints"][0]["latency_ms"] > 0
     stun = f"stun:{net.coordinator.address}"
     assert json.loads(node.host.run(*command, stun, *nowhere, "--json").stdout)["udp"]

@@ -10,14 +10,14 @@ from lab.compare import cost, ranking, results, scenarios, summary
 from lab.hosts.programs import ROOT
 from lab.hosts.wait import LabError
 
-from .fake_results import any_machine, row, told, two  # noqa: F401 (a fixture)
+from .fake_results import any_machine, row, results_file, two  # noqa: F401 (a fixture)
 
 
 # --- the file ---
 
 
 def test_a_whole_file_has_no_problems_and_each_missing_key_is_one():
-    whole = told([row("bare", "tcp-1", 5.0)])
+    whole = results_file([row("bare", "tcp-1", 5.0)])
     assert results.problems(whole) == []
     for key in set(results.TOP) - {"schema"}:
         assert results.problems({name: value for name, value in whole.items() if name != key}) == [f"it has no {key}"]
@@ -31,7 +31,7 @@ def test_a_whole_file_has_no_problems_and_each_missing_key_is_one():
     [
         ({"schema": 2}, "its schema is 2"),
         ({"quick": "yes"}, "quick of it is a str"),
-        ({"systems": {}}, "run 0 has a system that is not told: bare"),
+        ({"systems": {}}, "run 0 has a system that is not listed: bare"),
         ({"runs": [row("bare", "tcp-1", 5.0, figures={})]}, "run 0 succeeded and has no mbps"),
         ({"runs": [row("bare", "tcp-1", 5.0)] * 2}, "two runs are of the same"),
         ({"left_out": [{"round": 1}]}, "left_out 0 has no profile"),
@@ -39,7 +39,7 @@ def test_a_whole_file_has_no_problems_and_each_missing_key_is_one():
 )
 def test_a_file_that_violates_the_schema_is_refused(tmp_path, change, why):
     file = tmp_path / "results.json"
-    results.save(file, told([row("bare", "tcp-1", 5.0)]) | change)
+    results.save(file, results_file([row("bare", "tcp-1", 5.0)]) | change)
     with pytest.raises(LabError, match=why):
         results.load(file)
 
@@ -114,7 +114,7 @@ def test_few_rounds_have_to_differ_clearly_to_be_apart():
 
 def test_disturbed_rows_are_left_out_while_there_is_another():
     rows = [row("one", "tcp-1", 5.0, 1), row("one", "tcp-1", 1.0, 2, disturbed=True), row("two", "tcp-1", 3.0, 1, disturbed=True), row("two", "tcp-1", 9.0, 2, ok=False)]
-    found = summary.Results(told(rows))
+    found = summary.Results(results_file(rows))
     assert (found.figure("baseline", "one", "tcp-1").median, found.figure("baseline", "one", "tcp-1").doubtful) == (5.0, False)
     assert (found.figure("baseline", "two", "tcp-1").median, found.figure("baseline", "two", "tcp-1").doubtful) == (3.0, True)
     assert found.disturbed() == (2, 4) and found.success("two") == (1, 2)
@@ -170,4 +170,4 @@ def test_a_reversed_pair_is_reported_with_the_former_leader():
 
 def test_one_round_judges_nothing():
     rows = [row(name, "tcp-1", value) for name, value in (("a", 1.0), ("b", 2.0))]
-    assert ranking.compare(told(rows), told(rows)).code() == 2
+    assert ranking.compare(results_file(rows), results_file(rows)).code() == 2

@@ -1,4 +1,4 @@
-"""Whole runs of `make bench` with fake systems that fail in every way. Figures are not judged."""
+"""Whole runs of `make bench` with fake systems that fail in various ways. Figures are not checked."""
 
 import collections
 import json
@@ -237,9 +237,9 @@ def test_an_interrupt_leaves_a_file_that_can_be_resumed(tmp_path):
     systems = [Fake("bare"), Fake("one"), Fake("two")]
     one = comparison(systems, works, rounds=2)
     with pytest.raises(KeyboardInterrupt):
-        session.sit(one, silent, file, None)
+        session.run_session(one, silent, file, None)
     assert len(results.load(file)["runs"]) == 3 and one.place.open == 0
     again = comparison(systems, [Job("tcp-1")], rounds=2)
     again.resume(results.load(file))
-    assert session.sit(again, silent, file, None)
+    assert session.run_session(again, silent, file, None)
     assert len(results.load(file)["runs"]) == 6

@@ -140,5 +140,5 @@ def test_fault_p6_limits_are_raised_divided_and_logged(lab):
     assert line.endswith("unauthenticated=960 channels=1440 relay_streams=1440 rest=256"), line
     assert "4096" in host.run("prlimit", "--pid", coordinator.process.pid, "--nofile", "--noheadings", "--output", "SOFT").stdout
     relay = Relay(limited(internet.server("far")), coordinator, web=True).start()
-    told = relay.process.err.read_text()
-    assert f"event=descriptors unauthenticated={UNAUTHENTICATED} streams=672 rest=128" in told
+    answer = relay.process.err.read_text()
+    assert f"event=descriptors unauthenticated={UNAUTHENTICATED} streams=672 rest=128" in answer

@@ -1,4 +1,4 @@
-"""The coordinator restarts or is gone for good; traffic continues."""
+"""The coordinator restarts or stays away; traffic continues."""
 
 from lab.traffic.flow import Probe, Transfer, ping
 

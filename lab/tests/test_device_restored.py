@@ -85,15 +85,15 @@ def test_fault_j11_a_device_that_was_moved_away_is_made_again(two_nodes, lab):
 
 def test_fault_j11_against_a_program_that_repeats_itself_it_is_named_and_outlived(two_nodes):
     one, two = two_nodes
-    told = one.host.start("ip", "-o", "monitor", "address", "dev", DEVICE, name="monitor")
+    monitor = one.host.start("ip", "-o", "monitor", "address", "dev", DEVICE, name="monitor")
     hostile = one.host.start("sh", "-c", f"while :; do ip address flush dev {DEVICE}; sleep 0.05; done", name="hostile")
-    status = one.wait_for(lambda status: status["problem"], "a problem to be told")
+    status = one.wait_for(lambda status: status["problem"], "a problem to be reported")
     assert "another program" in status["problem"]["message"] and one.ipv4 in status["problem"]["message"], status["problem"]
     assert status["state"] == "running"
     assert "another program" in one.taut("status").stdout
-    # Other rules of the overlay work meanwhile.
+    # The overlay's other routes work meanwhile.
     ping(one.host, two.host.ipv4, count=10, interval=0.5)
-    added = [line for line in told.output().splitlines() if one.ipv4 in line and "Deleted" not in line]
+    added = [line for line in monitor.output().splitlines() if one.ipv4 in line and "Deleted" not in line]
     assert 1 <= len(added) <= 5, added
     hostile.kill()
     one.wait_for(lambda status: status["problem"] is None, "the problem to be over", timeout=SLOW_S)

@@ -17,14 +17,14 @@ def test_fault_d14_two_hosts_with_one_state_report_it_and_cause_no_storm(mesh):
     shutil.copytree(two.state, clone.state)
     clone.start()
     for node in (two, clone):
-        node.wait_for(lambda status: "another host uses this node's keys" in ((status["problem"] or {}).get("message") or ""), "its user to be told")
+        node.wait_for(lambda status: "another host uses this node's keys" in ((status["problem"] or {}).get("message") or ""), "the duplicate to be reported")
     (listed,) = [node for node in json.loads(net.coordinator.cli("nodes", "list", "--json").stdout)["nodes"] if node["name"] == two.name]
     assert listed["twin"] and "two hosts" in net.coordinator.cli("nodes", "list").stdout
     # Both send to the same peer all the time.
-    before, joined = one.sessions_made(two.name), told(net.coordinator, "connected")
+    before, joined = one.sessions_made(two.name), count_events(net.coordinator, "connected")
     with PingStream(two.host, one.ipv4, interval=0.05), PingStream(clone.host, one.ipv4, interval=0.05):
         time.sleep(20)
-    assert told(net.coordinator, "connected") == joined
+    assert count_events(net.coordinator, "connected") == joined
     # At most the handshakes that a peer may begin: five in five seconds each.
     assert one.sessions_made(two.name) - before <= 20
     # The node that was started last is served. When it ends, the other one is served soon.
@@ -35,6 +35,6 @@ def test_fault_d14_two_hosts_with_one_state_report_it_and_cause_no_storm(mesh):
     assert answers(one.host, two.ipv4, PATIENCE_S)
 
 
-def told(coordinator, event):
-    """Returns how often the log of the coordinator has this event."""
+def count_events(coordinator, event):
+    """Returns the number of lines with this event in the coordinator's log."""
     return sum(file.read_text().count(f"event={event} ") for file in (coordinator.process.out, coordinator.process.err))

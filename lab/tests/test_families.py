@@ -39,5 +39,5 @@ def test_a_path_of_a_family_that_the_host_lost_is_not_called_direct(lab):
     one.wait_for(lambda status: one.peer(two.name, status)["path"]["kind"] == "relayed", "to say that the relay carries everything")
     # Packets sent before the relay was bound over the other family are lost.
     wait_until(lambda: one.ping(two.name, "--count", "3")["received"] == 3, "the relay to carry everything")
-    told = one.taut("why", two.name).stdout
-    assert "straight" not in told and "No common address family" in told, told
+    answer = one.taut("why", two.name).stdout
+    assert "straight" not in answer and "No common address family" in answer, answer

@@ -22,7 +22,7 @@ STRAY = {4: 0, 6: 2000}
 
 
 class Honest:
-    """Honest peers during a flood: one keeps its session, one connects again."""
+    """Honest peers during a flood: one has a session, the other connects again."""
 
     def __init__(self, field):
         self.field = field
@@ -115,7 +115,7 @@ def test_fault_b6_a_replayed_initiation_is_answered_a_few_times_and_then_never(l
     # Answers travel one by one, so that the kernel counts each.
     field.victim.host.ip("link set eth0 gso_max_segs 1")
     program = field.program("replay", 1_000)
-    # The first replay is as good as the peer's own message: its key was stolen. A packet of the peer restores the endpoint, and no later replay
+    # The first replay is as valid as the peer's own message. A packet of the peer restores the endpoint, and no later replay
     # changes it.
     first = field.flood(program, SECONDS)
     field.client.reaches(VICTIM)

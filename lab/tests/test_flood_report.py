@@ -26,8 +26,8 @@ def judged(*rows):
 
 def test_each_target_is_judged_by_its_own_rows():
     hard, good = row("spoofed", 50_000), row("spoofed", 20_000)
-    stranger = row("bad-mac1", 200_000)
-    assert judged(stranger, good, hard) == {"R2": "stretch", "R3": "stretch", "R4": "stretch"}
+    outsider = row("bad-mac1", 200_000)
+    assert judged(outsider, good, hard) == {"R2": "stretch", "R3": "stretch", "R4": "stretch"}
     assert judged(good) == {"R2": "stretch", "R3": "not measured", "R4": "gate"}
     assert judged(row("bad-mac1", 200_000, answers=1), hard) == {"R2": "missed", "R3": "stretch", "R4": "not measured"}
     assert judged(row("replay", 1, bytes_back_per_byte=0.6))["R2"] == "gate"

@@ -32,8 +32,8 @@ def test_datagrams_come_back_over_the_floor(lab):
     running = FLOORS[0].start(hosts, None, 1420)
     probe = Probe(*hosts, running.addresses[1], interval=0.01, burst=4)
     ping(hosts[0], running.addresses[1], count=3)
-    told = probe.finish()
-    assert told["sent"] and not told["lost"], told
+    answer = probe.finish()
+    assert answer["sent"] and not answer["lost"], answer
 
 
 @pytest.mark.skipif(not shutil.which("iperf3"), reason="needs the program iperf3: apt-get install iperf3")

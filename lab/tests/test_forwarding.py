@@ -58,7 +58,7 @@ def test_fault_g15_a_member_reaches_nothing_behind_a_node_that_forwards(lab):
     assert device.reaches(victim.ipv4)
     for behind_it, own in ((lan.ipv4, victim.ipv4), (lan.ipv6, victim.ipv6)):
         heard, dropped = echoes(lan), victim.status()["drops"].get("in-destination-not-ours", 0)
-        # By now the victim answers through the relay, which the stock WireGuard of the member does not receive: requests are counted, not answers.
+        # The victim answers through the relay, and the member's stock WireGuard cannot receive from a relay. Therefore requests are counted instead of answers.
         ping(member.host, behind_it, count=5)
         assert echoes(lan) == heard, "the LAN heard a member"
         assert victim.status()["drops"]["in-destination-not-ours"] >= dropped + 5

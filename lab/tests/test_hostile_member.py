@@ -30,6 +30,6 @@ def test_fault_b11_a_member_that_changes_its_lanes_every_48_ms_changes_them_once
 def test_fault_b11_a_member_that_says_anything_20000_times_a_second_is_heard_as_often_as_any_other(lab):
     field, member = _attacked(lab, "control", 20_000)
     dropped = field.victim.status()["drops"]
-    # Of the authentic messages in its session, this many are processed: 200 probes and 50 others per second.
+    # Limit on the processed authentic messages of one session: 200 probes and 50 other messages per second.
     assert dropped["in-control-rate"] > 10_000, dropped
     assert member["changes"]["held_bytes"] < 1 << 20, member

@@ -1,4 +1,4 @@
-"""The host is left as it was found: after `taut down`, after SIGTERM, after a crash."""
+"""The host has its original configuration after `taut down`, after SIGTERM and after a crash."""
 
 import pytest
 

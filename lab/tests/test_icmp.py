@@ -34,14 +34,14 @@ def asked(host, address):
 def test_fault_i9_an_icmp_error_by_way_of_a_nat_reaches_its_sender(behind):
     world = behind(["port-restricted", "port-restricted"])
     one, two = world.nodes
-    # Outside the overlay: the router reverses its translation within the error.
+    # First without the overlay: the router must reverse its translation inside the ICMP error.
     assert asked(one.host, world.servers[0].ipv4) == "refused"
     one.ping_until_direct(two.name)
     for address in (two.ipv4, two.ipv6):
         assert asked(one.host, address) == "refused"
     two.host.nat.black_hole()
-    with LocalApi(one) as sight:
+    with LocalApi(one) as api:
         assert asked(one.host, two.ipv4) == "refused"
-        sight.wait_for_path(two.name, "relayed")
+        api.wait_for_path(two.name, "relayed")
     for address in (two.ipv4, two.ipv6):
         assert asked(one.host, address) == "refused"

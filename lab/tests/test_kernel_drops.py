@@ -48,12 +48,12 @@ def test_drops_at_a_full_tun_and_a_full_socket_are_reported(mesh):
         at_socket = sum(socket_drops(one.host.run("cat", f"/proc/net/{table}").stdout) for table in ("udp", "udp6"))
         return before_tun, at_socket
 
-    def told():
+    def reported_drops():
         drops = one.status()["drops"]
         return drops["out-tun-full"], drops["in-socket-full"]
 
     # The kernel may still be dropping packets of its backlog, and its counters only grow: so they are read before and after.
-    before, said, after = counted(), told(), counted()
+    before, said, after = counted(), reported_drops(), counted()
     assert all(least <= seen <= most for least, seen, most in zip(before, said, after)), (before, said, after)
     before_tun, at_socket = said
     assert BEFORE_TUN / 2 < before_tun < BEFORE_TUN

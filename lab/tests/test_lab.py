@@ -1,4 +1,4 @@
-"""The lab itself: hosts reach each other, and nothing stays behind."""
+"""The lab itself: hosts reach each other, and nothing is left behind."""
 
 import contextlib
 import os

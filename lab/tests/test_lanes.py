@@ -1,4 +1,4 @@
-"""Several lanes (`--lanes N`): each is a thread with its own UDP port. In every situation a flow keeps its order and loses nothing."""
+"""Several lanes (`--lanes N`): each is a thread with its own UDP port. A flow keeps its order and loses no packet in each of these situations."""
 
 import time
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytest
 from lab.hosts.wait import wait_until
 from lab.traffic.flow import Listener, Interceptor, Probe, Transfer
 
-# Flows, enough that each of four lanes has some: the ports of a flow determine its lane.
+# Number of flows: enough that each of four lanes has some, because the ports of a flow determine its lane.
 _FLOWS = 12
 _RATE = 4_000_000
-# Duration of flows in seconds, if nothing else ends them.
+# Longest duration of flows in seconds; tests usually end them earlier.
 _WHILE_S = 4
 
 
@@ -66,7 +66,7 @@ class Flows:
         return results
 
     def whole(self):
-        """Ends all flows. Checks that everything kept its order, and that only packets were lost for which the kernel had no room in front of the TUN: the
+        """Ends all flows. Checks that every flow kept its order, and that packets were lost only because the kernel's queue of the TUN was full: the
         nodes count these, and they occur only on a busy host.
         """
         _whole(self.finish(), *self._nodes, spare=_no_room(self._nodes) - self._before)
@@ -79,13 +79,13 @@ def _counted(probes):
 
 
 def _in_order(results, *nodes):
-    assert not any(result["reordered"] or result["doubled"] for result in results), _story(results, nodes)
+    assert not any(result["reordered"] or result["doubled"] for result in results), _description(results, nodes)
 
 
 def _whole(results, *nodes, spare=0):
     """Checks that the results are in order, with at most `spare` losses."""
     _in_order(results, *nodes)
-    assert sum(result["sent"] - result["received"] for result in results) <= spare, _story(results, nodes)
+    assert sum(result["sent"] - result["received"] for result in results) <= spare, _description(results, nodes)
 
 
 def _no_room(nodes):
@@ -93,8 +93,8 @@ def _no_room(nodes):
     return sum(node.status()["drops"].get("out-tun-full", 0) for node in nodes)
 
 
-def _story(results, nodes):
-    """Describes what was wrong, with the state of the nodes."""
+def _description(results, nodes):
+    """Returns the wrong results as text, with the state of the nodes."""
     bad = [result for result in results if result["reordered"] or result["doubled"] or result["lost"]]
     dropped = {node.name: {reason: count for reason, count in node.status()["drops"].items() if count} for node in nodes}
     return "\n".join(map(str, [*bad, dropped]))

@@ -60,7 +60,7 @@ def test_a_constant_delay_is_what_each_way_takes(site):
         assert _drawn_ms(report) == pytest.approx(5.3, rel=0.01)
         assert report["to_left"] is None
         assert report["to_right"]["counts"]["lost"] == 0
-    # Some of 200 echo requests meet an idle machine.
+    # Of 200 echo requests, some run on an idle machine.
     assert 10.6 <= fastest < 11.6
 
 
@@ -153,8 +153,8 @@ def _times(place, count):
     left, right = place.hosts
     # Resolves the neighbours first.
     left.run("ping", "-c1", right.ipv4)
-    told = left.run("ping", "-c", count, "-i", 0.004, right.ipv4, timeout=60).stdout
-    return [float(found) for found in re.findall(r"time=([\d.]+) ms", told)]
+    answer = left.run("ping", "-c", count, "-i", 0.004, right.ipv4, timeout=60).stdout
+    return [float(found) for found in re.findall(r"time=([\d.]+) ms", answer)]
 
 
 @pytest.mark.alone
@@ -218,7 +218,7 @@ def test_the_path_that_drops_large_packets_says_nothing(lab):
     for one, other in ((left, right), (right, left)):
         assert _echo(one, other, 1280)
         assert not _echo(one, other, 1281)
-        # Every IPv4 router does this.
+        # Every IPv4 router behaves in this way.
         assert _echo(one, other, 1500, may_be_cut=True)
 
 

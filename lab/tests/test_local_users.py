@@ -1,4 +1,4 @@
-"""A local user without rights, and files and sockets that the user puts in the way of the daemon and of `taut wg` (faults P4, P7); a lost identity
+"""A local user without rights, and files and sockets that this user creates in place of those of the daemon and of `taut wg` (faults P4, P7); a lost identity
 (K6)."""
 
 import base64
@@ -23,7 +23,7 @@ from lab.nodes.wireguard import INTERFACE, SOCKETS, WireGuard
 from lab.traffic.flow import ping
 
 NOBODY = 65534
-STRANGER = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+UNPRIVILEGED = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 
 
 @pytest.fixture
@@ -36,20 +36,20 @@ def shared():
 
 
 @functools.cache
-def stranger_python():
-    """A Python that a user without rights may run. The one of the tests may be in the home of root."""
+def unprivileged_python():
+    """Returns a Python that a user without rights may run. The Python of the tests may be in root's home directory."""
     for python in (sys.executable, "/usr/bin/python3", "python3"):
         try:
-            if subprocess.run([*STRANGER, python, "-c", ""], capture_output=True, check=False).returncode == 0:
+            if subprocess.run([*UNPRIVILEGED, python, "-c", ""], capture_output=True, check=False).returncode == 0:
                 return python
         except OSError:
             continue
     pytest.skip("no Python that users without rights may run: apt-get install python3")
 
 
-def as_stranger(node, *words):
+def as_unprivileged(node, *words):
     """Runs a command of the CLI as a user without rights."""
-    return node.host.run(*STRANGER, binary("taut"), *words, "--socket", node.socket, check=False)
+    return node.host.run(*UNPRIVILEGED, binary("taut"), *words, "--socket", node.socket, check=False)
 
 
 def secrets(node):
@@ -66,23 +66,23 @@ def test_fault_p4_a_user_without_rights_may_look_and_change_nothing(mesh, shared
     before = (one.state / "identity.json").read_bytes()
     seen = []
     for verb in ("status", "hosts", "ip"):
-        done = as_stranger(one, verb)
+        done = as_unprivileged(one, verb)
         assert done.returncode == 0, done
         seen.append(done.stdout)
-    seen.append(as_stranger(one, "status", "--json").stdout)
+    seen.append(as_unprivileged(one, "status", "--json").stdout)
     # The search works: it finds the public key, which is not secret.
     assert one.status()["self"]["node_key"] in seen[-1]
     assert not [form for form in secrets(one) for text in seen if form in text]
     report = shared / "report.tar"
     reading = (("log",), ("log", "-f"), ("bugreport", "--output", report))
     for words in (("down",), ("up",), ("up", "--join", net.coordinator.join_token), ("log", "--level", "debug"), *reading):
-        done = as_stranger(one, *words)
+        done = as_unprivileged(one, *words)
         assert done.returncode == 1 and "only root and the daemon's own user" in done.stderr, done
     assert not report.exists()
     assert one.status()["state"] == "running" and one.process.alive
     assert (one.state / "identity.json").read_bytes() == before
     for path in (one.state, one.state / "identity.json"):
-        assert one.host.run(*STRANGER, "cat" if path.is_file() else "ls", path, check=False).returncode != 0
+        assert one.host.run(*UNPRIVILEGED, "cat" if path.is_file() else "ls", path, check=False).returncode != 0
 
 
 CROWD = """
@@ -98,7 +98,7 @@ sys.stdin.read()
 
 GREEDY = """
 import select, socket, sys
-open_ones, told = [], False
+open_ones, reported = [], False
 while not select.select([sys.stdin], [], [], 0)[0]:
     try:
         while len(open_ones) < 40:
@@ -115,9 +115,9 @@ while not select.select([sys.stdin], [], [], 0)[0]:
             pass
         except OSError:
             open_ones.remove(one)
-    if not told:
+    if not reported:
         print("ready", flush=True)
-        told = True
+        reported = True
 """
 
 
@@ -126,7 +126,7 @@ def test_fault_p7_a_local_user_cannot_block_roots_status_and_down(mesh, shared, 
     monkeypatch.setattr(Node, "socket", property(lambda node: shared / f"{node.name}.sock"))
     one, two = mesh(nodes=2).nodes
     words = (CROWD, one.socket, 100) if manner == "idle" else (GREEDY, one.socket)
-    crowds = [one.host.start(*STRANGER, stranger_python(), "-c", *words, name=f"crowd{n}") for n in range(2)]
+    crowds = [one.host.start(*UNPRIVILEGED, unprivileged_python(), "-c", *words, name=f"crowd{n}") for n in range(2)]
     for crowd in crowds:
         crowd.wait_for_output("ready")
     for _ in range(3):
@@ -157,10 +157,10 @@ while time.monotonic() < end:
 
 
 def test_fault_p7_connections_without_pause_do_not_delay_root(mesh, shared, monkeypatch):
-    """They keep the queue of the public socket full. Root does not wait in that queue: it gets many answers before they end."""
+    """Other users keep the queue of the public socket full. Root does not wait in that queue, and gets many answers meanwhile."""
     monkeypatch.setattr(Node, "socket", property(lambda node: shared / f"{node.name}.sock"))
     one, _ = mesh(nodes=2).nodes
-    crowds = [one.host.start(*STRANGER, stranger_python(), "-c", CHURN, one.socket, CHURN_S, name=f"crowd{n}") for n in range(2)]
+    crowds = [one.host.start(*UNPRIVILEGED, unprivileged_python(), "-c", CHURN, one.socket, CHURN_S, name=f"crowd{n}") for n in range(2)]
     for crowd in crowds:
         crowd.wait_for_output("ready")
     time.sleep(0.5)
@@ -169,7 +169,7 @@ def test_fault_p7_connections_without_pause_do_not_delay_root(mesh, shared, monk
     one.taut("down")
     assert one.status()["state"] == "stopped"
     assert [crowd.alive for crowd in crowds] == [True, True]
-    denied = one.host.run(*STRANGER, stranger_python(), "-c", CONNECT, f"{one.socket}.root", check=False)
+    denied = one.host.run(*UNPRIVILEGED, unprivileged_python(), "-c", CONNECT, f"{one.socket}.root", check=False)
     assert "PermissionError" in denied.stderr, denied
 
 
@@ -216,13 +216,13 @@ sys.stdin.read()
 @pytest.mark.parametrize("name", ["taut.sock", "taut.sock.root"])
 @pytest.mark.parametrize("thing", ["file", "link", "dangling", "live", "dead"])
 def test_fault_p4_a_foreign_file_in_place_of_the_socket(layout, shared, thing, name):
-    """Nothing of the other user is followed, overwritten or given rights."""
+    """The daemon does not follow, overwrite or change the permissions of a file of the other user."""
     node = layout(nodes=1).nodes[0]
     precious, socket_, place = shared / "precious", shared / "taut.sock", shared / name
     precious.write_text("precious")
     precious.chmod(0o600)
     if thing in ("live", "dead"):
-        process = node.host.start(*STRANGER, stranger_python(), "-c", LISTEN, place, name="stranger")
+        process = node.host.start(*UNPRIVILEGED, unprivileged_python(), "-c", LISTEN, place, name="stranger")
         process.wait_for_output("ready")
         if thing == "dead":
             process.kill()
@@ -262,9 +262,9 @@ def test_fault_p4_the_socket_of_taut_wg_is_its_owners(lab, thing):
     assert found.st_mode & 0o170777 == 0o140600 and found.st_uid == 0
     assert precious.read_text() == "precious" and precious.stat().st_mode & 0o777 == 0o644
     assert not (folder / "nothing").exists()
-    # Root gets in with the same words in the same place.
-    for user, code in (((), 0), (STRANGER, 1)):
-        words = device._mounted(*user, stranger_python(), "-c", CONNECT, SOCKETS / f"{INTERFACE}.sock")
+    # Root is admitted with the same request on the same socket.
+    for user, code in (((), 0), (UNPRIVILEGED, 1)):
+        words = device._mounted(*user, unprivileged_python(), "-c", CONNECT, SOCKETS / f"{INTERFACE}.sock")
         tried = device.host.run(*words, check=False)
         assert tried.returncode == code and ("PermissionError" in tried.stderr) == bool(code), tried
 
@@ -276,7 +276,7 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[1])
 
 
 def test_fault_k6_a_lost_identity_is_reported_and_the_node_joins_again(mesh):
-    """The page about state files describes the way back: a file can be lost, there is no key store to reset."""
+    """The page about state files describes the recovery from a lost identity file."""
     net = mesh(nodes=2)
     one, two = net.nodes
     key = one.status()["self"]["node_key"]

@@ -1,4 +1,4 @@
-"""The event log: a node tells what happened to it, also after a crash and under a flood (fault P5), and `taut bugreport` contains no secret (R29)."""
+"""The event log: a node records what happened, also after a crash and under a flood (fault P5). `taut bugreport` contains no secret (R29)."""
 
 import base64
 import hashlib
@@ -25,13 +25,13 @@ for number in range(20_000):
 
 
 def log(node, *words):
-    """What `taut log` prints for this node: its events, and what it says beside them."""
+    """Runs `taut log` for this node. Returns its events, and the text on standard error."""
     done = node.taut("log", "--json", "--state", node.state, *words)
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 def first(events, name, after=0, **fields):
-    """The place of the first event of this name and with these fields; an error names what is missing."""
+    """Returns the index of the first event with this name and these fields. Fails with the missing event's name."""
     for place, event in enumerate(events[after:], after):
         if event["event"] == name and all(event.get(field) == value for field, value in fields.items()):
             return place
@@ -58,20 +58,20 @@ def test_a_node_tells_its_story_over_a_crash(behind):
     assert "no daemon answers" in said
     assert [event for event in events if event["level"] in ("error", "warn", "info")] == saved, "`kill -9` loses no line"
     one.start()
-    told, _ = log(one, "--since", "1h")
-    # All of it, in order, each with its reason.
+    answer, _ = log(one, "--since", "1h")
+    # All events are there, in order, each with its reason.
     for name in ("coordinator-connected", "network-up", "relay-bound", "outer-endpoints-changed"):
-        first(told, name)
-    begin = first(told, "daemon-started", previous="none")
-    direct = first(told, "path-changed", begin, peer=two.name, reason="direct-proven")
-    assert told[direct]["from"].startswith("relay:") and not told[direct]["to"].startswith("relay:")
-    lost = first(told, "path-changed", direct, peer=two.name, reason="no-answer")
-    assert told[lost]["to"].startswith("relay:")
-    away = first(told, "coordinator-lost", lost)
-    assert told[away]["reason"] and told[away]["url"] == world.coordinator.url
-    first(told, "daemon-started", away, previous="cut-off")
-    assert all(event["schema"] == 1 and event["message"] for event in told)
-    # The same for one peer, for people.
+        first(answer, name)
+    begin = first(answer, "daemon-started", previous="none")
+    direct = first(answer, "path-changed", begin, peer=two.name, reason="direct-proven")
+    assert answer[direct]["from"].startswith("relay:") and not answer[direct]["to"].startswith("relay:")
+    lost = first(answer, "path-changed", direct, peer=two.name, reason="no-answer")
+    assert answer[lost]["to"].startswith("relay:")
+    away = first(answer, "coordinator-lost", lost)
+    assert answer[away]["reason"] and answer[away]["url"] == world.coordinator.url
+    first(answer, "daemon-started", away, previous="cut-off")
+    assert all(event["schema"] == 1 and event["message"] for event in answer)
+    # The events of one peer, as text.
     text = one.taut("log", "--peer", two.name, "--area", "path", "--state", one.state).stdout
     assert all(f"peer={two.name}" in line and "path: the path to the peer changed" in line for line in text.splitlines()), text
     assert one.taut("log", "--since", "2099-01-01").stdout == ""
@@ -103,17 +103,17 @@ def test_fault_p5_a_flood_of_garbage_yields_few_lines(mesh):
     sender = two.host.start("python3", "-c", GARBAGE, str(one.host.ipv4), one.status()["self"]["port"], name="garbage")
     sender.wait()
 
-    def told():
+    def answer():
         return [event for event in log(one)[0] if event["event"] == "input-flood"]
 
-    flood = wait_until(told, "the flood to be told", timeout=150)
+    flood = wait_until(answer, "the flood to be recorded", timeout=150)
     assert sum(event["count"] for event in flood) > 10_000, flood
     assert len(log(one)[0]) - before < 20, log(one)[0][before:]
     assert sum(file.stat().st_size for file in one.state.glob("events.jsonl*")) < 50_000
 
 
 def forms(secret):
-    """A secret as it is, in hex, and in base64 of both alphabets, padded or not."""
+    """Returns a secret in all notations: raw, hex, and base64 of both alphabets, with and without padding."""
     texts = [secret.hex(), secret.hex().upper(), base64.b64encode(secret).decode(), base64.urlsafe_b64encode(secret).decode()]
     return [secret, *(text.rstrip("=").encode() for text in texts)]
 
@@ -123,7 +123,7 @@ def state(node, name):
 
 
 def secrets(node, coordinator):
-    """Every secret that this node has or had, in all forms."""
+    """Returns every secret that this node has or had, in all notations."""
     identity = state(node, "identity.json")
     keys = {name: base64.b64decode(identity[name]) for name in ("machine_key", "node_key")}
     network = bytes.fromhex(identity["network"])
@@ -140,7 +140,7 @@ def secrets(node, coordinator):
 
 
 def leaked(archive, wanted):
-    """The secrets that are in the archive or in a file of it."""
+    """Returns the secrets that are in the archive or in one of its files."""
     contents = [archive.read_bytes()]
     with tarfile.open(archive) as opened:
         contents += [opened.extractfile(member).read() for member in opened.getmembers()]
@@ -163,7 +163,7 @@ def test_r29_a_bug_report_contains_no_secret(mesh):
     wanted = secrets(one, net.coordinator)
     assert leaked(archive, wanted) == []
     assert one.taut("bugreport", "--output", archive, "--state", one.state, check=False).returncode == 1, "no file is replaced"
-    # The search finds a key that is there.
+    # The search works: it finds a key that is in the archive.
     archive.unlink()
     key = state(one, "identity.json")["node_key"]
     line = '{"schema":1,"time":"2026-11-24T03:12:07.000Z","level":"info","area":"map","event":"peer-added","message":"m","peer":"%s"}\n' % key

@@ -1,4 +1,4 @@
-"""Low-latency mode: packets pass as usual, and an idle lane sleeps."""
+"""Low-latency mode: packets pass as in normal mode, and an idle lane sleeps."""
 
 import time
 from pathlib import Path

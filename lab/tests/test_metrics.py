@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: from the command line, and over HTTP if the daemon was told to serve them."""
+"""Metrics for Prometheus: from the command line, and over HTTP if the daemon serves them."""
 
 import re
 import time
@@ -28,22 +28,22 @@ def test_the_figures_follow_the_path(mesh):
     one.ping_until_direct(two.name)
     text = one.taut("metrics").stdout
     assert all(line.startswith("# ") or _LINE.fullmatch(line) for line in text.splitlines()), text
-    told = series(text)
-    assert told["taut_up"] == 1
-    assert told[f'taut_peer_path{{peer="{two.name}",kind="direct"}}'] == 1
-    assert told[f'taut_peer_path{{peer="{two.name}",kind="none"}}'] == 0
-    assert told[f'taut_peer_sent_bytes_total{{peer="{two.name}",way="direct"}}'] > 0
-    assert told[f'taut_peer_handshakes_total{{peer="{two.name}"}}'] >= 1
-    assert 0 < told[f'taut_peer_round_trip_seconds{{peer="{two.name}"}}'] < 60
+    metrics = series(text)
+    assert metrics["taut_up"] == 1
+    assert metrics[f'taut_peer_path{{peer="{two.name}",kind="direct"}}'] == 1
+    assert metrics[f'taut_peer_path{{peer="{two.name}",kind="none"}}'] == 0
+    assert metrics[f'taut_peer_sent_bytes_total{{peer="{two.name}",way="direct"}}'] > 0
+    assert metrics[f'taut_peer_handshakes_total{{peer="{two.name}"}}'] >= 1
+    assert 0 < metrics[f'taut_peer_round_trip_seconds{{peer="{two.name}"}}'] < 60
     status = one.status()
-    assert status["self"]["node_key"] not in text, "no key is told"
+    assert status["self"]["node_key"] not in text, "the metrics contain no key"
 
 
 def test_a_prometheus_gets_the_same_over_http(layout):
     node = layout(nodes=1).nodes[0]
     node.start("--metrics", str(PORT))
     answer = fetch(node.host, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
-    # Line ends are converted by the text mode.
+    # Text mode converts the line ends.
     head, _, body = answer.partition("\n\n")
     assert head.startswith("HTTP/1.1 200 OK") and "text/plain; version=0.0.4" in head
     assert series(body)["taut_up"] == 0, "not a member of any network yet"

@@ -24,7 +24,7 @@ def test_fault_e20_a_host_called_localhost_gets_another_name_and_its_peers_print
     refused = one.taut("up", "--join", net.coordinator.join_token, "--hostname", "localhost", check=False)
     assert refused.returncode == 2 and "reserved" in refused.stderr
     net.join(one)
-    # As a node of release 0.1.0 asks, on a host of that name.
+    # The request of a node of release 0.1.0 on a host with that name.
     ask(two.start(), {"command": "up", "join": net.coordinator.join_token, "name": "localhost"})
     two.wait_for(lambda status: status["state"] == "running", "it to be a member")
     assert two.status()["self"]["name"] == "node"

@@ -44,15 +44,15 @@ def connection(world):
 
 
 def test_the_list_is_the_simulators():
-    told = json.loads(VERDICTS.read_text())
-    assert told["kinds"] == [{field: getattr(kind, field) for field in FIELDS} for kind in KINDS.values()]
-    assert [(pair["a"], pair["b"], pair["place"]) for pair in told["pairs"]] == list(pairs())
+    verdicts = json.loads(VERDICTS.read_text())
+    assert verdicts["kinds"] == [{field: getattr(kind, field) for field in FIELDS} for kind in KINDS.values()]
+    assert [(pair["a"], pair["b"], pair["place"]) for pair in verdicts["pairs"]] == list(pairs())
 
 
 def test_the_page_shows_the_list():
-    told = json.loads(VERDICTS.read_text())["pairs"]
-    assert document.PAGE.read_text() == document.filled(document.PAGE.read_text(), told)
-    assert document.PICTURE.read_text() == document.drawn(told)
+    verdicts = json.loads(VERDICTS.read_text())["pairs"]
+    assert document.PAGE.read_text() == document.filled(document.PAGE.read_text(), verdicts)
+    assert document.PICTURE.read_text() == document.drawn(verdicts)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -42,24 +42,24 @@ def netcheck(host, *servers, text=False):
     answer = host.run(binary("taut"), "netcheck", *words, check=False)
     if text:
         return answer.stdout
-    told = json.loads(answer.stdout)
-    assert answer.returncode == (0 if told["udp"] else 1), answer.stderr
-    return told
+    report = json.loads(answer.stdout)
+    assert answer.returncode == (0 if report["udp"] else 1), answer.stderr
+    return report
 
 
 @pytest.mark.parametrize("kind", TOLD)
 def test_each_kind_of_nat_is_named(world, kind):
     internet, servers = world
     host = internet.behind(kind)
-    told = netcheck(host, *servers)
-    nat = told["ipv4"]["nat"]
-    assert told["schema"] == 1 and told["udp"] and told["ipv4"]["state"] == "works"
+    report = netcheck(host, *servers)
+    nat = report["ipv4"]["nat"]
+    assert report["schema"] == 1 and report["udp"] and report["ipv4"]["state"] == "works"
     assert (nat["kind"], nat["mapping"], nat["filtering"]) == TOLD[kind]
     outside = host.ipv4 if kind in ("open", "firewall") else str(host.nat.external)
     assert {seen.rpartition(":")[0] for seen in nat["seen_as"]} == {outside}
-    assert told["ipv4"]["local"] == host.ipv4
-    assert all(one["latency_ms"] > 0 for relay in told["relays"] for one in relay["endpoints"])
-    assert told["said"]
+    assert report["ipv4"]["local"] == host.ipv4
+    assert all(one["latency_ms"] > 0 for relay in report["relays"] for one in relay["endpoints"])
+    assert report["said"]
 
 
 @pytest.mark.parametrize("random, kind", [(False, "port-restricted-cone"), (True, "symmetric")])
@@ -93,9 +93,9 @@ def test_hairpin_is_tried_where_there_is_a_nat(world, kind, hairpin):
 def test_blocked_udp_is_reported_with_advice(world):
     internet, servers = world
     host = internet.behind("udp-blocked")
-    told = netcheck(host, *servers)
-    assert not told["udp"] and told["ipv4"]["state"] == "silent" and told["ipv4"]["nat"]["kind"] == "unknown"
-    assert "3478" in " ".join(told["said"])
+    report = netcheck(host, *servers)
+    assert not report["udp"] and report["ipv4"]["state"] == "silent" and report["ipv4"]["nat"]["kind"] == "unknown"
+    assert "3478" in " ".join(report["said"])
 
 
 def test_one_server_determines_less_and_the_output_says_so(world):
@@ -114,5 +114,5 @@ def test_a_screen_for_people(world):
 
 def test_a_dead_server_beside_a_living_one_is_shown_as_silent(world):
     internet, servers = world
-    told = netcheck(internet.behind("port-restricted"), servers[0], "192.0.2.250")
-    assert [one["latency_ms"] is None for relay in told["relays"] for one in relay["endpoints"]] == [False, True]
+    report = netcheck(internet.behind("port-restricted"), servers[0], "192.0.2.250")
+    assert [one["latency_ms"] is None for relay in report["relays"] for one in relay["endpoints"]] == [False, True]

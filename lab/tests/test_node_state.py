@@ -153,9 +153,9 @@ def test_fault_k3_a_node_outlives_its_disk_says_so_and_saves_again(layout):
         harm(node)
     net.join(late)
     for node, (_, _, words) in troubles.items():
-        told = node.wait_for(lambda status: status["problem"], "the user to be told")["problem"]
-        assert words in told["message"] and "free or repair the disk" in told["message"], told
-        assert str(node.state) in told["message"] and "the node runs on" in told["hint"], told
+        answer = node.wait_for(lambda status: status["problem"], "the problem to be reported")["problem"]
+        assert words in answer["message"] and "free or repair the disk" in answer["message"], answer
+        assert str(node.state) in answer["message"] and "the node runs on" in answer["hint"], answer
         assert words in node.taut("status").stdout
         # It continues with the new map in memory only: the files on the disk stay complete and unchanged.
         late.ping_until_direct(node.name)
@@ -182,7 +182,7 @@ def open_files(node):
     """Returns the open files of the daemon, without numbers that differ from run to run."""
     links = []
     for link in Path(f"/proc/{node.process.pid}/fd").iterdir():
-        # Closed meanwhile.
+        # The descriptor was closed meanwhile.
         with contextlib.suppress(FileNotFoundError):
             links.append(re.sub(r"\d+", "#", os.readlink(link)))
     return sorted(links)
@@ -193,7 +193,7 @@ def end_on_the_way_up(node, chance):
     flags = ("--state", node.state, "--socket", node.socket)
     process = node.host.start(binary("taut"), "daemon", *flags, name="daemon")
     devices = Path(f"/proc/{process.pid}/net/dev")
-    # No pause between two looks: the device appears within a millisecond of the others.
+    # The loop has no pause, because the device, its addresses and its routes appear within a millisecond.
     wait_until(lambda: "taut" in devices.read_text(), "the device to be there", details=process.tail, pause=0)
     time.sleep(chance.choice((0, chance.uniform(0, 0.003), chance.uniform(0, 0.1))))
     chance.choice((process.kill, process.stop))()

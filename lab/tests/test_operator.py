@@ -16,8 +16,8 @@ MODULES = Path("/usr/lib/apache2/modules")
 def test_fault_e23_a_journal_gets_the_name_of_the_tokens_file_and_a_terminal_the_tokens(layout):
     coordinator = layout(nodes=1).coordinator.start()
     file = coordinator.first_tokens
-    told = coordinator.process.out.read_text() + coordinator.process.err.read_text()
-    assert f"first-tokens: {file}\n" in told and "taut1-" not in told and "tautop-" not in told
+    answer = coordinator.process.out.read_text() + coordinator.process.err.read_text()
+    assert f"first-tokens: {file}\n" in answer and "taut1-" not in answer and "tautop-" not in answer
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text() == f"operator-token: {coordinator.operator_token}\njoin-token: {coordinator.join_token}\n"
     assert coordinator.cli("nodes", "list").returncode == 0
@@ -29,7 +29,7 @@ def test_fault_e23_a_journal_gets_the_name_of_the_tokens_file_and_a_terminal_the
     coordinator.stop()
     file.unlink()
 
-    # A terminal, made by script(1).
+    # script(1) provides a terminal.
     host = coordinator.host
     state = host.state / "second"
     serve = f"{binary('taut-coordinator')} serve --state {state} --listen 127.0.0.1:8299 --no-relay"
@@ -117,7 +117,7 @@ def test_members_of_a_removed_network_are_informed_and_another_network_continues
     for node in (three, four):
         node.start()
         node.up(join)
-    # A name that exists in one network only; then one that exists in two.
+    # First a name that exists in one network only, then one that exists in two networks.
     coordinator.cli("nodes", "rename", three.name, "attic")
     three.wait_for(lambda status: status["self"]["name"] == "attic", "its new name")
     assert "attic.lab" in four.taut("hosts").stdout
@@ -130,7 +130,7 @@ def test_members_of_a_removed_network_are_informed_and_another_network_continues
     four.kill()
     coordinator.cli("networks", "remove", "lab", "--force")
     for node in (three, four.start()):
-        told = node.wait_for(lambda status: status["problem"], "word that it is no member")
-        assert "not a member" in told["problem"]["message"]
+        answer = node.wait_for(lambda status: status["problem"], "word that it is no member")
+        assert "not a member" in answer["problem"]["message"]
     assert "lab" not in coordinator.cli("networks", "list").stdout
     assert one.ping_until_direct(two.name)

@@ -32,7 +32,7 @@ def second_network(lab, net, *options):
 
 
 def vpn(host, address, name="vpn0"):
-    """Makes a tunnel of another program, as far as the host shows it."""
+    """Makes the interface, addresses and routes that a tunnel of another program would have."""
     host.ip(f"tuntap add dev {name} mode tun", f"address add {address} dev {name}", f"link set {name} up")
 
 
@@ -129,11 +129,11 @@ def test_fault_j13_an_address_of_the_host_is_refused_at_the_first_join_only(layo
     def warned(status):
         return any(two.ipv4 in warning["message"] and "lan0" in warning["message"] for warning in status["warnings"])
 
-    one.wait_for(warned, "the conflict to be told")
+    one.wait_for(warned, "the conflict to be reported")
     assert ping(one.host, three.ipv4, count=3)["received"] == 3
     assert ping(one.host, two.ipv6, count=3)["received"] == 3
     one.restart()
-    status = one.wait_for(warned, "the conflict to be told")
+    status = one.wait_for(warned, "the conflict to be reported")
     assert status["state"] == "running" and status["problem"] is None
     assert "lan0" in one.taut("status").stdout
     assert ping(one.host, three.ipv4, count=3)["received"] == 3
@@ -154,7 +154,7 @@ def test_fault_j13_an_overlap_without_a_conflict_is_warned_of(lab, place):
     net.join(one, two)
     net.wait_for_maps()
     net.connect()
-    status = one.wait_for(lambda status: status["warnings"], "the overlap to be told")
+    status = one.wait_for(lambda status: status["warnings"], "the overlap to be reported")
     assert "10.80.7.0/24" in status["warnings"][0]["message"] and "10.80.0.0/16" in status["warnings"][0]["message"]
     assert status["problem"] is None and two.status()["warnings"] == []
     assert ping(one.host, two.ipv4, count=3)["received"] == 3
@@ -181,7 +181,7 @@ def test_fault_j13_networks_that_come_to_share_addresses_leave_each_other_alone(
     one.ping_until_direct(two.name)
     numbers = [int(node.ipv4.rpartition(".")[2]) for node in (one, two, here, there)]
     assert numbers == [1, 2, 3, 4]
-    status = here.wait_for(lambda status: status["warnings"], "the overlap to be told")
+    status = here.wait_for(lambda status: status["warnings"], "the overlap to be reported")
     assert "taut0" in status["warnings"][0]["message"] and status["problem"] is None, status["warnings"]
 
     # Now the first network assigns the addresses that the other network has on this host.
@@ -192,7 +192,7 @@ def test_fault_j13_networks_that_come_to_share_addresses_leave_each_other_alone(
     def warned(status):
         return any(here.ipv4 in warning["message"] and "taut1" in warning["message"] for warning in status["warnings"])
 
-    one.wait_for(warned, "the conflict to be told")
+    one.wait_for(warned, "the conflict to be reported")
     for node, address in ((one, two.ipv4), (here, there.ipv4)):
         assert ping(node.host, address, count=3)["received"] == 3
     assert "taut1" in one.host.run("ip", "route", "show", there.ipv4).stdout
@@ -202,7 +202,7 @@ def test_fault_j13_networks_that_come_to_share_addresses_leave_each_other_alone(
 def test_fault_d12_hosts_with_carrier_addresses_in_the_overlays_prefix_join_and_connect(layout):
     net = layout(nodes=2, ipv6=False)
     coordinator, nodes = net.coordinator, net.nodes
-    # Customers of a carrier, whose NAT would be where the coordinator has a route to them.
+    # Hosts of a carrier's customers. Instead of the carrier's NAT, the coordinator has a route to them.
     coordinator.host.ip("route add 100.70.0.0/16 dev eth0")
     for number, node in enumerate(nodes, 1):
         node.host.ip(

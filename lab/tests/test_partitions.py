@@ -17,7 +17,7 @@ OFTEN = {"TAUT_TEST_REKEY_AFTER_S": "2"}
 
 @contextlib.contextmanager
 def apart(host, one, other, ways=2):
-    """Drops packets from address `one` to `other` in `host`, which all of them pass; with two `ways` also in the other direction."""
+    """Drops packets from address `one` to `other` in `host`, through which all these packets pass. With two `ways` it also drops the other direction."""
     drops = "\n".join(f"ip saddr {a} ip daddr {b} drop" for a, b in ((one, other), (other, one))[:ways])
     hooks = "\n".join(f"chain {hook} {{\ntype filter hook {hook} priority filter;\n{drops}\n}}" for hook in ("forward", "input", "output"))
     host.run("nft", "-f", "-", text=f"table ip apart {{\n{hooks}\n}}\n")
@@ -83,12 +83,12 @@ def test_fault_n11_node_and_node_apart(behind):
     one, two = behind(CONES).nodes
     one.ping_until_direct(two.name)
     transfer = flows(one, two)
-    with LocalApi(one) as sight:
+    with LocalApi(one) as api:
         two.host.nat.black_hole()
-        sight.wait_for_path(two.name, "relayed")
+        api.wait_for_path(two.name, "relayed")
         transfer.flows_on(SOME)
         two.host.nat.restore()
-        sight.wait_for_path(two.name, "direct")
+        api.wait_for_path(two.name, "direct")
     assert transfer.finish()["equal"]
 
 

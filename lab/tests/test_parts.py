@@ -1,4 +1,4 @@
-"""Each test runs in one part of a check: by day side by side, by day alone, or at night."""
+"""Each test belongs to one part of a check: in parallel by day, alone by day, or at night."""
 
 import pytest
 

@@ -22,18 +22,18 @@ def test_a_share_is_judged_by_the_least_and_a_time_by_the_longest():
 @pytest.mark.parametrize(
     ("unanswered", "took"),
     [
-        # The command took until 1.02; earlier requests were answered.
+        # The command that broke the path ran until 1.02; requests sent before were answered.
         ((1.02, 1.03), 60),
-        # Nothing was interrupted.
+        # The path was not interrupted.
         ((), 11),
-        # Losses before it, and long after it, have other causes.
+        # Losses before the moment, and long after it, have other causes and are ignored.
         ((0.99, 1.6), 11),
     ],
 )
 def test_recovery_counts_what_was_asked_after_the_first_loss(unanswered, took):
     asked = [0.98, 1.0, 1.01, 1.04, 1.05, 1.7]
-    told = {"asked": asked, "answered": [moment + 0.011 for moment in asked[:3]] + [1.06, 1.061, 1.711], "unanswered": unanswered}
-    assert recovery(told, 1.0) == pytest.approx(took)
+    record = {"asked": asked, "answered": [moment + 0.011 for moment in asked[:3]] + [1.06, 1.061, 1.711], "unanswered": unanswered}
+    assert recovery(record, 1.0) == pytest.approx(took)
 
 
 def test_recovery_without_an_answer_has_no_figure():

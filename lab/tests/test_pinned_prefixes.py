@@ -39,7 +39,7 @@ def attacked(mesh):
 
 
 def assert_old_prefix(node, peer, address):
-    status = node.wait_for(lambda status: status["problem"], "the other prefix to be told")
+    status = node.wait_for(lambda status: status["problem"], "the other prefix to be reported")
     message, hint = status["problem"]["message"], status["problem"]["hint"]
     assert LAN in message and "100.64.0.0/10" in message and f"taut accept {LAN}" in hint, status["problem"]
     assert status["state"] == "running" and status["coordinator"]["connected"]
@@ -61,15 +61,15 @@ def test_fault_e24_a_map_with_other_prefixes_waits_for_roots_consent(attacked):
     for wrong in (["10.0.0.0/8"], [LAN, "10.0.0.0/8"]):
         done = one.taut("accept", *wrong, check=False)
         assert done.returncode == 1 and LAN in done.stderr, done
-    stranger = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-    one.host.prefix, former = [*stranger], one.host.prefix
+    outsider = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    one.host.prefix, former = [*outsider], one.host.prefix
     done = one.taut("accept", LAN, check=False)
     one.host.prefix = former
     assert done.returncode == 1, done
     assert_old_prefix(one, two, address)
 
     for node in (one, two):
-        node.wait_for(lambda status: status["problem"], "the other prefix to be told")
+        node.wait_for(lambda status: status["problem"], "the other prefix to be reported")
         assert "accepted" in node.taut("accept", LAN).stdout
         status = node.wait_for(lambda status: status["problem"] is None and status["self"]["addresses"][0].startswith("192.168."), "the new address")
         assert status["state"] == "running"

@@ -40,7 +40,7 @@ def sockets(node):
 
 
 def settled(node):
-    """Returns the same after the sockets for the NAT test are closed; they live for two seconds."""
+    """Returns the number of sockets after those of the NAT test are closed, which stay open for two seconds."""
     seen = []
 
     def steady():

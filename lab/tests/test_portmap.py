@@ -54,17 +54,17 @@ def end(process):
 )
 def test_a_port_is_mapped_reached_from_outside_and_given_back(lab, protocol, options):
     home = HomeRouter(lab)
-    host, stranger = lab.host("one", home.inside), lab.host("far", home.outside)
+    host, outsider = lab.host("one", home.inside), lab.host("far", home.outside)
     home.serve(**options)
     process = ask(host)
     outside, by = mapped(process)
     assert (outside, by) == (f"{home.outer}:{PORT}", protocol)
-    assert home.reached(host, PORT, outside, stranger)
+    assert home.reached(host, PORT, outside, outsider)
     assert report(process)[protocol] == "serves"
     end(process)
     wait_until(lambda: not home.mappings(), "the mapping to go", details=process.tail)
     assert "stopped" in process.output()
-    assert not home.reached(host, PORT, outside, stranger)
+    assert not home.reached(host, PORT, outside, outsider)
 
 
 @needs_miniupnpd
@@ -92,7 +92,7 @@ def test_a_host_that_crashed_gets_its_port_again(lab, without):
     first = ask(host)
     outside = mapped(first)[0]
     first.kill()
-    # PCP knows the mapping by a number that was lost with the process, and refuses; NAT-PMP and UPnP know it by its host.
+    # PCP identifies a mapping by a nonce that was lost with the process, so it refuses. NAT-PMP and UPnP identify the mapping by its host.
     assert mapped(ask(host))[0] == outside
     assert home.reached(host, PORT, outside, lab.host("far", home.outside))
 
@@ -167,7 +167,7 @@ def lies(lab, how, verdict, hears=None):
 )
 @pytest.mark.parametrize("protocol", ["pcp", "natpmp"])
 def test_fault_d15_mappings_that_cannot_be_true_are_not_used(lab, protocol, lie):
-    # A lease of zero is not an answer: the request is repeated, and then given up.
+    # A lease of zero does not count as an answer: the request is repeated, and finally given up.
     word = "silent" if lie == {"lease": 0} else "unusable"
     lies(lab, {protocol: lie}, ({"pcp": "pcp", "natpmp": "nat-pmp"}[protocol], word), protocol)
 
@@ -199,6 +199,6 @@ def test_fault_d15_an_endless_lease_at_another_port_is_a_candidate_and_no_more(l
     host = lab.host("one", home.inside)
     home.serve_faulty({"pcp": {"lease": 0xFFFFFFFF, "port": 4711, "outside": "5.5.5.200"}})
     process = ask(host)
-    # It is reported as a mapping; probes through it will get no answer.
+    # The mapping is reported, but probes through it get no answer.
     assert mapped(process) == ("5.5.5.200:4711", "pcp")
     end(process)

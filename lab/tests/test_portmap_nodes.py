@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(bool(needs.missing_reason("miniupnpd", "nft")), 
 @pytest.fixture(autouse=True)
 def a_program_that_asks():
     """Programs of an earlier build, from TAUT_BIN_DIR, may lack port mapping."""
-    told = subprocess.run([binary("taut"), "daemon", "--help"], capture_output=True, text=True, check=True).stdout
-    if "--no-portmap" not in told:
+    answer = subprocess.run([binary("taut"), "daemon", "--help"], capture_output=True, text=True, check=True).stdout
+    if "--no-portmap" not in answer:
         pytest.skip("this build of taut has no --no-portmap: it asks no router for ports")
 
 
@@ -51,7 +51,7 @@ def test_a_mapped_port_brings_a_direct_path_through_a_symmetric_nat(lab):
     one.ping_until_direct("two")
     assert two.peer("one")["path"]["endpoint"] == f"{home.outer}:8288"
     assert home.outer in one.taut("status").stdout
-    # At its end it gives the port back.
+    # A node that ends deletes its mapping.
     one.stop()
     wait_until(lambda: not home.mappings(), "the mapping to go", details=one.process.tail)
 
@@ -66,7 +66,7 @@ def test_without_port_mapping_the_gateway_hears_nothing(lab):
     mesh.wait_for_maps()
     one.wait_for(lambda status: status["state"] == "running", "the node to be up")
     assert one.status()["port_mapping"] is None
-    # Long after a node with port mapping would have sent its requests: compare the test above, on the same links.
+    # A node with port mapping would have sent its requests long before; the test above shows this on the same links.
     one.ping("two", "-c", "5", check=False)
     assert (home.asked(), home.mappings()) == (0, [])
     assert not two.process.returncode

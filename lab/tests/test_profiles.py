@@ -76,7 +76,7 @@ def test_netem_is_at_both_hosts(lab):
     if not netem.available():
         pytest.skip("this kernel has no netem: modprobe sch_netem")
     site = lay_out(lab, profiles.load()["high-loss"], placement="netem")
-    told = ping(site.hosts[0], site.hosts[1].ipv4, count=20, interval=0.05)
-    assert told["received"] and site.cables is None
+    answers = ping(site.hosts[0], site.hosts[1].ipv4, count=20, interval=0.05)
+    assert answers["received"] and site.cables is None
     for host in site.hosts:
         assert "netem" in host.run("tc", "qdisc", "show", "dev", "eth0").stdout

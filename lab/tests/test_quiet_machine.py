@@ -1,4 +1,4 @@
-"""A wrong figure counts only on a machine that kept its time."""
+"""A wrong figure is a failure only if the machine was not stopped or overloaded during the measurement."""
 
 import contextlib
 import time
@@ -14,10 +14,10 @@ def _watch(still):
 
 
 def _figures(*figures):
-    told = iter(figures)
+    remaining = iter(figures)
 
     def measure():
-        figure = next(told)
+        figure = next(remaining)
         assert figure == "right", figure
         return figure
 

@@ -37,7 +37,7 @@ def test_fault_f14_a_forged_frame_neither_cuts_a_node_off_nor_redirects_traffic(
     probe = Probe(friend.host, victim.host, victim.ipv4, interval=0.01)
     before = field.stats()
     attacks.attack(program, FORGE_S)
-    said = attacks.told(program)
+    said = attacks.final_report(program)
     seen = probe.finish()
     after = field.stats()
     assert said["said"] > 100 and set(said["forged"]) == {attacks.place(victim), invented}, said
@@ -59,7 +59,7 @@ def _honest_nodes_bind_beside(field, options):
     attacks.attack(flood, ATTACK_S)
     time.sleep(FILL_S)
     attacks.attack(honest, ATTACK_S)
-    tried = attacks.told(honest)
+    tried = attacks.final_report(honest)
     # One attempt may fail if the machine stood still for its 1.75 s.
     assert tried["attempts"] == ATTEMPTS and tried["bound"] >= ATTEMPTS - 1, tried
     for name in ("one", "third"):
@@ -67,7 +67,7 @@ def _honest_nodes_bind_beside(field, options):
     for name in ("one", "third"):
         field.bound(name)
     assert not attacks.is_over(flood), "they are bound while the attack goes on"
-    return attacks.told(flood), field.stats()["drops"]
+    return attacks.final_report(flood), field.stats()["drops"]
 
 
 def _invented(field, ports=1):
@@ -80,7 +80,7 @@ def _invented(field, ports=1):
 
 
 def test_fault_f15_one_member_with_endless_binds_keeps_no_node_out(lab):
-    """From its own address and from invented ones: fewer than would reach a rate limit."""
+    """The binds come from the member's own address and from invented ones, at a rate below the limits."""
     field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
     said, dropped = _honest_nodes_bind_beside(field, {"sockets": 26, "rate": 450, "places": _invented(field)})
     assert said["binds"] > 200 * FILL_S and dropped["full"] == 0, (said, dropped)
@@ -103,7 +103,7 @@ def test_fault_f17_a_removed_node_is_cut_off_at_the_coordinators_relay(lab):
     for _ in range(2):
         program = field.program(field.nodes["removed"].host, "binds", members, sockets=5, rate=10)
         attacks.attack(program, 3)
-        said = attacks.told(program)
+        said = attacks.final_report(program)
         assert said["binds"] > 10 and said["answers"] == 0, said
         assert field.stats()["drops"]["cut-off"] > 5 and field.stats()["clients"] == 1
         # A restarted coordinator reads the removed nodes again.

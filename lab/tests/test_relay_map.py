@@ -54,10 +54,10 @@ def test_fault_n2_relays_and_tickets_outlive_two_reboots_without_the_coordinator
     net = mesh(nodes=2)
     net.coordinator.cli("relays", "add", "far", KEY, "0.0.0.0:3478", "192.0.2.7:3478", "--stun-port", "3479")
     for node in net.nodes:
-        wait_until(lambda node=node: named(node, "far"), f"{node.name} to be told of the relay")
+        wait_until(lambda node=node: named(node, "far"), f"{node.name} to learn of the relay")
         wait_until(lambda node=node: body(node, "ticket.json"), f"{node.name} to have a ticket")
         relay = named(node, "far")
-        # An open address is the one at which the node reaches the coordinator.
+        # An unspecified relay address stands for the address at which the node reaches the coordinator.
         assert relay["endpoints"] == [f"{net.coordinator.address}:3478", "192.0.2.7:3478"]
         assert (relay["key"], relay["stun_port"]) == (KEY, 3479)
     tickets = {node.name: body(node, "ticket.json") for node in net.nodes}
@@ -79,14 +79,14 @@ def test_a_relay_that_is_removed_is_gone_from_every_map_and_a_new_channel_brings
     net = mesh(nodes=1)
     (node,) = net.nodes
     net.coordinator.cli("relays", "add", "far", KEY, "192.0.2.7:3478")
-    wait_until(lambda: named(node, "far"), "the node to be told of the relay")
+    wait_until(lambda: named(node, "far"), "the node to learn of the relay")
     assert "far" in net.coordinator.cli("relays", "list").stdout
     net.coordinator.cli("relays", "remove", "far")
-    wait_until(lambda: not named(node, "far"), "the node to be told that it is gone")
+    wait_until(lambda: not named(node, "far"), "the node to learn that the relay is gone")
 
     first = body(node, "ticket.json")["expires"]
     net.coordinator.stop()
-    # The end of a ticket is given in seconds.
+    # The expiry of a ticket has a resolution of one second.
     wait_until(lambda: time.time() > first - TICKET_LIFE_S + 1, "the next second")
     net.coordinator.start()
     wait_until(lambda: body(node, "ticket.json")["expires"] > first, "another ticket")
@@ -107,7 +107,7 @@ def test_the_relay_inside_the_coordinator_is_in_every_map_and_answers(mesh):
 
     net.coordinator.stop()
     net.coordinator.start("--no-relay")
-    wait_until(lambda: not named(node, "coordinator"), "the node to be told that it is gone")
+    wait_until(lambda: not named(node, "coordinator"), "the node to learn that the relay is gone")
     net.coordinator.stop()
     net.coordinator.start("--relay-port", "5000", "--relay-address", "192.0.2.9", "--relay-address", "192.0.2.9:6000")
     wait_until(lambda: named(node, "coordinator"), "the relay to be back")

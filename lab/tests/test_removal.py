@@ -1,4 +1,4 @@
-"""A removed node is out: its peers forget it, and it reaches no node."""
+"""The removal of a node: its peers forget it, and it reaches no node any more."""
 
 from lab.hosts.wait import wait_until
 from lab.traffic.flow import Probe, ping
@@ -53,7 +53,7 @@ def test_a_node_removed_while_it_was_away_learns_it(mesh):
     answer = two.up(check=False)
     assert answer.returncode == 1
     assert answer.stderr.strip()
-    # A new key makes it a member again.
+    # With a new key the node becomes a member again.
     two.up(net.coordinator.join_token)
     wait_until(lambda: two.status()["state"] == "running", "node2 to be a member again")
     net.wait_for_maps()

@@ -11,7 +11,7 @@ from lab.compare.report import captions, check, formatting, page, theory
 from lab.compare.summary import Results, figure
 from lab.hosts.wait import LabError
 
-from .fake_results import row, told
+from .fake_results import row, results_file
 
 SPEEDS = {"bare": 900.0, "taut-aes": 700.0, "one": 500.0, "two": 100.0}
 LOSSY = {"bare": 58.0, "taut-aes": 59.0, "one": 57.0, "two": 20.0}
@@ -39,7 +39,7 @@ def lacking():
 
 @pytest.fixture
 def made():
-    whole = told(rows())
+    whole = results_file(rows())
     whole["systems"] |= lacking()
     assert results.problems(whole) == []
     return Results(whole)
@@ -83,16 +83,16 @@ def test_a_sentence_follows_from_its_figures(made):
     for each in turned:
         if each["system"] == "one" and each["work"] == "tcp-1":
             each["figures"]["mbps"] = 5000.0
-    assert "system one on baseline (5,000 Mbit/s" in captions.stream(Results(told(turned)))
+    assert "system one on baseline (5,000 Mbit/s" in captions.stream(Results(results_file(turned)))
 
 
 def test_a_lead_within_the_intervals_is_pointed_out():
     close = [row(name, "tcp-1", value + number, number) for name, value in (("one", 10.0), ("two", 10.5)) for number in (1, 2, 3)]
-    assert "not apart from system one" in captions.stream(Results(told(close)))
+    assert "not apart from system one" in captions.stream(Results(results_file(close)))
 
 
 def test_equal_systems_have_no_winner():
-    equal = Results(told([row(name, "tcp-1", 10.0, number) for name in ("one", "two") for number in (1, 2)]))
+    equal = Results(results_file([row(name, "tcp-1", 10.0, number) for name in ("one", "two") for number in (1, 2)]))
     assert captions.winner(equal, "baseline", "tcp-1") is None
     assert captions.heat(equal, "tcp-1") == "No tunnel is ahead of another on any of 1 link; the tunnels differ most on baseline, by a factor of 1.00."
 
@@ -115,7 +115,7 @@ def test_the_other_sentences_are_computed_too(made):
 
 
 def test_every_sentence_ends_and_has_a_figure_even_of_nothing():
-    nothing = Results(told([row("bare", "tcp-1", 1.0, ok=False), row("bare", "ping", 1.0, ok=False)]))
+    nothing = Results(results_file([row("bare", "tcp-1", 1.0, ok=False), row("bare", "ping", 1.0, ok=False)]))
     said = [captions.stream(nothing), captions.heat(nothing, "tcp-1"), captions.latency(nothing), captions.scaling(nothing, "baseline", ["tcp-1"])]
     said += [captions.retention(nothing, ["low"], "baseline"), captions.success(nothing, ["bare"]), captions.works(nothing, []), captions.cost(nothing, "baseline")]
     assert [text for text in said if not text.endswith(".") or not re.search(r"\d", text)] == []
@@ -137,24 +137,24 @@ def test_the_page_lists_every_link_work_and_failure(made):
 def test_missing_visits_are_reported_on_top_and_in_a_list(made):
     assert "Not all of it was done" not in page.document(made, []) and "Not done" not in page.document(made, [])
     one = {"round": 2, "profile": "low", "placement": "packets", "system": "one", "tuned": False, "mtu": None, "hosts": 2, "works": ["tcp-1", "ping"], "optional": False}
-    made.told["left_out"] = [one, one | {"system": "two"}, one | {"round": 3, "works": ["ping"], "optional": True}]
-    assert results.problems(made.told) == []
+    made.content["left_out"] = [one, one | {"system": "two"}, one | {"round": 3, "works": ["ping"], "optional": True}]
+    assert results.problems(made.content) == []
     text = page.document(made, [])
     assert "<b>Not all of it was done.</b> 2 visits of systems to links are not here" in text
     assert "<td class=words>2</td><td class=words>low</td><td class=words>TCP, one stream and ping, idle</td><td class=words>system one and system two</td>" in text
     assert "<td class=words>3 (only if there was time)</td>" in text
-    made.told["left_out"] = made.told["left_out"][2:]
+    made.content["left_out"] = made.content["left_out"][2:]
     assert "Not all of it was done" not in page.document(made, []), "nobody had promised a third round"
 
 
 def test_text_of_systems_is_escaped(made):
-    made.told["systems"]["one"] |= {"title": "<b>one</b>", "version": "<script>"}
+    made.content["systems"]["one"] |= {"title": "<b>one</b>", "version": "<script>"}
     text = page.document(made, [])
     assert "&lt;b&gt;one&lt;/b&gt;" in text and "<b>one</b>" not in text and "<script>" not in text
 
 
 def test_a_disturbed_figure_has_a_dagger():
-    text = page.document(Results(told([row("one", "tcp-1", 5.0, disturbed=True)])), [])
+    text = page.document(Results(results_file([row("one", "tcp-1", 5.0, disturbed=True)])), [])
     assert f"5.00{page.DISTURBED}<span>n = 1</span>" in text
 
 
@@ -163,7 +163,7 @@ def test_stolen_time_of_a_virtual_machine_is_reported():
         rows = [row("one", "tcp-1", 5.0, number) for number in range(len(stolen))]
         for one, seconds in zip(rows, stolen, strict=True):
             one["cpu"] |= {"stolen_s": seconds}
-        return page.document(Results(told(rows)), [])
+        return page.document(Results(results_file(rows)), [])
 
     assert "gave others 10.0 % of the processor in the median run and 25.0 % in the worst" in text(0.0, 0.4, 1.0)
     assert "virtual machine" not in text(0.0, 0.0)
@@ -244,7 +244,7 @@ def drawing():
 
 
 def test_the_page_that_is_drawn_lacks_nothing(drawing, made, tmp_path):
-    size = page.write(made.told, tmp_path / "report.html")
+    size = page.write(made.content, tmp_path / "report.html")
     assert check.lacks(tmp_path / "report.html") == []
     text = (tmp_path / "report.html").read_text()
     assert size == len(text.encode()) and size < 5_000_000
@@ -259,7 +259,7 @@ def test_the_page_that_is_drawn_lacks_nothing(drawing, made, tmp_path):
 def test_the_same_results_make_the_same_drawing(drawing, made):
     from lab.compare.report import plots
 
-    first, second = ([plot.svg() for plot in plots.draw(Results(made.told))] for _ in range(2))
+    first, second = ([plot.svg() for plot in plots.draw(Results(made.content))] for _ in range(2))
     assert first == second
 
 
@@ -276,12 +276,12 @@ def test_the_same_results_make_the_same_drawing(drawing, made):
     ids=["one", "failed", "scenario", "mtus", "nought", "nothing"],
 )
 def test_few_results_make_a_page_too(drawing, few, tmp_path):
-    page.write(told(few), tmp_path / "report.html")
+    page.write(results_file(few), tmp_path / "report.html")
     assert set(check.lacks(tmp_path / "report.html")) <= {"the page has no plot"}
 
 
 def test_without_matplotlib_it_is_said_how_to_get_it(made, tmp_path, monkeypatch, capsys):
-    results.save(tmp_path / "results.json", made.told)
+    results.save(tmp_path / "results.json", made.content)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(pages, "drawn_elsewhere", lambda *_: False)
     assert lab("report", tmp_path / "results.json") == 1

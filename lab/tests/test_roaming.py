@@ -26,8 +26,8 @@ def path(node, peer):
 
 def ways(node, peer):
     """Returns the paths to `peer` that `node` knows, without relays."""
-    with LocalApi(node) as sight:
-        return [way for way in sight.ask("why", peer=peer.name)["ways"] if not way["relay"]]
+    with LocalApi(node) as api:
+        return [way for way in api.ask("why", peer=peer.name)["ways"] if not way["relay"]]
 
 
 @BEHIND
@@ -68,13 +68,13 @@ def test_fault_d6_a_family_that_swallows_everything_leaves_the_other_one(mesh):
     net.connect()
     transfer = flows(one, two)
     router = net.lab.nodes["router"]
-    with LocalApi(one) as sight:
+    with LocalApi(one) as api:
         for family, forwards in (("4", "ipv6.conf.all.forwarding"), ("6", "ipv4.ip_forward"), ("4", "ipv6.conf.all.forwarding")):
             # The router silently drops one family. Nodes reach the coordinator and its relay over IPv4 only.
             setting = Path("/proc/sys/net") / forwards.replace(".", "/")
             router.run("sh", "-c", f"echo 0 > {setting}")
             host = two.host.ipv4 if family == "4" else f"[{two.host.ipv6}]"
-            wait_until(lambda host=host: (sight.peer(two.name)["path"]["endpoint"] or "").startswith(host), f"a direct path over IPv{family}")
+            wait_until(lambda host=host: (api.peer(two.name)["path"]["endpoint"] or "").startswith(host), f"a direct path over IPv{family}")
             transfer.flows_on(SOME)
             router.run("sh", "-c", f"echo 1 > {setting}")
     assert transfer.finish()["equal"]
@@ -96,7 +96,7 @@ def test_fault_d6_d8_a_removed_address_costs_no_packet(mesh):
 
 
 def test_fault_d7_a_better_interface_is_taken_with_its_address(lab):
-    """Like a laptop on Wi-Fi that also gets a cable: both networks work, and the routes prefer the cable."""
+    """Like a laptop on Wi-Fi to which a cable is connected: both networks work, and the routes prefer the cable."""
     air, wire, far = (lab.switch(name, ipv6=False) for name in ("air", "wire", "far"))
     router = lab.router("router", air, wire, far)
     slow, fast = (str(address) for address in router.addresses[:2])
@@ -131,7 +131,7 @@ def test_fault_d9_a_path_that_dies_in_one_direction_is_left(behind, direction):
     with LocalApi(one) as here, LocalApi(two) as there:
         there.wait_for_path(one.name, "direct")
         two.host.nat.black_hole(direction)
-        # The node that is not heard any more uses the relay; the other direction may stay direct.
+        # The node whose packets no longer arrive uses the relay; the other direction may stay direct.
         (here if direction == "in" else there).wait_for_path((two if direction == "in" else one).name, "relayed")
         transfer.flows_on(SOME)
         two.host.nat.restore()
@@ -141,7 +141,7 @@ def test_fault_d9_a_path_that_dies_in_one_direction_is_left(behind, direction):
     assert transfer.finish()["equal"]
 
 
-# In each of these, private addresses are useless, or two hosts have the same one.
+# In each of these pairs, private addresses do not reach the peer, or both hosts have the same one.
 @BEHIND
 @pytest.mark.parametrize(
     ("kind", "place"),
@@ -176,8 +176,8 @@ def test_fault_d13_a_node_that_slept_is_back_soon_and_idle_afterwards(behind):
             here.wait_for_path(two.name, "direct")
             there.wait_for_path(one.name, "direct")
         assert answers(two.host, one.ipv4, PATIENCE_S)
-        told = beat.finish()
-    assert told["sent"] > len(told["answered"]) > 0
+        beats = beat.finish()
+    assert beats["sent"] > len(beats["answered"]) > 0
     before = ticks(asleep)
     time.sleep(2)
     # Two seconds have 200 ticks: a busy loop uses them all.

@@ -1,4 +1,4 @@
-"""Every system of the comparison starts, is reached, carries bytes unchanged, returns after a boot, and leaves nothing. Figures are not judged."""
+"""Every system of the comparison starts, is reached, carries bytes unchanged, reconnects after a boot, and leaves nothing behind. Figures are not checked."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from lab.nodes.systems import FIELD, Bare, System
 from lab.nodes.systems.base import begun, mtu_of, ready
 from lab.traffic.flow import Transfer, answers, ping
 
-# The hosts themselves are the system of the bare link: it has nothing that a boot could lose.
+# The bare link has no programs, so a boot does not affect it.
 TUNNELS = [system for system in FIELD if not isinstance(system, Bare)]
 # Variants differ in how they handle packets, not in their connections.
 NETWORKS = [system for system in TUNNELS if not system.variant]
@@ -81,7 +81,7 @@ def test_a_host_that_booted_reaches_the_other_again(lab, system):
 @by_name(NETWORKS)
 def test_three_hosts_reach_each_other_around_with_the_mtu_that_is_asked_for(lab, system):
     hosts, helper = lay_out(lab, 3)
-    # Not more than the default of any of them, and not less than IPv6 needs.
+    # An MTU that is at most the default of each system, and at least the minimum of IPv6.
     running = started(system, hosts, helper, mtu=1280)
     for n, host in enumerate(hosts):
         assert answers(host, running.addresses[(n + 1) % 3], 2)
@@ -121,12 +121,12 @@ def test_the_control_server_is_built_from_the_same_version_as_the_programs():
 
 
 def test_the_field_has_every_system_once_and_says_why_another_is_not_here():
-    told = json.loads(subprocess.run([sys.executable, "-m", "lab", "peers", "--json"], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
-    assert told["schema"] == catalog.SCHEMA
-    names = [entry["name"] for entry in told["systems"]]
+    answer = json.loads(subprocess.run([sys.executable, "-m", "lab", "peers", "--json"], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    assert answer["schema"] == catalog.SCHEMA
+    names = [entry["name"] for entry in answer["systems"]]
     assert len(names) == len(set(names))
     assert {system.name for system in FIELD} < set(names)
-    for entry in told["systems"]:
+    for entry in answer["systems"]:
         assert set(entry) == {"name", "title", "adapter", "here", "version", "why", "get"}
         assert entry["here"] == (entry["why"] is None) == (entry["version"] is not None)
         assert entry["get"] and entry["title"]

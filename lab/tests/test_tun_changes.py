@@ -52,11 +52,11 @@ def test_fault_i4_a_removed_tun_is_made_again(loaded):
     before = one.host.run("ip", "-o", "link", "show", DEVICE).stdout.partition(":")[0]
     one.host.run("ip", "link", "delete", DEVICE)
 
-    def anew():
+    def is_new_device():
         shown = one.host.run("ip", "-o", "link", "show", DEVICE, check=False).stdout
         return shown and shown.partition(":")[0] != before
 
-    wait_until(anew, "another device to be made", details=one.process.tail)
+    wait_until(is_new_device, "another device to be made", details=one.process.tail)
     assert one.ping_until_direct(two.name) and two.ping_until_direct(one.name)
 
 
@@ -72,6 +72,6 @@ def test_fault_i4_traffic_outlives_a_tun_that_was_set_down(loaded):
 def test_fault_i4_a_tun_that_is_kept_down_costs_nothing(mesh):
     node = mesh(nodes=1).nodes[0]
     node.host.start("sh", "-c", f"while :; do ip link set {DEVICE} down; sleep 0.05; done", name="down")
-    node.wait_for(lambda status: status["problem"], "the problem to be told")
+    node.wait_for(lambda status: status["problem"], "the problem to be reported")
     assert_rests(node)
     assert node.process.alive

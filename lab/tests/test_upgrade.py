@@ -10,7 +10,7 @@ def test_packets_and_their_answers_go_on_while_both_paths_change(lab):
     one, two = World(lab, ["port-restricted", "address-restricted"]).nodes
     with PingStream(one.host, two.ipv4) as beat:
         time.sleep(3)
-        told = beat.finish()
+        beats = beat.finish()
     # The first packets wait for the handshake, the last ones may be in transit.
-    missing = [moment for moment in told["unanswered"] if moment < told["ended"] - 0.5]
-    assert told["sent"] > 200 and not missing, f"{len(missing)} of {told['sent']} were lost"
+    missing = [moment for moment in beats["unanswered"] if moment < beats["ended"] - 0.5]
+    assert beats["sent"] > 200 and not missing, f"{len(missing)} of {beats['sent']} were lost"

@@ -70,8 +70,8 @@ def test_fault_j10_a_node_without_udp_is_not_locked_out(lab, kinds):
     assert relay["websocket"]["open"] and relay["websocket"]["url"] == f"ws://{world.coordinator.address}:{WEB_PORT}/relay/v1"
     text = one.taut("status").stdout
     assert "by WebSocket (UDP to it is not answered)" in text
-    told = json.loads(one.taut("why", two.name, "--json").stdout)
-    assert "the relay is reached by WebSocket, because it does not answer by UDP" in told["said"][0]
+    answer = json.loads(one.taut("why", two.name, "--json").stdout)
+    assert "the relay is reached by WebSocket, because it does not answer by UDP" in answer["said"][0]
     # Several rounds of requests determine the state of the network outside.
     wait_until(lambda: json.loads(one.taut("why", two.name, "--json").stdout)["cause"] == "udp-blocked", "the reason to be found")
     checked = json.loads(one.taut("netcheck", "--json").stdout)

@@ -103,7 +103,7 @@ def test_two_talk(lab, family):
     seen = one.peer(two.public)
     address = two.host.ipv4 if family == 4 else f"[{two.host.ipv6}]"
     assert seen["endpoint"] == f"{address}:51820" and seen["handshake"] > 0
-    # Both count the same bytes: one initiation, one response, and data messages with their overhead.
+    # The counters of both sides agree: one initiation, one response, and data messages with their overhead.
     assert (seen["sent"], seen["received"]) == (two.peer(one.public)["received"], two.peer(one.public)["sent"])
     # A preshared key on one side only: existing sessions continue, no new one is made.
     (one.host.state / "psk").write_text(one.wg("genpsk"))

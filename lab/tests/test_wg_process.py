@@ -44,7 +44,7 @@ def test_it_goes_to_the_background_when_it_is_ready(host):
     device = WireGuard(host)
     done = background(host, device)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    # At once: the first process ended only when both existed.
+    # No wait is needed: the first process ends only when interface and socket exist.
     assert device.interface()["private"] == "(none)"
     assert host.run("ip", "link", "show", INTERFACE).returncode == 0
     [pid] = pids(host)
@@ -163,7 +163,7 @@ def test_the_mtu_is_known_in_another_namespace_too(lab):
     def outer_length(host, inner):
         """Returns the bytes of the data message around a packet of `inner` bytes, sent by `host`."""
         before = two.peer(one.public)["received"]
-        # Not answered, so no acknowledgement is counted.
+        # The packet is not answered, so that no acknowledgement is counted.
         host.run("ping", "-c", 1, "-W", 1, "-s", inner - 28, "10.9.0.2", check=False)
         return two.peer(one.public)["received"] - before
 
@@ -173,7 +173,7 @@ def test_the_mtu_is_known_in_another_namespace_too(lab):
     assert outer_length(inside, 1299) == 1312 + 32
     inside.ip(f"link set {INTERFACE} mtu 1300")
     wait_until(lambda: outer_length(inside, 1299) == 1300 + 32, "the MTU to be known", details=one.details)
-    # Also under another name, and in a third namespace.
+    # The MTU is also known after a rename, and in a third namespace.
     further = lab.host("further")
     inside.ip(f"link set {INTERFACE} down", f"link set {INTERFACE} name other netns {further.namespace}")
     further.ip("address add 10.9.0.1/24 dev other", "link set other up mtu 1290")
@@ -222,7 +222,7 @@ IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x1, 0x1000, 0x4000
 def test_device_and_socket_may_be_inherited(lab, flags, own_socket):
     one, two = pair(lab)
     assert one.process.stop() == 0
-    # The device's own name counts, not the name in the arguments.
+    # The device's own name is used instead of the name in the arguments.
     words = ("python3", "-c", LAUNCHER, hex(flags), own_socket, program(one.host), "another")
     done = one.host.run(*one._mounted(*words), check=False)
     assert (done.returncode, done.stderr) == (0, "")

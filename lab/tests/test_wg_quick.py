@@ -13,11 +13,11 @@ from lab.traffic.flow import ping
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("wg-quick"), reason="needs wg-quick: apt-get install wireguard-tools"),
-    # wg-quick would use the kernel's WireGuard and never start `taut-wg`.
+    # With WireGuard in the kernel, wg-quick would use it and never start `taut-wg`.
     pytest.mark.skipif(Path("/sys/module/wireguard").exists(), reason="the kernel's WireGuard is loaded"),
 ]
 
-# As wg-quick does it for 0.0.0.0/0 and ::/0, without its firewall rules.
+# The policy routing of wg-quick for 0.0.0.0/0 and ::/0, without its firewall rules.
 BY_HAND = [
     "Table = off",
     "FwMark = 51820",
@@ -122,7 +122,7 @@ def test_a_full_tunnel(lab, firewall):
     if lacks(firewall):
         pytest.skip(lacks(firewall))
     quick = Quick(lab, programs=FIREWALLS[firewall][0])
-    # Twice: leftovers of the first run would be in the way.
+    # The check runs twice, because leftovers of the first run would break the second.
     quick.check(firewall)
     quick.check(firewall)
 
@@ -175,11 +175,11 @@ def test_name_servers_come_and_go(lab):
     program.write_text(RESOLVCONF)
     program.chmod(0o755)
     quick.run("up")
-    told = quick.programs / f"resolvconf.{INTERFACE}"
-    assert told.read_text() == "nameserver 10.9.0.1\nnameserver fd09::1\nsearch example.org\n"
+    record = quick.programs / f"resolvconf.{INTERFACE}"
+    assert record.read_text() == "nameserver 10.9.0.1\nnameserver fd09::1\nsearch example.org\n"
     quick.reaches("10.9.0.1")
     quick.down()
-    assert not told.exists()
+    assert not record.exists()
     log = (quick.programs / "resolvconf.log").read_text()
     assert f"-a {INTERFACE} -m 0 -x" in log and f"-d {INTERFACE} -f" in log
     assert "DNS = 10.9.0.1" in quick.file.read_text()

@@ -1,4 +1,4 @@
-"""Packets leave from the address that the peer sends to: behind a NAT or a firewall it receives nothing from another one."""
+"""Replies leave from the address that the peer sent to. A peer behind a NAT or a firewall receives no packets from another address."""
 
 import shutil
 
@@ -60,7 +60,7 @@ def test_fault_d8_an_address_that_goes_is_not_missed(lab, family):
 
 
 def test_fault_d7_with_the_route_the_address_changes(lab):
-    """Like a laptop that leaves the wireless network while the cable is connected: the old address stays for a while, and leads nowhere."""
+    """Like a laptop that leaves the wireless network while the cable is connected: the old address exists for a while, but packets from it are lost."""
     wire, air, far = lab.switch("wire"), lab.switch("air"), lab.switch("far")
     router = lab.router("router", wire, air, far)
     laptop = WireGuard(lab.host("laptop", wire, air), inner=["10.9.0.1/24"])
@@ -82,8 +82,9 @@ def test_fault_d7_with_the_route_the_address_changes(lab):
     assert ping(server.host, "10.9.0.1", count=3)["received"] == 3
 
 
-def _spoken_to(lab, family):
-    """Makes a client that sends to an address of the server which the routes do not choose; returns that address, and the one that they choose."""
+def _client_of_second_address(lab, family):
+    """Makes a client that sends to an address of the server that the server's routes would not choose as source. Returns that address, and the address that the
+    routes would choose."""
     client, server = pair(lab, family=family, passive=True)
     second, first = second_address(server.host, family)
     client.set("peer", server.public, "endpoint", endpoint(second))
@@ -95,7 +96,7 @@ def _spoken_to(lab, family):
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("what", ["endpoint", "fwmark", "listen-port"])
 def test_fault_d19_after_the_user_set_something_the_routes_choose_the_source(lab, family, what):
-    client, server, _, first = _spoken_to(lab, family)
+    client, server, _, first = _client_of_second_address(lab, family)
     there = endpoint(client.host.ipv4 if family == 4 else client.host.ipv6)
     server.set(*{"endpoint": ("peer", client.public, "endpoint", there), "fwmark": ("fwmark", "7"), "listen-port": ("listen-port", "51821")}[what])
     assert ping(server.host, "10.9.0.1", count=3)["received"] == 3
@@ -107,7 +108,7 @@ def test_fault_d19_after_the_user_set_something_the_routes_choose_the_source(lab
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_fault_d19_an_address_that_is_gone_is_not_sent_from_even_where_the_host_may_send_from_any(lab, family):
-    client, server, second, first = _spoken_to(lab, family)
+    client, server, second, first = _client_of_second_address(lab, family)
     server.host.run("sh", "-c", f"echo 1 > /proc/sys/net/ipv{family}/ip_nonlocal_bind")
     server.host.ip(f"address delete {second}/{24 if family == 4 else 64} dev eth0")
     # A handshake would also choose another source, but none is due within the next 15 s.

@@ -19,11 +19,11 @@ def why(node, peer):
 def test_a_direct_path_has_no_cause(mesh):
     one, two = mesh(nodes=2).nodes
     one.ping_until_direct(two.name)
-    told = why(one, two.name)
-    assert (told["schema"], told["peer"], told["cause"], told["mend"]) == (1, two.name, None, [])
-    assert told["path"]["kind"] == "direct" and told["path"]["since_s"] >= 0
-    used = next(way for way in told["ways"] if way["state"] == "in-use")
-    assert used["endpoint"] == told["path"]["endpoint"] and used["relay"] is None and used["answered"] > 0
+    report = why(one, two.name)
+    assert (report["schema"], report["peer"], report["cause"], report["mend"]) == (1, two.name, None, [])
+    assert report["path"]["kind"] == "direct" and report["path"]["since_s"] >= 0
+    used = next(way for way in report["ways"] if way["state"] == "in-use")
+    assert used["endpoint"] == report["path"]["endpoint"] and used["relay"] is None and used["answered"] > 0
     text = one.taut("why", two.name).stdout
     assert text.startswith(f"{two.name}: direct via ") and "WAY" in text and "MEANING" in text
 
@@ -32,8 +32,8 @@ def test_a_peer_that_is_off_is_reported_as_offline(mesh):
     one, two = mesh(nodes=2).nodes
     two.stop()
     one.wait_for(lambda status: one.peer(two.name, status)["online"] is False, "to hear that its peer is off")
-    told = why(one, two.name)
-    assert told["cause"] == "offline" and two.name in told["mend"][0]
+    report = why(one, two.name)
+    assert report["cause"] == "offline" and two.name in report["mend"][0]
 
 
 def test_why_reports_an_unknown_peer(mesh):
@@ -50,10 +50,10 @@ def test_fault_d5_two_symmetric_nats_stay_on_the_relay_and_say_why(behind):
     assert said["received"] == 3 and {reply["path"] for reply in said["replies"]} == {"relayed"}
     assert {reply["relay"] for reply in said["replies"]} == {relay.host.name}
     one.wait_for(lambda _: why(one, two.name)["cause"] == "both-symmetric", "to know why the path is relayed")
-    told = why(one, two.name)
-    assert told["ours"]["kind"] == told["theirs"] == "symmetric"
-    assert "ymmetric" in told["said"][1] and told["mend"]
-    assert any(way["relay"] == relay.host.name and way["state"] == "in-use" for way in told["ways"])
+    report = why(one, two.name)
+    assert report["ours"]["kind"] == report["theirs"] == "symmetric"
+    assert "ymmetric" in report["said"][1] and report["mend"]
+    assert any(way["relay"] == relay.host.name and way["state"] == "in-use" for way in report["ways"])
     peer = one.peer(two.name)
     assert peer["traffic"]["relayed"]["sent"] > 0 and peer["traffic"]["direct"]["sent"] == 0
     text = one.taut("status").stdout
@@ -63,11 +63,11 @@ def test_fault_d5_two_symmetric_nats_stay_on_the_relay_and_say_why(behind):
 @BEHIND
 def test_two_cones_are_relayed_first_and_direct_soon(behind):
     one, two = behind(["port-restricted", "address-restricted"]).nodes
-    with LocalApi(one) as sight:
+    with LocalApi(one) as api:
         said = one.ping(two.name, "--until-direct", "-c", "60")
         assert said["replies"][-1]["path"] == "direct"
-        told = sight.ask("why", peer=two.name)
-        assert told["path"]["endpoint"].startswith(str(two.host.nat.external))
+        report = api.ask("why", peer=two.name)
+        assert report["path"]["endpoint"].startswith(str(two.host.nat.external))
     # The ping ends with the first reply on the direct path. Only a later request is sent on it.
     one.ping(two.name, "-c", "2")
     peer = one.peer(two.name)
@@ -80,17 +80,17 @@ def test_a_failed_direct_path_is_reported(behind):
     (one, two), (relay,) = world.nodes, world.relays
     one.ping_until_direct(two.name)
     two.host.nat.black_hole()
-    with LocalApi(one) as sight:
+    with LocalApi(one) as api:
         one.ping(two.name, "--count", "3", "--timeout", "2s", check=False)
-        sight.wait_for_path(two.name, "relayed")
-    told = why(one, two.name)
-    assert told["path"]["relay"] == relay.host.name and told["cause"] and told["mend"]
-    assert any(way["state"] in ("died", "trying", "judged", "silent") for way in told["ways"])
+        api.wait_for_path(two.name, "relayed")
+    report = why(one, two.name)
+    assert report["path"]["relay"] == relay.host.name and report["cause"] and report["mend"]
+    assert any(way["state"] in ("died", "trying", "judged", "silent") for way in report["ways"])
 
 
-def state(told, endpoint):
+def state(report, endpoint):
     """Returns the state in `taut why` of the path to this endpoint."""
-    return next(way["state"] for way in told["ways"] if way["relay"] is None and way["endpoint"].startswith(f"{endpoint}:"))
+    return next(way["state"] for way in report["ways"] if way["relay"] is None and way["endpoint"].startswith(f"{endpoint}:"))
 
 
 def until(node, peer, cause):
@@ -103,10 +103,10 @@ def test_a_peer_that_never_answered_has_no_way_that_data_takes(mesh):
     one, two = mesh(nodes=2).nodes
     two.kill()
     assert one.ping(two.name, "--count", "2", "--timeout", "1s", check=False) is None
-    told = why(one, two.name)
-    assert told["path"]["kind"] == "none" and told["said"][0].startswith("There is no path")
-    assert not any(way["state"] == "in-use" for way in told["ways"]), told["ways"]
-    assert told["cause"] != "asleep", "packets for it waited a moment ago"
+    report = why(one, two.name)
+    assert report["path"]["kind"] == "none" and report["said"][0].startswith("There is no path")
+    assert not any(way["state"] == "in-use" for way in report["ways"]), report["ways"]
+    assert report["cause"] != "asleep", "packets for it waited a moment ago"
 
 
 def test_a_peer_that_is_gone_without_a_word_is_not_explained_by_a_nat(behind):
@@ -116,9 +116,9 @@ def test_a_peer_that_is_gone_without_a_word_is_not_explained_by_a_nat(behind):
     one.ping(two.name, "--count", "2", "--timeout", "1s", check=False)
     # The coordinator may have noticed.
     one.wait_for(lambda _: why(one, two.name)["cause"] in ("unreachable", "offline"), "to know that nothing comes back")
-    told = why(one, two.name)
-    assert not any(way["state"] in ("in-use", "ready") for way in told["ways"]), told["ways"]
-    assert two.name in told["mend"][0]
+    report = why(one, two.name)
+    assert not any(way["state"] in ("in-use", "ready") for way in report["ways"]), report["ways"]
+    assert two.name in report["mend"][0]
 
 
 @BEHIND
@@ -133,8 +133,8 @@ def test_udp_that_only_relays_do_not_answer_is_not_called_blocked(behind):
     one.wait_for(lambda status: status["nat"]["kind"] == "blocked", "to have asked in vain")
     one.ping_until_direct(two.name)
     one.wait_for(lambda status: status["nat"]["kind"] == "unknown", "to notice that UDP works")
-    told = why(one, two.name)
-    assert told["path"]["kind"] == "direct" and told["cause"] is None, told
+    report = why(one, two.name)
+    assert report["path"]["kind"] == "direct" and report["cause"] is None, report
 
 
 def test_hosts_without_a_common_family_hear_that_and_nothing_of_nats(lab):
@@ -154,8 +154,8 @@ def test_hosts_without_a_common_family_hear_that_and_nothing_of_nats(lab):
     one.wait_for(lambda status: status["nat"]["kind"] == "symmetric", "to know its NAT")
     assert one.ping(two.name, "--count", "3")["received"] == 3
     for node, peer, lacks in ((one, two, "IPv4 only"), (two, one, "IPv6 only")):
-        told = until(node, peer.name, "no-common-family")
-        assert f"this host has {lacks}" in told["said"][1] and told["path"]["kind"] == "relayed", told
+        report = until(node, peer.name, "no-common-family")
+        assert f"this host has {lacks}" in report["said"][1] and report["path"]["kind"] == "relayed", report
 
 
 def narrow(lab, mtu):
@@ -185,10 +185,10 @@ def test_fault_i10_a_link_of_1400_bytes_names_the_mtu_and_the_flag(lab):
         return why(one, two.name)["cause"] == "mtu"
 
     one.wait_for(named, "`taut why` to name the MTU")
-    told = why(one, two.name)
+    report = why(one, two.name)
     # 1,400 less IPv4, UDP and WireGuard; through the relay 8 less.
-    assert [way["fits"] for way in told["ways"] if way["relay"] is None] == [1340], told
-    assert "1340 bytes" in told["said"][1] and "--mtu 1340" in told["mend"][0], told
+    assert [way["fits"] for way in report["ways"] if way["relay"] is None] == [1340], report
+    assert "1340 bytes" in report["said"][1] and "--mtu 1340" in report["mend"][0], report
     for node in (one, two):
         node.stop()
         node.start("--mtu", 1340)
@@ -206,9 +206,9 @@ def test_fault_i10_a_link_of_1300_bytes_is_reported_as_too_small(lab):
         return why(one, two.name)["cause"] == "mtu"
 
     one.wait_for(named, "`taut why` to name the MTU")
-    told = why(one, two.name)
-    assert "1240 bytes" in told["said"][1] or "1200 bytes" in told["said"][1], told
-    assert "--mtu 1280" in told["mend"][0] and "1340 bytes" in told["mend"][0], told
+    report = why(one, two.name)
+    assert "1240 bytes" in report["said"][1] or "1200 bytes" in report["said"][1], report
+    assert "--mtu 1280" in report["mend"][0] and "1340 bytes" in report["mend"][0], report
 
 
 @BEHIND
@@ -226,10 +226,10 @@ def test_a_neighbour_behind_a_firewall_is_in_a_network_of_this_host(behind):
 def test_two_hosts_behind_one_nat_without_hairpin_are_told(behind):
     one, two = behind(["carrier-no-hairpin", "carrier-no-hairpin"], place="same-carrier").nodes
     one.ping(two.name, "--count", "3")
-    told = until(one, two.name, "no-hairpin")
+    report = until(one, two.name, "no-hairpin")
     # Both homes have the same addresses.
-    assert one.host.ipv4 == two.host.ipv4 and state(told, two.host.ipv4) == "own-address"
-    assert state(told, one.host.carrier.external) == "hairpin" and "IPv6" in told["mend"][0]
+    assert one.host.ipv4 == two.host.ipv4 and state(report, two.host.ipv4) == "own-address"
+    assert state(report, one.host.carrier.external) == "hairpin" and "IPv6" in report["mend"][0]
 
 
 def test_a_host_whose_other_peers_answer_hears_about_the_coordinator_and_not_about_its_network(mesh):
@@ -246,8 +246,8 @@ def test_a_host_whose_other_peers_answer_hears_about_the_coordinator_and_not_abo
     one.wait_for(lambda status: not status["coordinator"]["connected"], "to lose the coordinator")
     one.ping(two.name, "--count", "2", "--timeout", "1s", check=False)
     one.ping(three.name, "--count", "1")
-    told = until(one, two.name, "coordinator-unreachable")
-    assert "other peers answer" in told["said"][1] and "ip route" not in told["mend"][0], told
+    report = until(one, two.name, "coordinator-unreachable")
+    assert "other peers answer" in report["said"][1] and "ip route" not in report["mend"][0], report
 
 
 def test_a_host_without_a_route_hears_of_its_network(mesh):
@@ -256,8 +256,8 @@ def test_a_host_without_a_route_hears_of_its_network(mesh):
     for family in ("-4", "-6"):
         one.host.run("ip", family, "route", "del", "default")
     one.ping(two.name, "--count", "2", "--timeout", "1s", check=False)
-    told = until(one, two.name, "no-network")
-    assert "ip route" in told["mend"][0]
+    report = until(one, two.name, "no-network")
+    assert "ip route" in report["mend"][0]
     assert one.status()["nat"]["kind"] == "unknown" and one.status()["nat"]["problem"]
     answer = one.taut("netcheck", "--json", check=False)
     assert answer.returncode == 1, "nothing was reached"

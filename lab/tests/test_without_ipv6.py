@@ -56,7 +56,7 @@ def test_fault_j12_a_host_with_ipv6_switched_off_joins_with_ipv4_and_takes_ipv6_
     switch(one.host, False)
     assert_both(one, two)
     assert_both(two, one)
-    # And off again, for the device only.
+    # IPv6 is switched off again, for the device only.
     switch(one.host, True, DEVICE)
     one.wait_for(lambda status: status["self"]["tun"]["ipv6"] is False, "the loss to be noticed")
     assert_ipv4_alone(one, two)

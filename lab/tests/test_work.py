@@ -1,4 +1,4 @@
-"""Kinds of work: each over the bare link, some over a tunnel, and the message of each failure. Speed is not judged."""
+"""Kinds of work: each over the bare link, some over a tunnel, and the message of each failure. Speed is not checked."""
 
 import collections
 import itertools
@@ -37,7 +37,7 @@ COUNTED = (
 
 @dataclass
 class Place:
-    """What work needs of a site: hosts on one switch, with nothing between them."""
+    """The part of a site that works need: hosts on one switch, without an emulator."""
 
     hosts: list
     helper: object
@@ -70,7 +70,7 @@ def bare(place):
 
 @pytest.fixture
 def brief(monkeypatch):
-    """Shortens all works: speed is not judged, and a second shows whether they work."""
+    """Shortens all works to about a second, which is enough because speed is not checked."""
     for kind, length in ((Tcp, "counted"), (PingLoaded, "counted"), (Udp, "seconds"), (Video, "counted"), (Memory, "seconds")):
         monkeypatch.setattr(kind, length, lambda self, quick: 1)
 
@@ -286,15 +286,15 @@ def test_late_answers_are_waited_for_as_long_as_the_link_suggests():
 
 
 def test_round_trips_are_reported_with_their_spread():
-    told = echo_figures({"sent": 8, "ms": [1.0, 3.0, 2.0, 10.0]})
-    assert told == {"average_ms": 4.0, "p50_ms": 2.0, "p99_ms": 10.0, "max_ms": 10.0, "jitter_ms": 3.6667, "lost_percent": 50.0, "echoes": 8}
+    result = echo_figures({"sent": 8, "ms": [1.0, 3.0, 2.0, 10.0]})
+    assert result == {"average_ms": 4.0, "p50_ms": 2.0, "p99_ms": 10.0, "max_ms": 10.0, "jitter_ms": 3.6667, "lost_percent": 50.0, "echoes": 8}
     assert echo_figures({"sent": 1, "ms": [5.0]})["jitter_ms"] == 0
 
 
 def test_runs_at_once_are_added_and_their_ways_stay_apart():
     one = {"mbps": 10.0, "ways_mbps": [4.0, 6.0], "retransmits": 1, "congestion_control": "cubic"}
-    told = together([one, one | {"mbps": 5.0, "ways_mbps": [5.0]}])
-    assert told == {"mbps": 15.0, "ways_mbps": [4.0, 6.0, 5.0], "retransmits": 2, "congestion_control": "cubic"}
+    result = together([one, one | {"mbps": 5.0, "ways_mbps": [5.0]}])
+    assert result == {"mbps": 15.0, "ways_mbps": [4.0, 6.0, 5.0], "retransmits": 2, "congestion_control": "cubic"}
 
 
 def test_another_congestion_control_than_the_sites_is_no_measurement():
@@ -318,15 +318,15 @@ BULK = {
 
 
 def test_quic_in_bulk_is_what_the_receiver_counted():
-    told = bulk_figures(BULK)
-    assert (told["mbps"], told["taken_for_lost_percent"], told["datagrams_per_call"]) == (10.0, 0.5, 10.0)
+    result = bulk_figures(BULK)
+    assert (result["mbps"], result["taken_for_lost_percent"], result["datagrams_per_call"]) == (10.0, 0.5, 10.0)
     with pytest.raises(LabError, match="nothing arrived"):
         bulk_figures(BULK | {"bytes": 0})
 
 
 def test_failed_connections_are_counted():
-    told = {"tries": 4, "handshake_ms": [1.0, 2.0, 3.0], "first_byte_ms": [2.0, 3.0, 9.0], "failures": ["connecting failed: timed out"]}
-    figures = first_byte_figures(told)
+    result = {"tries": 4, "handshake_ms": [1.0, 2.0, 3.0], "first_byte_ms": [2.0, 3.0, 9.0], "failures": ["connecting failed: timed out"]}
+    figures = first_byte_figures(result)
     assert (figures["p50_ms"], figures["max_ms"], figures["handshake_p50_ms"], figures["failed_percent"]) == (3.0, 9.0, 2.0, 25.0)
     with pytest.raises(LabError, match="none of 1 connections succeeded: timed out"):
         first_byte_figures({"tries": 1, "handshake_ms": [], "first_byte_ms": [], "failures": ["timed out"]})
@@ -345,8 +345,8 @@ def test_the_downloaded_data_is_always_the_same():
 
 def test_a_file_with_a_wrong_status_or_size_is_a_failure():
     lines = "200 500 1 0.010 0.012\n200 700 0 0.002 0.008\n"
-    told = download_figures(lines, [500, 700])
-    assert (told["took_s"], told["connections"], told["files"], told["first_byte_p50_ms"], told["mbps"]) == (0.02, 1, 2, 2.0, 0.48)
+    result = download_figures(lines, [500, 700])
+    assert (result["took_s"], result["connections"], result["files"], result["first_byte_p50_ms"], result["mbps"]) == (0.02, 1, 2, 2.0, 0.48)
     with pytest.raises(LabError, match="2 of 2 files arrived, 1 of them with a wrong status or size"):
         download_figures(lines, [500, 701])
     with pytest.raises(LabError, match="2 of 3 files arrived"):
@@ -362,9 +362,9 @@ def test_curl_gets_every_file_once(tmp_path):
 def test_video_counts_what_came_in_time():
     # Two of seven seconds are left out: the first 20 of 70.
     arrived = [[number, 1000.0] for number in range(65)] + [[65, IN_TIME_MS + 1.0], [65, 1000.0], [66, IN_TIME_MS]]
-    told = video_figures({"sent": 70, "seconds": 7, "arrived": arrived, "late_ms": 0.1, "rist": ['{"received":9,"recovered":5,"lost":3}']})
-    assert (told["in_time_percent"], told["delivered_percent"], told["sent_datagrams"]) == (92.0, 94.0, 50)
-    assert (told["recovered_datagrams"], told["given_up_datagrams"], told["delay_p50_ms"]) == (5, 3, 1000.0)
+    result = video_figures({"sent": 70, "seconds": 7, "arrived": arrived, "late_ms": 0.1, "rist": ['{"received":9,"recovered":5,"lost":3}']})
+    assert (result["in_time_percent"], result["delivered_percent"], result["sent_datagrams"]) == (92.0, 94.0, 50)
+    assert (result["recovered_datagrams"], result["given_up_datagrams"], result["delay_p50_ms"]) == (5, 3, 1000.0)
     with pytest.raises(LabError, match="no picture arrived"):
         video_figures({"sent": 70, "seconds": 7, "arrived": [[3, 1.0]], "late_ms": 0.0})
 

@@ -1,10 +1,10 @@
-"""Small fetches with silence between them: a plain program that `soak_interop` starts inside hosts. Needs no other file.
+"""Small fetches with pauses between them: a plain program that `soak_interop` starts inside hosts. Needs no other file.
 
     fetches.py serve ADDR PORT
     fetches.py fetch ADDR PORT [--gap SECONDS] [--bytes N]
 
-After each silence the first packet is a numbered UDP datagram, which the server records and returns: a tunnel that is deaf in one direction loses that
-packet, and nothing retransmits it. Then a TCP connection fetches N bytes. Both run until standard input closes; results are one JSON line on standard
+After each silence the first packet is a numbered UDP datagram, which the server records and returns: a tunnel that receives nothing in one direction
+loses that packet, and it is not retransmitted. Then a TCP connection fetches N bytes. Both run until standard input closes; results are one JSON line on standard
 output. The server prints `ready` first.
 """
 
@@ -17,14 +17,14 @@ import struct
 import sys
 import time
 
-# Limit on one fetch in seconds: ends a hopeless fetch and never judges speed.
+# Limit on one fetch in seconds: only ends a fetch that cannot succeed, and does not measure speed.
 HOPELESS_S = 30.0
 # Time for the last echoes to arrive, in seconds.
 STRAGGLERS_S = 3.0
 NUMBER = struct.Struct("!Q")
 
 
-def say(**result):
+def print_result(**result):
     print(json.dumps(result), flush=True)
 
 
@@ -54,7 +54,7 @@ def serve(args):
                     # The client counts missing echoes.
                     continue
         elif not os.read(0, 4096):
-            say(heard=heard)
+            print_result(heard=heard)
             return
 
 
@@ -72,7 +72,7 @@ def fetch(args):
         asked += 1
         collect(datagrams, echoed, 0)
     collect(datagrams, echoed, STRAGGLERS_S, asked)
-    say(asked=asked, echoed=echoed, failed=failed, slowest_ms=round(slowest * 1000))
+    print_result(asked=asked, echoed=echoed, failed=failed, slowest_ms=round(slowest * 1000))
 
 
 def fetched(where, size):

@@ -34,7 +34,7 @@ SO_RCVBUFFORCE = 33
 ICMP = {socket.AF_INET: (socket.IPPROTO_ICMP, 8, 0), socket.AF_INET6: (socket.IPPROTO_ICMPV6, 128, 129)}
 
 
-def say(**result):
+def print_result(**result):
     print(json.dumps(result), flush=True)
 
 
@@ -72,9 +72,9 @@ def receive(args):
         total += len(data)
         if time.monotonic() - shown > 0.2:
             shown = time.monotonic()
-            say(bytes=total)
+            print_result(bytes=total)
     connection.sendall(digest.digest())
-    say(bytes=total, sha256=digest.hexdigest())
+    print_result(bytes=total, sha256=digest.hexdigest())
 
 
 def send(args):
@@ -97,7 +97,7 @@ def send(args):
     while data := connection.recv(64):
         answer += data
     seconds = time.monotonic() - start
-    say(bytes=total, seconds=seconds, sha256=digest.hexdigest(), equal=answer == digest.digest())
+    print_result(bytes=total, seconds=seconds, sha256=digest.hexdigest(), equal=answer == digest.digest())
     return 0 if answer == digest.digest() else 1
 
 
@@ -145,7 +145,7 @@ def probe(args):
             latest = max(latest, number)
             seen.add(number)
     lost = sorted(set(range(sent)) - seen)
-    say(
+    print_result(
         sent=sent,
         received=len(seen),
         doubled=doubled,
@@ -172,7 +172,7 @@ def ping(args):
             break
         pinger.collect(left)
     first = min((pinger.sent_at[number] + took - start for number, took in pinger.took.items()), default=None)
-    say(
+    print_result(
         sent=len(pinger.sent_at),
         received=len(pinger.took),
         began=start,
@@ -195,7 +195,7 @@ def beat(args):
     pairs = sorted((round(pinger.sent_at[number] + took, 3), round(pinger.sent_at[number], 3)) for number, took in pinger.took.items())
     answered, asked = [arrived for arrived, _ in pairs], [sent for _, sent in pairs]
     unanswered = [round(sent, 3) for number, sent in enumerate(pinger.sent_at) if number not in pinger.took]
-    say(sent=len(pinger.sent_at), answered=answered, asked=asked, unanswered=unanswered, began=start, ended=end)
+    print_result(sent=len(pinger.sent_at), answered=answered, asked=asked, unanswered=unanswered, began=start, ended=end)
 
 
 class Pinger:

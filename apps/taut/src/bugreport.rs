@@ -28,8 +28,8 @@ use tar::Tar;
 pub(crate) const ARGUMENTS: &str = "[--output FILE] [--state DIR] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-Writes one tar archive that only its owner may read: events, status, `taut why` for every peer, netcheck, facts of the kernel, versions and limits. It takes some
-seconds, changes nothing, and works without a daemon. For root and the daemon's user only.
+Writes one tar archive that only its owner may read: events, status, `taut why` for every peer, netcheck, facts of the kernel, versions and limits.
+It takes some seconds, changes nothing, and works without a daemon. For root and the daemon's user only.
 
 It contains names and addresses of the network and of this host, and no keys, tokens or tickets.
 

@@ -13,7 +13,7 @@ NAMED = 4
 
 def title(results, system):
     """Returns its title up to the first comma or bracket, if that is unique."""
-    titles = {name: one["title"] for name, one in results.told["systems"].items()}
+    titles = {name: one["title"] for name, one in results.content["systems"].items()}
     short = {name: re.split(r", | \(", words)[0] for name, words in titles.items()}
     shared = list(short.values()).count(short[system]) > 1
     return titles[system] if shared else short[system]
@@ -64,7 +64,7 @@ def _links(results, work):
 
 
 def stream(results, work=STREAM):
-    """Says which system carries most, and how many reach the theory."""
+    """Returns a sentence: which system has the highest throughput, and how many systems reach the theoretical one."""
     best = [words for profile in _links(results, work) if (words := leader(results, profile, work))]
     if not best:
         return f"{results.works[work]['title']} succeeded for no tunnel on any of {counted(len(results.profiles(work)), 'link')}."
@@ -77,7 +77,7 @@ def near_theory(results, work=STREAM):
     """Returns (figures within `theory.NEAR` of the line, figures) on links where the theory holds."""
     on = of = 0
     for profile in results.profiles(work):
-        line = theory.mbps(results.told["profiles"][profile])
+        line = theory.mbps(results.content["profiles"][profile])
         if line and line[1]:
             shares = [one.median / line[0] for one in figures(results, profile, work).values()]
             on, of = on + sum(abs(share - 1) <= theory.NEAR for share in shares), of + len(shares)
@@ -85,7 +85,7 @@ def near_theory(results, work=STREAM):
 
 
 def latency(results):
-    """Says which system has the lowest latency, and whether it also carries most."""
+    """Returns a sentence: which system has the lowest latency, and whether it also has the highest throughput."""
     parts = []
     for profile in _links(results, PING):
         near, most = ranked(results, profile, PING), ranked(results, profile, STREAM)
@@ -96,7 +96,7 @@ def latency(results):
 
 
 def heat(results, work):
-    """Says which system is best on how many links, and where systems differ most."""
+    """Returns a sentence: on how many links each system is best, and on which link systems differ most."""
     profiles = [profile for profile in results.profiles(work) if ranked(results, profile, work)]
     if not profiles:
         return f"{results.works[work]['title']} succeeded for no tunnel on any of {counted(len(results.profiles(work)), 'link')}."
@@ -114,7 +114,7 @@ def heat(results, work):
 
 
 def scaling(results, profile, works):
-    """Says which system gains most from several streams, and which least."""
+    """Returns a sentence: which system gains most from several streams, and which gains least."""
     seen = []
     for work in works:
         for name, one in figures(results, profile, work).items():
@@ -128,7 +128,7 @@ def scaling(results, profile, works):
 
 
 def retention(results, links, base):
-    """Says how much of its own speed, and of the bare link, each tunnel keeps on the links."""
+    """Returns a sentence: the share of its own speed, and of the bare link's, that each tunnel keeps on the links."""
     parts = []
     for profile in links:
         shares = {}
@@ -145,7 +145,7 @@ def retention(results, links, base):
 
 
 def success(results, systems):
-    """Says which systems always succeeded, and which one least."""
+    """Returns a sentence: which systems always succeeded, and which one succeeded least often."""
     shares = {name: results.success(name) for name in systems}
     always = [name for name, (good, tried) in shares.items() if tried and good == tried]
     worst = min(systems, key=lambda name: shares[name][0] / shares[name][1] if shares[name][1] else 1.0)
@@ -155,7 +155,7 @@ def success(results, systems):
 
 
 def placement(results, links):
-    """Says how placement alone changes the figures and the order."""
+    """Returns a sentence: how the placement of losses changes the figures and the order."""
     changed, most = [], (1.0, None)
     for profile in links:
         by = {where: dict(ranked(results, profile, STREAM, True, (where, False, None))) for where in (PACKETS, SUPERPACKETS)}
@@ -171,7 +171,7 @@ def placement(results, links):
 
 
 def works(results, places):
-    """Says in how many kinds of work each tunnel is best. `places`: (work, profile)."""
+    """Returns a sentence: in how many kinds of work each tunnel is best. `places`: (work, profile)."""
     judged = [(profile, work) for work, profile in places if len(ranked(results, profile, work)) > 1]
     wins = {}
     for name in (winner(results, profile, work) for profile, work in judged):
@@ -185,7 +185,7 @@ def works(results, places):
 
 
 def cost(results, profile):
-    """Says which system uses least CPU time and least memory."""
+    """Returns a sentence: which system uses the least CPU time, and which the least memory."""
     parts = []
     for pick, what, unit in ((cpu_per_gb, "processor time per GB", "s"), (peak_mb, "memory at its peak", "MB")):
         found = {name: one for name, one in figures(results, profile, STREAM, pick).items() if name != BARE}
@@ -196,7 +196,7 @@ def cost(results, profile):
 
 
 def series(results, profile, work, all_series):
-    """Says what another MTU or tuned hosts change most."""
+    """Returns a sentence: which figure changes most with another MTU or with tuned hosts."""
     first, most = all_series[0], (1.0, None)
     for name in results.systems(profile, work):
         base = results.figure(profile, name, work, None, *first)

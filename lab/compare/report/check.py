@@ -8,7 +8,7 @@ from ...hosts.wait import LabError
 
 # Properties of a plot on the page that its drawing must show too.
 FACTS = ("units", "legend", "n", "interval")
-# Words that a sentence has at least.
+# Least number of words in a sentence.
 WORDS = 6
 # Tags that would run or load something.
 FORBIDDEN = ("script", "iframe", "object", "embed", "link", "base")
@@ -37,13 +37,13 @@ class Reader(HTMLParser):
         self._plot, self._drawing, self._sentence = None, False, False
 
     def handle_starttag(self, tag, attrs):
-        told = dict(attrs)
-        self._outside(tag, told)
-        if tag == "figure" and "plot" in (told.get("class") or "").split():
-            self._plot = Drawn({key.removeprefix("data-"): value or "" for key, value in told.items() if key.startswith("data-")})
+        attributes = dict(attrs)
+        self._outside(tag, attributes)
+        if tag == "figure" and "plot" in (attributes.get("class") or "").split():
+            self._plot = Drawn({key.removeprefix("data-"): value or "" for key, value in attributes.items() if key.startswith("data-")})
             self.plots.append(self._plot)
         self._drawing = self._drawing or tag == "svg"
-        self._sentence = self._sentence or "reading" in (told.get("class") or "").split()
+        self._sentence = self._sentence or "reading" in (attributes.get("class") or "").split()
         self.tables += tag == "table"
 
     def handle_startendtag(self, tag, attrs):
@@ -61,15 +61,15 @@ class Reader(HTMLParser):
         elif self._plot and self._sentence:
             self._plot.sentence.append(data)
 
-    def _outside(self, tag, told):
+    def _outside(self, tag, attributes):
         if tag in FORBIDDEN:
             self.strange.append(f"the page has a <{tag}>")
-        fetched = [told[key] for key in FETCHING if told.get(key)] + ([told["xlink:href"]] if tag in ("image", "use") and told.get("xlink:href") else [])
+        fetched = [attributes[key] for key in FETCHING if attributes.get(key)] + ([attributes["xlink:href"]] if tag in ("image", "use") and attributes.get("xlink:href") else [])
         self.strange += [f"the page fetches {where[:60]}" for where in fetched if not where.startswith(("#", "data:"))]
 
 
 def lacks(path):
-    """Returns a sentence for each missing thing."""
+    """Returns a sentence for each missing property."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -88,7 +88,7 @@ def lacks(path):
 
 
 def of(plot):
-    """Returns what a plot lacks."""
+    """Returns a sentence for each property that a plot lacks."""
     drawing = " ".join(" ".join(plot.drawing).split())
     found = [f"does not say its {fact}" for fact in FACTS if not plot.facts.get(fact, "").strip()]
     if not drawing:

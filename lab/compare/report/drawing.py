@@ -92,7 +92,7 @@ class Palette:
 
     def __init__(self, results):
         self.results = results
-        names = list(results.told["systems"])
+        names = list(results.content["systems"])
         others = [name for name in names if name not in FIXED]
         self._colours = FIXED | {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(others)}
         self._marks = {name: MARKS[number % len(MARKS)] for number, name in enumerate(names)}
@@ -104,7 +104,7 @@ class Palette:
         return self._marks[system]
 
     def title(self, system):
-        return self.results.told["systems"][system]["title"]
+        return self.results.content["systems"][system]["title"]
 
 
 def panels(count, columns, height, width=WIDTH, **more):
@@ -182,7 +182,7 @@ def rows(axis, palette, systems, ticks=6):
 
 def plain(axis, most=6):
     """Formats numbers on an axis as in the text, and limits their number."""
-    axis.set_major_formatter(library().ticker.FuncFormatter(lambda told, _: f"{told:,g}"))
+    axis.set_major_formatter(library().ticker.FuncFormatter(lambda entry, _: f"{entry:,g}"))
     axis.set_minor_formatter(library().ticker.NullFormatter())
     if axis.get_scale() == "linear":
         axis.set_major_locator(library().ticker.MaxNLocator(most))
@@ -193,9 +193,9 @@ def beside(axis, palette, systems, groups, values):
     wide = 0.84 / max(1, len(systems))
     for order, name in enumerate(systems):
         for place, group in enumerate(groups):
-            told = values(group, name)
-            if told:
-                height, below, above = told
+            entry = values(group, name)
+            if entry:
+                height, below, above = entry
                 where = place - 0.42 + wide * (order + 0.5)
                 axis.bar(where, height, wide * 0.92, color=palette.colour(name), yerr=[[below], [above]], error_kw={"elinewidth": 1, "capsize": 1.8, "ecolor": INK})
 

@@ -28,11 +28,11 @@ DISTURBED = "†"
 ACROSS = 9
 
 
-def write(told, path):
+def write(results_json, path):
     """Makes the page and the plots of a file of results; returns the size of the page. Raises a `LabError` without matplotlib."""
     from . import plots as drawings
 
-    results = Results(told)
+    results = Results(results_json)
     drawn = drawings.draw(results)
     beside = path.with_suffix("")
     shutil.rmtree(beside, ignore_errors=True)
@@ -49,8 +49,8 @@ def write(told, path):
 
 def document(results, figures):
     """Returns the whole page."""
-    told = results.told
-    title = f"Overlay networks compared{': ' + told['scenario'] if told['scenario'] else ''}"
+    results_json = results.content
+    title = f"Overlay networks compared{': ' + results_json['scenario'] if results_json['scenario'] else ''}"
     parts = [
         f"<h1>{text(title)}</h1>",
         label(results),
@@ -91,20 +91,20 @@ def figure(plot, svg, folder):
 
 def label(results):
     """Returns time, machine and number of rounds, and a warning for quick runs."""
-    told = results.told
-    systems = [one for one in told["systems"].values() if not one["lacking"]]
-    words = f"Made {told['made']} on {told['machine']['cpu']}, {counted(told['machine']['cores'], 'core')}, Linux {told['machine']['kernel']}: "
-    words += f"{counted(len(systems), 'system')}, {counted(len(results.profiles()), 'link')}, {counted(len(results.all_works()), 'kind')} of work, {counted(len(told['runs']), 'run')}."
+    results_json = results.content
+    systems = [one for one in results_json["systems"].values() if not one["lacking"]]
+    words = f"Made {results_json['made']} on {results_json['machine']['cpu']}, {counted(results_json['machine']['cores'], 'core')}, Linux {results_json['machine']['kernel']}: "
+    words += f"{counted(len(systems), 'system')}, {counted(len(results.profiles()), 'link')}, {counted(len(results.all_works()), 'kind')} of work, {counted(len(results_json['runs']), 'run')}."
     parts = [f"<p>{text(words)}</p>"]
-    if told["quick"]:
-        whole = f"python3 -m lab scenario {told['scenario']}" if told["scenario"] else "make bench-full"
+    if results_json["quick"]:
+        whole = f"python3 -m lab scenario {results_json['scenario']}" if results_json["scenario"] else "make bench-full"
         parts.append(f'<p class="label"><b>Quick.</b> Short works and few rounds: figures to look at, not to cite. <code>{text(whole)}</code> makes those to cite.</p>')
-    missed = [one for one in told["left_out"] if not one["optional"]]
+    missed = [one for one in results_json["left_out"] if not one["optional"]]
     if missed:
         what = counted(len(missed), "visit of a system to a link", "visits of systems to links")
         parts.append(f'<p class="label"><b>Not all of it was done.</b> {what} are not here: <a href="#failures">which</a>. Their figures are of fewer rounds, or missing.</p>')
-    if told["sittings"] > 1:
-        parts.append(f'<p class="small">Made in {told["sittings"]} sittings.</p>')
+    if results_json["sittings"] > 1:
+        parts.append(f'<p class="small">Made in {results_json["sittings"]} sittings.</p>')
     return "\n".join(parts)
 
 
@@ -138,7 +138,7 @@ def tables(results):
 
 
 def _table_of(results, profile, works, series):
-    about = results.told["profiles"][profile]
+    about = results.content["profiles"][profile]
     which = captions.named_series(series) if series != (PACKETS, False, None) else ""
     title = f"{profile}: {about['title']}{' (' + which + ')' if which else ''}"
     ways = {"both ways": about["link"]["right"]} if len(set(about["link"].values())) == 1 and len(about["link"]) == 2 else about["link"]
@@ -157,7 +157,7 @@ def _part(results, profile, works, series):
 
 def _row(results, name, cells):
     kind = ' class="bare"' if name == BARE else ""
-    return f"<tr{kind}><td>{text(results.told['systems'][name]['title'])}</td>{''.join(cells)}</tr>"
+    return f"<tr{kind}><td>{text(results.content['systems'][name]['title'])}</td>{''.join(cells)}</tr>"
 
 
 def cell(results, profile, name, work, series, best, brief=False):
@@ -169,11 +169,11 @@ def cell(results, profile, name, work, series, best, brief=False):
         return f"<td>{NONE}</td>"
     if not one:
         return f'<td class="bad">failed<span>{failed} of {len(rows)}</span></td>'
-    told = "n = 1" if one.n == 1 else bounds(one) if brief else f"{bounds(one)}; n = {one.n}"
-    told += f"; {failed} failed" if failed else ""
+    results_json = "n = 1" if one.n == 1 else bounds(one) if brief else f"{bounds(one)}; n = {one.n}"
+    results_json += f"; {failed} failed" if failed else ""
     kind = ' class="best"' if name == best else ""
     spread = f' title="least {number(one.least)}, most {number(one.most)}"' if one.n > 1 else ""
-    return f"<td{kind}{spread}>{number(one.median)}{DISTURBED if one.doubtful else ''}<span>{text(told)}</span></td>"
+    return f"<td{kind}{spread}>{number(one.median)}{DISTURBED if one.doubtful else ''}<span>{text(results_json)}</span></td>"
 
 
 def table(head, rows, kind=""):
@@ -184,16 +184,16 @@ def table(head, rows, kind=""):
 def reading():
     return (
         f"Median of the rounds; below it the {INTERVAL} of the median (bootstrap, {RESAMPLES:,} resamples, seeded; of two or three rounds it is little more than "
-        f"their spread) and n, the number of rounds; the least and the most are told where the pointer rests on a cell. The best tunnel of a column is blue, unless another is equal; the bare link is no tunnel and not judged. {DISTURBED}: other programs disturbed every round."
+        f"their spread) and n, the number of rounds; the least and the most appear where the pointer rests on a cell. The best tunnel of a column is blue, unless another is equal; the bare link is no tunnel and not judged. {DISTURBED}: other programs disturbed every round."
     )
 
 
 def failures(results):
     """Returns what is missing, and why."""
-    lacking = [(one["title"], one["lacking"]) for kind in ("systems", "works") for one in results.told[kind].values() if one["lacking"]]
+    lacking = [(one["title"], one["lacking"]) for kind in ("systems", "works") for one in results.content[kind].values() if one["lacking"]]
     parts = ["<h3>Left out</h3>", _listing(["what", "why"], lacking)] if lacking else []
-    titles = {name: one["title"] for name, one in results.told["works"].items()}
-    failed = [(results.told["systems"][name]["title"], profile, titles[work], why, times) for name, profile, work, why, times in results.errors()]
+    titles = {name: one["title"] for name, one in results.content["works"].items()}
+    failed = [(results.content["systems"][name]["title"], profile, titles[work], why, times) for name, profile, work, why, times in results.errors()]
     parts += ["<h3>Failed</h3>", _listing(["system", "link", "work", "why", "times"], failed)] if failed else ["<p>No run failed.</p>"]
     parts += not_done(results)
     lost, every = results.disturbed()
@@ -210,13 +210,13 @@ def failures(results):
 
 def not_done(results):
     """Returns planned visits without results; systems with the same lack together."""
-    told, lacks = results.told, {}
-    for one in told["left_out"]:
-        works = listed(told["works"][name]["title"] for name in one["works"])
+    results_json, lacks = results.content, {}
+    for one in results_json["left_out"]:
+        works = listed(results_json["works"][name]["title"] for name in one["works"])
         which = captions.named_series((one["placement"], one["tuned"], one["mtu"])) if (one["placement"], one["tuned"], one["mtu"]) != (PACKETS, False, None) else ""
         where = f"{one['profile']}{', ' + which if which else ''}"
         when = f"{one['round']}{' (only if there was time)' if one['optional'] else ''}"
-        lacks.setdefault((when, where, works), []).append(told["systems"][one["system"]]["title"])
+        lacks.setdefault((when, where, works), []).append(results_json["systems"][one["system"]]["title"])
     if not lacks:
         return []
     rows = [(*place, listed(systems)) for place, systems in sorted(lacks.items())]
@@ -230,26 +230,26 @@ def _listing(head, rows):
 
 def method(results):
     """Returns the method, the machine and the versions."""
-    told = results.told
-    versions = [(one["title"], one["version"]) for one in told["systems"].values() if not one["lacking"]]
-    facts = [(key.replace("_", " "), listed(map(str, value)) if isinstance(value, list) else value) for key, value in told["machine"].items()]
-    parts = [f"<p>{text(words)}</p>" for words in _done(told)]
+    results_json = results.content
+    versions = [(one["title"], one["version"]) for one in results_json["systems"].values() if not one["lacking"]]
+    facts = [(key.replace("_", " "), listed(map(str, value)) if isinstance(value, list) else value) for key, value in results_json["machine"].items()]
+    parts = [f"<p>{text(words)}</p>" for words in _done(results_json)]
     parts += ["<h3>Versions</h3>", _listing(["system", "version"], versions), "<h3>Machine</h3>", _listing(["fact", "is"], facts)]
-    parts += ["<h3>Offloads of the hosts' interfaces</h3>", _listing(["link, placement", "switches"], sorted(told["offloads"].items()))]
+    parts += ["<h3>Offloads of the hosts' interfaces</h3>", _listing(["link, placement", "switches"], sorted(results_json["offloads"].items()))]
     parts.append(f'<p class="small">Page made {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC.</p>')
     return "\n".join(parts)
 
 
-def _done(told):
+def _done(results_json):
     """Yields the method in a few sentences; docs/bench.md has all of it."""
     yield (
-        f"Systems are interleaved: each round has every system on every link, shuffled by seed {told['seed']}, and the bare link is in every round. Each system "
+        f"Systems are interleaved: each round has every system on every link, shuffled by seed {results_json['seed']}, and the bare link is in every round. Each system "
         "is started anew, in hosts made anew, for every visit to a link, and all systems of a round meet the same dice of the link. A system that fails stops no "
-        f"other, and what fails is told. TCP uses {told['congestion_control']} in all hosts."
+        f"other, and failures are listed. TCP uses {results_json['congestion_control']} in all hosts."
     )
-    if told["quick"] and told["chosen"]:
+    if results_json["quick"] and results_json["chosen"]:
         yield (
             "Work beside ping and one TCP stream was done by the bare link, Taut and the two others that carried most in the first round "
-            f"({listed(told['systems'][name]['title'] for name in told['chosen'])})."
+            f"({listed(results_json['systems'][name]['title'] for name in results_json['chosen'])})."
         )
     yield "docs/bench.md of the project tells each key of the results, and how to get them on another machine."

@@ -55,15 +55,15 @@ class Bench:
         self.runs, self.sittings = [], 1
         self.congestion, self.offloads = "unknown", "unknown"
 
-    def run(self, cubic, say, keep=lambda: None, minutes=None):
+    def run(self, cubic, print_line, keep=lambda: None, minutes=None):
         """Runs all missing configurations, or those that can begin within `minutes`; calls `keep()` after each. Returns True if all have run."""
         order = self.missing()
         clock = Clock([self.effort.seconds(one) for one in order])
         for number, configuration in enumerate(order):
             if minutes is not None and clock.minutes() > minutes:
                 return False
-            say(f"{clock.left(number)} left: round {configuration.round}, {configuration.mode}, {configuration.system}, MTU {configuration.mtu}")
-            self.runs.append(self.measure(configuration, cubic, say))
+            print_line(f"{clock.left(number)} left: round {configuration.round}, {configuration.mode}, {configuration.system}, MTU {configuration.mtu}")
+            self.runs.append(self.measure(configuration, cubic, print_line))
             keep()
         return True
 
@@ -75,15 +75,15 @@ class Bench:
         order = plan.shuffled(able, self.effort, self.modes, self.seed, variants)
         return [one for one in order if (one.round, one.mode, one.system, one.mtu) not in done]
 
-    def resume(self, told):
-        """Continues where `told` (the content of tunnel.json) ended, and repeats disturbed configurations. Raises `LabError` if that was a different
+    def resume(self, content):
+        """Continues where `content` (that of tunnel.json) ended, and repeats disturbed configurations. Raises `LabError` if that was a different
         run."""
-        results.check_resumable(told, self.result(told["quick"]), SAME)
-        self.sittings = told["sittings"] + 1
-        self.congestion, self.offloads = told["congestion_control"], told["offloads"]
-        self.runs = [run for run in told["runs"] if not any(figures.get("disturbed") for figures in run["tests"].values())]
+        results.check_resumable(content, self.result(content["quick"]), SAME)
+        self.sittings = content["sittings"] + 1
+        self.congestion, self.offloads = content["congestion_control"], content["offloads"]
+        self.runs = [run for run in content["runs"] if not any(figures.get("disturbed") for figures in run["tests"].values())]
 
-    def measure(self, configuration, cubic, say):
+    def measure(self, configuration, cubic, print_line):
         """Starts the system, measures, ends it. Failures are recorded in the row."""
         row = dataclasses.asdict(configuration) | {"error": None, "tests": {}, "memory_kib": {"idle": [0, 0], "peak": [0, 0]}}
         before = [run for run in self.runs if run["system"] == configuration.system and run["error"]]
@@ -91,14 +91,14 @@ class Bench:
             return row | {"error": f"not tried again: {before[0]['error']}"}
         try:
             with Lab(OUT / "logs") as lab:
-                self._measure(lab, configuration, cubic, row, say)
+                self._measure(lab, configuration, cubic, row, print_line)
                 lab.failed = any("error" in figures for figures in row["tests"].values())
         except FAILURES as error:
-            row["error"] = rows.told(error)
-            say(f"  failed: {row['error'].splitlines()[0]}")
+            row["error"] = rows.error_text(error)
+            print_line(f"  failed: {row['error'].splitlines()[0]}")
         return row
 
-    def _measure(self, lab, configuration, cubic, row, say):
+    def _measure(self, lab, configuration, cubic, row, print_line):
         place = site.lay_out(lab, configuration.mtu, configuration.mode == "pinned", cubic)
         self.congestion, self.offloads = place.congestion, machine.offloads(place.hosts[0])
         start = time.monotonic()
@@ -110,23 +110,23 @@ class Bench:
         row["memory_kib"]["idle"] = running.memory_kib("VmRSS")
         meter.warm_up()
         for test in plan.tests_in_order(configuration, self.seed):
-            row["tests"][test] = self._test(meter, test, say)
+            row["tests"][test] = self._test(meter, test, print_line)
         row["memory_kib"]["peak"] = running.memory_kib("VmHWM")
         row["facts"] = running.facts()
         running.stop()
 
-    def _test(self, meter, test, say):
+    def _test(self, meter, test, print_line):
         """Makes one test, and repeats it if other programs used the machine meanwhile."""
 
         def measure(attempt):
             try:
                 figures = meter.run(test)
             except FAILURES as error:
-                figures = {"error": rows.told(error)}
+                figures = {"error": rows.error_text(error)}
             figures["attempts"] = attempt
             if "cpu" in figures:
                 figures["disturbed"] = foreign(figures["cpu"]) > DISTURBED
-            say(f"  {test:<14} {outline(figures)}")
+            print_line(f"  {test:<14} {outline(figures)}")
             return figures, figures.get("disturbed", False)
 
         return rows.attempts(measure, self.tries, lambda: calm(CALM_S))
@@ -190,7 +190,7 @@ def effort(args):
     return chosen
 
 
-def say(text):
+def print_line(text):
     print(f"bench: {text}", flush=True)
 
 
@@ -208,7 +208,7 @@ def main():
     bench = Bench(chosen, effort(args), args.modes.split(","), args.seed)
     for name, why in bench.lacking.items():
         if why:
-            say(f"left out: {name}: {why}")
+            print_line(f"left out: {name}: {why}")
 
     def keep():
         results.save(FILE, bench.result(args.quick))
@@ -217,26 +217,26 @@ def main():
         if args.resume and FILE.exists():
             bench.resume(json.loads(FILE.read_text()))
         with congestion.allowed("cubic") as cubic:
-            whole = bench.run(cubic, say, keep, args.minutes)
+            whole = bench.run(cubic, print_line, keep, args.minutes)
     except LabError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("bench: interrupted; --resume goes on", file=sys.stderr)
         return 130
-    say("all is measured" if whole else f"{len(bench.missing())} configurations are left: --resume goes on")
+    print_line("all is measured" if whole else f"{len(bench.missing())} configurations are left: --resume goes on")
     keep()
-    say(f"written: {FILE.relative_to(ROOT)}")
+    print_line(f"written: {FILE.relative_to(ROOT)}")
     return show(bench.result(args.quick), args.document if whole else None)
 
 
-def show(told, document):
+def show(content, document):
     """Prints the tables and puts them into the document; exit status 1 if they are empty."""
-    tables = page.text(told)
+    tables = page.text(content)
     print(f"\n{tables}\n", flush=True)
     if document:
         document.write_text(page.placed(document.read_text(), tables))
-    return 0 if any("error" not in figures for run in told["runs"] for figures in run["tests"].values()) else 1
+    return 0 if any("error" not in figures for run in content["runs"] for figures in run["tests"].values()) else 1
 
 
 if __name__ == "__main__":

@@ -49,12 +49,12 @@ class Meter:
         self._iperf(1, "-R")
 
     def tcp(self, *options):
-        told, cost = self._iperf(self.lengths.tcp, "-O", self.lengths.omitted, *options)
-        return tcp_figures(told) | cost
+        report, cost = self._iperf(self.lengths.tcp, "-O", self.lengths.omitted, *options)
+        return tcp_figures(report) | cost
 
     def udp(self, rate, size=DATAGRAM):
-        told, cost = self._iperf(self.lengths.udp, "-u", "-b", rate, "-l", size)
-        return udp_figures(told) | cost
+        report, cost = self._iperf(self.lengths.udp, "-u", "-b", rate, "-l", size)
+        return udp_figures(report) | cost
 
     def idle(self):
         start = Reading(self.running.processes)
@@ -64,8 +64,8 @@ class Meter:
         """Sends echo requests beside one stream."""
         seen = {}
         seconds = self.lengths.loaded + 1
-        told, cost = self._iperf(seconds, "-O", RAMP_S, during=lambda: seen.update(self._echo(self.lengths.loaded)))
-        return seen | tcp_figures(told) | cost
+        report, cost = self._iperf(seconds, "-O", RAMP_S, during=lambda: seen.update(self._echo(self.lengths.loaded)))
+        return seen | tcp_figures(report) | cost
 
     def _echo(self, seconds):
         return echoes(self.sender, self.address, seconds)
@@ -78,10 +78,10 @@ class Meter:
             if during:
                 time.sleep(RAMP_S)
                 during()
-            told = run.told()
+            report = run.report()
         cpu = Reading(self.running.processes).since(start)
         kernel = {name: value - counted[name] for name, value in self._kernel().items()}
-        return told, {"bytes": moved(told), "cpu": cpu, "kernel": {name: value for name, value in kernel.items() if value}}
+        return report, {"bytes": moved(report), "cpu": cpu, "kernel": {name: value for name, value in kernel.items() if value}}
 
     def _kernel(self):
         """Returns counters of both hosts, and drops of their tunnel interfaces."""

@@ -97,10 +97,10 @@ def main():
     args = parser.parse_args()
     if not args.file.exists():
         raise SystemExit(f"model: there is no {args.file} yet: make bench-tunnel ARGS='--only taut-aes,{SYSTEM}'")
-    told = text(summary.Results(json.loads(args.file.read_text(encoding="utf-8"))["runs"]), args.cores)
-    if told is None:
+    section = text(summary.Results(json.loads(args.file.read_text(encoding="utf-8"))["runs"]), args.cores)
+    if section is None:
         raise SystemExit(f"model: {args.file} has no run of {SYSTEM}: make bench-tunnel ARGS='--only taut-aes,{SYSTEM}'")
-    print(told)
+    print(section)
 
 
 if __name__ == "__main__":

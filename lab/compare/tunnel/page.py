@@ -34,9 +34,9 @@ def table(head, rows):
 class Tables:
     """All tables of one run, from the content of tunnel.json."""
 
-    def __init__(self, told):
-        self.told, self.results = told, Results(told["runs"])
-        self.systems = {name: one for name, one in told["systems"].items() if not one["lacking"]}
+    def __init__(self, content):
+        self.content, self.results = content, Results(content["runs"])
+        self.systems = {name: one for name, one in content["systems"].items() if not one["lacking"]}
 
     def rows(self, cells):
         """Returns a line per system that was run."""
@@ -99,61 +99,61 @@ class Tables:
         return table(head, self.rows(cells))
 
     def mtus(self):
-        mtus = sorted({run["mtu"] for run in self.told["runs"]})
-        head = ["Gbit/s, one stream", *(f"{mode}, MTU {mtu:,}" for mode in self.told["modes"] for mtu in mtus)]
+        mtus = sorted({run["mtu"] for run in self.content["runs"]})
+        head = ["Gbit/s, one stream", *(f"{mode}, MTU {mtu:,}" for mode in self.content["modes"] for mtu in mtus)]
         return table(
             head,
-            self.rows(lambda name: [self.of(name, mode, "tcp-1", summary.mbps, scale=1e-3, mtu=mtu) for mode in self.told["modes"] for mtu in mtus]),
+            self.rows(lambda name: [self.of(name, mode, "tcp-1", summary.mbps, scale=1e-3, mtu=mtu) for mode in self.content["modes"] for mtu in mtus]),
         )
 
     def left_out(self):
         """Returns what could not be run, and what failed."""
-        lines = [f"- {one['title']}: {one['lacking']}." for one in self.told["systems"].values() if one["lacking"]]
+        lines = [f"- {one['title']}: {one['lacking']}." for one in self.content["systems"].values() if one["lacking"]]
         for name, one in self.systems.items():
             for mode, mtu, test, why in self.results.errors(name):
                 lines.append(f"- {one['title']}, {mode}, MTU {mtu:,}, {test}: {why}")
         return "\n".join(lines)
 
 
-def facts(told):
+def facts(content):
     """Returns facts about the machine and the run."""
-    machine, results = told["machine"], Results(told["runs"])
-    versions = "; ".join(f"{one['title']}: {one['version']}" for one in told["systems"].values() if not one["lacking"])
-    lengths, foreign, (lost, tests) = told["lengths"], results.foreign(), results.disturbed()
-    sittings = f" in {told['sittings']} sittings" if told["sittings"] > 1 else ""
+    machine, results = content["machine"], Results(content["runs"])
+    versions = "; ".join(f"{one['title']}: {one['version']}" for one in content["systems"].values() if not one["lacking"])
+    lengths, foreign, (lost, tests) = content["lengths"], results.foreign(), results.disturbed()
+    sittings = f" in {content['sittings']} sittings" if content["sittings"] > 1 else ""
     spoilt = f" {lost} of {tests} runs were disturbed by more than that and left out." if lost else ""
-    return f"""Made {told["made"]}{" with QUICK=1: short runs, figures to look at and not to cite" if told["quick"] else ""}.
-{told["rounds"]} rounds{sittings}, order shuffled by seed {told["seed"]}; TCP {lengths["tcp"]} s after {lengths["omitted"]} s that are not counted, UDP {lengths["udp"]} s, echo requests every 10 ms for
+    return f"""Made {content["made"]}{" with QUICK=1: short runs, figures to look at and not to cite" if content["quick"] else ""}.
+{content["rounds"]} rounds{sittings}, order shuffled by seed {content["seed"]}; TCP {lengths["tcp"]} s after {lengths["omitted"]} s that are not counted, UDP {lengths["udp"]} s, echo requests every 10 ms for
 {lengths["idle"]} s idle and {lengths["loaded"]} s beside a stream. {machine["cpu"]}, {machine["cores"]} cores ({", ".join(machine["cpu_flags"])}), Linux {machine["kernel"]}, iperf3 {machine["iperf3"]},
-congestion control {told["congestion_control"]}, net.core.rmem_max {machine["rmem_max"]}; links: {told["offloads"]}.
+congestion control {content["congestion_control"]}, net.core.rmem_max {machine["rmem_max"]}; links: {content["offloads"]}.
 Soft interrupts are counted {machine["soft_interrupts"]}. {"The kernel's own WireGuard is not in this kernel." if not machine["kernel_wireguard"] else ""}
 Programs other than the tunnel and iperf3 took {shown(foreign, 0)} % of the machine (least and most in brackets) while a figure was taken.{spoilt}
 {versions}."""
 
 
-def verdicts(told):
+def verdicts(content):
     """Returns the goals with verdicts."""
-    lacking = {name: one["lacking"] for name, one in told["systems"].items()}
-    rows = goals.judge(Results(told["runs"]), lacking)
+    lacking = {name: one["lacking"] for name, one in content["systems"].items()}
+    rows = goals.judge(Results(content["runs"]), lacking)
     return table(
         ["what", "", "reach", "go for", "seen", "verdict"],
         [
             [row["what"], row["mode"], *row["limits"], row["seen"], "**missed**" if row["verdict"] == "missed" else row["verdict"]]
             for row in rows
-            if row["mode"] in told["modes"]
+            if row["mode"] in content["modes"]
         ],
     )
 
 
-def text(told):
+def text(content):
     """Returns everything between the markers."""
-    tables, parts = Tables(told), [facts(told)]
+    tables, parts = Tables(content), [facts(content)]
     names = {"free": "Free (no affinity)", "pinned": "Pinned (each host on a core of its own, iperf3 included)"}
-    for mode in told["modes"]:
+    for mode in content["modes"]:
         parts += [f"### {names[mode]}, MTU {USUAL_MTU:,}", tables.tcp(mode), tables.udp(mode), tables.losses(mode), tables.latency(mode)]
     links = ", ".join(f"{mtu:,} on {link:,}" for mtu, link in LINKS.items())
     parts += [f"### Larger MTUs\n\nInside on the link: {links}; the bare link has its own.", tables.mtus()]
-    parts += ["### To reach", verdicts(told)]
+    parts += ["### To reach", verdicts(content)]
     parts += filter(None, [model.text(tables.results)])
     left = tables.left_out()
     if left:

@@ -1,4 +1,4 @@
-"""What is run, and in which order.
+"""The plan: the configurations that are run, and their order.
 
 A configuration is one system, pinned or free, at one MTU: it is started, warmed up, measured, ended. Each round has every configuration once, shuffled, so
 that drift of the machine affects all of them alike.

@@ -79,9 +79,9 @@ def out_of_order(figures, _):
 
 def needless(figures):
     """Returns needless retransmissions: the receiver reported that it had the segments (D-SACK, RFC 2883). The timer of the sender was too short."""
-    told = sum(value for name, value in figures["kernel"].items() if name.endswith("TCPDSACKRecv"))
+    reported = sum(value for name, value in figures["kernel"].items() if name.endswith("TCPDSACKRecv"))
     # The kernel counts from the start of the run, iperf3 from the end of the omitted part.
-    return min(told, figures["retransmits"])
+    return min(reported, figures["retransmits"])
 
 
 def machine_cpu(figures, _):

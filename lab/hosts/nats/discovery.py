@@ -13,7 +13,7 @@ import time
 from ..wait import LabError
 
 _CLONE_NEWNET = 0x40000000
-# Time without a datagram that counts as silence, in seconds. A datagram that arrives takes about a millisecond here.
+# Wait for a datagram in seconds, after which it counts as lost. In the lab a datagram takes about a millisecond.
 QUIET_S = 0.2
 # Datagrams sent before a path counts as blocked.
 _TRIES = 3
@@ -43,7 +43,7 @@ def socket_in(host, port=0, address=None):
     return made[0]
 
 
-def hear(sockets, seconds=QUIET_S):
+def receive(sockets, seconds=QUIET_S):
     """Returns the next datagram on any of the sockets as (socket, bytes, source), or None after `seconds` without one."""
     deadline = time.monotonic() + seconds
     while True:
@@ -62,9 +62,9 @@ def passes(source, target, address, seconds=QUIET_S):
     """Sends from `source` to `address` and returns the source address that the socket `target` saw, or None if nothing arrived."""
     word = os.urandom(8)
     send(source, word, address)
-    while heard := hear([target], seconds):
-        if heard[1] == word:
-            return heard[2]
+    while received := receive([target], seconds):
+        if received[1] == word:
+            return received[2]
     return None
 
 
@@ -146,37 +146,38 @@ def hairpins(servers, one, two):
 def punch(servers, one, two, rounds=6):
     """Punches: both hosts learn their addresses from the servers, and send to all known addresses of the other until one round trip succeeds.
 
-    Shows what a patient pair reaches without port prediction. Returns (address of `two` that `one` uses, the other way round), or None.
+    Determines whether two hosts reach each other without port prediction if they keep trying. Returns (address of `two` that `one` uses, the other way round), or None.
     """
     with socket_in(one) as left, socket_in(two) as right:
         ends = {left: [right.getsockname()], right: [left.getsockname()]}
         for own, other in ((left, right), (right, left)):
             ends[other] += [seen for seen in (servers.mapped(own),) if seen]
-        heard = {left: set(), right: set()}
+        received = {left: set(), right: set()}
         for _ in range(rounds):
             for own in (left, right):
-                for address in [*ends[own], *heard[own]]:
-                    # The word names its sender and what the sender has heard: hosts of two homes may have the same address, and hear themselves.
-                    word = _word(own is left, address in heard[own])
+                for address in [*ends[own], *received[own]]:
+                    # The datagram names its sender, and says whether the sender has received from this address. Hosts of two homes may have equal addresses, so a socket may
+                    # receive its own datagrams.
+                    word = _word(own is left, address in received[own])
                     send(own, word, address)
-            found = _collect(left, right, heard)
+            found = _collect(left, right, received)
             if found:
                 return found
         return None
 
 
-def _word(left, heard):
-    return (b"left" if left else b"rite") + (b"+" if heard else b"-")
+def _word(left, received):
+    return (b"left" if left else b"rite") + (b"+" if received else b"-")
 
 
-def _collect(left, right, heard):
+def _collect(left, right, received):
     """Reads what arrived; returns the two addresses after a datagram that answers one of ours."""
     done = {}
-    while got := hear([left, right], 0.05):
+    while got := receive([left, right], 0.05):
         own, word, source = got
         if word[:4] == (b"left" if own is left else b"rite"):
             continue
-        heard[own].add(source)
+        received[own].add(source)
         if word[4:] == b"+":
             done[own] = source
     return (done[left], done[right]) if len(done) == 2 else None

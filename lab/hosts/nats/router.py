@@ -44,7 +44,7 @@ class NatRouter(Host):
         self._flush()
 
     def rebind(self):
-        """Deletes everything: the next datagram gets another external port. Nothing passes meanwhile, as during a restart of a router; passing packets would keep the
+        """Deletes everything: the next datagram gets another external port. Packets are dropped meanwhile, as during a restart of a router, because passing packets would keep the
         old port alive.
         """
         self._generation += 1

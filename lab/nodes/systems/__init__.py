@@ -18,7 +18,7 @@ from .wireguard import Device
 # Names of the suites in `taut status`.
 AES, CHACHA = "AES256GCM", "ChaCha20Poly1305"
 
-# Not tunnels: the least cost of a program of this shape, between two hosts.
+# Reference values that are not tunnels: the least cost of a program with the structure of a tunnel, between two hosts.
 FLOORS = (
     Floor("floor-aes", "floor: AES-256-GCM, no duties", "aes"),
     Floor("floor-none", "floor: no cipher, no duties", "none"),

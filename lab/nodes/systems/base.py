@@ -14,7 +14,7 @@ LOOK_S = 2
 
 @dataclass
 class Running:
-    """A running system between hosts: what is needed to measure and to end it."""
+    """A running system between hosts, with everything that measuring and stopping it needs."""
 
     # Overlay address (IPv4) of each host, in the order of the hosts.
     addresses: list[str]
@@ -24,7 +24,7 @@ class Running:
     processes: list[list] = field(default_factory=list)
     # Returns statistics of the system at the end, as a dict.
     facts: Callable[[], dict] = dict
-    # `boot(n)`: host n lost its programs and what they made; starts them again as after a boot, and does not wait for reconnection.
+    # `boot(n)`: starts the programs of host n again as after a boot, when its programs and what they made are gone. Does not wait for reconnection.
     boot: Callable[[int], None] = lambda n: None
     # The largest packet inside, in bytes: the MTU of the interface.
     payload: int | None = None
@@ -36,7 +36,7 @@ class Running:
         return [sum(process.rss_kib(key) for process in own) for own in self.processes]
 
     def stop(self):
-        """Ends its programs; what they made is removed with them or with the hosts."""
+        """Ends the system's programs. Their interfaces and routes are removed with them or with the hosts."""
         for process in sum(self.processes, []) + self.aside:
             process.stop()
 

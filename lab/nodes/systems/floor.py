@@ -1,4 +1,4 @@
-"""The floor: the least cost of a program with the shape of a tunnel (proof/floor). Not a tunnel: it has no duties, and nothing is secret."""
+"""The floor: the least cost of a program with the shape of a tunnel (proof/floor). It is not a tunnel: it does none of a tunnel's work, and sends plaintext."""
 
 from ...hosts.programs import binary
 from ...hosts.wait import LabError

@@ -37,8 +37,8 @@ def _certify(host):
     own = fresh(host, "openvpn")
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp384r1", "-nodes", "-sha256", "-days", 30, "-subj", f"/CN={host.name}"]
     host.run("openssl", "req", "-x509", *kind, "-keyout", own / "key.pem", "-out", own / "cert.pem")
-    told = host.run("openssl", "x509", "-fingerprint", "-sha256", "-noout", "-in", own / "cert.pem").stdout
-    return told.partition("=")[2].strip()
+    output = host.run("openssl", "x509", "-fingerprint", "-sha256", "-noout", "-in", own / "cert.pem").stdout
+    return output.partition("=")[2].strip()
 
 
 def _run(hosts, n, m, fingerprint, mtu):

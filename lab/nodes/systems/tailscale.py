@@ -12,7 +12,7 @@ from ..versions import VERSIONS, lacking, peer
 from .base import System, begun, check_alive, fresh, ready
 
 INTERFACE = "tailscale0"
-# The usual port of Tailscale, and a port for the control server.
+# The default port of Tailscale, and a port for the control server.
 PORT, CONTROL_PORT = 41641, 8090
 
 
@@ -62,7 +62,7 @@ def _up(host, server):
 
 
 def _wait_for_path(host, address, process):
-    """Its own ping succeeds after a direct answer."""
+    """Waits until `tailscale ping` gets a direct answer."""
 
     def direct():
         check_alive(process)

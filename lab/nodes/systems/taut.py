@@ -53,7 +53,7 @@ class Network(System):
             node = net.nodes[n]
             node.kill()
             node.start(*options)
-            # It knows its network from its state.
+            # The state directory already contains the network's membership.
             node.up()
             running.processes[n] = [node.process]
 

@@ -32,7 +32,7 @@ class Device(System):
 
         def begin(n):
             devices[n].start()
-            # As wg-quick does. The implementations have different defaults.
+            # The MTU that wg-quick sets, because the implementations have different defaults.
             hosts[n].ip(f"link set {INTERFACE} mtu {mtu or mtu_of(hosts[n], 'eth0') - HEADERS}")
             return [devices[n].process]
 

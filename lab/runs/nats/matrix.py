@@ -82,8 +82,8 @@ def row_of(pair, outcomes):
     row["lost"] = sum(outcome.lost for outcome in outcomes)
     row["sent"] = sum(outcome.sent for outcome in outcomes)
     row["cold"] = all(outcome.cold for outcome in outcomes)
-    told = next((outcome for outcome in outcomes if outcome.path == path), outcomes[0])
-    row["why"] = told.problem or told.why or pair["why"]
+    verdicts = next((outcome for outcome in outcomes if outcome.path == path), outcomes[0])
+    row["why"] = verdicts.problem or verdicts.why or pair["why"]
     return row
 
 
@@ -140,10 +140,10 @@ def _measured(pair, runs, quiet):
 
 
 def _chosen(args):
-    told = json.loads(VERDICTS.read_text())["pairs"]
+    verdicts = json.loads(VERDICTS.read_text())["pairs"]
     if args.pairs:
-        return [_named(word, told) for word in args.pairs]
-    return [pair for pair in told if args.all or essential(pair)]
+        return [_named(word, verdicts) for word in args.pairs]
+    return [pair for pair in verdicts if args.all or essential(pair)]
 
 
 def essential(pair):
@@ -152,9 +152,9 @@ def essential(pair):
     return (a, b, place) in _BESIDE or (place == "apart" and a in _ESSENTIAL and b in _ESSENTIAL)
 
 
-def _named(word, told):
+def _named(word, verdicts):
     a, b, place = [*word.split(":"), "apart"][:3] if word.count(":") else (word, word, "apart")
-    for pair in told:
+    for pair in verdicts:
         if pair["place"] == place and (pair["a"], pair["b"]) in ((a, b), (b, a)):
             return pair | {"a": a, "b": b}
     raise SystemExit(f"nat-matrix: there is no pair {word}; docs/nats.md lists the kinds; append a place like this: `A:B:same-lan`")

@@ -50,8 +50,8 @@ def svg(cells, title, words):
     lines += [f"<title>{escape(title)}</title>", f'<rect width="{width}" height="{height}" fill="{PAPER}"/>']
     for kind, *rest in shapes(cells, title, words):
         if kind == "box":
-            x, y, wide, high, colour, told = rest
-            lines.append(f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" rx="3" fill="{colour}"><title>{escape(told)}</title></rect>')
+            x, y, wide, high, colour, hover = rest
+            lines.append(f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" rx="3" fill="{colour}"><title>{escape(hover)}</title></rect>')
         else:
             x, y, text, points, colour, anchor, angle = rest
             turn = f' transform="rotate({angle} {x:g} {y:g})"' if angle else ""

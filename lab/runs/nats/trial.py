@@ -13,7 +13,7 @@ from ...hosts.wait import LabError
 from ...nodes.local_api import LocalApi
 from ...nodes.taut import Coordinator, Node
 
-# Open everywhere, even where only web pages work.
+# Port that is open even in networks that allow only web traffic.
 WEB_PORT = 443
 # Time limits in seconds. A required direct path gets a long limit, so that "never" differs from "late"; a relayed pair is watched as long as port
 # prediction may take.
@@ -73,9 +73,9 @@ def watch(left, right, reach):
     return outcome
 
 
-def _path(sight, peer):
+def _path(api, peer):
     """Returns "direct", "relay" or "none"."""
-    kind = sight.path(peer.name)
+    kind = api.path(peer.name)
     return "relay" if kind == "relayed" else kind
 
 
@@ -134,8 +134,8 @@ def _why(left, right):
     """Returns the explanation of the node for this path in one line, or an empty string."""
     done = left.taut("why", right.name, "--json", check=False)
     try:
-        told = json.loads(done.stdout)
+        report = json.loads(done.stdout)
     except json.JSONDecodeError:
         return ""
-    said = told.get("said") or ""
+    said = report.get("said") or ""
     return said if isinstance(said, str) else " ".join(said)

@@ -68,8 +68,8 @@ class Download(Work):
         address, port = running.addresses[1], client.lab.free_port()
         with web(server, address, port, sizes) as directory:
             spent = CpuMeter(running)
-            told = _fetch(client, directory, f"https://{address}:{port}", sizes)
-            return download_figures(told, sizes) | spent.per_gb(sum(sizes))
+            report = _fetch(client, directory, f"https://{address}:{port}", sizes)
+            return download_figures(report, sizes) | spent.per_gb(sum(sizes))
 
 
 @contextlib.contextmanager
@@ -162,9 +162,9 @@ write-out = "%{{http_code}} %{{size_download}} %{{num_connects}} %{{time_starttr
     return options + "".join(f'url = "{url}/{number}"\noutput = "/dev/null"\n' for number in range(count))
 
 
-def download_figures(told, sizes):
+def download_figures(report, sizes):
     """Returns the time of the whole download, and the time until each file began."""
-    lines = [line.split() for line in told.splitlines()]
+    lines = [line.split() for line in report.splitlines()]
     came = [(line[0], int(line[1])) for line in lines]
     if came != [("200", size) for size in sizes]:
         wrong = sum(one != ("200", size) for one, size in zip(came, sizes))

@@ -15,16 +15,16 @@ _ECHO = (sys.executable, "-I", echo.__file__)
 def echoes(host, address, seconds):
     """Sends one request every 10 ms and returns {"sent", "ms": [...]}. Raises `LabError` if none is answered."""
     count = round(seconds / INTERVAL_S)
-    told = json.loads(host.run(*_ECHO, address, count, INTERVAL_S, timeout=seconds + PATIENCE_S).stdout)
-    if not told["ms"]:
+    report = json.loads(host.run(*_ECHO, address, count, INTERVAL_S, timeout=seconds + PATIENCE_S).stdout)
+    if not report["ms"]:
         raise LabError("no echo request was answered")
-    return told
+    return report
 
 
-def echo_figures(told):
+def echo_figures(report):
     """Returns the figures. `jitter_ms` is the mean difference between consecutive round trips; a request without an answer after `echo.patience_s` is
     lost."""
-    ms = told["ms"]
+    ms = report["ms"]
     steps = [abs(after - before) for before, after in zip(ms, ms[1:])]
     return {
         "average_ms": round(statistics.fmean(ms), 4),
@@ -32,6 +32,6 @@ def echo_figures(told):
         "p99_ms": quantile(ms, 0.99),
         "max_ms": max(ms),
         "jitter_ms": round(statistics.fmean(steps), 4) if steps else 0.0,
-        "lost_percent": round(100 * (told["sent"] - len(ms)) / told["sent"], 3),
-        "echoes": told["sent"],
+        "lost_percent": round(100 * (report["sent"] - len(ms)) / report["sent"], 3),
+        "echoes": report["sent"],
     }

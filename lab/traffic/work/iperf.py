@@ -41,29 +41,29 @@ class Iperf:
         words = ("iperf3", "-c", self.address, "-p", self.port, "-t", self.seconds, "-J", *self.options)
         self.client = self.source.start(*words, name=f"iperf3-client-{self.port}")
 
-    def told(self):
+    def report(self):
         """Waits for the end of both and returns the report of the client."""
         code = self.client.wait(self.seconds + PATIENCE_S)
         try:
-            told = json.loads(self.client.output())
+            result = json.loads(self.client.output())
         except ValueError:
             raise LabError(f"iperf3 ended with exit status {code} and without a report\n{self.client.tail()}") from None
-        if code != 0 or "error" in told:
-            raise LabError(f"iperf3: {told.get('error', f'exit code {code}')}")
+        if code != 0 or "error" in result:
+            raise LabError(f"iperf3: {result.get('error', f'exit code {code}')}")
         self.server.wait(PATIENCE_S)
-        return told
+        return result
 
 
 def report(source, target, address, seconds, *options):
     """Makes one run and returns its report."""
     with Iperf(source, target, address, seconds, *options) as run:
         run.begin()
-        return run.told()
+        return run.report()
 
 
-def tcp_figures(told, least=CARRIES_NOTHING):
+def tcp_figures(result, least=CARRIES_NOTHING):
     """Returns what the receiver got, both directions together if there are two, and the retransmissions of every sender."""
-    end = told["end"]
+    end = result["end"]
     sent = [end[name] for name in ("sum_sent", "sum_sent_bidir_reverse") if name in end]
     received = [end[name] for name in ("sum_received", "sum_received_bidir_reverse") if name in end]
     if not all(part["bits_per_second"] >= least for part in received):
@@ -76,9 +76,9 @@ def tcp_figures(told, least=CARRIES_NOTHING):
     }
 
 
-def udp_figures(told):
+def udp_figures(result):
     """Returns the datagrams that left the socket of the sender and those that reached the receiver, as the receiver counted."""
-    sent, received = told["end"]["sum_sent"], told["end"]["sum_received"]
+    sent, received = result["end"]["sum_sent"], result["end"]["sum_received"]
     arrived = received["packets"] - received["lost_packets"]
     return {
         "offered_mbps": round(sent["bits_per_second"] / 1e6, 1),
@@ -89,6 +89,6 @@ def udp_figures(told):
     }
 
 
-def moved(told):
+def moved(result):
     """Returns the bytes of a whole run, including the part that is not counted."""
-    return sum(one[way]["bytes"] for one in told["intervals"] for way in ("sum", "sum_bidir_reverse") if way in one)
+    return sum(one[way]["bytes"] for one in result["intervals"] for way in ("sum", "sum_bidir_reverse") if way in one)

@@ -19,14 +19,14 @@ class Memory(Work):
 
     def figures(self, site, running, quick):
         idle = running.memory_kib("VmRSS")
-        told = report(*site.hosts[:2], running.addresses[1], self.seconds(quick), "--bidir")
+        output = report(*site.hosts[:2], running.addresses[1], self.seconds(quick), "--bidir")
         peak = running.memory_kib("VmHWM")
         return {
             "idle_mb": _mb(max(idle)),
             "peak_mb": _mb(max(peak)),
             "idle_kib": idle,
             "peak_kib": peak,
-            "mbps": tcp_figures(told, DEAD)["mbps"],
+            "mbps": tcp_figures(output, DEAD)["mbps"],
         }
 
 

@@ -14,7 +14,7 @@ _OWN_RULES = (0, 32766, 32767)
 
 
 def forget(host):
-    """Removes what programs made in the namespace of a host: links, rules, routes in other tables, packet filters. Cables and their addresses stay."""
+    """Removes everything that programs made in the namespace of a host: links, rules, routes in other tables, packet filters. Cables and their addresses stay."""
     for link in _told(host, "link", "show"):
         if link["ifname"] != "lo" and not link["ifname"].startswith("eth"):
             # The link may already have gone with its program.

@@ -29,7 +29,7 @@ class Payload(Work):
         sender = site.hosts[0]
         most = int(sender.run("cat", f"/sys/class/net/{running.interface}/mtu").stdout)
         done = sender.run(*_LARGEST, running.addresses[1], LEAST, most, timeout=2 * PATIENCE_S)
-        told = json.loads(done.stdout)
-        if told["largest"] is None:
+        report = json.loads(done.stdout)
+        if report["largest"] is None:
             raise LabError(f"not even packets of {LEAST} bytes arrive")
-        return {"payload_bytes": told["largest"], "interface_mtu_bytes": most, "sizes_tried": told["tried"]}
+        return {"payload_bytes": report["largest"], "interface_mtu_bytes": most, "sizes_tried": report["tried"]}

@@ -48,9 +48,9 @@ class PingLoaded(Work):
         with Iperf(sender, receiver, address, seconds, "-O", RAMP_S) as run:
             run.begin()
             time.sleep(RAMP_S)
-            told = echoes(sender, address, seconds)
-            stream = tcp_figures(run.told(), DEAD)
-        return echo_figures(told) | {key: stream[key] for key in ("mbps", "retransmits", "congestion_control")}
+            report = echoes(sender, address, seconds)
+            stream = tcp_figures(run.report(), DEAD)
+        return echo_figures(report) | {key: stream[key] for key in ("mbps", "retransmits", "congestion_control")}
 
 
 def _stragglers_s(link):

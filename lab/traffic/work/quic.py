@@ -54,8 +54,8 @@ class Quic(Load):
     def figures(self, site, running, quick):
         seconds, omitted, spent = self.seconds(quick), self.omitted(quick), CpuMeter(running)
         lengths = ("--milliseconds", 1000 * (seconds - omitted), "--omit-milliseconds", 1000 * omitted)
-        told = self.ask(site, running, "bulk", *lengths, timeout=seconds + PATIENCE_S)
-        return bulk_figures(told) | spent.per_gb(told["sent_bytes"])
+        report = self.ask(site, running, "bulk", *lengths, timeout=seconds + PATIENCE_S)
+        return bulk_figures(report) | spent.per_gb(report["sent_bytes"])
 
 
 class FirstByte(Load):
@@ -77,34 +77,34 @@ class FirstByte(Load):
     def figures(self, site, running, quick):
         tries = self.tries(quick)
         # Each connection may wait for retries of quinn on a lossy link; the client gives up on a connection after 20 s.
-        told = self.ask(site, running, "first-byte", "--tries", tries, timeout=2 * PATIENCE_S + tries)
-        return first_byte_figures(told)
+        report = self.ask(site, running, "first-byte", "--tries", tries, timeout=2 * PATIENCE_S + tries)
+        return first_byte_figures(report)
 
 
-def bulk_figures(told):
+def bulk_figures(report):
     """Returns the throughput that the receiver counted, and statistics of the connection."""
-    if not told["bytes"]:
+    if not report["bytes"]:
         raise LabError("nothing arrived in the counted period")
     return {
-        "mbps": round(8 * told["bytes"] / told["microseconds"], 1),
+        "mbps": round(8 * report["bytes"] / report["microseconds"], 1),
         # Packets that the sender declared lost: with reordering these are more than were lost.
-        "taken_for_lost_percent": round(100 * told["lost_packets"] / max(1, told["sent_packets"]), 3),
-        "congestion_events": told["congestion_events"],
-        "datagram_bytes": told["datagram_bytes"],
-        "datagrams_per_call": round(told["sent_datagrams"] / max(1, told["send_calls"]), 1),
-        "congestion_control": told["congestion_control"],
+        "taken_for_lost_percent": round(100 * report["lost_packets"] / max(1, report["sent_packets"]), 3),
+        "congestion_events": report["congestion_events"],
+        "datagram_bytes": report["datagram_bytes"],
+        "datagrams_per_call": round(report["sent_datagrams"] / max(1, report["send_calls"]), 1),
+        "congestion_control": report["congestion_control"],
     }
 
 
-def first_byte_figures(told):
+def first_byte_figures(report):
     """Returns figures of the connections that succeeded, and counts the others."""
-    if not told["first_byte_ms"]:
-        raise LabError(f"none of {told['tries']} connections succeeded: {'; '.join(sorted(set(told['failures'])))}")
+    if not report["first_byte_ms"]:
+        raise LabError(f"none of {report['tries']} connections succeeded: {'; '.join(sorted(set(report['failures'])))}")
     return {
-        "p50_ms": round(quantile(told["first_byte_ms"], 0.5), 3),
-        "p99_ms": round(quantile(told["first_byte_ms"], 0.99), 3),
-        "max_ms": round(max(told["first_byte_ms"]), 3),
-        "handshake_p50_ms": round(quantile(told["handshake_ms"], 0.5), 3),
-        "failed_percent": round(100 * len(told["failures"]) / told["tries"], 3),
-        "connections": told["tries"],
+        "p50_ms": round(quantile(report["first_byte_ms"], 0.5), 3),
+        "p99_ms": round(quantile(report["first_byte_ms"], 0.99), 3),
+        "max_ms": round(max(report["first_byte_ms"]), 3),
+        "handshake_p50_ms": round(quantile(report["handshake_ms"], 0.5), 3),
+        "failed_percent": round(100 * len(report["failures"]) / report["tries"], 3),
+        "connections": report["tries"],
     }

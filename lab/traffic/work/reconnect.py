@@ -1,7 +1,7 @@
 """The time until hosts are connected again: after a boot, after a link was away for a second, after a change of address.
 
-Both hosts ping each other all the time, like applications that wait for each other; otherwise a system that hears nothing from a side may have no reason
-to search for it. The time runs from the end of the fault until both hosts have had an answer to a request sent after it.
+Both hosts ping each other continuously, like applications that wait for each other. Without traffic from both sides, a system may have no reason to search
+for the other host. The time runs from the end of the fault until both hosts have had an answer to a request sent after it.
 """
 
 import contextlib
@@ -89,15 +89,15 @@ class PingStream:
         self._process.close_input()
         if self._process.wait() != 0:
             raise LabError(f"the pings to {self.address} failed\n{self._process.tail()}")
-        told = json.loads(self._process.output().splitlines()[-1])
-        found = [answered for answered, asked in zip(told["answered"], told["asked"]) if asked >= moment]
+        report = json.loads(self._process.output().splitlines()[-1])
+        found = [answered for answered, asked in zip(report["answered"], report["asked"]) if asked >= moment]
         if not found:
             raise LabError(f"none of the pings from {self.host.name} to {self.address} was answered")
         return min(found)
 
 
 class Reboot(Connected):
-    """Kills the programs of the second host and removes what they made; a second later they start as after a boot."""
+    """Kills the programs of the second host and removes their interfaces and routes. A second later the programs start as after a boot."""
 
     name, title = "reboot", "connected again after a boot"
 

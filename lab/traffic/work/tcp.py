@@ -33,10 +33,10 @@ class Tcp(Work):
 
     def figures(self, site, running, quick):
         omitted, spent = self.omitted(quick), CpuMeter(running)
-        told = _streams(site.hosts, running, self.pairs(len(site.hosts)), self.counted(quick), "-O", omitted, *self.options)
-        figures = together([tcp_figures(one, DEAD) for one in told])
+        report = _streams(site.hosts, running, self.pairs(len(site.hosts)), self.counted(quick), "-O", omitted, *self.options)
+        figures = together([tcp_figures(one, DEAD) for one in report])
         check_congestion(figures["congestion_control"], site.congestion)
-        return figures | spent.per_gb(sum(moved(one) for one in told))
+        return figures | spent.per_gb(sum(moved(one) for one in report))
 
 
 class Ring(Tcp):
@@ -66,7 +66,7 @@ def _streams(hosts, running, pairs, seconds, *options):
         runs = [stack.enter_context(Iperf(hosts[one], hosts[other], running.addresses[other], seconds, *options)) for one, other in pairs]
         for run in runs:
             run.begin()
-        return [run.told() for run in runs]
+        return [run.report() for run in runs]
 
 
 def together(each):

@@ -24,13 +24,13 @@ class Udp(Work):
     def figures(self, site, running, quick):
         sender, receiver = site.hosts[:2]
         size, spent = datagram(sender, running.interface), CpuMeter(running)
-        told = report(sender, receiver, running.addresses[1], self.seconds(quick), "-u", "-b", self.rate or 0, "-l", size)
-        figures = udp_figures(told)
+        output = report(sender, receiver, running.addresses[1], self.seconds(quick), "-u", "-b", self.rate or 0, "-l", size)
+        figures = udp_figures(output)
         if not figures["packets_per_s"]:
             raise LabError("no datagram arrived")
         # RFC 3550, section 6.4.1, as the receiver counts it.
-        jitter = told["end"]["sum_received"].get("jitter_ms", 0.0)
-        return figures | {"jitter_ms": round(jitter, 4), "datagram_bytes": size} | spent.per_gb(moved(told))
+        jitter = output["end"]["sum_received"].get("jitter_ms", 0.0)
+        return figures | {"jitter_ms": round(jitter, 4), "datagram_bytes": size} | spent.per_gb(moved(output))
 
 
 def datagram(host, interface):

@@ -51,9 +51,9 @@ class Video(Work):
         give = rist("ristsender", f"udp://@127.0.0.1:{into}", f"rist://{address}:{port}")
         with program(receiver, *take, name="ristreceiver") as taking, program(sender, *give, name="ristsender", ready=_MET):
             taking.wait_for_output(_MET)
-            told = _played(sender, receiver, into, out, OMITTED_S + self.counted(quick))
-            told["rist"] = _COUNTED.findall(taking.output())
-        return video_figures(told)
+            report = _played(sender, receiver, into, out, OMITTED_S + self.counted(quick))
+            report["rist"] = _COUNTED.findall(taking.output())
+        return video_figures(report)
 
 
 def rist(name, source, target):
@@ -73,11 +73,11 @@ def _played(sender, receiver, into, out, seconds):
     return {**json.loads(done.stdout), "arrived": arrived, "seconds": seconds}
 
 
-def video_figures(told):
+def video_figures(report):
     """Returns figures of the datagrams sent after the first seconds. `delay_…` is from program to program, including the time of the buffer."""
-    first = round(told["sent"] * OMITTED_S / told["seconds"])
-    sent, took = told["sent"] - first, {}
-    for number, ms in told["arrived"]:
+    first = round(report["sent"] * OMITTED_S / report["seconds"])
+    sent, took = report["sent"] - first, {}
+    for number, ms in report["arrived"]:
         if number >= first:
             took.setdefault(number, ms)
     if not took:
@@ -89,9 +89,9 @@ def video_figures(told):
         "delay_p50_ms": quantile(took.values(), 0.5),
         "delay_p99_ms": quantile(took.values(), 0.99),
         "sent_datagrams": sent,
-        "sender_late_ms": told["late_ms"],
+        "sender_late_ms": report["late_ms"],
     }
-    return figures | _recovered(told.get("rist", []))
+    return figures | _recovered(report.get("rist", []))
 
 
 def _recovered(lines):

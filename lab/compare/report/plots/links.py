@@ -22,8 +22,8 @@ def stream(palette, results):
         found = figures_of(results, profile, systems, STREAM)
         every += found.values()
         across(axis, palette, systems, found, "Mbit/s")
-        axis.set_title(f"{profile}: {results.told['profiles'][profile]['title']}")
-        line = theory.mbps(results.told["profiles"][profile])
+        axis.set_title(f"{profile}: {results.content['profiles'][profile]['title']}")
+        line = theory.mbps(results.content["profiles"][profile])
         if line:
             label, dashes = ("theory: MSS/RTT × 1.22/√p", "--") if line[1] else ("theory for the loss alone (jitter and reordering come on top)", ":")
             axis.axvline(line[0], color=LINE, linestyle=dashes, linewidth=1.3)
@@ -104,7 +104,7 @@ def _heat(palette, results, work, name, title):
 
 
 def retention(palette, results):
-    """Draws what each link leaves: of the speed of the system on the plain link, and of the bare link."""
+    """Draws the share of its speed on the plain link, and of the bare link's speed, that each system keeps on each link."""
     base = MAIN_PROFILES[0]
     there = results.profiles(STREAM)
     links = [name for name in MAIN_PROFILES[1:] if name in there]
@@ -135,7 +135,7 @@ def retention(palette, results):
 
 
 def placement(palette, results):
-    """Draws the same link twice: with losses per wire packet, and per superpacket."""
+    """Draws results on the same link with losses per wire packet and with losses per superpacket."""
     links = [name for name in results.profiles(STREAM, SUPERPACKETS) if name in results.profiles(STREAM, PACKETS)]
     if not links:
         return None
@@ -152,7 +152,7 @@ def placement(palette, results):
                 axis.barh(where, one.median, height=0.36, color=colour, xerr=[[below], [above]], error_kw={"elinewidth": 1, "capsize": 2, "ecolor": INK})
                 value(axis, one.median, one.median + above, where)
                 every.append(one)
-        line = theory.mbps(results.told["profiles"][profile])
+        line = theory.mbps(results.content["profiles"][profile])
         if line:
             axis.axvline(line[0], color=LINE, linestyle=":", linewidth=1.3)
         rows(axis, palette, systems)

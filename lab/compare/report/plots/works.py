@@ -77,12 +77,12 @@ def series(palette, results):
         tall = 0.84 / len(there)
         for order, one in enumerate(there):
             for row, name in enumerate(systems):
-                told = results.figure(profile, name, work, None, *one)
-                if told:
-                    below, above = whiskers(told)
+                entry = results.figure(profile, name, work, None, *one)
+                if entry:
+                    below, above = whiskers(entry)
                     where = row - 0.42 + tall * (order + 0.5)
-                    axis.barh(where, told.median, tall * 0.9, color=SERIES[order % len(SERIES)], xerr=[[below], [above]], error_kw={"elinewidth": 1, "capsize": 1.8, "ecolor": INK})
-                    every.append(told)
+                    axis.barh(where, entry.median, tall * 0.9, color=SERIES[order % len(SERIES)], xerr=[[below], [above]], error_kw={"elinewidth": 1, "capsize": 1.8, "ecolor": INK})
+                    every.append(entry)
         rows(axis, palette, systems)
         axis.set_xlabel(results.works[work]["unit"] or "count")
         axis.set_title(f"{results.works[work]['title']}\n{profile}", fontsize=8)
