@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_taut-coordinator");
 
-/// A running `serve` on a disk that only this process sees. Dropping this ends both.
+/// A running `serve` on a disk that only it sees. Dropping this value ends the program and removes the disk.
 struct OnDisk {
     child: Child,
     directory: PathBuf,
 }
 
 impl OnDisk {
-    /// Starts both; `None` if this host does not allow mounts.
+    /// Mounts the disk and starts `serve` on it. Returns `None` if this host does not allow mounts.
     fn start(size: &str, then: &str) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("taut-disk-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -51,7 +51,7 @@ impl Drop for OnDisk {
 }
 
 #[test]
-fn fault_o3_a_full_disk_stops_writes_and_nothing_else() {
+fn fault_o3_a_full_disk_stops_only_writes() {
     let Some(mut serve) = OnDisk::start("2m", "") else { return };
     let mut address = String::new();
     for line in BufReader::new(serve.child.stdout.as_mut().unwrap()).lines() {

@@ -36,7 +36,7 @@ impl Drop for Directory {
 /// A running `serve`, which is killed when this is dropped.
 struct Serve {
     child: Child,
-    /// Lines that it printed up to `listening on …`.
+    /// The printed lines up to `listening on …`.
     printed: Vec<String>,
     /// The lines of the file with the first tokens.
     tokens: Vec<String>,
@@ -113,7 +113,7 @@ fn complaint(output: &Output) -> String {
 }
 
 #[test]
-fn fault_e7_e23_the_first_start_alone_makes_tokens_and_a_pipe_gets_their_file() {
+fn fault_e7_e23_only_the_first_start_makes_tokens_and_a_pipe_gets_their_file() {
     let directory = Directory::new();
     let first = Serve::start(&directory, &[]);
     let file = directory.0.join("first-tokens");
@@ -136,7 +136,7 @@ fn fault_e7_e23_the_first_start_alone_makes_tokens_and_a_pipe_gets_their_file() 
 }
 
 #[test]
-fn the_relay_inside_is_reached_by_websocket_at_the_coordinators_port() {
+fn the_coordinators_own_relay_is_reached_by_websocket_at_its_port() {
     let ask = |serve: &Serve| {
         let address = String::from(serve.value("listening on ").unwrap());
         let tcp = TcpStream::connect(&address).unwrap();
@@ -175,7 +175,7 @@ fn a_second_serve_on_the_same_state_refuses() {
 }
 
 #[test]
-fn a_taken_port_is_named_and_uses_up_nothing() {
+fn a_taken_port_is_named_and_no_token_is_used_up() {
     let (one, two) = (Directory::new(), Directory::new());
     let first = Serve::start(&one, &[]);
     let address = first.value("listening on ").unwrap();

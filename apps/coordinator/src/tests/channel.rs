@@ -9,7 +9,7 @@ use super::world::{Directory, TestChannel, TestCoordinator, TestHost, read};
 use crate::state::random;
 
 #[test]
-fn nothing_is_said_without_a_handshake() {
+fn nothing_is_sent_without_a_handshake() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let network = coordinator.token().network;
@@ -52,7 +52,7 @@ fn a_member_that_violates_the_protocol_is_disconnected() {
 }
 
 #[test]
-fn fault_l5_messages_and_fields_from_the_future_are_passed_over() {
+fn fault_l5_unknown_messages_and_fields_are_ignored() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let mut node = coordinator.join("n");
@@ -92,7 +92,7 @@ fn requests_that_are_no_websocket_get_an_answer() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     for query in ["", "?network=", "?network=zz", "?network=00112233445566778899aabbccddeeff"] {
-        let (status, body) = coordinator.ask_unheld("GET", &format!("{CONTROL_PATH}{query}"), None, None);
+        let (status, body) = coordinator.ask_unchecked("GET", &format!("{CONTROL_PATH}{query}"), None, None);
         assert_eq!((status, &body["error"]["code"]), (400, &"bad-request".into()), "{query}");
     }
 }
@@ -110,7 +110,7 @@ fn a_newer_channel_takes_over() {
 }
 
 #[test]
-fn fault_e25_a_machine_that_reconnects_without_end_is_disconnected() {
+fn fault_e25_a_machine_that_reconnects_too_often_is_disconnected() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let (host, bystander) = (coordinator.join("restless").host, coordinator.join("calm"));
@@ -119,13 +119,13 @@ fn fault_e25_a_machine_that_reconnects_without_end_is_disconnected() {
 }
 
 #[test]
-fn fault_e25_pings_of_the_websocket_are_not_answered_without_end() {
+fn fault_e25_websocket_pings_are_answered_at_a_limited_rate() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let (mut node, mut calm) = (coordinator.join("restless"), coordinator.join("calm"));
     let mut stranger = TestChannel::socket(coordinator.address, &coordinator.token().network);
     for socket in [&mut node.channel.socket, &mut stranger] {
-        // A proxy may send a ping now and then.
+        // Occasional pings are allowed, because a proxy may send them.
         for number in 0..1_000 {
             let sent = socket.send(Message::Ping(Bytes::from_static(b"x")));
             assert!(sent.is_ok() || number > 32);

@@ -17,7 +17,7 @@ use crate::state::random;
 use crate::store::Party;
 
 /// Longest wait for a frame. Only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A member that is bound to the relay.
 struct Member {
@@ -41,7 +41,7 @@ impl Member {
     #[track_caller]
     fn run(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
-            assert!(self.began.elapsed() < PATIENCE, "nothing came of it");
+            assert!(self.began.elapsed() < TEST_TIMEOUT, "nothing came of it");
             let now = Time::from_duration(self.began.elapsed());
             self.client.handle_timeout(now, &mut self.random);
             while let Some(output) = self.client.poll_output() {

@@ -26,7 +26,7 @@ fn operation<'a>(document: &'a Value, method: &str, path: &str) -> Option<&'a Va
 }
 
 /// Panics if an answer does not fit the document.
-pub(super) fn hold(method: &str, path: &str, status: u16, body: &Value) {
+pub(super) fn check_answer(method: &str, path: &str, status: u16, body: &Value) {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
     let document = &*DOCUMENT;
     let Some(operation) = operation(document, method, path) else {
@@ -113,7 +113,7 @@ fn the_committed_document_is_the_generated_one_and_is_served() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let token = Some(coordinator.operator_token());
-    let (status, served) = coordinator.ask_unheld("GET", "/api/v1/openapi.json", token, None);
+    let (status, served) = coordinator.ask_unchecked("GET", "/api/v1/openapi.json", token, None);
     assert_eq!((status, served), (200, document()));
 }
 

@@ -15,7 +15,7 @@ use super::world::{Directory, TestChannel, TestCoordinator, TestHost};
 const SHARE: usize = 128;
 
 /// Longest wait; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Opens a silent WebSocket for a client, as a trusted proxy does.
 fn open(coordinator: &TestCoordinator, client: &str) -> WebSocket<TcpStream> {
@@ -33,7 +33,7 @@ fn is_open(socket: &WebSocket<TcpStream>) -> bool {
 fn wait_for(what: &str, done: impl Fn() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(began.elapsed() < TEST_TIMEOUT, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -153,7 +153,7 @@ fn fault_f13_networks_share_the_places_of_channels() {
 fn an_answer_about_the_health_holds_for_a_moment_and_not_for_ever() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
-    let health = || coordinator.ask_unheld("GET", "/healthz", None, None).0;
+    let health = || coordinator.ask_unchecked("GET", "/healthz", None, None).0;
     assert_eq!(health(), 200);
     coordinator.wait(coordinator.state.store().close());
     wait_for("the loss of the database to be told", || health() == 503);

@@ -16,7 +16,7 @@ fn endpoints(port: u16) -> ToCoordinator {
 }
 
 #[test]
-fn endpoints_reach_the_peers_and_repetitions_do_not() {
+fn new_endpoints_reach_the_peers_and_repeated_ones_do_not() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let mut watcher = coordinator.join("watcher");
@@ -98,7 +98,7 @@ fn change(coordinator: &TestCoordinator, nodes: &mut Vec<TestNode>, pick: usize,
 }
 
 #[test]
-fn a_removed_node_is_told_and_forgotten_by_its_peers() {
+fn a_removed_node_is_refused_and_its_peers_forget_it() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let mut peer = coordinator.join("peer");
@@ -191,14 +191,14 @@ fn fault_e10_a_poisoned_row_affects_only_its_own_node() {
     good.hear_until(|good| good.map.peers.contains_key(&third.id()));
     let refused = bad.host.resume(&coordinator, &coordinator.token(), None).err().unwrap();
     assert_eq!(refused.code, ProblemCode::Unavailable);
-    // The operator repairs it by its number.
+    // The operator repairs the row by the node's number.
     coordinator.wait(coordinator.state.rename_node(None, &id.to_string(), "healed")).unwrap();
     good.hear_until(|good| good.map.peers.get(&id).is_some_and(|peer| peer.name == "healed"));
     assert!(bad.host.resume(&coordinator, &coordinator.token(), None).is_ok());
 }
 
 #[test]
-fn law_6_a_broken_database_is_no_empty_map() {
+fn law_6_a_broken_database_does_not_lead_to_an_empty_map() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let mut node = coordinator.join("a");

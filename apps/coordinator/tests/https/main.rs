@@ -20,7 +20,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 const TOKEN: &str = "tautop-AAAA";
 
 /// Timeout of the command's request; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Answer of a coordinator without nodes.
 const NO_NODES: &str =
@@ -40,7 +40,7 @@ fn list(url: &str, options: &[&str], variables: &[(&str, &str)]) -> Output {
     command.envs(variables.iter().copied()).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
@@ -64,7 +64,7 @@ impl Server {
         let is_over = Arc::clone(&ended);
         let thread = std::thread::spawn(move || {
             let Some(stream) = accept(&listener, &is_over) else { return String::new() };
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
             match tls {
                 Some(config) => converse(StreamOwned::new(ServerConnection::new(config).unwrap(), stream), &answer),
                 None => converse(stream, &answer),
@@ -136,7 +136,7 @@ fn fault_e22_a_certificate_of_a_trusted_authority_is_good() {
         ("127.0.0.1", vec![], vec![("SSL_CERT_FILE", store)]),
     ] {
         let (output, seen) = ask("good.pem", host, &options, &variables);
-        assert_eq!(output.status.code(), Some(0), "{host} {options:?} {variables:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(0), "{host} {options:?} {variables:?}: {}", printed(&output));
         assert!(seen.contains(&format!("Bearer {TOKEN}\r\n")), "{seen}");
     }
 }
@@ -152,7 +152,7 @@ fn fault_e22_a_server_with_an_invalid_certificate_gets_no_token() {
     ] {
         let (output, seen) = ask(certificate, "127.0.0.1", &["--ca", ca.to_str().unwrap()], &[]);
         assert_eq!(output.status.code(), Some(1), "{certificate}");
-        assert!(said(&output).contains(words), "{certificate}: {}", said(&output));
+        assert!(printed(&output).contains(words), "{certificate}: {}", printed(&output));
         assert_eq!(seen, "", "{certificate}");
     }
     // A file of authorities replaces the system's store.
@@ -165,12 +165,12 @@ fn fault_e22_a_server_with_an_invalid_certificate_gets_no_token() {
 fn fault_e22_unusable_files_of_authorities_are_named() {
     for (file, words) in [("server.key", "no certificate"), ("none.pem", "No such file")] {
         let output = list("https://127.0.0.1:1", &["--ca", self::file(file).to_str().unwrap()], &[]);
-        assert!(said(&output).contains(words), "{}", said(&output));
+        assert!(printed(&output).contains(words), "{}", printed(&output));
         assert_eq!(output.status.code(), Some(1));
     }
     let empty = [("SSL_CERT_FILE", "/nonexistent"), ("SSL_CERT_DIR", "/nonexistent")];
     let output = list("https://127.0.0.1:1", &[], &empty);
-    assert!(said(&output).contains("ca-certificates"), "{}", said(&output));
+    assert!(printed(&output).contains("ca-certificates"), "{}", printed(&output));
 }
 
 #[test]
@@ -180,12 +180,16 @@ fn fault_e22_another_host_gets_no_token_over_http() {
     let url = format!("http://0.0.0.0:{port}");
     let refused = list(&url, &[], &[]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(said(&refused).contains("--insecure") && said(&refused).contains("https://"), "{}", said(&refused));
+    assert!(
+        printed(&refused).contains("--insecure") && printed(&refused).contains("https://"),
+        "{}",
+        printed(&refused)
+    );
     listener.set_nonblocking(true).unwrap();
     assert_eq!(listener.accept().map(drop).unwrap_err().kind(), ErrorKind::WouldBlock, "nobody even connected");
     let server = Server::start(listener, String::from(NO_NODES), None);
     let output = list(&url, &["--insecure"], &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert!(server.seen().contains(TOKEN));
 }
 
@@ -195,7 +199,7 @@ fn fault_e22_loopback_and_localhost_need_no_certificate() {
         let (listener, port) = listener("127.0.0.1");
         let server = Server::start(listener, String::from(NO_NODES), None);
         let output = list(&format!("http://{host}:{port}"), &[], &[]);
-        assert_eq!(output.status.code(), Some(0), "{host}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(0), "{host}: {}", printed(&output));
         assert!(server.seen().contains(TOKEN), "{host}");
     }
 }
@@ -211,7 +215,7 @@ fn fault_e22_neither_a_redirect_nor_a_proxy_gets_the_token() {
     let proxies = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
     let output = list(&format!("http://127.0.0.1:{port}"), &[], &proxies.map(|name| (name, place.as_str())));
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("redirects to") && said(&output).contains(&place), "{}", said(&output));
+    assert!(printed(&output).contains("redirects to") && printed(&output).contains(&place), "{}", printed(&output));
     assert!(server.seen().contains(TOKEN), "the server itself was asked, not a proxy");
     assert_eq!(elsewhere.accept().map(drop).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
@@ -225,7 +229,7 @@ fn fault_e22_only_operator_tokens_are_sent() {
         let command = ["nodes", "list", "--api", &url, "--token", token];
         let output = Command::new(env!("CARGO_BIN_EXE_taut-coordinator")).args(command).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
-        assert!(said(&output).contains(words) && !said(&output).contains(token), "{}", said(&output));
+        assert!(printed(&output).contains(words) && !printed(&output).contains(token), "{}", printed(&output));
     }
     assert_eq!(listener.accept().map(drop).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
@@ -241,6 +245,6 @@ fn a_server_without_tls_is_named() {
         let _ = stream.read_to_end(&mut rest);
     });
     let output = list(&format!("https://127.0.0.1:{port}"), &["--ca", file("ca.pem").to_str().unwrap()], &[]);
-    assert!(said(&output).contains("does not speak TLS"), "{}", said(&output));
+    assert!(printed(&output).contains("does not speak TLS"), "{}", printed(&output));
     server.join().unwrap();
 }

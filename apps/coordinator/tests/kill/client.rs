@@ -17,7 +17,7 @@ use tungstenite::{Message, WebSocket};
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_taut-coordinator");
 
 /// Timeout of an answer, 30 s; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running `serve`.
 pub(crate) struct Serve {
@@ -87,7 +87,7 @@ pub(crate) struct Operator {
 impl Operator {
     pub(crate) fn new(serve: &Serve, token: &str) -> Self {
         let config =
-            ureq::Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
+            ureq::Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(TEST_TIMEOUT));
         // Each request has a connection of its own: a kept connection may be closed at the moment at which it is used again.
         let config = config.max_idle_connections(0);
         Self { agent: config.build().into(), address: serve.address.clone(), token: token.to_owned() }
@@ -137,7 +137,7 @@ impl TestHost {
     /// Opens a channel, sends a hello, and returns the first answer. The hello always has the enrolment secret; a member is admitted without using it.
     pub(crate) fn hello(&self, address: &str, have: u64) -> Option<(TestChannel, ToNode)> {
         let stream = TcpStream::connect(address).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).ok()?;
         let network: String = self.token.network.iter().map(|byte| format!("{byte:02x}")).collect();
         let url = format!("ws://{address}{CONTROL_PATH}?network={network}");
         let mut socket = tungstenite::client(url, stream).ok()?.0;

@@ -1,6 +1,6 @@
 //! `taut-coordinator serve`, killed by SIGKILL while many clients write: every acknowledged change is complete in the database.
 //!
-//! 200 kills, or as many as `TAUT_KILLS` says (`make chaos`: 1,000), spread over coordinators that run side by side.
+//! 200 kills, or the number in `TAUT_KILLS` (`make chaos`: 1,000), spread over coordinators that run side by side.
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
 #![expect(clippy::panic, reason = "the same")]
 
@@ -21,19 +21,19 @@ use taut_testkit::Seeded;
 use client::{Operator, PROGRAM, Serve, TestHost, random};
 use writer::Ledger;
 
-/// Kills unless `TAUT_KILLS` says otherwise.
+/// Default number of kills, 200; `TAUT_KILLS` overrides it.
 const KILLS: u32 = 200;
 
-/// Coordinators side by side.
+/// Number of coordinators that run at the same time, 4.
 const SIDE_BY_SIDE: u32 = 4;
 
-/// Clients that write to one coordinator at the same time.
+/// Number of clients that write to one coordinator at the same time, 6.
 const WRITERS: usize = 6;
 
 /// Longest time from a start to its kill, in milliseconds: enough for some hundred changes.
 const LONGEST: usize = 400;
 
-/// Maps from which a node resumes after each kill.
+/// Number of maps from which a node resumes after each kill, 8.
 const RESUMED: usize = 8;
 
 struct Directory(PathBuf);
@@ -57,7 +57,7 @@ struct Life {
 }
 
 #[test]
-fn fault_n3_o1_acknowledged_writes_survive_a_kill_and_nothing_is_half_there() {
+fn fault_n3_o1_acknowledged_writes_survive_a_kill_completely() {
     let kills = std::env::var("TAUT_KILLS").ok().map_or(KILLS, |text| text.parse().expect("TAUT_KILLS is a number"));
     let (left, done) = (AtomicU32::new(kills), AtomicU32::new(0));
     let acknowledged: u64 = thread::scope(|scope| {
@@ -198,7 +198,7 @@ impl Life {
         }
         let unknown: Vec<i64> = states.keys().filter(|id| !known.contains(id)).copied().collect();
         assert!(unknown.len() <= creating, "keys that nobody asked for: {unknown:?}");
-        // These keys were created without an answer, so no writer revokes them.
+        // No writer revokes these keys, because no writer received their numbers.
         self.ledgers[0].keys.extend(unknown.into_iter().map(|id| (id, Some(false))));
     }
 
@@ -235,7 +235,7 @@ fn signal_kill(serve: &Serve) {
     assert!(status.success());
 }
 
-/// Returns the damages of the database that the kill left behind.
+/// Panics if the kill left a damaged database.
 fn check(path: &Path) {
     let output = Command::new(PROGRAM).arg("check").arg("--state").arg(path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

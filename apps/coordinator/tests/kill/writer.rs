@@ -9,8 +9,8 @@ use taut_testkit::Seeded;
 
 use crate::client::{Operator, TestHost};
 
-/// Limit on the nodes of one writer, which then removes some.
-const MOST: usize = 6;
+/// Limit on the nodes of one writer, 6. At the limit the writer removes nodes.
+const MAX_NODES: usize = 6;
 
 /// The answers of the coordinator, and the requests without an answer.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Ledger {
     pub(crate) removed: Vec<u64>,
     /// Keys by number, with true if the revocation was acknowledged; `None` if it was requested without an answer.
     pub(crate) keys: BTreeMap<i64, Option<bool>>,
-    /// Joins without an answer: they may have happened.
+    /// Joins without an answer. The coordinator may have stored them.
     pub(crate) joining: Vec<TestHost>,
     /// Number of keys that were requested without an answer.
     pub(crate) creating: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Member {
 }
 
 impl Ledger {
-    /// Writes until an answer is missing.
+    /// Makes changes until an answer is missing.
     pub(crate) fn write(
         &mut self,
         operator: &Operator,
@@ -65,7 +65,7 @@ impl Ledger {
         let ids: Vec<u64> = self.members.keys().copied().collect();
         let picked = if ids.is_empty() { None } else { Some(ids[random_numbers.index(ids.len())]) };
         match (random_numbers.index(10), picked) {
-            (0..4, _) | (_, None) if ids.len() < MOST => self.join(address, host()),
+            (0..4, _) | (_, None) if ids.len() < MAX_NODES => self.join(address, host()),
             (0..6, Some(id)) => self.remove(operator, id),
             (6, Some(id)) => self.rename(operator, id, random_numbers),
             (7, Some(id)) => self.end_points(address, id, random_numbers),

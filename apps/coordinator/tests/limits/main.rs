@@ -19,18 +19,18 @@ use taut_netmap::{CONTROL_PATH, JoinToken, ToCoordinator, ToNode};
 
 use client::{Operator, Serve, TestChannel, TestHost};
 
-/// Longest wait for a connection to be ended; the coordinator's own bounds are 10 s and 30 s.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait until the coordinator closes a connection, 60 s: its own timeouts are 10 s and 30 s.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Unauthenticated connections of this host for which there is room: of 512 files 64 are for everything else, a quarter of the others is for unauthenticated
-/// connections, and loopback has half of these. A test has few files, too.
-const ROOM: usize = 56;
+/// Limit on the unauthenticated connections of this host, 56: of 512 files 64 are for other purposes, a quarter of the rest is for unauthenticated connections,
+/// and loopback has half of these.
+const UNAUTHENTICATED_LIMIT: usize = 56;
 
-/// Members that are connected at the same time: of what is left, half is for their channels.
+/// Number of members that are connected at the same time, 160. Half of the files that unauthenticated connections leave are for channels.
 const MEMBERS: usize = 160;
 
-/// Connections that an attack keeps open.
-const CROWD: usize = 300;
+/// Number of connections that an attack opens, 300.
+const ATTACK_CONNECTIONS: usize = 300;
 
 /// Limit on the memory that an attack may cost, in KiB: the buffers of all unauthenticated connections, and the allocator's overhead.
 const MEMORY: u64 = 32 * 1024;
@@ -97,25 +97,25 @@ impl Target {
         assert!(most < self.before + MEMORY, "{} KiB became {most} KiB", self.before);
     }
 
-    /// Panics if more connections stay open than there are places.
+    /// Panics if more connections stay open than the limit allows.
     fn has_room(&self, crowd: &[TcpStream]) {
         // The client that is served was the last one, so all earlier connections were accepted or closed.
         self.is_served("last");
         let until = Instant::now() + Duration::from_secs(3);
-        while open(crowd) > ROOM {
-            assert!(Instant::now() < until, "{} of {CROWD} are still in", open(crowd));
+        while open(crowd) > UNAUTHENTICATED_LIMIT {
+            assert!(Instant::now() < until, "{} of {ATTACK_CONNECTIONS} are still in", open(crowd));
             thread::sleep(Duration::from_millis(50));
         }
     }
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.serve.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream
     }
 
     /// Opens a connection, and sends only `first`.
-    fn say(&self, first: &str) -> TcpStream {
+    fn send(&self, first: &str) -> TcpStream {
         let mut stream = self.connect();
         // The coordinator may close the connection at any moment.
         let _ = stream.write_all(first.as_bytes());
@@ -125,7 +125,7 @@ impl Target {
     /// Opens a WebSocket, and reads the HTTP answer.
     fn websocket(&self) -> TcpStream {
         let network: String = self.join.network.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut stream = self.say(&format!(
+        let mut stream = self.send(&format!(
             "GET {CONTROL_PATH}?network={network} HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
              sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         ));
@@ -141,7 +141,7 @@ impl Target {
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     match stream.read_to_end(&mut all) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("still open after {PATIENCE:?}"),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("still open after {TEST_TIMEOUT:?}"),
         _ => all,
     }
 }
@@ -158,14 +158,14 @@ fn open(streams: &[TcpStream]) -> usize {
 }
 
 #[test]
-fn fault_e11_headers_without_end_time_out() {
+fn fault_e11_endless_headers_time_out() {
     let target = Target::start();
     let request = "GET /api/v1/nodes HTTP/1.1\r\nhost: x\r\n";
-    let mut silent = target.say("");
-    let mut slow = target.say(request);
-    let mut idle = target.say("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
-    // Header lines without end, until the connection is closed.
-    let until = Instant::now() + PATIENCE;
+    let mut silent = target.send("");
+    let mut slow = target.send(request);
+    let mut idle = target.send("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+    // Sends header lines until the connection is closed.
+    let until = Instant::now() + TEST_TIMEOUT;
     while slow.write_all(b"x: y\r\n").is_ok() {
         assert!(Instant::now() < until, "still listening");
         thread::sleep(Duration::from_millis(500));
@@ -175,12 +175,12 @@ fn fault_e11_headers_without_end_time_out() {
 }
 
 #[test]
-fn fault_e11_a_crowd_of_slow_requests_costs_little_and_stops_nobody() {
+fn fault_e11_many_slow_requests_cost_little_and_other_clients_are_served() {
     let target = Target::start();
     let head = format!("GET /api/v1/nodes HTTP/1.1\r\nhost: x\r\nx: {}", "y".repeat(12_000));
     let mut crowd = Vec::new();
-    for number in 0..CROWD {
-        crowd.push(target.say(&head));
+    for number in 0..ATTACK_CONNECTIONS {
+        crowd.push(target.send(&head));
         if number % 100 == 99 {
             target.is_served(&format!("n{number}"));
         }
@@ -190,12 +190,12 @@ fn fault_e11_a_crowd_of_slow_requests_costs_little_and_stops_nobody() {
 }
 
 #[test]
-fn fault_e11_channels_without_a_hello_are_few_and_short() {
+fn fault_e11_channels_without_a_hello_are_limited_in_number_and_time() {
     let target = Target::start();
     // A frame of 60,000 bytes without its last bytes.
     let frame = [&[0x82, 0xfe, 0xea, 0x60, 0, 0, 0, 0][..], &[0; 59_000]].concat();
     let mut crowd = Vec::new();
-    for number in 0..CROWD {
+    for number in 0..ATTACK_CONNECTIONS {
         let mut stream = target.websocket();
         if number % 4 == 0 {
             let _ = stream.write_all(&frame);
@@ -213,7 +213,7 @@ fn fault_e11_channels_without_a_hello_are_few_and_short() {
 }
 
 #[test]
-fn fault_e11_members_are_no_crowd() {
+fn fault_e11_members_do_not_count_as_unauthenticated() {
     let target = Target::start();
     let mut members: Vec<TestChannel> = Vec::new();
     for number in 0..MEMBERS {
@@ -240,14 +240,14 @@ fn ping_all(members: &mut [TestChannel]) {
 }
 
 #[test]
-fn fault_e11_huge_bodies_are_not_taken_in() {
+fn fault_e11_huge_bodies_are_not_read() {
     let target = Target::start();
     let head = |token: &str, more: &str| {
         format!("POST /api/v1/networks HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n{more}\r\n\r\n")
     };
     let answer = |token: &str, more: &str, body: &[u8]| {
-        let mut stream = target.say(&head(token, more));
-        // Until there is an answer, or the connection is closed.
+        let mut stream = target.send(&head(token, more));
+        // Sends until an answer arrives or the connection is closed.
         for _ in 0..4_096 {
             if stream.write_all(body).is_err() || open(std::slice::from_ref(&stream)) == 0 {
                 break;
@@ -274,7 +274,7 @@ fn fault_e11_deep_bodies_are_refused() {
     for body in
         ["[".repeat(60_000), "{\"name\":".repeat(8_000), format!("{{\"name\":\"x\",\"y\":{}", "[".repeat(60_000))]
     {
-        let mut stream = target.say(&format!(
+        let mut stream = target.send(&format!(
             "POST /api/v1/networks HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}",
             target.token,
             body.len()
@@ -288,7 +288,7 @@ fn fault_e11_deep_bodies_are_refused() {
 #[test]
 fn fault_e11_a_slow_body_times_out() {
     let target = Target::start();
-    let mut stream = target.say(&format!(
+    let mut stream = target.send(&format!(
         "POST /api/v1/networks HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\ncontent-length: 60000\r\n\r\n",
         target.token
     ));
@@ -336,7 +336,7 @@ fn fault_e11_unread_answers_do_not_accumulate() {
     let deaf: Vec<TcpStream> = (0..16).map(ask).collect();
     target.is_served("meanwhile");
     for stream in deaf {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         stream.set_nonblocking(true).unwrap();
         while !is_reset(&stream) {
             assert!(Instant::now() < until, "it is still there");
@@ -352,14 +352,14 @@ fn is_reset(mut stream: &TcpStream) -> bool {
 }
 
 #[test]
-fn fault_e12_http_2_is_not_spoken() {
+fn fault_e12_http_2_is_not_supported() {
     let target = Target::start();
     // The preface of HTTP/2 and its first frame (RFC 9113 section 3.4), from a client with prior knowledge.
-    let mut known = target.say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+    let mut known = target.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
     let answer = rest(&mut known);
     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 400"), "{answer:?}");
     // An upgrade request (RFC 7540 section 3.2).
-    let mut asked = target.say(
+    let mut asked = target.send(
         "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n",
     );
     let answer = String::from_utf8(rest(&mut asked)).unwrap();

@@ -1,4 +1,4 @@
-//! The log of `taut-coordinator serve`: its fields, its levels, and what it must not hold.
+//! The log of `taut-coordinator serve`: its fields, its levels, and the absence of secrets.
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
 #![expect(clippy::panic, reason = "the same")]
 
@@ -20,7 +20,7 @@ use taut_netmap::{JoinToken, ToCoordinator};
 use client::{Operator, PROGRAM, Serve, TestHost};
 
 /// Longest wait for a line; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running coordinator whose log goes to a file.
 struct Logging {
@@ -50,7 +50,7 @@ impl Logging {
             if let Some(line) = self.text().lines().find(|line| line.contains(part)) {
                 return String::from(line);
             }
-            assert!(start.elapsed() < PATIENCE, "no line has {part}:\n{}", self.text());
+            assert!(start.elapsed() < TEST_TIMEOUT, "no line has {part}:\n{}", self.text());
             sleep(Duration::from_millis(20));
         }
     }
@@ -65,7 +65,7 @@ impl Logging {
         assert!(Command::new("kill").args(["-USR1", &process]).status().unwrap().success());
     }
 
-    /// Asks with headers. Returns the id in the answer's header, and the answer.
+    /// Sends a request with headers. Returns the request id in the answer's header, and the answer.
     fn ask(&self, path: &str, headers: &[(&str, &str)]) -> (String, Value) {
         let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
         let mut request = ureq::http::Request::builder().uri(format!("http://{}{path}", self.serve.address));
@@ -85,7 +85,7 @@ impl Drop for Logging {
 }
 
 #[test]
-fn no_line_holds_a_secret_and_every_line_has_its_fields() {
+fn no_line_contains_a_secret_and_every_line_has_its_fields() {
     let logging = Logging::start("--log-format json --log-level trace");
     let (token, join) = logging.tokens();
     let operator = Operator::new(&logging.serve, &token);
@@ -94,7 +94,7 @@ fn no_line_holds_a_secret_and_every_line_has_its_fields() {
     let host = TestHost::new(&join.parse::<JoinToken>().unwrap(), String::from("a"));
     let (mut channel, _) = host.hello(&logging.serve.address, 0).unwrap();
     channel.send(&ToCoordinator::Goodbye).unwrap();
-    // Tokens at wrong places, and wrong tokens.
+    // Sends valid tokens in wrong places, and invalid tokens.
     let wrong = format!("tautop-{}", encode_base64url(&client::random()));
     let wrong_operator = Operator::new(&logging.serve, &wrong);
     assert_eq!(wrong_operator.ask("GET", "nodes", &Value::Null).unwrap().0, 401);
@@ -124,7 +124,7 @@ fn no_line_holds_a_secret_and_every_line_has_its_fields() {
 }
 
 #[test]
-fn an_id_joins_an_answer_with_its_lines_and_only_a_trusted_proxy_chooses_it() {
+fn an_answer_and_its_log_lines_have_one_id_that_only_a_trusted_proxy_chooses() {
     let logging = Logging::start("--log-level info,api=debug");
     let (id, answer) = logging.ask("/nothing", &[("x-request-id", "chosen-by-a-stranger")]);
     assert_eq!((id.len(), &answer["error"]["request_id"]), (16, &json!(id)));

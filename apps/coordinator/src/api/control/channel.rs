@@ -31,7 +31,7 @@ pub(super) struct ControlChannel {
 
 /// Reason for the end of a channel.
 #[derive(Debug)]
-pub(super) enum ChannelEnd {
+pub(super) enum ChannelCloseReason {
     /// The other side closed it.
     Closed,
     /// The other side violated the protocol.
@@ -46,9 +46,9 @@ impl ControlChannel {
         mut socket: WebSocket,
         network: NetworkId,
         key: &PrivateKey,
-    ) -> Result<(Self, PublicKey), ChannelEnd> {
+    ) -> Result<(Self, PublicKey), ChannelCloseReason> {
         let first = next(&mut socket).await?;
-        let wrong = |_| ChannelEnd::Broken("no handshake for this coordinator and network");
+        let wrong = |_| ChannelCloseReason::Broken("no handshake for this coordinator and network");
         let replying = Responder::read(&prologue(&network.0), key, &first).map_err(wrong)?;
         let machine = replying.initiator();
         let (transport, second) = replying.reply(&PrivateKey::from_bytes(random())).map_err(wrong)?;
@@ -58,17 +58,19 @@ impl ControlChannel {
     }
 
     /// Receives the next message. Dropping this future loses no message.
-    pub(super) async fn receive(&mut self) -> Result<ToCoordinator, ChannelEnd> {
+    pub(super) async fn receive(&mut self) -> Result<ToCoordinator, ChannelCloseReason> {
         let sealed = next(&mut self.socket).await?;
-        let plain =
-            self.transport.open(sealed.into()).map_err(|_| ChannelEnd::Broken("a message that does not open"))?;
-        serde_json::from_slice(&plain).map_err(|_| ChannelEnd::Broken("a message that is not of this protocol"))
+        let plain = self
+            .transport
+            .open(sealed.into())
+            .map_err(|_| ChannelCloseReason::Broken("a message that does not open"))?;
+        serde_json::from_slice(&plain).map_err(|_| ChannelCloseReason::Broken("a message that is not of this protocol"))
     }
 
     /// Sends a message, and waits until the kernel has accepted it.
-    pub(super) async fn send(&mut self, message: &ToNode) -> Result<(), ChannelEnd> {
-        let plain =
-            serde_json::to_vec(message).map_err(|_| ChannelEnd::Broken("a message of ours that cannot be written"))?;
+    pub(super) async fn send(&mut self, message: &ToNode) -> Result<(), ChannelCloseReason> {
+        let plain = serde_json::to_vec(message)
+            .map_err(|_| ChannelCloseReason::Broken("a message of ours that cannot be written"))?;
         let sealed = self.transport.seal(&plain);
         self.write(sealed).await
     }
@@ -84,30 +86,32 @@ impl ControlChannel {
         let _ = timeout(Duration::from_secs(1), self.socket.send(Message::Close(None))).await;
     }
 
-    async fn write(&mut self, bytes: Vec<u8>) -> Result<(), ChannelEnd> {
+    async fn write(&mut self, bytes: Vec<u8>) -> Result<(), ChannelCloseReason> {
         let patience = WRITE_TIMEOUT + Duration::from_secs((bytes.len() / SLOWEST) as u64);
         match timeout(patience, self.socket.send(Message::Binary(Bytes::from(bytes)))).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(ChannelEnd::Closed),
-            Err(_) => Err(ChannelEnd::Slow),
+            Ok(Err(_)) => Err(ChannelCloseReason::Closed),
+            Err(_) => Err(ChannelCloseReason::Slow),
         }
     }
 }
 
 /// Receives the next binary message. The WebSocket library answers pings; a ping does not renew the node's lease.
-async fn next(socket: &mut WebSocket) -> Result<Bytes, ChannelEnd> {
+async fn next(socket: &mut WebSocket) -> Result<Bytes, ChannelCloseReason> {
     for _ in 0..PINGS {
         match socket.recv().await {
             Some(Ok(Message::Binary(bytes))) => return Ok(bytes),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-            Some(Ok(Message::Text(_))) => return Err(ChannelEnd::Broken("text where only sealed messages are sent")),
-            Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(ChannelEnd::Closed),
+            Some(Ok(Message::Text(_))) => {
+                return Err(ChannelCloseReason::Broken("text where only sealed messages are sent"));
+            }
+            Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(ChannelCloseReason::Closed),
         }
     }
-    Err(ChannelEnd::Broken("pings without end"))
+    Err(ChannelCloseReason::Broken("pings without end"))
 }
 
-impl fmt::Display for ChannelEnd {
+impl fmt::Display for ChannelCloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "closed by the node",

@@ -17,7 +17,7 @@ use taut_relay_server::{AdmissionGuard, Source};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::channel::{ChannelEnd, ControlChannel};
+use super::channel::{ChannelCloseReason, ControlChannel};
 use super::refusal;
 use crate::api::pending_connection::PendingConnection;
 use crate::api::{Channels, Context, stopped};
@@ -81,7 +81,7 @@ pub(super) struct Session {
 
 /// Reason for the end of a session.
 enum SessionEnd {
-    Channel(ChannelEnd),
+    Channel(ChannelCloseReason),
     /// The coordinator refuses the node, and tells it why.
     Refused(Problem),
     /// The node sent a goodbye.
@@ -90,8 +90,8 @@ enum SessionEnd {
     Coordinator(&'static str),
 }
 
-impl From<ChannelEnd> for SessionEnd {
-    fn from(end: ChannelEnd) -> Self {
+impl From<ChannelCloseReason> for SessionEnd {
+    fn from(end: ChannelCloseReason) -> Self {
         Self::Channel(end)
     }
 }
@@ -268,7 +268,7 @@ impl Session {
                 Err(StateError::NotAMember.into())
             }
             ToCoordinator::Unknown => Ok(()),
-            ToCoordinator::Hello(_) => Err(SessionEnd::Channel(ChannelEnd::Broken("a second hello"))),
+            ToCoordinator::Hello(_) => Err(SessionEnd::Channel(ChannelCloseReason::Broken("a second hello"))),
         }
     }
 
@@ -438,11 +438,11 @@ async fn open(
     state: &State,
     socket: WebSocket,
     network: NetworkId,
-) -> Result<(ControlChannel, PublicKey, Hello), ChannelEnd> {
+) -> Result<(ControlChannel, PublicKey, Hello), ChannelCloseReason> {
     let (mut channel, machine) = ControlChannel::accept(socket, network, state.key()).await?;
     match channel.receive().await? {
         ToCoordinator::Hello(hello) => Ok((channel, machine, hello)),
-        _ => Err(ChannelEnd::Broken("no hello")),
+        _ => Err(ChannelCloseReason::Broken("no hello")),
     }
 }
 
