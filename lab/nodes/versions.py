@@ -51,7 +51,7 @@ def lacking_package(program, package):
     return None if shutil.which(program) else f"the program {program} is missing: make peers (Debian's package {package})"
 
 
-def said_version(*command):
+def printed_version(*command):
     """Returns the version that a program prints, such as 1.0.36."""
     text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     found = re.search(r"\d+(\.\d+)+", text)

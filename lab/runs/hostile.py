@@ -69,7 +69,7 @@ class HostileNetwork:
 def measure(field, kind, rate, seconds, rounds):
     """Returns the medians with and without the attack, and their ratio."""
     ways = {"closed": [], kind: []}
-    said = []
+    reports = []
     for number in range(rounds):
         order = ("closed", kind) if number % 2 == 0 else (kind, "closed")
         for way in order:
@@ -78,7 +78,7 @@ def measure(field, kind, rate, seconds, rounds):
             program.stop()
             ways[way].append(round(mbps))
             if way == kind:
-                said.append(report)
+                reports.append(report)
             print(f"  {way}: {mbps:.0f} Mbit/s; {report}", file=sys.stderr)
     control, attacked = (statistics.median(ways[way]) for way in ("closed", kind))
     peer = field.victim.peer("attacker")
@@ -89,7 +89,7 @@ def measure(field, kind, rate, seconds, rounds):
         "attacked_mbps": attacked,
         "ratio": round(attacked / control, 3),
         "runs": ways,
-        "said": said,
+        "said": reports,
         "changes": peer.get("changes"),
         "control_rate_drops": field.victim.status()["drops"].get("in-control-rate"),
     }

@@ -157,7 +157,7 @@ class Soak:
         """Uses the network until the time is over; returns [(check, held, seen)]."""
         pairs = list(itertools.permutations(self.net.nodes, 2))
         beats = {pair: PingStream(*pair) for pair in pairs}
-        start, said = time.monotonic(), 0.0
+        start, printed_at = time.monotonic(), 0.0
         # Spread over the middle, so that each daemon lives long before and after its restart.
         due = [(start + self.seconds * (number + 2) / 6, node) for number, node in enumerate(self.net.nodes)]
         while (now := time.monotonic()) < start + self.seconds or due:
@@ -165,8 +165,8 @@ class Soak:
                 self.restart(due.pop(0)[1])
             self.flow()
             self.look()
-            if now - said >= min(30.0, self.seconds / 12):
-                said = now
+            if now - printed_at >= min(30.0, self.seconds / 12):
+                printed_at = now
                 print_line(self.line(now - start))
             time.sleep(self.random.uniform(0, 2))
         for life in self.lives.values():

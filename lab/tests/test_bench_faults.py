@@ -171,12 +171,12 @@ class Stays(Bare):
 
 @pytest.mark.root
 def test_broken_adapters_are_rows_with_a_reason_and_stop_nothing_else(tmp_path):
-    said, place = [], VisitHosts(tmp_path / "logs", "cubic")
+    lines, place = [], VisitHosts(tmp_path / "logs", "cubic")
     systems = [Bare(), Ends(), Hangs(), Dies(), Stays()]
     one = run.Comparison(systems, [Ping()], {"baseline": profiles.load()["baseline"]}, place, quick=True, rounds=3, tries=1)
     one.start_limit_s = 2
     one.stages = plan.picked([plan.Part(tuple(one.known.systems), ("baseline",), ("ping",))], 3)
-    assert one.run(said.append), "all of it has its row"
+    assert one.run(lines.append), "all of it has its row"
     rows = {name: [row for row in one.runs if row["system"] == name] for name in one.known.systems}
     assert {name: [row["ok"] for row in own] for name, own in rows.items()} == {
         "bare": [True] * 3, "ends": [False] * 3, "hangs": [False] * 3, "dies": [False] * 3, "stays": [True] * 3
@@ -186,7 +186,7 @@ def test_broken_adapters_are_rows_with_a_reason_and_stop_nothing_else(tmp_path):
     assert first["hangs"].splitlines()[0] == "did not start: no end after 2 s: the start of hangs" and "waiting for a friend" in first["hangs"]
     assert first["dies"].splitlines()[0] == "ping, idle was done, but dies of the system has ended" and "out of luck" in first["dies"]
     assert [row["tried"] for row in rows["ends"]] == [True, True, False], "a third time is hopeless"
-    assert "  no end after 2 s: the end of stays" in said
+    assert "  no end after 2 s: the end of stays" in lines
     assert not left_by(os.getpid(), leftovers.start_time(os.getpid()))
     assert sorted({path.name.split("-")[-2] for path in (tmp_path / "logs").iterdir()} & set(rows)) == ["dies", "ends", "hangs"], "what failed left its logs"
 

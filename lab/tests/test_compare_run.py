@@ -180,14 +180,14 @@ def test_no_visit_is_begun_that_would_not_end_in_time(monkeypatch):
         return {"mbps": 1.0}
 
     one = comparison([Fake("bare"), Fake("one"), Fake("two")], [Job("tcp-1", does=works, takes=50)])
-    said = []
-    assert not one.run(said.append, minutes=2)
+    lines = []
+    assert not one.run(lines.append, minutes=2)
     assert len(one.runs) == 2 and now[0] <= 120
     (left,) = one.result()["left_out"]
     assert {left["system"]} | {each["system"] for each in one.runs} == {"bare", "one", "two"} and (left["works"], left["optional"]) == (["tcp-1"], False)
     assert results.problems(one.result()) == []
-    assert re.match(r"\d\.\d min left: round 1, baseline, ", said[0])
-    assert one.run(said.append) and len(one.runs) == 3 and one.result()["left_out"] == []
+    assert re.match(r"\d\.\d min left: round 1, baseline, ", lines[0])
+    assert one.run(lines.append) and len(one.runs) == 3 and one.result()["left_out"] == []
 
 
 def test_an_optional_round_that_does_not_fit_is_left_out(monkeypatch):

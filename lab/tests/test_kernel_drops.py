@@ -53,9 +53,9 @@ def test_drops_at_a_full_tun_and_a_full_socket_are_reported(mesh):
         return drops["out-tun-full"], drops["in-socket-full"]
 
     # The kernel may still be dropping packets of its backlog, and its counters only grow: so they are read before and after.
-    before, said, after = counted(), reported_drops(), counted()
-    assert all(least <= seen <= most for least, seen, most in zip(before, said, after)), (before, said, after)
-    before_tun, at_socket = said
+    before, reported, after = counted(), reported_drops(), counted()
+    assert all(least <= seen <= most for least, seen, most in zip(before, reported, after)), (before, reported, after)
+    before_tun, at_socket = reported
     assert BEFORE_TUN / 2 < before_tun < BEFORE_TUN
     assert 0 < at_socket < AT_SOCKET
     # The tunnel still works.

@@ -54,8 +54,8 @@ def test_a_node_tells_its_story_over_a_crash(behind):
     one.wait_for(lambda status: not status["coordinator"]["connected"], "the coordinator to be missed")
     events, _ = log(one)
     one.kill()
-    saved, said = log(one)
-    assert "no daemon answers" in said
+    saved, notes = log(one)
+    assert "no daemon answers" in notes
     assert [event for event in events if event["level"] in ("error", "warn", "info")] == saved, "`kill -9` loses no line"
     one.start()
     answer, _ = log(one, "--since", "1h")

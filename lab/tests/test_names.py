@@ -13,8 +13,8 @@ def test_hosts_lists_every_member_in_the_format_of_etc_hosts(mesh):
         for node in nodes:
             lines = [line.split() for line in node.taut("hosts", *options).stdout.splitlines()]
             assert {(str(ipaddress.ip_address(address)), name) for address, name in lines} == wanted
-    said = json.loads(nodes[0].taut("hosts", "--json").stdout)
-    assert [(host["name"], host["full_name"]) for host in said["hosts"]] == [(n.name, f"{n.name}.default") for n in nodes]
+    listing = json.loads(nodes[0].taut("hosts", "--json").stdout)
+    assert [(host["name"], host["full_name"]) for host in listing["hosts"]] == [(n.name, f"{n.name}.default") for n in nodes]
 
 
 def test_fault_e20_a_host_called_localhost_gets_another_name_and_its_peers_print_no_such_name(layout):

@@ -44,11 +44,11 @@ def daemon_fails(node, *flags):
 def test_fault_k4_a_second_daemon_on_one_state_or_one_socket_refuses(mesh):
     one = mesh(nodes=1).nodes[0]
     other = one.host.state / "other"
-    said = daemon_fails(one, "--state", one.state, "--socket", other)
-    assert "another taut daemon uses the state directory" in said and f"process {one.process.pid}" in said
+    message = daemon_fails(one, "--state", one.state, "--socket", other)
+    assert "another taut daemon uses the state directory" in message and f"process {one.process.pid}" in message
     assert not other.exists()
-    said = daemon_fails(one, "--state", other, "--socket", one.socket)
-    assert "another taut daemon answers on" in said
+    message = daemon_fails(one, "--state", other, "--socket", one.socket)
+    assert "another taut daemon answers on" in message
     assert one.status()["state"] == "running"
 
 
@@ -65,8 +65,8 @@ def test_fault_k2_a_damaged_identity_is_an_error_and_never_a_new_one(mesh, damag
             os.mkfifo(path, 0o600)
         else:
             path.write_bytes(b"garbage" if damage == "garbage" else b"")
-    said = daemon_fails(one, "--state", one.state, "--socket", one.socket)
-    assert "the identity of this node is damaged" in said and "restore" in said
+    message = daemon_fails(one, "--state", one.state, "--socket", one.socket)
+    assert "the identity of this node is damaged" in message and "restore" in message
     previous.unlink()
     previous.write_bytes(whole)
     one.start().up()

@@ -134,8 +134,8 @@ def test_fault_f11_n11_relay_and_coordinator_apart(behind):
         one.wait_for_peers(two.name, third.name)
         third.wait_for_peers(one.name, two.name)
         world.serve(third)
-        said = third.ping(one.name, "--count", "3")
-        assert {reply["path"] for reply in said["replies"]} == {"relayed"}
+        pings = third.ping(one.name, "--count", "3")
+        assert {reply["path"] for reply in pings["replies"]} == {"relayed"}
     world.coordinator.kill()
     transfer.flows_on(SOME)
     fourth = Node(world.internet.behind("symmetric", "node4"))

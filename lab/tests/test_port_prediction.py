@@ -80,8 +80,8 @@ def test_a_random_port_is_found_and_its_socket_carries_everything(pair):
 def test_without_sockets_it_stays_on_the_relay_and_says_so(pair):
     hard, other = pair("symmetric", "port-restricted", options=("--search-sockets", "0"))
     before = settled(hard)
-    said = hard.ping(other.name, "--count", "6")
-    assert {reply["path"] for reply in said["replies"]} == {"relayed"}
+    pings = hard.ping(other.name, "--count", "6")
+    assert {reply["path"] for reply in pings["replies"]} == {"relayed"}
     assert sockets(hard) == before
 
     def why():

@@ -37,15 +37,15 @@ def test_fault_f14_a_forged_frame_neither_cuts_a_node_off_nor_redirects_traffic(
     probe = Probe(friend.host, victim.host, victim.ipv4, interval=0.01)
     before = field.stats()
     attacks.attack(program, FORGE_S)
-    said = attacks.final_report(program)
+    outcome = attacks.final_report(program)
     seen = probe.finish()
     after = field.stats()
-    assert said["said"] > 100 and set(said["forged"]) == {attacks.place(victim), invented}, said
+    assert outcome["said"] > 100 and set(outcome["forged"]) == {attacks.place(victim), invented}, outcome
     assert seen["received"] >= 0.99 * seen["sent"] > 100, seen
     # IP and UDP headers are 28 bytes, in both directions.
     datagrams, size = attacks.counted(bystander)
-    assert size - 28 * datagrams <= said["forged"][invented], (datagrams, size, said)
-    assert said["received"] >= 0.9 * said["sent"] > 1_000, said
+    assert size - 28 * datagrams <= outcome["forged"][invented], (datagrams, size, outcome)
+    assert outcome["received"] >= 0.9 * outcome["sent"] > 1_000, outcome
     assert after["moved"] == before["moved"] and after["challenges"] > before["challenges"], (before, after)
 
 
@@ -82,15 +82,15 @@ def _invented(field, ports=1):
 def test_fault_f15_one_member_with_endless_binds_keeps_no_node_out(lab):
     """The binds come from the member's own address and from invented ones, at a rate below the limits."""
     field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
-    said, dropped = _honest_nodes_bind_beside(field, {"sockets": 26, "rate": 450, "places": _invented(field)})
-    assert said["binds"] > 200 * FILL_S and dropped["full"] == 0, (said, dropped)
+    outcome, dropped = _honest_nodes_bind_beside(field, {"sockets": 26, "rate": 450, "places": _invented(field)})
+    assert outcome["binds"] > 200 * FILL_S and dropped["full"] == 0, (outcome, dropped)
 
 
 def test_fault_f16_many_ports_of_one_address_keep_no_node_out(lab):
     """Invented sources make the relay ask for cookies; then one address shows thousands of them."""
     field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
-    said, dropped = _honest_nodes_bind_beside(field, {"sockets": 2_000, "rate": 12_000, "places": _invented(field, 3), "repeats": True})
-    assert said["binds"] > 5_000 * FILL_S, said
+    outcome, dropped = _honest_nodes_bind_beside(field, {"sockets": 2_000, "rate": 12_000, "places": _invented(field, 3), "repeats": True})
+    assert outcome["binds"] > 5_000 * FILL_S, outcome
     assert dropped["cookie-asked"] > 1_000 and dropped["bind-rate"] > 10_000, dropped
 
 
@@ -103,8 +103,8 @@ def test_fault_f17_a_removed_node_is_cut_off_at_the_coordinators_relay(lab):
     for _ in range(2):
         program = field.program(field.nodes["removed"].host, "binds", members, sockets=5, rate=10)
         attacks.attack(program, 3)
-        said = attacks.final_report(program)
-        assert said["binds"] > 10 and said["answers"] == 0, said
+        outcome = attacks.final_report(program)
+        assert outcome["binds"] > 10 and outcome["answers"] == 0, outcome
         assert field.stats()["drops"]["cut-off"] > 5 and field.stats()["clients"] == 1
         # A restarted coordinator reads the removed nodes again.
         field.coordinator.stop()

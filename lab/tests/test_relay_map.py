@@ -102,8 +102,8 @@ def test_the_relay_inside_the_coordinator_is_in_every_map_and_answers(mesh):
     wait_until(lambda: named(node, "coordinator"), "the coordinator's own relay to be in the map")
     relay = named(node, "coordinator")
     assert (relay["id"], relay["endpoints"], relay["stun_port"]) == (0, [f"{net.coordinator.address}:3478"], 3479)
-    said = node.host.run(sys.executable, "-I", "-c", ASK, net.coordinator.address, "3478", "3479").stdout
-    assert said.split() == ["3478", "True", "3479", "True"]
+    output = node.host.run(sys.executable, "-I", "-c", ASK, net.coordinator.address, "3478", "3479").stdout
+    assert output.split() == ["3478", "True", "3479", "True"]
 
     net.coordinator.stop()
     net.coordinator.start("--no-relay")
@@ -122,7 +122,7 @@ def test_a_coordinator_without_its_relays_port_says_so_and_goes_on(layout):
     blocker.wait_for_output("taken")
     net.coordinator.start()
     net.join(*net.nodes)
-    said = net.coordinator.process.tail()
-    assert "event=relay-not-started" in said and "--no-relay" in said
+    output = net.coordinator.process.tail()
+    assert "event=relay-not-started" in output and "--no-relay" in output
     wait_until(lambda: body(net.nodes[0], "map.json"), "the node to have a map")
     assert relays(net.nodes[0]) == []

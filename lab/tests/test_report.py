@@ -109,16 +109,16 @@ def test_the_other_sentences_are_computed_too(made):
     assert "makes up to 4.90 times as much of the same loss (system bare on low)" in captions.placement(made, ["low"])
     assert "the order of the systems changes on low" in captions.placement(made, ["low"])
     assert captions.success(made, ["one", "two"]) == "1 of 2 systems succeeded in every run; system two succeeded least, in 27 of 28."
-    said = "Of 2 kinds of work that several tunnels did, the best median is system taut-aes's in 1 and nobody's in 1, where the best are equal."
-    assert captions.works(made, [("tcp-10", "baseline"), ("video", "low")]) == said
+    sentence = "Of 2 kinds of work that several tunnels did, the best median is system taut-aes's in 1 and nobody's in 1, where the best are equal."
+    assert captions.works(made, [("tcp-10", "baseline"), ("video", "low")]) == sentence
     assert "least processor time per GB is" in captions.cost(made, "baseline")
 
 
 def test_every_sentence_ends_and_has_a_figure_even_of_nothing():
     nothing = Results(results_file([row("bare", "tcp-1", 1.0, ok=False), row("bare", "ping", 1.0, ok=False)]))
-    said = [captions.stream(nothing), captions.heat(nothing, "tcp-1"), captions.latency(nothing), captions.scaling(nothing, "baseline", ["tcp-1"])]
-    said += [captions.retention(nothing, ["low"], "baseline"), captions.success(nothing, ["bare"]), captions.works(nothing, []), captions.cost(nothing, "baseline")]
-    assert [text for text in said if not text.endswith(".") or not re.search(r"\d", text)] == []
+    sentence = [captions.stream(nothing), captions.heat(nothing, "tcp-1"), captions.latency(nothing), captions.scaling(nothing, "baseline", ["tcp-1"])]
+    sentence += [captions.retention(nothing, ["low"], "baseline"), captions.success(nothing, ["bare"]), captions.works(nothing, []), captions.cost(nothing, "baseline")]
+    assert [text for text in sentence if not text.endswith(".") or not re.search(r"\d", text)] == []
 
 
 # --- the page ---

@@ -62,13 +62,13 @@ def test_it_says_its_version(host):
     assert re.fullmatch(r"taut-wg v\S+\n", done.stdout) and pids(host) == []
 
 
-@pytest.mark.parametrize(("level", "said"), [(None, True), ("error", True), ("verbose", True), ("silent", False)])
-def test_a_start_that_fails_says_why_once(host, level, said):
+@pytest.mark.parametrize(("level", "prints"), [(None, True), ("error", True), ("verbose", True), ("silent", False)])
+def test_a_start_that_fails_says_why_once(host, level, prints):
     device = WireGuard(host)
     host.ip(f"link add {INTERFACE} type bridge")
     done = background(host, device, {"LOG_LEVEL": level} if level else None)
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.count("the name is taken") == said
+    assert done.stderr.count("the name is taken") == prints
     assert pids(host) == []
     assert not (host.state / "wireguard" / f"{INTERFACE}.sock").exists()
 

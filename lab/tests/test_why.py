@@ -46,9 +46,9 @@ def test_why_reports_an_unknown_peer(mesh):
 def test_fault_d5_two_symmetric_nats_stay_on_the_relay_and_say_why(behind):
     world = behind(["symmetric", "symmetric"])
     (one, two), (relay,) = world.nodes, world.relays
-    said = one.ping(two.name, "--count", "3")
-    assert said["received"] == 3 and {reply["path"] for reply in said["replies"]} == {"relayed"}
-    assert {reply["relay"] for reply in said["replies"]} == {relay.host.name}
+    pings = one.ping(two.name, "--count", "3")
+    assert pings["received"] == 3 and {reply["path"] for reply in pings["replies"]} == {"relayed"}
+    assert {reply["relay"] for reply in pings["replies"]} == {relay.host.name}
     one.wait_for(lambda _: why(one, two.name)["cause"] == "both-symmetric", "to know why the path is relayed")
     report = why(one, two.name)
     assert report["ours"]["kind"] == report["theirs"] == "symmetric"
@@ -64,8 +64,8 @@ def test_fault_d5_two_symmetric_nats_stay_on_the_relay_and_say_why(behind):
 def test_two_cones_are_relayed_first_and_direct_soon(behind):
     one, two = behind(["port-restricted", "address-restricted"]).nodes
     with LocalApi(one) as api:
-        said = one.ping(two.name, "--until-direct", "-c", "60")
-        assert said["replies"][-1]["path"] == "direct"
+        pings = one.ping(two.name, "--until-direct", "-c", "60")
+        assert pings["replies"][-1]["path"] == "direct"
         report = api.ask("why", peer=two.name)
         assert report["path"]["endpoint"].startswith(str(two.host.nat.external))
     # The ping ends with the first reply on the direct path. Only a later request is sent on it.

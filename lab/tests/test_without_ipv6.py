@@ -43,11 +43,11 @@ def test_fault_j12_a_host_with_ipv6_switched_off_joins_with_ipv4_and_takes_ipv6_
     one, two = net.nodes
     switch(one.host, True)
     switch(one.host, True, "default")
-    said = []
+    messages = []
     for node in (one, two):
         node.start()
-        said.append(node.up(net.coordinator.join_token).stderr)
-    assert "carries IPv4 alone" in said[0] and "IPv4" not in said[1]
+        messages.append(node.up(net.coordinator.join_token).stderr)
+    assert "carries IPv4 alone" in messages[0] and "IPv4" not in messages[1]
     net.wait_for_maps()
     net.connect()
     assert_ipv4_alone(one, two)

@@ -22,9 +22,9 @@ class ConnectionFlood:
 
     def open(self):
         """Returns the number of connections that are open now."""
-        said = len(self._process.output().splitlines())
+        line_count = len(self._process.output().splitlines())
         self._process.write("?\n")
-        wait_until(lambda: len(self._process.output().splitlines()) > said, "the connections to be counted", details=self._process.tail)
+        wait_until(lambda: len(self._process.output().splitlines()) > line_count, "the connections to be counted", details=self._process.tail)
         return int(self._process.output().split()[-1])
 
     def end(self):

@@ -3,7 +3,7 @@
 As in the manual's example with self-signed certificates; keepalive as in its sample configurations. Cipher, MTU and other settings are its defaults.
 """
 
-from ..versions import lacking_package, said_version
+from ..versions import lacking_package, printed_version
 from .base import System, begun, fresh, inner, ready
 
 NETWORK, INTERFACE, PORT = 3, "vpn", 1194
@@ -19,7 +19,7 @@ class OpenVpn(System):
         return lacking_package("openvpn", "openvpn") or lacking_package("openssl", "openssl")
 
     def version(self):
-        return said_version("openvpn", "--version")
+        return printed_version("openvpn", "--version")
 
     def start(self, hosts, helper, mtu):
         prints = [_certify(host) for host in hosts]

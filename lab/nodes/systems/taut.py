@@ -70,8 +70,8 @@ SOURCES = ("Cargo.lock", "Cargo.toml", "apps", "core", "engine", "sys")
 
 def taut_version():
     """Returns the version that the program prints, and the last commit that touched its sources."""
-    said, tree = _output(binary("taut"), "version").split("\n")[0], tree_version(*SOURCES)
-    return f"{said} ({tree})" if tree else said
+    version_line, tree = _output(binary("taut"), "version").split("\n")[0], tree_version(*SOURCES)
+    return f"{version_line} ({tree})" if tree else version_line
 
 
 def tree_version(*sources):

@@ -1,6 +1,6 @@
 """tinc 1.0: a key for each host, the description of every host on every host, connections between all."""
 
-from ..versions import lacking_package, said_version
+from ..versions import lacking_package, printed_version
 from .base import System, begun, fresh, inner, ready, wait_for_interface
 
 NETWORK, INTERFACE = 2, "tinc0"
@@ -14,7 +14,7 @@ class Tinc(System):
         return lacking_package("tincd", "tinc")
 
     def version(self):
-        return said_version("tincd", "--version")
+        return printed_version("tincd", "--version")
 
     def start(self, hosts, helper, mtu):
         addresses = [inner(NETWORK, n) for n in range(len(hosts))]

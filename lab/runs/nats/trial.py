@@ -137,5 +137,5 @@ def _why(left, right):
         report = json.loads(done.stdout)
     except json.JSONDecodeError:
         return ""
-    said = report.get("said") or ""
-    return said if isinstance(said, str) else " ".join(said)
+    explanation = report.get("said") or ""
+    return explanation if isinstance(explanation, str) else " ".join(explanation)

@@ -148,12 +148,12 @@ impl Mapped {
 fn describe(report: &PortmapReport) -> PortMapStatus {
     let serving = report.protocols.iter().find(|part| part.status == ProtocolStatus::Serves);
     let waiting = report.protocols.iter().any(|part| part.status == ProtocolStatus::Asked);
-    let said = |part: &ProtocolReport| format!("{}: {}", title(part.protocol), part.status);
+    let describe = |part: &ProtocolReport| format!("{}: {}", title(part.protocol), part.status);
     let problem = match (report.gateway, serving, waiting) {
         (None, ..) => Some(String::from("no router in front of this host was found")),
         (Some(_), None, false) => {
             let asked = report.protocols.iter().filter(|part| part.status != ProtocolStatus::NotAsked);
-            Some(asked.map(said).collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
+            Some(asked.map(describe).collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
         }
         (Some(_), None, true) => None,
         (Some(_), Some(_), _) => {

@@ -100,19 +100,19 @@ impl Limiter {
         let of_event = self.rows.iter().filter(|row| row.event == event && row.reason == reason);
         let of_all_parties: u32 = of_event.map(|row| row.written).sum();
         let is_full = self.rows.len() >= MAX_ROWS;
-        let place = self.rows.iter().position(|row| (row.event, row.reason, row.party) == (event, reason, party));
-        let row = match place.and_then(|place| self.rows.get_mut(place)) {
+        let index = self.rows.iter().position(|row| (row.event, row.reason, row.party) == (event, reason, party));
+        let row = match index.and_then(|index| self.rows.get_mut(index)) {
             Some(row) => row,
             None => {
                 // All parties without a row share one further row per event and reason. There are at most some hundreds of these rows.
                 let party = if is_full { EventSource::Others } else { party };
                 let known =
                     self.rows.iter().position(|row| (row.event, row.reason, row.party) == (event, reason, party));
-                let place = known.unwrap_or(self.rows.len());
+                let index = known.unwrap_or(self.rows.len());
                 if known.is_none() {
                     self.rows.push(Row { event, reason, party, written: 0, suppressed: 0, peer: String::new() });
                 }
-                &mut self.rows[place]
+                &mut self.rows[index]
             }
         };
         let limit = if row.written == 0 { WITH_NEW_PARTIES } else { PER_EVENT };
@@ -135,12 +135,12 @@ impl Limiter {
             self.parties.clear();
         }
         let is_full = self.parties.len() >= MAX_PARTIES;
-        let place = self.parties.iter().position(|(known, _)| *known == party);
-        let place = place.or_else(|| is_full.then_some(MAX_PARTIES - 1)).unwrap_or_else(|| {
+        let index = self.parties.iter().position(|(known, _)| *known == party);
+        let index = index.or_else(|| is_full.then_some(MAX_PARTIES - 1)).unwrap_or_else(|| {
             self.parties.push((party, 0));
             self.parties.len() - 1
         });
-        let Some((_, written)) = self.parties.get_mut(place) else { return false };
+        let Some((_, written)) = self.parties.get_mut(index) else { return false };
         *written = written.saturating_add(1);
         *written <= party.per_disk_window()
     }

@@ -46,8 +46,8 @@ impl Ring {
         self.next += 1;
     }
 
-    fn remove(&mut self, place: Option<usize>) {
-        if let Some((_, _, line)) = place.and_then(|place| self.lines.remove(place)) {
+    fn remove(&mut self, index: Option<usize>) {
+        if let Some((_, _, line)) = index.and_then(|index| self.lines.remove(index)) {
             self.bytes -= line.len();
         }
     }

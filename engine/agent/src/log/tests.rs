@@ -108,8 +108,8 @@ impl Names for TestNames {
         (id.0 == 0).then(|| String::from("home"))
     }
 
-    fn relay_at(&self, place: SocketAddr) -> Option<String> {
-        (place.port() == 3478).then(|| String::from("home"))
+    fn relay_at(&self, address: SocketAddr) -> Option<String> {
+        (address.port() == 3478).then(|| String::from("home"))
     }
 }
 

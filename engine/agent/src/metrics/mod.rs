@@ -84,20 +84,20 @@ fn myself(page: &mut Page, status: &Status) {
     for (reason, count) in &status.drops {
         drops.series(&[("reason", reason)], count);
     }
-    let told = &status.handshakes;
+    let counts = &status.handshakes;
     let mut handshakes =
         page.counter("taut_handshakes_received_total", "What became of the handshakes that others began.");
     for (outcome, count) in [
-        ("computed", told.computed),
-        ("answered", told.answered),
-        ("repeated", told.repeated),
-        ("over-limit", told.over_limit),
-        ("cookie", told.cookies),
+        ("computed", counts.computed),
+        ("answered", counts.answered),
+        ("repeated", counts.repeated),
+        ("over-limit", counts.over_limit),
+        ("cookie", counts.cookies),
     ] {
         handshakes.series(&[("outcome", outcome)], count);
     }
     if let Some(nat) = &status.nat {
-        page.gauge("taut_nat_info", "What is between this node and the internet, in words and in RFC 4787's terms.")
+        page.gauge("taut_nat_info", "The NAT between this node and the internet, by name and in the terms of RFC 4787.")
             .series(
                 &[
                     ("kind", &nat.kind.to_string()),
@@ -181,7 +181,7 @@ fn relays(page: &mut Page, status: &Status) {
             via.series(&[("relay", &relay.name), ("via", way.name())], u8::from(relay.via == Some(way)));
         }
     }
-    let mut home = page.gauge("taut_relay_home", "Whether others are told to reach this node by the relay.");
+    let mut home = page.gauge("taut_relay_home", "Whether other nodes are told to reach this node through the relay.");
     for relay in &status.relays {
         home.series(&[("relay", &relay.name)], u8::from(relay.home));
     }

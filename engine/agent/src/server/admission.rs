@@ -276,8 +276,8 @@ impl UserAdmission {
         self.paid.retain(|(user, paid)| *paid > now || is_connected(*user));
         while self.paid.len() > MAX_REMEMBERED {
             let away = self.paid.iter().enumerate().filter(|(_, (user, _))| !is_connected(*user));
-            let Some((place, _)) = away.min_by_key(|(_, (_, paid))| *paid) else { return };
-            self.paid.swap_remove(place);
+            let Some((index, _)) = away.min_by_key(|(_, (_, paid))| *paid) else { return };
+            self.paid.swap_remove(index);
         }
     }
 }

@@ -84,24 +84,24 @@ impl ApiServer {
 
     /// Accepts connections, after `poller` reported a listening socket.
     pub(crate) fn accept(&mut self, poller: &Poller, now: Time) {
-        for place in 0..self.listeners.len() {
-            self.accept_at(place, poller, now);
+        for index in 0..self.listeners.len() {
+            self.accept_at(index, poller, now);
         }
     }
 
-    fn accept_at(&mut self, place: usize, poller: &Poller, now: Time) {
-        if !self.listeners[place].wake(now) {
+    fn accept_at(&mut self, index: usize, poller: &Poller, now: Time) {
+        if !self.listeners[index].wake(now) {
             return;
         }
         for _ in 0..ACCEPTS_AT_ONCE {
-            let Some(stream) = self.listeners[place].accept(now) else { break };
-            self.identify(place, stream, poller, now);
+            let Some(stream) = self.listeners[index].accept(now) else { break };
+            self.identify(index, stream, poller, now);
         }
-        self.listeners[place].watch(poller, self.token);
+        self.listeners[index].watch(poller, self.token);
     }
 
     /// Identifies the user of a connection, and admits it.
-    fn identify(&mut self, place: usize, stream: UnixStream, poller: &Poller, now: Time) {
+    fn identify(&mut self, index: usize, stream: UnixStream, poller: &Poller, now: Time) {
         let Ok(credentials) = peer_credentials(&stream) else { return };
         let is_trusted = self.trusted.contains(&credentials.uid);
         let party = if is_trusted { UserClass::Trusted } else { UserClass::User(credentials.uid) };
@@ -109,19 +109,19 @@ impl ApiServer {
             self.admission.charge(credentials.uid, ACCEPT_COST, now);
         }
         if stream.set_nonblocking(true).is_ok() {
-            self.admit(place, PendingConnection { stream, party, tries: 1 }, poller, now);
+            self.admit(index, PendingConnection { stream, party, tries: 1 }, poller, now);
         }
     }
 
     /// Admits a connection, and closes another one for it if necessary. A connection that cannot be admitted is tried again in the next turns: by then, every
     /// connection that was accepted just before has been served.
-    fn admit(&mut self, place: usize, found: PendingConnection, poller: &Poller, now: Time) {
+    fn admit(&mut self, index: usize, found: PendingConnection, poller: &Poller, now: Time) {
         let token = self.next;
         let PendingConnection { stream, party, tries } = found;
         match self.admission.admit(token, party, now) {
             Ok(evicted) => evicted.into_iter().for_each(|evicted| self.close(evicted, poller)),
             Err(LimitExceeded) if tries < TRIES => {
-                self.listeners[place].pending = Some(PendingConnection { stream, party, tries: tries + 1 });
+                self.listeners[index].pending = Some(PendingConnection { stream, party, tries: tries + 1 });
                 return;
             }
             Err(LimitExceeded) => return UserConnection::new(stream, false).refuse(crowded()),
@@ -186,12 +186,12 @@ impl ApiServer {
         if self.poll_timeout().is_none_or(|due| now < due) {
             return;
         }
-        for place in 0..self.listeners.len() {
-            if self.listeners[place].poll_timeout().is_some_and(|due| due <= now) {
-                if let Some(pending) = self.listeners[place].pending.take() {
-                    self.admit(place, pending, poller, now);
+        for index in 0..self.listeners.len() {
+            if self.listeners[index].poll_timeout().is_some_and(|due| due <= now) {
+                if let Some(pending) = self.listeners[index].pending.take() {
+                    self.admit(index, pending, poller, now);
                 }
-                self.accept_at(place, poller, now);
+                self.accept_at(index, poller, now);
             }
         }
         for token in self.admission.expired(now) {

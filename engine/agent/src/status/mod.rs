@@ -117,9 +117,9 @@ fn path(peer: &PeerView<'_>, overlay: &Overlay, now: Time) -> PathStatus {
 }
 
 /// Returns the name of the relay at this address.
-fn relay_name(overlay: &Overlay, place: SocketAddr) -> String {
-    let named = overlay.node().relays().find(|relay| relay.place == Some(place));
-    named.map_or_else(|| place.to_string(), |relay| String::from(relay.name))
+fn relay_name(overlay: &Overlay, address: SocketAddr) -> String {
+    let named = overlay.node().relays().find(|relay| relay.place == Some(address));
+    named.map_or_else(|| address.to_string(), |relay| String::from(relay.name))
 }
 
 /// Returns the network's relays, from the overlay, or from the map while the overlay is down.
