@@ -97,15 +97,18 @@ fn myself(page: &mut Page, status: &Status) {
         handshakes.series(&[("outcome", outcome)], count);
     }
     if let Some(nat) = &status.nat {
-        page.gauge("taut_nat_info", "The NAT between this node and the internet, by name and in the terms of RFC 4787.")
-            .series(
-                &[
-                    ("kind", &nat.kind.to_string()),
-                    ("mapping", &nat.mapping.to_string()),
-                    ("filtering", &nat.filtering.to_string()),
-                ],
-                1,
-            );
+        page.gauge(
+            "taut_nat_info",
+            "The NAT between this node and the internet, by name and in the terms of RFC 4787.",
+        )
+        .series(
+            &[
+                ("kind", &nat.kind.to_string()),
+                ("mapping", &nat.mapping.to_string()),
+                ("filtering", &nat.filtering.to_string()),
+            ],
+            1,
+        );
     }
     if let Some(mapped) = &status.port_mapping {
         page.gauge("taut_mapped_ports", "Outside ports that the gateway opened for this node.")
