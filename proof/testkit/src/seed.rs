@@ -42,6 +42,15 @@ pub fn count(by_day: u64, by_night: u64) -> u64 {
     if thorough() { by_night } else { by_day }
 }
 
+/// Returns the number of cases for a property whose cases are dear: `by_day`, or `PROPTEST_CASES` if that is set, as in `make test-night`. proptest reads the
+/// variable only for properties without a number of their own.
+///
+/// # Panics
+/// When `PROPTEST_CASES` is not a number.
+pub fn cases(by_day: u32) -> u32 {
+    env::var("PROPTEST_CASES").map_or(by_day, |text| text.parse().expect("PROPTEST_CASES is a number"))
+}
+
 /// Returns an iterator over `by_day` consecutive seeds, or `by_night` in a thorough run.
 pub fn seeds(by_day: u64, by_night: u64) -> Seeds {
     let first = first();
