@@ -47,11 +47,11 @@ struct Host {
     seen: Seen,
 }
 
-/// Counters of the events without which a run would prove nothing.
+/// Counts of rare events that the runs must reach to be meaningful.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     sessions: usize,
-    /// Sessions with three indices.
+    /// Sessions with three indices, which can switch to AES.
     fast: usize,
     /// Sessions that switched to AES.
     agreed: usize,
@@ -145,7 +145,11 @@ impl Host {
         // On each lane: WireGuard's own pair, the control pair, and the AES pair.
         let indices = MAX_LANES * if self.suites == AES { 3 } else { 2 };
         let most = peers * (LANE_SESSIONS * indices + WAITING);
-        assert!(self.node.indices_in_use() <= most, "{what}: {} indices, {peers} peers", self.node.indices_in_use());
+        assert!(
+            self.node.indices_in_use() <= most,
+            "after {what}: {} indices for {peers} peers",
+            self.node.indices_in_use()
+        );
         assert!(peers < usize::from(NODES) && self.lane.len() <= peers, "{what}");
         assert!(self.node.peers().all(|peer| peer.candidates.len() <= MAX_CANDIDATES), "{what}");
         // A map concerns all peers, and a timeout may send each of them an initiation to all endpoints, a probe and an offer. Any other input concerns one peer.

@@ -223,7 +223,7 @@ fn the_binding_moves_to_udp_when_it_works_again_and_the_bridge_closes_after_the_
     while world.place() != Some(at_udp()) {
         world.run(STEP);
         waited += 1;
-        assert!(world.place().is_some(), "the relay is never lost meanwhile");
+        assert!(world.place().is_some(), "the node stays bound to the relay during the trial");
         assert!(waited < 70 * 200, "UDP is asked every minute at least");
     }
     assert!(world.requested, "UDP is on trial");
@@ -248,7 +248,7 @@ fn a_failed_trial_of_udp_takes_half_a_second_and_is_repeated_after_ten_minutes()
             away += STEP;
         }
     }
-    // One trial in ten minutes, and half a second each time.
+    // Each trial of UDP takes half a second, and there is one trial in ten minutes.
     assert!(away <= 7 * Duration::from_millis(1_000), "{away:?}");
 }
 
@@ -275,7 +275,7 @@ fn fault_f8_a_bridge_that_breaks_is_noticed_and_used_again_when_it_is_back() {
 }
 
 #[test]
-fn a_restarted_relay_needs_no_bridge() {
+fn a_relay_that_restarts_is_bound_again_without_a_bridge() {
     let mut world = world((true, true));
     world.run(secs(5));
     for _ in 0..20 {

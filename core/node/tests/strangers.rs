@@ -83,7 +83,7 @@ fn commands(node: &mut Node<Noise>) -> Vec<ToLane> {
 fn assert_silent(messages: impl Iterator<Item = [u8; initiation::LEN]>) {
     let (mut node, checker, drawn) = node();
     for message in messages {
-        assert!(mac1(&message).is_some() && checker.is_for_us(&message), "the checker lets it pass");
+        assert!(mac1(&message).is_some() && checker.is_for_us(&message), "the message passes the checker");
         assert!(hears(&mut node, &message).is_empty(), "an answer");
         assert_eq!((drawn.get(), node.indices_in_use()), (0, 0), "no second Diffie-Hellman, and no index is kept");
     }
