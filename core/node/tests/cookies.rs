@@ -98,10 +98,10 @@ impl Asking {
     /// Returns the messages that are sent when `source` answers the first copy with a cookie.
     fn cookie_from(&mut self, source: SocketAddr, clocks: Clocks) -> Sent {
         let reply = self.checker.reply(self.asked[0].1.as_bytes(), US, clocks.now).unwrap();
-        self.hear(source, &reply, clocks)
+        self.receive(source, &reply, clocks)
     }
 
-    fn hear(&mut self, source: SocketAddr, message: &[u8], clocks: Clocks) -> Sent {
+    fn receive(&mut self, source: SocketAddr, message: &[u8], clocks: Clocks) -> Sent {
         let message = HandshakeMessage::new(message).unwrap();
         self.node.handle_lane(FromLane::Handshake { source: source.into(), message }, clocks);
         self.sent()
@@ -147,7 +147,7 @@ fn fault_b8_cookies_make_the_node_send_once_and_nowhere_else() {
     assert!(asking.cookie_from(ELSEWHERE, at(10)).is_empty(), "no initiation was sent there");
     let mut forged = asking.checker.reply(asking.asked[0].1.as_bytes(), US, at(10).now).unwrap();
     forged[40] ^= 1;
-    assert!(asking.hear(PLACES[0], &forged, at(10)).is_empty());
+    assert!(asking.receive(PLACES[0], &forged, at(10)).is_empty());
     let copies = (20..240).map(|time| asking.cookie_from(PLACES[0], at(time)).len());
     assert_eq!(copies.sum::<usize>(), 1);
     let (due, _) = asking.next_retransmission(at(250));

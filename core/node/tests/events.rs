@@ -57,7 +57,7 @@ fn run_until_idle(node: &mut Node<Seeded>) -> Vec<NodeEvent> {
     all
 }
 
-fn hear(
+fn receive(
     node: &mut Node<Seeded>,
     from: u8,
     message: HandshakeMessage,
@@ -82,9 +82,9 @@ fn a_silent_peer_is_reported_once_and_so_is_its_first_answer() {
     assert!(matches!(events[..], [NodeEvent::HandshakeFailed { again: true, .. }]), "{events:?}");
     // The peer answers the third attempt.
     let (initiation, _) = greet(&mut one, 1, 400);
-    let (answers, events) = hear(&mut two, 0, initiation, 400);
+    let (answers, events) = receive(&mut two, 0, initiation, 400);
     assert_eq!(events, [], "the session is not in use yet");
-    let (_, events) = hear(&mut one, 1, answers[0], 402);
+    let (_, events) = receive(&mut one, 1, answers[0], 402);
     let through = endpoint(1).into();
     let expected = [
         NodeEvent::HandshakeCompleted { peer, way: through, took: Duration::from_secs(2) },
@@ -94,11 +94,11 @@ fn a_silent_peer_is_reported_once_and_so_is_its_first_answer() {
     let reported = |event: &&NodeEvent| expected.contains(event);
     assert!(events.iter().filter(reported).eq(&expected), "{events:?}");
     // The initiation of the first attempt is older than the accepted one, so it is refused as a replay.
-    let (_, events) = hear(&mut two, 0, early, 403);
+    let (_, events) = receive(&mut two, 0, early, 403);
     let [NodeEvent::HandshakeRefused { reason: HandshakeRefusal::OldStamp, .. }] = events[..] else {
         panic!("{events:?}")
     };
-    let (_, events) = hear(&mut two, 0, initiation, 410);
+    let (_, events) = receive(&mut two, 0, initiation, 410);
     assert_eq!(events, [], "a duplicate of the accepted initiation reports no event");
 }
 
