@@ -15,7 +15,7 @@ use taut_base::{PrivateKey, Time};
 use taut_event::{Events, Interest, Poller};
 use taut_noise::public_key;
 use taut_relay::{Client, ClientOutput, Credentials, ForwardRate, NetworkTag, SigningKey, Terms, Ticket, frame};
-use taut_relay_server::{Config, Relay};
+use taut_relay_server::{RelayConfig, RelayServer};
 use taut_testkit::Seeded;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 
@@ -31,13 +31,13 @@ fn main() -> io::Result<()> {
     let number = |place: usize, default: u64| words.get(place).and_then(|word| word.parse().ok()).unwrap_or(default);
     let (seconds, pairs, workers) = (number(0, 5), number(1, 1).clamp(1, 100), number(2, 0));
 
-    let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port) = (0, 0);
     config.workers = usize::try_from(workers).unwrap_or(0);
     config.share = ForwardRate::bits_per_second(1_000_000_000_000);
     let signer = SigningKey::from_seed([1; 32]).ok_or_else(|| io::Error::other("no signing key"))?;
     config.trusted.push(signer.verifying());
-    let relay = Relay::start(&config).map_err(io::Error::other)?;
+    let relay = RelayServer::start(&config).map_err(io::Error::other)?;
 
     let (received, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let mut threads = Vec::new();
@@ -78,9 +78,9 @@ struct Node {
 }
 
 impl Node {
-    fn bound(relay: &Relay, signer: &SigningKey, number: u8) -> io::Result<Self> {
+    fn bound(relay: &RelayServer, signer: &SigningKey, number: u8) -> io::Result<Self> {
         let buffer = 8 << 20;
-        let socket = UdpSocket::bind(&taut_udp::Config {
+        let socket = UdpSocket::bind(&taut_udp::UdpConfig {
             port: 0,
             ipv4_only: true,
             send_buffer: buffer,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use taut_base::{PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
 use taut_relay::{Client, ClientOutput, Credentials, NetworkTag, SigningKey, Terms, Ticket};
-use taut_relay_server::{Admission, Config, Metrics, Relay, Stats, WebConfig};
+use taut_relay_server::{ConnectionAdmission, Metrics, RelayConfig, RelayServer, Stats, WebConfig};
 use taut_testkit::Seeded;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
@@ -22,20 +22,20 @@ fn coordinator() -> SigningKey {
 }
 
 /// Starts a relay with `places` for unauthenticated connections and `streams` for bound ones; loopback is a trusted proxy if `is_behind_proxy`.
-fn start(places: usize, streams: usize, is_behind_proxy: bool) -> Relay {
-    let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
+fn start(places: usize, streams: usize, is_behind_proxy: bool) -> RelayServer {
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers) = (0, 0, 1);
     config.trusted.push(coordinator().verifying());
     let trusted = if is_behind_proxy { vec!["127.0.0.1/32".parse().unwrap()] } else { Vec::new() };
-    let admission = Admission::new(places, trusted);
+    let admission = ConnectionAdmission::new(places, trusted);
     let address = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     config.web = Some(WebConfig { address, certificate: None, admission, streams });
-    Relay::start(&config).unwrap()
+    RelayServer::start(&config).unwrap()
 }
 
 /// Waits until `done` returns true for the relay's counters.
 #[track_caller]
-fn wait_for(relay: &Relay, done: impl Fn(&Stats) -> bool) {
+fn wait_for(relay: &RelayServer, done: impl Fn(&Stats) -> bool) {
     let began = Instant::now();
     while !done(&relay.stats()) {
         assert!(began.elapsed() < PATIENCE, "{:?}", relay.stats());
@@ -44,7 +44,7 @@ fn wait_for(relay: &Relay, done: impl Fn(&Stats) -> bool) {
 }
 
 /// Opens a WebSocket on which no client binds, as a proxy does for a client at this address.
-fn stranger(relay: &Relay, client: &str) -> WebSocket<TcpStream> {
+fn stranger(relay: &RelayServer, client: &str) -> WebSocket<TcpStream> {
     let mut request = format!("ws://{}/", relay.web().unwrap()).into_client_request().unwrap();
     request.headers_mut().insert("x-forwarded-for", client.parse().unwrap());
     let tcp = TcpStream::connect(relay.web().unwrap()).unwrap();
@@ -91,7 +91,7 @@ struct Node {
 }
 
 impl Node {
-    fn new(relay: &Relay, network: u8, number: u8) -> Self {
+    fn new(relay: &RelayServer, network: u8, number: u8) -> Self {
         let bind = PrivateKey::from_bytes([number ^ 0xff; 32]);
         let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let node: PublicKey = public_key(&PrivateKey::from_bytes([number; 32]));
@@ -137,7 +137,7 @@ impl Node {
     }
 
     #[track_caller]
-    fn run(&mut self, relay: &Relay, done: impl Fn(&Self, &Stats) -> bool) {
+    fn run(&mut self, relay: &RelayServer, done: impl Fn(&Self, &Stats) -> bool) {
         let began = Instant::now();
         while !done(self, &relay.stats()) {
             assert!(began.elapsed() < PATIENCE, "{:?}", relay.stats());
@@ -145,7 +145,7 @@ impl Node {
         }
     }
 
-    fn bound(relay: &Relay, network: u8, number: u8) -> Self {
+    fn bound(relay: &RelayServer, network: u8, number: u8) -> Self {
         let mut node = Self::new(relay, network, number);
         let before = relay.stats().tally.bound;
         node.run(relay, |node, stats| node.client.is_ready() && stats.tally.bound > before);
@@ -266,7 +266,7 @@ fn fault_e19_f13_a_clients_flood_through_a_proxy_displaces_itself() {
 }
 
 /// Returns a connection that sent a PROXY protocol header and a WebSocket request.
-fn proxied(relay: &Relay, header: &[u8]) -> TcpStream {
+fn proxied(relay: &RelayServer, header: &[u8]) -> TcpStream {
     let request =
         b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use taut_base::{Entropy, PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
 use taut_relay::{Client, ClientOutput, Credentials, ForwardRate, NetworkTag, SigningKey, Terms, Ticket, frame};
-use taut_relay_server::{Admission, Config, Metrics, Relay, WebConfig, key_from_file};
+use taut_relay_server::{ConnectionAdmission, Metrics, RelayConfig, RelayServer, WebConfig, key_from_file};
 use taut_testkit::Seeded;
 use taut_wire::stun::{BindingRequest, BindingResponse, REQUEST_LEN};
 
@@ -24,10 +24,10 @@ fn node_key(number: u8) -> PublicKey {
     public_key(&PrivateKey::from_bytes([number; 32]))
 }
 
-fn start(workers: usize, share: ForwardRate) -> Relay {
-    let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
+fn start(workers: usize, share: ForwardRate) -> RelayServer {
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers, config.share) = (0, 0, workers, share);
-    let relay = Relay::start(&config).unwrap();
+    let relay = RelayServer::start(&config).unwrap();
     relay.trust(coordinator().verifying());
     relay
 }
@@ -45,7 +45,7 @@ struct Node {
 }
 
 impl Node {
-    fn new(relay: &Relay, number: u8) -> Self {
+    fn new(relay: &RelayServer, number: u8) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let bind = PrivateKey::from_bytes([number ^ 0xff; 32]);
@@ -94,7 +94,7 @@ impl Node {
         }
     }
 
-    fn bound(relay: &Relay, number: u8) -> Self {
+    fn bound(relay: &RelayServer, number: u8) -> Self {
         let mut node = Self::new(relay, number);
         // The relay counts the client once its confirming frame has arrived. Only then can a peer open a channel to it.
         let before = relay.stats().tally.clients;
@@ -255,7 +255,7 @@ fn stun_on_both_ports_returns_the_address_of_the_client() {
     assert!(socket.recv_from(&mut [0; 200]).is_err());
 }
 
-fn ask(address: SocketAddr, path: &str) -> String {
+fn http_get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     // The request is written at once: the server may answer and close the connection before a second write.
     stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
@@ -272,14 +272,14 @@ fn fault_f12_counters_are_on_loopback_and_name_no_node() {
     let id = a.open(2);
     a.send(id, b"counted");
     a.run(|a| a.start.elapsed() > Duration::from_millis(400));
-    let text = ask(metrics.address(), "/metrics");
+    let text = http_get(metrics.address(), "/metrics");
     assert!(text.contains("\ntaut_relay_clients 2\n"), "{text}");
     for secret in ["127.0.0.1", "::", &node_key(1).to_string(), &relay.key().to_string()] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
-    let status = ask(metrics.address(), "/status");
+    let status = http_get(metrics.address(), "/status");
     assert!(status.contains("\"clients\":2") && status.contains("\"schema\":1"), "{status}");
-    assert!(ask(metrics.address(), "/").starts_with("HTTP/1.1 404"));
+    assert!(http_get(metrics.address(), "/").starts_with("HTTP/1.1 404"));
 }
 
 #[test]
@@ -309,9 +309,9 @@ fn fault_k2_a_damaged_key_is_an_error_and_never_a_new_key() {
 #[test]
 fn a_port_in_use_is_an_error_that_says_so() {
     let relay = start(1, WIDE);
-    let mut config = Config::new(PrivateKey::from_bytes([1; 32]));
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([1; 32]));
     (config.port, config.stun_port) = (relay.port(), 0);
-    let error = Relay::start(&config).err().expect("the port is taken");
+    let error = RelayServer::start(&config).err().expect("the port is taken");
     assert!(error.to_string().contains("another program has it"), "{error}");
 }
 
@@ -325,11 +325,11 @@ struct WebNode {
 }
 
 impl WebNode {
-    fn new(relay: &Relay, number: u8) -> Self {
+    fn new(relay: &RelayServer, number: u8) -> Self {
         Self::at(relay, relay.web().unwrap(), number)
     }
 
-    fn at(relay: &Relay, address: SocketAddr, number: u8) -> Self {
+    fn at(relay: &RelayServer, address: SocketAddr, number: u8) -> Self {
         let tcp = TcpStream::connect(address).unwrap();
         let (socket, _) = tungstenite::client(format!("ws://{address}/"), tcp).unwrap();
         socket.get_ref().set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -372,16 +372,16 @@ impl WebNode {
     }
 }
 
-fn start_web() -> Relay {
-    let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
+fn start_web() -> RelayServer {
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers) = (0, 0, 2);
     config.trusted.push(coordinator().verifying());
     config.web = Some(web(Some("127.0.0.1:0".parse().unwrap())));
-    Relay::start(&config).unwrap()
+    RelayServer::start(&config).unwrap()
 }
 
 fn web(address: Option<SocketAddr>) -> WebConfig {
-    WebConfig { address, certificate: None, admission: Admission::new(256, Vec::new()), streams: 256 }
+    WebConfig { address, certificate: None, admission: ConnectionAdmission::new(256, Vec::new()), streams: 256 }
 }
 
 #[test]
@@ -409,12 +409,12 @@ fn websocket_clients_reach_udp_clients_and_each_other() {
 
 #[test]
 fn a_connection_that_a_web_server_passed_on_is_served_like_any_other() {
-    let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers) = (0, 0, 1);
     config.trusted.push(coordinator().verifying());
     config.web = Some(web(None));
     let admission = config.web.as_ref().unwrap().admission.clone();
-    let relay = Relay::start(&config).unwrap();
+    let relay = RelayServer::start(&config).unwrap();
     assert_eq!(relay.web(), None);
     // The web server of this test reads the request and answers it. Later bytes belong to the relay.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

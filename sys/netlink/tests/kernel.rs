@@ -62,7 +62,7 @@ fn a_link_has_its_kind_and_is_found_by_index() {
         let mut netlink = open();
         run("link add one type veth peer name far");
         run("tuntap add tap0 mode tap");
-        let kind = |link: Option<taut_netlink::Link>| link.unwrap().kind;
+        let kind = |link: Option<taut_netlink::InterfaceLink>| link.unwrap().kind;
         assert_eq!(kind(netlink.link("lo").unwrap()), None);
         assert_eq!(kind(netlink.link("one").unwrap()).as_deref(), Some("veth"));
         let tap = netlink.link("tap0").unwrap().unwrap();
@@ -146,7 +146,7 @@ fn fault_j11_the_monitor_reports_changes_of_watched_state() {
         assert!(watched(&mut netlink, &|netlink| netlink.set_link_up(one, true).unwrap()));
         assert!(watched(&mut netlink, &|netlink| netlink.add_address(one, ip("192.0.2.7"), 32).unwrap()));
         assert!(!watched(&mut netlink, &|netlink| netlink.add_route(&route("10.7.0.0", 16)).unwrap()));
-        // Another program replaces the watched route by one through another interface.
+        // A route to a watched destination through another interface counts as a change of the watched state.
         let elsewhere = route("100.64.0.2", 32);
         assert!(watched(&mut netlink, &|netlink| netlink.add_route(&elsewhere).unwrap()));
         assert!(watched(&mut netlink, &|netlink| netlink.remove_route(&elsewhere).unwrap()));
@@ -353,7 +353,7 @@ fn lost_notifications_are_an_overrun_and_the_monitor_continues() {
             all.overrun |= changes.overrun;
             all.routes |= changes.routes;
         }
-        assert!(all.overrun && all.routes, "an overrun must mark all watched state as changed");
+        assert!(all.overrun && all.routes, "after an overrun all kinds of state must count as changed");
         netlink.add_route(&route("10.9.0.0", 24)).unwrap();
         assert_eq!(without_links(&mut monitor), Changes { routes: true, elsewhere: true, ..Changes::default() });
     });

@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use taut_namespace::in_namespace;
-use taut_packet::{Batch, Config, MAX_FRAMES, PacketSocket, Received, VIRTIO_HEADER};
+use taut_packet::{FrameBatch, MAX_FRAMES, PacketConfig, PacketSocket, ReceivedFrame, VIRTIO_HEADER};
 use wire::{ETHERNET, MTU, WIRE, Wire};
 
-const CONFIG: Config<'_> = Config { interface: WIRE, superpackets: false, receive_buffer: 1 << 20 };
+const CONFIG: PacketConfig<'_> = PacketConfig { interface: WIRE, superpackets: false, receive_buffer: 1 << 20 };
 /// The virtio header of a frame without offloads.
 const FINISHED: [u8; VIRTIO_HEADER] = [0; VIRTIO_HEADER];
 /// Payload bytes of a segment of a superpacket.
@@ -48,12 +48,12 @@ fn unfinished(segment: u16) -> [u8; VIRTIO_HEADER] {
     [needs_checksum, kind, headers[0], headers[1], segment[0], segment[1], start[0], start[1], offset[0], offset[1]]
 }
 
-fn batch() -> Batch {
-    Batch::new(ETHERNET + MTU)
+fn batch() -> FrameBatch {
+    FrameBatch::new(ETHERNET + MTU)
 }
 
 /// Waits for frames and receives them. The limit of 20 s suffices for the slowest machine; only a missing frame reaches it.
-fn receive(socket: &PacketSocket, batch: &mut Batch) -> usize {
+fn receive(socket: &PacketSocket, batch: &mut FrameBatch) -> usize {
     let mut slot = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry that lives across the call.
     assert_eq!(unsafe { libc::poll(&raw mut slot, 1, 20_000) }, 1, "nothing arrived");
@@ -61,7 +61,7 @@ fn receive(socket: &PacketSocket, batch: &mut Batch) -> usize {
 }
 
 /// Returns the frame at `place` of the last call, and replaces its buffer by an empty one.
-fn taken(batch: &mut Batch, place: usize, room: usize) -> Vec<u8> {
+fn taken(batch: &mut FrameBatch, place: usize, room: usize) -> Vec<u8> {
     let length = batch.get(place).unwrap().length;
     let buffer = batch.swap(place, vec![0; room].into());
     buffer[..length.min(room)].to_vec()
@@ -84,7 +84,7 @@ fn frames_arrive_whole_and_in_order_and_fill_a_receive_call() {
         }
         assert_eq!((receive(&socket, &mut batch), batch.len()), (MAX_FRAMES, MAX_FRAMES));
         for (place, length) in lengths.iter().enumerate().take(MAX_FRAMES) {
-            let Received { length: told, unfinished, .. } = batch.get(place).unwrap();
+            let ReceivedFrame { length: told, unfinished, .. } = batch.get(place).unwrap();
             assert_eq!((told, unfinished), (*length, false));
             assert!(taken(&mut batch, place, ETHERNET + MTU) == frame(*length, place as u8), "frame {place}");
         }
@@ -132,7 +132,7 @@ fn a_partial_checksum_is_reported() {
 fn a_frame_that_is_longer_than_its_buffer_reports_its_full_length() {
     in_namespace(|| {
         let wire = Wire::new();
-        let (socket, mut batch) = (PacketSocket::open(&CONFIG).unwrap(), Batch::new(1_000));
+        let (socket, mut batch) = (PacketSocket::open(&CONFIG).unwrap(), FrameBatch::new(1_000));
         wire.arrives(FINISHED, &frame(1_200, 7));
         wire.arrives(unfinished(SEGMENT), &tcp(4_000));
         assert_eq!(receive(&socket, &mut batch), 2);
@@ -161,7 +161,7 @@ fn frames_without_room_in_the_buffer_are_counted_once() {
     in_namespace(|| {
         const FRAMES: u32 = 200;
         let wire = Wire::new();
-        let socket = PacketSocket::open(&Config { receive_buffer: 8 << 10, ..CONFIG }).unwrap();
+        let socket = PacketSocket::open(&PacketConfig { receive_buffer: 8 << 10, ..CONFIG }).unwrap();
         (0..FRAMES).for_each(|number| wire.arrives(FINISHED, &frame(1_000, number as u8)));
         let (mut batch, mut came) = (batch(), 0);
         while let Ok(count) = socket.receive(&mut batch) {
@@ -177,7 +177,7 @@ fn frames_without_room_in_the_buffer_are_counted_once() {
 fn a_socket_without_a_receive_buffer_only_sends() {
     in_namespace(|| {
         let wire = Wire::new();
-        let socket = PacketSocket::open(&Config { receive_buffer: 0, ..CONFIG }).unwrap();
+        let socket = PacketSocket::open(&PacketConfig { receive_buffer: 0, ..CONFIG }).unwrap();
         wire.arrives(FINISHED, &frame(100, 1));
         assert_no_more_frames(&socket);
         assert_eq!((socket.send(&[&frame(100, 2)]).unwrap(), socket.missed().unwrap()), (1, 0));
@@ -214,9 +214,9 @@ fn superpackets_are_not_split_in_either_direction() {
     in_namespace(|| {
         const ROOM: usize = VIRTIO_HEADER + ETHERNET + 65_535;
         let wire = Wire::new();
-        let socket = PacketSocket::open(&Config { superpackets: true, ..CONFIG }).unwrap();
+        let socket = PacketSocket::open(&PacketConfig { superpackets: true, ..CONFIG }).unwrap();
         assert!(socket.superpackets());
-        let mut batch = Batch::new(ROOM);
+        let mut batch = FrameBatch::new(ROOM);
         let (large, small) = (tcp(4 * usize::from(SEGMENT)), frame(100, 3));
         wire.arrives(unfinished(SEGMENT), &large);
         wire.arrives(FINISHED, &small);
@@ -254,10 +254,10 @@ fn a_removed_interface_is_an_error() {
 #[test]
 fn a_missing_interface_is_named_in_the_error() {
     in_namespace(|| {
-        let error = PacketSocket::open(&Config { interface: "nowhere", ..CONFIG }).unwrap_err().to_string();
+        let error = PacketSocket::open(&PacketConfig { interface: "nowhere", ..CONFIG }).unwrap_err().to_string();
         assert!(error.starts_with("could not find the interface for nowhere: "), "{error}");
         assert!(error.ends_with("; there is no such interface in this network namespace, see: ip link"), "{error}");
-        assert!(PacketSocket::open(&Config { interface: "a\0b", ..CONFIG }).is_err());
+        assert!(PacketSocket::open(&PacketConfig { interface: "a\0b", ..CONFIG }).is_err());
     });
 }
 
@@ -268,7 +268,7 @@ fn a_missing_capability_is_named_in_the_error() {
         // The system call instead of libc's function changes the user of this thread only. Without root it fails, which does no harm.
         // SAFETY: the call takes no pointers.
         unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
-        PacketSocket::open(&Config { interface: "lo", ..CONFIG }).map_err(|error| error.to_string())
+        PacketSocket::open(&PacketConfig { interface: "lo", ..CONFIG }).map_err(|error| error.to_string())
     });
     let error = told.join().unwrap().unwrap_err();
     assert!(error.starts_with("could not open a packet socket for lo: "), "{error}");

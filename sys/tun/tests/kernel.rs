@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use taut_namespace::{configure, enter_new, exists, gone, in_namespace};
-use taut_tun::{Config, HEADER_LEN, Offload, Tun, TunError};
+use taut_tun::{HEADER_LEN, Offload, Tun, TunConfig, TunError};
 
 /// The host's address on the device.
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -21,8 +21,8 @@ const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 /// Default MTU of a TUN device, in bytes.
 const MTU: usize = 1_500;
 
-fn config(offload: Offload) -> Config {
-    Config { name: "taut%d".to_owned(), offload, multi_queue: false }
+fn config(offload: Offload) -> TunConfig {
+    TunConfig { name: "taut%d".to_owned(), offload, multi_queue: false }
 }
 
 /// Returns a device that is up and has the near address.
@@ -234,10 +234,10 @@ fn a_device_exists_as_long_as_its_value() {
 fn a_name_in_use_is_not_taken_over() {
     in_namespace(|| {
         for (multi_queue, offload) in [(false, Offload::ALL), (true, Offload::ALL), (true, Offload::NONE)] {
-            let config = Config { name: "mine".to_owned(), offload, multi_queue };
+            let config = TunConfig { name: "mine".to_owned(), offload, multi_queue };
             let _first = Tun::create(&config).unwrap();
             assert!(matches!(Tun::create(&config), Err(TunError::NameTaken { .. })));
-            let loopback = Config { name: "lo".to_owned(), ..config };
+            let loopback = TunConfig { name: "lo".to_owned(), ..config };
             assert!(matches!(Tun::create(&loopback), Err(TunError::NameTaken { .. })));
         }
     });
@@ -246,7 +246,7 @@ fn a_name_in_use_is_not_taken_over() {
 #[test]
 fn queues_are_added_if_the_device_allows_it() {
     in_namespace(|| {
-        let many = Tun::create(&Config { multi_queue: true, ..config(Offload::ALL) }).unwrap();
+        let many = Tun::create(&TunConfig { multi_queue: true, ..config(Offload::ALL) }).unwrap();
         let second = many.add_queue().unwrap();
         assert_eq!((second.name(), second.offload()), (many.name(), many.offload()));
         let name = many.name().to_owned();

@@ -7,13 +7,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use std::{io, mem, ptr, thread};
 use taut_namespace::{configure, in_namespace};
-use taut_tun::{Config, Offload, Tun, TunError, flow};
+use taut_tun::{Offload, Tun, TunConfig, TunError, flow};
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
 /// Returns a device with `count` queues that is up and accepts any packet.
 fn queues(count: u8) -> Vec<Tun> {
-    let first = Tun::create(&Config { name: "taut%d".to_owned(), offload: Offload::NONE, multi_queue: true }).unwrap();
+    let first =
+        Tun::create(&TunConfig { name: "taut%d".to_owned(), offload: Offload::NONE, multi_queue: true }).unwrap();
     let mut all = vec![first];
     all.extend((1..count).map(|_| all[0].add_queue().unwrap()).collect::<Vec<_>>());
     configure(all[0].name(), NEAR);

@@ -11,11 +11,11 @@ use namespace::{SilentNetwork, in_namespace};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use taut_udp::{
-    BUFFER_LEN, BindError, Config, MAX_GSO_BYTES, MAX_MESSAGES, MAX_SEGMENTS, ReceiveBatch, Transmit, UdpSocket,
+    BUFFER_LEN, BindError, MAX_GSO_BYTES, MAX_MESSAGES, MAX_SEGMENTS, ReceiveBatch, Transmit, UdpConfig, UdpSocket,
 };
 
-const CONFIG: Config =
-    Config { port: 0, ipv4_only: false, send_buffer: 4 << 20, receive_buffer: 8 << 20, gso: true, gro: true };
+const CONFIG: UdpConfig =
+    UdpConfig { port: 0, ipv4_only: false, send_buffer: 4 << 20, receive_buffer: 8 << 20, gso: true, gro: true };
 
 /// The loopback destinations of a dual-stack socket: IPv4, IPv6, and an IPv4-mapped IPv6 address.
 const LOOPBACKS: [&str; 3] = ["127.0.0.1", "::1", "::ffff:127.0.0.1"];
@@ -60,8 +60,8 @@ fn a_run_of_ten_arrives_with_and_without_each_offload() {
     const SEGMENT: usize = 1_200;
     for (gso, gro) in [(true, true), (true, false), (false, true), (false, false)] {
         in_namespace(move || {
-            let sender = UdpSocket::bind(&Config { gso, ..CONFIG }).unwrap();
-            let receiver = UdpSocket::bind(&Config { gro, ..CONFIG }).unwrap();
+            let sender = UdpSocket::bind(&UdpConfig { gso, ..CONFIG }).unwrap();
+            let receiver = UdpSocket::bind(&UdpConfig { gro, ..CONFIG }).unwrap();
             assert_eq!((sender.features().gso, receiver.features().gro), (gso, gro), "this kernel has GSO and GRO");
             assert!(sender.features().ipv6);
             let contents = pattern(9 * SEGMENT + 100);
@@ -125,7 +125,7 @@ fn runs_that_are_too_long_for_the_kernel_are_split() {
 fn mixed_sizes_and_more_messages_than_one_call_takes_keep_their_order() {
     for gso in [true, false] {
         in_namespace(move || {
-            let sender = UdpSocket::bind(&Config { gso, ..CONFIG }).unwrap();
+            let sender = UdpSocket::bind(&UdpConfig { gso, ..CONFIG }).unwrap();
             let receivers = [UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap()];
             let contents = pattern(4_000);
             let sizes = [1, 32, 148, 1_000, 4_000];
@@ -178,7 +178,7 @@ fn an_empty_datagram_arrives_and_cannot_stop_a_loop_over_segments() {
 fn a_bad_destination_does_not_stop_the_batch() {
     for gso in [true, false] {
         in_namespace(move || {
-            let sender = UdpSocket::bind(&Config { gso, ..CONFIG }).unwrap();
+            let sender = UdpSocket::bind(&UdpConfig { gso, ..CONFIG }).unwrap();
             let receiver = UdpSocket::bind(&CONFIG).unwrap();
             let contents = pattern(70_000);
             let good = at("127.0.0.1", receiver.port());
@@ -238,7 +238,7 @@ fn a_run_that_the_kernel_refuses_is_sent_datagram_by_datagram() {
 /// Asserts that datagrams without room in a full socket are sent later: none is lost, duplicated or reordered.
 fn fill_and_drain(gso: bool, length: usize, segment_size: usize) {
     let network = SilentNetwork::new();
-    let sender = UdpSocket::bind(&Config { gso, send_buffer: 16 << 10, ..CONFIG }).unwrap();
+    let sender = UdpSocket::bind(&UdpConfig { gso, send_buffer: 16 << 10, ..CONFIG }).unwrap();
     let contents: Vec<Vec<u8>> = (0..100_u8).map(|number| vec![number; length]).collect();
     let destination = at(&SilentNetwork::FAR.to_string(), 9);
     let transmits: Vec<_> =
@@ -300,10 +300,10 @@ fn root_gets_the_requested_buffer_sizes() {
     in_namespace(|| {
         // The requested sizes exceed the usual limit for other users (net.core.wmem_max).
         let asked = 24 << 20;
-        let socket = UdpSocket::bind(&Config { send_buffer: asked, receive_buffer: asked, ..CONFIG }).unwrap();
+        let socket = UdpSocket::bind(&UdpConfig { send_buffer: asked, receive_buffer: asked, ..CONFIG }).unwrap();
         let buffers = socket.buffers();
         assert!(buffers.send >= asked && buffers.receive >= asked, "{buffers:?}");
-        let greedy = Config { send_buffer: usize::MAX, receive_buffer: 0, ..CONFIG };
+        let greedy = UdpConfig { send_buffer: usize::MAX, receive_buffer: 0, ..CONFIG };
         assert!(UdpSocket::bind(&greedy).unwrap().buffers().receive > 0);
     });
 }
@@ -312,7 +312,7 @@ fn root_gets_the_requested_buffer_sizes() {
 fn datagrams_without_room_in_the_receive_buffer_are_counted() {
     in_namespace(|| {
         let sender = UdpSocket::bind(&CONFIG).unwrap();
-        let receiver = UdpSocket::bind(&Config { receive_buffer: 4_096, ..CONFIG }).unwrap();
+        let receiver = UdpSocket::bind(&UdpConfig { receive_buffer: 4_096, ..CONFIG }).unwrap();
         assert_eq!(receiver.dropped(), Some(0));
         let contents = pattern(1_000);
         let transmit =
@@ -325,7 +325,7 @@ fn datagrams_without_room_in_the_receive_buffer_are_counted() {
 #[test]
 fn on_a_host_without_ipv6_the_socket_uses_ipv4() {
     in_namespace(|| {
-        let sender = UdpSocket::bind(&Config { ipv4_only: true, ..CONFIG }).unwrap();
+        let sender = UdpSocket::bind(&UdpConfig { ipv4_only: true, ..CONFIG }).unwrap();
         let receiver = UdpSocket::bind(&CONFIG).unwrap();
         assert!(!sender.features().ipv6);
         let to = |ip| Transmit { destination: at(ip, receiver.port()), contents: b"hello", segment_size: 0, ecn: 0 };
@@ -341,7 +341,7 @@ fn a_port_can_be_bound_once_and_marks_are_set() {
         let first = UdpSocket::bind(&CONFIG).unwrap();
         assert_ne!(first.port(), 0);
         for ipv4_only in [false, true] {
-            let again = UdpSocket::bind(&Config { port: first.port(), ipv4_only, ..CONFIG });
+            let again = UdpSocket::bind(&UdpConfig { port: first.port(), ipv4_only, ..CONFIG });
             assert!(matches!(again, Err(BindError::PortTaken { port }) if port == first.port()));
         }
         first.set_mark(0xffff_0001).unwrap();

@@ -1,5 +1,5 @@
 use super::{Malformed, Message, attributes, ip, messages, text};
-use crate::message::Request;
+use crate::message::NetlinkRequest;
 use crate::{Scope, abi, address, link, route};
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ fn link_bytes() -> Vec<u8> {
     let mut fixed = [0; 16];
     fixed[4..8].copy_from_slice(&number(3));
     fixed[8..12].copy_from_slice(&number(abi::IFF_UP | abi::IFF_RUNNING));
-    Request::new(abi::RTM_NEWLINK, 0, &fixed)
+    NetlinkRequest::new(abi::RTM_NEWLINK, 0, &fixed)
         .attribute(abi::IFLA_IFNAME, b"taut0\0")
         .number(abi::IFLA_MTU, 1_420)
         .number(abi::IFLA_TXQLEN, 500)
@@ -22,7 +22,7 @@ fn link_bytes() -> Vec<u8> {
 
 /// Returns the local address of an IPv4 point-to-point link as the kernel sends it.
 fn address_bytes() -> Vec<u8> {
-    Request::new(abi::RTM_NEWADDR, 0, &[abi::AF_INET, 30, 0x01, 0, 3, 0, 0, 0])
+    NetlinkRequest::new(abi::RTM_NEWADDR, 0, &[abi::AF_INET, 30, 0x01, 0, 3, 0, 0, 0])
         .attribute(abi::IFA_ADDRESS, &[10, 0, 0, 2])
         .attribute(abi::IFA_LOCAL, &[10, 0, 0, 1])
         .number(abi::IFA_FLAGS, abi::IFA_F_DEPRECATED | abi::IFA_F_TEMPORARY)
@@ -30,8 +30,8 @@ fn address_bytes() -> Vec<u8> {
 }
 
 fn route_bytes() -> Vec<u8> {
-    let metrics = Request::new(0, 0, &[]).number(1, 7).number(abi::RTAX_MTU, 1_300).finish(0);
-    Request::new(abi::RTM_NEWROUTE, 0, &[abi::AF_INET, 8, 0, 0, 254, 116, 0, abi::RTN_UNICAST, 0, 0, 0, 0])
+    let metrics = NetlinkRequest::new(0, 0, &[]).number(1, 7).number(abi::RTAX_MTU, 1_300).finish(0);
+    NetlinkRequest::new(abi::RTM_NEWROUTE, 0, &[abi::AF_INET, 8, 0, 0, 254, 116, 0, abi::RTN_UNICAST, 0, 0, 0, 0])
         .number(abi::RTA_TABLE, 51_820)
         .attribute(abi::RTA_DST, &[10, 0, 0, 0])
         .attribute(abi::RTA_GATEWAY, &[192, 0, 2, 1])
@@ -71,8 +71,9 @@ fn a_link_is_read() {
 #[test]
 fn drops_before_a_link_are_the_eighth_counter() {
     let counters: Vec<u8> = (1..=24_u64).flat_map(u64::to_ne_bytes).collect();
-    let with =
-        |counters: &[u8]| Request::new(abi::RTM_NEWLINK, 0, &[0; 16]).attribute(abi::IFLA_STATS64, counters).finish(1);
+    let with = |counters: &[u8]| {
+        NetlinkRequest::new(abi::RTM_NEWLINK, 0, &[0; 16]).attribute(abi::IFLA_STATS64, counters).finish(1)
+    };
     let bytes = with(&counters);
     assert_eq!(link::dropped_before(only(&bytes)), Ok(Some(8)));
     assert_eq!(link::dropped_before(only(&link_bytes())), Ok(None));

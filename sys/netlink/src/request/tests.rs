@@ -1,11 +1,11 @@
 use super::{Step, read_datagram, read_step};
-use crate::message::Request;
+use crate::message::NetlinkRequest;
 use crate::parse::{Malformed, Message, messages};
 use crate::{NetlinkError, abi};
 use std::io;
 
 fn answer(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Request::new(kind, 0, payload).finish(1);
+    let mut bytes = NetlinkRequest::new(kind, 0, payload).finish(1);
     bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
     bytes
 }
@@ -27,7 +27,7 @@ fn refusal(request_len: u32, rest: &[u8]) -> Vec<u8> {
     payload.extend(request_len.to_ne_bytes());
     payload.extend([0; 12]);
     payload.extend(rest);
-    let words = Request::new(0, 0, &[]).attribute(abi::NLMSGERR_ATTR_MSG, b"Device does not exist\0").finish(0);
+    let words = NetlinkRequest::new(0, 0, &[]).attribute(abi::NLMSGERR_ATTR_MSG, b"Device does not exist\0").finish(0);
     payload.extend(&words[16..]);
     payload
 }

@@ -1,10 +1,10 @@
 use super::cursor::Cursor;
 use super::{Sent, Transmit};
-use crate::{Config, UdpSocket};
+use crate::{UdpConfig, UdpSocket};
 use std::io;
 
-const CONFIG: Config =
-    Config { port: 0, ipv4_only: true, send_buffer: 65_536, receive_buffer: 65_536, gso: true, gro: true };
+const CONFIG: UdpConfig =
+    UdpConfig { port: 0, ipv4_only: true, send_buffer: 65_536, receive_buffer: 65_536, gso: true, gro: true };
 
 /// Handles the error `code` of the kernel for a run, or for a single datagram if `segment_size` is 0. Returns whether the socket is full, the report, and the cursor
 /// at which sending continues.

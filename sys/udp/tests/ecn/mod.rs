@@ -1,7 +1,7 @@
 //! Congestion marks (ECN): each sent datagram carries the requested mark, and the receiver reports the mark of each message.
 
 use crate::{CONFIG, LOOPBACKS, at, pattern, wait_readable};
-use taut_udp::{Config, Local, ReceiveBatch, Transmit, UdpSocket};
+use taut_udp::{Local, ReceiveBatch, Transmit, UdpConfig, UdpSocket};
 
 const SEGMENT: usize = 1_000;
 
@@ -10,7 +10,7 @@ fn fault_i6_marks_arrive_on_single_datagrams_and_runs_of_both_families() {
     crate::in_namespace(|| {
         let contents = pattern(5 * SEGMENT);
         for (ipv4_only, gso) in [(false, true), (false, false), (true, true)] {
-            let config = Config { ipv4_only, gso, gro: gso, ..CONFIG };
+            let config = UdpConfig { ipv4_only, gso, gro: gso, ..CONFIG };
             let (sender, receiver) = (UdpSocket::bind(&config).unwrap(), UdpSocket::bind(&config).unwrap());
             for loopback in if ipv4_only { &LOOPBACKS[..1] } else { &LOOPBACKS[..] } {
                 let destination = at(loopback, receiver.port());

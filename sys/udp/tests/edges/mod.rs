@@ -9,7 +9,7 @@ use std::thread;
 use taut_udp::{Transmit, UdpSocket};
 
 use crate::namespace::in_namespace;
-use crate::{CONFIG, Config, at, joined, pattern, receive};
+use crate::{CONFIG, UdpConfig, at, joined, pattern, receive};
 
 /// The far end's addresses.
 const FAR: [&str; 2] = ["10.9.0.2", "fd00:9::2"];
@@ -21,7 +21,7 @@ fn ip(words: &str) {
 }
 
 /// Connects the calling thread's namespace by a cable to a host in another one, and opens a socket on that host. The cable exists as long as the socket.
-fn cable(far: Config) -> UdpSocket {
+fn cable(far: UdpConfig) -> UdpSocket {
     let (say, hear) = mpsc::channel();
     let (go, wait) = mpsc::channel::<()>();
     let host = thread::spawn(move || {
@@ -87,7 +87,7 @@ fn only_datagrams_above_the_mtu_fail() {
         ip("link set near mtu 1300");
         let contents = pattern(20_000);
         for gso in [true, false] {
-            let sender = UdpSocket::bind(&Config { gso, ..CONFIG }).unwrap();
+            let sender = UdpSocket::bind(&UdpConfig { gso, ..CONFIG }).unwrap();
             for far in FAR {
                 let destination = at(far, receiver.port());
                 let to = |length, segment_size| Transmit {
@@ -116,8 +116,8 @@ fn fault_a4_a_datagram_after_the_largest_one_whole_or_in_fragments_arrives() {
     for gro in [true, false] {
         let contents = contents.clone();
         in_namespace(move || {
-            let near = UdpSocket::bind(&Config { gro, ..CONFIG }).unwrap();
-            let far = cable(Config { gro, ..CONFIG });
+            let near = UdpSocket::bind(&UdpConfig { gro, ..CONFIG }).unwrap();
+            let far = cable(UdpConfig { gro, ..CONFIG });
             let stranger = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
             for (receiver, ip) in [(&near, "127.0.0.1"), (&far, FAR[0])] {
                 for _ in 0..3 {

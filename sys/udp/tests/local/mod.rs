@@ -4,7 +4,7 @@ use super::namespace::in_namespace;
 use super::{CONFIG, at, pattern, wait_readable};
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
-use taut_udp::{Config, Local, ReceiveBatch, Transmit, UdpSocket};
+use taut_udp::{Local, ReceiveBatch, Transmit, UdpConfig, UdpSocket};
 
 /// Pairs of a second address of this host and the first address, which the routes would choose.
 const ADDRESSES: [(&str, &str); 2] = [("127.0.0.5", "127.0.0.1"), ("fd00::5", "::1")];
@@ -39,7 +39,7 @@ fn an_answer_leaves_from_the_address_that_the_question_was_sent_to() {
         let contents = pattern(10 * SEGMENT);
         for (ipv4_only, addresses) in [(false, &ADDRESSES[..]), (true, &ADDRESSES[..1])] {
             let asker = UdpSocket::bind(&CONFIG).unwrap();
-            let socket = UdpSocket::bind(&Config { ipv4_only, ..CONFIG }).unwrap();
+            let socket = UdpSocket::bind(&UdpConfig { ipv4_only, ..CONFIG }).unwrap();
             for (second, first) in addresses {
                 let to = at(second, socket.port());
                 let question = Transmit { destination: to, contents: b"?", segment_size: 0, ecn: 0 };
