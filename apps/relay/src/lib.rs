@@ -16,8 +16,8 @@
 //! own table and puts them into the queues of all others before it handles the next datagram: data behind an `open` finds the channel. A worker that does not
 //! know a number or a sender first applies the changes in its queue.
 //!
-//! **Bounds.** [`ConnectionAdmission`] bounds connections until a client is bound on them; afterwards each client has one. A worker whose socket is full waits up to 0.1 s,
-//! then drops and counts. Queues hold changes: each control frame causes a few, and control frames are limited.
+//! **Bounds.** [`ConnectionAdmission`] bounds connections until a client is bound on them; afterwards each client has one. A worker whose socket is full waits up
+//! to 0.1 s, then drops and counts. Queues hold changes: each control frame causes a few, and control frames are limited.
 //!
 //! It refuses: logs and counters by address (fault F12), and packets to any address except those of clients and of STUN requests.
 

@@ -4,7 +4,7 @@
 //! client that does not read harms only itself. Frames from a client leave by a UDP socket of the relay, or wait in another client's queue.
 //!
 //! ```text
-//!              unauthenticated: 10 s in all, a share per address ([`ConnectionAdmission`])                      bound: as long as the binding lasts
+//!              unauthenticated: 10 s in all, a share per address ([`ConnectionAdmission`])            bound: as long as the binding lasts
 //! accept ──▶ PROXY header, TLS, HTTP ──▶ open, bind ─────────────────── first control frame ──▶ one per member, a share per network
 //! Entrance (a web server has shaken hands) ──▶ ▲ │                                                                │
 //!                                              │ └──▶ closed: late, or evicted for another one                    │

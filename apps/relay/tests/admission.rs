@@ -218,7 +218,7 @@ fn fault_f13_a_message_in_many_frames_is_read_as_one() {
     let relay = start(64, 64, true);
     let mut node = Node::bound(&relay, 1, 1);
     let before = relay.stats().counts.not_wireguard;
-    // An empty frame for each of 30,000 pieces: more bytes than a worker reads in one turn, and fewer than an unfinished message may have. A ping precedes the end.
+    // One message in 30,000 frames of one byte: more bytes than a worker reads in one turn, and fewer than an unfinished message may have. A ping precedes the end.
     let pieces = (0..30_000).flat_map(|place| [if place == 0 { 2 } else { 0 }, 0x81, 0, 0, 0, 0, 0]);
     let end = [0x89, 0x80, 0, 0, 0, 0, 0x80, 0x80, 0, 0, 0, 0];
     let mut tcp = node.web.get_ref().try_clone().unwrap();

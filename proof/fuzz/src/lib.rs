@@ -35,7 +35,8 @@ use std::{fs, io};
 pub use mutate::{fnv, mutations};
 pub use seed::seeds;
 
-/// Maximum length of an input that replay and search make, 8 KiB: longer than any datagram at a usual MTU. A superpacket of this length already has several segments.
+/// Maximum length of an input that replay and search make, 8 KiB: longer than any datagram at a usual MTU, and long enough for a superpacket of several
+/// segments.
 pub const MAX_INPUT: usize = 8 * 1024;
 
 /// A parser under test, and the number of mutations that replay makes.

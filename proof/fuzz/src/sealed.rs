@@ -19,7 +19,7 @@ pub(crate) fn records(data: &[u8]) {
         let arrived = step.alter(&sealed);
         match node.open(arrived.clone()) {
             Ok(message) => {
-                assert!(arrived == sealed && message == step.piece, "the opened record is not the sealed one")
+                assert!(arrived == sealed && message == step.piece, "the opened record is not the sealed one");
             }
             Err(error) => {
                 assert!(arrived != sealed && !error.to_string().is_empty(), "an unaltered record does not open");

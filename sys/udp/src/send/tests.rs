@@ -6,8 +6,8 @@ use std::io;
 const CONFIG: UdpConfig =
     UdpConfig { port: 0, ipv4_only: true, send_buffer: 65_536, receive_buffer: 65_536, gso: true, gro: true };
 
-/// Handles the error `code` of the kernel for a run, or for a single datagram if `segment_size` is 0. Returns whether the socket is full, the report, and the cursor
-/// at which sending continues.
+/// Handles the error `code` of the kernel for a run, or for a single datagram if `segment_size` is 0. Returns whether the socket is full, the report, and the
+/// cursor at which sending continues.
 fn answer(code: i32, segment_size: usize) -> (bool, Sent, Cursor, UdpSocket) {
     let socket = UdpSocket::bind(&CONFIG).unwrap();
     let transmit =

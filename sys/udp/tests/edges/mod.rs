@@ -59,8 +59,8 @@ fn without_checksum_offload() {
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
 
-/// Kernels before 6.11 refuse the run with EIO, and it is sent datagram by datagram. Later kernels compute the checksums in software. All datagrams arrive in both
-/// cases.
+/// Kernels before 6.11 refuse the run with EIO, and it is sent datagram by datagram. Later kernels compute the checksums in software. All datagrams arrive in
+/// both cases.
 #[test]
 fn a_run_arrives_over_a_device_without_checksum_offload() {
     in_namespace(|| {
@@ -78,8 +78,8 @@ fn a_run_arrives_over_a_device_without_checksum_offload() {
     });
 }
 
-/// The kernel refuses datagrams above the MTU with EMSGSIZE; older kernels refuse runs with EINVAL, and then each datagram. Only datagrams that are too large count
-/// as failed, and GSO stays on.
+/// The kernel refuses datagrams above the MTU with EMSGSIZE; older kernels refuse runs with EINVAL, and then each datagram. Only datagrams that are too large
+/// count as failed, and GSO stays on.
 #[test]
 fn only_datagrams_above_the_mtu_fail() {
     in_namespace(|| {
