@@ -86,7 +86,7 @@ def call(*argv, check=True, timeout=PATIENCE_S, env=None, text=None):
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise LabError(f"no end after {timeout:.0f} s: {' '.join(argv)}\n{error.stdout}\n{error.stderr}") from None
+        raise LabError(f"no end after {timeout:.0f} s: {' '.join(map(str, argv))}\n{error.stdout}\n{error.stderr}") from None
     if check and done.returncode != 0:
-        raise LabError(f"exit code {done.returncode}: {' '.join(argv)}\n{text or ''}{done.stdout}{done.stderr}")
+        raise LabError(f"exit code {done.returncode}: {' '.join(map(str, argv))}\n{text or ''}{done.stdout}{done.stderr}")
     return done
