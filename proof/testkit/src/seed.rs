@@ -16,7 +16,7 @@ use std::thread;
 /// Environment variable with the first seed.
 const SEED: &str = "TAUT_SEED";
 
-/// Environment variable that asks for the counts of the night when it is set and not `0`.
+/// Environment variable that selects the larger counts of the night if it is set and not `0`.
 const THOROUGH: &str = "TAUT_THOROUGH";
 
 /// Returns the first seed of this process: that of `TAUT_SEED`, otherwise 32 bits of randomness.
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Set in the processes that the tests start.
+    /// Environment variable that is set in the processes that the tests start.
     const INSIDE: &str = "TAUT_TEST_INSIDE";
 
     /// Runs the third-seed test in a process of its own with these variables and returns its output.
@@ -103,7 +103,7 @@ mod tests {
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
-    /// Does something only in a process that another test started.
+    /// A test that fails on purpose, and only in a process that another test started.
     #[test]
     fn fails_at_the_third_seed_of_a_day() {
         if env::var_os(INSIDE).is_none() {
@@ -111,7 +111,7 @@ mod tests {
         }
         for (number, seed) in seeds(5, 50).enumerate() {
             println!("seed={seed}");
-            assert!(number < 2 || thorough(), "the third");
+            assert!(number < 2 || thorough(), "this test fails on purpose at its third seed");
         }
     }
 
