@@ -1,5 +1,7 @@
 """Tables and verdicts of the measurements of `lab.runs.flood`, which writes docs/flood.md with them."""
 
+from ..measure import markdown
+
 # Share of the target rate of R3 and R4 that the generator must reach for a verdict.
 ENOUGH = 0.95
 THREADS = {"taut": "agent", "taut-lane-0": "lane"}
@@ -147,9 +149,7 @@ than 5 % of a flow's throughput lost). Nodes of `taut wg` keep stock WireGuard's
 
 
 def _markdown(rows):
-    names = list(rows[0])
-    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-    return "\n".join(lines + ["| " + " | ".join(row.values()) + " |" for row in rows])
+    return markdown.table(list(rows[0]), [row.values() for row in rows])
 
 
 def _spread(figures):

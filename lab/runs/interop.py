@@ -17,6 +17,7 @@ from pathlib import Path
 from ..hosts.net import Lab
 from ..hosts.programs import ROOT
 from ..hosts.wait import LabError
+from ..measure import markdown
 from ..nodes.wireguard import VERSIONS, lacking, pair
 from ..traffic.flow import Probe, Transfer
 
@@ -129,9 +130,7 @@ def run(lab, chosen, seconds):
 
 def table(rows):
     """Returns the rows in Markdown."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    lines += ["| " + " | ".join(str(row[name]) for name in COLUMNS) + " |" for row in rows]
-    return "\n".join(lines)
+    return markdown.table(COLUMNS, [[row[name] for name in COLUMNS] for row in rows])
 
 
 def document(rows, lacks, seconds):

@@ -20,6 +20,7 @@ from ..hosts.namespace import Namespace
 from ..hosts.net import Lab
 from ..hosts.programs import ROOT, binary
 from ..hosts.wait import LabError
+from ..measure import markdown
 from ..measure import machine
 
 SCHEMA = 1
@@ -161,7 +162,7 @@ def table(rows):
         ]
         for row in rows
     ]
-    return page.table(head, cells)
+    return markdown.table(head, cells)
 
 
 def verdict(row):

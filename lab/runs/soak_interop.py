@@ -17,6 +17,7 @@ from pathlib import Path
 from ..hosts.net import Lab
 from ..hosts.programs import ROOT
 from ..hosts.wait import LabError
+from ..measure import markdown
 from ..nodes.wireguard import VERSIONS, lacking, pair
 from .interop import longest
 
@@ -117,9 +118,7 @@ def run(lab, chosen, seconds, gap=GAP_S):
 
 def table(rows):
     """Returns the rows in Markdown."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    lines += ["| " + " | ".join(str(row[name]) for name in COLUMNS) + " |" for row in rows]
-    return "\n".join(lines)
+    return markdown.table(COLUMNS, [[row[name] for name in COLUMNS] for row in rows])
 
 
 def document(rows, minutes, gap):

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use taut_netmap::{Relay as NetmapRelay, coordinator_relay_url};
-use taut_relay_server::{Admission, Config, DEFAULT_PORT, DEFAULT_STUN_PORT, Relay, WebConfig};
+use taut_relay_server::{ConnectionAdmission, DEFAULT_PORT, DEFAULT_STUN_PORT, RelayConfig, RelayServer, WebConfig};
 
 use crate::log;
 use crate::state::{OWN, OWN_NAME, State, StateError};
@@ -41,8 +41,8 @@ impl Default for RelayOptions {
 pub(crate) async fn start(
     state: &State,
     wanted: Option<&RelayOptions>,
-    admission: &Arc<Admission>,
-) -> Result<Option<Relay>, StateError> {
+    admission: &Arc<ConnectionAdmission>,
+) -> Result<Option<RelayServer>, StateError> {
     let running = wanted.and_then(|wanted| Some((open(state, wanted, admission)?, wanted)));
     let named = running.as_ref().map(|(relay, wanted)| NetmapRelay {
         id: OWN,
@@ -63,14 +63,14 @@ pub(crate) async fn start(
 }
 
 /// Returns `None` if the ports are in use: the coordinator then runs without a relay.
-fn open(state: &State, wanted: &RelayOptions, admission: &Arc<Admission>) -> Option<Relay> {
-    let mut config = Config::new(state.relay_key().clone());
+fn open(state: &State, wanted: &RelayOptions, admission: &Arc<ConnectionAdmission>) -> Option<RelayServer> {
+    let mut config = RelayConfig::new(state.relay_key().clone());
     config.port = wanted.port;
     config.stun_port = stun_port(wanted.port);
     config.trusted = vec![state.ticket_key()];
     let (admission, streams) = (Arc::clone(admission), wanted.streams);
     config.web = Some(WebConfig { address: None, certificate: None, admission, streams });
-    match Relay::start(&config) {
+    match RelayServer::start(&config) {
         Ok(relay) => Some(relay),
         Err(error) => {
             let hint = "nodes without a direct path need a relay: free the ports, choose others with --relay-port, or give --no-relay";

@@ -1,9 +1,9 @@
-//! How much a relay carries on loopback: pours full-sized frames through one, from so many nodes to so many others, and prints what arrived.
+//! Measures the throughput of a relay on loopback: sends full-sized frames through it between PAIRS pairs of nodes, and prints how much arrived.
 //!
 //! ```text
 //! cargo run --release -p taut-relay-server --example carry -- [SECONDS] [PAIRS] [WORKERS] [--json]
 //! ```
-//! Sender, relay and receiver share the machine's cores, so this is what one machine carries that does all three; a relay alone carries more.
+//! Senders, relay and receivers share the machine's cores, so a relay alone on the machine carries more.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use taut_base::{PrivateKey, Time};
 use taut_event::{Events, Interest, Poller};
 use taut_noise::public_key;
 use taut_relay::{Client, ClientOutput, Credentials, ForwardRate, NetworkTag, SigningKey, Terms, Ticket, frame};
-use taut_relay_server::{Config, Relay};
+use taut_relay_server::{RelayConfig, RelayServer};
 use taut_testkit::Seeded;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 
 /// Bytes of a frame: WireGuard's datagram around a packet of 1,420 bytes, and the relay's header.
 const FRAME: usize = 1420 + 32 + 8;
-/// Frames of one run: as many as a superpacket makes.
+/// Frames of one run, 44: as many as the segments of a full superpacket.
 const RUN: usize = 44;
 
 fn main() -> io::Result<()> {
@@ -31,13 +31,13 @@ fn main() -> io::Result<()> {
     let number = |place: usize, default: u64| words.get(place).and_then(|word| word.parse().ok()).unwrap_or(default);
     let (seconds, pairs, workers) = (number(0, 5), number(1, 1).clamp(1, 100), number(2, 0));
 
-    let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port) = (0, 0);
     config.workers = usize::try_from(workers).unwrap_or(0);
     config.share = ForwardRate::bits_per_second(1_000_000_000_000);
     let signer = SigningKey::from_seed([1; 32]).ok_or_else(|| io::Error::other("no signing key"))?;
     config.trusted.push(signer.verifying());
-    let relay = Relay::start(&config).map_err(io::Error::other)?;
+    let relay = RelayServer::start(&config).map_err(io::Error::other)?;
 
     let (received, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let mut threads = Vec::new();
@@ -45,9 +45,9 @@ fn main() -> io::Result<()> {
         let (mut from, to) = (Node::bound(&relay, &signer, 2 * pair)?, Node::bound(&relay, &signer, 2 * pair + 1)?);
         let id = from.open(2 * pair + 1)?;
         let (counter, stopped) = (received.clone(), stop.clone());
-        threads.push(thread::spawn(move || drain(&to, &counter, &stopped)));
+        threads.push(thread::spawn(move || receive_frames(&to, &counter, &stopped)));
         let stopped = stop.clone();
-        threads.push(thread::spawn(move || pour(&from, id, &stopped)));
+        threads.push(thread::spawn(move || send_frames(&from, id, &stopped)));
     }
     thread::sleep(Duration::from_millis(500));
     let (before, began) = (received.load(Ordering::Relaxed), Instant::now());
@@ -68,7 +68,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// A node at the relay, bound.
+/// A node that is bound to the relay.
 struct Node {
     socket: UdpSocket,
     client: Client,
@@ -78,9 +78,9 @@ struct Node {
 }
 
 impl Node {
-    fn bound(relay: &Relay, signer: &SigningKey, number: u8) -> io::Result<Self> {
+    fn bound(relay: &RelayServer, signer: &SigningKey, number: u8) -> io::Result<Self> {
         let buffer = 8 << 20;
-        let socket = UdpSocket::bind(&taut_udp::Config {
+        let socket = UdpSocket::bind(&taut_udp::UdpConfig {
             port: 0,
             ipv4_only: true,
             send_buffer: buffer,
@@ -108,7 +108,7 @@ impl Node {
             dice: Seeded::new(number.into()),
             began: Instant::now(),
         };
-        // Until the first ping was answered: then the relay counts it as bound.
+        // The relay counts the node as bound once the first ping was answered.
         for _ in 0..20 {
             node.turn()?;
         }
@@ -149,8 +149,8 @@ fn node_key(number: u8) -> taut_base::PublicKey {
     public_key(&PrivateKey::from_bytes([number ^ 0x55; 32]))
 }
 
-/// Sends as fast as the socket takes it.
-fn pour(node: &Node, id: u32, stop: &AtomicBool) {
+/// Sends frames as fast as the socket accepts them.
+fn send_frames(node: &Node, id: u32, stop: &AtomicBool) {
     let mut frame = [0; FRAME];
     frame[..8].copy_from_slice(&frame::data_header(id));
     frame[8] = 4;
@@ -165,7 +165,7 @@ fn pour(node: &Node, id: u32, stop: &AtomicBool) {
     }
 }
 
-fn drain(node: &Node, received: &AtomicU64, stop: &AtomicBool) {
+fn receive_frames(node: &Node, received: &AtomicU64, stop: &AtomicBool) {
     let (Ok(mut batch), Ok(poller)) = (ReceiveBatch::new(MAX_MESSAGES), Poller::new()) else { return };
     let watched = poller.add(std::os::fd::AsFd::as_fd(&node.socket), 0, Interest::READ);
     while !stop.load(Ordering::Relaxed) && watched.is_ok() {

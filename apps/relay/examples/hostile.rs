@@ -1,15 +1,16 @@
-//! A hostile member at a real relay: it has the tickets of a network's members, and says what it likes from where it likes (faults F14 to F16).
+//! A hostile member of a real relay: it has the tickets of a network's members and sends any frame from any address (faults F14 to F16).
 //!
-//! `hostile CONFIG`, a JSON file: `relay` (address and port), `key` (the relay's), `members` (each with `bind`, its private bind key, and `ticket`), and what
-//! the kind of attack needs. It binds, writes `ready`, reads milliseconds from standard input, attacks for so long, and answers with one JSON line.
+//! `hostile CONFIG`: CONFIG is a JSON file with `relay` (address and port), `key` (the relay's), `members` (each with `bind`, its private bind key, and `ticket`),
+//! and the settings of the attack. The program binds, writes `ready`, reads a number of milliseconds from standard input, attacks for that time, and prints one
+//! JSON line.
 //!
 //! | `attack` | what it does | answer |
 //! |---|---|---|
-//! | `forge` | The first member says that it is at each of `places` in turn, 50 times a second: from a socket there, so this host needs those addresses. The second member sends it 1,000 frames of 1,000 bytes a second. | `forged`: bytes that left with each place as source; `received`: frames that came where the first member is |
-//! | `binds` | The first member begins `rate` binds a second from `sockets` ports, and from `places`, with cookies where the relay asks for them, and confirms none. With `repeats` each socket sends one bind again and again. | `binds` that were sent, `answers` to them |
-//! | `honest` | No attack: the members bind in turn, `attempts` times in all, as every node does | `attempts` that were made, those that were `bound` |
+//! | `forge` | The first member sends a newer control frame from each of `places` in turn, 50 times a second. The program binds a socket to each of these addresses, so this host must have them. The second member sends the first one 1,000 frames of 1,000 bytes a second. | `forged`: bytes that left with each place as source; `received`: frames that arrived at the first member's own address |
+//! | `binds` | The first member sends `rate` binds a second from `sockets` ports and from `places`, with cookies where the relay asks for them, and confirms none. With `repeats` each socket repeats one bind. | `binds`: binds that were sent; `answers`: answers to them |
+//! | `honest` | No attack: the members bind in turn, `attempts` times in all, as every node does. | `attempts`: attempts that were made; `bound`: those that succeeded |
 //!
-//! Keys are in base64, tickets in base64url. lab/tests/test_relay_attacks.py drives it.
+//! Keys are in base64, tickets in base64url. lab/tests/test_relay_attacks.py runs this program.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -24,10 +25,10 @@ use taut_relay::{Client, ClientOutput, Credentials, Ticket, frame};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The system's randomness.
-struct Dice(SystemRandom);
+/// The operating system's randomness.
+struct OsRandom(SystemRandom);
 
-impl Entropy for Dice {
+impl Entropy for OsRandom {
     fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill(bytes).expect("the operating system gives randomness");
     }
@@ -37,16 +38,16 @@ fn main() -> Outcome<()> {
     let path = std::env::args().nth(1).ok_or("usage: hostile CONFIG")?;
     let config: Value = serde_json::from_slice(&std::fs::read(path)?)?;
     let mut attack = Attack::new(&config)?;
-    tell(&json!("ready"))?;
+    print_line(&json!("ready"))?;
     for line in std::io::stdin().lock().lines() {
         let duration = Duration::from_millis(line?.trim().parse()?);
         let told = attack.run(duration)?;
-        tell(&told)?;
+        print_line(&told)?;
     }
     Ok(())
 }
 
-fn tell(what: &Value) -> std::io::Result<()> {
+fn print_line(what: &Value) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{what}")?;
     out.flush()
@@ -77,7 +78,7 @@ impl Attack {
     }
 }
 
-/// Where the relay is, by which key, and who the members are.
+/// The relay's address and key, and the credentials of the members.
 struct Scene {
     relay: SocketAddr,
     key: PublicKey,
@@ -98,7 +99,7 @@ impl Scene {
         Ok(Self { relay: text(config, "relay")?.parse()?, key: text(config, "key")?.parse()?, members })
     }
 
-    /// A client of this member that stamps its binds by the host's clock.
+    /// Returns a client of this member whose binds carry the host's wall-clock time.
     fn client(&self, member: usize, now: Time) -> Outcome<Client> {
         let credentials = self.members.get(member).ok_or("too few members")?.clone();
         let mut client = Client::new(self.key, credentials, now);
@@ -116,44 +117,44 @@ fn socket(from: SocketAddr) -> Outcome<UdpSocket> {
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
-/// A member that is bound.
-struct Bound {
+/// A member with its binding.
+struct Member {
     client: Client,
     socket: UdpSocket,
     data: u64,
 }
 
-impl Bound {
-    /// Sends what the client has to say.
+impl Member {
+    /// Sends all datagrams that the client has to send.
     fn flush(&mut self, relay: SocketAddr) {
         while let Some(output) = self.client.poll_output() {
             let ClientOutput::Transmit(datagram) = output else { continue };
-            // What the kernel has no room for is lost, as on any network.
+            // A datagram that the kernel has no room for is lost, as on any network.
             let _ = self.socket.send_to(datagram.as_bytes(), relay);
         }
     }
 
-    /// Takes what came, and does what is due.
-    fn turn(&mut self, relay: SocketAddr, now: Time, dice: &mut Dice) {
+    /// Handles received datagrams and due timers.
+    fn turn(&mut self, relay: SocketAddr, now: Time, random: &mut OsRandom) {
         let mut buffer = [0; 2048];
         while let Ok((length, _)) = self.socket.recv_from(&mut buffer) {
             match frame::data(&buffer[..length]) {
                 Some(_) => self.data += 1,
-                None => self.client.handle_datagram(&buffer[..length], now, dice),
+                None => self.client.handle_datagram(&buffer[..length], now, random),
             }
         }
-        self.client.handle_timeout(now, dice);
+        self.client.handle_timeout(now, random);
         self.flush(relay);
     }
 }
 
-/// A member that says that it is elsewhere.
+/// A member that claims to be at other addresses.
 struct Forge {
     scene: Scene,
     start: Instant,
-    dice: Dice,
-    forger: Bound,
-    sender: Bound,
+    random: OsRandom,
+    forger: Member,
+    sender: Member,
     places: Vec<(SocketAddr, UdpSocket)>,
 }
 
@@ -161,7 +162,7 @@ impl Forge {
     fn new(config: &Value) -> Outcome<Self> {
         let scene = Scene::new(config)?;
         let bound = |member| {
-            Ok::<_, Box<dyn std::error::Error>>(Bound {
+            Ok::<_, Box<dyn std::error::Error>>(Member {
                 client: scene.client(member, Time::ZERO)?,
                 socket: socket(ANY)?,
                 data: 0,
@@ -173,7 +174,8 @@ impl Forge {
             let place = place.parse()?;
             places.push((place, socket(place)?));
         }
-        let mut forge = Self { scene, start: Instant::now(), dice: Dice(SystemRandom::new()), forger, sender, places };
+        let mut forge =
+            Self { scene, start: Instant::now(), random: OsRandom(SystemRandom::new()), forger, sender, places };
         let end = forge.start + Duration::from_secs(20);
         while !(forge.forger.client.is_ready() && forge.sender.client.is_ready()) {
             if Instant::now() > end {
@@ -181,7 +183,7 @@ impl Forge {
             }
             forge.turn();
         }
-        // What confirms the bindings is there before anything follows.
+        // These turns deliver the frames that confirm the bindings before the attack begins.
         (0..100).for_each(|_| forge.turn());
         Ok(forge)
     }
@@ -192,8 +194,8 @@ impl Forge {
 
     fn turn(&mut self) {
         let (now, relay) = (self.now(), self.scene.relay);
-        self.forger.turn(relay, now, &mut self.dice);
-        self.sender.turn(relay, now, &mut self.dice);
+        self.forger.turn(relay, now, &mut self.random);
+        self.sender.turn(relay, now, &mut self.random);
         std::thread::sleep(Duration::from_micros(500));
     }
 
@@ -201,14 +203,14 @@ impl Forge {
         let (start, relay) = (Instant::now(), self.scene.relay);
         let peer = public_key_of(&self.scene.members, 0)?;
         let now = self.now();
-        self.sender.client.open(peer, now, &mut self.dice).ok_or("the relay has lost a member")?;
+        self.sender.client.open(peer, now, &mut self.random).ok_or("the relay has lost a member")?;
         let (mut said, mut sent, mut forged) = (0, 0, BTreeMap::new());
         self.forger.data = 0;
         while start.elapsed() < duration {
             self.turn();
             let milliseconds = u64::try_from(start.elapsed().as_millis())?;
             while said < milliseconds / 20 {
-                self.say(said, &mut forged);
+                self.send_forged(said, &mut forged);
                 said += 1;
             }
             for _ in sent..milliseconds.min(sent + 20) {
@@ -221,12 +223,12 @@ impl Forge {
         Ok(json!({ "said": said, "sent": sent, "forged": forged, "received": self.forger.data }))
     }
 
-    /// Says something newer than all before from the next of the places.
-    fn say(&mut self, number: u64, forged: &mut BTreeMap<String, u64>) {
+    /// Sends a control frame that is newer than all earlier ones from the next of the places.
+    fn send_forged(&mut self, number: u64, forged: &mut BTreeMap<String, u64>) {
         let count = self.places.len().max(1) as u64;
         let Some((place, socket)) = self.places.get(usize::try_from(number % count).unwrap_or(0)) else { return };
         let now = Time::from_duration(self.start.elapsed());
-        self.forger.client.handle_move(now, &mut self.dice);
+        self.forger.client.handle_move(now, &mut self.random);
         while let Some(output) = self.forger.client.poll_output() {
             let ClientOutput::Transmit(datagram) = output else { continue };
             if let Ok(length) = socket.send_to(datagram.as_bytes(), self.scene.relay) {
@@ -236,7 +238,7 @@ impl Forge {
     }
 }
 
-/// The node key in a member's ticket.
+/// Returns the node key in a member's ticket.
 fn public_key_of(members: &[Credentials], member: usize) -> Outcome<PublicKey> {
     let credentials = members.get(member).ok_or("too few members")?;
     let terms = credentials.ticket.terms();
@@ -246,42 +248,42 @@ fn public_key_of(members: &[Credentials], member: usize) -> Outcome<PublicKey> {
     Ok(terms.node)
 }
 
-/// A socket that begins binds.
-struct Asker {
+/// A socket that sends binds.
+struct BindSocket {
     socket: UdpSocket,
     client: Option<Client>,
-    /// What it sent last.
+    /// The last bind that the socket sent.
     bytes: Vec<u8>,
 }
 
-/// A member that begins binds and confirms none.
+/// A member that sends binds and confirms none.
 struct Binds {
     scene: Scene,
     start: Instant,
-    dice: Dice,
+    random: OsRandom,
     rate: u64,
     repeats: bool,
-    askers: Vec<Asker>,
+    bind_sockets: Vec<BindSocket>,
 }
 
 impl Binds {
     fn new(config: &Value) -> Outcome<Self> {
         let scene = Scene::new(config)?;
         let number = |name: &str| config[name].as_u64().ok_or_else(|| format!("the config has no number `{name}`"));
-        let lent = config["places"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::parse);
+        let forged = config["places"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::parse);
         let own = (0..number("sockets")?).map(|_| Ok(ANY));
-        let asker = |from| Ok(Asker { socket: socket(from)?, client: None, bytes: Vec::new() });
-        let askers = own.chain(lent).map(|from| asker(from?)).collect::<Outcome<Vec<_>>>()?;
-        let (start, dice) = (Instant::now(), Dice(SystemRandom::new()));
+        let bind_socket = |from| Ok(BindSocket { socket: socket(from)?, client: None, bytes: Vec::new() });
+        let bind_sockets = own.chain(forged).map(|from| bind_socket(from?)).collect::<Outcome<Vec<_>>>()?;
+        let (start, random) = (Instant::now(), OsRandom(SystemRandom::new()));
         let repeats = config["repeats"].as_bool().unwrap_or(false);
-        Ok(Self { scene, start, dice, rate: number("rate")?, repeats, askers })
+        Ok(Self { scene, start, random, rate: number("rate")?, repeats, bind_sockets })
     }
 
     fn run(&mut self, duration: Duration) -> Outcome<Value> {
         let (start, mut binds, mut answers) = (Instant::now(), 0, 0);
         while start.elapsed() < duration {
             let due = u64::try_from(start.elapsed().as_micros())? * self.rate / 1_000_000;
-            // A host that was busy with something else does not make up for it at once.
+            // After a pause, for which the host was busy, at most 100 binds are sent at once.
             for _ in 0..due.saturating_sub(binds).min(100) {
                 self.bind(binds)?;
                 binds += 1;
@@ -292,34 +294,34 @@ impl Binds {
         Ok(json!({ "binds": binds, "answers": answers }))
     }
 
-    /// Sends a bind from the next socket: another one, or once more what that sent before.
+    /// Sends a bind from the next socket: a new one, or with `repeats` that socket's last one.
     fn bind(&mut self, number: u64) -> Outcome<()> {
-        let at = usize::try_from(number % self.askers.len().max(1) as u64)?;
+        let at = usize::try_from(number % self.bind_sockets.len().max(1) as u64)?;
         let now = Time::from_duration(self.start.elapsed());
-        let Some(asker) = self.askers.get_mut(at) else { return Ok(()) };
-        if !self.repeats || asker.bytes.is_empty() {
+        let Some(bind_socket) = self.bind_sockets.get_mut(at) else { return Ok(()) };
+        if !self.repeats || bind_socket.bytes.is_empty() {
             let mut client = self.scene.client(0, now)?;
-            client.handle_timeout(now, &mut self.dice);
-            asker.bytes = std::iter::from_fn(|| client.poll_output())
+            client.handle_timeout(now, &mut self.random);
+            bind_socket.bytes = std::iter::from_fn(|| client.poll_output())
                 .find_map(|output| match output {
                     ClientOutput::Transmit(datagram) => Some(datagram.as_bytes().to_vec()),
                     ClientOutput::Event(_) => None,
                 })
                 .unwrap_or_default();
-            asker.client = Some(client);
+            bind_socket.client = Some(client);
         }
-        // What the kernel has no room for is lost, as on any network.
-        let _ = asker.socket.send_to(&asker.bytes, self.scene.relay);
+        // A datagram that the kernel has no room for is lost, as on any network.
+        let _ = bind_socket.socket.send_to(&bind_socket.bytes, self.scene.relay);
         Ok(())
     }
 
-    /// Shows the cookies that came; answers are counted and not confirmed.
+    /// Answers received cookies with another bind, and returns the number of other answers, which are not confirmed.
     fn receive(&mut self) -> u64 {
         let (now, mut answers, mut buffer) = (Time::from_duration(self.start.elapsed()), 0, [0; 2048]);
-        for Asker { socket, client: asking, bytes } in &mut self.askers {
+        for BindSocket { socket, client: asking, bytes } in &mut self.bind_sockets {
             while let Ok((length, _)) = socket.recv_from(&mut buffer) {
                 let Some(client) = asking else { continue };
-                client.handle_datagram(&buffer[..length], now, &mut self.dice);
+                client.handle_datagram(&buffer[..length], now, &mut self.random);
                 if client.is_ready() {
                     answers += 1;
                     *asking = None;
@@ -336,18 +338,18 @@ impl Binds {
     }
 }
 
-/// Members that bind as they should, one attempt after the other, each from another port.
+/// Members that bind by the protocol, one attempt after the other, each from another port.
 struct Honest {
     scene: Scene,
     start: Instant,
-    dice: Dice,
+    random: OsRandom,
     attempts: u64,
 }
 
 impl Honest {
     fn new(config: &Value) -> Outcome<Self> {
         let attempts = config["attempts"].as_u64().ok_or("the config has no number `attempts`")?;
-        Ok(Self { scene: Scene::new(config)?, start: Instant::now(), dice: Dice(SystemRandom::new()), attempts })
+        Ok(Self { scene: Scene::new(config)?, start: Instant::now(), random: OsRandom(SystemRandom::new()), attempts })
     }
 
     fn run(&mut self, duration: Duration) -> Outcome<Value> {
@@ -363,11 +365,11 @@ impl Honest {
     /// Returns true if the relay bound the member within one attempt, which sends its bind three times in 1.75 s.
     fn attempt(&mut self, member: usize) -> Outcome<bool> {
         let now = || Time::from_duration(self.start.elapsed());
-        let mut one = Bound { client: self.scene.client(member, now())?, socket: socket(ANY)?, data: 0 };
-        one.turn(self.scene.relay, now(), &mut self.dice);
+        let mut one = Member { client: self.scene.client(member, now())?, socket: socket(ANY)?, data: 0 };
+        one.turn(self.scene.relay, now(), &mut self.random);
         while one.client.is_asking() {
             std::thread::sleep(Duration::from_millis(1));
-            one.turn(self.scene.relay, now(), &mut self.dice);
+            one.turn(self.scene.relay, now(), &mut self.random);
         }
         Ok(one.client.is_ready())
     }

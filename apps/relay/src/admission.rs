@@ -42,7 +42,7 @@ struct Group {
 type Host = [u8; 8];
 
 /// The table of unauthenticated connections.
-pub struct Admission {
+pub struct ConnectionAdmission {
     places: Arc<AdmissionTable<Group, Host>>,
     /// Limits of ordinary addresses, and of addresses with a proxy's share.
     bounds: (Bounds, Bounds),
@@ -99,7 +99,7 @@ impl fmt::Display for Source {
     }
 }
 
-impl Admission {
+impl ConnectionAdmission {
     /// Returns a table for `places` connections. Addresses in `trusted` are proxies whose headers are believed.
     pub fn new(places: usize, trusted: Vec<Prefix>) -> Arc<Self> {
         let mut key = [0; 16];
@@ -168,7 +168,7 @@ impl Admission {
 
 /// The permit of one unauthenticated connection. Dropping it frees the entry.
 pub struct Pass {
-    admission: Arc<Admission>,
+    admission: Arc<ConnectionAdmission>,
     state: Mutex<State>,
 }
 
@@ -299,9 +299,9 @@ impl Pass {
     }
 }
 
-impl fmt::Debug for Admission {
+impl fmt::Debug for ConnectionAdmission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Admission")
+        f.write_str("ConnectionAdmission")
     }
 }
 
@@ -321,12 +321,12 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn admission(places: usize) -> Arc<Admission> {
-        Admission::new(places, vec!["10.0.0.0/8".parse().unwrap()])
+    fn admission(places: usize) -> Arc<ConnectionAdmission> {
+        ConnectionAdmission::new(places, vec!["10.0.0.0/8".parse().unwrap()])
     }
 
     /// Enters a connection from this address. The channel reports its eviction.
-    fn enter(admission: &Arc<Admission>, from: &str) -> (Pass, mpsc::Receiver<()>) {
+    fn enter(admission: &Arc<ConnectionAdmission>, from: &str) -> (Pass, mpsc::Receiver<()>) {
         let pass = admission.enter(ip(from)).unwrap();
         let (sender, lost) = mpsc::channel();
         assert!(pass.on_loss(move || _ = sender.send(())));

@@ -14,7 +14,9 @@ use taut_event::{Events, Interest, Poller, Signal, Signals};
 use taut_noise::public_key;
 use taut_relay::ForwardRate;
 use taut_relay_server::log::{self, LogFormat, LogLevels};
-use taut_relay_server::{Admission, Config, Metrics, Relay, WebConfig, key_from_file, raise_open_files};
+use taut_relay_server::{
+    ConnectionAdmission, Metrics, RelayConfig, RelayServer, WebConfig, key_from_file, raise_open_files,
+};
 
 const HELP: &str = "\
 taut-relay: carries WireGuard's datagrams between nodes that have no direct path. It sees who talks to whom, and no plaintext.
@@ -219,13 +221,13 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Inquire]).map_err(run_failed)?;
     let log = log::start(flags.log_format, flags.log_levels.clone());
     let log = log.ok_or_else(|| Failed::Run(String::from("this process has a log already")))?;
-    let mut config = Config::new(key_from_file(&flags.key).map_err(run_failed)?);
+    let mut config = RelayConfig::new(key_from_file(&flags.key).map_err(run_failed)?);
     (config.port, config.stun_port, config.workers) = (flags.listen, flags.stun_port, flags.threads);
     config.trusted.clone_from(&flags.trust);
     config.share = ForwardRate::bits_per_second(flags.rate);
     let descriptors = Descriptors::divide(raise_open_files(), Uses { channels: false, streams: flags.web.is_some() });
     config.web = web(flags, &descriptors)?;
-    let relay = Relay::start(&config).map_err(run_failed)?;
+    let relay = RelayServer::start(&config).map_err(run_failed)?;
     let metrics = flags.metrics.map(|address| Metrics::start(address, relay.observer()));
     let metrics = metrics.transpose().map_err(|error| Failed::Run(format!("cannot listen for --metrics: {error}")))?;
     let address = metrics.as_ref().map(Metrics::address);
@@ -258,7 +260,7 @@ fn web(flags: &Flags, descriptors: &Descriptors) -> Result<Option<WebConfig>, Fa
     };
     match flags.web {
         Some(address) => {
-            let admission = Admission::new(descriptors.unauthenticated, flags.trusted.clone());
+            let admission = ConnectionAdmission::new(descriptors.unauthenticated, flags.trusted.clone());
             let streams = descriptors.streams;
             Ok(Some(WebConfig { address: Some(address), certificate, admission, streams }))
         }
@@ -271,7 +273,7 @@ fn web(flags: &Flags, descriptors: &Descriptors) -> Result<Option<WebConfig>, Fa
 /// Reports that the relay is ready: to the log, and in one line on standard output.
 fn report_ready(
     flags: &Flags,
-    relay: &Relay,
+    relay: &RelayServer,
     metrics: Option<SocketAddr>,
     descriptors: &Descriptors,
 ) -> Result<(), Failed> {

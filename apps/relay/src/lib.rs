@@ -16,8 +16,8 @@
 //! own table and puts them into the queues of all others before it handles the next datagram: data behind an `open` finds the channel. A worker that does not
 //! know a number or a sender first applies the changes in its queue.
 //!
-//! **Bounds.** [`Admission`] bounds connections until a client is bound on them; afterwards each client has one. A worker whose socket is full waits up to 0.1 s,
-//! then drops and counts. Queues hold changes: each control frame causes a few, and control frames are limited.
+//! **Bounds.** [`ConnectionAdmission`] bounds connections until a client is bound on them; afterwards each client has one. A worker whose socket is full waits up
+//! to 0.1 s, then drops and counts. Queues hold changes: each control frame causes a few, and control frames are limited.
 //!
 //! It refuses: logs and counters by address (fault F12), and packets to any address except those of clients and of STUN requests.
 
@@ -36,12 +36,12 @@ mod system;
 mod web;
 mod worker;
 
-pub use admission::{Admission, PATIENCE, Pass, Source};
+pub use admission::{ConnectionAdmission, PATIENCE, Pass, Source};
 pub use admission_table::{AdmissionGuard, AdmissionTable};
 pub use key::{KeyError, key_from_file};
 pub use listener::{PAUSE as ACCEPT_PAUSE, is_of_one_connection};
 pub use metrics::Metrics;
-pub use relay::{Config, Relay, Removals, StartError};
+pub use relay::{RelayConfig, RelayServer, RelayStartError, Removals};
 pub use stats::Stats;
 pub use web::{Entrance, WebConfig, accept_key};
 

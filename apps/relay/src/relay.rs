@@ -29,14 +29,14 @@ const MAX_WORKERS: usize = 16;
 
 /// The settings of a relay.
 #[derive(Clone)]
-pub struct Config {
+pub struct RelayConfig {
     /// UDP port of frames and STUN, on all addresses; 0 for any free one.
     pub port: u16,
     /// UDP port of STUN alone; 0 for any free one.
     pub stun_port: u16,
     /// The relay's private key. Clients know the relay by its public half.
     pub key: PrivateKey,
-    /// Keys of the coordinators whose tickets are accepted. [`Relay::trust`] adds more.
+    /// Keys of the coordinators whose tickets are accepted. [`RelayServer::trust`] adds more.
     pub trusted: Vec<VerifyingKey>,
     /// Rate limit of each client's data.
     pub share: ForwardRate,
@@ -48,7 +48,7 @@ pub struct Config {
     pub web: Option<WebConfig>,
 }
 
-impl Config {
+impl RelayConfig {
     /// Returns the settings of a relay with this key: the usual ports, and 1 Gbit/s for each client.
     pub fn new(key: PrivateKey) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Config {
 }
 
 /// A running relay. It stops when it is dropped.
-pub struct Relay {
+pub struct RelayServer {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     key: PublicKey,
@@ -75,15 +75,15 @@ pub struct Relay {
     has_web: bool,
 }
 
-impl Relay {
+impl RelayServer {
     /// Opens the ports and starts the workers.
     ///
     /// # Errors
-    /// [`StartError`] names the cause and the fix.
-    pub fn start(config: &Config) -> Result<Self, StartError> {
+    /// [`RelayStartError`] names the cause and the fix.
+    pub fn start(config: &RelayConfig) -> Result<Self, RelayStartError> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let workers = if config.workers == 0 { cores } else { config.workers }.clamp(1, MAX_WORKERS);
-        let socket = |port| taut_udp::Config {
+        let socket = |port| taut_udp::UdpConfig {
             port,
             ipv4_only: false,
             send_buffer: BUFFER,
@@ -126,9 +126,10 @@ impl Relay {
         udp: UdpSocket,
         waker: Waker,
         share: ForwardRate,
-    ) -> Result<(), StartError> {
+    ) -> Result<(), RelayStartError> {
         let entropy = OsEntropy(SystemRandom::new());
-        let web = Web::new(number, config, udp, waker, share, self.shared.clone(), entropy).map_err(StartError::Web)?;
+        let web =
+            Web::new(number, config, udp, waker, share, self.shared.clone(), entropy).map_err(RelayStartError::Web)?;
         self.web = web.address();
         self.has_web = true;
         self.threads.push(thread::Builder::new().name("relay-web".to_owned()).spawn(move || web.run())?);
@@ -222,7 +223,7 @@ impl Removals {
     }
 }
 
-impl Drop for Relay {
+impl Drop for RelayServer {
     fn drop(&mut self) {
         self.end();
     }
@@ -255,7 +256,7 @@ impl Stats {
 
 /// The error of a relay that did not start.
 #[derive(Debug)]
-pub enum StartError {
+pub enum RelayStartError {
     /// A UDP port cannot be opened.
     Bind(BindError),
     /// WebSocket cannot be started: the address cannot be opened, or the certificate's files cannot be used.
@@ -264,19 +265,19 @@ pub enum StartError {
     System(io::Error),
 }
 
-impl From<BindError> for StartError {
+impl From<BindError> for RelayStartError {
     fn from(error: BindError) -> Self {
         Self::Bind(error)
     }
 }
 
-impl From<io::Error> for StartError {
+impl From<io::Error> for RelayStartError {
     fn from(error: io::Error) -> Self {
         Self::System(error)
     }
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for RelayStartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bind(error) => error.fmt(f),
@@ -288,4 +289,4 @@ impl fmt::Display for StartError {
     }
 }
 
-impl Error for StartError {}
+impl Error for RelayStartError {}

@@ -4,7 +4,7 @@
 //! client that does not read harms only itself. Frames from a client leave by a UDP socket of the relay, or wait in another client's queue.
 //!
 //! ```text
-//!              unauthenticated: 10 s in all, a share per address ([`Admission`])                      bound: as long as the binding lasts
+//!              unauthenticated: 10 s in all, a share per address ([`ConnectionAdmission`])            bound: as long as the binding lasts
 //! accept ──▶ PROXY header, TLS, HTTP ──▶ open, bind ─────────────────── first control frame ──▶ one per member, a share per network
 //! Entrance (a web server has shaken hands) ──▶ ▲ │                                                                │
 //!                                              │ └──▶ closed: late, or evicted for another one                    │
@@ -42,7 +42,7 @@ use taut_udp::UdpSocket;
 use tungstenite::Error;
 use tungstenite::protocol::{Message, WebSocket};
 
-use crate::admission::{Admission, Pass};
+use crate::admission::{ConnectionAdmission, Pass};
 use crate::listener::Listener;
 use crate::shared::Shared;
 use crate::system::{OsEntropy, clocks};
@@ -58,7 +58,7 @@ pub struct WebConfig {
     /// PEM files of the certificate chain and of its key; `None` for plain `ws://` behind a reverse proxy that does TLS.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// The admission of connections that are not bound.
-    pub admission: Arc<Admission>,
+    pub admission: Arc<ConnectionAdmission>,
     /// Maximum number of connections of bound clients.
     pub streams: usize,
 }
@@ -116,7 +116,7 @@ pub(crate) struct Web {
     number: usize,
     listener: Option<Listener>,
     tls: Option<Arc<ServerConfig>>,
-    admission: Arc<Admission>,
+    admission: Arc<ConnectionAdmission>,
     udp: UdpSocket,
     waker: Waker,
     poller: Poller,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use taut_base::Time;
 use taut_event::{Events, Interest, Poller, Waker};
 use taut_relay::{ClientAddress, Forward, NoForward, Reply, frame};
-use taut_udp::{MAX_MESSAGES, ReceiveBatch, Received, Transmit, UdpSocket};
+use taut_udp::{MAX_MESSAGES, ReceiveBatch, ReceivedRun, Transmit, UdpSocket};
 use taut_wire::stun::{self, MAX_ANSWER_LEN};
 
 use crate::outbox::Outbox;
@@ -207,9 +207,9 @@ struct Turn<'w> {
 
 impl Turn<'_> {
     /// Forwards a run of datagrams from one sender: rewrites the numbers in place, and sends consecutive datagrams for one receiver as one run.
-    fn handle<'a>(&mut self, run: Received<'a>, outbox: &mut Outbox<'a>) {
+    fn handle<'a>(&mut self, run: ReceivedRun<'a>, outbox: &mut Outbox<'a>) {
         let place = ClientAddress::Udp(run.source);
-        let Received { source, local, data, segment_size, ecn } = run;
+        let ReceivedRun { source, local, data, segment_size, ecn } = run;
         let mut slot = self.client_at(&place);
         self.parts.clear();
         let mut start = 0;

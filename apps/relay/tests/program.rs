@@ -1,4 +1,4 @@
-//! The program as its users start it: output and exit codes.
+//! The relay program as its users start it: its output and exit status.
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
 
 use std::fs::OpenOptions;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_taut-relay");
 
-/// Exit code, stdout, stderr.
+/// Runs the program with these words. Returns its exit status, standard output and standard error.
 fn answer(line: &str) -> (i32, String, String) {
     let output = Command::new(PROGRAM).args(line.split_whitespace()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -16,7 +16,7 @@ fn answer(line: &str) -> (i32, String, String) {
 }
 
 #[test]
-fn with_json_a_failure_is_an_object() {
+fn with_json_a_failure_is_reported_as_a_json_object() {
     for (line, wanted) in [
         ("status --json --metrics 127.0.0.1:1", 1),
         ("key --json --key /proc/version/key", 1),
@@ -37,7 +37,7 @@ fn with_json_a_failure_is_an_object() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_a_failure_and_a_reader_that_left_is_none() {
+fn output_that_cannot_be_written_is_a_failure_but_a_closed_pipe_is_not() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = Command::new(PROGRAM).arg("help").stdout(full).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! A relay over real sockets, on loopback: clients of several workers, STUN, floods, what it shows of itself.
+//! A relay over real sockets on loopback: clients of several workers, STUN, floods, metrics.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::io::{Read, Write};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use taut_base::{Entropy, PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
 use taut_relay::{Client, ClientOutput, Credentials, ForwardRate, NetworkTag, SigningKey, Terms, Ticket, frame};
-use taut_relay_server::{Admission, Config, Metrics, Relay, WebConfig, key_from_file};
+use taut_relay_server::{ConnectionAdmission, Metrics, RelayConfig, RelayServer, WebConfig, key_from_file};
 use taut_testkit::Seeded;
 use taut_wire::stun::{BindingRequest, BindingResponse, REQUEST_LEN};
 
-/// Long enough for any machine; nothing here is judged by how long it takes.
+/// Time limit of each wait, 30 s: long enough for the slowest machine, because only a failure should reach it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn coordinator() -> SigningKey {
@@ -24,28 +24,28 @@ fn node_key(number: u8) -> PublicKey {
     public_key(&PrivateKey::from_bytes([number; 32]))
 }
 
-fn start(workers: usize, share: ForwardRate) -> Relay {
-    let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
+fn start(workers: usize, share: ForwardRate) -> RelayServer {
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers, config.share) = (0, 0, workers, share);
-    let relay = Relay::start(&config).unwrap();
+    let relay = RelayServer::start(&config).unwrap();
     relay.trust(coordinator().verifying());
     relay
 }
 
 const WIDE: ForwardRate = ForwardRate::bits_per_second(10_000_000_000);
 
-/// A node with a socket.
+/// A relay client with its UDP socket.
 struct Node {
     socket: UdpSocket,
     client: Client,
     relay: SocketAddr,
-    dice: Seeded,
+    random: Seeded,
     start: Instant,
     data: Vec<Vec<u8>>,
 }
 
 impl Node {
-    fn new(relay: &Relay, number: u8) -> Self {
+    fn new(relay: &RelayServer, number: u8) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let bind = PrivateKey::from_bytes([number ^ 0xff; 32]);
@@ -61,7 +61,7 @@ impl Node {
         let ticket = Ticket::sign(&terms, &coordinator());
         let client = Client::new(relay.key(), Credentials { bind, ticket, numbered: None }, Time::ZERO);
         let relay = SocketAddr::from(([127, 0, 0, 1], relay.port()));
-        Self { socket, client, relay, dice: Seeded::new(number.into()), start: Instant::now(), data: Vec::new() }
+        Self { socket, client, relay, random: Seeded::new(number.into()), start: Instant::now(), data: Vec::new() }
     }
 
     fn now(&self) -> Time {
@@ -75,28 +75,28 @@ impl Node {
         }
     }
 
-    /// Runs until `done` says so.
+    /// Runs the client until `done` returns true.
     #[track_caller]
     fn run(&mut self, done: impl Fn(&Self) -> bool) {
         let mut buffer = [0; 65_536];
         while !done(self) {
-            assert!(self.start.elapsed() < PATIENCE, "nothing came of it ({} data)", self.data.len());
+            assert!(self.start.elapsed() < PATIENCE, "timed out after {} data frames", self.data.len());
             let now = self.now();
-            self.client.handle_timeout(now, &mut self.dice);
+            self.client.handle_timeout(now, &mut self.random);
             self.flush();
             let Ok((length, source)) = self.socket.recv_from(&mut buffer) else { continue };
             let bytes = &buffer[..length];
             assert_eq!(source, self.relay);
             match frame::data(bytes) {
                 Some((_, inner)) => self.data.push(inner[32..].to_vec()),
-                None => self.client.handle_datagram(bytes, now, &mut self.dice),
+                None => self.client.handle_datagram(bytes, now, &mut self.random),
             }
         }
     }
 
-    fn bound(relay: &Relay, number: u8) -> Self {
+    fn bound(relay: &RelayServer, number: u8) -> Self {
         let mut node = Self::new(relay, number);
-        // The frame that confirms it has to be there before anybody opens this one: then it counts.
+        // The relay counts the client once its confirming frame has arrived. Only then can a peer open a channel to it.
         let before = relay.stats().tally.clients;
         node.run(|node| node.client.is_ready() && relay.stats().tally.clients > before);
         node
@@ -104,7 +104,7 @@ impl Node {
 
     fn open(&mut self, peer: u8) -> u32 {
         let now = self.now();
-        let id = self.client.open(node_key(peer), now, &mut self.dice).expect("bound");
+        let id = self.client.open(node_key(peer), now, &mut self.random).expect("bound");
         self.flush();
         id
     }
@@ -116,17 +116,17 @@ impl Node {
 }
 
 #[test]
-fn two_nodes_talk_and_the_first_packet_leaves_with_the_open() {
+fn two_nodes_exchange_data_and_the_first_packet_leaves_with_the_open() {
     let relay = start(1, WIDE);
     let (mut a, mut b) = (Node::bound(&relay, 1), Node::bound(&relay, 2));
     let id = a.open(2);
     a.send(id, b"first");
     b.run(|b| !b.data.is_empty());
     assert_eq!(b.data, [b"first".to_vec()]);
-    let back = b.client.id_of(&node_key(1)).expect("told before the data came");
+    let back = b.client.id_of(&node_key(1)).expect("the peer is announced before its data arrives");
     b.send(back, b"answer");
     a.run(|a| !a.data.is_empty());
-    // A worker tells its counts after the datagrams have left.
+    // A worker publishes its counts after its datagrams have left.
     let end = Instant::now() + PATIENCE;
     while relay.stats().counts.datagrams < 2 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));
@@ -158,16 +158,16 @@ fn clients_of_different_workers_reach_each_other_in_order() {
 }
 
 #[test]
-fn fault_f5_who_does_not_read_costs_the_others_nothing() {
+fn fault_f5_a_client_that_does_not_read_delays_no_other_client() {
     let relay = start(1, WIDE);
     let (mut a, mut b) = (Node::bound(&relay, 1), Node::bound(&relay, 2));
-    let _deaf = Node::bound(&relay, 3);
-    let (to_b, to_deaf) = (a.open(2), a.open(3));
+    let _not_reading = Node::bound(&relay, 3);
+    let (to_b, to_not_reading) = (a.open(2), a.open(3));
     a.run(|a| a.client.round_trip().is_some());
     for round in 0..500_u32 {
-        // A thousand times what the deaf one's socket has room for, and between all that one for b.
+        // Ten frames for the client that does not read, far more in all than its socket buffer holds, then one frame for b.
         for _ in 0..10 {
-            a.send(to_deaf, &[0; 1200]);
+            a.send(to_not_reading, &[0; 1200]);
         }
         a.send(to_b, &round.to_le_bytes());
         b.run(|b| b.data.len() > round as usize);
@@ -176,7 +176,7 @@ fn fault_f5_who_does_not_read_costs_the_others_nothing() {
 }
 
 #[test]
-fn fault_f6_a_share_holds_over_real_sockets() {
+fn fault_f6_the_rate_limit_of_a_client_holds_over_real_sockets() {
     let relay = start(2, ForwardRate { bytes_per_second: 50_000, burst: 65_536 });
     let (mut a, b) = (Node::bound(&relay, 1), Node::bound(&relay, 2));
     let id = a.open(2);
@@ -196,28 +196,28 @@ fn fault_f6_a_share_holds_over_real_sockets() {
 }
 
 #[test]
-fn fault_f1_a14_what_strangers_send_is_silently_dropped_and_counted() {
+fn fault_f1_a14_bytes_of_unauthenticated_senders_are_silently_dropped_and_counted() {
     let relay = start(2, WIDE);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let (to, stun) = (("127.0.0.1", relay.port()), ("127.0.0.1", relay.stun_port()));
-    let mut dice = Seeded::new(5);
+    let mut random = Seeded::new(5);
     let mut bytes = [0; 1500];
     for length in 0..1500 {
-        dice.fill(&mut bytes);
-        // But data frames, which are answered by less than they have.
+        random.fill(&mut bytes);
+        // Data frames are excluded, because the relay answers an unknown one with a shorter frame.
         bytes[0] = bytes[0].max(0x81);
         socket.send_to(&bytes[..length], if length % 2 == 0 { to } else { stun }).unwrap();
     }
     socket.send_to(&[0x45; 100], to).unwrap();
-    assert!(socket.recv_from(&mut bytes).is_err(), "an answer to a stranger");
+    assert!(socket.recv_from(&mut bytes).is_err(), "the relay answered an unauthenticated sender");
     let mut node = Node::bound(&relay, 1);
     node.run(|node| node.client.is_ready());
     assert_eq!(relay.stats().tally.clients, 1);
 }
 
 #[test]
-fn who_is_not_bound_is_told_by_less_than_it_sent() {
+fn an_unbound_sender_of_data_gets_a_shorter_answer() {
     let relay = start(1, WIDE);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -230,7 +230,7 @@ fn who_is_not_bound_is_told_by_less_than_it_sent() {
 }
 
 #[test]
-fn stun_tells_where_one_is_from_both_ports() {
+fn stun_on_both_ports_returns_the_address_of_the_client() {
     let relay = start(2, WIDE);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -248,16 +248,16 @@ fn stun_tells_where_one_is_from_both_ports() {
             assert_eq!(answer.other, Some(SocketAddr::from(([127, 0, 0, 1], other))));
         }
     }
-    // Shorter than its answer would be: none.
+    // A request that is shorter than its answer would be is ignored.
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let short = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat();
     socket.send_to(&short, ("127.0.0.1", relay.port())).unwrap();
     assert!(socket.recv_from(&mut [0; 200]).is_err());
 }
 
-fn ask(address: SocketAddr, path: &str) -> String {
+fn http_get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    // In one piece: an answer may come, and the connection end, before a second one.
+    // The request is written at once: the server may answer and close the connection before a second write.
     stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -265,21 +265,21 @@ fn ask(address: SocketAddr, path: &str) -> String {
 }
 
 #[test]
-fn fault_f12_counters_are_on_loopback_and_name_nobody() {
+fn fault_f12_counters_are_on_loopback_and_name_no_node() {
     let relay = start(1, WIDE);
     let metrics = Metrics::start("127.0.0.1:0".parse().unwrap(), relay.observer()).unwrap();
     let (mut a, _b) = (Node::bound(&relay, 1), Node::bound(&relay, 2));
     let id = a.open(2);
     a.send(id, b"counted");
     a.run(|a| a.start.elapsed() > Duration::from_millis(400));
-    let text = ask(metrics.address(), "/metrics");
+    let text = http_get(metrics.address(), "/metrics");
     assert!(text.contains("\ntaut_relay_clients 2\n"), "{text}");
     for secret in ["127.0.0.1", "::", &node_key(1).to_string(), &relay.key().to_string()] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
-    let status = ask(metrics.address(), "/status");
+    let status = http_get(metrics.address(), "/status");
     assert!(status.contains("\"clients\":2") && status.contains("\"schema\":1"), "{status}");
-    assert!(ask(metrics.address(), "/").starts_with("HTTP/1.1 404"));
+    assert!(http_get(metrics.address(), "/").starts_with("HTTP/1.1 404"));
 }
 
 #[test]
@@ -295,23 +295,23 @@ fn fault_k2_a_damaged_key_is_an_error_and_never_a_new_key() {
         std::fs::write(&path, bad).unwrap();
         let error = key_from_file(&path).err().expect("no key");
         assert!(error.to_string().contains("key"), "{error}");
-        assert_eq!(std::fs::read(&path).unwrap(), bad, "left as it is");
+        assert_eq!(std::fs::read(&path).unwrap(), bad, "the damaged key file is not changed");
     }
     std::fs::write(&path, &good).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(key_from_file(&path).is_err(), "others may read it");
+    assert!(key_from_file(&path).is_err(), "a key file that other users may read is refused");
     std::fs::remove_file(&path).unwrap();
     symlink(&folder, &path).unwrap();
-    assert!(key_from_file(&path).is_err(), "a folder");
+    assert!(key_from_file(&path).is_err(), "a folder is not a key file");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
-fn a_port_that_another_program_has_is_told() {
+fn a_port_in_use_is_an_error_that_says_so() {
     let relay = start(1, WIDE);
-    let mut config = Config::new(PrivateKey::from_bytes([1; 32]));
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([1; 32]));
     (config.port, config.stun_port) = (relay.port(), 0);
-    let error = Relay::start(&config).err().expect("the port is taken");
+    let error = RelayServer::start(&config).err().expect("the port is taken");
     assert!(error.to_string().contains("another program has it"), "{error}");
 }
 
@@ -319,35 +319,35 @@ fn a_port_that_another_program_has_is_told() {
 struct WebNode {
     socket: tungstenite::WebSocket<TcpStream>,
     client: Client,
-    dice: Seeded,
+    random: Seeded,
     start: Instant,
     data: Vec<Vec<u8>>,
 }
 
 impl WebNode {
-    fn new(relay: &Relay, number: u8) -> Self {
+    fn new(relay: &RelayServer, number: u8) -> Self {
         Self::at(relay, relay.web().unwrap(), number)
     }
 
-    fn at(relay: &Relay, address: SocketAddr, number: u8) -> Self {
+    fn at(relay: &RelayServer, address: SocketAddr, number: u8) -> Self {
         let tcp = TcpStream::connect(address).unwrap();
         let (socket, _) = tungstenite::client(format!("ws://{address}/"), tcp).unwrap();
         socket.get_ref().set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let Node { client, dice, start, .. } = Node::new(relay, number);
-        Self { socket, client, dice, start, data: Vec::new() }
+        let Node { client, random, start, .. } = Node::new(relay, number);
+        Self { socket, client, random, start, data: Vec::new() }
     }
 
     #[track_caller]
     fn run(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
-            assert!(self.start.elapsed() < PATIENCE, "nothing came of it ({} data)", self.data.len());
+            assert!(self.start.elapsed() < PATIENCE, "timed out after {} data frames", self.data.len());
             let now = Time::from_duration(self.start.elapsed());
-            self.client.handle_timeout(now, &mut self.dice);
+            self.client.handle_timeout(now, &mut self.random);
             self.flush();
             let Ok(tungstenite::Message::Binary(bytes)) = self.socket.read() else { continue };
             match frame::data(&bytes) {
                 Some((_, inner)) => self.data.push(inner[32..].to_vec()),
-                None => self.client.handle_datagram(&bytes, now, &mut self.dice),
+                None => self.client.handle_datagram(&bytes, now, &mut self.random),
             }
         }
     }
@@ -361,7 +361,7 @@ impl WebNode {
 
     fn open(&mut self, peer: u8) -> u32 {
         let now = Time::from_duration(self.start.elapsed());
-        let id = self.client.open(node_key(peer), now, &mut self.dice).expect("bound");
+        let id = self.client.open(node_key(peer), now, &mut self.random).expect("bound");
         self.flush();
         id
     }
@@ -372,20 +372,20 @@ impl WebNode {
     }
 }
 
-fn start_web() -> Relay {
-    let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
+fn start_web() -> RelayServer {
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers) = (0, 0, 2);
     config.trusted.push(coordinator().verifying());
     config.web = Some(web(Some("127.0.0.1:0".parse().unwrap())));
-    Relay::start(&config).unwrap()
+    RelayServer::start(&config).unwrap()
 }
 
 fn web(address: Option<SocketAddr>) -> WebConfig {
-    WebConfig { address, certificate: None, admission: Admission::new(256, Vec::new()), streams: 256 }
+    WebConfig { address, certificate: None, admission: ConnectionAdmission::new(256, Vec::new()), streams: 256 }
 }
 
 #[test]
-fn nodes_by_websocket_reach_those_by_udp_and_each_other() {
+fn websocket_clients_reach_udp_clients_and_each_other() {
     let relay = start_web();
     let (mut a, mut b, mut c) = (WebNode::new(&relay, 1), Node::bound(&relay, 2), WebNode::new(&relay, 3));
     a.run(|a| a.client.is_ready() && relay.stats().tally.clients == 2);
@@ -402,21 +402,21 @@ fn nodes_by_websocket_reach_those_by_udp_and_each_other() {
     a.run(|a| !a.data.is_empty());
     assert_eq!(a.data, [b"answer".to_vec()]);
     drop(a);
-    // A connection that ends takes its binding along.
+    // The end of a connection ends its binding.
     b.run(|b| b.client.id_of(&node_key(1)).is_none());
     assert_eq!(relay.stats().tally.clients, 2);
 }
 
 #[test]
-fn a_connection_that_a_web_server_gave_away_is_served_like_any_other() {
-    let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
+fn a_connection_that_a_web_server_passed_on_is_served_like_any_other() {
+    let mut config = RelayConfig::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers) = (0, 0, 1);
     config.trusted.push(coordinator().verifying());
     config.web = Some(web(None));
     let admission = config.web.as_ref().unwrap().admission.clone();
-    let relay = Relay::start(&config).unwrap();
+    let relay = RelayServer::start(&config).unwrap();
     assert_eq!(relay.web(), None);
-    // The web server of this test: it reads the request and answers it. What came behind it is the relay's.
+    // The web server of this test reads the request and answers it. Later bytes belong to the relay.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let entrance = relay.entrance().unwrap();
@@ -433,7 +433,7 @@ fn a_connection_that_a_web_server_gave_away_is_served_like_any_other() {
         let accept = taut_relay_server::accept_key(key.as_bytes());
         let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
         tcp.write_all(format!("{head}Sec-WebSocket-Accept: {accept}\r\n\r\n").as_bytes()).unwrap();
-        // Whatever is there by now was read with the request, as a server's buffer may do.
+        // Bytes that arrived by now are passed to the relay as if the server had read them together with the request.
         tcp.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let mut read = vec![0; 4096];
         let length = tcp.read(&mut read).unwrap_or(0);
@@ -441,7 +441,7 @@ fn a_connection_that_a_web_server_gave_away_is_served_like_any_other() {
         entrance.take(tcp, read, pass);
     });
     let mut node = WebNode::at(&relay, address, 1);
-    // It counts once it has said something under the keys of its binding.
+    // The relay counts the client once it has received a frame that is sealed with the keys of its binding.
     node.run(|node| node.client.is_ready() && relay.stats().tally.clients == 1);
     server.join().unwrap();
 }

@@ -47,11 +47,11 @@ struct Host {
     seen: Seen,
 }
 
-/// Counters of the events without which a run would prove nothing.
+/// Counts of rare events that the runs must reach to be meaningful.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     sessions: usize,
-    /// Sessions with three indices.
+    /// Sessions with three indices: the third one is for the faster suite.
     fast: usize,
     /// Sessions that switched to AES.
     agreed: usize,
@@ -91,9 +91,9 @@ impl Host {
                 ToLane::AddSession { peer, id, keys, .. } if keys.lane != LaneId::FIRST => {
                     self.seen.extra_lanes += 1;
                     let sessions = self.lane.get_mut(&peer).into_iter().flatten();
-                    // A session that is gone was retired with all its lanes.
+                    // A session that was removed was retired with all its lanes.
                     if let Some((_, lanes)) = sessions.into_iter().find(|(session, _)| *session == id) {
-                        assert!(lanes.iter().all(|known| known.lane() != keys.lane), "a lane was given twice");
+                        assert!(lanes.iter().all(|known| known.lane() != keys.lane), "a lane was opened twice");
                         lanes.push(keys.indices());
                     }
                 }
@@ -122,7 +122,7 @@ impl Host {
                     assert!(lane != LaneId::FIRST || probes.1 <= PROBES, "{} probes of one session", probes.1);
                 }
                 ToLane::UseSuite { suite, .. } => {
-                    assert!(self.suites.has(suite), "told to seal under a suite that the node does not have");
+                    assert!(self.suites.has(suite), "the lane must seal with a suite that the node does not have");
                     self.seen.agreed += usize::from(suite == Suite::Aes256Gcm);
                 }
                 ToLane::OpenLanes { .. } => self.seen.opened += 1,
@@ -145,7 +145,11 @@ impl Host {
         // On each lane: WireGuard's own pair, the control pair, and the AES pair.
         let indices = MAX_LANES * if self.suites == AES { 3 } else { 2 };
         let most = peers * (LANE_SESSIONS * indices + WAITING);
-        assert!(self.node.indices_in_use() <= most, "{what}: {} indices, {peers} peers", self.node.indices_in_use());
+        assert!(
+            self.node.indices_in_use() <= most,
+            "after {what}: {} indices for {peers} peers",
+            self.node.indices_in_use()
+        );
         assert!(peers < usize::from(NODES) && self.lane.len() <= peers, "{what}");
         assert!(self.node.peers().all(|peer| peer.candidates.len() <= MAX_CANDIDATES), "{what}");
         // A map concerns all peers, and a timeout may send each of them an initiation to all endpoints, a probe and an offer. Any other input concerns one peer.
@@ -180,27 +184,27 @@ impl Run {
     }
 
     fn step(&mut self) -> &'static str {
-        let who = usize::try_from(self.draw(u64::from(NODES))).unwrap();
+        let host_index = usize::try_from(self.draw(u64::from(NODES))).unwrap();
         // The node under test gets most of the inputs.
-        let who = if self.draw(2) == 0 { 0 } else { who };
-        let peers: Vec<PeerId> = self.hosts[who].node.peers().map(|peer| peer.id).collect();
+        let host_index = if self.draw(2) == 0 { 0 } else { host_index };
+        let peers: Vec<PeerId> = self.hosts[host_index].node.peers().map(|peer| peer.id).collect();
         let count = u64::try_from(peers.len()).unwrap().max(1);
         let peer = peers.get(usize::try_from(self.draw(count)).unwrap()).copied().unwrap_or(PeerId(99));
         let clocks = self.clocks;
         match self.draw(15) {
             0 | 1 => {
-                self.hosts[who].node.handle_lane(FromLane::WantsHandshake(peer), clocks);
+                self.hosts[host_index].node.handle_lane(FromLane::WantsHandshake(peer), clocks);
                 "a request for a handshake"
             }
-            2..=5 => self.message(who),
+            2..=5 => self.message(host_index),
             6 => {
-                let newest = self.hosts[who].lane.get(&peer).and_then(|sessions| sessions.back().cloned());
+                let newest = self.hosts[host_index].lane.get(&peer).and_then(|sessions| sessions.back().cloned());
                 let id = newest.map_or(SessionId(self.draw(9)), |(id, _)| id);
-                self.hosts[who].node.handle_lane(FromLane::Confirmed { peer, id }, clocks);
+                self.hosts[host_index].node.handle_lane(FromLane::Confirmed { peer, id }, clocks);
                 "a confirmation"
             }
             7 => {
-                self.hosts[who].retire(peer, clocks);
+                self.hosts[host_index].retire(peer, clocks);
                 "a session's end"
             }
             8 => {
@@ -214,13 +218,13 @@ impl Run {
                     3 => FromLane::Active { peer },
                     _ => FromLane::Datagram { source: way.first_hop(), bytes },
                 };
-                self.hosts[who].node.handle_lane(said, clocks);
+                self.hosts[host_index].node.handle_lane(said, clocks);
                 "a move"
             }
-            10..=12 => self.control(who, peer),
+            10..=12 => self.control(host_index, peer),
             9 if self.draw(10) == 0 => {
                 let mask = self.draw(1 << NODES);
-                let host = &mut self.hosts[who];
+                let host = &mut self.hosts[host_index];
                 host.node.set_map(&map(host.number, (0..NODES).filter(|bit| mask >> bit & 1 == 1)));
                 "a map"
             }
@@ -247,8 +251,8 @@ impl Run {
     }
 
     /// Delivers a captured message, mostly one that was sent to this node: unchanged or with a flipped bit.
-    fn message(&mut self, who: usize) -> &'static str {
-        let number = u8::try_from(who).unwrap();
+    fn message(&mut self, host_index: usize) -> &'static str {
+        let number = u8::try_from(host_index).unwrap();
         let count = u64::try_from(self.captured.len()).unwrap();
         if count == 0 {
             return "nothing";
@@ -264,17 +268,17 @@ impl Run {
         }
         let source = endpoint(u8::try_from(self.draw(u64::from(NODES))).unwrap());
         let message = HandshakeMessage::new(&bytes).unwrap();
-        self.hosts[who].node.handle_lane(FromLane::Handshake { source: source.into(), message }, self.clocks);
+        self.hosts[host_index].node.handle_lane(FromLane::Handshake { source: source.into(), message }, self.clocks);
         "a message"
     }
 
     /// Delivers a random control message, on a session of the peer or on an unknown one. Some answers match a probe.
-    fn control(&mut self, who: usize, peer: PeerId) -> &'static str {
-        let sessions = self.hosts[who].lane.get(&peer).map_or(0, VecDeque::len);
+    fn control(&mut self, host_index: usize, peer: PeerId) -> &'static str {
+        let sessions = self.hosts[host_index].lane.get(&peer).map_or(0, VecDeque::len);
         // Mostly the newest session, because it is the one that is negotiated.
         let place = usize::try_from(self.draw(6).saturating_sub(2)).unwrap();
         let fits = self.draw(3) > 0;
-        let session = match self.hosts[who].lane.get(&peer).filter(|_| place < sessions) {
+        let session = match self.hosts[host_index].lane.get(&peer).filter(|_| place < sessions) {
             Some(sessions) => sessions[sessions.len() - 1 - place].0,
             None => SessionId(self.draw(9)),
         };
@@ -287,8 +291,8 @@ impl Run {
         };
         let many = Lanes::with_ports(&vec![port; usize::from(count)]);
         let lane = LaneId(u8::try_from(lane).unwrap());
-        let probe = self.hosts[who].probes.get(&(peer, session, lane)).map(|(id, _)| *id).filter(|_| fits);
-        let asked = self.hosts[who].asked.get(&(peer, session)).copied();
+        let probe = self.hosts[host_index].probes.get(&(peer, session, lane)).map(|(id, _)| *id).filter(|_| fits);
+        let asked = self.hosts[host_index].asked.get(&(peer, session)).copied();
         let asked = asked.filter(|_| fits && lane == LaneId::FIRST && lanes.is_multiple_of(2));
         let source = endpoint(lanes / 2);
         let (way, probe) = asked.map_or((Way::Direct(source), probe), |(way, id)| (way, Some(id)));
@@ -318,7 +322,9 @@ impl Run {
             _ => ControlMessage::Receipt { suite, counter: self.draw(u64::MAX) },
         };
         let clocks = self.clocks;
-        self.hosts[who].node.handle_lane(FromLane::Control { peer, session, lane, source: way, message }, clocks);
+        self.hosts[host_index]
+            .node
+            .handle_lane(FromLane::Control { peer, session, lane, source: way, message }, clocks);
         "a control message"
     }
 

@@ -51,7 +51,7 @@ struct World {
     web: bool,
     requested: bool,
     is_open: bool,
-    /// The relays that the coordinator was told of.
+    /// The relays that the node reported to the coordinator.
     homes: Vec<RelayId>,
     /// The addresses that the lane accepts frames from.
     heard: Vec<SocketAddr>,
@@ -149,8 +149,8 @@ impl World {
         while let Some(output) = self.relay.poll_output() {
             let ServerOutput::Reply(reply) = output else { continue };
             match reply.address {
-                ClientAddress::Udp(_) if self.udp.0 => self.hear(at_udp(), reply.as_bytes()),
-                ClientAddress::Stream(_) if self.is_open => self.hear(at_bridge(), reply.as_bytes()),
+                ClientAddress::Udp(_) if self.udp.0 => self.receive(at_udp(), reply.as_bytes()),
+                ClientAddress::Stream(_) if self.is_open => self.receive(at_bridge(), reply.as_bytes()),
                 _ => {}
             }
         }
@@ -163,7 +163,7 @@ impl World {
                 let answer = BindingResponse { transaction: request.transaction, mapped: me(), other: None };
                 let mut bytes = [0; MAX_ANSWER_LEN];
                 let length = answer.write(&mut bytes);
-                self.hear(at_udp(), &bytes[..length]);
+                self.receive(at_udp(), &bytes[..length]);
             }
             return;
         }
@@ -175,7 +175,7 @@ impl World {
         let _ = self.relay.handle_frame(place, None, bytes, clocks, &mut self.entropy);
     }
 
-    fn hear(&mut self, source: SocketAddr, bytes: &[u8]) {
+    fn receive(&mut self, source: SocketAddr, bytes: &[u8]) {
         if self.heard.contains(&source) {
             let said = FromLane::Datagram { source, bytes: Datagram::new(bytes).unwrap() };
             self.node.handle(LaneId::FIRST, said, self.clocks());
@@ -207,7 +207,7 @@ fn fault_j10_without_udp_the_relay_is_reached_by_the_bridge_within_two_seconds_a
     world.run(Duration::from_millis(1_100));
     assert_eq!(world.place(), Some(at_bridge()));
     assert!(world.node.relays().next().unwrap().is_bridged);
-    assert_eq!(world.homes, [RELAY], "the coordinator is told of the relay");
+    assert_eq!(world.homes, [RELAY], "the node must report the relay to the coordinator");
     for _ in 0..360 {
         world.run(secs(10));
         assert_eq!(world.place(), Some(at_bridge()));
@@ -223,7 +223,7 @@ fn the_binding_moves_to_udp_when_it_works_again_and_the_bridge_closes_after_the_
     while world.place() != Some(at_udp()) {
         world.run(STEP);
         waited += 1;
-        assert!(world.place().is_some(), "the relay is never lost meanwhile");
+        assert!(world.place().is_some(), "the node stays bound to the relay during the trial");
         assert!(waited < 70 * 200, "UDP is asked every minute at least");
     }
     assert!(world.requested, "UDP is on trial");
@@ -248,7 +248,7 @@ fn a_failed_trial_of_udp_takes_half_a_second_and_is_repeated_after_ten_minutes()
             away += STEP;
         }
     }
-    // One trial in ten minutes, and half a second each time.
+    // Each trial of UDP takes half a second, and there is one trial in ten minutes.
     assert!(away <= 7 * Duration::from_millis(1_000), "{away:?}");
 }
 
@@ -266,7 +266,7 @@ fn fault_f8_a_bridge_that_breaks_is_noticed_and_used_again_when_it_is_back() {
     world.web = true;
     world.run(secs(1));
     assert_eq!(world.place(), Some(at_bridge()));
-    // The bridge broke and opened between two turns of the agent: the relay has forgotten the client, and says so.
+    // The bridge broke and opened again between two turns of the agent: the relay has forgotten the client, and answers with a hint.
     world.relay.handle_hangup(STREAM);
     let clocks = world.clocks();
     world.node.bridge_opened(RELAY, at_bridge(), clocks);
@@ -275,7 +275,7 @@ fn fault_f8_a_bridge_that_breaks_is_noticed_and_used_again_when_it_is_back() {
 }
 
 #[test]
-fn a_restarted_relay_needs_no_bridge() {
+fn a_relay_that_restarts_is_bound_again_without_a_bridge() {
     let mut world = world((true, true));
     world.run(secs(5));
     for _ in 0..20 {

@@ -98,10 +98,10 @@ impl Asking {
     /// Returns the messages that are sent when `source` answers the first copy with a cookie.
     fn cookie_from(&mut self, source: SocketAddr, clocks: Clocks) -> Sent {
         let reply = self.checker.reply(self.asked[0].1.as_bytes(), US, clocks.now).unwrap();
-        self.hear(source, &reply, clocks)
+        self.receive(source, &reply, clocks)
     }
 
-    fn hear(&mut self, source: SocketAddr, message: &[u8], clocks: Clocks) -> Sent {
+    fn receive(&mut self, source: SocketAddr, message: &[u8], clocks: Clocks) -> Sent {
         let message = HandshakeMessage::new(message).unwrap();
         self.node.handle_lane(FromLane::Handshake { source: source.into(), message }, clocks);
         self.sent()
@@ -125,11 +125,17 @@ fn fault_b2_a_cookie_is_shown_at_once_and_only_where_it_came_from() {
     let mut asking = Asking::taut();
     assert_eq!(asking.asked.iter().map(|(place, _)| *place).collect::<Vec<_>>(), PLACES);
     for place in PLACES {
-        let [(destination, copy)] = asking.cookie_from(place, at(20))[..] else { panic!("not one copy") };
+        let [(destination, copy)] = asking.cookie_from(place, at(20))[..] else {
+            panic!("exactly one copy must be sent")
+        };
         assert_eq!(destination, place);
         assert!(asking.shows(&copy, at(20).now));
         let first = asking.asked[0].1;
-        assert_eq!(copy.as_bytes()[..132], first.as_bytes()[..132], "a copy: the same but for mac2");
+        assert_eq!(
+            copy.as_bytes()[..132],
+            first.as_bytes()[..132],
+            "the copy differs from the initiation only in mac2"
+        );
     }
     let (_, again) = asking.next_retransmission(at(250));
     assert_eq!(again.len(), 2, "the regular retransmission is sent, too");
@@ -141,12 +147,15 @@ fn fault_b8_cookies_make_the_node_send_once_and_nowhere_else() {
     assert!(asking.cookie_from(ELSEWHERE, at(10)).is_empty(), "no initiation was sent there");
     let mut forged = asking.checker.reply(asking.asked[0].1.as_bytes(), US, at(10).now).unwrap();
     forged[40] ^= 1;
-    assert!(asking.hear(PLACES[0], &forged, at(10)).is_empty());
+    assert!(asking.receive(PLACES[0], &forged, at(10)).is_empty());
     let copies = (20..240).map(|time| asking.cookie_from(PLACES[0], at(time)).len());
     assert_eq!(copies.sum::<usize>(), 1);
     let (due, _) = asking.next_retransmission(at(250));
     assert!(due <= at(313).now, "no cookie moved the next retransmission");
-    assert!(asking.cookie_from(PLACES[0], at(320)).is_empty(), "a retransmission is not another initiation");
+    assert!(
+        asking.cookie_from(PLACES[0], at(320)).is_empty(),
+        "the cookie answers a retransmission, which is not a new initiation"
+    );
 }
 
 #[test]
@@ -157,7 +166,7 @@ fn fault_b8_a_cookie_too_late_for_a_copy_waits_for_the_next_initiation() {
     let initiations =
         std::iter::from_fn(|| Some(asking.next_retransmission(at(0)))).find(|(due, _)| *due >= at(2_000).now);
     let (due, sent) = initiations.unwrap();
-    assert_ne!(sent[0].1.as_bytes()[..116], asking.asked[0].1.as_bytes()[..116], "another initiation");
+    assert_ne!(sent[0].1.as_bytes()[..116], asking.asked[0].1.as_bytes()[..116], "this is a new initiation");
     assert!(asking.shows(&sent[0].1, due));
 }
 
@@ -166,5 +175,5 @@ fn a_native_peer_gets_the_cookie_with_the_next_stock_retransmission() {
     let mut asking = Asking::native();
     assert!(asking.cookie_from(PLACES[0], at(20)).is_empty());
     let (due, sent) = asking.next_retransmission(at(5_000));
-    assert!(asking.shows(&sent[0].1, due), "with the cookie");
+    assert!(asking.shows(&sent[0].1, due), "the retransmission carries the cookie");
 }

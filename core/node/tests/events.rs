@@ -47,7 +47,7 @@ fn greet(node: &mut Node<Seeded>, peer: u8, at: u64) -> (HandshakeMessage, Vec<N
 }
 
 /// Advances time until nothing is due.
-fn give_up(node: &mut Node<Seeded>) -> Vec<NodeEvent> {
+fn run_until_idle(node: &mut Node<Seeded>) -> Vec<NodeEvent> {
     let mut all = Vec::new();
     while let Some(due) = node.poll_timeout() {
         let now = due.since(Time::ZERO);
@@ -57,7 +57,7 @@ fn give_up(node: &mut Node<Seeded>) -> Vec<NodeEvent> {
     all
 }
 
-fn hear(
+fn receive(
     node: &mut Node<Seeded>,
     from: u8,
     message: HandshakeMessage,
@@ -68,48 +68,48 @@ fn hear(
 }
 
 #[test]
-fn a_silent_peer_is_told_once_and_so_is_its_answer() {
+fn a_silent_peer_is_reported_once_and_so_is_its_first_answer() {
     let (mut one, mut two) = (node(0), node(1));
     let (early, events) = greet(&mut one, 1, 10);
     let [NodeEvent::HandshakeStarted { peer }] = events[..] else { panic!("{events:?}") };
     assert_eq!(one.peer_name(peer), Some((NodeId(2), "n1")));
-    let events = give_up(&mut one);
+    let events = run_until_idle(&mut one);
     let [NodeEvent::HandshakeFailed { reason, tried, again, .. }] = events[..] else { panic!("{events:?}") };
     assert_eq!((reason, again), (HandshakeFailure::NoAnswer, false));
     assert!(tried >= Duration::from_secs(60), "{tried:?}");
     greet(&mut one, 1, 200);
-    let events = give_up(&mut one);
+    let events = run_until_idle(&mut one);
     assert!(matches!(events[..], [NodeEvent::HandshakeFailed { again: true, .. }]), "{events:?}");
-    // It answers.
+    // The peer answers the third attempt.
     let (initiation, _) = greet(&mut one, 1, 400);
-    let (answers, events) = hear(&mut two, 0, initiation, 400);
+    let (answers, events) = receive(&mut two, 0, initiation, 400);
     assert_eq!(events, [], "the session is not in use yet");
-    let (_, events) = hear(&mut one, 1, answers[0], 402);
+    let (_, events) = receive(&mut one, 1, answers[0], 402);
     let through = endpoint(1).into();
     let expected = [
         NodeEvent::HandshakeCompleted { peer, way: through, took: Duration::from_secs(2) },
         NodeEvent::PeerAnswers { peer },
         NodeEvent::SessionBegan { peer, role: Role::Initiator, number: 1 },
     ];
-    let told = |event: &&NodeEvent| expected.contains(event);
-    assert!(events.iter().filter(told).eq(&expected), "{events:?}");
-    // A recorded earlier message is a replay.
-    let (_, events) = hear(&mut two, 0, early, 403);
+    let reported = |event: &&NodeEvent| expected.contains(event);
+    assert!(events.iter().filter(reported).eq(&expected), "{events:?}");
+    // The initiation of the first attempt is older than the accepted one, so it is refused as a replay.
+    let (_, events) = receive(&mut two, 0, early, 403);
     let [NodeEvent::HandshakeRefused { reason: HandshakeRefusal::OldStamp, .. }] = events[..] else {
         panic!("{events:?}")
     };
-    let (_, events) = hear(&mut two, 0, initiation, 410);
-    assert_eq!(events, [], "a copy of the last one is none");
+    let (_, events) = receive(&mut two, 0, initiation, 410);
+    assert_eq!(events, [], "a duplicate of the accepted initiation reports no event");
 }
 
 #[test]
-fn a_peer_without_an_endpoint_is_not_reached_by_any_path() {
+fn a_handshake_with_a_peer_without_an_endpoint_fails_for_lack_of_a_path() {
     let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(3));
     let mut map = map(0, 0..2);
     map.peers.values_mut().for_each(|peer| peer.endpoints.clear());
     node.set_map(&map);
     node.greet(&[public_key(&key(1))], clocks(10));
-    let events = give_up(&mut node);
+    let events = run_until_idle(&mut node);
     let failed =
         |event: &NodeEvent| matches!(event, NodeEvent::HandshakeFailed { reason: HandshakeFailure::NoPath, .. });
     assert!(events.iter().any(failed), "{events:?}");

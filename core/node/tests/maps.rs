@@ -32,22 +32,26 @@ fn fault_g15_a_node_of_a_network_takes_packets_for_its_own_addresses_and_a_nativ
     let mut own = map(0, 0..3);
     node.set_map(&own);
     let routes = next_routes(&mut node);
-    let taken = |routes: &Routes| (1..=4).map(|number| routes.delivers_to(inner(number), false)).collect::<Vec<_>>();
-    assert_eq!(taken(&routes), [true, false, false, false], "not for the addresses of its peers");
+    let accepted = |routes: &Routes| (1..=4).map(|number| routes.delivers_to(inner(number), false)).collect::<Vec<_>>();
+    assert_eq!(
+        accepted(&routes),
+        [true, false, false, false],
+        "a node accepts no packets for the addresses of its peers"
+    );
     own.me.addresses = vec![inner(4)];
     node.set_map(&own);
-    assert_eq!(taken(&next_routes(&mut node)), [false, false, false, true]);
+    assert_eq!(accepted(&next_routes(&mut node)), [false, false, false, true]);
 
     let mut native = Node::new(key(0), Limits::WIREGUARD, seeded(2));
     native.configure(false, vec![PeerChange::new(public_key(&key(1)))]).unwrap();
-    assert_eq!(taken(&next_routes(&mut native)), [true; 4]);
+    assert_eq!(accepted(&next_routes(&mut native)), [true; 4]);
 }
 
 #[test]
 fn fault_d17_endpoints_inside_other_overlays_of_the_host_are_left_out() {
     let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(3));
     let map = map(0, 0..3);
-    // Each peer has two: one in 192.0.2.0/24, one in 198.51.100.0/24.
+    // Each peer has two endpoints: one in 192.0.2.0/24, one in 198.51.100.0/24.
     let inside = |node: &Node<Seeded>| {
         let all = node.peers().flat_map(|peer| peer.candidates.to_vec()).collect::<Vec<_>>();
         let prefix: Prefix = "198.51.100.0/24".parse().unwrap();
@@ -60,7 +64,7 @@ fn fault_d17_endpoints_inside_other_overlays_of_the_host_are_left_out() {
     assert_eq!(inside(&node), (2, 0));
     node.set_avoided(Vec::new());
     node.set_map(&map);
-    assert_eq!(inside(&node), (4, 2), "without the other overlay");
+    assert_eq!(inside(&node), (4, 2), "all endpoints are used again when the other overlay is gone");
 }
 
 #[test]

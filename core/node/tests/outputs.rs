@@ -40,12 +40,14 @@ fn a_session_is_in_every_lane_before_the_response_leaves() {
 }
 
 #[test]
-fn a_ceiling_of_stamps_comes_before_the_first_initiation() {
+fn a_stamp_ceiling_comes_before_the_first_initiation() {
     let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(2));
     node.set_map(&map(0, 0..2));
     while node.poll_output().is_some() {}
     node.greet(&[public_key(&key(1))], CLOCKS);
-    let Some(Output::StampCeiling(ceiling)) = node.poll_output() else { panic!("no ceiling") };
+    let Some(Output::StampCeiling(ceiling)) = node.poll_output() else {
+        panic!("the first output is no stamp ceiling")
+    };
     assert!(ceiling > CLOCKS.wall);
     assert!(matches!(node.poll_output(), Some(Output::Lane(_, ToLane::Send { .. }))));
 }

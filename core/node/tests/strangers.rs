@@ -62,7 +62,7 @@ fn around_noise(start: usize, seed: u8) -> [u8; initiation::LEN] {
     message
 }
 
-fn hears(node: &mut Node<Noise>, message: &[u8]) -> Vec<ToLane> {
+fn receive(node: &mut Node<Noise>, message: &[u8]) -> Vec<ToLane> {
     let time = Duration::from_secs(1_000);
     let clocks = Clocks { now: Time::from_duration(time), wall: time };
     let message = HandshakeMessage::new(message).unwrap();
@@ -83,12 +83,12 @@ fn commands(node: &mut Node<Noise>) -> Vec<ToLane> {
 fn assert_silent(messages: impl Iterator<Item = [u8; initiation::LEN]>) {
     let (mut node, checker, drawn) = node();
     for message in messages {
-        assert!(mac1(&message).is_some() && checker.is_for_us(&message), "the checker lets it pass");
-        assert!(hears(&mut node, &message).is_empty(), "an answer");
+        assert!(mac1(&message).is_some() && checker.is_for_us(&message), "the message passes the checker");
+        assert!(receive(&mut node, &message).is_empty(), "an answer");
         assert_eq!((drawn.get(), node.indices_in_use()), (0, 0), "no second Diffie-Hellman, and no index is kept");
     }
     assert!(node.peers().all(|peer| peer.proven.is_none()), "no endpoint moved");
-    let answered = hears(&mut node, &initiation_of(1));
+    let answered = receive(&mut node, &initiation_of(1));
     assert!(matches!(answered[..], [ToLane::AddSession { .. }, ToLane::Send { .. }]));
     assert!(drawn.get() > 0, "an answer draws a key, which proves that draws are counted");
 }

@@ -11,7 +11,7 @@ mod symmetric;
 mod transport;
 mod xchacha;
 
-#[cfg(any(test, feature = "aws-lc"))]
+#[cfg(feature = "aws-lc")]
 pub use aead::AwsLc;
 pub use aead::{Aead, AeadKey, Cipher, NONCE, Ring, TAG};
 pub use primitives::{LowOrderKey, dh, hash, hmac, keyed_mac, public_key};

@@ -270,7 +270,7 @@ mod tests {
             assert!(b.open(&altered).is_none(), "bit {bit}");
         }
         assert!(b.open(&frame).is_some());
-        assert!(a.open(&frame).is_none(), "one's own");
+        assert!(a.open(&frame).is_none(), "an end refuses a frame that it sealed itself");
     }
 
     #[test]
@@ -278,12 +278,15 @@ mod tests {
         let (mut a, mut b) = links();
         let frames: Vec<_> = (0..100).map(|nonce| a.seal(&ControlMessage::Ping { nonce })).collect();
         assert!(b.open(&frames[40]).unwrap().newest);
-        assert!(!b.open(&frames[39]).unwrap().newest, "late, but new");
+        assert!(
+            !b.open(&frames[39]).unwrap().newest,
+            "a late frame that was not seen before is accepted, but not as the newest"
+        );
         assert!(b.open(&frames[99]).unwrap().newest);
         for old in [39, 40, 99, 0, 35] {
             assert!(b.open(&frames[old]).is_none(), "{old}");
         }
-        assert!(b.open(&frames[36]).is_some(), "just inside");
+        assert!(b.open(&frames[36]).is_some(), "the oldest counter inside the window");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A relay and its clients, together, without a network: who reaches whom, and what strangers get.
+//! A relay and its clients without a network: which clients reach each other, and how the relay treats unauthenticated senders.
 
 mod binds;
 mod hostile;
@@ -55,32 +55,32 @@ fn address(port: u16) -> ClientAddress {
     ClientAddress::Udp(SocketAddr::from(([192, 0, 2, 1], port)))
 }
 
-/// A client, where it is, what happened to it, and the data that came.
-type End = (ClientAddress, Client, Vec<RelayEvent>, Vec<Vec<u8>>);
+/// A client: its address, its state machine, its events, and the data frames that it received.
+type TestClient = (ClientAddress, Client, Vec<RelayEvent>, Vec<Vec<u8>>);
 
-/// A relay with its one thread's table, and clients, each at a port.
+/// A relay with the forwarding table of one worker, and clients that each have a port.
 struct Net {
     server: Server,
     forward: Forward,
-    clients: Vec<End>,
+    clients: Vec<TestClient>,
     now: Time,
     random: Seeded,
-    /// The relay hears nothing.
+    /// Whether all frames to the relay are lost.
     dead: bool,
-    /// What the relay says stays on its way, here.
+    /// The relay's replies that are held back. `None` delivers replies at once.
     held: Option<Vec<(ClientAddress, Vec<u8>)>>,
-    /// Bytes that the relay sent to each place.
+    /// Bytes that the relay sent to each address.
     sent: BTreeMap<ClientAddress, usize>,
 }
 
-/// A client of this program's: it says when it made its binds.
+/// Returns a client of the current release, whose binds carry the time at which they were made.
 fn new_client(credentials: &Credentials, now: Time) -> Client {
     let mut client = Client::new(public_key(&relay_key()), credentials.clone(), now);
     client.set_clock(Duration::from_secs(WALL));
     client
 }
 
-/// A client of release 0.1.0.
+/// Returns a client that behaves like release 0.1.0.
 fn old_client(credentials: &Credentials, now: Time) -> Client {
     let mut client = Client::new(public_key(&relay_key()), Credentials { numbered: None, ..credentials.clone() }, now);
     client.is_release_0_1_0 = true;
@@ -124,7 +124,7 @@ impl Net {
         self.clients.len() - 1
     }
 
-    /// The relay is started again: it has forgotten everything but its key.
+    /// Restarts the relay: it keeps only its key.
     fn restart(&mut self) {
         self.server = Server::new(relay_key(), vec![coordinator(1).verifying()], RelayLimits::DEFAULT, [4; 32]);
         self.forward = Forward::new(ForwardRate::bits_per_second(1_000_000_000));
@@ -134,7 +134,7 @@ impl Net {
         ServerClocks { now: self.now, wall: Duration::from_secs(WALL) + self.now.since(Time::ZERO) }
     }
 
-    /// Something comes to the relay.
+    /// Passes a frame to the relay, as if it had arrived from this address.
     fn receive(&mut self, from: ClientAddress, bytes: &[u8]) -> Result<(), Refused> {
         if self.dead {
             return Ok(());
@@ -171,7 +171,7 @@ impl Net {
         }
     }
 
-    /// The relay sends.
+    /// Delivers bytes that the relay sent to the clients at this address.
     fn deliver(&mut self, to: ClientAddress, bytes: &[u8]) {
         let now = self.now;
         *self.sent.entry(to).or_default() += bytes.len();
@@ -188,7 +188,7 @@ impl Net {
         }
     }
 
-    /// Lets all say what they have to say.
+    /// Delivers all datagrams that the clients have to send, and the relay's replies.
     fn settle(&mut self) {
         for _ in 0..20 {
             for number in 0..self.clients.len() {
@@ -244,14 +244,14 @@ impl Net {
         frames.iter().map(|bytes| frame::data(bytes).map(|(id, inner)| (id, inner[32..].to_vec())).unwrap()).collect()
     }
 
-    /// Bytes that the relay sent there so far.
+    /// Returns the number of bytes that the relay has sent to this address.
     fn bytes_to(&self, address: ClientAddress) -> usize {
         self.sent.get(&address).copied().unwrap_or(0)
     }
 
     /// Sends binds from invented addresses until the relay asks each new address for a cookie.
-    fn ask_for_cookies(&mut self) {
-        // Of a coordinator that the relay does not trust, so that nothing waits for them.
+    fn flood_until_cookies_are_required(&mut self) {
+        // The tickets are signed by a coordinator that the relay does not trust, so these binds never become pending.
         let foreign = Credentials { ticket: Ticket::sign(&terms(250), &coordinator(9)), ..credentials(250) };
         let bind = bind_of(&foreign, &mut self.random, self.now);
         for number in 0..2_000_u32 {
@@ -264,7 +264,7 @@ impl Net {
         panic!("the relay never asked for a cookie");
     }
 
-    /// A bind with the cookie that the relay gave its sender. The relay has to be asking for cookies.
+    /// Returns a bind with the cookie that the relay gave to its sender. The relay must already ask for cookies.
     fn proven_bind(&mut self, from: ClientAddress, credentials: &Credentials) -> Vec<u8> {
         let mut client = new_client(credentials, self.now);
         client.handle_timeout(self.now, &mut self.random);
@@ -277,7 +277,7 @@ impl Net {
         client.next_datagram().unwrap().as_bytes().to_vec()
     }
 
-    /// Both reach each other by the numbers that they have now.
+    /// Asserts that two clients reach each other by their current channel numbers.
     fn assert_reach(&mut self, a: (usize, u8), b: (usize, u8)) {
         for (from, to) in [(a, b), (b, a)] {
             let id = self.clients[from.0].1.id_of(&node_key(to.1)).expect("a number for the peer");
@@ -289,7 +289,7 @@ impl Net {
     }
 }
 
-/// A frame with something in it that looks like data of WireGuard's.
+/// Returns a data frame whose payload looks like a WireGuard data message.
 fn carried(id: u32, text: &[u8]) -> Vec<u8> {
     [&data_header(id), &[4, 0, 0, 0][..], &[0; 28], text].concat()
 }
@@ -300,7 +300,7 @@ fn two_nodes_reach_each_other_and_opening_costs_no_round_trip() {
     assert_eq!(net.events(0), [RelayEvent::Ready]);
     assert_eq!(net.clients[0].1.standing(), BindingState::Ready);
     assert_eq!(net.clients[0].1.seen(), Some("192.0.2.1:1000".parse().unwrap()));
-    // `open` and what bears its number leave together.
+    // The first data frame leaves with the `open` that names its channel number, before any answer.
     let id = net.clients[0].1.open(node_key(2), net.now, &mut net.random).unwrap();
     let open = net.clients[0].1.next_datagram().unwrap();
     let from = net.clients[0].0;
@@ -308,7 +308,7 @@ fn two_nodes_reach_each_other_and_opening_costs_no_round_trip() {
     net.send(0, id, b"first");
     assert_eq!(net.events(0), [RelayEvent::Opened { peer: node_key(2), id }]);
     let Some(RelayEvent::Arrived { peer, id: back }) = net.events(1).pop() else {
-        panic!("B hears of A before its data")
+        panic!("B must learn of A before the data of A arrives")
     };
     assert_eq!(peer, node_key(1));
     assert_eq!(net.data(1), [(back, b"first".to_vec())]);
@@ -317,7 +317,7 @@ fn two_nodes_reach_each_other_and_opening_costs_no_round_trip() {
 }
 
 #[test]
-fn opens_that_cross_end_in_one_channel() {
+fn crossing_opens_make_one_channel() {
     let mut net = Net::with(&[1, 2]);
     let now = net.now;
     for (client, peer) in [(0, 2), (1, 1)] {
@@ -329,7 +329,7 @@ fn opens_that_cross_end_in_one_channel() {
 }
 
 #[test]
-fn who_is_absent_is_announced_when_it_comes_and_when_it_goes() {
+fn an_absent_peer_is_announced_when_it_binds_and_when_it_leaves() {
     let mut net = Net::with(&[1]);
     let id = net.open(0, 2).unwrap();
     assert_eq!(net.events(0), [RelayEvent::Ready, RelayEvent::Absent { peer: node_key(2) }]);
@@ -338,7 +338,11 @@ fn who_is_absent_is_announced_when_it_comes_and_when_it_goes() {
     assert_eq!(net.forward.counts().unknown_id, 1);
     net.join(&credentials(2));
     net.run(Duration::from_millis(100));
-    assert_eq!(net.events(0), [RelayEvent::Arrived { peer: node_key(2), id }], "under the same number");
+    assert_eq!(
+        net.events(0),
+        [RelayEvent::Arrived { peer: node_key(2), id }],
+        "the peer has the number that the earlier open drew"
+    );
     net.assert_reach((0, 1), (1, 2));
     net.clients[1].1.leave();
     net.settle();
@@ -347,7 +351,7 @@ fn who_is_absent_is_announced_when_it_comes_and_when_it_goes() {
 }
 
 #[test]
-fn a_channel_lasts_while_one_of_both_wants_it() {
+fn a_channel_lasts_while_either_end_keeps_it_open() {
     let mut net = Net::with(&[1, 2]);
     let id = net.open(0, 2).unwrap();
     net.open(1, 1);
@@ -362,10 +366,10 @@ fn a_channel_lasts_while_one_of_both_wants_it() {
 }
 
 #[test]
-fn of_words_that_overtake_each_other_the_last_one_said_counts() {
+fn the_newest_of_reordered_announcements_applies() {
     let mut net = Net::with(&[1, 2]);
     net.open(0, 2);
-    // The program of the first node was started again: it draws another number, and is told of the former one.
+    // The first node restarts. It draws another number, and the relay tells it the former one.
     let again = net.join(&credentials(1));
     let (from, client, ..) = &mut net.clients[again];
     let from = *from;
@@ -383,18 +387,18 @@ fn of_words_that_overtake_each_other_the_last_one_said_counts() {
 }
 
 #[test]
-fn who_is_heard_behind_another_number_is_asked_for_again() {
+fn data_under_an_unexpected_number_makes_the_client_ask_for_the_peer_again() {
     let mut net = Net::with(&[1, 2]);
     net.open(1, 1);
     let former = net.clients[0].1.id_of(&node_key(2)).unwrap();
-    // The peer does not want us any more, and then does: all that the relay says of it to us is lost.
-    let ours = net.clients[0].0;
+    // The peer closes the channel and opens it again. All that the relay tells the first client about this is lost.
+    let first_client = net.clients[0].0;
     net.held = Some(Vec::new());
     net.clients[1].1.close(&node_key(1));
     net.settle();
     net.open(1, 1);
     let held = net.held.take().unwrap();
-    held.iter().filter(|(to, _)| *to != ours).for_each(|(to, bytes)| net.deliver(*to, bytes));
+    held.iter().filter(|(to, _)| *to != first_client).for_each(|(to, bytes)| net.deliver(*to, bytes));
     net.send(0, former, b"nowhere");
     assert_eq!((net.forward.counts().unknown_id, net.data(1).len()), (1, 0));
     let id = net.clients[1].1.id_of(&node_key(1)).unwrap();
@@ -404,14 +408,14 @@ fn who_is_heard_behind_another_number_is_asked_for_again() {
     net.clients[0].1.learn(node_key(2), heard, net.now);
     net.settle();
     net.assert_reach((0, 1), (1, 2));
-    // Once is enough.
+    // Two doubts in a row send one request.
     net.clients[0].1.doubt(&node_key(2), net.now);
     net.clients[0].1.doubt(&node_key(2), net.now);
     assert!(net.clients[0].1.next_datagram().is_some() && net.clients[0].1.next_datagram().is_none());
 }
 
 #[test]
-fn fault_f1_a_stranger_gets_silence_and_nothing_is_relayed() {
+fn fault_f1_an_unauthenticated_sender_gets_no_answer_and_nothing_is_relayed() {
     let mut net = Net::with(&[1, 2]);
     let id = net.open(0, 2).unwrap();
     let stranger = address(9);
@@ -428,7 +432,7 @@ fn fault_f1_a_stranger_gets_silence_and_nothing_is_relayed() {
     assert_eq!(net.server.tally().clients, 2);
 }
 
-/// What a client sends first.
+/// Returns the bind that a new client sends first.
 fn bind_of(credentials: &Credentials, random: &mut Seeded, now: Time) -> Vec<u8> {
     let mut client = new_client(credentials, now);
     client.handle_timeout(now, random);
@@ -436,7 +440,7 @@ fn bind_of(credentials: &Credentials, random: &mut Seeded, now: Time) -> Vec<u8>
 }
 
 #[test]
-fn fault_f3_f10_a_ticket_serves_only_the_key_that_it_was_given_to() {
+fn fault_f3_f10_a_ticket_is_valid_only_with_the_bind_key_that_it_names() {
     let mut net = Net::with(&[]);
     let thief = Credentials { bind: bind_key(6), ticket: credentials(1).ticket, numbered: None };
     let bind = bind_of(&thief, &mut net.random, net.now);
@@ -445,7 +449,7 @@ fn fault_f3_f10_a_ticket_serves_only_the_key_that_it_was_given_to() {
 }
 
 #[test]
-fn fault_f10_of_two_programs_with_one_key_the_later_one_counts_and_the_former_is_told() {
+fn fault_f10_of_two_programs_with_one_key_the_later_one_is_bound_and_the_former_is_told() {
     let mut net = Net::with(&[1, 2]);
     net.open(1, 1);
     net.assert_reach((0, 1), (1, 2));
@@ -455,7 +459,7 @@ fn fault_f10_of_two_programs_with_one_key_the_later_one_counts_and_the_former_is
     assert!(net.events(second).contains(&RelayEvent::Ready));
     net.assert_reach((second, 1), (1, 2));
     assert_eq!(net.server.tally().clients, 2);
-    // The former comes back, but not at once: two of them do not push each other out without end (fault D14).
+    // The replaced client binds again only after a pause, so two programs with one key do not replace each other in a tight loop (fault D14).
     net.run(Duration::from_secs(25));
     assert_eq!(net.server.tally().replaced, 1);
     net.run(Duration::from_secs(600));
@@ -463,12 +467,12 @@ fn fault_f10_of_two_programs_with_one_key_the_later_one_counts_and_the_former_is
 }
 
 #[test]
-fn fault_f4_numbers_are_random_and_mean_nothing_from_elsewhere() {
+fn fault_f4_channel_numbers_are_random_and_invalid_from_another_client() {
     let mut net = Net::with(&[1, 2, 3]);
     let id = net.open(0, 2).unwrap();
     let other = net.open(0, 3).unwrap();
     assert!(id != other && id & 0xf == 0 && other & 0xf == 0);
-    // Another member, with the number of somebody else.
+    // The third member uses a channel number of the first one.
     net.send(2, id, b"not mine");
     assert_eq!(net.data(1), []);
     assert_eq!(net.forward.counts().unknown_id, 1);
@@ -476,7 +480,7 @@ fn fault_f4_numbers_are_random_and_mean_nothing_from_elsewhere() {
 }
 
 #[test]
-fn members_of_different_networks_never_meet() {
+fn members_of_different_networks_never_get_a_channel() {
     let mut net = Net::with(&[1]);
     let other = Terms { network: NetworkTag([2; 16]), ..terms(2) };
     net.join(&Credentials { bind: bind_key(2), ticket: Ticket::sign(&other, &coordinator(1)), numbered: None });
@@ -491,7 +495,7 @@ fn members_of_different_networks_never_meet() {
 }
 
 #[test]
-fn fault_f7_what_strangers_can_make_grow_is_bounded() {
+fn fault_f7_tables_that_clients_fill_are_bounded() {
     let mut net = Net::new(RelayLimits { pending: 8, clients: 3, channels: 2, ..RelayLimits::DEFAULT });
     // Binds that are never confirmed.
     for number in 0..12 {
@@ -504,7 +508,7 @@ fn fault_f7_what_strangers_can_make_grow_is_bounded() {
         net.join(&credentials(number));
     }
     net.run(Duration::from_secs(1));
-    assert_eq!(net.server.tally().clients, 3, "and these are served");
+    assert_eq!(net.server.tally().clients, 3, "the relay serves as many clients as its limit allows");
     for peer in 11..=13 {
         net.open(0, peer);
     }
@@ -517,11 +521,11 @@ fn fault_f11_n1_the_coordinator_is_away_and_bound_clients_stay_while_their_ticke
     net.open(0, 2);
     net.run(Duration::from_secs(DAY));
     net.assert_reach((0, 1), (1, 2));
-    assert_eq!(net.server.tally().bound, 2, "nobody had to bind again");
+    assert_eq!(net.server.tally().bound, 2, "no client had to bind a second time");
     net.run(Duration::from_secs(DAY));
     assert!(net.events(0).contains(&RelayEvent::Lost(LostCause::Expired)));
     assert_eq!(net.server.tally().clients, 0);
-    // Another ticket, and all is as before.
+    // New tickets restore both bindings and their channel.
     for number in [1, 2] {
         let renewed = Terms { not_before: WALL + 2 * DAY, expires: WALL + 4 * DAY, ..terms(number) };
         let ticket = Ticket::sign(&renewed, &coordinator(1));
@@ -535,7 +539,7 @@ fn fault_f11_n1_the_coordinator_is_away_and_bound_clients_stay_while_their_ticke
 }
 
 #[test]
-fn a_new_ticket_is_shown_without_a_gap() {
+fn a_renewed_ticket_keeps_the_binding_and_its_channels() {
     let mut net = Net::with(&[1, 2]);
     let id = net.open(0, 2).unwrap();
     let renewed = Terms { expires: WALL + 3 * DAY, ..terms(1) };
@@ -548,11 +552,11 @@ fn a_new_ticket_is_shown_without_a_gap() {
     net.assert_reach((0, 1), (1, 2));
     assert_eq!(net.server.tally().replaced, 1);
     net.run(Duration::from_secs(2 * DAY + 3600));
-    assert!(net.clients[0].1.is_ready(), "beyond the first ticket");
+    assert!(net.clients[0].1.is_ready(), "still bound after the first ticket expired");
 }
 
 #[test]
-fn fault_f8_a_relay_that_dies_is_noticed_soon_and_one_that_ends_at_once() {
+fn fault_f8_a_dead_relay_is_noticed_by_timeout_and_a_stopped_one_at_once() {
     let mut net = Net::with(&[1, 2]);
     net.events(0);
     net.dead = true;
@@ -563,12 +567,12 @@ fn fault_f8_a_relay_that_dies_is_noticed_soon_and_one_that_ends_at_once() {
     assert_eq!(net.clients[0].1.standing(), BindingState::Suspected);
     net.run(Duration::from_millis(2));
     assert_eq!(net.events(0), [RelayEvent::Lost(LostCause::Silent)]);
-    // Without a hint: the next sign of life, one second, and three quick ones.
+    // Without a hint the client notices by its keepalive: the next one is due within 25 s, waits 1 s, and three quick repetitions follow.
     net.run(Duration::from_millis(26_500));
     assert!(net.events(1).contains(&RelayEvent::Lost(LostCause::Silent)));
     net.dead = false;
     net.run(Duration::from_secs(40));
-    assert!(net.clients[0].1.is_ready() && net.clients[1].1.is_ready(), "tried again by itself");
+    assert!(net.clients[0].1.is_ready() && net.clients[1].1.is_ready(), "both clients bind again automatically");
     net.events(0);
     net.server.leave();
     net.flush();
@@ -576,14 +580,14 @@ fn fault_f8_a_relay_that_dies_is_noticed_soon_and_one_that_ends_at_once() {
 }
 
 #[test]
-fn fault_f8_attempts_to_come_back_are_spread() {
+fn fault_f8_attempts_to_bind_again_are_spread_over_time() {
     let mut net = Net::with(&(1..=40).collect::<Vec<_>>());
     net.dead = true;
     net.run(Duration::from_secs(60));
     let next: Vec<_> = net.clients.iter().filter_map(|(_, client, ..)| client.poll_timeout()).collect();
     let (first, last) = (next.iter().min().unwrap(), next.iter().max().unwrap());
     assert!(last.since(*first) > Duration::from_secs(4), "{:?}", last.since(*first));
-    // However long it was away: who waits for it is not kept waiting.
+    // Even after a long outage all clients are bound within 12 s of the relay's return.
     net.run(Duration::from_secs(600));
     net.dead = false;
     net.run(Duration::from_secs(12));
@@ -591,16 +595,20 @@ fn fault_f8_attempts_to_come_back_are_spread() {
 }
 
 #[test]
-fn a_relay_that_was_started_again_is_noticed_by_the_next_frame() {
+fn a_restarted_relay_is_noticed_by_the_next_frame() {
     let mut net = Net::with(&[1, 2]);
     let id = net.open(0, 2).unwrap();
     net.restart();
-    // Data that it does not know: a hint, and one round trip later a proof, and then a new binding with the same numbers.
+    // The restarted relay answers unknown data with a hint. One round trip later the client has proof, and it binds again with the same numbers.
     let (from, now) = (net.clients[0].0, net.now);
     assert_eq!(net.receive(from, &carried(id, b"lost")), Err(Refused::Unbound));
     assert_eq!(net.now, now);
     net.run(Duration::from_millis(5));
-    assert_eq!(net.clients[0].1.id_of(&node_key(2)), None, "B has not noticed yet");
+    assert_eq!(
+        net.clients[0].1.id_of(&node_key(2)),
+        None,
+        "B is not bound yet, because it has not noticed the restart"
+    );
     net.send(1, 16, b"lost, too");
     net.run(Duration::from_millis(5));
     assert_eq!(net.clients[0].1.id_of(&node_key(2)), Some(id));
@@ -608,7 +616,7 @@ fn a_relay_that_was_started_again_is_noticed_by_the_next_frame() {
 }
 
 #[test]
-fn an_invented_again_costs_one_ping() {
+fn a_forged_again_frame_costs_one_ping() {
     let mut net = Net::with(&[1]);
     let again = [&[0x84, 2, 0, 0, 1, 2, 3, 4][..], &[7; 16]].concat();
     assert_eq!(again.len(), AGAIN_LEN);
@@ -624,7 +632,7 @@ fn an_invented_again_costs_one_ping() {
 }
 
 #[test]
-fn fault_d3_a_binding_lives_through_a_nat_that_forgets_after_thirty_seconds() {
+fn fault_d3_a_binding_survives_a_nat_with_a_timeout_of_thirty_seconds() {
     let mut net = Net::with(&[1]);
     let mut heard = net.now;
     for _ in 0..2000 {
@@ -636,7 +644,7 @@ fn fault_d3_a_binding_lives_through_a_nat_that_forgets_after_thirty_seconds() {
 }
 
 #[test]
-fn fault_d3_d4_a_client_that_moves_is_found_at_once() {
+fn fault_d3_d4_a_client_that_moves_is_reachable_at_once() {
     let mut net = Net::with(&[1, 2]);
     net.open(0, 2);
     for port in 2000..2020 {
@@ -649,7 +657,7 @@ fn fault_d3_d4_a_client_that_moves_is_found_at_once() {
         assert_eq!(net.clients[0].1.seen(), Some(SocketAddr::from(([192, 0, 2, 1], port))));
     }
     assert_eq!(net.server.tally().moved, 20);
-    // A NAT that changed its port, of which the client knows nothing: the relay tells it, because it knows nobody there.
+    // The NAT changes the client's port without the client's knowledge. The relay knows no client at the new address, so it answers with a hint.
     net.clients[0].0 = address(3000);
     let id = net.clients[0].1.id_of(&node_key(2)).unwrap();
     net.send(0, id, b"lost");

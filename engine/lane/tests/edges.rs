@@ -304,7 +304,7 @@ fn fragment(ip: &Ip, data: &[u8]) -> Sent {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(taut_testkit::cases(400)))]
 
     /// Fault I7. A wrong checksum arrives wrong, a partial one completed, and no packet is lost, duplicated, or reordered in its flow.
     #[test]

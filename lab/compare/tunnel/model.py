@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...measure.markdown import table
 from . import summary
 from .plan import USUAL_MTU
 
@@ -72,7 +73,6 @@ def text(results, cores=CORES):
         return None
     head = ["lanes", "any number of flows", *(f"{flows} flows, on average" for flows in FLOWS)]
     rows = [[str(lanes), *(f"{gbit_per_s(cost, lanes, cores, flows):.1f}" for flows in (None, *FLOWS))] for lanes in LANES]
-    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
     return f"""### A model of {cores} cores: arithmetic, not a measurement
 
 These figures are calculated, not measured, because the machine has fewer cores. The cost of a GB is measured ({SYSTEM}, {TEST}, {cost.mode}): *s* = {cost.sending:.2f} s of a core in the lanes that
@@ -85,7 +85,7 @@ Lanes share no lock, no counter and no packet, so in the model a lane costs the 
 
 Gbit/s of one direction, one host of {cores} such cores at each end:
 
-{chr(10).join(lines)}
+{table(head, rows)}
 
 The model leaves out memory and caches that cores share, clocks that slow down when all cores are busy, and the network card and its interrupts. Each reduces the throughput."""
 

@@ -1,5 +1,6 @@
 """The tables in Markdown, and their place in the document."""
 
+from ...measure.markdown import table
 from . import goals, model, summary
 from .plan import USUAL_MTU
 from .site import LINKS
@@ -24,11 +25,6 @@ def shown(figure, digits=2, scale=1.0):
         return NONE
     middle, least, most = (f"{value * scale:,.{digits}f}" for value in (figure.median, figure.least, figure.most))
     return middle if figure.rounds == 1 else f"{middle} ({least}–{most})"
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 class Tables:

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of floor.
 
 use std::fmt;
 use std::net::SocketAddrV4;
@@ -7,7 +7,7 @@ use crate::cipher::FloorCipher;
 
 /// The parsed command line.
 pub(crate) struct FloorArguments {
-    /// Name of the TUN device to make. The caller sets its address and MTU and brings it up.
+    /// Name of the TUN device that floor creates. The caller sets its address and MTU and brings it up.
     pub(crate) tun: String,
     /// UDP port to listen on.
     pub(crate) port: u16,
@@ -17,13 +17,13 @@ pub(crate) struct FloorArguments {
     pub(crate) cipher: FloorCipher,
 }
 
-/// The command line is wrong.
+/// A usage error.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UsageError(String);
 
 impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; call it as: floor --tun NAME --listen PORT --peer IPV4:PORT --cipher aes|none", self.0)
+        write!(f, "{}; usage: floor --tun NAME --listen PORT --peer IPV4:PORT --cipher aes|none", self.0)
     }
 }
 
@@ -35,13 +35,13 @@ impl FloorArguments {
         let (mut tun, mut port, mut peer, mut cipher, mut words) = (None, None, None, None, words);
         while let Some(flag) = words.next() {
             let value = words.next().ok_or_else(|| UsageError(format!("{flag} has no value")))?;
-            let bad = || UsageError(format!("{value} is no value for {flag}"));
+            let bad = || UsageError(format!("invalid value for {flag}: {value}"));
             match flag.as_str() {
                 "--tun" => tun = Some(value),
                 "--listen" => port = Some(value.parse().map_err(|_| bad())?),
                 "--peer" => peer = Some(value.parse().map_err(|_| bad())?),
                 "--cipher" => cipher = Some(FloorCipher::named(&value).ok_or_else(bad)?),
-                _ => return Err(UsageError(format!("{flag} is not known"))),
+                _ => return Err(UsageError(format!("unknown flag {flag}"))),
             }
         }
         let lacks = |flag: &str| UsageError(format!("{flag} is missing"));

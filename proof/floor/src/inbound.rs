@@ -1,4 +1,4 @@
-//! The way in: datagrams are opened, and TCP segments joined into superpackets for the TUN.
+//! The inbound direction: datagrams are opened, and TCP segments joined into superpackets for the TUN.
 
 use std::io::IoSlice;
 use std::mem;
@@ -9,7 +9,7 @@ use taut_wire::vnet::{self, GSO_NONE, GSO_TCPV4, NEEDS_CSUM, VnetHeader};
 use taut_wire::wireguard::{DATA_HEADER, TAG};
 
 use crate::cipher::FloorCipher;
-use crate::packet::{PacketLayout, TCP_CHECKSUM, Transport, V4_HEADER, leave_tcp_checksum, set_length};
+use crate::packet::{PacketLayout, TCP_CHECKSUM, TransportProtocol, V4_HEADER, leave_tcp_checksum, set_length};
 
 /// The packet that grows from the segments of one run of datagrams.
 pub(crate) struct Inbound<'a> {
@@ -30,7 +30,7 @@ pub(crate) struct Inbound<'a> {
 impl<'a> Inbound<'a> {
     /// Returns a state without a packet.
     pub(crate) fn new() -> Self {
-        let packet = PacketLayout { transport: Transport::Other, headers: 0, length: 0 };
+        let packet = PacketLayout { transport: TransportProtocol::Other, headers: 0, length: 0 };
         let pieces = [IoSlice::new(&[]); 1 + MAX_SEGMENTS];
         Self { head: &mut [], pieces, count: 0, packet, size: 0, next: 0 }
     }
@@ -47,7 +47,7 @@ impl<'a> Inbound<'a> {
         } else {
             self.finish(write);
             (self.head, self.packet, self.size, self.next) = (head, packet, payload.len(), 0);
-            if let Transport::Tcp(sequence) = packet.transport {
+            if let TransportProtocol::Tcp(sequence) = packet.transport {
                 self.next = sequence.wrapping_add(payload.len() as u32);
             }
         }
@@ -59,7 +59,7 @@ impl<'a> Inbound<'a> {
     pub(crate) fn finish(&mut self, mut write: impl FnMut(&[IoSlice<'_>])) {
         let head = mem::take(&mut self.head);
         let Some((vnet, headers)) = head.split_first_chunk_mut::<{ vnet::LEN }>() else { return };
-        let is_tcp = matches!(self.packet.transport, Transport::Tcp(_));
+        let is_tcp = matches!(self.packet.transport, TransportProtocol::Tcp(_));
         if is_tcp {
             leave_tcp_checksum(headers, self.packet.length);
         }
@@ -88,8 +88,8 @@ impl<'a> Inbound<'a> {
     fn continues(&self, packet: &PacketLayout) -> bool {
         let payload = packet.payload();
         !self.head.is_empty()
-            && packet.transport == Transport::Tcp(self.next)
-            && matches!(self.packet.transport, Transport::Tcp(_))
+            && packet.transport == TransportProtocol::Tcp(self.next)
+            && matches!(self.packet.transport, TransportProtocol::Tcp(_))
             && (1..=self.size).contains(&payload)
             && self.packet.length + payload <= MAX_BYTES
             && self.count < MAX_SEGMENTS

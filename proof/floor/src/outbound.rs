@@ -1,11 +1,11 @@
-//! The way out: superpackets of the TUN become sealed datagrams.
+//! The outbound direction: superpackets of the TUN become sealed datagrams.
 
 use taut_udp::{MAX_GSO_BYTES, MAX_SEGMENTS};
 use taut_wire::vnet::{GSO_NONE, VnetHeader};
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD, PADDING, TAG, write_data_header};
 
 use crate::cipher::FloorCipher;
-use crate::packet::{LAST_ONLY, PacketLayout, Transport, V4_HEADER, set_length};
+use crate::packet::{LAST_ONLY, PacketLayout, TransportProtocol, V4_HEADER, set_length};
 
 /// WireGuard's receiver index, which the receiver ignores here.
 const RECEIVER: u32 = 0x0403_0201;
@@ -95,19 +95,19 @@ impl Outbound {
 fn adjust(headers: &mut [u8], packet: &PacketLayout, offset: usize, part: usize) {
     set_length(headers, packet.headers + part);
     match packet.transport {
-        Transport::Tcp(sequence) => {
+        TransportProtocol::Tcp(sequence) => {
             let sequence = sequence.wrapping_add(offset as u32);
             headers[V4_HEADER + 4..V4_HEADER + 8].copy_from_slice(&sequence.to_be_bytes());
             if offset + part < packet.payload() {
                 headers[V4_HEADER + 13] &= !LAST_ONLY;
             }
         }
-        Transport::Udp => {
+        TransportProtocol::Udp => {
             let length = (packet.headers - V4_HEADER + part) as u16;
             headers[V4_HEADER + 4..V4_HEADER + 6].copy_from_slice(&length.to_be_bytes());
             // Zero means that there is no checksum (RFC 768).
             headers[V4_HEADER + 6..V4_HEADER + 8].fill(0);
         }
-        Transport::Other => {}
+        TransportProtocol::Other => {}
     }
 }

@@ -15,22 +15,22 @@ pub(crate) const TCP_CHECKSUM: usize = 16;
 /// TCP flags that only the last of several segments may have: FIN and PSH.
 pub(crate) const LAST_ONLY: u8 = 0x09;
 
-/// The protocol behind the IP header.
+/// The protocol after the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum TransportProtocol {
     /// TCP with this sequence number.
     Tcp(u32),
     /// UDP.
     Udp,
-    /// Any other protocol, and fragments: the packet is carried as it is.
+    /// Any other protocol, or a fragment: the packet is carried unchanged.
     Other,
 }
 
-/// What splitting and joining need to know of a packet.
+/// The fields of a packet that splitting and joining need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketLayout {
-    /// The protocol behind the IP header.
-    pub(crate) transport: Transport,
+    /// The protocol after the IP header.
+    pub(crate) transport: TransportProtocol,
     /// Bytes of the headers that each of its segments repeats.
     pub(crate) headers: usize,
     /// Bytes of the packet, headers included.
@@ -50,17 +50,17 @@ impl PacketLayout {
             TCP if !is_fragment => {
                 let tcp = bytes.get(V4_HEADER..)?.first_chunk::<20>()?;
                 let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
-                (Transport::Tcp(sequence), V4_HEADER + 4 * usize::from(tcp[12] >> 4))
+                (TransportProtocol::Tcp(sequence), V4_HEADER + 4 * usize::from(tcp[12] >> 4))
             }
-            UDP if !is_fragment => (Transport::Udp, V4_HEADER + UDP_HEADER),
-            _ => (Transport::Other, V4_HEADER),
+            UDP if !is_fragment => (TransportProtocol::Udp, V4_HEADER + UDP_HEADER),
+            _ => (TransportProtocol::Other, V4_HEADER),
         };
         // A TCP header has at least 20 bytes.
-        let sound = headers <= length && (!matches!(transport, Transport::Tcp(_)) || headers >= 2 * V4_HEADER);
+        let sound = headers <= length && (!matches!(transport, TransportProtocol::Tcp(_)) || headers >= 2 * V4_HEADER);
         sound.then_some(Self { transport, headers, length })
     }
 
-    /// Returns the number of bytes behind the headers.
+    /// Returns the number of bytes after the headers.
     pub(crate) fn payload(&self) -> usize {
         self.length - self.headers
     }

@@ -37,12 +37,12 @@ pub(crate) struct Pump<'a> {
 impl<'a> Pump<'a> {
     /// Makes the TUN and opens the socket.
     pub(crate) fn new(arguments: &'a FloorArguments) -> Result<Self, Box<dyn std::error::Error>> {
-        let config = taut_tun::Config { name: arguments.tun.clone(), offload: Offload::ALL, multi_queue: false };
+        let config = taut_tun::TunConfig { name: arguments.tun.clone(), offload: Offload::ALL, multi_queue: false };
         let tun = Tun::create(&config)?;
         if !tun.offload().tso {
             return Err("the kernel gives this TUN no superpackets, so this would not measure the lowest cost".into());
         }
-        let udp = UdpSocket::bind(&taut_udp::Config {
+        let udp = UdpSocket::bind(&taut_udp::UdpConfig {
             port: arguments.port,
             ipv4_only: true,
             send_buffer: BUFFER,

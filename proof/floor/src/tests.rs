@@ -1,4 +1,4 @@
-//! Packets arrive as they were sent, with either cipher.
+//! Packets arrive as they were sent, with AES-256-GCM and without a cipher.
 
 use std::io::IoSlice;
 
@@ -9,7 +9,7 @@ use crate::arguments::FloorArguments;
 use crate::cipher::FloorCipher;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
-use crate::packet::{PacketLayout, Transport};
+use crate::packet::{PacketLayout, TransportProtocol};
 
 const MSS: u16 = 1_380;
 const OPTIONS: usize = 12;
@@ -79,7 +79,7 @@ fn opened(runs: &mut [(Vec<u8>, usize)], cipher: &FloorCipher) -> Vec<(VnetHeade
     written
 }
 
-fn there_and_back(packets: &[Vec<u8>], name: &str) -> Vec<(VnetHeader, Vec<u8>)> {
+fn seal_and_open(packets: &[Vec<u8>], name: &str) -> Vec<(VnetHeader, Vec<u8>)> {
     opened(&mut sealed(packets, &cipher(name)), &cipher(name))
 }
 
@@ -87,11 +87,11 @@ fn there_and_back(packets: &[Vec<u8>], name: &str) -> Vec<(VnetHeader, Vec<u8>)>
 fn a_tcp_superpacket_arrives_whole() {
     for name in ["aes", "none"] {
         for length in [usize::from(MSS) + 1, 5_000, 20 * usize::from(MSS)] {
-            let arrived = there_and_back(&[tcp(u32::MAX - 2_000, &pattern(length))], name);
+            let arrived = seal_and_open(&[tcp(u32::MAX - 2_000, &pattern(length))], name);
             let [(vnet, packet)] = arrived.as_slice() else { panic!("{} packets of {length} bytes", arrived.len()) };
             assert_eq!((vnet.gso_type, vnet.gso_size, vnet.hdr_len), (GSO_TCPV4, MSS, 52), "{name} {length}");
             assert_eq!(packet[52..], pattern(length), "{name} {length}");
-            assert_eq!(packet[33], 0x19, "FIN and PSH of the last segment");
+            assert_eq!(packet[33], 0x19, "the superpacket has FIN and PSH of its last segment");
             assert_eq!(Sum::of(&packet[..20]), VALID);
             let sum = pseudo_v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 6, (length + 32) as u16);
             assert_eq!(packet[36..38], sum.folded().to_be_bytes());
@@ -108,7 +108,10 @@ fn each_segment_is_a_whole_packet() {
         let segment = &datagram[16..];
         let packet = PacketLayout::read(segment).unwrap();
         let (sequence, payload, flags) = expected.next().unwrap();
-        assert_eq!((packet.transport, packet.payload(), segment[33]), (Transport::Tcp(sequence), payload, flags));
+        assert_eq!(
+            (packet.transport, packet.payload(), segment[33]),
+            (TransportProtocol::Tcp(sequence), payload, flags)
+        );
         assert_eq!(Sum::of(&segment[..20]), VALID);
     }
     assert_eq!(expected.next(), None);
@@ -117,19 +120,19 @@ fn each_segment_is_a_whole_packet() {
 #[test]
 fn only_consecutive_segments_are_joined() {
     let full = pattern(usize::from(MSS));
-    let gap = there_and_back(&[tcp(0, &full), tcp(1_381, &full)], "aes");
+    let gap = seal_and_open(&[tcp(0, &full), tcp(1_381, &full)], "aes");
     assert_eq!(gap.iter().map(|(vnet, _)| vnet.gso_type).collect::<Vec<_>>(), [GSO_NONE; 2]);
-    let follows = there_and_back(&[tcp(0, &full), tcp(1_380, &full)], "aes");
+    let follows = seal_and_open(&[tcp(0, &full), tcp(1_380, &full)], "aes");
     assert_eq!(
         follows.iter().map(|(vnet, packet)| (vnet.gso_type, packet.len())).collect::<Vec<_>>(),
         [(GSO_TCPV4, 2_812)]
     );
-    let empty = there_and_back(&[tcp(0, &[]), tcp(0, &full), tcp(1_380, &[])], "aes");
+    let empty = seal_and_open(&[tcp(0, &[]), tcp(0, &full), tcp(1_380, &[])], "aes");
     assert_eq!(empty.iter().map(|(_, packet)| packet.len()).collect::<Vec<_>>(), [52, 1_432, 52]);
 }
 
 #[test]
-fn no_run_is_longer_than_the_kernel_allows() {
+fn runs_stay_within_the_limits_of_the_kernel() {
     let packets: Vec<_> = (0..6).map(|number| tcp(number * 40_000, &pattern(40_000))).collect();
     let mut runs = sealed(&packets, &cipher("aes"));
     assert!(runs.iter().all(|(run, size)| run.len() <= taut_udp::MAX_GSO_BYTES && run.len().div_ceil(*size) <= 64));
@@ -141,14 +144,14 @@ fn no_run_is_longer_than_the_kernel_allows() {
 fn the_largest_packet_has_a_run_of_its_own() {
     let mut packet = tcp(0, &pattern(0xffff - 52));
     packet[1] = GSO_NONE;
-    let arrived = there_and_back(&[packet.clone(), packet.clone()], "aes");
+    let arrived = seal_and_open(&[packet.clone(), packet.clone()], "aes");
     assert_eq!(arrived.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>(), [0xffff; 2]);
     assert_eq!(arrived[0].1[52..], packet[vnet::LEN + 52..]);
 }
 
 #[test]
 fn a_udp_superpacket_becomes_datagrams_without_checksum() {
-    let arrived = there_and_back(&[udp(&pattern(2_500), 1_000)], "aes");
+    let arrived = seal_and_open(&[udp(&pattern(2_500), 1_000)], "aes");
     let lengths: Vec<_> = arrived.iter().map(|(_, packet)| u16::from_be_bytes([packet[24], packet[25]])).collect();
     assert_eq!(lengths, [1_008, 1_008, 508]);
     assert!(arrived.iter().all(|(vnet, packet)| *vnet == VnetHeader::NONE && packet[26..28] == [0, 0]));
@@ -160,7 +163,7 @@ fn fragments_are_not_changed() {
     let mut packet = udp(&pattern(50), 0);
     packet[1] = GSO_NONE;
     packet[vnet::LEN + 7] = 1;
-    let arrived = there_and_back(&[packet.clone()], "aes");
+    let arrived = seal_and_open(&[packet.clone()], "aes");
     assert_eq!(arrived[0].1[20..], packet[vnet::LEN + 20..]);
 }
 
@@ -170,7 +173,11 @@ fn damaged_and_invalid_packets_are_dropped() {
     let mut runs = sealed(&[tcp(0, &pattern(3_000))], &aes);
     runs[0].0[40] ^= 1;
     let arrived = opened(&mut runs, &aes);
-    assert_eq!(arrived.iter().map(|(_, packet)| packet.len() - 52).sum::<usize>(), 3_000 - 1_380, "the first segment");
+    assert_eq!(
+        arrived.iter().map(|(_, packet)| packet.len() - 52).sum::<usize>(),
+        3_000 - 1_380,
+        "only the first segment is undamaged"
+    );
     for length in 0..100 {
         for byte in [0, 0x45, 0xff] {
             assert_eq!(opened(&mut [(vec![byte; length], length.max(1))], &cipher("none")), []);
@@ -194,6 +201,6 @@ fn every_flag_is_required_and_checked() {
         &whole.replace("--tun", "--tap"),
     ] {
         let why = parse(bad).err().unwrap().to_string();
-        assert!(why.contains("call it as"), "{why}");
+        assert!(why.contains("usage:"), "{why}");
     }
 }

@@ -15,10 +15,13 @@ use crate::input::Input;
 /// A message from the coordinator. The node reads it in two steps to save memory; reading it in one step must give the same message.
 pub(crate) fn to_node(data: &[u8]) {
     let Some(known) = taut_control::fuzzing::message(data) else {
-        return assert!(serde_json::from_slice::<ToNode>(data).is_err(), "a good message was not understood");
+        return assert!(
+            serde_json::from_slice::<ToNode>(data).is_err(),
+            "a message is valid in one step but not in two"
+        );
     };
     let at_once = serde_json::from_slice::<ToNode>(data).ok();
-    assert!(at_once.is_none() || at_once == known, "read in two ways: {known:?}, {at_once:?}");
+    assert!(at_once.is_none() || at_once == known, "the two ways of reading differ: {known:?}, {at_once:?}");
     if let Some(message) = known {
         let again = serde_json::to_vec(&message).ok().and_then(|json| serde_json::from_slice(&json).ok());
         assert_eq!(again, Some(message));
@@ -34,7 +37,7 @@ pub(crate) fn to_coordinator(data: &[u8]) {
     }
 }
 
-/// A map and the deltas behind it, as pieces. An accepted map keeps its invariants, and a node accepts it.
+/// A map and the deltas after it, as pieces. An accepted map keeps its invariants, and a node accepts it.
 pub(crate) fn map(data: &[u8]) {
     let mut input = Input::new(data);
     let Ok(mut map) = serde_json::from_slice::<NetworkMap>(input.piece()) else { return };
@@ -70,7 +73,7 @@ fn take(node: &mut Node<impl Entropy>, map: &NetworkMap) {
         assert!(place == id && ids.insert(id) && keys.insert(key) && check_name(name).is_ok() && !own.is_empty());
         for address in own {
             assert!(map.network.ipv4.contains(*address) || map.network.ipv6.contains(*address));
-            assert!(addresses.insert(*address), "{address} stands for two");
+            assert!(addresses.insert(*address), "{address} belongs to two nodes");
         }
     }
     let mut shown = map.clone();

@@ -48,7 +48,7 @@ pub(crate) fn start(data: &[u8]) {
         } else if now != Ok(ProxyHeader::Partial) {
             decided = Some(now);
         } else {
-            assert!(length < proxy::MAX, "more is waited for than a header may have");
+            assert!(length < proxy::MAX, "a decision is still open after the maximum length of a header");
         }
         if let Ok(ProxyHeader::Complete { length: header, .. }) = now {
             assert!(header <= length && header <= proxy::MAX);

@@ -1,6 +1,6 @@
 //! Reads choices from a fuzzer's bytes.
 
-/// A cursor that never fails: behind the end it reads zeros and empty slices.
+/// A cursor that never fails: after the end of the data it reads zeros and empty slices.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

@@ -1,4 +1,4 @@
-//! The way in of a lane with a session: only packets that the peer sealed and that come from its own address are delivered, and unauthenticated senders
+//! The inbound direction of a lane with a session: only packets that the peer sealed and that come from its own address are delivered, and unauthenticated senders
 //! get no answer.
 
 use std::net::{IpAddr, SocketAddr};
@@ -24,9 +24,9 @@ use crate::superpackets::{apart, by_flow};
 
 const PEER: PeerId = PeerId(5);
 const START: Time = Time(1_000_000_000_000);
-/// Steps of a script that are carried out at most, 32.
+/// Maximum number of steps of a script that are executed, 32.
 const MAX_STEPS: usize = 32;
-/// Datagrams of one run at most, 8.
+/// Maximum number of datagrams in one run, 8.
 const MAX_RUN: u8 = 8;
 
 /// The overlay address of the peer.
@@ -58,7 +58,7 @@ struct FuzzedLane {
     out: SendBatch,
     io: FuzzIo,
     /// The peer's half of the session.
-    theirs: Session,
+    peer_session: Session,
     /// The datagrams that the peer sealed, each with its packet without the flag of a partial checksum, and true if it arrived unaltered.
     history: Vec<(Vec<u8>, Vec<u8>, bool)>,
     now: Time,
@@ -102,8 +102,8 @@ impl FuzzedLane {
         ] {
             core.command(command, &mut out, START);
         }
-        let theirs = Session::new(SessionId(1), keys(Role::Initiator, 0x20, 0x10, 4, 3), START);
-        Self { core, out, io: FuzzIo::default(), theirs, history: Vec::new(), now: START }
+        let peer_session = Session::new(SessionId(1), keys(Role::Initiator, 0x20, 0x10, 4, 3), START);
+        Self { core, out, io: FuzzIo::default(), peer_session, history: Vec::new(), now: START }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -172,14 +172,14 @@ impl FuzzedLane {
 
     /// Sets the suite that the peer seals with.
     fn use_aes(&mut self, aes: bool) {
-        self.theirs.use_suite(if aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 }, Abilities::default());
+        self.peer_session.use_suite(if aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 }, Abilities::default());
     }
 
-    /// Has the peer seal these bytes.
+    /// Seals these bytes as the peer.
     fn seal(&mut self, packet: &[u8], arrives: bool) -> Vec<u8> {
         let mut datagram = vec![0; Session::sealed_len(packet.len(), usize::from(DEFAULT_MTU))];
         datagram[DATA_HEADER..DATA_HEADER + packet.len()].copy_from_slice(packet);
-        assert!(self.theirs.seal(&mut datagram, packet.len()).is_ok(), "a young session seals");
+        assert!(self.peer_session.seal(&mut datagram, packet.len()).is_ok(), "a new session can seal");
         self.history.push((datagram.clone(), self.without_flag(packet), arrives));
         datagram
     }
@@ -187,7 +187,9 @@ impl FuzzedLane {
     /// Returns a packet as it may be delivered if it is sealed now: without the flag of a partial checksum, and empty if the flag is wrong.
     fn without_flag(&self, packet: &[u8]) -> Vec<u8> {
         let mut padded = packet.to_vec();
-        if self.theirs.suite() == Suite::ChaCha20Poly1305 || !matches!(packet.first(), Some(0xc0..0xd0 | 0xe0..0xf0)) {
+        if self.peer_session.suite() == Suite::ChaCha20Poly1305
+            || !matches!(packet.first(), Some(0xc0..0xd0 | 0xe0..0xf0))
+        {
             return padded;
         }
         padded[0] &= 0x7f;
@@ -206,7 +208,7 @@ impl FuzzedLane {
         if too_old {
             return assert!(delivered.is_empty(), "a session that is too old opened a packet");
         }
-        assert!(by_flow(&delivered) == expected, "{delivered:02x?} for {expected:02x?}");
+        assert!(by_flow(&delivered) == expected, "delivered {delivered:02x?} instead of {expected:02x?}");
     }
 
     fn drain(&mut self) {

@@ -10,7 +10,7 @@
 //! Corpora begin with real messages ([`seeds`]; `cargo run -p taut-fuzz --example seeds` writes them). The HTTP input of the coordinator
 //! is replayed by the coordinator's own tests, because a program cannot be called as a library.
 //!
-//! It promises: the same bytes give the same verdict; there is no clock, and all randomness comes from the bytes. It refuses: to be used by a program.
+//! Guarantees: the same bytes give the same result, because there is no clock and all randomness comes from the bytes. No program may use this crate.
 
 mod control;
 mod forwarded;
@@ -35,20 +35,21 @@ use std::{fs, io};
 pub use mutate::{fnv, mutations};
 pub use seed::seeds;
 
-/// Longest input that replay and search make: more than any datagram, less than a superpacket needs to be told apart.
+/// Maximum length of an input that replay and search make, 8 KiB: longer than any datagram at a usual MTU, and long enough for a superpacket of several
+/// segments.
 pub const MAX_INPUT: usize = 8 * 1024;
 
 /// A parser under test, and the number of mutations that replay makes.
 pub struct Target {
     /// The name of the target and of its folder below `corpus/`.
     pub name: &'static str,
-    /// Panics when the parser does not keep its promises.
+    /// The target's function, which panics if the parser breaks a guarantee.
     pub run: fn(&[u8]),
-    /// Mutations of each file that replay counts by: fewer where one run costs a handshake.
+    /// Base number of mutations of each file in a replay: smaller for targets whose runs cost a handshake.
     pub mutations: u64,
 }
 
-/// All targets.
+/// All fuzz targets.
 pub const TARGETS: [Target; 32] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },

@@ -13,10 +13,10 @@ pub fn mutations<'a>(
     run: u64,
     count: u64,
 ) -> impl Iterator<Item = Vec<u8>> + 'a {
-    let mut chance = Seeded::new(fnv(seed) ^ run);
+    let mut rng = Seeded::new(fnv(seed) ^ run);
     (0..count).map(move |_| {
-        let other = others.get(below(others.len(), &mut chance)).map_or(seed, Vec::as_slice);
-        let mut input = mutated(seed, other, &mut chance);
+        let other = others.get(below(others.len(), &mut rng)).map_or(seed, Vec::as_slice);
+        let mut input = mutated(seed, other, &mut rng);
         input.truncate(crate::MAX_INPUT);
         input
     })
@@ -28,38 +28,38 @@ pub fn fnv(bytes: &[u8]) -> u64 {
 }
 
 /// Returns `seed` with one to four changes; pieces that are spliced in come from `other`.
-fn mutated(seed: &[u8], other: &[u8], chance: &mut Seeded) -> Vec<u8> {
+fn mutated(seed: &[u8], other: &[u8], rng: &mut Seeded) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    for _ in 0..=chance.below(4) {
-        change(&mut bytes, other, chance);
+    for _ in 0..=rng.below(4) {
+        change(&mut bytes, other, rng);
     }
     bytes
 }
 
-fn change(bytes: &mut Vec<u8>, other: &[u8], chance: &mut Seeded) {
-    let random = u8::try_from(chance.below(256)).unwrap_or(0);
-    let place = below(bytes.len(), chance);
-    let length = below(bytes.len() - place, chance).min(64);
-    match chance.below(10) {
+fn change(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Seeded) {
+    let random = u8::try_from(rng.below(256)).unwrap_or(0);
+    let place = below(bytes.len(), rng);
+    let length = below(bytes.len() - place, rng).min(64);
+    match rng.below(10) {
         0 => bytes.truncate(place),
         1 => bytes.insert(place, random),
         2 => drop(bytes.drain(place..place + length)),
         3 => {
             let copy = bytes[place..place + length].to_vec();
-            let to = below(bytes.len(), chance);
+            let to = below(bytes.len(), rng);
             bytes.splice(to..to, copy);
         }
         4 => {
-            let from = below(other.len(), chance);
+            let from = below(other.len(), rng);
             let foreign = other[from..].iter().take(64).copied();
             bytes.splice(place..place, foreign);
         }
-        5 => set(bytes, place, EDGES[below(EDGES.len(), chance)]),
+        5 => set(bytes, place, EDGES[below(EDGES.len(), rng)]),
         6 => set(bytes, place, random),
         // Two bytes at once: most length fields have two.
         7 => {
-            set(bytes, place, EDGES[below(EDGES.len(), chance)]);
-            set(bytes, place + 1, EDGES[below(EDGES.len(), chance)]);
+            set(bytes, place, EDGES[below(EDGES.len(), rng)]);
+            set(bytes, place + 1, EDGES[below(EDGES.len(), rng)]);
         }
         8 => {
             let old = bytes.get(place).copied().unwrap_or(0);
@@ -78,6 +78,6 @@ fn set(bytes: &mut [u8], place: usize, value: u8) {
     }
 }
 
-fn below(bound: usize, chance: &mut Seeded) -> usize {
-    chance.below(u32::try_from(bound).unwrap_or(u32::MAX)) as usize
+fn below(bound: usize, rng: &mut Seeded) -> usize {
+    rng.below(u32::try_from(bound).unwrap_or(u32::MAX)) as usize
 }

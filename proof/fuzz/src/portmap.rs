@@ -19,9 +19,9 @@ use crate::input::{Input, piece};
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 1);
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 5);
 const START: Time = Time(1_000_000_000_000);
-/// Most steps of a script that are executed.
+/// Maximum number of steps of a script that are executed, 64.
 const MAX_STEPS: usize = 64;
-/// Most outputs after one step: a few for each port, and as many ends of mappings.
+/// Maximum number of outputs after one step, six for each port: a few outputs, and as many ends of mappings.
 const MAX_OUTPUTS: usize = 6 * MAX_PORTS;
 
 const DESCRIPTION: &str = "<?xml version=\"1.0\"?><root xmlns=\"urn:schemas-upnp-org:device-1-0\"><URLBase>http://192.168.1.1:5000/\
@@ -36,7 +36,7 @@ pub(crate) fn datagram(data: &[u8]) {
             assert_eq!(&data[24..36], &map.nonce);
             assert_eq!(&data[40..44], [map.port.to_be_bytes(), map.outside.port().to_be_bytes()].concat());
         }
-        assert!(nat_pmp::Response::parse(data).is_none(), "read in two ways");
+        assert!(nat_pmp::Response::parse(data).is_none(), "a datagram is valid as PCP and as NAT-PMP");
     }
     if let Some(response) = nat_pmp::Response::parse(data) {
         assert_eq!(
@@ -44,7 +44,7 @@ pub(crate) fn datagram(data: &[u8]) {
             (&response.result.0.to_be_bytes()[..], &response.epoch.to_be_bytes()[..])
         );
         if let nat_pmp::Body::Map { port, outside, lifetime } = response.body {
-            // From the ports on, a request has the layout of its response.
+            // From the port fields on, a request has the layout of its response.
             assert_eq!(nat_pmp::map_request(port, outside, lifetime)[4..], data[8..16]);
         }
     }
@@ -74,7 +74,7 @@ pub(crate) fn http(data: &[u8]) {
         }
     }
     let whole = read(data, true);
-    assert!(whole != Ok(None), "more is waited for than there is");
+    assert!(whole != Ok(None), "a complete answer is treated as incomplete");
     if let Some(known) = known {
         assert_eq!(whole, known);
     }
@@ -211,7 +211,7 @@ fn check(machine: &mut PortMapper<Seeded>, now: Time, asked: &mut Vec<u8>, fetch
     let report = machine.report();
     assert!(report.mappings.len() <= MAX_PORTS && report.to_string().len() < 8_192);
     machine.handle_timeout(now);
-    assert!(machine.poll_timeout().is_none_or(|next| next > now), "something stays due");
+    assert!(machine.poll_timeout().is_none_or(|next| next > now), "a timeout is due again right after it was handled");
 }
 
 /// Seeds: responses of each kind.

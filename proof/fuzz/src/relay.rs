@@ -59,11 +59,14 @@ pub(crate) fn ticket(data: &[u8]) {
     let trusted: Vec<_> = signer().iter().map(SigningKey::verifying).collect();
     for read in Ticket::from_bytes(data).into_iter().chain(text) {
         assert_eq!(read.to_string().parse::<Ticket>().as_ref(), Ok(&read));
-        assert!(read.verify(&trusted, WALL).is_err() || real.contains(&Some(read)), "a ticket that nobody signed");
+        assert!(
+            read.verify(&trusted, WALL).is_err() || real.contains(&Some(read)),
+            "a ticket is valid although no coordinator signed it"
+        );
     }
 }
 
-fn place(number: u8) -> ClientAddress {
+fn client_address(number: u8) -> ClientAddress {
     ClientAddress::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
 }
 
@@ -78,7 +81,7 @@ pub(crate) fn relay(data: &[u8]) {
         }
         let (kind, bytes) = (input.byte(), input.piece().to_vec());
         match kind % 3 {
-            0 => world.stranger(&bytes),
+            0 => world.receive_unauthenticated(&bytes),
             1 => world.forward(usize::from(kind / 3) % 2, &bytes),
             _ => world.client(usize::from(kind / 3) % 2, &bytes),
         }
@@ -90,7 +93,7 @@ struct World {
     server: Server,
     forward: Forward,
     clients: Vec<Client>,
-    dice: Seeded,
+    random: Seeded,
 }
 
 impl World {
@@ -106,13 +109,13 @@ impl World {
         }
         let server = Server::new(key, vec![signer()?.verifying()], RelayLimits::DEFAULT, [3; 32]);
         let forward = Forward::new(ForwardRate::bits_per_second(1_000_000_000));
-        let mut world = Self { server, forward, clients, dice: Seeded::new(seed) };
+        let mut world = Self { server, forward, clients, random: Seeded::new(seed) };
         for client in &mut world.clients {
-            client.handle_timeout(NOW, &mut world.dice);
+            client.handle_timeout(NOW, &mut world.random);
         }
         world.settle();
         for (number, client) in world.clients.iter_mut().enumerate() {
-            client.open(node(1 - u8::try_from(number).ok()?), NOW, &mut world.dice);
+            client.open(node(1 - u8::try_from(number).ok()?), NOW, &mut world.random);
         }
         world.settle();
         Some(world)
@@ -124,7 +127,7 @@ impl World {
             for number in 0..2_u8 {
                 while let Some(output) = self.clients.get_mut(usize::from(number)).and_then(Client::poll_output) {
                     let ClientOutput::Transmit(datagram) = output else { continue };
-                    self.receive(place(number), datagram.as_bytes());
+                    self.receive(client_address(number), datagram.as_bytes());
                 }
             }
         }
@@ -132,7 +135,7 @@ impl World {
 
     /// Passes a frame to the relay and returns the number of bytes that it answers.
     fn receive(&mut self, from: ClientAddress, bytes: &[u8]) -> usize {
-        let _ = self.server.handle_frame(from, None, bytes, ServerClocks { now: NOW, wall: WALL }, &mut self.dice);
+        let _ = self.server.handle_frame(from, None, bytes, ServerClocks { now: NOW, wall: WALL }, &mut self.random);
         let mut answered = 0;
         while let Some(output) = self.server.poll_output() {
             let reply = match output {
@@ -143,35 +146,37 @@ impl World {
                 ServerOutput::Reply(reply) => reply,
             };
             answered += if reply.address == from { reply.as_bytes().len() } else { 0 };
-            let number = (0..2).find(|number| place(*number) == reply.address);
+            let number = (0..2).find(|number| client_address(*number) == reply.address);
             if let Some(client) = number.and_then(|number| self.clients.get_mut(usize::from(number))) {
-                client.handle_datagram(reply.as_bytes(), NOW, &mut self.dice);
+                client.handle_datagram(reply.as_bytes(), NOW, &mut self.random);
             }
         }
         answered
     }
 
-    fn stranger(&mut self, bytes: &[u8]) {
+    fn receive_unauthenticated(&mut self, bytes: &[u8]) {
         let before = self.server.tally();
-        let answered = self.receive(place(99), bytes);
-        assert!(answered <= bytes.len(), "{answered} bytes for {}", bytes.len());
+        let answered = self.receive(client_address(99), bytes);
+        assert!(answered <= bytes.len(), "{answered} bytes were answered to {}", bytes.len());
         let after = self.server.tally();
         assert_eq!((before.bound, before.moved, before.clients), (after.bound, after.moved, after.clients));
     }
 
     fn forward(&mut self, number: usize, bytes: &[u8]) {
         let mut frame = bytes.to_vec();
-        let slot = u8::try_from(number).ok().and_then(|number| self.forward.client_at(&place(number)));
+        let slot = u8::try_from(number).ok().and_then(|number| self.forward.client_at(&client_address(number)));
         let Some(slot) = slot else { return };
         match self.forward.forward(slot, &mut frame, NOW) {
-            Ok(to) => assert!(frame[DATA_HEADER..] == bytes[DATA_HEADER..] && (to == place(0) || to == place(1))),
+            Ok(to) => assert!(
+                frame[DATA_HEADER..] == bytes[DATA_HEADER..] && (to == client_address(0) || to == client_address(1))
+            ),
             Err(_) => assert_eq!(frame, bytes),
         }
     }
 
     fn client(&mut self, number: usize, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(number) else { return };
-        client.handle_datagram(bytes, NOW, &mut self.dice);
+        client.handle_datagram(bytes, NOW, &mut self.random);
         assert!(!matches!(client.poll_output(), Some(ClientOutput::Event(_))));
         self.settle();
     }
@@ -181,8 +186,8 @@ impl World {
         for (from, to) in [(0_u8, 1_u8), (1, 0)] {
             let id = self.clients.get(usize::from(from)).and_then(|client| client.id_of(&node(to))).unwrap_or(0);
             let mut frame = [&frame::data_header(id), &[4, 0, 0, 0][..], &[0; 28]].concat();
-            let slot = self.forward.client_at(&place(from)).unwrap_or(u32::MAX);
-            assert_eq!(self.forward.forward(slot, &mut frame, NOW), Ok(place(to)));
+            let slot = self.forward.client_at(&client_address(from)).unwrap_or(u32::MAX);
+            assert_eq!(self.forward.forward(slot, &mut frame, NOW), Ok(client_address(to)));
             let back = frame::data(&frame).map(|(id, _)| id);
             assert_eq!(back, self.clients.get(usize::from(to)).and_then(|client| client.id_of(&node(from))));
         }
@@ -207,16 +212,21 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
         [&[0x84, 1, 0, 0, 1, 2, 3, 4][..], &[7; 56]].concat(),
     ];
     if let Some(client) = world.clients.first_mut() {
-        client.handle_suspicion(NOW, &mut world.dice);
+        client.handle_suspicion(NOW, &mut world.random);
         frames.extend(next_datagram(client));
     }
     let bind = PrivateKey::from_bytes([150; 32]);
     if let Some(ticket) = ticket_of(9, &bind) {
         let mut fresh = Client::new(world.server.public(), Credentials { bind, ticket, numbered: None }, NOW);
-        fresh.handle_timeout(NOW, &mut world.dice);
+        fresh.handle_timeout(NOW, &mut world.random);
         let first = next_datagram(&mut fresh).unwrap_or_default();
-        let _ =
-            world.server.handle_frame(place(9), None, &first, ServerClocks { now: NOW, wall: WALL }, &mut world.dice);
+        let _ = world.server.handle_frame(
+            client_address(9),
+            None,
+            &first,
+            ServerClocks { now: NOW, wall: WALL },
+            &mut world.random,
+        );
         frames.extend(std::iter::from_fn(|| world.server.poll_output()).find_map(|output| match output {
             ServerOutput::Reply(reply) => Some(reply.as_bytes().to_vec()),
             ServerOutput::Change(_) => None,

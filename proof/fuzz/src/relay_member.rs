@@ -23,7 +23,7 @@ const HOSTILE: u8 = 0;
 /// An address without a client.
 const INVENTED: u8 = 99;
 
-fn place(number: u8) -> ClientAddress {
+fn client_address(number: u8) -> ClientAddress {
     ClientAddress::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
 }
 
@@ -38,16 +38,16 @@ pub(crate) fn member(data: &[u8]) {
             break;
         }
         let kind = input.byte();
-        let from = place([HOSTILE, 1, 2, INVENTED][usize::from(kind / 4) % 4]);
+        let from = client_address([HOSTILE, 1, 2, INVENTED][usize::from(kind / 4) % 4]);
         match kind % 4 {
-            0 => world.say(from, &message(&mut input)),
-            1 => world.tell(&message(&mut input)),
+            0 => world.send_as_member(from, &message(&mut input)),
+            1 => world.send_to_member(&message(&mut input)),
             2 => world.wait(Duration::from_millis(u64::from(input.word()))),
             _ => world.bind(from, u64::from(input.word()), input.byte() % 2 == 1),
         }
         world.check();
     }
-    // Long enough for all rate limits to refill.
+    // The time that passes suffices for all rate limits to refill.
     (0..40).for_each(|_| world.wait(Duration::from_secs(1)));
     world.check();
 }
@@ -68,9 +68,9 @@ struct World {
     server: Server,
     forward: Forward,
     clients: Vec<Client>,
-    dice: Seeded,
+    random: Seeded,
     now: Time,
-    /// Bytes that came from each address and went to it.
+    /// Bytes from each address and to it.
     bytes: BTreeMap<ClientAddress, (usize, usize)>,
 }
 
@@ -80,7 +80,7 @@ impl World {
         let server = Server::new(key.clone(), vec![signer()?.verifying()], RelayLimits::DEFAULT, [3; 32]);
         let forward = Forward::new(ForwardRate::bits_per_second(1_000_000_000));
         let (clients, bytes) = (Vec::new(), BTreeMap::new());
-        let mut world = Self { server, forward, clients, dice: Seeded::new(1), now: START, bytes };
+        let mut world = Self { server, forward, clients, random: Seeded::new(1), now: START, bytes };
         for number in 0..3 {
             let mut client = Client::new(public_key(&key), credentials(number)?, START);
             client.set_clock(WALL);
@@ -89,23 +89,23 @@ impl World {
         world.settle();
         for (number, peer) in [(1, 2), (2, 1), (HOSTILE, 1)] {
             let client = world.clients.get_mut(usize::from(number))?;
-            client.open(node(peer), world.now, &mut world.dice);
+            client.open(node(peer), world.now, &mut world.random);
         }
         world.settle();
         Some(world)
     }
 
-    /// Runs the due timers of all and delivers their frames.
+    /// Runs the due timers of the relay and its clients, and delivers their frames.
     fn settle(&mut self) {
         for _ in 0..8 {
             for number in 0..3_u8 {
                 let (now, at) = (self.now, usize::from(number));
                 if let Some(client) = self.clients.get_mut(at) {
-                    client.handle_timeout(now, &mut self.dice);
+                    client.handle_timeout(now, &mut self.random);
                 }
                 while let Some(output) = self.clients.get_mut(at).and_then(Client::poll_output) {
                     let ClientOutput::Transmit(datagram) = output else { continue };
-                    self.receive(place(number), datagram.as_bytes());
+                    self.receive(client_address(number), datagram.as_bytes());
                 }
             }
         }
@@ -114,7 +114,7 @@ impl World {
     fn receive(&mut self, from: ClientAddress, bytes: &[u8]) {
         self.bytes.entry(from).or_default().0 += bytes.len();
         let clocks = ServerClocks { now: self.now, wall: WALL + self.now.since(START) };
-        let _ = self.server.handle_frame(from, None, bytes, clocks, &mut self.dice);
+        let _ = self.server.handle_frame(from, None, bytes, clocks, &mut self.random);
         self.deliver();
     }
 
@@ -128,25 +128,25 @@ impl World {
                 ServerOutput::Reply(reply) => reply,
             };
             self.bytes.entry(reply.address).or_default().1 += reply.as_bytes().len();
-            let number = (0..3).find(|number| place(*number) == reply.address);
+            let number = (0..3).find(|number| client_address(*number) == reply.address);
             if let Some(client) = number.and_then(|number| self.clients.get_mut(usize::from(number))) {
-                client.handle_datagram(reply.as_bytes(), self.now, &mut self.dice);
+                client.handle_datagram(reply.as_bytes(), self.now, &mut self.random);
             }
         }
     }
 
-    fn say(&mut self, from: ClientAddress, message: &[u8; MESSAGE_LEN]) {
+    fn send_as_member(&mut self, from: ClientAddress, message: &[u8; MESSAGE_LEN]) {
         let hostile = self.clients.get_mut(usize::from(HOSTILE));
         if let Some(frame) = hostile.and_then(|client| fuzzing::say(client, message)) {
             self.receive(from, &frame);
         }
     }
 
-    fn tell(&mut self, message: &[u8; MESSAGE_LEN]) {
-        let Some(frame) = fuzzing::tell(&mut self.server, place(HOSTILE), message) else { return };
+    fn send_to_member(&mut self, message: &[u8; MESSAGE_LEN]) {
+        let Some(frame) = fuzzing::tell(&mut self.server, client_address(HOSTILE), message) else { return };
         let (now, hostile) = (self.now, self.clients.get_mut(usize::from(HOSTILE)));
         if let Some(client) = hostile {
-            client.handle_datagram(&frame, now, &mut self.dice);
+            client.handle_datagram(&frame, now, &mut self.random);
         }
         self.settle();
     }
@@ -166,12 +166,12 @@ impl World {
         }
         let mut client = Client::new(self.server.public(), credentials, self.now);
         client.set_clock(Duration::from_secs(seconds));
-        client.handle_timeout(self.now, &mut self.dice);
+        client.handle_timeout(self.now, &mut self.random);
         while let Some(output) = client.poll_output() {
             let ClientOutput::Transmit(datagram) = output else { continue };
             self.receive(from, datagram.as_bytes());
         }
-        if from == place(HOSTILE) {
+        if from == client_address(HOSTILE) {
             // The answer went to the former client, which ignored it. The new client asks again and gets the same answer.
             if let Some(hostile) = self.clients.get_mut(usize::from(HOSTILE)) {
                 *hostile = client;
@@ -182,14 +182,14 @@ impl World {
 
     /// Checks that frames to the member go to the address at which it reads, and that the honest clients reach each other.
     fn check(&mut self) {
-        let (sent, received) = self.bytes.get(&place(INVENTED)).copied().unwrap_or_default();
-        assert!(received <= sent, "{received} bytes for {sent} to where nobody is");
+        let (sent, received) = self.bytes.get(&client_address(INVENTED)).copied().unwrap_or_default();
+        assert!(received <= sent, "an address without a client got {received} bytes and sent {sent}");
         for (from, to) in [(1_u8, 2_u8), (2, 1), (1, HOSTILE)] {
             let id = self.clients.get(usize::from(from)).and_then(|client| client.id_of(&node(to))).unwrap_or(0);
             let mut frame = [&frame::data_header(id), &[4, 0, 0, 0][..], &[0; 28]].concat();
-            let slot = self.forward.client_at(&place(from)).unwrap_or(u32::MAX);
+            let slot = self.forward.client_at(&client_address(from)).unwrap_or(u32::MAX);
             let sent = self.forward.forward(slot, &mut frame, self.now);
-            assert!(sent == Ok(place(to)) || (to == HOSTILE && sent.is_err()), "{from} to {to}: {sent:?}");
+            assert!(sent == Ok(client_address(to)) || (to == HOSTILE && sent.is_err()), "{from} to {to}: {sent:?}");
         }
     }
 }

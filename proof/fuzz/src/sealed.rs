@@ -18,9 +18,11 @@ pub(crate) fn records(data: &[u8]) {
         let sealed = coordinator.seal(step.piece);
         let arrived = step.alter(&sealed);
         match node.open(arrived.clone()) {
-            Ok(message) => assert!(arrived == sealed && message == step.piece, "something else was opened"),
+            Ok(message) => {
+                assert!(arrived == sealed && message == step.piece, "the opened record is not the sealed one");
+            }
             Err(error) => {
-                assert!(arrived != sealed && !error.to_string().is_empty(), "what was sealed does not open");
+                assert!(arrived != sealed && !error.to_string().is_empty(), "an unaltered record does not open");
                 return;
             }
         }
@@ -34,13 +36,13 @@ fn handshake(input: &mut Input<'_>) -> Option<(Transport, Transport)> {
     let (initiator, first) = Initiator::start(b"prologue", &machine, &public_key(&coordinator), one).ok()?;
     let arrived = Step::read(input).alter(&first);
     let replying = Responder::read(b"prologue", &coordinator, &arrived);
-    assert_eq!(replying.is_ok(), arrived == first, "only the message itself is accepted");
+    assert_eq!(replying.is_ok(), arrived == first, "a handshake message is accepted if and only if it is unaltered");
     let replying = replying.ok()?;
     assert_eq!(replying.initiator(), public_key(&machine));
     let (theirs, second) = replying.reply(&other).ok()?;
     let arrived = Step::read(input).alter(&second);
     let ours = initiator.finish(&arrived);
-    assert_eq!(ours.is_ok(), arrived == second, "only the message itself is accepted");
+    assert_eq!(ours.is_ok(), arrived == second, "a handshake message is accepted if and only if it is unaltered");
     Some((ours.ok()?, theirs))
 }
 

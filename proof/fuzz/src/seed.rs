@@ -116,7 +116,7 @@ fn control_messages() -> Vec<Vec<u8>> {
     messages.map(bytes).to_vec()
 }
 
-/// Requests and answers of STUN, and a request as others send it.
+/// Requests and answers of STUN, and a request as other implementations send it.
 fn stun_messages() -> Vec<Vec<u8>> {
     let transaction = *b"twelve bytes";
     let addresses = [SocketAddr::from(([192, 0, 2, 1], 8288)), SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 3479))];
@@ -247,7 +247,7 @@ fn trains() -> Vec<Vec<u8>> {
         script
     };
     let short = four(6, &tcp(0x18, 7));
-    // The fourth packet of its flow, and the last: 3 * 90 bytes behind the first.
+    // The fourth and last packet of its flow: its sequence number is 3 * 90 bytes after the first one's.
     let mut finished = four(6, &tcp(0x11, 90));
     finished[26..28].copy_from_slice(&(0x100_u16 + 270).to_be_bytes());
     repair(&mut finished);
@@ -272,7 +272,7 @@ fn lanes() -> Vec<Vec<u8>> {
     let altered = |place: u8, mask: u8| [&[2, place, 0, mask], piece(&good).as_slice()].concat();
     let outbound = [&[5], piece(&[&VnetHeader::NONE.encode(), good.as_slice()].concat()).as_slice()].concat();
     let mut partial = good.clone();
-    assert!(make_partial(&mut partial), "plain TCP");
+    assert!(make_partial(&mut partial), "the packet is plain TCP");
     let mut seeds: Vec<_> = datagrams().iter().map(|datagram| stranger(datagram)).collect();
     seeds.push([peer(0, &good), vec![3, 0, 3, 0], altered(5, 0), altered(20, 1), altered(8, 0x80)].concat());
     seeds.push([peer(7, &six(17, &udp(9))), peer(3, &good), vec![4, 0x10, 0x27], outbound].concat());

@@ -1,4 +1,4 @@
-//! Two whole nodes in the world of `taut-sim`, and an attacker on the wire who alters, repeats and invents datagrams. The world checks that each delivered
+//! Two whole nodes in the world of `taut-sim`, and an attacker on the wire that alters, repeats and forges datagrams. The world checks that each delivered
 //! packet was sent, arrives once and is whole, and that the hosts' state stays within its bounds.
 
 use std::net::SocketAddr;
@@ -8,9 +8,9 @@ use taut_sim::{Link, Party, Recorded, Settings, Side, TautHost, World, map_for};
 
 use crate::input::Input;
 
-/// Most steps of a script that are executed; one step may be a handshake.
+/// Maximum number of steps of a script that are executed, 24; one step may be a handshake.
 const MAX_STEPS: usize = 24;
-/// Most datagrams that the attacker keeps.
+/// Maximum number of datagrams that the attacker keeps, 64.
 const MAX_HISTORY: usize = 64;
 /// A link without loss: this target does not test losses.
 const LINK: Link = Link::clean(Duration::from_millis(10));
@@ -37,7 +37,7 @@ pub(crate) fn session(data: &[u8]) {
     let arrived = world.ledger(Side::A).arrived();
     world.send(Side::A);
     world.run(Duration::from_secs(30));
-    assert!(world.ledger(Side::A).arrived() > arrived, "no packet gets through any more");
+    assert!(world.ledger(Side::A).arrived() > arrived, "the two nodes no longer reach each other");
 }
 
 fn step(world: &mut World<TautHost, TautHost>, history: &mut [Recorded], input: &mut Input<'_>) {

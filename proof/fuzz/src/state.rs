@@ -7,14 +7,14 @@ use crate::input::Input;
 /// A state file. The body of a damaged file is not used, and the body of a written file comes back unchanged.
 pub(crate) fn state_file(data: &[u8]) {
     if let Some(body) = taut_control::fuzzing::state_file(data) {
-        assert_eq!(taut_control::fuzzing::whole_file(&body), data, "two files with one body");
+        assert_eq!(taut_control::fuzzing::whole_file(&body), data, "two different state files have the same body");
     }
     let mut whole = taut_control::fuzzing::whole_file(data);
     assert_eq!(taut_control::fuzzing::state_file(&whole).as_deref(), Some(data));
     let (Some(place), Some(mask)) = (data.first(), data.get(1).filter(|mask| **mask != 0)) else { return };
     let place = usize::from(*place) * whole.len() / 256;
     whole[place] ^= mask;
-    assert_eq!(taut_control::fuzzing::state_file(&whole), None, "an altered file was taken");
+    assert_eq!(taut_control::fuzzing::state_file(&whole), None, "an altered state file was accepted");
 }
 
 /// The JSON in both state files: the identity of the node (first byte even) or its last good map.
@@ -33,8 +33,9 @@ pub(crate) fn identity(data: &[u8]) {
 pub(crate) fn event_log(data: &[u8]) {
     for line in taut_control::fuzzing::event_lines(data) {
         let Some(entry) = Entry::parse(&line) else { continue };
-        assert!(!entry.text().chars().any(char::is_control), "a line drives the terminal");
-        // A reader of its own, where the two must agree: no half pairs, and no more fields than are read.
+        assert!(!entry.text().chars().any(char::is_control), "a line contains control characters for the terminal");
+        // serde_json parses the line for comparison, but only a line without `\\u` escapes, in which it refuses lone surrogates, and with few fields: the log's
+        // parser reads no more than its maximum.
         let json = serde_json::from_str::<serde_json::Value>(&line).ok();
         if let Some(json) = json.filter(|_| !line.contains("\\u") && line.matches(':').count() < 24) {
             assert_eq!(json["area"], entry.area.as_str());
@@ -44,8 +45,8 @@ pub(crate) fn event_log(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let line = taut_agent::fuzzing::event_line(&text);
     assert!(line.len() <= taut_agent::fuzzing::MAX_EVENT_LINE);
-    let entry = Entry::parse(&line).expect("a line of ours is read");
-    let json: serde_json::Value = serde_json::from_str(&line).expect("it is JSON");
+    let entry = Entry::parse(&line).expect("a line that the log wrote can be parsed");
+    let json: serde_json::Value = serde_json::from_str(&line).expect("the line is JSON");
     assert_eq!(json["peer"], entry.field("peer").unwrap_or_default());
     assert_eq!(taut_control::fuzzing::event_lines(format!("{line}\n").as_bytes()), [line]);
 }

@@ -30,7 +30,7 @@ pub(crate) fn text(data: &[u8]) {
     }
     if check_name(&text).is_ok() {
         let label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        assert!(!text.is_empty() && text.len() <= 63 && text.bytes().all(label), "{text:?} is no DNS label");
+        assert!(!text.is_empty() && text.len() <= 63 && text.bytes().all(label), "{text:?} is not a DNS label");
     }
     let name = name_from_host(&text);
     assert!(check_new_name(&name).is_ok(), "{text:?} became the invalid name {name:?}");

@@ -10,13 +10,13 @@ use std::{env, fs};
 use taut_fuzz::{TARGETS, Target, corpus, fnv, inputs, mutations, seeds};
 
 /// Runs one input. An input that breaks the parser is written to a file that can be moved into the corpus.
-fn run(target: &Target, input: &[u8], of: &str) {
+fn run(target: &Target, input: &[u8], origin: &str) {
     if catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_ok() {
         return;
     }
     let path = env::temp_dir().join(format!("taut-fuzz-{}-{:016x}", target.name, fnv(input)));
     fs::write(&path, input).unwrap();
-    panic!("{}: {of} broke it; fix the parser and move {} into the corpus", target.name, path.display());
+    panic!("{}: {origin} broke the target; fix the parser and move {} into the corpus", target.name, path.display());
 }
 
 fn replay(name: &str) {
@@ -92,7 +92,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
 }
 
 #[test]
-fn seeds_are_those_of_today_and_corpora_small() {
+fn corpora_contain_the_current_seeds_and_are_small() {
     let (mut count, mut bytes) = (0, 0);
     for target in &TARGETS {
         let files = inputs(target.name).unwrap();
@@ -104,6 +104,6 @@ fn seeds_are_those_of_today_and_corpora_small() {
     }
     assert!(
         count <= 10 * TARGETS.len() && bytes <= 10_000 * TARGETS.len(),
-        "{count} files, {bytes} bytes: keep the small ones that reach most"
+        "the corpus has {count} files and {bytes} bytes: keep the small files that reach the most code"
     );
 }

@@ -3,7 +3,7 @@
 //! `pour FRAMES_PER_SECOND BYTES SECONDS INTERFACE...`
 //!
 //! Each interface gets this many frames per second, of this many bytes including the Ethernet header. The frames have no receiver, so the host behind the
-//! other end spends next to nothing on them. One thread sends to all interfaces in turn and never sleeps: a sender that sleeps sends in bursts, which are
+//! other end spends almost no processor time on them. One thread sends to all interfaces in turn and never sleeps: a sender that sleeps sends in bursts, which are
 //! easier for the receiver. At the end it prints one JSON line: `seconds`, and for each interface `sent` and `refused` (by the kernel of this host).
 
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use taut_packet::{Config, MAX_FRAMES, PacketSocket};
+use taut_packet::{MAX_FRAMES, PacketConfig, PacketSocket};
 
-/// The Ethernet header: addresses that no host has, and a protocol that no kernel handles (EtherType 0x88b5, for experiments by IEEE 802).
+/// The Ethernet header: addresses that no host has, and a protocol that no kernel handles (EtherType 0x88b5, reserved for experiments by IEEE 802).
 const HEADER: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
 
 #[derive(Serialize)]
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     frame[..HEADER.len()].copy_from_slice(&HEADER);
     let mut ways = Vec::new();
     for interface in interfaces {
-        let socket = PacketSocket::open(&Config { interface, superpackets: false, receive_buffer: 0 })?;
+        let socket = PacketSocket::open(&PacketConfig { interface, superpackets: false, receive_buffer: 0 })?;
         ways.push((interface, socket, Poured::default()));
     }
     let (rate, length) = (rate.parse::<f64>()?, Duration::try_from_secs_f64(seconds.parse()?)?);

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of linkbox.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::chance::Memory;
 use crate::link::{BadLink, Link};
 
-/// Default for the most frames under way, per direction: 600 ms at 10 Gbit/s, which takes 750 MB. Memory is allocated only for frames under way.
+/// Default limit of frames under way, per direction, 500,000: 600 ms at 10 Gbit/s, which takes 750 MB. Memory is allocated only for frames under way.
 const MAX_UNDER_WAY: usize = 500_000;
 
 /// The help text.
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     pub(crate) superpackets: bool,
     /// True for real-time priority.
     pub(crate) first: bool,
-    /// Most frames under way, per direction.
+    /// Maximum number of frames under way, per direction.
     pub(crate) most: usize,
     /// The run time; without one the program runs until a signal.
     pub(crate) seconds: Option<Duration>,
@@ -122,26 +122,26 @@ impl Arguments {
                 "--netem-compat" => arguments.memory = Memory::Netem,
                 "--superpackets" => arguments.superpackets = true,
                 "--first" => arguments.first = true,
-                option if option.starts_with('-') => return Err(UsageError(format!("{option} is no option"))),
+                option if option.starts_with('-') => return Err(UsageError(format!("unknown option {option}"))),
                 _ => interfaces.push(word),
             }
         }
         let [left, right] = <[String; 2]>::try_from(interfaces)
-            .map_err(|given| UsageError(format!("two interfaces are needed, and {} are given", given.len())))?;
+            .map_err(|given| UsageError(format!("two interfaces are needed, but {} were given", given.len())))?;
         if left == right {
-            return Err(UsageError(format!("{left} cannot be joined to itself")));
+            return Err(UsageError(format!("LEFT and RIGHT are both {left}, but must differ")));
         }
         Ok(Self { left, right, ..arguments })
     }
 }
 
 fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, UsageError> {
-    value.parse().map_err(|_| UsageError(format!("{value} is no number for {option}")))
+    value.parse().map_err(|_| UsageError(format!("{option} needs a number, not {value}")))
 }
 
 fn seconds(option: &str, value: &str) -> Result<Duration, UsageError> {
     Duration::try_from_secs_f64(number(option, value)?)
-        .map_err(|_| UsageError(format!("{value} is no time for {option}")))
+        .map_err(|_| UsageError(format!("{option} needs a time in seconds, not {value}")))
 }
 
 #[cfg(test)]
@@ -153,13 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_in_any_order() {
-        let told = parse(&["--seed", "9", "a", "--both", "loss 1%", "b", "--to-left", "delay 1ms", "--seconds", "2.5"])
-            .unwrap();
-        assert_eq!((told.left.as_str(), told.right.as_str(), told.seed), ("a", "b", 9));
-        assert_eq!((told.to_right, told.to_left), (Link::parse("loss 1%").unwrap(), Link::parse("delay 1ms").unwrap()));
+    fn options_are_read_in_any_order() {
+        let parsed =
+            parse(&["--seed", "9", "a", "--both", "loss 1%", "b", "--to-left", "delay 1ms", "--seconds", "2.5"])
+                .unwrap();
+        assert_eq!((parsed.left.as_str(), parsed.right.as_str(), parsed.seed), ("a", "b", 9));
         assert_eq!(
-            (told.memory, told.superpackets, told.seconds),
+            (parsed.to_right, parsed.to_left),
+            (Link::parse("loss 1%").unwrap(), Link::parse("delay 1ms").unwrap())
+        );
+        assert_eq!(
+            (parsed.memory, parsed.superpackets, parsed.seconds),
             (Memory::Chain, false, Some(Duration::from_millis(2_500)))
         );
     }
@@ -167,13 +171,13 @@ mod tests {
     #[test]
     fn usage_errors_are_explained() {
         for (words, why) in [
-            (&["a"][..], "two interfaces are needed, and 1 are given"),
-            (&["a", "a"], "a cannot be joined to itself"),
-            (&["a", "b", "--fast"], "--fast is no option"),
+            (&["a"][..], "two interfaces are needed, but 1 were given"),
+            (&["a", "a"], "LEFT and RIGHT are both a, but must differ"),
+            (&["a", "b", "--fast"], "unknown option --fast"),
             (&["a", "b", "--seed"], "--seed has no value"),
-            (&["a", "b", "--seed", "x"], "x is no number for --seed"),
-            (&["a", "b", "--seconds", "-1"], "-1 is no time for --seconds"),
-            (&["a", "b", "--both", "noise 2"], "noise is no word of a link"),
+            (&["a", "b", "--seed", "x"], "--seed needs a number, not x"),
+            (&["a", "b", "--seconds", "-1"], "--seconds needs a time in seconds, not -1"),
+            (&["a", "b", "--both", "noise 2"], "a link has no word noise"),
         ] {
             let error = parse(words).unwrap_err().to_string();
             assert!(error.starts_with(why), "{words:?}: {error}");

@@ -11,7 +11,7 @@ use crate::codel::Codel;
 pub(crate) struct Bottleneck<F> {
     /// Bits per second.
     rate: u64,
-    /// Most bytes in the queue, including the frame that is being sent.
+    /// Maximum number of bytes in the queue, including the frame that is being sent.
     room: usize,
     codel: Option<Codel>,
     /// Waiting frames, each with its arrival time and length.
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_leave_at_the_rate_and_what_finds_no_room_comes_back() {
+    fn frames_leave_at_the_rate_and_a_frame_without_room_is_returned() {
         // 1,000 bytes take 80 microseconds.
         let mut queue = Bottleneck::new(100_000_000, 2_500, false);
         assert_eq!(queue.offer('a', 1_000, at(0)), Ok(()));
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(queue.offer('c', 501, at(10)), Err('c'));
         assert_eq!(queue.poll(at(79)), None);
         assert_eq!(queue.poll_timeout(), Some(at(80)));
-        // A late poll returns the same.
+        // A late poll returns the same frames with the same times.
         assert_eq!(queue.poll(at(500)), Some(Passed::Sent(at(80), 'a')));
         assert_eq!(queue.poll(at(500)), Some(Passed::Sent(at(160), 'b')));
         assert_eq!((queue.poll(at(500)), queue.poll_timeout()), (None, None));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use taut_base::Time;
 use taut_event::{Events, Interest, Poller, Signal, Signals, boot_time};
-use taut_packet::{Batch, Config, MAX_FRAMES, PacketSocket, VIRTIO_HEADER};
+use taut_packet::{FrameBatch, MAX_FRAMES, PacketConfig, PacketSocket, VIRTIO_HEADER};
 
 use crate::arguments::Arguments;
 use crate::direction::{Direction, Due};
@@ -25,7 +25,7 @@ const ETHERNET: usize = 14;
 const SUPERPACKET: usize = VIRTIO_HEADER + ETHERNET + 65_535;
 /// Bytes of the receive buffer, 64 MiB: room for the frames that arrive at 10 Gbit/s while another program has the core for ten milliseconds.
 const RECEIVE_BUFFER: usize = 64 << 20;
-/// Most receive calls per end before due frames are sent, so that a flood of arrivals does not delay them.
+/// Maximum number of receive calls per end before due frames are sent, 8: a flood of arrivals does not delay due frames for longer.
 const RECEIVE_CALLS: usize = 8;
 /// Shortest time between two wake-ups while frames move, 20 µs. At 100,000 frames a second each way this takes two thirds of a core instead of five sixths,
 /// and half of the frames leave within 20 µs of their time instead of 14.
@@ -54,7 +54,7 @@ pub(crate) struct Bridge {
     /// Watches signals only, so that frames do not wake it.
     rest: Poller,
     signals: Signals,
-    batch: Batch,
+    batch: FrameBatch,
     pool: Pool,
     due: Vec<Due<Packet>>,
     superpackets: bool,
@@ -72,7 +72,7 @@ impl Bridge {
         let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::Inquire])?;
         let open = |interface: &str, receive_buffer| {
             let superpackets = arguments.superpackets;
-            PacketSocket::open(&Config { interface, superpackets, receive_buffer })
+            PacketSocket::open(&PacketConfig { interface, superpackets, receive_buffer })
         };
         let back = if arguments.one_way { 0 } else { RECEIVE_BUFFER };
         let ends = [open(&arguments.left, RECEIVE_BUFFER)?, open(&arguments.right, back)?];
@@ -97,7 +97,7 @@ impl Bridge {
             poller,
             rest,
             signals,
-            batch: Batch::new(room),
+            batch: FrameBatch::new(room),
             pool: Pool::new(room),
             due: Vec::with_capacity(MAX_FRAMES),
             superpackets: arguments.superpackets,
@@ -152,7 +152,7 @@ impl Bridge {
         self.load = Load::new(now);
     }
 
-    /// Receives frames from one end, for the direction that begins there.
+    /// Receives frames from one end, for the direction that begins at that end.
     fn take_in(&mut self, end: usize) -> io::Result<()> {
         for _ in 0..RECEIVE_CALLS {
             match self.ends[end].receive(&mut self.batch) {
@@ -214,7 +214,7 @@ impl Bridge {
         }
     }
 
-    /// Returns how many of the frames an end took, in their order; 0 if it refused the first.
+    /// Sends frames from an end, in order. Returns the number of frames that the kernel accepted; 0 if it refused the first.
     fn send(&self, end: usize) -> usize {
         let mut frames: [&[u8]; MAX_FRAMES] = [&[]; MAX_FRAMES];
         for (place, due) in frames.iter_mut().zip(&self.due) {
@@ -223,7 +223,7 @@ impl Bridge {
         self.ends[end].send(&frames[..self.due.len()]).unwrap_or(0)
     }
 
-    /// Reads the kernel's counters of frames that found no room.
+    /// Reads the kernel's counters of frames for which the receive buffer had no room.
     fn ask(&mut self) -> io::Result<()> {
         for (end, direction) in self.ends.iter().zip(&mut self.directions) {
             direction.counts.missed += u64::from(end.missed()?);

@@ -70,12 +70,12 @@ impl Share {
 
 /// Random numbers by netem's formula.
 #[derive(Clone, Copy, Debug)]
-struct Crowded {
+struct NetemState {
     correlation: u32,
     last: u32,
 }
 
-impl Crowded {
+impl NetemState {
     fn new(correlation: Share, rng: &mut Rng) -> Self {
         Self { correlation: correlation.scaled(), last: rng.word() }
     }
@@ -116,7 +116,7 @@ pub(crate) enum Chance {
 
 /// Numbers that only [`Chance`] and [`Spread`] draw.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NetemNumbers(Crowded);
+pub(crate) struct NetemNumbers(NetemState);
 
 impl Chance {
     /// Returns the draws of an event that happens to this share of packets.
@@ -124,7 +124,7 @@ impl Chance {
         match memory {
             Memory::Chain => Self::Chain { share: share.0, correlation: correlation.0, last: None },
             Memory::Netem => {
-                Self::Netem { threshold: share.scaled(), numbers: NetemNumbers(Crowded::new(correlation, rng)) }
+                Self::Netem { threshold: share.scaled(), numbers: NetemNumbers(NetemState::new(correlation, rng)) }
             }
         }
     }
@@ -169,7 +169,7 @@ impl Spread {
         let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let draws = match memory {
             Memory::Chain => Draws::Chain { correlation: correlation.0, last: None },
-            Memory::Netem => Draws::Netem(NetemNumbers(Crowded::new(correlation, rng))),
+            Memory::Netem => Draws::Netem(NetemNumbers(NetemState::new(correlation, rng))),
         };
         Self { mean: nanoseconds(mean), jitter: nanoseconds(jitter), draws }
     }
@@ -222,20 +222,20 @@ mod tests {
     }
 
     #[test]
-    fn the_asked_rate_comes_out_of_a_chain_and_so_does_the_correlation() {
+    fn a_chain_reaches_the_configured_rate_and_correlation() {
         for (asked, correlation) in [(0.0025, 0.0), (0.005, 0.25), (0.025, 0.5), (0.05, 0.5), (0.5, 0.9), (1.0, 0.3)] {
             let (rate, after) = rates(asked, correlation, Memory::Chain);
-            // Standard error of a correlated rate, four of them.
+            // Four standard errors of a correlated rate.
             let error = 4.0 * (asked * (1.0 - asked) * (1.0 + correlation) / (1.0 - correlation) / DRAWS as f64).sqrt();
-            assert!((rate - asked).abs() <= error + 1e-9, "{asked} asked, {rate} came");
+            assert!((rate - asked).abs() <= error + 1e-9, "configured {asked}, measured {rate}");
             let wanted = asked + correlation * (1.0 - asked);
-            assert!((after - wanted).abs() < 0.05, "{after} after one, instead of {wanted}");
+            assert!((after - wanted).abs() < 0.05, "rate after an event: {after} instead of {wanted}");
         }
         assert_eq!(rates(0.0, 0.5, Memory::Chain).0, 0.0);
     }
 
     #[test]
-    fn netem_reaches_its_rate_without_correlation_and_next_to_nothing_with_it() {
+    fn netem_reaches_its_rate_without_correlation_and_almost_no_events_with_it() {
         let (rate, _) = rates(0.005, 0.0, Memory::Netem);
         assert!((rate - 0.005).abs() < 0.0005, "{rate}");
         let (rate, _) = rates(0.005, 0.25, Memory::Netem);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_spread_evenly_and_cut_at_nothing() {
+    fn delays_are_spread_evenly_and_never_negative() {
         let milliseconds = Duration::from_millis;
         for memory in [Memory::Chain, Memory::Netem] {
             for correlation in [0.0, 0.5] {
@@ -256,9 +256,12 @@ mod tests {
                 let mut spread = Spread::new(milliseconds(4), milliseconds(7), share(correlation), memory, &mut rng);
                 let delays: Vec<f64> = (0..DRAWS / 4).map(|_| spread.draw(&mut rng).as_secs_f64() * 1e3).collect();
                 let least = delays.iter().filter(|delay| **delay == 0.0).count() as f64 / delays.len() as f64;
-                assert!((least - 3.0 / 14.0).abs() < 0.01, "three of fourteen are cut: {least}");
+                assert!(
+                    (least - 3.0 / 14.0).abs() < 0.01,
+                    "three of fourteen delays must be cut to zero, but the share is {least}"
+                );
                 let mean = delays.iter().sum::<f64>() / delays.len() as f64;
-                // Of what is not cut, the mean is half of 11.
+                // The mean of the delays that are not cut is half of 11 ms.
                 assert!((mean - 11.0 / 14.0 * 5.5).abs() < 0.05, "{mean}");
                 assert!(delays.iter().all(|delay| *delay < 11.0));
             }
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_seeds_draw_equally() {
+    fn equal_seeds_give_equal_draws() {
         let draws = |seed| {
             let mut rng = Rng::new(seed);
             let mut chance = Chance::new(share(0.5), share(0.2), Memory::Chain, &mut rng);

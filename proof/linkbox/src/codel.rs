@@ -1,4 +1,4 @@
-//! CoDel (RFC 8289): drops at the head of a queue in which packets have waited too long for too long.
+//! CoDel (RFC 8289): drops packets at the head of a queue whose waiting time has exceeded a target for a whole interval.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use taut_base::Time;
 
 /// Waiting time below which a standing queue is tolerated (RFC 8289, 4.3).
 const TARGET: Duration = Duration::from_millis(5);
-/// Time for which packets must wait longer than that before one is dropped: about the longest round-trip time (RFC 8289, 4.2).
+/// Time for which packets must wait longer than [`TARGET`] before one is dropped: about the longest round-trip time (RFC 8289, 4.2).
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Bytes of a full packet: a shorter queue is not shortened.
+/// Bytes of a full packet, 1,514: a queue with fewer bytes loses no packet.
 const PACKET: usize = 1_514;
-/// Intervals within which dropping that starts again continues at its former rate (RFC 8289, 4.5 and its pseudo code).
+/// Number of intervals after the last drop within which renewed dropping continues at its former rate (RFC 8289, 4.5 and its pseudo code).
 const RECENT: u32 = 16;
 
 /// The state of one queue.
@@ -77,24 +77,24 @@ mod tests {
         Time::ZERO + Duration::from_secs(1) + Duration::from_millis(milliseconds)
     }
 
-    /// A packet each millisecond that waited for so long; when one is dropped.
+    /// Offers one packet per millisecond, each after a wait of `waited` milliseconds. Returns the times of the drops.
     fn dropped(codel: &mut Codel, waited: u64, from: u64, to: u64) -> Vec<u64> {
         (from..to).filter(|now| codel.drops(Duration::from_millis(waited), 100_000, at(*now))).collect()
     }
 
     #[test]
-    fn a_queue_that_stands_is_thinned_ever_faster() {
+    fn a_standing_queue_loses_packets_at_a_growing_rate() {
         let mut codel = Codel::default();
         assert_eq!(dropped(&mut codel, 20, 0, 500), [100, 200, 271, 329, 379, 424, 464]);
-        assert!(dropped(&mut codel, 4, 500, 520).is_empty(), "short enough");
-        // It begins where it was, as it ended a moment ago.
+        assert!(dropped(&mut codel, 4, 500, 520).is_empty(), "a wait below the target causes no drop");
+        // Dropping that starts again soon continues at its former rate.
         let again = dropped(&mut codel, 20, 520, 760);
         assert_eq!(again[0], 620);
         assert!(again[1] - again[0] < 60, "{again:?}");
     }
 
     #[test]
-    fn a_burst_is_let_through() {
+    fn a_burst_shorter_than_the_interval_loses_no_packet() {
         let mut codel = Codel::default();
         assert!(dropped(&mut codel, 50, 0, 99).is_empty());
         assert!(dropped(&mut codel, 1, 99, 100).is_empty());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_packet_stays() {
+    fn the_last_packet_of_a_queue_is_not_dropped() {
         let mut codel = Codel::default();
         assert!(!(0..1_000).any(|now| codel.drops(Duration::from_secs(1), PACKET - 1, at(now))));
     }

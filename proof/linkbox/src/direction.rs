@@ -1,8 +1,8 @@
 //! One direction of the link: decides what happens to each frame, and when it arrives.
 //!
 //! ```text
-//! frame ──▶ queue ── rate ──▶ lost? twice? ──▶ under way for the base, and delay ± jitter unless reordered ──▶ out
-//!             └─ full, CoDel      └─ gone
+//! frame ──▶ queue ── rate ──▶ lost? duplicated? ──▶ under way for the base, and delay ± jitter unless reordered ──▶ out
+//!             └─ full, CoDel      └─ dropped
 //! ```
 //! As on a path, the rate limit comes first and the delay second. All times follow from the arrival times of frames, so a late poll changes only how late
 //! frames leave, which is measured. The module has no clock and no socket: time and frames are arguments.
@@ -36,7 +36,7 @@ pub(crate) struct Direction<F> {
     keep_order: bool,
     rate: Option<Bottleneck<Numbered<F>>>,
     line: Line<Numbered<F>>,
-    /// Most frames under way, without those in the queue.
+    /// Maximum number of frames under way, without those in the queue.
     most: usize,
     /// Latest arrival time of the frames that had the additional delay.
     last_due: Time,

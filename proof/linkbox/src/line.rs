@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_comes_first_and_of_equals_the_first() {
+    fn frames_leave_in_the_order_of_their_times_and_equal_ones_in_order_of_arrival() {
         let mut line = Line::new();
         for (due, frame) in [(5, 'a'), (3, 'b'), (5, 'c'), (4, 'd')] {
             line.push(Time(due), frame);

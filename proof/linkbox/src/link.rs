@@ -39,20 +39,20 @@ pub(crate) struct Link {
     /// Correlation of the delay with that of the packet before.
     pub(crate) jitter_correlation: Share,
     /// Events that happen to packets.
-    pub(crate) loss: Event,
+    pub(crate) loss: PacketEvent,
     /// See [`Self::loss`].
-    pub(crate) duplicate: Event,
+    pub(crate) duplicate: PacketEvent,
     /// See [`Self::loss`].
-    pub(crate) reorder: Event,
+    pub(crate) reorder: PacketEvent,
     /// Rate limit.
-    pub(crate) rate: Option<Rate>,
+    pub(crate) rate: Option<RateLimit>,
     /// True if jitter does not reorder packets.
     pub(crate) keep_order: bool,
 }
 
 /// An event that happens to some packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Event {
+pub(crate) struct PacketEvent {
     /// Share of packets.
     pub(crate) share: Share,
     /// Correlation with the packet before.
@@ -61,7 +61,7 @@ pub(crate) struct Event {
 
 /// A rate with its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Rate {
+pub(crate) struct RateLimit {
     /// Bits per second.
     pub(crate) bits_per_s: u64,
     /// Bytes of its queue.
@@ -78,7 +78,7 @@ impl fmt::Display for BadLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}; a direction is told like this: delay 2ms jitter 2ms loss 0.25% reorder 0.5% 25% rate 100mbit queue 10ms (see linkbox --help)",
+            "{}; an example of a link: delay 2ms jitter 2ms loss 0.25% reorder 0.5% 25% rate 100mbit queue 10ms (see linkbox --help)",
             self.0
         )
     }
@@ -109,8 +109,10 @@ impl Link {
                 }
                 "loss" | "duplicate" | "reorder" => {
                     let share_of = share(number(word)?)?;
-                    let event =
-                        Event { share: share_of, correlation: value().map(share).transpose()?.unwrap_or_default() };
+                    let event = PacketEvent {
+                        share: share_of,
+                        correlation: value().map(share).transpose()?.unwrap_or_default(),
+                    };
                     *match word {
                         "loss" => &mut link.loss,
                         "duplicate" => &mut link.duplicate,
@@ -121,13 +123,13 @@ impl Link {
                 "queue" => queue = Some(room(number(word)?)?),
                 "codel" => codel = true,
                 "keep-order" => link.keep_order = true,
-                other => return Err(BadLink(format!("{other} is no word of a link"))),
+                other => return Err(BadLink(format!("a link has no word {other}"))),
             }
         }
         if rate.is_none() && (queue.is_some() || codel) {
-            return Err(BadLink(String::from("a queue needs a rate that it waits for")));
+            return Err(BadLink(String::from("a queue needs a rate")));
         }
-        link.rate = rate.map(|bits_per_s| Rate { bits_per_s, queue_bytes: bytes(queue, bits_per_s), codel });
+        link.rate = rate.map(|bits_per_s| RateLimit { bits_per_s, queue_bytes: bytes(queue, bits_per_s), codel });
         Ok(link)
     }
 }
@@ -157,7 +159,7 @@ fn duration(word: &str) -> Result<Duration, BadLink> {
         "us" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
-        _ => return Err(BadLink(format!("{word} is no time: us, ms or s belongs behind the number"))),
+        _ => return Err(BadLink(format!("{word} is not a time: the number needs a unit, us, ms or s"))),
     };
     Duration::try_from_secs_f64(number * unit).map_err(|_| BadLink(format!("{word} is too long")))
 }
@@ -165,7 +167,7 @@ fn duration(word: &str) -> Result<Duration, BadLink> {
 fn share(word: &str) -> Result<Share, BadLink> {
     let (number, unit) = parts(word)?;
     let share = Share::new(number / 100.0).filter(|_| unit == "%");
-    share.ok_or_else(|| BadLink(format!("{word} is no share: it goes from 0% to 100%")))
+    share.ok_or_else(|| BadLink(format!("{word} is not a share from 0% to 100%")))
 }
 
 fn bits(word: &str) -> Result<u64, BadLink> {
@@ -175,14 +177,10 @@ fn bits(word: &str) -> Result<u64, BadLink> {
         "kbit" => 1e3,
         "mbit" => 1e6,
         "gbit" => 1e9,
-        _ => return Err(BadLink(format!("{word} is no rate: bit, kbit, mbit or gbit belongs behind the number"))),
+        _ => return Err(BadLink(format!("{word} is not a rate: the number needs a unit, bit, kbit, mbit or gbit"))),
     };
     let bits = (number * unit).round();
-    if (1.0..=1e15).contains(&bits) {
-        Ok(bits as u64)
-    } else {
-        Err(BadLink(format!("nothing fits through {word}, or too much")))
-    }
+    if (1.0..=1e15).contains(&bits) { Ok(bits as u64) } else { Err(BadLink(format!("{word} is not a possible rate"))) }
 }
 
 fn room(word: &str) -> Result<Room, BadLink> {
@@ -205,11 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn words_make_a_link() {
+    fn a_link_is_parsed_from_its_words() {
         let link =
             Link::parse("base 0.3ms delay 6ms jitter 15ms 10% loss 2.5% reorder 5% 50% duplicate 0.1% keep-order")
                 .unwrap();
-        let event = |share, correlation| Event { share: percent(share), correlation: percent(correlation) };
+        let event = |share, correlation| PacketEvent { share: percent(share), correlation: percent(correlation) };
         let wanted = Link {
             base: Duration::from_micros(300),
             delay: Duration::from_millis(6),
@@ -227,32 +225,32 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_told_in_bytes_or_in_time() {
+    fn a_queue_size_is_given_in_bytes_or_as_a_time() {
         let rate = |text: &str| Link::parse(text).unwrap().rate.unwrap();
-        let wanted = Rate { bits_per_s: 100_000_000, queue_bytes: 125_000, codel: true };
+        let wanted = RateLimit { bits_per_s: 100_000_000, queue_bytes: 125_000, codel: true };
         assert_eq!(rate("rate 100mbit queue 10ms codel"), wanted);
         assert_eq!(
             rate("rate 1gbit queue 64kb"),
-            Rate { bits_per_s: 1_000_000_000, queue_bytes: 64_000, codel: false }
+            RateLimit { bits_per_s: 1_000_000_000, queue_bytes: 64_000, codel: false }
         );
         assert_eq!(rate("rate 1gbit").queue_bytes, 6_250_000);
         assert_eq!(rate("rate 1kbit").queue_bytes, LEAST_ROOM);
     }
 
     #[test]
-    fn whatever_is_no_link_says_what_is_wrong_with_it() {
+    fn an_invalid_link_is_an_error_that_names_the_cause() {
         for (text, why) in [
             ("delay", "delay has no value"),
-            ("delay 2", "2 is no time"),
-            ("delay 2m", "2m is no time"),
-            ("loss 101%", "101% is no share"),
-            ("loss 1", "1 is no share"),
+            ("delay 2", "2 is not a time"),
+            ("delay 2m", "2m is not a time"),
+            ("loss 101%", "101% is not a share"),
+            ("loss 1", "1 is not a share"),
             ("loss 1.2.3%", "1.2.3% does not begin with a number"),
-            ("rate 0mbit", "nothing fits through 0mbit"),
-            ("rate 5mb", "5mb is no rate"),
+            ("rate 0mbit", "0mbit is not a possible rate"),
+            ("rate 5mb", "5mb is not a rate"),
             ("queue 10ms", "a queue needs a rate"),
             ("codel", "a queue needs a rate"),
-            ("lossy 2%", "lossy is no word of a link"),
+            ("lossy 2%", "a link has no word lossy"),
         ] {
             let error = Link::parse(text).unwrap_err().to_string();
             assert!(error.starts_with(why), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! Measures how near the program came to its limit.
+//! Measures the load of the program: its working time as a share of one core.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Load {
         self.busiest
     }
 
-    /// Returns how often there was work.
+    /// Returns the number of turns with work.
     pub(crate) fn turns(&self) -> u64 {
         self.turns
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_busiest_window_counts() {
+    fn the_busiest_window_and_the_mean_are_reported() {
         let at = |milliseconds| Time::ZERO + Duration::from_millis(milliseconds);
         let mut load = Load::new(at(0));
         load.worked(at(50), at(100));

@@ -98,7 +98,7 @@ pub(crate) struct Counts {
     pub(crate) lost: u64,
     /// Frames duplicated by draw.
     pub(crate) duplicated: u64,
-    /// Frames without the additional delay, by the draw of `reorder`.
+    /// Frames without the additional delay, chosen by the draw of `reorder`.
     pub(crate) hurried: u64,
     /// Frames sent after a frame that arrived later.
     pub(crate) overtaken: u64,
@@ -110,7 +110,7 @@ pub(crate) struct Counts {
     pub(crate) too_many: u64,
     /// Frames longer than the MTU: an offload of a host is on.
     pub(crate) oversize: u64,
-    /// Frames whose checksum was left to a network card: an offload of a host is on.
+    /// Frames with a partial checksum: an offload of a host is on.
     pub(crate) unfinished: u64,
     /// Frames that the kernel dropped because the program was too slow.
     pub(crate) missed: u64,
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_is_counted_where_it_belongs() {
+    fn every_number_is_counted_in_its_slot() {
         for number in (0..200_000).chain([1 << 29, u64::from(u32::MAX)]) {
             let slot = slot(number);
             assert!(number <= upper(slot), "{number} is above slot {slot}");

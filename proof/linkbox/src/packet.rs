@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pool_has_what_was_in_use_at_once_and_no_more() {
+    fn the_pool_holds_no_more_buffers_than_were_in_use_at_once() {
         let mut pool = Pool::new(100);
         for _ in 0..3 {
             let packets = [60, 100].map(|length| Packet::new(pool.take(), length, false));

@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 use crate::bridge::Bridge;
 use crate::chance::Memory;
 use crate::direction::Direction;
-use crate::link::{Event, Link, Rate};
+use crate::link::{Link, PacketEvent, RateLimit};
 use crate::measure::{Counts, Times};
 use crate::packet::Packet;
 
@@ -66,7 +66,7 @@ struct Asked {
     loss: [f64; 2],
     duplicate: [f64; 2],
     reorder: [f64; 2],
-    rate: Option<Rate>,
+    rate: Option<RateLimit>,
     keep_order: bool,
 }
 
@@ -158,7 +158,7 @@ fn doubts(busiest: f64, directions: &[Direction<Packet>; 2]) -> Vec<String> {
 impl Way {
     fn of(link: &Link, direction: &Direction<Packet>) -> Self {
         let counts = direction.counts;
-        // What CoDel drops may have come before this report's time.
+        // A frame that CoDel drops may have arrived before this report's time.
         let drawn = counts.received.saturating_sub(counts.queue_full).saturating_sub(counts.codel);
         let share = |count: u64, of: u64| (of > 0).then(|| count as f64 / of as f64);
         let delayed = (drawn + counts.duplicated).saturating_sub(counts.lost);
@@ -182,7 +182,7 @@ impl Way {
 impl Asked {
     fn of(link: &Link) -> Self {
         let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
-        let event = |event: Event| [event.share.get(), event.correlation.get()];
+        let event = |event: PacketEvent| [event.share.get(), event.correlation.get()];
         Self {
             base_ms: milliseconds(link.base),
             delay_ms: milliseconds(link.delay),

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of load.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -86,7 +86,7 @@ impl std::error::Error for Usage {}
 
 /// The flags read so far.
 #[derive(Default)]
-struct Said {
+struct Flags {
     address: Option<SocketAddr>,
     certificate: Option<PathBuf>,
     congestion: Option<Congestion>,
@@ -95,10 +95,10 @@ struct Said {
     tries: Option<u32>,
 }
 
-impl Said {
+impl Flags {
     /// Stores one flag of `verb` with its value.
     fn take(&mut self, verb: &str, flag: &str, value: &str) -> Result<(), Usage> {
-        let bad = || Usage(format!("{value} is no value for {flag}"));
+        let bad = || Usage(format!("invalid value for {flag}: {value}"));
         let number = || value.parse().map_err(|_| bad());
         match (verb, flag) {
             ("serve", "--listen") | ("bulk" | "first-byte", "--connect") => {
@@ -109,7 +109,7 @@ impl Said {
             ("bulk", "--milliseconds") => self.milliseconds = Some(number()?),
             ("bulk", "--omit-milliseconds") => self.omit = Some(number()?),
             ("first-byte", "--tries") => self.tries = Some(number()?),
-            _ => return Err(Usage(format!("{flag} is not known to {verb}"))),
+            _ => return Err(Usage(format!("{verb} has no flag {flag}"))),
         }
         Ok(())
     }
@@ -133,13 +133,13 @@ impl Said {
     }
 }
 
-/// Parses a verb, then flags in any order, each with its value as the next word. Of two equal flags the last one counts.
+/// Parses a verb, then flags in any order, each with its value as the next word. If a flag is repeated, its last value is used.
 pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, Usage> {
-    let verb = words.next().ok_or_else(|| Usage("it is not said what to do".into()))?;
+    let verb = words.next().ok_or_else(|| Usage("a command is missing".into()))?;
     if !["serve", "bulk", "first-byte"].contains(&verb.as_str()) {
-        return Err(Usage(format!("{verb} is not known")));
+        return Err(Usage(format!("unknown command {verb}")));
     }
-    let mut said = Said::default();
+    let mut said = Flags::default();
     while let Some(flag) = words.next() {
         let value = words.next().ok_or_else(|| Usage(format!("{flag} has no value")))?;
         said.take(&verb, &flag, &value)?;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use taut_sim::nat::{Flap, Outcome};
+use taut_sim::nat::{Flap, FlapOutcome};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     let all = live_through(Duration::from_secs_f64(3600.0 * hours), first, pairs);
     let rows: Vec<String> = all.iter().map(|(seed, outcome)| json(*seed, outcome)).collect();
     println!("{{\"schema\": 1, \"hours\": {hours}, \"pairs\": [\n{}\n]}}", rows.join(",\n"));
-    let sum = |of: fn(&Outcome) -> usize| all.iter().map(|(_, outcome)| of(outcome)).sum::<usize>();
+    let sum = |of: fn(&FlapOutcome) -> usize| all.iter().map(|(_, outcome)| of(outcome)).sum::<usize>();
     let worst = all.iter().flat_map(|(_, outcome)| &outcome.settled).max().copied().unwrap_or_default();
     eprintln!(
         "flap: {pairs} pairs, {hours} virtual hours each: {} storms, {} faults, {} of {} packets arrived, {} overtaken; settled after at most {worst:.1?}",
@@ -35,9 +35,9 @@ fn main() -> ExitCode {
     if all.iter().all(|(_, outcome)| outcome.problems.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn json(seed: u64, outcome: &Outcome) -> String {
+fn json(seed: u64, outcome: &FlapOutcome) -> String {
     let worst = outcome.settled.iter().max().map_or("null".into(), |worst| format!("{:.2}", worst.as_secs_f64()));
-    let Outcome { kinds, storms, faults, packets, overtaken, problems, .. } = outcome;
+    let FlapOutcome { kinds, storms, faults, packets, overtaken, problems, .. } = outcome;
     format!(
         "  {{\"seed\": {seed}, \"a\": {:?}, \"b\": {:?}, \"storms\": {storms}, \"faults\": {faults}, \"sent\": {}, \"arrived\": {}, \
          \"overtaken\": {overtaken}, \"settled_s\": {worst}, \"problems\": {problems:?}}}",
@@ -46,7 +46,7 @@ fn json(seed: u64, outcome: &Outcome) -> String {
 }
 
 /// Every pair, on all cores.
-fn live_through(duration: Duration, first: u64, pairs: u64) -> Vec<(u64, Outcome)> {
+fn live_through(duration: Duration, first: u64, pairs: u64) -> Vec<(u64, FlapOutcome)> {
     let next = AtomicU64::new(first);
     let work = || {
         let seeds =

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use taut_sim::nat::{Figure, Measured};
+use taut_sim::nat::{Figure, FigureResult};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -91,7 +91,7 @@ fn number(value: Option<f64>) -> String {
 }
 
 /// Measures every seed once, on all cores.
-fn measure_all(figure: Figure, runs: u64) -> Vec<(u64, Measured)> {
+fn measure_all(figure: Figure, runs: u64) -> Vec<(u64, FigureResult)> {
     let next = AtomicU64::new(0);
     let work = || {
         let seeds = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < runs));

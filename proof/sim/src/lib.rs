@@ -37,7 +37,7 @@ pub use link::{Counts, Link};
 pub use maps::{map_for, map_with_relays};
 pub use packet::MAX_PACKET;
 pub use party::Party;
-pub use relay::{Relay, RelayStation, credentials};
+pub use relay::{RelayStation, SimRelay, credentials};
 pub use side::Side;
 pub use station::{Station, StationId};
 pub use taut::{Settings, TautHost};

@@ -6,7 +6,7 @@ use taut_base::{Prefix, RelayId};
 use taut_netmap::{LocalMember, MAX_PEER_RELAYS, NetworkInfo, NetworkMap, Peer};
 
 use crate::party::Party;
-use crate::relay::Relay;
+use crate::relay::SimRelay;
 
 /// Returns the map that a coordinator would give to `me` with these peers.
 pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
@@ -37,10 +37,10 @@ pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
 }
 
 /// Returns the map of a network with these relays. All members are bound to the first two.
-pub fn map_with_relays(me: &Party, peers: &[&Party], relays: &[Relay]) -> NetworkMap {
+pub fn map_with_relays(me: &Party, peers: &[&Party], relays: &[SimRelay]) -> NetworkMap {
     let mut map = map_for(me, peers);
-    map.relays = relays.iter().map(Relay::listed).collect();
-    let bound: Vec<RelayId> = relays.iter().map(Relay::id).take(MAX_PEER_RELAYS).collect();
+    map.relays = relays.iter().map(SimRelay::listed).collect();
+    let bound: Vec<RelayId> = relays.iter().map(SimRelay::id).take(MAX_PEER_RELAYS).collect();
     map.peers.values_mut().for_each(|peer| peer.relays.clone_from(&bound));
     assert_eq!(map.check(), Ok(()), "the world's own maps are valid");
     map

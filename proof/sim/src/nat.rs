@@ -28,12 +28,12 @@ mod router;
 mod scene;
 mod verdict;
 
-pub use figures::{Figure, Measured};
-pub use flap::{Flap, Outcome};
+pub use figures::{Figure, FigureResult};
+pub use flap::{Flap, FlapOutcome};
 pub use internet::{Delivery, Hole, HostId, Internet, Lost, RouterId, Transit};
 pub use kind::{Filtering, Kind, Mapping, Place, Ports, Traits};
 pub use matrix::matrix;
-pub use punch::{BUDGET, Budget, punch};
+pub use punch::{BUDGET, PunchBudget, punch};
 pub use router::{Refusal, Router};
 pub use scene::{Carries, Scene, Setup};
-pub use verdict::{Reach, Verdict, possible};
+pub use verdict::{Reach, Reachability, possible};

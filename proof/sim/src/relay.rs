@@ -24,13 +24,13 @@ const SHARE: ForwardRate = ForwardRate::bits_per_second(1_000_000_000);
 
 /// A relay of the network, as the coordinator lists it.
 #[derive(Clone)]
-pub struct Relay {
+pub struct SimRelay {
     number: u8,
     /// The address with the first port. STUN answers at this port and the next one.
     pub address: SocketAddr,
 }
 
-impl Relay {
+impl SimRelay {
     /// Creates relay `number`, at an address of its own.
     pub fn new(number: u8) -> Self {
         Self { number, address: SocketAddr::from(([198, 51, 100, number], 3478)) }
@@ -94,7 +94,7 @@ pub fn credentials(member: &Party) -> Credentials {
 
 /// A running relay.
 pub struct RelayStation {
-    me: Relay,
+    me: SimRelay,
     server: Server,
     forward: Forward,
     chance: Seeded,

@@ -16,11 +16,11 @@ pub(crate) struct End {
     pub(crate) link: Link,
     pub(crate) counts: Counts,
     pub(crate) ledger: Ledger,
-    pub(crate) flow: Option<Flow>,
+    pub(crate) flow: Option<SteadyFlow>,
 }
 
 /// Applications that send at even intervals.
-pub(crate) struct Flow {
+pub(crate) struct SteadyFlow {
     pub(crate) interval: Duration,
     pub(crate) next: Time,
 }
@@ -56,7 +56,7 @@ pub struct Recorded {
 
 /// The next event. At the same moment datagrams arrive before timers run and applications send.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
+pub(crate) enum WorldEvent {
     Arrival,
     Timeout(Place),
     Send(Side),

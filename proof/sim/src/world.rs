@@ -13,7 +13,7 @@ use crate::link::{Counts, Link};
 use crate::party::Party;
 use crate::side::Side;
 use crate::station::{Post, Station, StationId};
-use crate::wire::{End, Event, Flow, InFlight, Place, Recorded};
+use crate::wire::{End, InFlight, Place, Recorded, SteadyFlow, WorldEvent};
 use taut_testkit::Seeded;
 
 /// The world's time at its creation. It is not zero, as on a machine that has been up for a while.
@@ -167,7 +167,7 @@ impl<A: Host, B: Host> World<A, B> {
 
     /// Makes applications of `side` send a packet now and one per interval from then on, until [`Self::stop`].
     pub fn flow(&mut self, side: Side, interval: Duration) {
-        self.ends[side.place()].flow = Some(Flow { interval, next: self.now });
+        self.ends[side.place()].flow = Some(SteadyFlow { interval, next: self.now });
     }
 
     /// Sets the number of flows that the applications' packets take turns in. Call it before they send.
@@ -197,18 +197,18 @@ impl<A: Host, B: Host> World<A, B> {
         self.now = self.now + duration;
     }
 
-    fn next_event(&self) -> Option<(Time, Event)> {
-        let arrival = self.wire.peek().map(|Reverse(datagram)| (datagram.due, Event::Arrival));
-        let timers = self.places().filter_map(|place| self.timeout(place).map(|due| (due, Event::Timeout(place))));
-        let flows =
-            Side::BOTH.map(|side| self.ends[side.place()].flow.as_ref().map(|flow| (flow.next, Event::Send(side))));
+    fn next_event(&self) -> Option<(Time, WorldEvent)> {
+        let arrival = self.wire.peek().map(|Reverse(datagram)| (datagram.due, WorldEvent::Arrival));
+        let timers = self.places().filter_map(|place| self.timeout(place).map(|due| (due, WorldEvent::Timeout(place))));
+        let flows = Side::BOTH
+            .map(|side| self.ends[side.place()].flow.as_ref().map(|flow| (flow.next, WorldEvent::Send(side))));
         arrival.into_iter().chain(timers).chain(flows.into_iter().flatten()).min_by_key(|(due, _)| *due)
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: WorldEvent) {
         match event {
-            Event::Arrival => self.arrive(),
-            Event::Timeout(place) => {
+            WorldEvent::Arrival => self.arrive(),
+            WorldEvent::Timeout(place) => {
                 let now = self.now;
                 match place {
                     Place::Host(side) => self.host(side).handle_timeout(now),
@@ -218,7 +218,7 @@ impl<A: Host, B: Host> World<A, B> {
                 }
                 self.collect_from(place);
             }
-            Event::Send(side) => {
+            WorldEvent::Send(side) => {
                 let now = self.now;
                 if let Some(flow) = &mut self.ends[side.place()].flow {
                     flow.next = now + flow.interval;

@@ -16,7 +16,7 @@ use std::thread;
 /// Environment variable with the first seed.
 const SEED: &str = "TAUT_SEED";
 
-/// Environment variable that asks for the counts of the night when it is set and not `0`.
+/// Environment variable that selects the larger counts of the night if it is set and not `0`.
 const THOROUGH: &str = "TAUT_THOROUGH";
 
 /// Returns the first seed of this process: that of `TAUT_SEED`, otherwise 32 bits of randomness.
@@ -40,6 +40,15 @@ pub fn thorough() -> bool {
 /// Returns `by_day`, or `by_night` in a thorough run.
 pub fn count(by_day: u64, by_night: u64) -> u64 {
     if thorough() { by_night } else { by_day }
+}
+
+/// Returns the number of cases for a property whose cases are dear: `by_day`, or `PROPTEST_CASES` if that is set, as in `make test-night`. proptest reads the
+/// variable only for properties without a number of their own.
+///
+/// # Panics
+/// When `PROPTEST_CASES` is not a number.
+pub fn cases(by_day: u32) -> u32 {
+    env::var("PROPTEST_CASES").map_or(by_day, |text| text.parse().expect("PROPTEST_CASES is a number"))
 }
 
 /// Returns an iterator over `by_day` consecutive seeds, or `by_night` in a thorough run.
@@ -82,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Set in the processes that the tests start.
+    /// Environment variable that is set in the processes that the tests start.
     const INSIDE: &str = "TAUT_TEST_INSIDE";
 
     /// Runs the third-seed test in a process of its own with these variables and returns its output.
@@ -94,7 +103,7 @@ mod tests {
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
-    /// Does something only in a process that another test started.
+    /// A test that fails on purpose, and only in a process that another test started.
     #[test]
     fn fails_at_the_third_seed_of_a_day() {
         if env::var_os(INSIDE).is_none() {
@@ -102,7 +111,7 @@ mod tests {
         }
         for (number, seed) in seeds(5, 50).enumerate() {
             println!("seed={seed}");
-            assert!(number < 2 || thorough(), "the third");
+            assert!(number < 2 || thorough(), "this test fails on purpose at its third seed");
         }
     }
 

@@ -1,4 +1,4 @@
-//! A deterministic random generator.
+//! A deterministic random generator for tests.
 
 use std::time::Duration;
 
@@ -43,8 +43,7 @@ impl Seeded {
         usize::try_from(self.below_u64(length as u64)).unwrap_or(0)
     }
 
-    /// Returns true if something of this probability happens. Draws one number whatever the probability, so that another probability does not change the
-    /// numbers that follow.
+    /// Returns true with this probability. Always draws one number, so that another probability does not change the numbers that follow.
     pub fn happens(&mut self, probability: Probability) -> bool {
         self.below(Probability::WHOLE) < probability.0
     }
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn probabilities_come_out() {
+    fn events_happen_with_their_probability() {
         let mut seeded = Seeded::new(1);
         let hits = (0..100_000).filter(|_| seeded.happens(Probability::percent(5))).count();
         assert!((4_800..5_200).contains(&hits), "{hits}");

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use taut_base::PrivateKey;
 
-/// Set in the process under valgrind: the byte that all bytes of the key are derived from.
+/// Environment variable that is set in the process under valgrind: the kind of key that is written and read.
 const KEY: &str = "TAUT_TEST_KEY";
 
 /// The counted function.
@@ -29,9 +29,9 @@ fn the_text_of_every_key_takes_the_same_instructions() {
         println!("skipped: needs valgrind");
         return;
     }
-    // Texts of capital letters, of small ones, of digits and signs, and mixed ones.
+    // Keys whose texts have capital letters, small letters, digits and signs, or all of them.
     let counts = ["capitals", "small", "signs", "mixed"].map(instructions);
-    assert!(counts[0] > 1_000, "the function was counted: {counts:?}");
+    assert!(counts[0] > 1_000, "callgrind did not count the function: {counts:?}");
     assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 /// The process at the other end of a connection, at the time of connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Credentials {
+pub struct PeerCredentials {
     /// Process id in this process's pid namespace; 0 if it is not visible there.
     pub pid: i32,
     /// Effective user id.
@@ -16,7 +16,7 @@ pub struct Credentials {
 }
 
 /// Returns the process at the other end of `stream` (`SO_PEERCRED`, man 7 unix).
-pub fn peer_credentials(stream: &UnixStream) -> io::Result<Credentials> {
+pub fn peer_credentials(stream: &UnixStream) -> io::Result<PeerCredentials> {
     let mut answer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = libc::socklen_t::try_from(size_of_val(&answer)).unwrap_or_default();
     // SAFETY: `answer` has room for `length` bytes, and both live across the call.
@@ -32,7 +32,7 @@ pub fn peer_credentials(stream: &UnixStream) -> io::Result<Credentials> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Credentials { pid: answer.pid, uid: answer.uid, gid: answer.gid })
+    Ok(PeerCredentials { pid: answer.pid, uid: answer.uid, gid: answer.gid })
 }
 
 #[cfg(test)]

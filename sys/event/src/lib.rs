@@ -26,7 +26,7 @@ mod waker;
 
 pub use clock::{boot_time, wall_clock};
 pub use connect::connect;
-pub use credentials::{Credentials, peer_credentials};
+pub use credentials::{PeerCredentials, peer_credentials};
 pub use poller::{Event, Events, Interest, Poller};
 pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};
 pub use prompt::{precise_timers, run_first};

@@ -1,4 +1,4 @@
-//! A test sees only its own namespace, and its failure is the caller's.
+//! A test in a namespace sees only its own interfaces, and its panic reaches the caller.
 
 use std::net::Ipv4Addr;
 use std::panic::catch_unwind;
@@ -11,11 +11,11 @@ fn an_interface_is_seen_in_its_own_namespace_only() {
         let tap = open_tap("kit0", 0);
         configure("kit0", Ipv4Addr::new(10, 9, 0, 1));
         assert!(exists("kit0"));
-        in_namespace(|| assert!(!exists("kit0"), "another namespace"));
+        in_namespace(|| assert!(!exists("kit0"), "an interface of another namespace is visible"));
         drop(tap);
         assert!(gone("kit0"));
     });
-    assert!(!exists("kit0"), "the host's namespace");
+    assert!(!exists("kit0"), "an interface of the test is visible in the host's namespace");
 }
 
 #[test]

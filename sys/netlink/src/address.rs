@@ -3,7 +3,7 @@
 use crate::abi;
 use crate::error::NetlinkError;
 use crate::link::interface;
-use crate::message::Request;
+use crate::message::NetlinkRequest;
 use crate::parse::{self, Malformed, Message};
 use crate::request::Netlink;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ pub enum Scope {
     /// In this site (outdated), or a number of the operator's own.
     Site,
     /// On this link.
-    Link,
+    InterfaceLink,
     /// In this host.
     Host,
 }
@@ -49,7 +49,7 @@ pub struct Address {
 impl Netlink {
     /// Returns all addresses of all interfaces, IPv4 and IPv6.
     pub fn addresses(&mut self) -> Result<Vec<Address>, NetlinkError> {
-        let request = || Request::new(abi::RTM_GETADDR, abi::NLM_F_DUMP, &[0; FIXED_LEN]);
+        let request = || NetlinkRequest::new(abi::RTM_GETADDR, abi::NLM_F_DUMP, &[0; FIXED_LEN]);
         self.dump("read the addresses", request, read)
     }
 
@@ -73,7 +73,7 @@ impl Netlink {
     }
 }
 
-fn request(kind: u16, flags: u16, index: u32, ip: IpAddr, prefix_len: u8) -> Request {
+fn request(kind: u16, flags: u16, index: u32, ip: IpAddr, prefix_len: u8) -> NetlinkRequest {
     let (family, address_flags) = match ip {
         IpAddr::V4(_) => (abi::AF_INET, 0),
         IpAddr::V6(_) => (abi::AF_INET6, abi::IFA_F_NODAD as u8),
@@ -81,7 +81,7 @@ fn request(kind: u16, flags: u16, index: u32, ip: IpAddr, prefix_len: u8) -> Req
     let [a, b, c, d] = index.to_ne_bytes();
     let fixed = [family, prefix_len, address_flags, abi::RT_SCOPE_UNIVERSE, a, b, c, d];
     let octets = octets(ip);
-    Request::new(kind, flags, &fixed).attribute(abi::IFA_LOCAL, &octets).attribute(abi::IFA_ADDRESS, &octets)
+    NetlinkRequest::new(kind, flags, &fixed).attribute(abi::IFA_LOCAL, &octets).attribute(abi::IFA_ADDRESS, &octets)
 }
 
 /// An address in network order.
@@ -129,7 +129,7 @@ pub(crate) fn read(message: Message<'_>) -> Result<Option<Address>, Malformed> {
 fn scope(number: u8) -> Scope {
     match number {
         abi::RT_SCOPE_UNIVERSE => Scope::Global,
-        abi::RT_SCOPE_LINK => Scope::Link,
+        abi::RT_SCOPE_LINK => Scope::InterfaceLink,
         abi::RT_SCOPE_HOST | abi::RT_SCOPE_NOWHERE => Scope::Host,
         _ => Scope::Site,
     }

@@ -29,7 +29,7 @@ mod way;
 pub use address::{Address, Scope};
 pub use error::NetlinkError;
 pub use fuzzing::fuzzing;
-pub use link::Link;
+pub use link::InterfaceLink;
 pub use monitor::{Changes, Monitor, Watch};
 pub use request::Netlink;
 pub use route::{MAIN_TABLE, ROUTE_PROTOCOL, Route};

@@ -2,7 +2,7 @@
 
 use crate::abi;
 use crate::error::NetlinkError;
-use crate::message::Request;
+use crate::message::NetlinkRequest;
 use crate::parse::{self, Malformed, Message};
 use crate::request::Netlink;
 
@@ -11,7 +11,7 @@ const FIXED_LEN: usize = 16;
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct InterfaceLink {
     /// Its number in this network namespace.
     pub index: u32,
     /// Its name.
@@ -32,18 +32,22 @@ pub struct Link {
 
 impl Netlink {
     /// Returns the interface `name`; `None` if it does not exist.
-    pub fn link(&mut self, name: &str) -> Result<Option<Link>, NetlinkError> {
-        let request =
-            Request::new(abi::RTM_GETLINK, 0, &fixed(0, 0, 0)).attribute(abi::IFLA_IFNAME, &zero_terminated(name));
+    pub fn link(&mut self, name: &str) -> Result<Option<InterfaceLink>, NetlinkError> {
+        let request = NetlinkRequest::new(abi::RTM_GETLINK, 0, &fixed(0, 0, 0))
+            .attribute(abi::IFLA_IFNAME, &zero_terminated(name));
         self.find(request, || name.to_owned())
     }
 
     /// Returns the interface with this number; `None` if it does not exist.
-    pub fn link_at(&mut self, index: u32) -> Result<Option<Link>, NetlinkError> {
-        self.find(Request::new(abi::RTM_GETLINK, 0, &fixed(index, 0, 0)), || interface(index))
+    pub fn link_at(&mut self, index: u32) -> Result<Option<InterfaceLink>, NetlinkError> {
+        self.find(NetlinkRequest::new(abi::RTM_GETLINK, 0, &fixed(index, 0, 0)), || interface(index))
     }
 
-    fn find(&mut self, request: Request, object: impl FnOnce() -> String) -> Result<Option<Link>, NetlinkError> {
+    fn find(
+        &mut self,
+        request: NetlinkRequest,
+        object: impl FnOnce() -> String,
+    ) -> Result<Option<InterfaceLink>, NetlinkError> {
         let mut found = None;
         let answer = self.exchange(
             "read the interface",
@@ -62,9 +66,9 @@ impl Netlink {
     }
 
     /// Returns all interfaces.
-    pub fn links(&mut self) -> Result<Vec<Link>, NetlinkError> {
+    pub fn links(&mut self) -> Result<Vec<InterfaceLink>, NetlinkError> {
         let request = || {
-            Request::new(abi::RTM_GETLINK, abi::NLM_F_DUMP, &fixed(0, 0, 0))
+            NetlinkRequest::new(abi::RTM_GETLINK, abi::NLM_F_DUMP, &fixed(0, 0, 0))
                 .number(abi::IFLA_EXT_MASK, abi::RTEXT_FILTER_SKIP_STATS)
         };
         self.dump("read the interfaces", request, read)
@@ -73,7 +77,7 @@ impl Netlink {
     /// Returns the number of packets that were dropped before an interface since its creation, because its queue was full or it was down; a
     /// superpacket counts as one. `None` if the kernel does not report it.
     pub fn tx_dropped(&mut self, index: u32) -> Result<Option<u64>, NetlinkError> {
-        let request = Request::new(abi::RTM_GETLINK, 0, &fixed(index, 0, 0));
+        let request = NetlinkRequest::new(abi::RTM_GETLINK, 0, &fixed(index, 0, 0));
         let mut dropped = None;
         self.exchange(
             "read the counters",
@@ -94,19 +98,19 @@ impl Netlink {
         self.change(
             operation,
             || interface(index),
-            Request::new(abi::RTM_NEWLINK, 0, &fixed(index, flags, abi::IFF_UP)),
+            NetlinkRequest::new(abi::RTM_NEWLINK, 0, &fixed(index, flags, abi::IFF_UP)),
         )
     }
 
     /// Sets the MTU of an interface in bytes. Below 1,280 the kernel removes IPv6 from it.
     pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
-        let request = Request::new(abi::RTM_NEWLINK, 0, &fixed(index, 0, 0)).number(abi::IFLA_MTU, mtu);
+        let request = NetlinkRequest::new(abi::RTM_NEWLINK, 0, &fixed(index, 0, 0)).number(abi::IFLA_MTU, mtu);
         self.change("set the MTU", || format!("{mtu} of {}", interface(index)), request)
     }
 
     /// Sets the length of an interface's queue, in packets.
     pub fn set_tx_queue_len(&mut self, index: u32, packets: u32) -> Result<(), NetlinkError> {
-        let request = Request::new(abi::RTM_NEWLINK, 0, &fixed(index, 0, 0)).number(abi::IFLA_TXQLEN, packets);
+        let request = NetlinkRequest::new(abi::RTM_NEWLINK, 0, &fixed(index, 0, 0)).number(abi::IFLA_TXQLEN, packets);
         self.change("set the queue length", || format!("{packets} of {}", interface(index)), request)
     }
 }
@@ -143,12 +147,12 @@ pub(crate) fn dropped_before(message: Message<'_>) -> Result<Option<u64>, Malfor
 }
 
 /// Parses the link in a message; `None` if it is about something else.
-pub(crate) fn read(message: Message<'_>) -> Result<Option<Link>, Malformed> {
+pub(crate) fn read(message: Message<'_>) -> Result<Option<InterfaceLink>, Malformed> {
     if message.kind != abi::RTM_NEWLINK {
         return Ok(None);
     }
     let flags = parse::u32_at(message.payload, 8)?;
-    let mut link = Link {
+    let mut link = InterfaceLink {
         index: parse::u32_at(message.payload, 4)?,
         name: String::new(),
         mtu: 0,

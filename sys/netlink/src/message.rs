@@ -6,11 +6,11 @@ use crate::abi;
 pub(crate) const HEADER_LEN: usize = 16;
 
 /// A request under construction.
-pub(crate) struct Request {
+pub(crate) struct NetlinkRequest {
     bytes: Vec<u8>,
 }
 
-impl Request {
+impl NetlinkRequest {
     /// Starts a request of `kind` with the fixed part `fixed`. Every request has an answer: the kernel ends a dump with
     /// a "done" message, and acknowledges any other request.
     pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
@@ -65,13 +65,13 @@ fn is_query(kind: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Request;
+    use super::NetlinkRequest;
     use crate::abi;
     use crate::parse::{attributes, messages};
 
     #[test]
     fn what_is_built_can_be_parsed() {
-        let bytes = Request::new(abi::RTM_NEWLINK, 0, &[1, 2, 3, 4])
+        let bytes = NetlinkRequest::new(abi::RTM_NEWLINK, 0, &[1, 2, 3, 4])
             .attribute(abi::IFLA_IFNAME, b"taut0\0")
             .number(abi::IFLA_MTU, 1_420)
             .finish(77);
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn dumps_are_not_acknowledged_and_replacements_are() {
         let flags = |kind, flags| {
-            let bytes = Request::new(kind, flags, &[]).finish(0);
+            let bytes = NetlinkRequest::new(kind, flags, &[]).finish(0);
             messages(&bytes).next().unwrap().unwrap().flags
         };
         assert_eq!(flags(abi::RTM_GETROUTE, abi::NLM_F_DUMP), abi::NLM_F_REQUEST | abi::NLM_F_DUMP);

@@ -182,13 +182,13 @@ pub(crate) fn note_all(changes: &mut Changes, datagram: &[u8], watch: Option<&Wa
 mod tests {
     use super::{Changes, Watch, note_all};
     use crate::abi;
-    use crate::message::Request;
+    use crate::message::NetlinkRequest;
 
     #[test]
     fn each_kind_of_news_sets_its_flag() {
         let noted = |kind| {
             let mut changes = Changes::default();
-            note_all(&mut changes, &Request::new(kind, 0, &[]).finish(0), None);
+            note_all(&mut changes, &NetlinkRequest::new(kind, 0, &[]).finish(0), None);
             (changes.links, changes.addresses, changes.routes, changes.overrun)
         };
         assert_eq!(noted(abi::RTM_NEWLINK), (true, false, false, false));
@@ -206,14 +206,14 @@ mod tests {
         assert!(changes.any() && !Changes::default().any());
         // Cut off behind its header: a change, and perhaps of what is watched.
         let (mut changes, watch) = (Changes::default(), Watch { interface: 7, destinations: Vec::new() });
-        note_all(&mut changes, &Request::new(abi::RTM_DELROUTE, 0, &[]).finish(0), Some(&watch));
+        note_all(&mut changes, &NetlinkRequest::new(abi::RTM_DELROUTE, 0, &[]).finish(0), Some(&watch));
         assert!(changes.watched && changes.routes && !changes.overrun);
     }
 
     #[test]
     fn fault_j11_what_is_watched_is_told_apart() {
         let watch = Watch { interface: 7, destinations: vec!["100.64.0.0/10".parse().unwrap()] };
-        let noted = |request: Request| {
+        let noted = |request: NetlinkRequest| {
             let mut changes = Changes::default();
             note_all(&mut changes, &request.finish(0), Some(&watch));
             assert!(changes.any());
@@ -221,14 +221,14 @@ mod tests {
         };
         let link = |index: u8| {
             let fixed = [0, 0, 0, 0, index, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            noted(Request::new(abi::RTM_NEWLINK, 0, &fixed))
+            noted(NetlinkRequest::new(abi::RTM_NEWLINK, 0, &fixed))
         };
-        let address = |index: u8| noted(Request::new(abi::RTM_DELADDR, 0, &[2, 32, 0, 0, index, 0, 0, 0]));
+        let address = |index: u8| noted(NetlinkRequest::new(abi::RTM_DELADDR, 0, &[2, 32, 0, 0, index, 0, 0, 0]));
         let (ours, others) = ((true, false), (false, true));
         assert_eq!([link(7), link(8), address(7), address(8)], [ours, others, ours, others]);
         let route = |destination: [u8; 4], by: u32| {
             let fixed = [abi::AF_INET, 32, 0, 0, 254, 4, 0, abi::RTN_UNICAST, 0, 0, 0, 0];
-            let request = Request::new(abi::RTM_DELROUTE, 0, &fixed);
+            let request = NetlinkRequest::new(abi::RTM_DELROUTE, 0, &fixed);
             noted(request.attribute(abi::RTA_DST, &destination).number(abi::RTA_OIF, by))
         };
         assert_eq!([route([192, 0, 2, 1], 7), route([192, 0, 2, 1], 8)], [ours, others]);

@@ -1,10 +1,9 @@
-//! Parses answers. Every length is checked against what was received, and each step goes forward, so any bytes
-//! end in a result or an error.
+//! Parses the kernel's answers. Every length is checked against the received bytes, and each step consumes some of them, so parsing ends for any input.
 
 use crate::message::HEADER_LEN;
 use std::net::IpAddr;
 
-/// The part that did not fit, for the error message.
+/// A malformed message: the name of the invalid field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
@@ -17,7 +16,7 @@ pub(crate) struct Message<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// The messages of one datagram; ends behind the first malformed one.
+/// Returns the messages of one datagram. The iterator ends after the first malformed one.
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Malformed>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -31,7 +30,7 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<
     })
 }
 
-/// The attributes in `bytes` as (type, value); ends behind the first malformed one.
+/// Returns the attributes in `bytes` as (type, value). The iterator ends after the first malformed one.
 pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Malformed>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -54,14 +53,14 @@ fn split_message<'a>(bytes: &mut &'a [u8]) -> Result<Message<'a>, Malformed> {
         sequence: u32_at(whole, 8)?,
         payload: &whole[HEADER_LEN..],
     };
-    // The last one need not be padded.
+    // The last message of a datagram need not be padded.
     *bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     Ok(message)
 }
 
 fn split_attribute<'a>(bytes: &mut &'a [u8]) -> Result<(u16, &'a [u8]), Malformed> {
     let length = usize::from(u16_at(bytes, 0)?);
-    // The top two bits say "nested" and "network byte order" (netlink.h, NLA_TYPE_MASK), which the type implies.
+    // The top two bits mean "nested" and "network byte order" (netlink.h, NLA_TYPE_MASK). They are cleared, because the type implies both.
     let kind = u16_at(bytes, 2)? & 0x3fff;
     let value = bytes.get(4..length).ok_or(Malformed("attribute length"))?;
     *bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
@@ -88,7 +87,7 @@ fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Result<[u8; N], Malf
     bytes.get(offset..).and_then(|rest| rest.first_chunk()).copied().ok_or(Malformed("field"))
 }
 
-/// An IP address by its length.
+/// Returns the IPv4 or IPv6 address in `bytes`, by their number.
 pub(crate) fn ip(bytes: &[u8]) -> Result<IpAddr, Malformed> {
     if let Ok(octets) = <[u8; 4]>::try_from(bytes) {
         return Ok(octets.into());
@@ -96,7 +95,7 @@ pub(crate) fn ip(bytes: &[u8]) -> Result<IpAddr, Malformed> {
     <[u8; 16]>::try_from(bytes).map(IpAddr::from).map_err(|_| Malformed("address length"))
 }
 
-/// Text up to its closing zero.
+/// Returns the text up to its terminating zero byte.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

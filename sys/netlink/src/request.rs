@@ -2,7 +2,7 @@
 
 use crate::abi;
 use crate::error::NetlinkError;
-use crate::message::{HEADER_LEN, Request};
+use crate::message::{HEADER_LEN, NetlinkRequest};
 use crate::namespace::within;
 use crate::parse::{self, Malformed, Message};
 use crate::socket::{BUFFER_LEN, Socket};
@@ -60,7 +60,7 @@ impl Netlink {
         &mut self,
         operation: &'static str,
         object: impl FnOnce() -> String,
-        request: Request,
+        request: NetlinkRequest,
     ) -> Result<(), NetlinkError> {
         self.exchange(operation, object, request, |_| Ok(())).map(|_| ())
     }
@@ -70,7 +70,7 @@ impl Netlink {
     pub(crate) fn dump<T>(
         &mut self,
         operation: &'static str,
-        request: impl Fn() -> Request,
+        request: impl Fn() -> NetlinkRequest,
         take: impl Fn(Message<'_>) -> Result<Option<T>, Malformed>,
     ) -> Result<Vec<T>, NetlinkError> {
         for _ in 0..DUMP_ATTEMPTS {
@@ -92,7 +92,7 @@ impl Netlink {
         &mut self,
         operation: &'static str,
         object: impl FnOnce() -> String,
-        request: Request,
+        request: NetlinkRequest,
         mut take: impl FnMut(Message<'_>) -> Result<(), Malformed>,
     ) -> Result<bool, NetlinkError> {
         let failed = |source| NetlinkError::Socket { operation, source };

@@ -3,7 +3,7 @@
 use crate::abi;
 use crate::address::octets;
 use crate::error::NetlinkError;
-use crate::message::Request;
+use crate::message::NetlinkRequest;
 use crate::parse::{self, Malformed, Message};
 use crate::request::Netlink;
 use std::fmt;
@@ -153,7 +153,7 @@ impl Netlink {
     }
 
     fn routes_where(&mut self, wanted: impl Fn(&Route) -> bool) -> Result<Vec<Route>, NetlinkError> {
-        let request = || Request::new(abi::RTM_GETROUTE, abi::NLM_F_DUMP, &[0; FIXED_LEN]);
+        let request = || NetlinkRequest::new(abi::RTM_GETROUTE, abi::NLM_F_DUMP, &[0; FIXED_LEN]);
         self.dump("read the routes", request, |message| Ok(read(message)?.filter(&wanted)))
     }
 
@@ -184,10 +184,10 @@ struct Filter {
 }
 
 impl Filter {
-    fn request(self, family: u8) -> Request {
+    fn request(self, family: u8) -> NetlinkRequest {
         let mut fixed = [0; FIXED_LEN];
         (fixed[0], fixed[5]) = (family, self.protocol);
-        let request = Request::new(abi::RTM_GETROUTE, abi::NLM_F_DUMP, &fixed);
+        let request = NetlinkRequest::new(abi::RTM_GETROUTE, abi::NLM_F_DUMP, &fixed);
         match self.interface {
             Some(interface) => request.number(abi::RTA_OIF, interface),
             None => request,
@@ -195,7 +195,7 @@ impl Filter {
     }
 }
 
-fn request(kind: u16, flags: u16, route: &Route) -> Request {
+fn request(kind: u16, flags: u16, route: &Route) -> NetlinkRequest {
     let mut fixed = [0; FIXED_LEN];
     fixed[0] = route.family();
     fixed[1] = route.prefix_len;
@@ -204,7 +204,7 @@ fn request(kind: u16, flags: u16, route: &Route) -> Request {
     fixed[5] = route.protocol;
     fixed[6] = scope(kind, route);
     fixed[7] = abi::RTN_UNICAST;
-    let mut request = Request::new(kind, flags, &fixed)
+    let mut request = NetlinkRequest::new(kind, flags, &fixed)
         .attribute(abi::RTA_DST, &octets(route.destination))
         .number(abi::RTA_TABLE, route.table);
     if let Some(interface) = route.interface {
@@ -235,7 +235,7 @@ fn scope(kind: u16, route: &Route) -> u8 {
     }
 }
 
-fn gateway_attribute(request: Request, route: &Route, gateway: IpAddr) -> Request {
+fn gateway_attribute(request: NetlinkRequest, route: &Route, gateway: IpAddr) -> NetlinkRequest {
     if gateway.is_ipv4() == route.destination.is_ipv4() {
         return request.attribute(abi::RTA_GATEWAY, &octets(gateway));
     }

@@ -3,7 +3,7 @@
 use crate::abi;
 use crate::address::octets;
 use crate::error::NetlinkError;
-use crate::message::Request;
+use crate::message::NetlinkRequest;
 use crate::parse::{self, Malformed, Message};
 use crate::request::Netlink;
 use std::net::IpAddr;
@@ -51,7 +51,11 @@ impl Netlink {
         self.interface_of(lookup(to), || to.to_string())
     }
 
-    fn interface_of(&mut self, request: Request, object: impl FnOnce() -> String) -> Result<Option<u32>, NetlinkError> {
+    fn interface_of(
+        &mut self,
+        request: NetlinkRequest,
+        object: impl FnOnce() -> String,
+    ) -> Result<Option<u32>, NetlinkError> {
         let mut way = None;
         let answer = self.exchange("ask for the route", object, request, |message| {
             way = read(message)?.or(way);
@@ -62,12 +66,12 @@ impl Netlink {
 }
 
 /// Returns a request for the route to `to`.
-fn lookup(to: IpAddr) -> Request {
+fn lookup(to: IpAddr) -> NetlinkRequest {
     let mut fixed = [0; FIXED_LEN];
     fixed[0] = if to.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 };
     let length = if to.is_ipv4() { 32 } else { 128 };
     (fixed[1], fixed[2]) = (length, length);
-    Request::new(abi::RTM_GETROUTE, 0, &fixed).attribute(abi::RTA_DST, &octets(to))
+    NetlinkRequest::new(abi::RTM_GETROUTE, 0, &fixed).attribute(abi::RTA_DST, &octets(to))
 }
 
 /// Returns the result of a lookup; `None` if there is no route.

@@ -9,14 +9,14 @@ use taut_netlink::{
     Address, Changes, Hop, MAIN_TABLE, Monitor, Netlink, NetlinkError, ROUTE_PROTOCOL, Route, Scope, Watch,
 };
 
-/// The loopback interface is the first of every namespace.
+/// Index of the loopback interface, 1: it is the first interface of every namespace.
 const LOOPBACK: u32 = 1;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A conversation in a namespace whose loopback interface is up.
+/// Returns a netlink socket in a namespace whose loopback interface is up.
 fn open() -> Netlink {
     let mut netlink = Netlink::open().unwrap();
     netlink.set_link_up(LOOPBACK, true).unwrap();
@@ -57,12 +57,12 @@ fn run(words: &str) {
 }
 
 #[test]
-fn a_link_says_what_kind_it_is_and_is_found_by_number() {
+fn a_link_has_its_kind_and_is_found_by_index() {
     in_namespace(|| {
         let mut netlink = open();
         run("link add one type veth peer name far");
         run("tuntap add tap0 mode tap");
-        let kind = |link: Option<taut_netlink::Link>| link.unwrap().kind;
+        let kind = |link: Option<taut_netlink::InterfaceLink>| link.unwrap().kind;
         assert_eq!(kind(netlink.link("lo").unwrap()), None);
         assert_eq!(kind(netlink.link("one").unwrap()).as_deref(), Some("veth"));
         let tap = netlink.link("tap0").unwrap().unwrap();
@@ -75,7 +75,7 @@ fn a_link_says_what_kind_it_is_and_is_found_by_number() {
 }
 
 #[test]
-fn routes_are_picked_by_interface() {
+fn routes_are_filtered_by_interface() {
     in_namespace(|| {
         let mut netlink = open();
         run("link add one type veth peer name far");
@@ -92,13 +92,13 @@ fn routes_are_picked_by_interface() {
         assert!(found.iter().all(|route| route.interface == Some(one)), "{found:?}");
         assert_eq!(netlink.own_routes().unwrap().len(), 3);
         assert_eq!(netlink.routes_by(4_711).unwrap(), []);
-        // Other questions are asked as before.
+        // The filter applies only to that one request.
         assert!(netlink.routes().unwrap().len() > 2 && netlink.way(ip("127.0.0.1"), ip("127.0.0.1"), 0).is_ok());
     });
 }
 
 #[test]
-fn fault_j13_a_route_of_another_tunnel_of_ours_stays() {
+fn fault_j13_a_route_of_another_taut_tunnel_is_neither_replaced_nor_removed() {
     in_namespace(|| {
         let mut netlink = open();
         run("link add one type veth peer name far");
@@ -114,7 +114,7 @@ fn fault_j13_a_route_of_another_tunnel_of_ours_stays() {
             );
             assert!(!netlink.claim_route(&ours).unwrap() && !netlink.claim_route(&theirs).unwrap());
             assert_eq!(netlink.interface_to(ip(text)).unwrap(), Some(one));
-            // Neither replaced nor removed.
+            // The other tunnel's route was neither replaced nor removed.
             netlink.remove_route(&ours).unwrap();
             assert!(
                 netlink.routes_by(one).unwrap().iter().any(|route| route.destination == ip(text) && route.is_ours())
@@ -129,7 +129,7 @@ fn fault_j13_a_route_of_another_tunnel_of_ours_stays() {
 }
 
 #[test]
-fn fault_j11_the_monitor_tells_what_is_watched() {
+fn fault_j11_the_monitor_reports_changes_of_watched_state() {
     in_namespace(|| {
         let mut netlink = open();
         run("link add one type veth peer name far");
@@ -146,7 +146,7 @@ fn fault_j11_the_monitor_tells_what_is_watched() {
         assert!(watched(&mut netlink, &|netlink| netlink.set_link_up(one, true).unwrap()));
         assert!(watched(&mut netlink, &|netlink| netlink.add_address(one, ip("192.0.2.7"), 32).unwrap()));
         assert!(!watched(&mut netlink, &|netlink| netlink.add_route(&route("10.7.0.0", 16)).unwrap()));
-        // Another program's route in place of ours leaves through another interface.
+        // A route to a watched destination through another interface counts as a change of the watched state.
         let elsewhere = route("100.64.0.2", 32);
         assert!(watched(&mut netlink, &|netlink| netlink.add_route(&elsewhere).unwrap()));
         assert!(watched(&mut netlink, &|netlink| netlink.remove_route(&elsewhere).unwrap()));
@@ -155,7 +155,7 @@ fn fault_j11_the_monitor_tells_what_is_watched() {
 }
 
 #[test]
-fn what_is_dropped_before_a_link_is_counted() {
+fn packets_dropped_before_a_link_are_counted() {
     in_namespace(|| {
         let mut netlink = open();
         assert_eq!(netlink.tx_dropped(LOOPBACK).unwrap(), Some(0));
@@ -165,7 +165,7 @@ fn what_is_dropped_before_a_link_is_counted() {
 }
 
 #[test]
-fn a_missing_link_is_none_and_changing_it_an_error_with_advice() {
+fn a_missing_link_is_none_and_changing_it_is_an_error_with_advice() {
     in_namespace(|| {
         let mut netlink = open();
         assert_eq!(netlink.link("taut0").unwrap(), None);
@@ -178,7 +178,7 @@ fn a_missing_link_is_none_and_changing_it_an_error_with_advice() {
 }
 
 #[test]
-fn the_kernels_own_words_are_shown() {
+fn the_kernels_error_text_is_shown() {
     in_namespace(|| {
         let mut netlink = open();
         let beyond = Route { gateway: Some(ip("203.0.113.1")), ..route("198.51.100.0", 24) };
@@ -189,7 +189,7 @@ fn the_kernels_own_words_are_shown() {
 }
 
 #[test]
-fn addresses_come_and_go_and_both_twice() {
+fn adding_and_removing_an_address_twice_is_no_error() {
     in_namespace(|| {
         let mut netlink = open();
         for (own, prefix_len) in [(ip("100.64.0.5"), 10), (ip("fd00:7a::5"), 48)] {
@@ -210,7 +210,7 @@ fn addresses_come_and_go_and_both_twice() {
 }
 
 #[test]
-fn routes_come_change_and_go() {
+fn routes_are_added_changed_and_removed() {
     in_namespace(|| {
         let mut netlink = open();
         for plain in [route("10.7.0.0", 16), route("fd00:7b::", 32)] {
@@ -235,7 +235,7 @@ fn routes_come_change_and_go() {
 }
 
 #[test]
-fn what_was_read_can_be_removed() {
+fn a_route_that_was_read_can_be_removed() {
     in_namespace(|| {
         let mut netlink = open();
         netlink.add_address(LOOPBACK, ip("192.0.2.1"), 24).unwrap();
@@ -258,7 +258,7 @@ fn what_was_read_can_be_removed() {
 }
 
 #[test]
-fn a_route_of_somebody_else_stays() {
+fn a_route_of_another_program_is_neither_replaced_nor_removed() {
     in_namespace(|| {
         let mut netlink = open();
         for ours in [route("10.8.0.0", 16), route("fd00:7c::", 32)] {
@@ -268,7 +268,10 @@ fn a_route_of_somebody_else_stays() {
             assert!(matches!(error, NetlinkError::RouteTaken { protocol: 4, .. }), "{error}");
             netlink.remove_route(&ours).unwrap();
             let same = |route: &Route| route.destination == ours.destination && route.protocol == 4;
-            assert!(netlink.routes().unwrap().iter().any(same), "not replaced, not removed");
+            assert!(
+                netlink.routes().unwrap().iter().any(same),
+                "the route of the other program was replaced or removed"
+            );
 
             let beside = Route { metric: 2_000, ..ours };
             netlink.add_route(&beside).unwrap();
@@ -297,10 +300,10 @@ fn a_dump_longer_than_one_datagram_is_whole() {
 fn wait_readable(monitor: &Monitor) {
     let mut slot = libc::pollfd { fd: monitor.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry that lives across the call.
-    assert_eq!(unsafe { libc::poll(&raw mut slot, 1, 20_000) }, 1, "no news");
+    assert_eq!(unsafe { libc::poll(&raw mut slot, 1, 20_000) }, 1, "the monitor got no notification");
 }
 
-/// Returns the monitor's changes without links: a kernel thread updates link states a little later.
+/// Returns the monitor's changes without those of links, because a kernel thread updates link states with a delay.
 fn without_links(monitor: &mut Monitor) -> Changes {
     let changes = monitor.drain().unwrap();
     let elsewhere = changes.elsewhere && (changes.addresses || changes.routes);
@@ -308,7 +311,7 @@ fn without_links(monitor: &mut Monitor) -> Changes {
 }
 
 #[test]
-fn the_monitor_hears_each_kind_of_change() {
+fn the_monitor_reports_each_kind_of_change() {
     in_namespace(|| {
         let mut netlink = open();
         let mut monitor = Monitor::open().unwrap();
@@ -333,11 +336,11 @@ fn the_monitor_hears_each_kind_of_change() {
 }
 
 #[test]
-fn news_that_did_not_fit_is_an_overrun_and_then_it_goes_on() {
+fn lost_notifications_are_an_overrun_and_the_monitor_continues() {
     in_namespace(|| {
         let mut netlink = open();
         let mut monitor = Monitor::open().unwrap();
-        // Each change is a datagram of over a thousand bytes of kernel memory, so these overflow any default buffer.
+        // Each change takes over a thousand bytes of kernel memory, so these changes overflow any default receive buffer.
         for mtu in 2_000..4_000 {
             netlink.set_mtu(LOOPBACK, mtu).unwrap();
         }
@@ -350,14 +353,14 @@ fn news_that_did_not_fit_is_an_overrun_and_then_it_goes_on() {
             all.overrun |= changes.overrun;
             all.routes |= changes.routes;
         }
-        assert!(all.overrun && all.routes, "anything may have been lost");
+        assert!(all.overrun && all.routes, "after an overrun all kinds of state must count as changed");
         netlink.add_route(&route("10.9.0.0", 24)).unwrap();
         assert_eq!(without_links(&mut monitor), Changes { routes: true, elsewhere: true, ..Changes::default() });
     });
 }
 
 #[test]
-fn a_conversation_stays_in_its_namespace() {
+fn a_netlink_socket_stays_in_its_namespace() {
     in_namespace(|| {
         let mut netlink = open();
         netlink.add_route(&route("10.7.0.0", 16)).unwrap();
@@ -367,7 +370,7 @@ fn a_conversation_stays_in_its_namespace() {
 }
 
 #[test]
-fn the_way_of_a_packet_is_found_by_address_and_mark() {
+fn the_interface_of_a_packet_is_found_by_address_and_mark() {
     in_namespace(|| {
         let mut netlink = open();
         for (number, name) in [(1, "one"), (2, "two")] {
@@ -393,7 +396,11 @@ fn the_way_of_a_packet_is_found_by_address_and_mark() {
             assert_eq!((way(near, 0), way(near, 5)), (Some(one), Some(two)), "by mark");
             run(&format!("{family} rule add from {near} fwmark 6 prohibit"));
             assert_eq!((way(near, 6), way(near, 0)), (None, Some(one)));
-            assert_eq!(netlink.way(ip(near), ip(other), 0).unwrap(), Some(LOOPBACK), "to ourselves");
+            assert_eq!(
+                netlink.way(ip(near), ip(other), 0).unwrap(),
+                Some(LOOPBACK),
+                "packets to the host's own address use loopback"
+            );
         }
     });
 }
@@ -412,7 +419,7 @@ fn the_router_in_front_is_found_by_route_and_mark() {
         let interface = netlink.link("one").unwrap().unwrap().index;
         let hop = Hop { gateway: ip("10.0.1.7"), own: ip("10.0.1.1"), interface };
         assert_eq!(netlink.first_hop(far, 0).unwrap(), Some(hop));
-        assert_eq!(netlink.first_hop(ip("10.0.1.77"), 0).unwrap(), None, "a neighbour");
+        assert_eq!(netlink.first_hop(ip("10.0.1.77"), 0).unwrap(), None, "a neighbour is reached without a router");
         run("route add default via 10.0.1.8 table 7");
         run("rule add fwmark 5 table 7");
         assert_eq!(netlink.first_hop(far, 5).unwrap(), Some(Hop { gateway: ip("10.0.1.8"), ..hop }), "by mark");
@@ -435,7 +442,7 @@ fn another_namespace_can_be_asked_and_watched() {
             wait_readable(&monitor);
             assert!(monitor.drain().unwrap().links);
             assert_ne!(here.link("lo").unwrap().unwrap().mtu, 1_300);
-            // This thread stayed in its namespace.
+            // The calling thread stayed in its namespace.
             assert!(!is_up(&mut Netlink::open().unwrap()));
             let no_namespace = std::fs::File::open("/dev/null").unwrap();
             assert!(Netlink::open_in(no_namespace.as_fd()).is_err());

@@ -12,7 +12,7 @@ use crate::{MAX_FRAMES, PacketSocket};
 const CONTROL: usize = 96;
 
 /// Buffers for one receive call. A buffer can be taken out with the frame in it.
-pub struct Batch {
+pub struct FrameBatch {
     slots: Vec<Slot>,
     controls: Vec<Control>,
     received: usize,
@@ -21,12 +21,12 @@ pub struct Batch {
 
 struct Slot {
     buffer: Box<[u8]>,
-    received: Received,
+    received: ReceivedFrame,
 }
 
 /// The metadata of a received frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedFrame {
     /// Bytes of the frame, including the virtio header; more than its buffer holds if it was truncated.
     pub length: usize,
     /// Time since it reached the interface.
@@ -40,10 +40,10 @@ pub struct Received {
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
-impl Batch {
+impl FrameBatch {
     /// Returns buffers for [`MAX_FRAMES`] frames of `room` bytes each.
     pub fn new(room: usize) -> Self {
-        let slot = || Slot { buffer: vec![0; room].into(), received: Received::default() };
+        let slot = || Slot { buffer: vec![0; room].into(), received: ReceivedFrame::default() };
         let controls = vec![Control([0; CONTROL]); MAX_FRAMES];
         Self { slots: (0..MAX_FRAMES).map(|_| slot()).collect(), controls, received: 0, room }
     }
@@ -59,7 +59,7 @@ impl Batch {
     }
 
     /// Returns the metadata of a frame of the last call; `None` beyond the last frame.
-    pub fn get(&self, place: usize) -> Option<Received> {
+    pub fn get(&self, place: usize) -> Option<ReceivedFrame> {
         self.slots.get(..self.received)?.get(place).map(|slot| slot.received)
     }
 
@@ -74,7 +74,7 @@ impl Batch {
 
 impl PacketSocket {
     /// Receives as many frames as fit `batch`, and returns their number. Fails with `WouldBlock` if nothing has arrived. Never blocks.
-    pub fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
+    pub fn receive(&self, batch: &mut FrameBatch) -> io::Result<usize> {
         batch.received = 0;
         // SAFETY: all bytes zero is a valid `mmsghdr` and `iovec`.
         let (mut vectors, mut headers): ([libc::iovec; MAX_FRAMES], [libc::mmsghdr; MAX_FRAMES]) =
@@ -96,7 +96,7 @@ impl PacketSocket {
         let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for (slot, header) in batch.slots.iter_mut().zip(&headers).take(received) {
-            slot.received = Received { length: header.msg_len as usize, ..beside(&header.msg_hdr, now) };
+            slot.received = ReceivedFrame { length: header.msg_len as usize, ..beside(&header.msg_hdr, now) };
         }
         batch.received = received;
         Ok(received)
@@ -104,8 +104,8 @@ impl PacketSocket {
 }
 
 /// Parses the control messages of a frame.
-fn beside(header: &libc::msghdr, now: Duration) -> Received {
-    let mut received = Received::default();
+fn beside(header: &libc::msghdr, now: Duration) -> ReceivedFrame {
+    let mut received = ReceivedFrame::default();
     // SAFETY: `header` was filled by the kernel, and its control buffer lives.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !next.is_null() {

@@ -15,8 +15,8 @@ mod batch;
 mod option;
 mod socket;
 
-pub use batch::{Batch, Received};
-pub use socket::{Config, OpenError, PacketSocket};
+pub use batch::{FrameBatch, ReceivedFrame};
+pub use socket::{PacketConfig, PacketSocket, PacketSocketError};
 
 /// Most frames per system call, in both directions.
 pub const MAX_FRAMES: usize = 64;

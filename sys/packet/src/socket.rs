@@ -14,7 +14,7 @@ const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
 /// The socket to open.
 #[derive(Clone, Copy, Debug)]
-pub struct Config<'a> {
+pub struct PacketConfig<'a> {
     /// Name of the interface.
     pub interface: &'a str,
     /// True for a virtio header in front of every frame.
@@ -25,13 +25,13 @@ pub struct Config<'a> {
 
 /// The reason why a packet socket could not be opened.
 #[derive(Debug)]
-pub struct OpenError {
+pub struct PacketSocketError {
     step: &'static str,
     interface: String,
     source: io::Error,
 }
 
-impl fmt::Display for OpenError {
+impl fmt::Display for PacketSocketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { step, interface, source } = self;
         write!(f, "could not {step} for {interface}: {source}")?;
@@ -43,7 +43,7 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for PacketSocketError {}
 
 /// A nonblocking packet socket on one interface, which is in promiscuous mode while the socket is open.
 #[derive(Debug)]
@@ -58,8 +58,8 @@ impl PacketSocket {
     ///
     /// # Errors
     /// Fails if the interface does not exist, or if the process is not permitted to see its frames.
-    pub fn open(config: &Config<'_>) -> Result<Self, OpenError> {
-        let failed = |step| move |source| OpenError { step, interface: config.interface.into(), source };
+    pub fn open(config: &PacketConfig<'_>) -> Result<Self, PacketSocketError> {
+        let failed = |step| move |source| PacketSocketError { step, interface: config.interface.into(), source };
         let index = index_of(config.interface).map_err(failed("find the interface"))?;
         let fd = socket().map_err(failed("open a packet socket"))?;
         let to = fd.as_fd();

@@ -69,11 +69,11 @@ mod tests {
         let mut bytes = black_box(Vec::<u8>::with_capacity(16));
         assert_eq!(allocations() - before, 1);
         bytes.extend([0; 64]);
-        assert_eq!(allocations() - before, 2, "growing counts");
+        assert_eq!(allocations() - before, 2, "a reallocation is counted");
         let zeroed = black_box(vec![0_u8; 64]);
         assert_eq!(allocations() - before, 3);
         drop((bytes, zeroed));
-        assert_eq!(allocations() - before, 3, "giving back does not");
+        assert_eq!(allocations() - before, 3, "freeing memory is not counted");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use taut_tun::{Config, Offload, Tun};
+use taut_tun::{Offload, Tun, TunConfig};
 
 const ICMP: u8 = 1;
 const ECHO_REQUEST: u8 = 8;
@@ -15,7 +15,7 @@ const ECHO_REPLY: u8 = 0;
 fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).unwrap_or_else(|| String::from("pong0"));
     // Without offloads each read returns one bare IP packet.
-    let tun = Tun::create(&Config { name, offload: Offload::NONE, multi_queue: false })?;
+    let tun = Tun::create(&TunConfig { name, offload: Offload::NONE, multi_queue: false })?;
     println!("created {}", tun.name());
     let mut buffer = vec![0; 65_536];
     loop {

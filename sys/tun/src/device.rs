@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 /// The device to create.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct TunConfig {
     /// Its name, or a pattern with one `%d` for which the kernel puts the first free number, such as `taut%d`.
     pub name: String,
     /// The offloads to request; `false` switches one off.
@@ -30,7 +30,7 @@ pub struct Tun {
 impl Tun {
     /// Creates a device. It is down and has no address. Offloads that the kernel lacks are left out, see
     /// [`offload`](Self::offload).
-    pub fn create(config: &Config) -> Result<Self, TunError> {
+    pub fn create(config: &TunConfig) -> Result<Self, TunError> {
         check_name(&config.name)?;
         let asked = config.offload.consistent();
         if asked.vnet_header {
@@ -74,7 +74,7 @@ impl Tun {
         if !self.multi_queue {
             return Err(TunError::SingleQueue { name: self.name.clone() });
         }
-        let config = Config { name: self.name.clone(), offload: self.offload, multi_queue: true };
+        let config = TunConfig { name: self.name.clone(), offload: self.offload, multi_queue: true };
         // Offloads and header length belong to the device, so the new queue has them already.
         let (file, name) = open(&config, 0)?;
         Ok(Self { file, name, offload: self.offload, multi_queue: true })
@@ -144,7 +144,7 @@ impl Tun {
         (&self.file).write_vectored(pieces)
     }
 
-    fn with_header(config: &Config, asked: Offload) -> Result<Self, TunError> {
+    fn with_header(config: &TunConfig, asked: Offload) -> Result<Self, TunError> {
         let (file, name) = open(config, libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL)?;
         Self::settle(file, name, asked, config.multi_queue)
     }
@@ -177,7 +177,7 @@ impl AsFd for Tun {
 
 /// Opens `/dev/net/tun` and turns it into a queue. With the flag `IFF_TUN_EXCL` the kernel refuses to take over an existing
 /// device.
-fn open(config: &Config, flags: libc::c_int) -> Result<(File, String), TunError> {
+fn open(config: &TunConfig, flags: libc::c_int) -> Result<(File, String), TunError> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)

@@ -26,7 +26,7 @@ mod ioctl;
 mod offload;
 mod steer;
 
-pub use device::{Config, Tun};
+pub use device::{Tun, TunConfig};
 pub use error::TunError;
 pub use flow::flow;
 pub use offload::Offload;

@@ -1,4 +1,4 @@
-//! The device against the kernel: real packets, each offload on and off.
+//! The TUN device on a real kernel: real packets, each offload on and off.
 #![expect(unsafe_code, reason = "devices and socket options of the tests are set through libc")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use taut_namespace::{configure, enter_new, exists, gone, in_namespace};
-use taut_tun::{Config, HEADER_LEN, Offload, Tun, TunError};
+use taut_tun::{HEADER_LEN, Offload, Tun, TunConfig, TunError};
 
 /// The host's address on the device.
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -21,8 +21,8 @@ const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 /// Default MTU of a TUN device, in bytes.
 const MTU: usize = 1_500;
 
-fn config(offload: Offload) -> Config {
-    Config { name: "taut%d".to_owned(), offload, multi_queue: false }
+fn config(offload: Offload) -> TunConfig {
+    TunConfig { name: "taut%d".to_owned(), offload, multi_queue: false }
 }
 
 /// Returns a device that is up and has the near address.
@@ -113,11 +113,11 @@ fn tcp_across(offload: Offload) -> usize {
     let payload = sent.clone();
     let sender = thread::spawn(move || TcpStream::connect((FAR, port)).unwrap().write_all(&payload).unwrap());
     let (mut stream, peer) = listener.accept().unwrap();
-    assert_eq!(peer.ip(), FAR, "the other end is behind the device");
+    assert_eq!(peer.ip(), FAR, "the other end of the connection is behind the device");
     let mut received = Vec::new();
     stream.read_to_end(&mut received).unwrap();
     sender.join().unwrap();
-    assert!(received == sent, "every byte arrived");
+    assert!(received == sent, "the received bytes differ from those sent");
     reflector.longest()
 }
 
@@ -139,7 +139,7 @@ fn tcp_crosses_in_superpackets() {
 }
 
 #[test]
-fn each_kill_switch_works() {
+fn each_offload_can_be_switched_off() {
     let switches = [
         Offload { uso: false, ..Offload::ALL },
         Offload { tso: false, ..Offload::ALL },
@@ -159,7 +159,7 @@ fn each_kill_switch_works() {
 }
 
 #[test]
-fn a_udp_run_crosses_as_one_with_uso_and_as_many_without() {
+fn a_udp_run_crosses_as_one_packet_with_uso_and_as_many_without() {
     const SEGMENT: usize = 1_000;
     for uso in [true, false] {
         in_namespace(move || {
@@ -190,11 +190,11 @@ fn a_udp_run_crosses_as_one_with_uso_and_as_many_without() {
 }
 
 #[test]
-fn a_packet_written_arrives_at_a_socket() {
+fn a_written_packet_arrives_at_a_socket() {
     in_namespace(|| {
         let tun = device(Offload::NONE);
         let socket = UdpSocket::bind((NEAR, 0)).unwrap();
-        socket.send_to(b"there and back", (FAR, 5_000)).unwrap();
+        socket.send_to(b"round trip", (FAR, 5_000)).unwrap();
         let mut packet = next_ipv4(&tun, 0);
         let (source, destination) = packet[12..20].split_at_mut(4);
         source.swap_with_slice(destination);
@@ -203,24 +203,24 @@ fn a_packet_written_arrives_at_a_socket() {
         assert_eq!(tun.write(&packet).unwrap(), packet.len());
         let mut answer = [0; 64];
         let (length, from) = socket.recv_from(&mut answer).unwrap();
-        assert_eq!((&answer[..length], from), (&b"there and back"[..], (FAR, 5_000).into()));
+        assert_eq!((&answer[..length], from), (&b"round trip"[..], (FAR, 5_000).into()));
     });
 }
 
 #[test]
-fn what_is_no_packet_is_refused_and_nothing_blocks() {
+fn invalid_packets_are_refused_and_no_call_blocks() {
     in_namespace(|| {
         let tun = device(Offload::ALL);
         assert_eq!(tun.write(&[0; 4]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         let mut buffer = vec![0; 70_000];
-        // IPv6 of the host announces itself on a new link, so a few packets may be there; then there are none.
+        // The host's IPv6 announces itself on a new link, so a few packets may wait before the queue is empty.
         while tun.read(&mut buffer).is_ok() {}
         assert_eq!(tun.read(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     });
 }
 
 #[test]
-fn a_device_lives_as_long_as_its_value() {
+fn a_device_exists_as_long_as_its_value() {
     in_namespace(|| {
         let (first, second) = (device(Offload::ALL), Tun::create(&config(Offload::NONE)).unwrap());
         assert_eq!((first.name(), second.name()), ("taut0", "taut1"));
@@ -234,19 +234,19 @@ fn a_device_lives_as_long_as_its_value() {
 fn a_name_in_use_is_not_taken_over() {
     in_namespace(|| {
         for (multi_queue, offload) in [(false, Offload::ALL), (true, Offload::ALL), (true, Offload::NONE)] {
-            let config = Config { name: "mine".to_owned(), offload, multi_queue };
+            let config = TunConfig { name: "mine".to_owned(), offload, multi_queue };
             let _first = Tun::create(&config).unwrap();
             assert!(matches!(Tun::create(&config), Err(TunError::NameTaken { .. })));
-            let loopback = Config { name: "lo".to_owned(), ..config };
+            let loopback = TunConfig { name: "lo".to_owned(), ..config };
             assert!(matches!(Tun::create(&loopback), Err(TunError::NameTaken { .. })));
         }
     });
 }
 
 #[test]
-fn queues_are_added_where_allowed() {
+fn queues_are_added_if_the_device_allows_it() {
     in_namespace(|| {
-        let many = Tun::create(&Config { multi_queue: true, ..config(Offload::ALL) }).unwrap();
+        let many = Tun::create(&TunConfig { multi_queue: true, ..config(Offload::ALL) }).unwrap();
         let second = many.add_queue().unwrap();
         assert_eq!((second.name(), second.offload()), (many.name(), many.offload()));
         let name = many.name().to_owned();
@@ -265,13 +265,13 @@ fn an_inherited_queue_is_the_same_device_with_its_offloads() {
             let made = device(offload);
             let name = made.name().to_owned();
             let copy = made.as_fd().try_clone_to_owned().unwrap();
-            // The header stays the device's, also when nobody wants offloads.
+            // The device keeps its virtio header even if the new owner requests no offloads.
             let plain = Tun::from_fd(made.as_fd().try_clone_to_owned().unwrap(), Offload::NONE).unwrap();
             assert_eq!(plain.offload(), Offload { vnet_header: offload.vnet_header, ..Offload::NONE });
             let taken = Tun::from_fd(copy, Offload::ALL).unwrap();
             assert_eq!((taken.name(), taken.offload()), (name.as_str(), made.offload()));
             drop((made, plain));
-            assert!(exists(&name), "it lives as long as what was taken over");
+            assert!(exists(&name), "the device exists as long as the inherited queue");
             drop(taken);
             assert!(gone(&name));
         }
@@ -292,7 +292,7 @@ fn an_inherited_queue_becomes_non_blocking() {
 }
 
 #[test]
-fn what_carries_no_bare_packets_is_refused() {
+fn a_descriptor_that_carries_no_bare_ip_packets_is_refused() {
     in_namespace(|| {
         let null = std::fs::File::open("/dev/null").unwrap();
         let unattached = std::fs::File::open("/dev/net/tun").unwrap();
@@ -306,7 +306,7 @@ fn what_carries_no_bare_packets_is_refused() {
 }
 
 #[test]
-fn a_device_that_left_is_found() {
+fn a_device_that_moved_to_another_namespace_is_found() {
     in_namespace(|| {
         let tun = device(Offload::NONE);
         let identity = |file: std::fs::File| file.metadata().map(|namespace| namespace.ino()).unwrap();
@@ -332,13 +332,13 @@ fn a_device_that_left_is_found() {
     });
 }
 
-/// Returns a device as other programs make it.
+/// Returns a device with these flags, as another program might create it.
 fn raw(flags: libc::c_int) -> std::fs::File {
     let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
     // SAFETY: all bytes zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).unwrap();
-    // SAFETY: `request` is what TUNSETIFF reads and writes, and lives across the call.
+    // SAFETY: TUNSETIFF reads and writes `request`, which lives across the call.
     assert_eq!(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) }, 0);
     file
 }

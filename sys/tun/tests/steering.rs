@@ -1,4 +1,4 @@
-//! The queue of each packet: with our steering program, and with the kernel's default.
+//! The queue that each packet reaches, with Taut's steering program and with the kernel's default.
 #![expect(unsafe_code, reason = "queues and raw packets of the tests are made through libc")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
@@ -7,20 +7,21 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use std::{io, mem, ptr, thread};
 use taut_namespace::{configure, in_namespace};
-use taut_tun::{Config, Offload, Tun, TunError, flow};
+use taut_tun::{Offload, Tun, TunConfig, TunError, flow};
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
 /// Returns a device with `count` queues that is up and accepts any packet.
 fn queues(count: u8) -> Vec<Tun> {
-    let first = Tun::create(&Config { name: "taut%d".to_owned(), offload: Offload::NONE, multi_queue: true }).unwrap();
+    let first =
+        Tun::create(&TunConfig { name: "taut%d".to_owned(), offload: Offload::NONE, multi_queue: true }).unwrap();
     let mut all = vec![first];
     all.extend((1..count).map(|_| all[0].add_queue().unwrap()).collect::<Vec<_>>());
     configure(all[0].name(), NEAR);
     all
 }
 
-/// Sends packets through a device as they are, whatever they are.
+/// A raw socket that sends any bytes through a device.
 struct Raw {
     fd: OwnedFd,
     to: libc::sockaddr_ll,
@@ -28,13 +29,13 @@ struct Raw {
 
 impl Raw {
     fn new(tun: &Tun) -> Self {
-        // SAFETY: no pointers; the new descriptor is nobody else's.
+        // SAFETY: the call takes no pointers, and no other owner has the new descriptor.
         let fd = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)) };
         // SAFETY: all bytes zero is a valid address.
         let mut to: libc::sockaddr_ll = unsafe { mem::zeroed() };
         to.sll_family = libc::AF_PACKET as u16;
         let name = std::ffi::CString::new(tun.name()).unwrap();
-        // SAFETY: a text that ends in zero and lives across the call.
+        // SAFETY: the name ends in a zero byte and lives across the call.
         to.sll_ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) }.cast_signed();
         Self { fd, to }
     }
@@ -92,7 +93,7 @@ fn noise(seed: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Returns random bytes that begin like IPv4, like IPv6, or neither; often with ports, sometimes truncated.
+/// Returns random bytes that begin like IPv4, like IPv6, or like neither, often with ports, and sometimes truncated.
 fn anything(seed: u64) -> Vec<u8> {
     let mut bytes = noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let choice = bytes.next().unwrap();
@@ -109,7 +110,7 @@ fn anything(seed: u64) -> Vec<u8> {
     packet
 }
 
-/// The queues of a steered device; `None` where this kernel or this root may not.
+/// Returns the queues of a steered device, or `None` if this kernel or this user cannot load the program.
 fn steered(count: u8) -> Option<Vec<Tun>> {
     let all = queues(count);
     match all[0].steer(count) {
@@ -123,7 +124,7 @@ fn steered(count: u8) -> Option<Vec<Tun>> {
 }
 
 #[test]
-fn the_program_and_its_twin_agree_on_every_packet() {
+fn the_program_and_the_rust_function_agree_on_every_packet() {
     in_namespace(|| {
         for count in [1, 2, 3, 4, 16] {
             let Some(all) = steered(count) else { return };
@@ -141,7 +142,7 @@ fn the_program_and_its_twin_agree_on_every_packet() {
 }
 
 #[test]
-fn a_steered_flow_keeps_its_queue_whatever_is_written_on_which() {
+fn a_steered_flow_keeps_its_queue_for_any_writes_to_the_queues() {
     in_namespace(|| {
         let Some(all) = steered(3) else { return };
         let raw = Raw::new(&all[0]);
@@ -155,12 +156,12 @@ fn a_steered_flow_keeps_its_queue_whatever_is_written_on_which() {
         }
         all[0].steer(1).unwrap();
         for port in 1_000..1_020 {
-            assert_eq!(raw.queue_of(&udp([port, 9], true), &all), Some(0), "back on the first");
+            assert_eq!(raw.queue_of(&udp([port, 9], true), &all), Some(0), "the flow is back on the first queue");
         }
     });
 }
 
-/// Shows why the kernel's default steering does not suit us. The test fails if a later kernel improves it.
+/// Shows why Taut cannot use the kernel's default steering: a flow changes its queue. The test fails if a later kernel improves it.
 #[test]
 fn without_a_program_a_flow_changes_its_queue_in_the_middle() {
     in_namespace(|| {
@@ -172,20 +173,20 @@ fn without_a_program_a_flow_changes_its_queue_in_the_middle() {
         let hashed = flows(&all);
         assert!(hashed.contains(&0) && hashed.contains(&1));
 
-        // An answer on the other queue moves the flow there.
+        // An answer that is written to the other queue moves the flow to that queue.
         for port in 1_000..1_040 {
             all[0].write(&udp([port, 9], false)).unwrap();
         }
-        assert_eq!(flows(&all), [0; 40], "all follow what was written");
+        assert_eq!(flows(&all), [0; 40], "each flow must follow the queue to which its answers were written");
 
-        // When nothing was written for three seconds it goes back, though it was sent all the time.
+        // If no answer is written for three seconds, the flow returns to its former queue, although its packets kept arriving.
         for _ in 0..45 {
             thread::sleep(Duration::from_millis(100));
             flows(&all);
         }
         assert_eq!(flows(&all), hashed);
 
-        // One more queue, and most flows are elsewhere.
+        // Adding a queue moves most flows to other queues.
         all.push(all[0].add_queue().unwrap());
         assert_ne!(flows(&all), hashed);
 
@@ -200,14 +201,14 @@ fn without_a_program_a_flow_changes_its_queue_in_the_middle() {
     });
 }
 
-/// `TUNSETQUEUE`.
+/// Attaches or detaches a queue (`TUNSETQUEUE`).
 fn set_attached(queue: &Tun, attached: bool) {
     use std::os::fd::AsFd;
     // SAFETY: all bytes zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     // IFF_ATTACH_QUEUE and IFF_DETACH_QUEUE of include/uapi/linux/if_tun.h.
     request.ifr_ifru.ifru_flags = if attached { 0x0200 } else { 0x0400 };
-    // SAFETY: `request` is what this call reads, and lives across it.
+    // SAFETY: the call reads `request`, which lives across it.
     let result = unsafe { libc::ioctl(queue.as_fd().as_raw_fd(), libc::TUNSETQUEUE as _, ptr::from_mut(&mut request)) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }

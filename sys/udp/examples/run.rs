@@ -4,14 +4,14 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use taut_udp::{Config, ReceiveBatch, Transmit, UdpSocket};
+use taut_udp::{ReceiveBatch, Transmit, UdpConfig, UdpSocket};
 
 const DATAGRAM: usize = 1_200;
 const COUNT: usize = 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let config =
-        Config { port: 0, ipv4_only: false, send_buffer: 1 << 20, receive_buffer: 1 << 20, gso: true, gro: true };
+        UdpConfig { port: 0, ipv4_only: false, send_buffer: 1 << 20, receive_buffer: 1 << 20, gso: true, gro: true };
     let (sender, receiver) = (UdpSocket::bind(&config)?, UdpSocket::bind(&config)?);
     println!("{:?}", receiver.features());
 

@@ -30,7 +30,7 @@ pub(crate) struct SendControl {
 /// Control messages of a received message: segment size, local address, congestion marks.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Answer {
+pub(crate) struct ReceiveControl {
     bytes: [u8; space(4) + space(INFO6) + space(4)],
     /// As in [`SendControl`].
     _aligned: [usize; 0],
@@ -39,7 +39,7 @@ pub(crate) struct Answer {
 // A header is read and written in place, so it must be aligned.
 const _: () = {
     assert!(align_of::<SendControl>() >= align_of::<libc::cmsghdr>());
-    assert!(align_of::<Answer>() >= align_of::<libc::cmsghdr>());
+    assert!(align_of::<ReceiveControl>() >= align_of::<libc::cmsghdr>());
 };
 
 impl SendControl {
@@ -98,7 +98,7 @@ impl SendControl {
     }
 }
 
-/// The content of an [`Answer`].
+/// The content of a [`ReceiveControl`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReceiveInfo {
     /// The size of the datagrams of a run (`UDP_GRO`, an int: net/ipv4/udp.c, `udp_cmsg_recv`).
@@ -116,7 +116,7 @@ pub(crate) enum Arrival {
     V6([u8; 16], u32),
 }
 
-impl Answer {
+impl ReceiveControl {
     /// Bytes of room.
     pub(crate) const ROOM: usize = space(4) + space(INFO6) + space(4);
 
@@ -177,11 +177,11 @@ fn split((interface, address): (&[u8; 4], &[u8])) -> Option<(u32, [u8; 4])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Arrival, INFO4, INFO6, ReceiveInfo, SendControl, length, space};
+    use super::{Arrival, INFO4, INFO6, ReceiveControl, ReceiveInfo, SendControl, length, space};
 
     /// What the kernel would write.
-    fn answer(parts: &[(i32, i32, &[u8])]) -> (Answer, usize) {
-        let (mut answer, mut used) = (Answer::empty(), 0);
+    fn answer(parts: &[(i32, i32, &[u8])]) -> (ReceiveControl, usize) {
+        let (mut answer, mut used) = (ReceiveControl::empty(), 0);
         for (level, kind, payload) in parts {
             let mut control = SendControl::new();
             control.push(*level, *kind, payload);
@@ -220,7 +220,11 @@ mod tests {
             let (answer, used) = run(senseless);
             assert_eq!(answer.read(used), ReceiveInfo::default());
         }
-        assert_eq!(Answer::empty().read(Answer::ROOM), ReceiveInfo::default(), "a header of length 0 ends it");
+        assert_eq!(
+            ReceiveControl::empty().read(ReceiveControl::ROOM),
+            ReceiveInfo::default(),
+            "a header of length 0 ends it"
+        );
     }
 
     #[test]

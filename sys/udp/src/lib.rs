@@ -31,9 +31,9 @@ mod socket;
 
 pub use error::BindError;
 pub use local::Local;
-pub use receive::{ReceiveBatch, Received};
+pub use receive::{ReceiveBatch, ReceivedRun};
 pub use send::{Sent, Transmit};
-pub use socket::{Buffers, Config, Features, UdpSocket};
+pub use socket::{Buffers, Features, UdpConfig, UdpSocket};
 
 /// Most datagrams in one GSO run: `UDP_MAX_SEGMENTS` of include/linux/udp.h before Linux 6.9, which doubled it.
 pub const MAX_SEGMENTS: usize = 64;

@@ -4,17 +4,17 @@ use std::{io, ptr, slice};
 
 /// Zeroed memory from mmap: a page counts as used only after a write. Heap memory may be reused and cleared, which would touch
 /// every page.
-pub(crate) struct Mapping {
+pub(crate) struct MappedMemory {
     start: ptr::NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: a `Mapping` is the only owner of its memory, like a `Box<[u8]>`.
-unsafe impl Send for Mapping {}
+// SAFETY: a `MappedMemory` is the only owner of its memory, like a `Box<[u8]>`.
+unsafe impl Send for MappedMemory {}
 // SAFETY: shared access only reads, like a `Box<[u8]>`.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for MappedMemory {}
 
-impl Mapping {
+impl MappedMemory {
     /// Maps `length` bytes (not zero). Fails when the address space or a memory limit is used up.
     pub(crate) fn new(length: usize) -> io::Result<Self> {
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory of ours.
@@ -38,7 +38,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for MappedMemory {
     fn drop(&mut self) {
         // SAFETY: exactly what `new` mapped; no reference outlives `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
@@ -47,11 +47,11 @@ impl Drop for Mapping {
 
 #[cfg(test)]
 mod tests {
-    use super::Mapping;
+    use super::MappedMemory;
 
     #[test]
     fn it_is_zero_and_keeps_what_is_written() {
-        let mut mapping = Mapping::new(3 * 4_096).unwrap();
+        let mut mapping = MappedMemory::new(3 * 4_096).unwrap();
         assert!(mapping.bytes().iter().all(|byte| *byte == 0));
         mapping.bytes()[5_000] = 7;
         assert_eq!((mapping.bytes()[5_000], mapping.bytes().len()), (7, 12_288));
@@ -59,6 +59,6 @@ mod tests {
 
     #[test]
     fn the_impossible_is_an_error() {
-        assert!(Mapping::new(usize::MAX / 2).is_err());
+        assert!(MappedMemory::new(usize::MAX / 2).is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! Receiving: many datagrams, and runs of them, per system call.
 
 use crate::address::Name;
-use crate::control::Answer;
+use crate::control::ReceiveControl;
 use crate::local::Local;
-use crate::mapping::Mapping;
+use crate::mapping::MappedMemory;
 use crate::{BUFFER_LEN, MAX_MESSAGES, UdpSocket};
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -14,7 +14,7 @@ use std::slice::ChunksMut;
 
 /// A datagram, or a run of equal datagrams from one sender, in the memory of the batch. It may be decrypted in place.
 #[derive(Debug)]
-pub struct Received<'a> {
+pub struct ReceivedRun<'a> {
     /// The sender; IPv4 is IPv4, also on a dual-stack socket.
     pub source: SocketAddr,
     /// The local address that it came to; `None` if the kernel does not report it.
@@ -28,7 +28,7 @@ pub struct Received<'a> {
     pub ecn: u8,
 }
 
-impl Received<'_> {
+impl ReceivedRun<'_> {
     /// Iterates over the datagrams; an empty datagram yields none.
     pub fn datagrams(&mut self) -> ChunksMut<'_, u8> {
         self.data.chunks_mut(self.segment_size)
@@ -40,7 +40,7 @@ impl Received<'_> {
 /// Each message has [`BUFFER_LEN`] bytes of address space; a page of them takes memory only after data that
 /// reaches it has arrived.
 pub struct ReceiveBatch {
-    memory: Mapping,
+    memory: MappedMemory,
     messages: usize,
     /// Messages of the last call, in order of arrival; never longer than `messages`, so it never grows.
     received: Vec<Message>,
@@ -62,19 +62,19 @@ impl ReceiveBatch {
     /// space or a memory limit is used up.
     pub fn new(messages: usize) -> io::Result<Self> {
         let messages = messages.clamp(1, MAX_MESSAGES);
-        let memory = Mapping::new(messages * BUFFER_LEN)?;
+        let memory = MappedMemory::new(messages * BUFFER_LEN)?;
         Ok(Self { memory, messages, received: Vec::with_capacity(messages), truncated: 0 })
     }
 
     /// Iterates over the messages of the last [`recv`](UdpSocket::recv), in order of arrival.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = Received<'_>> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = ReceivedRun<'_>> {
         let mut slots = self.memory.bytes().chunks_exact_mut(BUFFER_LEN).enumerate();
         self.received.iter().filter_map(move |message| {
             // Slots without a usable message are skipped; slots and messages are in ascending order.
             let (_, slot) = slots.find(|(slot, _)| *slot == message.slot)?;
             let data = slot.get_mut(..message.length)?;
             let Message { source, local, segment_size, ecn, .. } = *message;
-            Some(Received { source, local, data, segment_size, ecn })
+            Some(ReceivedRun { source, local, data, segment_size, ecn })
         })
     }
 
@@ -95,7 +95,7 @@ impl ReceiveBatch {
     }
 
     /// Adds the message in a slot, unless it is truncated or has no source address.
-    fn keep(&mut self, slot: usize, header: &libc::mmsghdr, source: &Name, answer: &Answer) {
+    fn keep(&mut self, slot: usize, header: &libc::mmsghdr, source: &Name, answer: &ReceiveControl) {
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             self.truncated += 1;
             return;
@@ -129,7 +129,7 @@ fn receive(fd: BorrowedFd<'_>, batch: &mut ReceiveBatch) -> io::Result<()> {
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_MESSAGES];
     let mut pieces = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_MESSAGES];
     let mut names = [const { MaybeUninit::<Name>::uninit() }; MAX_MESSAGES];
-    let mut answers = [const { MaybeUninit::<Answer>::uninit() }; MAX_MESSAGES];
+    let mut answers = [const { MaybeUninit::<ReceiveControl>::uninit() }; MAX_MESSAGES];
     for (slot, buffer) in batch.memory.bytes().chunks_exact_mut(BUFFER_LEN).enumerate() {
         let piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         // SAFETY: all bytes zero is a valid `mmsghdr`: null pointers and numbers, padding included.
@@ -138,8 +138,8 @@ fn receive(fd: BorrowedFd<'_>, batch: &mut ReceiveBatch) -> io::Result<()> {
         header.msg_hdr.msg_iovlen = 1;
         header.msg_hdr.msg_name = ptr::from_mut(names[slot].write(Name::empty())).cast();
         header.msg_hdr.msg_namelen = Name::ROOM;
-        header.msg_hdr.msg_control = ptr::from_mut(answers[slot].write(Answer::empty())).cast();
-        header.msg_hdr.msg_controllen = Answer::ROOM as _;
+        header.msg_hdr.msg_control = ptr::from_mut(answers[slot].write(ReceiveControl::empty())).cast();
+        header.msg_hdr.msg_controllen = ReceiveControl::ROOM as _;
     }
     let room = libc::c_uint::try_from(batch.messages).unwrap_or_default();
     // SAFETY: the loop above initialised `messages` headers, one per buffer; all that they point to outlives the call

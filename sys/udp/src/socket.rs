@@ -10,7 +10,7 @@ use crate::address::Name;
 
 /// The socket to open.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct UdpConfig {
     /// The local port, on all addresses; 0 for any free one.
     pub port: u16,
     /// True for a socket without IPv6 even if the host has it.
@@ -59,21 +59,21 @@ pub struct UdpSocket {
 impl UdpSocket {
     /// Opens a socket. Features that the kernel lacks (IPv6, GSO, GRO, large buffers) are left out: see
     /// [`features`](Self::features) and [`buffers`](Self::buffers).
-    pub fn bind(config: &Config) -> Result<Self, BindError> {
+    pub fn bind(config: &UdpConfig) -> Result<Self, BindError> {
         Self::set_up(config, open(config, false)?)
     }
 
     /// As [`bind`](Self::bind), on a port that `count` sockets share (`SO_REUSEPORT`, Linux 3.9): the kernel delivers all datagrams of one sender
     /// to the same socket, so threads with one socket each keep their order. Fails if another program uses the port.
-    pub fn bind_shared(config: &Config, count: usize) -> Result<Vec<Self>, BindError> {
+    pub fn bind_shared(config: &UdpConfig, count: usize) -> Result<Vec<Self>, BindError> {
         // Another program that shares the port would receive a part of the datagrams, which looks like loss.
         let alone = Self::bind(config)?;
-        let config = Config { port: alone.port, ..*config };
+        let config = UdpConfig { port: alone.port, ..*config };
         drop(alone);
         (0..count).map(|_| Self::set_up(&config, open(&config, true)?)).collect()
     }
 
-    fn set_up(config: &Config, (fd, ipv6): (OwnedFd, bool)) -> Result<Self, BindError> {
+    fn set_up(config: &UdpConfig, (fd, ipv6): (OwnedFd, bool)) -> Result<Self, BindError> {
         let socket = fd.as_fd();
         let refused = |step| move |source| BindError::from_kernel(step, config.port, source);
         set_fragmentation(socket, ipv6, false).map_err(refused("forbid fragmentation on the UDP socket"))?;
@@ -100,7 +100,7 @@ impl UdpSocket {
     /// Opens another socket with the same features on any free port.
     pub fn another(&self) -> Result<Self, BindError> {
         let Buffers { send, receive } = self.buffers();
-        let config = Config {
+        let config = UdpConfig {
             port: 0,
             ipv4_only: !self.ipv6,
             // The kernel reports twice the requested size.
@@ -178,7 +178,7 @@ impl AsFd for UdpSocket {
 }
 
 /// Opens and binds a dual-stack socket, or an IPv4 socket if requested or if the host has no IPv6. Returns true with a dual-stack socket.
-fn open(config: &Config, shared: bool) -> Result<(OwnedFd, bool), BindError> {
+fn open(config: &UdpConfig, shared: bool) -> Result<(OwnedFd, bool), BindError> {
     if !config.ipv4_only {
         match open_family(libc::AF_INET6, (Ipv6Addr::UNSPECIFIED, config.port).into(), shared) {
             Ok(fd) => return Ok((fd, true)),

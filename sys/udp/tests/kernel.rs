@@ -1,4 +1,4 @@
-//! The socket against the kernel: runs over loopback with each offload on and off, bad destinations, full buffers.
+//! The UDP socket on a real kernel: runs over loopback with each offload on and off, bad destinations, full buffers.
 #![expect(unsafe_code, reason = "socket options of the tests are set through libc")]
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -11,13 +11,13 @@ use namespace::{SilentNetwork, in_namespace};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use taut_udp::{
-    BUFFER_LEN, BindError, Config, MAX_GSO_BYTES, MAX_MESSAGES, MAX_SEGMENTS, ReceiveBatch, Transmit, UdpSocket,
+    BUFFER_LEN, BindError, MAX_GSO_BYTES, MAX_MESSAGES, MAX_SEGMENTS, ReceiveBatch, Transmit, UdpConfig, UdpSocket,
 };
 
-const CONFIG: Config =
-    Config { port: 0, ipv4_only: false, send_buffer: 4 << 20, receive_buffer: 8 << 20, gso: true, gro: true };
+const CONFIG: UdpConfig =
+    UdpConfig { port: 0, ipv4_only: false, send_buffer: 4 << 20, receive_buffer: 8 << 20, gso: true, gro: true };
 
-/// The loopback destinations of a dual-stack socket: IPv4, IPv6, and IPv4 written as IPv6.
+/// The loopback destinations of a dual-stack socket: IPv4, IPv6, and an IPv4-mapped IPv6 address.
 const LOOPBACKS: [&str; 3] = ["127.0.0.1", "::1", "::ffff:127.0.0.1"];
 
 fn at(ip: &str, port: u16) -> SocketAddr {
@@ -28,7 +28,7 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|position| (position / 7 % 251) as u8).collect()
 }
 
-/// Everything that has arrived, waiting until it is `bytes` in all: per message its source, contents and segment size.
+/// Receives until `bytes` bytes have arrived. Returns the source, contents and segment size of each message.
 fn receive(socket: &UdpSocket, bytes: usize) -> Vec<(SocketAddr, Vec<u8>, usize)> {
     let mut batch = ReceiveBatch::new(MAX_MESSAGES).unwrap();
     let (mut received, mut missing) = (Vec::new(), bytes);
@@ -60,9 +60,9 @@ fn a_run_of_ten_arrives_with_and_without_each_offload() {
     const SEGMENT: usize = 1_200;
     for (gso, gro) in [(true, true), (true, false), (false, true), (false, false)] {
         in_namespace(move || {
-            let sender = UdpSocket::bind(&Config { gso, ..CONFIG }).unwrap();
-            let receiver = UdpSocket::bind(&Config { gro, ..CONFIG }).unwrap();
-            assert_eq!((sender.features().gso, receiver.features().gro), (gso, gro), "this kernel has both");
+            let sender = UdpSocket::bind(&UdpConfig { gso, ..CONFIG }).unwrap();
+            let receiver = UdpSocket::bind(&UdpConfig { gro, ..CONFIG }).unwrap();
+            assert_eq!((sender.features().gso, receiver.features().gro), (gso, gro), "this kernel has GSO and GRO");
             assert!(sender.features().ipv6);
             let contents = pattern(9 * SEGMENT + 100);
             for loopback in LOOPBACKS {
@@ -74,7 +74,11 @@ fn a_run_of_ten_arrives_with_and_without_each_offload() {
                 let source = SocketAddr::new(destination.ip().to_canonical(), sender.port());
                 assert!(received.iter().all(|message| message.0 == source), "{source}");
                 if gso && gro {
-                    assert_eq!((received.len(), received[0].2), (1, SEGMENT), "one run in, one run out");
+                    assert_eq!(
+                        (received.len(), received[0].2),
+                        (1, SEGMENT),
+                        "a run that is sent as one arrives as one"
+                    );
                 }
                 if !gro {
                     let sizes: Vec<_> = received.iter().map(|message| (message.1.len(), message.2)).collect();
@@ -86,10 +90,10 @@ fn a_run_of_ten_arrives_with_and_without_each_offload() {
 }
 
 #[test]
-fn the_largest_runs_cross_as_one() {
+fn the_largest_runs_are_sent_as_one() {
     in_namespace(|| {
         let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
-        // The most bytes, and the most segments.
+        // The run with the most bytes, and the run with the most segments.
         for (length, segment_size) in [(MAX_GSO_BYTES, 1_452), (MAX_SEGMENTS * 500, 500)] {
             for loopback in LOOPBACKS {
                 let contents = pattern(length);
@@ -101,12 +105,12 @@ fn the_largest_runs_cross_as_one() {
                 assert!(received[0].1 == contents);
             }
         }
-        assert!(sender.features().gso, "nothing made it fall back");
+        assert!(sender.features().gso, "no run made the socket fall back to single datagrams");
     });
 }
 
 #[test]
-fn runs_longer_than_the_kernel_takes_are_cut() {
+fn runs_that_are_too_long_for_the_kernel_are_split() {
     in_namespace(|| {
         let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
         let contents = pattern(3 * MAX_GSO_BYTES);
@@ -121,7 +125,7 @@ fn runs_longer_than_the_kernel_takes_are_cut() {
 fn mixed_sizes_and_more_messages_than_one_call_takes_keep_their_order() {
     for gso in [true, false] {
         in_namespace(move || {
-            let sender = UdpSocket::bind(&Config { gso, ..CONFIG }).unwrap();
+            let sender = UdpSocket::bind(&UdpConfig { gso, ..CONFIG }).unwrap();
             let receivers = [UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap()];
             let contents = pattern(4_000);
             let sizes = [1, 32, 148, 1_000, 4_000];
@@ -163,7 +167,10 @@ fn an_empty_datagram_arrives_and_cannot_stop_a_loop_over_segments() {
             }
         }
         assert_eq!(receiver.recv(&mut batch).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-        assert!(batch.is_empty() && batch.iter_mut().next().is_none(), "the former content is gone");
+        assert!(
+            batch.is_empty() && batch.iter_mut().next().is_none(),
+            "the batch still has the messages of the call before"
+        );
     });
 }
 
@@ -171,7 +178,7 @@ fn an_empty_datagram_arrives_and_cannot_stop_a_loop_over_segments() {
 fn a_bad_destination_does_not_stop_the_batch() {
     for gso in [true, false] {
         in_namespace(move || {
-            let sender = UdpSocket::bind(&Config { gso, ..CONFIG }).unwrap();
+            let sender = UdpSocket::bind(&UdpConfig { gso, ..CONFIG }).unwrap();
             let receiver = UdpSocket::bind(&CONFIG).unwrap();
             let contents = pattern(70_000);
             let good = at("127.0.0.1", receiver.port());
@@ -196,17 +203,17 @@ fn a_bad_destination_does_not_stop_the_batch() {
             assert_eq!((index, error.raw_os_error()), (1, Some(libc::ENETUNREACH)));
             let received = receive(&receiver, 3_150);
             assert!(joined(&received) == [&contents[..100], &contents[..3_000], &contents[..50]].concat());
-            assert_eq!(sender.features().gso, gso, "one destination's fault is not the socket's");
+            assert_eq!(sender.features().gso, gso, "an error of one destination must not switch GSO off");
         });
     }
 }
 
 #[test]
-fn a_run_that_the_kernel_will_not_take_goes_datagram_by_datagram() {
+fn a_run_that_the_kernel_refuses_is_sent_datagram_by_datagram() {
     in_namespace(|| {
         let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
         let yes: libc::c_int = 1;
-        // Without UDP checksums the kernel refuses IPv4 runs by EINVAL (net/ipv4/udp.c, udp_send_skb).
+        // Without UDP checksums the kernel refuses IPv4 runs with EINVAL (net/ipv4/udp.c, udp_send_skb).
         // SAFETY: an int with its length, which lives across the call.
         let result = unsafe {
             let fd = sender.as_fd().as_raw_fd();
@@ -224,14 +231,14 @@ fn a_run_that_the_kernel_will_not_take_goes_datagram_by_datagram() {
         let sent = sender.send(&[run, single, run]);
         assert_eq!((sent.sent, sent.failed), (3, 0), "{:?}", sent.first_error);
         assert!(joined(&receive(&receiver, 3 * contents.len())) == [&*contents; 3].concat());
-        assert!(sender.features().gso, "only EIO switches it off");
+        assert!(sender.features().gso, "only EIO switches GSO off");
     });
 }
 
-/// What a full socket leaves over is sent later: nothing is lost, sent twice, or out of order.
+/// Asserts that datagrams without room in a full socket are sent later: none is lost, duplicated or reordered.
 fn fill_and_drain(gso: bool, length: usize, segment_size: usize) {
     let network = SilentNetwork::new();
-    let sender = UdpSocket::bind(&Config { gso, send_buffer: 16 << 10, ..CONFIG }).unwrap();
+    let sender = UdpSocket::bind(&UdpConfig { gso, send_buffer: 16 << 10, ..CONFIG }).unwrap();
     let contents: Vec<Vec<u8>> = (0..100_u8).map(|number| vec![number; length]).collect();
     let destination = at(&SilentNetwork::FAR.to_string(), 9);
     let transmits: Vec<_> =
@@ -239,8 +246,8 @@ fn fill_and_drain(gso: bool, length: usize, segment_size: usize) {
 
     let first = sender.send(&transmits);
     assert!(first.blocked && first.sent < transmits.len() && first.failed == 0, "{first:?}");
-    assert_eq!(network.datagrams(), [], "the silent host is not known yet");
-    assert!(sender.send(&transmits[first.sent..]).blocked, "it stays full");
+    assert_eq!(network.datagrams(), [], "no datagram leaves before the silent host's address is resolved");
+    assert!(sender.send(&transmits[first.sent..]).blocked, "the socket buffer is still full");
 
     network.resolve();
     let mut arrived = network.datagrams();
@@ -257,7 +264,7 @@ fn fill_and_drain(gso: bool, length: usize, segment_size: usize) {
 }
 
 #[test]
-fn a_full_socket_says_where_to_go_on() {
+fn a_full_socket_reports_how_many_messages_were_sent() {
     in_namespace(|| fill_and_drain(true, 1_000, 0));
     in_namespace(|| fill_and_drain(true, 7_000, 1_000));
     in_namespace(|| fill_and_drain(false, 7_000, 1_000));
@@ -281,7 +288,7 @@ fn fragmentation_is_forbidden_until_allowed() {
         sender.allow_fragmentation(true).unwrap();
         assert_eq!((send(1_473).failed, send(100).failed), (0, 0));
         let datagrams = network.datagrams();
-        assert_eq!(datagrams.len(), 2, "a first fragment and a whole one");
+        assert_eq!(datagrams.len(), 2, "one datagram leaves in fragments and one whole");
         assert!(datagrams.iter().all(|(_, dont_fragment)| !dont_fragment));
         sender.allow_fragmentation(false).unwrap();
         assert_eq!(send(1_473).failed, 1);
@@ -289,36 +296,36 @@ fn fragmentation_is_forbidden_until_allowed() {
 }
 
 #[test]
-fn root_gets_the_buffers_it_asks_for() {
+fn root_gets_the_requested_buffer_sizes() {
     in_namespace(|| {
-        // More than the usual limits of the system (net.core.wmem_max).
+        // The requested sizes exceed the usual limit for other users (net.core.wmem_max).
         let asked = 24 << 20;
-        let socket = UdpSocket::bind(&Config { send_buffer: asked, receive_buffer: asked, ..CONFIG }).unwrap();
+        let socket = UdpSocket::bind(&UdpConfig { send_buffer: asked, receive_buffer: asked, ..CONFIG }).unwrap();
         let buffers = socket.buffers();
         assert!(buffers.send >= asked && buffers.receive >= asked, "{buffers:?}");
-        let greedy = Config { send_buffer: usize::MAX, receive_buffer: 0, ..CONFIG };
+        let greedy = UdpConfig { send_buffer: usize::MAX, receive_buffer: 0, ..CONFIG };
         assert!(UdpSocket::bind(&greedy).unwrap().buffers().receive > 0);
     });
 }
 
 #[test]
-fn what_does_not_fit_the_buffer_is_counted() {
+fn datagrams_without_room_in_the_receive_buffer_are_counted() {
     in_namespace(|| {
         let sender = UdpSocket::bind(&CONFIG).unwrap();
-        let receiver = UdpSocket::bind(&Config { receive_buffer: 4_096, ..CONFIG }).unwrap();
+        let receiver = UdpSocket::bind(&UdpConfig { receive_buffer: 4_096, ..CONFIG }).unwrap();
         assert_eq!(receiver.dropped(), Some(0));
         let contents = pattern(1_000);
         let transmit =
             Transmit { destination: at("::1", receiver.port()), contents: &contents, segment_size: 0, ecn: 0 };
-        assert_eq!(sender.send(&[transmit; 50]).failed, 0, "a full receiver is not the sender's fault");
+        assert_eq!(sender.send(&[transmit; 50]).failed, 0, "a full receive buffer is no error of the sender");
         assert!(receiver.dropped().is_some_and(|dropped| dropped > 0));
     });
 }
 
 #[test]
-fn without_ipv6_it_is_an_ipv4_socket() {
+fn on_a_host_without_ipv6_the_socket_uses_ipv4() {
     in_namespace(|| {
-        let sender = UdpSocket::bind(&Config { ipv4_only: true, ..CONFIG }).unwrap();
+        let sender = UdpSocket::bind(&UdpConfig { ipv4_only: true, ..CONFIG }).unwrap();
         let receiver = UdpSocket::bind(&CONFIG).unwrap();
         assert!(!sender.features().ipv6);
         let to = |ip| Transmit { destination: at(ip, receiver.port()), contents: b"hello", segment_size: 0, ecn: 0 };
@@ -329,12 +336,12 @@ fn without_ipv6_it_is_an_ipv4_socket() {
 }
 
 #[test]
-fn a_port_is_taken_once_and_marks_are_set() {
+fn a_port_can_be_bound_once_and_marks_are_set() {
     in_namespace(|| {
         let first = UdpSocket::bind(&CONFIG).unwrap();
         assert_ne!(first.port(), 0);
         for ipv4_only in [false, true] {
-            let again = UdpSocket::bind(&Config { port: first.port(), ipv4_only, ..CONFIG });
+            let again = UdpSocket::bind(&UdpConfig { port: first.port(), ipv4_only, ..CONFIG });
             assert!(matches!(again, Err(BindError::PortTaken { port }) if port == first.port()));
         }
         first.set_mark(0xffff_0001).unwrap();
@@ -354,6 +361,6 @@ fn untouched_buffers_cost_no_memory() {
         let before = resident();
         let batches: Vec<_> = (0..16).map(|_| ReceiveBatch::new(usize::MAX).unwrap()).collect();
         let mapped = batches.len() * MAX_MESSAGES * BUFFER_LEN;
-        assert!(resident() < before + mapped / 2, "64 MiB are mapped, and other tests run beside this one");
+        assert!(resident() < before + mapped / 2, "less than half of the mapped 64 MiB may be resident");
     });
 }

@@ -18,7 +18,7 @@ use axum::response::Response;
 use axum::routing::get;
 use taut_base::NodeId;
 use taut_netmap::{CONTROL_PATH, RELAY_PATH};
-use taut_relay_server::{Admission, AdmissionTable, Entrance};
+use taut_relay_server::{AdmissionTable, ConnectionAdmission, Entrance};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -50,7 +50,7 @@ pub(crate) struct Front {
     /// Entrance for WebSockets of relay clients; `None` without a relay.
     pub(crate) relay: Option<Entrance>,
     /// Unauthenticated connections.
-    pub(crate) admission: Arc<Admission>,
+    pub(crate) admission: Arc<ConnectionAdmission>,
     /// Control channels.
     pub(crate) channels: Arc<Channels>,
 }
@@ -94,7 +94,7 @@ pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpLis
 #[cfg(test)]
 pub(crate) fn routes(state: Arc<State>, stop: watch::Receiver<bool>) -> Router {
     let client = [192, 0, 2, 9].into();
-    let admission = Admission::new(1, Vec::new());
+    let admission = ConnectionAdmission::new(1, Vec::new());
     let guest = pending_connection::PendingConnection::new(admission.enter(client).expect("an empty house"));
     let source = taut_relay_server::Source { address: client, proxy: None, is_hidden: false };
     let front = Front { relay: None, admission, channels: Channels::new(1, taut_base::WhenFull::Balance) };

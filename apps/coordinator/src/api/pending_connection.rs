@@ -1,7 +1,7 @@
 //! Unauthenticated connections (faults E11, F13).
 //!
 //! Every connection is unauthenticated until its node was admitted as a member, or until a client of the relay is bound on it.
-//! [`taut_relay_server::Admission`] has the limits: a share per address and prefix, and eviction of the oldest idle connection of the address that has most.
+//! [`taut_relay_server::ConnectionAdmission`] has the limits: a share per address and prefix, and eviction of the oldest idle connection of the address with the most.
 //! A connection is not evicted while the coordinator works for it (an operator's request, a node that said hello); that time is bounded.
 
 use std::sync::Arc;

@@ -65,13 +65,13 @@ fn is_plain(id: &str) -> bool {
 mod tests {
     use std::net::IpAddr;
 
-    use taut_relay_server::Admission;
+    use taut_relay_server::ConnectionAdmission;
 
     use super::*;
 
     #[test]
     fn fault_e16_only_a_trusted_proxy_chooses_an_id_and_only_a_plain_one() {
-        let admission = Admission::new(8, vec!["192.0.2.0/24".parse().unwrap()]);
+        let admission = ConnectionAdmission::new(8, vec!["192.0.2.0/24".parse().unwrap()]);
         let id = |from: &str, sent: &[u8]| {
             let pass = admission.enter(from.parse::<IpAddr>().unwrap()).unwrap();
             let mut headers = HeaderMap::new();

@@ -19,7 +19,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use taut_base::AdmissionDenied;
 use taut_relay_server::log::UNAUTHENTICATED;
-use taut_relay_server::{ACCEPT_PAUSE, Admission, Pass, Source, is_of_one_connection};
+use taut_relay_server::{ACCEPT_PAUSE, ConnectionAdmission, Pass, Source, is_of_one_connection};
 use taut_wire::forwarded;
 use taut_wire::proxy::{self, ProxyHeader};
 use tokio::io::AsyncReadExt;
@@ -48,7 +48,7 @@ const BUFFER: usize = 16 * 1024;
 #[derive(Clone)]
 pub(super) struct ServerContext {
     pub(super) router: Router,
-    pub(super) admission: Arc<Admission>,
+    pub(super) admission: Arc<ConnectionAdmission>,
     pub(super) requests: Arc<RequestLimits>,
     pub(super) stop: watch::Receiver<bool>,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use taut_base::{DEFAULT_PORT, Descriptors, Prefix, Uses, WhenFull};
 use taut_relay_server::log::{Log, LogFormatError, LogLevels};
-use taut_relay_server::{Admission, AdmissionTable, Metrics, Relay, raise_open_files};
+use taut_relay_server::{AdmissionTable, ConnectionAdmission, Metrics, RelayServer, raise_open_files};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -69,7 +69,7 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
             let (options, reason) = ("--network, --ipv4-prefix", "not the first start");
             tracing::warn!(target: log::DAEMON, event = "ignored", options, reason);
         }
-        let admission = Admission::new(descriptors.unauthenticated, proxies);
+        let admission = ConnectionAdmission::new(descriptors.unauthenticated, proxies);
         let relay = relay::start(&state, relay.as_ref(), &admission).await.map_err(CommandError::run)?;
         let figures = relay.as_ref().zip(metrics).map(|(relay, address)| figures(relay, address)).transpose()?;
         raise_levels_on_signal(log)
@@ -80,7 +80,7 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
         tracing::info!(target: log::DAEMON, event = "started", version = env!("CARGO_PKG_VERSION"), %address);
         tell_descriptors(&descriptors);
         let channels = AdmissionTable::new(descriptors.channels, WhenFull::Balance);
-        let front = api::Front { relay: relay.as_ref().and_then(Relay::entrance), admission, channels };
+        let front = api::Front { relay: relay.as_ref().and_then(RelayServer::entrance), admission, channels };
         api::serve(Arc::new(state), front, listeners, stop).await;
         drop((figures, relay));
         tracing::info!(target: log::DAEMON, event = "stopped");
@@ -176,7 +176,7 @@ fn relay_options(port: Option<&str>, addresses: &[String]) -> Result<RelayOption
 }
 
 /// Serves the relay's counters on an address.
-fn figures(relay: &Relay, address: SocketAddr) -> Result<Metrics, CommandError> {
+fn figures(relay: &RelayServer, address: SocketAddr) -> Result<Metrics, CommandError> {
     let failed = |error: io::Error| {
         CommandError::Run(format!(
             "{address} cannot be listened on: {error}; choose another --relay-metrics, or leave it out"

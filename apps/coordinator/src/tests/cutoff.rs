@@ -7,7 +7,7 @@ use taut_base::{NodeId, PrivateKey, Time};
 use taut_netmap::{Hello, JoinToken, SCHEMA, ToCoordinator, ToNode};
 use taut_noise::public_key;
 use taut_relay::{Client, ClientOutput, Credentials};
-use taut_relay_server::{Admission, Relay};
+use taut_relay_server::{ConnectionAdmission, RelayServer};
 use taut_testkit::Seeded;
 
 use super::relays::{next_tickets, read};
@@ -28,7 +28,7 @@ struct Member {
 }
 
 impl Member {
-    fn new(relay: &Relay, credentials: Credentials) -> Self {
+    fn new(relay: &RelayServer, credentials: Credentials) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(("127.0.0.1", relay.port())).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
@@ -69,14 +69,14 @@ fn credentials(coordinator: &TestCoordinator, token: &JoinToken, host: &TestHost
     (channel, Credentials { bind, ticket: read(&ticket), numbered: Some(read(&numbered)) })
 }
 
-fn relay(coordinator: &TestCoordinator) -> Relay {
+fn relay(coordinator: &TestCoordinator) -> RelayServer {
     let wanted = RelayOptions { port: 0, ..RelayOptions::default() };
-    let admission = Admission::new(64, Vec::new());
+    let admission = ConnectionAdmission::new(64, Vec::new());
     coordinator.wait(start(&coordinator.state, Some(&wanted), &admission)).unwrap().expect("a relay")
 }
 
 /// Checks that the relay refuses both tickets.
-fn is_refused(relay: &Relay, credentials: &Credentials) {
+fn is_refused(relay: &RelayServer, credentials: &Credentials) {
     let numbered = credentials.numbered.clone().unwrap();
     for ticket in [credentials.ticket.clone(), numbered] {
         let before = relay.stats().tally.cut_off;

@@ -14,7 +14,7 @@ use taut_netmap::{
 };
 use taut_noise::ik::Initiator;
 use taut_noise::{Transport, public_key};
-use taut_relay_server::{Admission, AdmissionTable};
+use taut_relay_server::{AdmissionTable, ConnectionAdmission};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -88,7 +88,7 @@ impl TestCoordinator {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let state = Arc::new(state);
-        let admission = Admission::new(1_024, vec!["127.0.0.1/32".parse().unwrap()]);
+        let admission = ConnectionAdmission::new(1_024, vec!["127.0.0.1/32".parse().unwrap()]);
         let channels = AdmissionTable::new(channels, WhenFull::Balance);
         let front = api::Front { relay: None, admission, channels };
         let server = Some(runtime.spawn(api::serve(Arc::clone(&state), front, vec![listener], stopped)));

@@ -5,9 +5,9 @@ mod search;
 
 use std::collections::BTreeMap;
 
-use taut_testkit::{Seeds, seeds};
+use taut_testkit::{Seeded, Seeds, seeds};
 
-use super::world::{NatBehaviour, Outcome, SeededRng, TestNetwork, at, relay_of};
+use super::world::{NatBehaviour, Outcome, TestNetwork, at, relay_of};
 use super::*;
 use crate::nat::Nat;
 use crate::report::{LocalNetwork, Verdict};
@@ -52,8 +52,8 @@ fn direct_probes(world: &TestNetwork, side: usize, from: Time, to: Time) -> usiz
 fn pairs_that_can_meet_do_within_300_ms_and_the_others_stay_on_the_relay() {
     let mut figures = BTreeMap::new();
     for seed in many() {
-        let mut dice = SeededRng(seed);
-        let kinds = [0, 0].map(|_: u8| NatBehaviour::ALL[usize::try_from(dice.below(7)).unwrap()]);
+        let mut rng = Seeded::new(seed);
+        let kinds = [0, 0].map(|_: u8| NatBehaviour::ALL[usize::try_from(rng.below_u64(7)).unwrap()]);
         let mut world = TestNetwork::new(kinds, seed);
         world.flow = Some(Duration::from_millis(20));
         world.begin();
@@ -105,7 +105,7 @@ fn a_direct_way_that_becomes_possible_is_found_soon() {
         world.flow = Some(Duration::from_secs(1));
         (0..2).for_each(|side| world.direct[side].up = false);
         world.begin();
-        let wait = 3_000 + SeededRng(seed).below(50_000);
+        let wait = 3_000 + Seeded::new(seed).below_u64(50_000);
         world.run(Duration::from_millis(wait));
         assert!(world.both_relayed());
         let from = world.now;
@@ -291,15 +291,15 @@ fn fault_d2_packets_from_elsewhere_move_nothing() {
 #[test]
 fn fault_d2_an_answer_by_another_way_proves_neither() {
     let mut paths = Paths::new(Arc::from([]), Families::default());
-    let (mut budget, mut dice) = (Budget::new(), SeededRng(1));
+    let (mut budget, mut rng) = (Budget::new(), Seeded::new(1));
     let [probed, other] = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
     paths.set_listed(&[probed], at(0));
     paths.handle_session_begun(None, at(0));
-    let probe = paths.next_probe(&mut budget, &mut dice, at(0)).unwrap();
+    let probe = paths.next_probe(&mut budget, &mut rng, at(0)).unwrap();
     assert_eq!(probe.way, Way::Direct(probed));
     paths.handle_answer(Way::Direct(other), probe.id, other, at(20));
     assert_eq!(paths.choice(at(20)), None);
-    let next = paths.next_probe(&mut budget, &mut dice, at(20)).unwrap();
+    let next = paths.next_probe(&mut budget, &mut rng, at(20)).unwrap();
     assert_eq!(next.way, Way::Direct(other), "but it is probed");
     paths.handle_answer(Way::Direct(other), next.id.wrapping_add(1), other, at(40));
     assert_eq!(paths.choice(at(40)), None, "an id that was never sent");
@@ -329,7 +329,7 @@ fn a_way_whose_address_family_the_host_lost_is_left_at_once_and_back_with_the_fa
 #[test]
 fn fault_d10_lists_of_a_thousand_peers_make_no_flood() {
     let mut budget = Budget::new();
-    let mut dice = SeededRng(3);
+    let mut rng = Seeded::new(3);
     let victims: Vec<SocketAddr> = (1..=8).map(|port| SocketAddr::from(([203, 0, 113, 7], port))).collect();
     let mut peers: Vec<Paths> = (0..1_000).map(|_| Paths::new(Arc::from([]), Families::default())).collect();
     for peer in &mut peers {
@@ -341,7 +341,7 @@ fn fault_d10_lists_of_a_thousand_peers_make_no_flood() {
     for now in (0..10_000).step_by(50) {
         for peer in &mut peers {
             peer.handle_timeout(at(now));
-            while let Some(probe) = peer.next_probe(&mut budget, &mut dice, at(now)) {
+            while let Some(probe) = peer.next_probe(&mut budget, &mut rng, at(now)) {
                 sent += usize::from(!probe.way.is_relayed());
             }
         }
@@ -413,8 +413,8 @@ fn fault_d1_a_path_in_use_that_is_not_listed_any_more_is_judged_with_copies() {
 #[test]
 fn a_relay_that_is_taken_is_probed_at_once_so_that_copies_end_before_the_former_path_may_carry_again() {
     let (there, seen) = (SocketAddr::from(([192, 0, 2, 1], 8288)), SocketAddr::from(([198, 51, 100, 1], 8288)));
-    let (mut paths, mut budget, mut dice) =
-        (Paths::new(Arc::from([]), Families::default()), Budget::default(), SeededRng(1));
+    let (mut paths, mut budget, mut rng) =
+        (Paths::new(Arc::from([]), Families::default()), Budget::default(), Seeded::new(1));
     paths.set_relays(&[relay_of(0)], at(0));
     paths.set_listed(&[there], at(0));
     paths.handle_session_begun(Some(Way::Direct(there)), at(0));
@@ -427,7 +427,7 @@ fn a_relay_that_is_taken_is_probed_at_once_so_that_copies_end_before_the_former_
         }
         paths.handle_timeout(at(now));
         let relayed = paths.choice(at(now)).is_some_and(|choice| choice.way.is_relayed());
-        while let Some(probe) = paths.next_probe(&mut budget, &mut dice, at(now)) {
+        while let Some(probe) = paths.next_probe(&mut budget, &mut rng, at(now)) {
             if probe.way.is_relayed() || !is_dead {
                 paths.handle_answer(probe.way, probe.id, seen, at(now));
             }
@@ -444,8 +444,8 @@ fn a_relay_that_is_taken_is_probed_at_once_so_that_copies_end_before_the_former_
 #[test]
 fn while_a_relay_has_not_answered_a_direct_path_that_answers_again_gets_copies() {
     let (there, seen) = (SocketAddr::from(([192, 0, 2, 1], 8288)), SocketAddr::from(([198, 51, 100, 1], 8288)));
-    let (mut paths, mut budget, mut dice) =
-        (Paths::new(Arc::from([]), Families::default()), Budget::default(), SeededRng(1));
+    let (mut paths, mut budget, mut rng) =
+        (Paths::new(Arc::from([]), Families::default()), Budget::default(), Seeded::new(1));
     paths.set_listed(&[there], at(0));
     paths.handle_session_begun(Some(Way::Direct(there)), at(0));
     // Runs until the first answer that is to be given.
@@ -453,7 +453,7 @@ fn while_a_relay_has_not_answered_a_direct_path_that_answers_again_gets_copies()
         for now in (from..to).map(at) {
             paths.handle_active(now);
             paths.handle_timeout(now);
-            while let Some(probe) = paths.next_probe(&mut budget, &mut dice, now) {
+            while let Some(probe) = paths.next_probe(&mut budget, &mut rng, now) {
                 if answers(probe.way) {
                     paths.handle_answer(probe.way, probe.id, seen, now);
                     return now;
@@ -493,36 +493,36 @@ fn while_a_relay_has_not_answered_a_direct_path_that_answers_again_gets_copies()
 fn stir(
     paths: &mut Paths,
     local_endpoints: &mut LocalEndpoints,
-    dice: &mut SeededRng,
+    rng: &mut Seeded,
     sent: &[(Way, u64)],
     now: Time,
 ) -> Option<Way> {
     let endpoint = |number: u64| {
         SocketAddr::from(([198, 51, 100, u8::try_from(number % 5).unwrap()], 1 + u16::try_from(number % 3).unwrap()))
     };
-    let way = match dice.below(3) {
-        0 => relay_of(usize::try_from(dice.below(3)).unwrap()),
-        _ => Way::Direct(endpoint(dice.next() % 1_000)),
+    let way = match rng.below_u64(3) {
+        0 => relay_of(usize::try_from(rng.below_u64(3)).unwrap()),
+        _ => Way::Direct(endpoint(rng.next_u64() % 1_000)),
     };
-    let list: Vec<SocketAddr> = (0..dice.below(12)).map(|_| endpoint(dice.next() % 1_000)).collect();
-    match dice.below(14) {
+    let list: Vec<SocketAddr> = (0..rng.below_u64(12)).map(|_| endpoint(rng.next_u64() % 1_000)).collect();
+    match rng.below_u64(14) {
         0 => paths.set_listed(&list, now),
-        1 => paths.handle_endpoints(&Endpoints::new(u32::try_from(dice.below(5)).unwrap(), 0, 9, list), now),
-        2 => paths.set_relays(&[relay_of(0), relay_of(1)][..usize::try_from(dice.below(3)).unwrap()], now),
+        1 => paths.handle_endpoints(&Endpoints::new(u32::try_from(rng.below_u64(5)).unwrap(), 0, 9, list), now),
+        2 => paths.set_relays(&[relay_of(0), relay_of(1)][..usize::try_from(rng.below_u64(3)).unwrap()], now),
         3 => paths.handle_session_begun(None, now),
-        4 if dice.below(4) == 0 => paths.handle_session_ended(),
+        4 if rng.below_u64(4) == 0 => paths.handle_session_ended(),
         5 => paths.handle_arrival(way, now),
         6 => paths.handle_probe_from(way, now),
         7 => paths.handle_active(now),
         8 => paths.handle_suspicion(now),
-        9 if dice.below(4) == 0 => paths.handle_network_change(Families { v4: dice.below(5) > 0, v6: true }, now),
+        9 if rng.below_u64(4) == 0 => paths.handle_network_change(Families { v4: rng.below_u64(5) > 0, v6: true }, now),
         10 => {
             local_endpoints.set_host(&list, &[]);
         }
         _ => {
-            let (probed, id) = *sent.get(usize::try_from(dice.below(sent.len() as u64 + 1)).unwrap())?;
+            let (probed, id) = *sent.get(usize::try_from(rng.below_u64(sent.len() as u64 + 1)).unwrap())?;
             // Most answers come by the way that was probed.
-            let by = if dice.below(4) == 0 { way } else { probed };
+            let by = if rng.below_u64(4) == 0 { way } else { probed };
             paths.handle_answer(by, id, endpoint(1), now);
             return (by == probed).then_some(by);
         }
@@ -533,17 +533,17 @@ fn stir(
 #[test]
 fn after_any_inputs_no_path_is_chosen_without_proof_and_no_probe_exceeds_the_budget() {
     for seed in many() {
-        let mut dice = SeededRng(seed);
-        let mut local_endpoints = LocalEndpoints::new(&mut dice);
+        let mut rng = Seeded::new(seed);
+        let mut local_endpoints = LocalEndpoints::new(&mut rng);
         let (mut paths, mut budget) =
             (Paths::new(Arc::from(["198.51.100.4/32".parse().unwrap()]), Families::default()), Budget::new());
         let (mut now, mut sent, mut answered, mut times) = (at(1_000), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..300 {
-            let span = 1 << dice.below(14);
-            now = now + Duration::from_millis(dice.below(span));
-            answered.extend(stir(&mut paths, &mut local_endpoints, &mut dice, &sent, now));
+            let span = 1 << rng.below_u64(14);
+            now = now + Duration::from_millis(rng.below_u64(span));
+            answered.extend(stir(&mut paths, &mut local_endpoints, &mut rng, &sent, now));
             paths.handle_timeout(now);
-            while let Some(probe) = paths.next_probe(&mut budget, &mut dice, now) {
+            while let Some(probe) = paths.next_probe(&mut budget, &mut rng, now) {
                 assert!(probe.way.direct().is_none_or(|endpoint| acceptable(endpoint, &paths.overlay)), "seed {seed}");
                 assert!(sent.iter().all(|(_, id)| *id != probe.id), "an id is used once");
                 sent.push((probe.way, probe.id));
@@ -559,7 +559,7 @@ fn after_any_inputs_no_path_is_chosen_without_proof_and_no_probe_exceeds_the_bud
             }
             assert!(paths.candidates.len() <= 40, "seed {seed}: {} ways", paths.candidates.len());
             if let Some(due) = paths.poll_timeout(now) {
-                now = now.max(due.min(now + Duration::from_millis(dice.below(200))));
+                now = now.max(due.min(now + Duration::from_millis(rng.below_u64(200))));
             }
         }
         // 20 per second and 60 at once, and three for each verdict on a proven candidate.
@@ -573,7 +573,7 @@ fn after_any_inputs_no_path_is_chosen_without_proof_and_no_probe_exceeds_the_bud
 #[test]
 fn a_relay_that_dies_is_left_for_the_other_one_and_one_alone_is_tried_again_soon() {
     let mut paths = Paths::new(Arc::from([]), Families::default());
-    let (mut budget, mut dice) = (Budget::new(), SeededRng(7));
+    let (mut budget, mut rng) = (Budget::new(), Seeded::new(7));
     let [first, second] = [0, 1].map(relay_of);
     paths.set_relays(&[first, second], at(0));
     paths.handle_session_begun(Some(first), at(0));
@@ -589,7 +589,7 @@ fn a_relay_that_dies_is_left_for_the_other_one_and_one_alone_is_tried_again_soon
             assert_eq!((choice.way, choice.also), (first, Some(second)), "both, while it is judged");
         }
         paths.handle_timeout(at(now));
-        while let Some(probe) = paths.next_probe(&mut budget, &mut dice, at(now)) {
+        while let Some(probe) = paths.next_probe(&mut budget, &mut rng, at(now)) {
             if probe.way == second || now < 3_000 {
                 paths.handle_answer(probe.way, probe.id, probe.way.first_hop(), at(now + 4));
             }
@@ -604,7 +604,7 @@ fn a_relay_that_dies_is_left_for_the_other_one_and_one_alone_is_tried_again_soon
     for now in (20_000..30_000).step_by(5) {
         paths.handle_active(at(now));
         paths.handle_timeout(at(now));
-        while paths.next_probe(&mut budget, &mut dice, at(now)).is_some() {}
+        while paths.next_probe(&mut budget, &mut rng, at(now)).is_some() {}
     }
     assert!(paths.find(first).unwrap().probes.sent >= from + 8, "every second");
     assert_eq!(paths.choice(at(30_000)).map(|choice| choice.way), Some(first), "there is no other");
@@ -618,7 +618,7 @@ fn data_goes_through_the_relay_if_it_is_never_acknowledged_although_probes_are_a
     let mut now = world.now;
     for _ in 0..4 {
         end.paths.handle_suspicion(now);
-        while let Some(probe) = end.paths.next_probe(&mut end.budget, &mut SeededRng(now.0), now) {
+        while let Some(probe) = end.paths.next_probe(&mut end.budget, &mut Seeded::new(now.0), now) {
             now = now + Duration::from_millis(20);
             end.paths.handle_answer(probe.way, probe.id, direct.first_hop(), now);
         }
@@ -645,7 +645,7 @@ fn fault_i10_the_longest_size_is_reported_where_data_is_lost_and_probes_pass() {
         }
         end.paths.handle_active(now);
         end.paths.handle_timeout(now);
-        while let Some(probe) = end.paths.next_probe(&mut end.budget, &mut SeededRng(now.0), now) {
+        while let Some(probe) = end.paths.next_probe(&mut end.budget, &mut Seeded::new(now.0), now) {
             now = now + Duration::from_millis(1);
             sized += usize::from(probe.size > 0);
             // A link of 1,400 bytes: 60 are headers.

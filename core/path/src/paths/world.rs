@@ -5,35 +5,13 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
+use taut_testkit::Seeded;
 use taut_wire::control::{Endpoints, Search};
 
 use super::*;
 use crate::liveness::LivenessDetector;
 use crate::nat::{Nat, PortPrediction};
 use crate::search::SOCKETS;
-
-/// A seeded source of numbers (splitmix64).
-#[derive(Clone)]
-pub(super) struct SeededRng(pub(super) u64);
-
-impl SeededRng {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-}
-
-impl Entropy for SeededRng {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        bytes.iter_mut().for_each(|byte| *byte = self.next().to_le_bytes()[0]);
-    }
-}
 
 /// How a NAT chooses outer ports, and which packets it lets in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,14 +93,14 @@ pub(super) struct TestNat {
 const MAPPING_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl TestNat {
-    fn new(kind: NatBehaviour, inner: SocketAddr, outer: IpAddr, dice: &mut SeededRng) -> Self {
-        let next_port = 20_000 + u16::try_from(dice.below(30_000)).unwrap();
+    fn new(kind: NatBehaviour, inner: SocketAddr, outer: IpAddr, rng: &mut Seeded) -> Self {
+        let next_port = 20_000 + u16::try_from(rng.below_u64(30_000)).unwrap();
         let (ports, sockets, contacted) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { kind, inner, outer, ports, sockets, contacted, next_port, step: 1 + u16::from(dice.below(8) == 0) }
+        Self { kind, inner, outer, ports, sockets, contacted, next_port, step: 1 + u16::from(rng.below_u64(8) == 0) }
     }
 
     /// Returns the outer source of a packet to `remote`.
-    pub(super) fn out(&mut self, socket: u16, remote: SocketAddr, dice: &mut SeededRng, now: Time) -> SocketAddr {
+    pub(super) fn out(&mut self, socket: u16, remote: SocketAddr, rng: &mut Seeded, now: Time) -> SocketAddr {
         let port = match self.kind {
             NatBehaviour::Open | NatBehaviour::Firewall => self.inner.port(),
             kind => {
@@ -130,7 +108,7 @@ impl TestNat {
                 *self.ports.entry((socket, kind.is_hard().then_some(remote))).or_insert_with(|| {
                     *next = match kind {
                         NatBehaviour::Counting => *next + step,
-                        _ => 1_024 + u16::try_from(dice.below(64_512)).unwrap(),
+                        _ => 1_024 + u16::try_from(rng.below_u64(64_512)).unwrap(),
                     };
                     *next
                 })
@@ -199,7 +177,7 @@ pub(super) struct TestNode {
     pub(super) local_endpoints: LocalEndpoints,
     pub(super) nat: TestNat,
     pub(super) liveness: LivenessDetector,
-    dice: SeededRng,
+    rng: Seeded,
     choice: Option<Choice>,
     copies: Option<Way>,
     last_source: Option<Way>,
@@ -240,7 +218,7 @@ pub(super) struct TestNetwork {
     pub(super) direct: [TestLink; 2],
     /// The link through the relay, from each end.
     pub(super) relay: [TestLink; 2],
-    pub(super) dice: SeededRng,
+    pub(super) rng: Seeded,
     queue: BTreeMap<(Time, u64), (usize, Hop, Message)>,
     queued: u64,
     /// Time between data packets of each end, while data flows.
@@ -262,18 +240,18 @@ pub(super) fn relay_of(end: usize) -> Way {
 impl TestNetwork {
     /// Returns two ends behind these NATs, 10 to 40 ms apart, with the relay a bit farther; each knows only its own endpoints.
     pub(super) fn new(kinds: [NatBehaviour; 2], seed: u64) -> Self {
-        let mut dice = SeededRng(seed);
-        let latency = Duration::from_millis(5 + dice.below(15));
+        let mut rng = Seeded::new(seed);
+        let latency = Duration::from_millis(5 + rng.below_u64(15));
         let link = TestLink { up: true, latency, jitter: Duration::from_millis(2), loss: 0 };
-        let relay = TestLink { latency: latency + Duration::from_millis(dice.below(20)), ..link };
-        let ends = [0, 1].map(|side| TestNode::new(side, kinds[side], &mut dice));
+        let relay = TestLink { latency: latency + Duration::from_millis(rng.below_u64(20)), ..link };
+        let ends = [0, 1].map(|side| TestNode::new(side, kinds[side], &mut rng));
         let (queue, next_data) = (BTreeMap::new(), Time::ZERO);
         Self {
             now: at(1_000),
             ends,
             direct: [link; 2],
             relay: [relay; 2],
-            dice,
+            rng,
             queue,
             queued: 0,
             flow: None,
@@ -413,15 +391,15 @@ impl TestNetwork {
     fn send_from(&mut self, side: usize, socket: u16, way: Way, message: Message) {
         let (link, hop) = match way {
             Way::Direct(to) => {
-                let from = self.ends[side].nat.out(socket, to, &mut self.dice, self.now);
+                let from = self.ends[side].nat.out(socket, to, &mut self.rng, self.now);
                 (self.direct[side], Hop::Wire(from, to))
             }
             Way::Relayed { .. } => (self.relay[side], Hop::Relay),
         };
-        if !link.up || self.dice.below(1_000) < link.loss {
+        if !link.up || self.rng.below_u64(1_000) < link.loss {
             return;
         }
-        let jitter = Duration::from_nanos(self.dice.below(u64::try_from(link.jitter.as_nanos()).unwrap() + 1));
+        let jitter = Duration::from_nanos(self.rng.below_u64(u64::try_from(link.jitter.as_nanos()).unwrap() + 1));
         self.queued += 1;
         self.queue.insert((self.now + link.latency + jitter, self.queued), (1 - side, hop, message));
     }
@@ -480,22 +458,22 @@ impl TestNetwork {
     /// Moves an end to another address, as roaming does.
     pub(super) fn move_to(&mut self, side: usize, inner: SocketAddr, outer: IpAddr) {
         let kind = self.ends[side].nat.kind;
-        self.ends[side].nat = TestNat::new(kind, inner, outer, &mut self.dice);
+        self.ends[side].nat = TestNat::new(kind, inner, outer, &mut self.rng);
     }
 }
 
 impl TestNode {
-    fn new(side: usize, kind: NatBehaviour, dice: &mut SeededRng) -> Self {
+    fn new(side: usize, kind: NatBehaviour, rng: &mut Seeded) -> Self {
         let number = u8::try_from(side).unwrap() + 1;
         let outer = IpAddr::from([198, 51, 100, number]);
         let inner = match kind {
             NatBehaviour::Open | NatBehaviour::Firewall => SocketAddr::new(outer, 8288),
             _ => SocketAddr::from(([10, number, 0, 2], 8288)),
         };
-        let mut own = SeededRng(dice.next());
-        let mut nat = TestNat::new(kind, inner, outer, dice);
+        let mut own = Seeded::new(rng.next_u64());
+        let mut nat = TestNat::new(kind, inner, outer, rng);
         let relay = SocketAddr::from(([192, 0, 2, 9], 3478));
-        let reflexive = nat.out(FIRST, relay, dice, at(1_000));
+        let reflexive = nat.out(FIRST, relay, rng, at(1_000));
         let mut local_endpoints = LocalEndpoints::new(&mut own);
         local_endpoints.set_host(&[inner], &[]);
         let kind_of_nat = match kind {
@@ -514,7 +492,7 @@ impl TestNode {
             local_endpoints,
             nat,
             liveness: LivenessDetector::default(),
-            dice: own,
+            rng: own,
             choice: None,
             copies: None,
             last_source: None,
@@ -534,7 +512,7 @@ impl TestNode {
     }
 
     fn poll_output(&mut self, now: Time) -> Option<PathOutput> {
-        let (local_endpoints, budget, entropy) = (&self.local_endpoints, &mut self.budget, &mut self.dice);
+        let (local_endpoints, budget, entropy) = (&self.local_endpoints, &mut self.budget, &mut self.rng);
         self.paths.poll_output(&mut PathContext { local_endpoints, budget, entropy, now })
     }
 

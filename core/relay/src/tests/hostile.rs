@@ -1,9 +1,9 @@
-//! Altered, repeated and invented frames, floods of binds, and relays that say what they like (faults A14, A16, B3, C6, F18).
+//! Altered, replayed and forged frames, floods of binds, and hostile relays (faults A14, A16, B3, C6, F18).
 
 use super::*;
 
 #[test]
-fn fault_c6_a_repeated_control_frame_from_elsewhere_moves_nobody() {
+fn fault_c6_a_replayed_control_frame_from_another_address_moves_no_client() {
     let mut net = Net::with(&[1, 2]);
     net.open(0, 2);
     let now = net.now;
@@ -12,7 +12,7 @@ fn fault_c6_a_repeated_control_frame_from_elsewhere_moves_nobody() {
     net.receive(address(1000), ping.as_bytes()).unwrap();
     assert_eq!(net.receive(address(9), ping.as_bytes()), Err(Refused::NotAuthentic));
     assert_eq!(net.server.tally().moved, 0);
-    // One that comes late from an earlier place is authentic, and moves nobody either.
+    // A control frame that arrives late is authentic, but an older frame moves no client either.
     net.clients[0].1.handle_move(now, &mut net.random);
     let late = net.clients[0].1.next_datagram().unwrap();
     net.clients[0].1.handle_move(now, &mut net.random);
@@ -22,7 +22,7 @@ fn fault_c6_a_repeated_control_frame_from_elsewhere_moves_nobody() {
 }
 
 #[test]
-fn fault_c6_a_recorded_bind_binds_nobody() {
+fn fault_c6_a_replayed_bind_binds_no_client() {
     let mut net = Net::with(&[]);
     let client = net.join(&credentials(1));
     let (now, from) = (net.now, net.clients[client].0);
@@ -40,7 +40,7 @@ fn fault_c6_a_recorded_bind_binds_nobody() {
 }
 
 #[test]
-fn fault_a14_a16_any_bit_of_a_bind_flipped_is_refused() {
+fn fault_a14_a16_a_bind_with_a_flipped_bit_is_refused() {
     let mut net = Net::with(&[]);
     let bind = bind_of(&credentials(1), &mut net.random, net.now);
     assert_eq!(bind.len(), BIND_LEN);
@@ -52,8 +52,12 @@ fn fault_a14_a16_any_bit_of_a_bind_flipped_is_refused() {
     for length in 0..BIND_LEN {
         assert_eq!(net.receive(address(9), &bind[..length]), Err(Refused::NotAFrame));
     }
-    assert_eq!(net.server.tally().bad_mac, (BIND_LEN as u64 - 16 - 4) * 8, "all but those that are no frame at all");
-    // With a good mac1 around it the handshake itself refuses.
+    assert_eq!(
+        net.server.tally().bad_mac,
+        (BIND_LEN as u64 - 16 - 4) * 8,
+        "all altered bits except those of the first four bytes, which make it no frame of a known type"
+    );
+    // With a valid mac1, the handshake itself refuses the altered bytes.
     let remote = taut_tunnel::handshake::Remote::new(
         &taut_tunnel::handshake::Identity::new(bind_key(1)),
         public_key(&relay_key()),
@@ -71,7 +75,7 @@ fn fault_a14_a16_any_bit_of_a_bind_flipped_is_refused() {
 }
 
 #[test]
-fn fault_a14_a16_any_bit_of_the_answer_flipped_is_refused_and_the_real_one_still_counts() {
+fn fault_a14_a16_an_answer_with_a_flipped_bit_is_refused_and_the_real_one_still_binds() {
     let mut net = Net::with(&[]);
     let mut client = Client::new(public_key(&relay_key()), credentials(1), net.now);
     client.handle_timeout(net.now, &mut net.random);
@@ -90,14 +94,14 @@ fn fault_a14_a16_any_bit_of_the_answer_flipped_is_refused_and_the_real_one_still
 }
 
 #[test]
-fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_get_in() {
+fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_are_bound() {
     let mut net = Net::with(&[]);
     let flood = bind_of(&credentials(9), &mut net.random, net.now);
     let mut cookies = 0;
     let at_start = net.now;
     for number in 0..20_000_u64 {
         net.now = at_start + Duration::from_micros(number * 50);
-        // From invented sources, and from one port of the NAT that the honest client is behind.
+        // Half of the binds have forged sources; the other half come from a port of the NAT that the honest client is behind.
         let source = match number % 2 {
             0 => SocketAddr::from(([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 9)),
             _ => SocketAddr::from(([192, 0, 2, 1], 9)),
@@ -110,7 +114,7 @@ fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_get_in()
         }
     }
     assert!(cookies > 15_000, "{cookies}");
-    // A second later, in the honest client's own name.
+    // A second later the flood comes from the honest client's own address.
     net.now = net.now + Duration::from_secs(1);
     for _ in 0..100 {
         let _ = net.receive(address(1000), &flood);
@@ -119,7 +123,7 @@ fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_get_in()
     let before = net.server.tally().cookie_asked;
     net.run(Duration::from_millis(100));
     assert!(net.clients[honest].1.is_ready());
-    assert_eq!(net.server.tally().cookie_asked, before + 1, "by one cookie");
+    assert_eq!(net.server.tally().cookie_asked, before + 1, "one cookie was enough");
 }
 
 #[test]
@@ -143,9 +147,9 @@ fn fault_a14_random_bytes_change_nothing() {
     assert_eq!(net.server.tally().clients, 2);
 }
 
-/// Any order of joining, leaving, opening, closing, moving and restarting: the tables of server and thread agree, nothing is left over.
+/// Clients join, leave, open, close, move and restart in random order: the tables of server and worker agree, and nothing remains after all have left.
 #[test]
-fn whatever_happens_the_tables_agree() {
+fn the_tables_agree_after_random_client_actions() {
     for seed in taut_testkit::seeds(10, 500) {
         let mut net = Net::with(&[1, 2, 3, 4]);
         let mut random = Seeded::new(seed);
@@ -188,29 +192,29 @@ fn whatever_happens_the_tables_agree() {
 }
 
 #[test]
-fn fault_f18_a_relay_that_forgets_without_end_is_bound_to_once_a_second() {
+fn fault_f18_a_client_binds_about_once_a_second_to_a_relay_that_always_forgets_it() {
     let mut net = Net::with(&[1]);
     let mut bound = 0;
     for _ in 0..300 {
         net.restart();
-        // Its answer to whatever the client says is that it does not know it.
+        // The restarted relay answers each frame of the client with the hint that the client is not bound.
         let now = net.now;
         net.clients[0].1.handle_suspicion(now, &mut net.random);
         net.run(Duration::from_millis(10));
         bound += net.server.tally().bound;
     }
-    assert!((3..=8).contains(&bound), "{bound} in three seconds");
+    assert!((3..=8).contains(&bound), "{bound} binds in three seconds");
 }
 
 #[test]
-fn fault_f18_where_a_relay_sees_us_is_heard_from_the_answer_to_our_last_ping_only() {
+fn fault_f18_only_the_answer_to_the_last_ping_sets_the_observed_address() {
     let mut net = Net::with(&[1]);
     net.held = Some(Vec::new());
     let now = net.now;
     net.clients[0].1.handle_move(now, &mut net.random);
     net.settle();
     let late = net.held.take().unwrap();
-    // It moves before the answer comes.
+    // The client moves before the answer arrives.
     net.clients[0].0 = address(2000);
     net.clients[0].1.handle_move(now, &mut net.random);
     net.settle();
@@ -220,5 +224,5 @@ fn fault_f18_where_a_relay_sees_us_is_heard_from_the_answer_to_our_last_ping_onl
     for (_, frame) in late {
         net.clients[0].1.handle_datagram(&frame, now, &mut net.random);
     }
-    assert_eq!(net.clients[0].1.seen(), seen, "what it said before counts no more");
+    assert_eq!(net.clients[0].1.seen(), seen, "answers to earlier pings are ignored");
 }

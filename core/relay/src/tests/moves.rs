@@ -1,22 +1,22 @@
-//! Where a client is: who can move it, and what an address gets that nobody has proven to receive at (fault F14).
+//! A client's address: which frames move the client, and how little the relay sends to an address that no client has proven to own (fault F14).
 
 use super::*;
 
-/// A control frame of this client that is newer than all before it.
+/// Returns a control frame of this client that is newer than all its earlier ones.
 fn newest(net: &mut Net, client: usize) -> Vec<u8> {
     let now = net.now;
     net.clients[client].1.handle_move(now, &mut net.random);
     net.clients[client].1.next_datagram().expect("a ping").as_bytes().to_vec()
 }
 
-/// The reply that goes to this place.
+/// Returns the relay's first reply to this address.
 fn reply_to(net: &mut Net, to: ClientAddress) -> Vec<u8> {
     let replies: Vec<_> = std::iter::from_fn(|| net.next_reply()).filter(|reply| reply.address == to).collect();
     replies.first().expect("a reply").as_bytes().to_vec()
 }
 
 #[test]
-fn fault_f14_a_frame_with_the_victims_address_as_source_cuts_nobody_off() {
+fn fault_f14_a_frame_with_a_forged_source_address_does_not_displace_the_client_there() {
     let mut net = Net::with(&[1, 2, 3]);
     net.open(2, 2);
     let victim = net.clients[1].0;
@@ -29,7 +29,7 @@ fn fault_f14_a_frame_with_the_victims_address_as_source_cuts_nobody_off() {
 }
 
 #[test]
-fn fault_f14_an_address_that_never_asked_gets_no_more_than_came_from_it() {
+fn fault_f14_an_unproven_address_gets_no_more_bytes_than_came_from_it() {
     let mut net = Net::with(&[1, 2]);
     net.open(1, 1);
     let (home, forged) = (net.clients[0].0, address(9));
@@ -41,11 +41,11 @@ fn fault_f14_an_address_that_never_asked_gets_no_more_than_came_from_it() {
     }
     assert!(net.bytes_to(forged) <= frame.len(), "{} bytes for {}", net.bytes_to(forged), frame.len());
     assert_eq!(net.forward.client_at(&home), Some(0));
-    assert_eq!(net.data(0).len(), 1_000, "all of it came where the client is");
+    assert_eq!(net.data(0).len(), 1_000, "all data went to the client's real address");
 }
 
 #[test]
-fn fault_f14_challenges_are_as_long_as_what_asked_for_them_and_their_rate_is_bounded() {
+fn fault_f14_challenges_are_no_longer_than_the_frames_that_cause_them_and_their_rate_is_bounded() {
     let mut net = Net::with(&[1]);
     let mut sent = 0;
     for round in 0..1_000 {
@@ -57,13 +57,17 @@ fn fault_f14_challenges_are_as_long_as_what_asked_for_them_and_their_rate_is_bou
     let received: usize = (0..7).map(|number| net.bytes_to(address(2_000 + number))).sum();
     assert!(received <= sent);
     let tally = net.server.tally();
-    assert!((65..=71).contains(&tally.challenged), "20 at once and 5 a second for 10 s: {}", tally.challenged);
+    assert!(
+        (65..=71).contains(&tally.challenged),
+        "a burst of 20 and 5 a second for 10 s, but {} challenges",
+        tally.challenged
+    );
     assert_eq!(tally.challenged + tally.move_rate, 1_000);
     assert_eq!(tally.moved, 0);
 }
 
 #[test]
-fn fault_f14_a_confirmation_from_a_forged_address_binds_where_the_answer_went() {
+fn fault_f14_a_confirmation_from_a_forged_address_binds_the_address_that_got_the_answer() {
     let mut net = Net::with(&[2]);
     let (home, forged) = (address(50), net.clients[0].0);
     let mut client = new_client(&credentials(1), net.now);
@@ -78,13 +82,13 @@ fn fault_f14_a_confirmation_from_a_forged_address_binds_where_the_answer_went() 
     net.receive(forged, ping.as_bytes()).unwrap();
     assert_eq!(net.server.tally().clients, 2);
     assert_eq!(net.forward.client_at(&home), Some(1));
-    assert_eq!(net.forward.client_at(&forged), Some(0), "the client that is there stays there");
+    assert_eq!(net.forward.client_at(&forged), Some(0), "the other client keeps its address");
     assert!(net.bytes_to(forged) - before <= CONTROL_LEN);
 }
 
-/// The member reads at one place only, and has the relay answer the same `bind` at another one, too, in either order.
+/// A member can read at one address only. It sends the same `bind` with a forged source as well, in either order.
 #[test]
-fn fault_f14_a_bind_with_a_forged_source_takes_no_place() {
+fn fault_f14_a_bind_with_a_forged_source_does_not_take_over_that_address() {
     for forged_first in [false, true] {
         let mut net = Net::with(&[2]);
         let (home, forged) = (address(50), net.clients[0].0);
@@ -111,12 +115,12 @@ fn fault_f14_a_bind_with_a_forged_source_takes_no_place() {
 }
 
 #[test]
-fn fault_f14_only_the_right_nonce_from_the_right_place_in_time_moves_a_client() {
+fn fault_f14_only_the_right_nonce_from_the_challenged_address_in_time_moves_a_client() {
     let (elsewhere, third) = (address(2_000), address(3_000));
     let answers = [
-        ("from a third place", third, Duration::ZERO, 0),
+        ("from a third address", third, Duration::ZERO, 0),
         ("too late", elsewhere, Duration::from_secs(11), 0),
-        ("as it should be", elsewhere, Duration::from_secs(2), 1),
+        ("from the challenged address and in time", elsewhere, Duration::from_secs(2), 1),
     ];
     for (what, from, pause, moved) in answers {
         let mut net = Net::with(&[1]);
@@ -130,24 +134,24 @@ fn fault_f14_only_the_right_nonce_from_the_right_place_in_time_moves_a_client() 
         net.now = net.now + pause;
         net.receive(from, response.as_bytes()).unwrap();
         assert_eq!(net.server.tally().moved, moved, "{what}");
-        // The same response again is a repeated frame.
+        // The same response a second time is refused as a replay.
         assert_eq!(net.receive(from, response.as_bytes()), Err(Refused::NotAuthentic), "{what}");
     }
 }
 
 #[test]
-fn fault_f14_a_displaced_client_is_back_after_its_next_frame() {
+fn fault_f14_a_displaced_client_is_reachable_after_its_next_frame() {
     let mut net = Net::with(&[1, 2, 3]);
     net.open(2, 2);
     let shared = net.clients[1].0;
-    // The NAT gives the port of the second node to the first one, which moves there as it should.
+    // The NAT gives the second node's port to the first node, which moves to that address and answers the challenge.
     net.clients[0].0 = shared;
     net.clients[1].0 = address(4_000);
     let now = net.now;
     net.clients[0].1.handle_move(now, &mut net.random);
     net.settle();
     assert_eq!((net.server.tally().displaced, net.forward.client_at(&shared)), (1, Some(0)));
-    // Meanwhile nothing for the second one goes to the first one.
+    // Data for the second node does not reach the first one meanwhile.
     let id = net.clients[2].1.id_of(&node_key(2)).unwrap();
     net.send(2, id, b"for the second");
     assert!(net.data(0).is_empty() && net.data(1).is_empty());
@@ -158,9 +162,10 @@ fn fault_f14_a_displaced_client_is_back_after_its_next_frame() {
     net.assert_reach((0, 1), (2, 3));
 }
 
-/// Of two clients that both read at a place, the one that returned a nonce last has it, and the other one has it back with its next frame.
+/// Two clients can read at the same address. The relay assigns it to the client that answered a challenge last; the other client gets it back with its next
+/// frame.
 #[test]
-fn fault_f14_of_two_clients_at_one_place_the_last_one_that_answered_is_there() {
+fn fault_f14_an_address_belongs_to_the_client_that_answered_a_challenge_last() {
     let mut net = Net::with(&[1, 2, 3]);
     net.open(2, 2);
     net.open(2, 1);
@@ -181,9 +186,9 @@ fn fault_f14_of_two_clients_at_one_place_the_last_one_that_answered_is_there() {
     }
 }
 
-/// A client of release 0.1.0 passes over the challenge. It has no pong from where it is now, gives the binding up, and binds again from there.
+/// A client of release 0.1.0 ignores the challenge. It gets no pong at its new address, so it gives up the binding and binds again from that address.
 #[test]
-fn fault_f14_a_client_of_release_0_1_0_binds_again_from_its_new_place() {
+fn fault_f14_a_client_of_release_0_1_0_binds_again_from_its_new_address() {
     let mut net = Net::with(&[1, 2]);
     net.clients[0].1 = old_client(&credentials(1), net.now);
     net.run(Duration::from_millis(100));
@@ -201,10 +206,10 @@ fn fault_f14_a_client_of_release_0_1_0_binds_again_from_its_new_place() {
 }
 
 #[test]
-fn fault_f14_a_copied_frame_by_a_connection_moves_nobody_there() {
+fn fault_f14_a_copied_frame_over_a_websocket_does_not_move_the_client() {
     let mut net = Net::with(&[1, 2]);
     net.open(1, 1);
-    // The copy overtakes the original, which the relay then takes for the copy.
+    // The copy arrives before the original, so the relay refuses the original as a replay.
     let frame = newest(&mut net, 0);
     net.receive(ClientAddress::Stream(7), &frame).unwrap();
     let home = net.clients[0].0;
@@ -214,7 +219,7 @@ fn fault_f14_a_copied_frame_by_a_connection_moves_nobody_there() {
 }
 
 #[test]
-fn a_client_that_moves_has_its_pong_within_two_round_trips() {
+fn a_client_that_moves_gets_its_pong_within_two_round_trips() {
     let mut net = Net::with(&[1]);
     net.clients[0].0 = address(2_000);
     net.held = Some(Vec::new());
@@ -229,9 +234,9 @@ fn a_client_that_moves_has_its_pong_within_two_round_trips() {
     assert_eq!(net.clients[0].1.standing(), BindingState::Ready);
 }
 
-/// What an adversary does with the frames that clients send, and may see.
+/// An adversary that sees the clients' frames and can send copies of them.
 struct Adversary {
-    /// Frames of all clients, sent or held back.
+    /// Copies of the frames of all clients.
     seen: Vec<Vec<u8>>,
     random: Seeded,
 }
@@ -241,8 +246,8 @@ impl Adversary {
         self.random.below(u32::try_from(bound).unwrap_or(1)) as usize
     }
 
-    /// Sends something that it saw, from anywhere: an address where nobody listens, or where another client is.
-    fn strike(&mut self, net: &mut Net) {
+    /// Sends a random captured frame from a random address: an unused one, or one of a client.
+    fn replay(&mut self, net: &mut Net) {
         let addresses =
             [address(9), address(10), net.clients[0].0, net.clients[1].0, net.clients[2].0, ClientAddress::Stream(5)];
         let (address, number) = (self.below(addresses.len()), self.below(self.seen.len().max(1)));
@@ -253,17 +258,18 @@ impl Adversary {
     }
 }
 
-/// Any schedule of moves and of frames that are held back, repeated, late, and sent from elsewhere: what is relayed for a client goes to places where it
-/// was and answered, and a client is reachable where it is after its next frame. The first client is the adversary's own.
+/// Clients move, and the adversary delays, repeats and forges frames, in random order. Data for a client goes only to addresses that it has had, and a client
+/// is reachable at its current address after its next frame. The first client belongs to the adversary.
 #[test]
-fn fault_f14_whatever_is_forged_or_repeated_traffic_goes_only_where_a_nonce_came_from() {
+fn fault_f14_forged_and_replayed_frames_divert_no_traffic() {
     for seed in taut_testkit::seeds(15, 1_000) {
         let mut net = Net::with(&[1, 2, 3]);
         for (client, peer) in [(0, 2), (0, 3), (1, 3)] {
             net.open(client, peer);
         }
         let mut adversary = Adversary { seen: Vec::new(), random: Seeded::new(seed) };
-        let mut homes: Vec<Vec<ClientAddress>> = net.clients.iter().map(|(address, ..)| vec![*address]).collect();
+        let mut past_addresses: Vec<Vec<ClientAddress>> =
+            net.clients.iter().map(|(address, ..)| vec![*address]).collect();
         for step in 0..200_u16 {
             net.now = net.now + Duration::from_millis(150);
             let client = adversary.below(3);
@@ -271,7 +277,7 @@ fn fault_f14_whatever_is_forged_or_repeated_traffic_goes_only_where_a_nonce_came
                 0 => {
                     let to = address(5_000 + 4 * step + u16::try_from(client).unwrap());
                     net.clients[client].0 = to;
-                    homes[client].push(to);
+                    past_addresses[client].push(to);
                     let now = net.now;
                     net.clients[client].1.handle_move(now, &mut net.random);
                     if adversary.below(2) == 0 {
@@ -279,19 +285,19 @@ fn fault_f14_whatever_is_forged_or_repeated_traffic_goes_only_where_a_nonce_came
                     }
                 }
                 1 => {
-                    // The adversary has the frame first.
+                    // The adversary sees the frame before the relay does.
                     let frame = newest(&mut net, client);
                     adversary.seen.push(frame.clone());
-                    adversary.strike(&mut net);
+                    adversary.replay(&mut net);
                     let from = net.clients[client].0;
                     let _ = net.receive(from, &frame);
                 }
-                2 => adversary.strike(&mut net),
+                2 => adversary.replay(&mut net),
                 _ => net.settle(),
             }
             for receiver in 0..3_usize {
                 for sender in (0..3).filter(|sender| *sender != receiver) {
-                    goes_home(&mut net, sender, receiver, &homes);
+                    assert_not_diverted(&mut net, sender, receiver, &past_addresses);
                 }
             }
         }
@@ -307,15 +313,15 @@ fn fault_f14_whatever_is_forged_or_repeated_traffic_goes_only_where_a_nonce_came
     }
 }
 
-/// If the relay forwards anything from one client to the other, it goes to where that one was.
-fn goes_home(net: &mut Net, sender: usize, receiver: usize, homes: &[Vec<ClientAddress>]) {
+/// Asserts that a frame that the relay forwards from `sender` to `receiver` goes to an address that the receiver has had.
+fn assert_not_diverted(net: &mut Net, sender: usize, receiver: usize, past_addresses: &[Vec<ClientAddress>]) {
     let key = node_key(u8::try_from(receiver).unwrap() + 1);
     let Some(id) = net.clients[sender].1.id_of(&key) else { return };
-    let mut frame = carried(id, b"where to?");
-    let addresses = homes[sender].iter().rev().find_map(|address| net.forward.client_at(address));
+    let mut frame = carried(id, b"payload");
+    let addresses = past_addresses[sender].iter().rev().find_map(|address| net.forward.client_at(address));
     let Some(slot) = addresses else { return };
     if let Ok(to) = net.forward.forward(slot, &mut frame, net.now) {
-        let named = homes.iter().position(|homes| homes.contains(&to));
-        assert_eq!(named, Some(receiver), "{to:?}");
+        let owner = past_addresses.iter().position(|past_addresses| past_addresses.contains(&to));
+        assert_eq!(owner, Some(receiver), "{to:?}");
     }
 }

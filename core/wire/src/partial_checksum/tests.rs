@@ -335,7 +335,7 @@ fn without_psh(packet: Vec<u8>) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(taut_testkit::cases(1_000)))]
 
     /// For all packets of the sender's kernel and all offloads of the receiver: after the receiver's kernel has completed the checksums, the packets equal those
     /// without partial checksums, byte for byte, and a packet that was corrupted before arrives corrupted and alone.

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use taut_base::Prefix;
-use taut_netlink::{Address, Link, Netlink, NetlinkError, Route, Scope};
+use taut_netlink::{Address, InterfaceLink, Netlink, NetlinkError, Route, Scope};
 use taut_path::{Families, acceptable};
 
 /// Maximum number of tunnels whose routes are read, 16.
@@ -65,7 +65,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn of(link: &Link) -> Self {
+    fn of(link: &InterfaceLink) -> Self {
         match link.kind.as_deref() {
             // TAP devices have the kind `tun`, too.
             Some("tun" | "wireguard" | "amneziawg" | "ovpn" | "ovpn-dco" | "xfrm" | "vti" | "vti6") => Self::Overlay,
@@ -163,7 +163,7 @@ impl Surroundings {
 }
 
 impl Own {
-    fn new(address: &Address, link: &Link) -> Option<Self> {
+    fn new(address: &Address, link: &InterfaceLink) -> Option<Self> {
         let usable = address.scope == Scope::Global
             && !(address.deprecated || address.tentative || address.duplicate || address.temporary);
         Some(Self {
@@ -186,7 +186,7 @@ impl Own {
 }
 
 impl TunnelRoute {
-    fn new(route: &Route, link: &Link) -> Option<Self> {
+    fn new(route: &Route, link: &InterfaceLink) -> Option<Self> {
         let prefix = Prefix::new(route.destination, route.prefix_len).ok()?;
         Some(Self { prefix, interface: link.name.clone(), is_member: route.is_ours() })
     }
@@ -222,10 +222,19 @@ pub(super) mod tests {
         TunnelRoute { prefix: prefix.parse().unwrap(), interface: String::from("wg0"), is_member: false }
     }
 
-    fn link(kind: Option<&str>) -> Link {
+    fn link(kind: Option<&str>) -> InterfaceLink {
         let kind = kind.map(String::from);
         let name = String::from("x");
-        Link { index: 7, name, mtu: 1_500, tx_queue_len: 1_000, up: true, running: true, loopback: false, kind }
+        InterfaceLink {
+            index: 7,
+            name,
+            mtu: 1_500,
+            tx_queue_len: 1_000,
+            up: true,
+            running: true,
+            loopback: false,
+            kind,
+        }
     }
 
     #[test]

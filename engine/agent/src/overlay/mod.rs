@@ -92,7 +92,7 @@ impl Overlay {
     ) -> Result<Self, Failure> {
         let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
         let multi_queue = config.lanes > 1;
-        let tun = Tun::create(&taut_tun::Config { name: config.tun_name.clone(), offload, multi_queue })
+        let tun = Tun::create(&taut_tun::TunConfig { name: config.tun_name.clone(), offload, multi_queue })
             .map_err(|error| Failure::new(error, "taut needs a TUN device to carry packets"))?;
         let (steering, queues) = open_queues(&tun, config)?;
         let (udp, mut ports_taken) = bind(config, remembered_port)?;

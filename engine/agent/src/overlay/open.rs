@@ -2,7 +2,7 @@
 
 use taut_base::DEFAULT_PORT;
 use taut_tun::Tun;
-use taut_udp::{BindError, Config as UdpConfig, UdpSocket};
+use taut_udp::{BindError, UdpConfig, UdpSocket};
 use taut_wire::control::{Suite, Suites};
 
 use crate::api::{Failure, TunStatus, UdpStatus};

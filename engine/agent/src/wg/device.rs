@@ -283,7 +283,7 @@ fn placeholder_key() -> PrivateKey {
 
 /// Opens a UDP socket like that of the kernel's WireGuard. Routers may fragment its datagrams, because the path MTU to a stock peer cannot be measured.
 fn open(config: &WgConfig, port: u16, fwmark: u32) -> Result<UdpSocket, BindError> {
-    let config = taut_udp::Config {
+    let config = taut_udp::UdpConfig {
         port,
         ipv4_only: false,
         send_buffer: SEND_BUFFER,

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use taut_base::DEFAULT_MTU;
 use taut_event::{Interest, Poller};
-use taut_netlink::{Link, Monitor, Netlink};
+use taut_netlink::{InterfaceLink, Monitor, Netlink};
 use taut_tun::Tun;
 
 use super::{TOKEN_AWAY, WgError};
@@ -65,7 +65,8 @@ impl DeviceObserver {
                 if there.is_some() { link } else { link.map(|link| link.filter(|link| link.index == self.index)) }
             }
         };
-        link.ok()?.map(|link: Link| DeviceState { mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX), up: link.up })
+        link.ok()?
+            .map(|link: InterfaceLink| DeviceState { mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX), up: link.up })
     }
 
     /// Reads the news of the device's other namespace. Returns true if links changed.

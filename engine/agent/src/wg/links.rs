@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use taut_netlink::{Link, Netlink};
+use taut_netlink::{InterfaceLink, Netlink};
 use taut_node::uapi::{Errno, PeerChange};
 
 /// The host's interfaces, read at most once per request.
 pub(super) struct InterfaceNames<'a> {
     netlink: &'a mut Netlink,
     /// The interfaces, once they were read.
-    all: Option<Vec<Link>>,
+    all: Option<Vec<InterfaceLink>>,
 }
 
 impl<'a> InterfaceNames<'a> {
@@ -32,7 +32,7 @@ impl<'a> InterfaceNames<'a> {
         self.all().iter().find(|link| link.index == number).map(|link| link.name.clone())
     }
 
-    fn all(&mut self) -> &[Link] {
+    fn all(&mut self) -> &[InterfaceLink] {
         // On an error no name is known: an endpoint with a name is refused, and other endpoints are printed with the number.
         self.all.get_or_insert_with(|| self.netlink.links().unwrap_or_default())
     }

@@ -100,7 +100,7 @@ pub fn run(
         Some(fd) => UapiSocket::inherit(fd, DIRECTORY.as_ref(), name)?,
         None => UapiSocket::listen(DIRECTORY.as_ref(), name)?,
     };
-    let made = || Tun::create(&taut_tun::Config { name: config.interface.clone(), offload, multi_queue: false });
+    let made = || Tun::create(&taut_tun::TunConfig { name: config.interface.clone(), offload, multi_queue: false });
     let tun = inherited_tun.map_or_else(made, Ok).map_err(WgError::Tun)?;
     let mut host = DeviceObserver::prepare(tun.name())?;
     let waker = Waker::new().map_err(|error| WgError::System("be woken", error))?;

@@ -11,6 +11,7 @@ use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, SendBatch};
 use taut_node::{Routes, ToLane};
 use taut_path::{Choice, Way};
+use taut_testkit::packets;
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
 use taut_udp::Transmit;
@@ -167,19 +168,7 @@ pub(crate) fn pair(suite: Suite) -> (Host, Host) {
 
 /// Returns a TCP superpacket of `payload` bytes from `side` as the kernel makes it, with virtio header and partial checksum.
 pub(crate) fn superpacket(side: u8, payload: u16, gso_size: u16) -> Vec<u8> {
-    let length = 40 + payload;
-    let mut packet = vec![0x45, 0];
-    packet.extend(length.to_be_bytes());
-    packet.extend([0x12, 0x34, 0x40, 0, 64, 6, 0, 0]);
-    packet.extend(addresses(side, 0));
-    let checksum = !ones_sum(&packet);
-    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-    let partial = ones_sum(&[&packet[12..20], &[0, 6], &(length - 20).to_be_bytes()].concat());
-    packet.extend([0x9c, 0x40, 1, 0xbb, 0, 0, 1, 0, 0, 0, 2, 0, 0x50, 0x10, 2, 0]);
-    packet.extend(partial.to_be_bytes());
-    packet.extend([0, 0]);
-    packet.extend((0..payload).map(|place| place.to_le_bytes()[0]));
-    let header = VnetHeader { flags: 1, gso_type: 1, hdr_len: 40, gso_size, csum_start: 20, csum_offset: 16 };
+    let (header, packet) = packets::tcp_superpacket(addresses(side, 0), payload.into(), gso_size);
     [&header.encode()[..], &packet].concat()
 }
 
@@ -188,8 +177,8 @@ pub(crate) fn small(side: u8, peer: u16, payload: u16) -> Vec<u8> {
     let mut packet = vec![0x45, 0];
     packet.extend((28 + payload).to_be_bytes());
     packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-    packet.extend(addresses(side, peer));
-    let checksum = !ones_sum(&packet);
+    packet.extend(addresses(side, peer).concat());
+    let checksum = !packets::naive_sum(&packet);
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     packet.extend([0x9c, 0x40, 0, 53]);
     packet.extend((8 + payload).to_be_bytes());
@@ -198,15 +187,8 @@ pub(crate) fn small(side: u8, peer: u16, payload: u16) -> Vec<u8> {
     [&VnetHeader::NONE.encode()[..], &packet].concat()
 }
 
-fn addresses(side: u8, peer: u16) -> [u8; 8] {
+/// Returns source and destination of a packet from `side`.
+fn addresses(side: u8, peer: u16) -> [[u8; 4]; 2] {
     let [peer, _] = peer.to_le_bytes();
-    [100, 64, side, peer, 100, 64, 3 - side, peer]
-}
-
-/// Returns the ones' complement sum of RFC 1071, the slow way.
-fn ones_sum(bytes: &[u8]) -> u16 {
-    bytes.chunks_exact(2).fold(0, |sum: u16, pair| {
-        let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));
-        sum + u16::from(carry)
-    })
+    [[100, 64, side, peer], [100, 64, 3 - side, peer]]
 }

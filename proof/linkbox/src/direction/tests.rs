@@ -1,11 +1,11 @@
 use super::*;
 
-const MOST: usize = 1_000_000;
+const MAX_UNDER_WAY: usize = 1_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Letter(u64);
+struct TestFrame(u64);
 
-impl Frame for Letter {
+impl Frame for TestFrame {
     fn length(&self) -> usize {
         1_500
     }
@@ -19,14 +19,14 @@ fn at(microseconds: u64) -> Time {
     Time::ZERO + Duration::from_micros(microseconds)
 }
 
-fn direction(words: &str) -> Direction<Letter> {
-    Direction::new(&Link::parse(words).unwrap(), Memory::Chain, 11, MOST)
+fn direction(words: &str) -> Direction<TestFrame> {
+    Direction::new(&Link::parse(words).unwrap(), Memory::Chain, 11, MAX_UNDER_WAY)
 }
 
-/// So many frames, one every `every` microseconds; which arrived, and when.
-fn run(direction: &mut Direction<Letter>, frames: u64, every: u64) -> Vec<(u64, Time)> {
+/// Sends `frames` frames, one every `every` microseconds. Returns the number and the arrival time of each frame that arrived.
+fn run(direction: &mut Direction<TestFrame>, frames: u64, every: u64) -> Vec<(u64, Time)> {
     let mut arrived = Vec::new();
-    let collect = |direction: &mut Direction<Letter>, until: Time, arrived: &mut Vec<_>| {
+    let collect = |direction: &mut Direction<TestFrame>, until: Time, arrived: &mut Vec<_>| {
         while let Some(now) = direction.poll_timeout().filter(|due| *due <= until) {
             while let Some(due) = direction.poll(now) {
                 direction.sent(&due, true, now);
@@ -37,14 +37,14 @@ fn run(direction: &mut Direction<Letter>, frames: u64, every: u64) -> Vec<(u64, 
     for number in 0..frames {
         let now = at(number * every);
         collect(direction, now, &mut arrived);
-        direction.arrive(Letter(number), now);
+        direction.arrive(TestFrame(number), now);
     }
     collect(direction, Time(u64::MAX), &mut arrived);
     arrived
 }
 
 #[test]
-fn a_wire_changes_nothing() {
+fn a_link_without_settings_changes_nothing() {
     let mut direction = direction("");
     let arrived = run(&mut direction, 1_000, 10);
     assert!(
@@ -56,7 +56,7 @@ fn a_wire_changes_nothing() {
 }
 
 #[test]
-fn jitter_reorders_by_itself_unless_order_is_kept() {
+fn jitter_reorders_frames_unless_order_is_kept() {
     let mut loose = direction("delay 4ms jitter 3ms");
     run(&mut loose, 20_000, 100);
     assert!(loose.counts.overtaken > 10_000, "{:?}", loose.counts);
@@ -70,7 +70,7 @@ fn jitter_reorders_by_itself_unless_order_is_kept() {
 }
 
 #[test]
-fn where_order_is_kept_only_chosen_frames_overtake() {
+fn with_keep_order_only_frames_chosen_by_reorder_overtake() {
     let mut direction = direction("delay 4ms jitter 3ms reorder 1% keep-order");
     let arrived = run(&mut direction, 100_000, 100);
     assert!((800..1_200).contains(&direction.counts.hurried), "{:?}", direction.counts);
@@ -78,14 +78,14 @@ fn where_order_is_kept_only_chosen_frames_overtake() {
     let mut highest = 0;
     for (number, when) in arrived {
         if number > highest + 1 {
-            assert_eq!(when, at(number * 100), "only a hurried frame leaves a gap");
+            assert_eq!(when, at(number * 100), "only a frame without the additional delay overtakes others");
         }
         highest = highest.max(number);
     }
 }
 
 #[test]
-fn the_base_is_for_everybody() {
+fn the_base_delay_applies_to_every_frame() {
     let mut direction = direction("base 300us delay 1ms reorder 50%");
     run(&mut direction, 1_000, 10_000);
     assert!(direction.delays.quantile(0.01) >= Duration::from_micros(300));
@@ -96,7 +96,7 @@ fn the_base_is_for_everybody() {
 }
 
 #[test]
-fn what_is_drawn_comes_out() {
+fn configured_shares_are_reached() {
     let mut direction = direction("loss 2.5% duplicate 1% reorder 5% 50% delay 1ms");
     let arrived = run(&mut direction, 400_000, 100);
     let counts = direction.counts;
@@ -109,21 +109,21 @@ fn what_is_drawn_comes_out() {
 }
 
 #[test]
-fn a_rate_is_what_comes_out_whatever_comes_in() {
-    // 12,000 bits each: 1,000 frames a second fit through, and three times as many come.
+fn the_output_is_limited_to_the_rate_for_any_input() {
+    // A frame has 12,000 bits: 1,000 frames a second fit through, and three times as many arrive.
     let mut direction = direction("rate 12mbit queue 15kb delay 5ms");
     let arrived = run(&mut direction, 6_000, 333);
     let counts = direction.counts;
     assert!((1_990..=2_020).contains(&counts.sent), "{counts:?}");
     assert_eq!(counts.sent + counts.queue_full, 6_000);
     assert!(arrived.windows(2).skip(1).all(|pair| pair[1].1.since(pair[0].1) >= Duration::from_millis(1)));
-    // Ten frames wait at most, and then the delay.
+    // At most ten frames wait, which takes 10 ms; the delay adds 5 ms.
     assert!(direction.delays.most() <= Duration::from_millis(15));
     assert!(direction.delays.quantile(0.5) >= Duration::from_millis(13));
 }
 
 #[test]
-fn codel_shortens_a_queue_that_stands() {
+fn codel_shortens_a_standing_queue() {
     let mut deep = direction("rate 12mbit queue 1s");
     run(&mut deep, 9_000, 900);
     let mut managed = direction("rate 12mbit queue 1s codel");
@@ -134,9 +134,9 @@ fn codel_shortens_a_queue_that_stands() {
 }
 
 #[test]
-fn a_late_look_is_seen_and_changes_nothing_else() {
+fn a_late_poll_is_measured_and_changes_nothing_else() {
     let mut direction = direction("delay 1ms");
-    direction.arrive(Letter(0), at(0));
+    direction.arrive(TestFrame(0), at(0));
     assert!(direction.poll(at(999)).is_none());
     let due = direction.poll(at(1_300)).unwrap();
     direction.sent(&due, true, at(1_300));
@@ -145,24 +145,24 @@ fn a_late_look_is_seen_and_changes_nothing_else() {
 }
 
 #[test]
-fn what_is_under_way_has_a_bound() {
+fn frames_under_way_are_bounded() {
     let link = Link::parse("delay 1s").unwrap();
     let mut direction = Direction::new(&link, Memory::Chain, 1, 10);
-    (0..15).for_each(|number| direction.arrive(Letter(number), at(number)));
+    (0..15).for_each(|number| direction.arrive(TestFrame(number), at(number)));
     assert_eq!((direction.under_way(), direction.counts.too_many), (10, 5));
 }
 
 #[test]
-fn refused_frames_are_counted_and_nothing_else() {
+fn refused_frames_count_only_as_refused() {
     let mut direction = direction("");
-    direction.arrive(Letter(0), at(5));
+    direction.arrive(TestFrame(0), at(5));
     let due = direction.poll(at(5)).unwrap();
     direction.sent(&due, false, at(5));
     assert_eq!((direction.counts.refused, direction.counts.sent, direction.delays.count()), (1, 0, 0));
 }
 
 #[test]
-fn what_comes_to_nothing_is_handed_back() {
+fn lost_and_dropped_frames_are_returned() {
     for words in ["loss 30%", "loss 30% duplicate 30%", "rate 12mbit queue 15kb", "rate 12mbit queue 1s codel"] {
         let mut direction = direction(words);
         run(&mut direction, 6_000, 333);
@@ -173,28 +173,28 @@ fn what_comes_to_nothing_is_handed_back() {
     }
     let link = Link::parse("delay 1s").unwrap();
     let mut narrow = Direction::new(&link, Memory::Chain, 1, 10);
-    (0..15).for_each(|number| narrow.arrive(Letter(number), at(number)));
-    assert_eq!(narrow.gone, (10..15).map(Letter).collect::<Vec<_>>());
+    (0..15).for_each(|number| narrow.arrive(TestFrame(number), at(number)));
+    assert_eq!(narrow.gone, (10..15).map(TestFrame).collect::<Vec<_>>());
 }
 
 #[test]
-fn counted_anew_everything_else_goes_on() {
+fn a_reset_of_the_counts_changes_nothing_else() {
     let words = "delay 4ms jitter 3ms loss 5%";
-    let (mut asked, mut left_alone) = (direction(words), direction(words));
-    let start: Vec<_> = [&mut asked, &mut left_alone].map(|direction| run(direction, 1_000, 100)).into();
+    let (mut reset, mut not_reset) = (direction(words), direction(words));
+    let start: Vec<_> = [&mut reset, &mut not_reset].map(|direction| run(direction, 1_000, 100)).into();
     assert_eq!(start[0], start[1]);
-    asked.arrive(Letter(0), at(200_000));
-    left_alone.arrive(Letter(0), at(200_000));
-    let before = left_alone.counts;
-    asked.reset_counts();
-    assert_eq!((asked.counts, asked.delays.count(), asked.lateness.count()), (Counts::default(), 0, 0));
-    let rest = [&mut asked, &mut left_alone].map(|direction| {
-        (1..1_000).for_each(|number| direction.arrive(Letter(number), at(200_000 + number)));
+    reset.arrive(TestFrame(0), at(200_000));
+    not_reset.arrive(TestFrame(0), at(200_000));
+    let before = not_reset.counts;
+    reset.reset_counts();
+    assert_eq!((reset.counts, reset.delays.count(), reset.lateness.count()), (Counts::default(), 0, 0));
+    let rest = [&mut reset, &mut not_reset].map(|direction| {
+        (1..1_000).for_each(|number| direction.arrive(TestFrame(number), at(200_000 + number)));
         std::iter::from_fn(|| direction.poll(at(300_000)))
             .map(|due| (due.frame.0, due.when, due.number))
             .collect::<Vec<_>>()
     });
     assert_eq!(rest[0], rest[1]);
-    let more = left_alone.counts;
-    assert_eq!((asked.counts.received, asked.counts.lost), (more.received - before.received, more.lost - before.lost));
+    let more = not_reset.counts;
+    assert_eq!((reset.counts.received, reset.counts.lost), (more.received - before.received, more.lost - before.lost));
 }

@@ -6,7 +6,7 @@ fn directions(words: &str) -> [Direction<Packet>; 2] {
     [1, 2].map(|seed| Direction::new(&link, Memory::Chain, seed, 1_000))
 }
 
-/// Passes frames through, one every millisecond, each polled `late` after it is due.
+/// Passes `frames` frames through the direction, one every millisecond. Each is polled `late` after it is due.
 fn run(direction: &mut Direction<Packet>, frames: u64, late: Duration) {
     for number in 0..frames {
         let now = Time::ZERO + Duration::from_millis(number);
@@ -19,19 +19,19 @@ fn run(direction: &mut Direction<Packet>, frames: u64, late: Duration) {
 }
 
 #[test]
-fn a_run_without_a_fault_is_not_doubted() {
+fn a_run_without_a_fault_raises_no_doubt() {
     let mut directions = directions("delay 2ms");
     directions.iter_mut().for_each(|direction| run(direction, 1_000, Duration::from_micros(50)));
     assert_eq!(doubts(0.9, &directions), [""; 0]);
 }
 
 #[test]
-fn a_program_near_its_ceiling_is_doubted() {
+fn a_run_near_the_limit_of_the_program_raises_a_doubt() {
     assert_eq!(doubts(0.95, &directions("")), ["for a tenth of a second it was busy for 95 %"]);
 }
 
 #[test]
-fn frames_that_never_were_on_the_link_are_doubted() {
+fn frames_that_bypassed_the_link_raise_doubts() {
     let mut directions = directions("");
     directions[0].counts = Counts { missed: 3, too_many: 1, ..Counts::default() };
     directions[1].counts =
@@ -49,14 +49,14 @@ fn frames_that_never_were_on_the_link_are_doubted() {
 }
 
 #[test]
-fn lateness_counts_by_what_the_link_takes() {
+fn accepted_lateness_grows_with_the_delay_of_the_link() {
     let late = |words, microseconds, frames| {
         let mut directions = directions(words);
         run(&mut directions[1], 1_000 - frames, Duration::ZERO);
         run(&mut directions[1], frames, Duration::from_micros(microseconds));
         doubts(0.0, &directions)
     };
-    // A quarter of 2 ms, and of 200 ms; 200 µs on a link that takes no time.
+    // Accepted lateness: a quarter of 2 ms, a quarter of 200 ms, and 200 µs on a link without delay.
     assert_eq!(late("delay 2ms", 480, 50), [""; 0]);
     assert_eq!(
         late("delay 2ms", 600, 50),

@@ -22,7 +22,7 @@ use taut_base::{Entropy, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, Tim
 use taut_testkit::Seeded;
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
-use taut_udp::{Config, Transmit, UdpSocket};
+use taut_udp::{Transmit, UdpConfig, UdpSocket};
 use taut_wire::wireguard::{Message, classify, initiation};
 
 /// Datagrams per run, 60: as many initiations as fit into a GSO run, with room to spare.
@@ -63,7 +63,7 @@ fn main() -> Outcome<()> {
 
 fn socket() -> Outcome<UdpSocket> {
     let buffer = 4 << 20;
-    Ok(UdpSocket::bind(&Config {
+    Ok(UdpSocket::bind(&UdpConfig {
         port: 0,
         ipv4_only: false,
         send_buffer: buffer,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use malformed::Malformed;
 use taut_base::PublicKey;
-use taut_udp::{Config, ReceiveBatch, Transmit, UdpSocket};
+use taut_udp::{ReceiveBatch, Transmit, UdpConfig, UdpSocket};
 
 /// Default datagrams per second, 60,000: as many as a node on one slow core takes without drops.
 const RATE: u64 = 60_000;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rate = rest.first().map_or(Ok(RATE), |rate| rate.parse())?;
     let mut malformed = Malformed::new(key.parse::<PublicKey>()?, seed.parse()?);
     let config =
-        Config { port: 0, ipv4_only: false, send_buffer: BUFFER, receive_buffer: BUFFER, gso: true, gro: false };
+        UdpConfig { port: 0, ipv4_only: false, send_buffer: BUFFER, receive_buffer: BUFFER, gso: true, gro: false };
     let socket = UdpSocket::bind(&config)?;
     socket.allow_fragmentation(true)?;
     let mut hammer = Hammer { socket, target, rate, answers: ReceiveBatch::new(8)?, answered: 0 };

@@ -43,7 +43,7 @@ pub enum Figure {
 
 /// The result of one figure for one seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct FigureResult {
     /// The value in the figure's unit; [`None`] if the event did not happen within a minute.
     pub value: Option<f64>,
     /// Number of lost packets; a run can be without any.
@@ -89,7 +89,7 @@ impl Figure {
     }
 
     /// Measures the figure once, in the network that this seed draws.
-    pub fn measure(self, seed: u64) -> Measured {
+    pub fn measure(self, seed: u64) -> FigureResult {
         let mut chance = Seeded::new(seed);
         let setup = self.setup(&mut chance);
         measure::measure(self, &setup, &mut chance)

@@ -53,12 +53,12 @@ pub struct Flap {
     kinds: (Kind, Kind),
     chance: Seeded,
     broken: Vec<(Time, Thing, Fault)>,
-    outcome: Outcome,
+    outcome: FlapOutcome,
 }
 
 /// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct FlapOutcome {
     /// The kinds of NAT.
     pub kinds: [&'static str; 2],
     /// Number of completed storms.
@@ -87,12 +87,12 @@ impl Flap {
         for side in Side::BOTH {
             scene.flow(side, INTERVAL);
         }
-        let outcome = Outcome { kinds: [a.name(), b.name()], ..Outcome::default() };
+        let outcome = FlapOutcome { kinds: [a.name(), b.name()], ..FlapOutcome::default() };
         Self { scene, kinds: (a, b), chance, broken: Vec::new(), outcome }
     }
 
     /// Runs storms and calms for at least `duration`.
-    pub fn run(mut self, duration: Duration) -> Outcome {
+    pub fn run(mut self, duration: Duration) -> FlapOutcome {
         let end = self.scene.now() + duration;
         while self.scene.now() < end {
             let storm = self.between(STORM);

@@ -18,7 +18,7 @@ const PORT: u16 = 8288;
 
 /// The limits of guessing.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct PunchBudget {
     /// Maximum number of sockets that one host opens.
     pub sockets: u16,
     /// Maximum number of ports that one host tries.
@@ -26,7 +26,7 @@ pub struct Budget {
 }
 
 /// 256 open ports of 64,512 and 1,024 tries hit in 98 of 100 cases: 1 - (1 - 256/64512)^1024. A home router's table has room for both numbers.
-pub const BUDGET: Budget = Budget { sockets: 256, ports: 1024 };
+pub const BUDGET: PunchBudget = PunchBudget { sockets: 256, ports: 1024 };
 
 /// Returns the best path that `a` and `b` find in this internet when `servers` report their external endpoints: direct, direct by guessing within `budget`,
 /// or none. `seed` determines the guesses, which fail now and then.
@@ -34,7 +34,7 @@ pub fn punch(
     net: &mut Internet,
     (a, b): (HostId, HostId),
     servers: (HostId, HostId),
-    budget: Budget,
+    budget: PunchBudget,
     seed: u64,
 ) -> Reach {
     let mut party = [Puncher::new(a), Puncher::new(b)];
@@ -147,7 +147,7 @@ fn send(net: &mut Internet, party: &mut [Puncher; 2], own: usize, port: u16, tar
 }
 
 /// Opens sockets and sends to ports that may be the right ones.
-fn guess(net: &mut Internet, party: &mut [Puncher; 2], budget: Budget, seed: u64) {
+fn guess(net: &mut Internet, party: &mut [Puncher; 2], budget: PunchBudget, seed: u64) {
     let mut chance = Seeded::new(seed);
     match [0, 1].map(|own| (party[own].is_hard(), party[own].step())) {
         [(true, Some(one)), (true, Some(two))] => foretell_both(net, party, one, two),
@@ -187,7 +187,7 @@ fn foretell_both(net: &mut Internet, party: &mut [Puncher; 2], one: u16, two: u1
 }
 
 /// Opens many sockets on the hard side towards the known address of the other side, which tries random ports.
-fn birthday(net: &mut Internet, party: &mut [Puncher; 2], hard: usize, budget: Budget, chance: &mut Seeded) {
+fn birthday(net: &mut Internet, party: &mut [Puncher; 2], hard: usize, budget: PunchBudget, chance: &mut Seeded) {
     let known = 1 - hard;
     let (Some(there), Some(here)) = (party[known].seen.first().copied(), party[hard].seen.first().copied()) else {
         return;
@@ -201,7 +201,7 @@ fn birthday(net: &mut Internet, party: &mut [Puncher; 2], hard: usize, budget: B
 }
 
 /// Guesses ports at random on both sides, when both are hard.
-fn gamble(net: &mut Internet, party: &mut [Puncher; 2], budget: Budget, chance: &mut Seeded) {
+fn gamble(net: &mut Internet, party: &mut [Puncher; 2], budget: PunchBudget, chance: &mut Seeded) {
     for own in 0..2 {
         let Some(there) = party[1 - own].seen.first().copied() else { return };
         let step = party[1 - own].step();
@@ -219,7 +219,7 @@ fn open(
     net: &mut Internet,
     party: &mut [Puncher; 2],
     own: usize,
-    budget: Budget,
+    budget: PunchBudget,
     mut target: impl FnMut(u16) -> SocketAddrV4,
 ) {
     let first = party[own].ports[0];

@@ -29,7 +29,7 @@ use crate::link::Link;
 use crate::nat::internet::{HostId, Internet, RouterId};
 use crate::nat::kind::{Kind, Place};
 use crate::party::Party;
-use crate::relay::Relay;
+use crate::relay::SimRelay;
 use crate::side::Side;
 use crate::taut::{Settings, TautHost};
 use taut_testkit::Seeded;
@@ -126,7 +126,7 @@ struct End {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
+enum SceneEvent {
     Arrival,
     Timeout(Side),
     Station(usize),
@@ -141,7 +141,7 @@ impl Scene {
         let mut net = Internet::new(chance.next_u64());
         let posts: Vec<Post> =
             (0..setup.relays).map(|number| Post::new(&mut net, number, setup, &mut chance)).collect();
-        let relays: Vec<Relay> = posts.iter().map(|post| post.relay.clone()).collect();
+        let relays: Vec<SimRelay> = posts.iter().map(|post| post.relay.clone()).collect();
         let (one, two) = net.pair(setup.a, setup.b, setup.place);
         let party = |number, place| {
             let endpoint = SocketAddr::from((net.address(place), PORT));
@@ -330,34 +330,34 @@ impl Scene {
         None
     }
 
-    fn next_event(&self) -> Option<(Time, Event)> {
-        let arrival = self.wire.peek().map(|Reverse(datagram)| (datagram.due, Event::Arrival));
+    fn next_event(&self) -> Option<(Time, SceneEvent)> {
+        let arrival = self.wire.peek().map(|Reverse(datagram)| (datagram.due, SceneEvent::Arrival));
         let timers = Side::BOTH
             .into_iter()
-            .filter_map(|side| self.hosts[side.place()].poll_timeout().map(|due| (due, Event::Timeout(side))));
+            .filter_map(|side| self.hosts[side.place()].poll_timeout().map(|due| (due, SceneEvent::Timeout(side))));
         let posts = self.posts.iter().enumerate().filter_map(|(number, post)| {
-            post.station.as_ref()?.poll_timeout().map(|due| (due, Event::Station(number)))
+            post.station.as_ref()?.poll_timeout().map(|due| (due, SceneEvent::Station(number)))
         });
         let flows = Side::BOTH
             .into_iter()
-            .filter_map(|side| self.ends[side.place()].flow.map(|(_, next)| (next, Event::Send(side))));
-        let map = self.coordinator.due.filter(|_| !self.coordinator.away).map(|due| (due, Event::Map));
+            .filter_map(|side| self.ends[side.place()].flow.map(|(_, next)| (next, SceneEvent::Send(side))));
+        let map = self.coordinator.due.filter(|_| !self.coordinator.away).map(|due| (due, SceneEvent::Map));
         arrival.into_iter().chain(timers).chain(posts).chain(map).chain(flows).min_by_key(|(due, _)| *due)
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: SceneEvent) {
         match event {
-            Event::Arrival => self.arrive(),
-            Event::Timeout(side) => self.with(side, |node, now| node.handle_timeout(now)),
-            Event::Station(number) => {
+            SceneEvent::Arrival => self.arrive(),
+            SceneEvent::Timeout(side) => self.with(side, |node, now| node.handle_timeout(now)),
+            SceneEvent::Station(number) => {
                 let now = self.now;
                 if let Some(station) = &mut self.posts[number].station {
                     station.handle_timeout(now);
                 }
                 self.collect_station(number);
             }
-            Event::Map => self.publish(),
-            Event::Send(side) => {
+            SceneEvent::Map => self.publish(),
+            SceneEvent::Send(side) => {
                 let now = self.now;
                 if let Some((interval, next)) = &mut self.ends[side.place()].flow {
                     *next = now + *interval;

@@ -26,7 +26,7 @@ impl Reach {
 
 /// The best path between two hosts, and the reason in words for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Reachability {
     /// The best path.
     pub reach: Reach,
     /// The reason for this path, or against a better one.
@@ -34,7 +34,7 @@ pub struct Verdict {
 }
 
 /// Returns the best path between hosts of these two kinds in this place. It follows from rules alone, without the simulated NATs.
-pub fn possible(a: Kind, b: Kind, place: Place) -> Verdict {
+pub fn possible(a: Kind, b: Kind, place: Place) -> Reachability {
     let (one, two) = (a.traits(), b.traits());
     match place {
         Place::SameLan => direct("both are on one network and need no router"),
@@ -46,7 +46,7 @@ pub fn possible(a: Kind, b: Kind, place: Place) -> Verdict {
     }
 }
 
-fn apart(one: &Traits, two: &Traits) -> Verdict {
+fn apart(one: &Traits, two: &Traits) -> Reachability {
     if !one.udp || !two.udp {
         return relay("UDP is blocked on one side");
     }
@@ -62,7 +62,7 @@ fn apart(one: &Traits, two: &Traits) -> Verdict {
 }
 
 /// Returns the verdict for a host whose port differs for each destination and a host whose port is known.
-fn hard_to(hard: &Traits, known: &Traits) -> Verdict {
+fn hard_to(hard: &Traits, known: &Traits) -> Reachability {
     match (known.filtering, hard.ports) {
         (Filtering::None | Filtering::EndpointIndependent, _) => {
             direct("one side lets in any sender, and the other side sends first")
@@ -75,23 +75,23 @@ fn hard_to(hard: &Traits, known: &Traits) -> Verdict {
     }
 }
 
-fn both_hard(one: &Traits, two: &Traits) -> Verdict {
+fn both_hard(one: &Traits, two: &Traits) -> Reachability {
     if one.ports == Ports::Sequential && two.ports == Ports::Sequential {
         return guess("the next ports of both sides can be predicted");
     }
     relay("both sides have a different port for each destination: too many pairs of ports to hit at random")
 }
 
-const fn direct(why: &'static str) -> Verdict {
-    Verdict { reach: Reach::Direct, why }
+const fn direct(why: &'static str) -> Reachability {
+    Reachability { reach: Reach::Direct, why }
 }
 
-const fn guess(why: &'static str) -> Verdict {
-    Verdict { reach: Reach::Guess, why }
+const fn guess(why: &'static str) -> Reachability {
+    Reachability { reach: Reach::Guess, why }
 }
 
-const fn relay(why: &'static str) -> Verdict {
-    Verdict { reach: Reach::Relay, why }
+const fn relay(why: &'static str) -> Reachability {
+    Reachability { reach: Reach::Relay, why }
 }
 
 #[cfg(test)]

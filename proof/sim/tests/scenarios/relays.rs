@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use taut_base::Time;
-use taut_sim::{Link, Probability, Relay, Settings, Side, StationId, TautHost, World, map_with_relays};
+use taut_sim::{Link, Probability, Settings, Side, SimRelay, StationId, TautHost, World, map_with_relays};
 
 use crate::control::nonces_used_once;
 use crate::{TautWorld, for_seeds, minutes, ms, parties, secs};
@@ -22,17 +22,17 @@ const fn dead() -> Link {
 /// Two nodes with tickets, and relays that have bound them; no packet has been sent yet.
 struct Scene {
     world: TautWorld,
-    relays: Vec<(Relay, StationId)>,
+    relays: Vec<(SimRelay, StationId)>,
 }
 
 fn scene(direct: Link, relays: u8, seed: u64) -> Scene {
     let [a, b] = parties();
-    let named: Vec<Relay> = (1..=relays).map(Relay::new).collect();
+    let named: Vec<SimRelay> = (1..=relays).map(SimRelay::new).collect();
     let settings = Settings { ticket: true, ..Settings::default() };
     let host = |me, peer, seed| TautHost::new(me, map_with_relays(me, &[peer], &named), settings, seed);
     let hosts = (host(&a, &b, 2 * seed), host(&b, &a, 2 * seed + 1));
     let mut world = World::new((&a, hosts.0), (&b, hosts.1), direct, seed);
-    let put_up = |(number, relay): (u64, Relay)| {
+    let put_up = |(number, relay): (u64, SimRelay)| {
         let station = Box::new(relay.start(100 * seed + number));
         let id = world.put_up(relay.address, station, TO_RELAY);
         (relay, id)
@@ -270,7 +270,7 @@ fn idle_peers_are_let_go_and_found_again() {
 #[test]
 fn a_ticket_alone_or_a_relay_alone_is_of_no_use_and_does_no_harm() {
     let [a, b] = parties();
-    for (ticket, relays) in [(false, vec![Relay::new(1)]), (true, Vec::new())] {
+    for (ticket, relays) in [(false, vec![SimRelay::new(1)]), (true, Vec::new())] {
         let settings = Settings { ticket, ..Settings::default() };
         let host = |me, peer, seed| TautHost::new(me, map_with_relays(me, &[peer], &relays), settings, seed);
         let mut world = World::new((&a, host(&a, &b, 1)), (&b, host(&b, &a, 2)), DIRECT, 3);

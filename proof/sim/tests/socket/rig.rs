@@ -121,11 +121,11 @@ impl Rig {
         netlink.set_link_up(1, true).unwrap();
         let offload = taut_tun::Offload::ALL;
         let tun =
-            taut_tun::Tun::create(&taut_tun::Config { name: "taut%d".into(), offload, multi_queue: false }).unwrap();
+            taut_tun::Tun::create(&taut_tun::TunConfig { name: "taut%d".into(), offload, multi_queue: false }).unwrap();
         let index = netlink.link(tun.name()).unwrap().unwrap().index;
         netlink.set_link_up(index, true).unwrap();
         netlink.add_address(index, IpAddr::from([100, 64, 0, 1]), 32).unwrap();
-        let config = taut_udp::Config {
+        let config = taut_udp::UdpConfig {
             port: 0,
             ipv4_only: true,
             send_buffer: 1 << 20,

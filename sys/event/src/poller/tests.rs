@@ -17,7 +17,7 @@ fn found(poller: &Poller) -> Vec<Event> {
 }
 
 #[test]
-fn reports_only_what_was_asked_for() {
+fn only_requested_events_are_reported() {
     let poller = Poller::new().unwrap();
     let (left, mut right) = UnixStream::pair().unwrap();
     poller.add(left.as_fd(), 7, Interest::READ).unwrap();
@@ -59,7 +59,7 @@ fn misuse_is_an_error() {
 }
 
 #[test]
-fn capacity_is_a_bound_and_nothing_is_lost() {
+fn events_above_the_capacity_are_reported_by_later_waits() {
     let poller = Poller::new().unwrap();
     let wakers: Vec<Waker> = (0..3).map(|_| Waker::new().unwrap()).collect();
     for (token, waker) in (0..).zip(&wakers) {
@@ -91,7 +91,7 @@ fn a_short_timeout_sleeps_at_least_that_long_with_and_without_precise_waits() {
 }
 
 #[test]
-fn the_fallback_finds_events_too() {
+fn the_fallback_without_precise_waits_reports_events() {
     let poller = Poller::new().unwrap();
     poller.precise.store(false, Ordering::Relaxed);
     let waker = Waker::new().unwrap();

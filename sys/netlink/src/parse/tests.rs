@@ -1,5 +1,5 @@
 use super::{Malformed, Message, attributes, ip, messages, text};
-use crate::message::Request;
+use crate::message::NetlinkRequest;
 use crate::{Scope, abi, address, link, route};
 use std::net::IpAddr;
 
@@ -7,22 +7,22 @@ fn number(value: u32) -> [u8; 4] {
     value.to_ne_bytes()
 }
 
-/// An interface as the kernel sends it.
+/// Returns an interface as the kernel sends it.
 fn link_bytes() -> Vec<u8> {
     let mut fixed = [0; 16];
     fixed[4..8].copy_from_slice(&number(3));
     fixed[8..12].copy_from_slice(&number(abi::IFF_UP | abi::IFF_RUNNING));
-    Request::new(abi::RTM_NEWLINK, 0, &fixed)
+    NetlinkRequest::new(abi::RTM_NEWLINK, 0, &fixed)
         .attribute(abi::IFLA_IFNAME, b"taut0\0")
         .number(abi::IFLA_MTU, 1_420)
         .number(abi::IFLA_TXQLEN, 500)
-        .attribute(999, b"from a younger kernel")
+        .attribute(999, b"from a newer kernel")
         .finish(1)
 }
 
-/// The near end of an IPv4 point-to-point link.
+/// Returns the local address of an IPv4 point-to-point link as the kernel sends it.
 fn address_bytes() -> Vec<u8> {
-    Request::new(abi::RTM_NEWADDR, 0, &[abi::AF_INET, 30, 0x01, 0, 3, 0, 0, 0])
+    NetlinkRequest::new(abi::RTM_NEWADDR, 0, &[abi::AF_INET, 30, 0x01, 0, 3, 0, 0, 0])
         .attribute(abi::IFA_ADDRESS, &[10, 0, 0, 2])
         .attribute(abi::IFA_LOCAL, &[10, 0, 0, 1])
         .number(abi::IFA_FLAGS, abi::IFA_F_DEPRECATED | abi::IFA_F_TEMPORARY)
@@ -30,8 +30,8 @@ fn address_bytes() -> Vec<u8> {
 }
 
 fn route_bytes() -> Vec<u8> {
-    let metrics = Request::new(0, 0, &[]).number(1, 7).number(abi::RTAX_MTU, 1_300).finish(0);
-    Request::new(abi::RTM_NEWROUTE, 0, &[abi::AF_INET, 8, 0, 0, 254, 116, 0, abi::RTN_UNICAST, 0, 0, 0, 0])
+    let metrics = NetlinkRequest::new(0, 0, &[]).number(1, 7).number(abi::RTAX_MTU, 1_300).finish(0);
+    NetlinkRequest::new(abi::RTM_NEWROUTE, 0, &[abi::AF_INET, 8, 0, 0, 254, 116, 0, abi::RTN_UNICAST, 0, 0, 0, 0])
         .number(abi::RTA_TABLE, 51_820)
         .attribute(abi::RTA_DST, &[10, 0, 0, 0])
         .attribute(abi::RTA_GATEWAY, &[192, 0, 2, 1])
@@ -48,7 +48,7 @@ fn only(bytes: &[u8]) -> Message<'_> {
     first
 }
 
-/// What any answer goes through.
+/// Reads a datagram as an answer of each kind. Returns the number of objects in it.
 fn read_everything(bytes: &[u8]) -> Result<usize, Malformed> {
     let mut objects = 0;
     for message in messages(bytes) {
@@ -71,25 +71,26 @@ fn a_link_is_read() {
 #[test]
 fn drops_before_a_link_are_the_eighth_counter() {
     let counters: Vec<u8> = (1..=24_u64).flat_map(u64::to_ne_bytes).collect();
-    let with =
-        |counters: &[u8]| Request::new(abi::RTM_NEWLINK, 0, &[0; 16]).attribute(abi::IFLA_STATS64, counters).finish(1);
+    let with = |counters: &[u8]| {
+        NetlinkRequest::new(abi::RTM_NEWLINK, 0, &[0; 16]).attribute(abi::IFLA_STATS64, counters).finish(1)
+    };
     let bytes = with(&counters);
     assert_eq!(link::dropped_before(only(&bytes)), Ok(Some(8)));
     assert_eq!(link::dropped_before(only(&link_bytes())), Ok(None));
-    assert!(link::dropped_before(only(&with(&counters[..63]))).is_err(), "cut off");
+    assert!(link::dropped_before(only(&with(&counters[..63]))).is_err(), "the counters were cut off");
 }
 
 #[test]
-fn an_address_is_the_near_end_with_its_wide_flags() {
+fn an_address_is_the_local_one_with_its_32_bit_flags() {
     let bytes = address_bytes();
     let address = address::read(only(&bytes)).unwrap().unwrap();
     assert_eq!((address.ip, address.prefix_len), (IpAddr::from([10, 0, 0, 1]), 30));
     assert_eq!((address.scope, address.deprecated, address.tentative), (Scope::Global, true, false));
-    assert!(!address.temporary, "for IPv4 that bit means something else");
+    assert!(!address.temporary, "the flag IFA_F_TEMPORARY has another meaning for IPv4");
 }
 
 #[test]
-fn a_route_is_read_with_its_metrics_and_its_wide_table() {
+fn a_route_is_read_with_its_metrics_and_its_32_bit_table() {
     let bytes = route_bytes();
     let route = route::read(only(&bytes)).unwrap().unwrap();
     assert_eq!((route.destination, route.prefix_len), (IpAddr::from([10, 0, 0, 0]), 8));
@@ -98,7 +99,7 @@ fn a_route_is_read_with_its_metrics_and_its_wide_table() {
 }
 
 #[test]
-fn routes_that_carry_nothing_are_passed_over() {
+fn routes_that_forward_no_packets_are_skipped() {
     let mut blackhole = route_bytes();
     blackhole[16 + 7] = 6;
     assert_eq!(read_everything(&blackhole), Ok(0));
@@ -118,7 +119,7 @@ fn every_truncation_is_an_error_and_never_a_panic() {
     for bytes in [link_bytes(), address_bytes(), route_bytes()] {
         for length in 1..bytes.len() {
             assert!(read_everything(&bytes[..length]).is_err(), "the header promises more than {length}");
-            // The same with a header that tells the truth about its length, so that attributes are cut instead.
+            // The same cut with a correct length in the header, so that only the attributes are cut off.
             let mut cut = bytes[..length].to_vec();
             if let Some(field) = cut.first_chunk_mut() {
                 *field = number(u32::try_from(length).unwrap());
@@ -129,7 +130,7 @@ fn every_truncation_is_an_error_and_never_a_panic() {
 }
 
 #[test]
-fn no_single_wrong_byte_is_a_panic() {
+fn no_single_altered_byte_makes_the_parser_panic() {
     for bytes in [link_bytes(), address_bytes(), route_bytes()] {
         for position in 0..bytes.len() {
             for value in 0..=u8::MAX {

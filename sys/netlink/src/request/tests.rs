@@ -1,11 +1,11 @@
 use super::{Step, read_datagram, read_step};
-use crate::message::Request;
+use crate::message::NetlinkRequest;
 use crate::parse::{Malformed, Message, messages};
 use crate::{NetlinkError, abi};
 use std::io;
 
 fn answer(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Request::new(kind, 0, payload).finish(1);
+    let mut bytes = NetlinkRequest::new(kind, 0, payload).finish(1);
     bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
     bytes
 }
@@ -17,17 +17,17 @@ fn only(bytes: &[u8]) -> Message<'_> {
 fn end(bytes: &[u8]) -> (i32, Option<String>) {
     match read_step(only(bytes)).unwrap() {
         Step::End(code, words) => (code, words),
-        Step::Object(_) => panic!("not an end"),
+        Step::Object(_) => panic!("the message does not end the answer"),
     }
 }
 
-/// What stands behind the error number: the header of our request, perhaps the rest of it, then the words.
+/// Returns an error message of the kernel: the error number, the header of the request, `rest` as the rest of the request, and the kernel's text.
 fn refusal(request_len: u32, rest: &[u8]) -> Vec<u8> {
     let mut payload = (-libc::ENODEV).to_ne_bytes().to_vec();
     payload.extend(request_len.to_ne_bytes());
     payload.extend([0; 12]);
     payload.extend(rest);
-    let words = Request::new(0, 0, &[]).attribute(abi::NLMSGERR_ATTR_MSG, b"Device does not exist\0").finish(0);
+    let words = NetlinkRequest::new(0, 0, &[]).attribute(abi::NLMSGERR_ATTR_MSG, b"Device does not exist\0").finish(0);
     payload.extend(&words[16..]);
     payload
 }
@@ -42,7 +42,7 @@ fn acknowledgements_and_ends_of_dumps_end() {
 }
 
 #[test]
-fn the_kernels_own_words_are_found_with_and_without_our_request() {
+fn the_kernels_error_text_is_found_with_and_without_the_request_before_it() {
     let words = Some("Device does not exist".to_owned());
     let capped = abi::NLM_F_CAPPED | abi::NLM_F_ACK_TLVS;
     assert_eq!(end(&answer(abi::NLMSG_ERROR, capped, &refusal(32, &[]))), (-libc::ENODEV, words.clone()));
@@ -51,7 +51,7 @@ fn the_kernels_own_words_are_found_with_and_without_our_request() {
 }
 
 #[test]
-fn senseless_lengths_lose_the_words_and_nothing_else() {
+fn invalid_lengths_lose_only_the_kernels_error_text() {
     for length in [0, 15, u32::MAX] {
         let bytes = answer(abi::NLMSG_ERROR, abi::NLM_F_ACK_TLVS, &refusal(length, &[]));
         assert_eq!(end(&bytes), (-libc::ENODEV, None));
@@ -66,8 +66,7 @@ fn lost_messages_and_empty_errors_are_malformed() {
     assert!(matches!(read_step(only(&empty)), Err(Malformed(_))));
 }
 
-/// What comes of a datagram as the answer to request 1: the kinds of its objects, whether it is consistent, and its
-/// end.
+/// Reads a datagram as the answer to request 1. Returns the kinds of its objects, whether the dump is consistent, and the code at its end.
 fn digest(datagram: &[u8]) -> (Vec<u16>, bool, Option<i32>) {
     let (mut kinds, mut consistent) = (Vec::new(), true);
     let end = read_datagram(datagram, 1, &mut consistent, &mut |message| {
@@ -78,7 +77,7 @@ fn digest(datagram: &[u8]) -> (Vec<u16>, bool, Option<i32>) {
 }
 
 #[test]
-fn objects_up_to_the_end_are_taken_and_nothing_of_other_requests() {
+fn only_objects_of_the_own_request_before_its_end_are_read() {
     let link = answer(abi::RTM_NEWLINK, 0, &[]);
     let done = answer(abi::NLMSG_DONE, 0, &[0; 4]);
     let mut leftover = answer(abi::NLMSG_ERROR, 0, &(-libc::EPERM).to_ne_bytes());
@@ -91,15 +90,18 @@ fn objects_up_to_the_end_are_taken_and_nothing_of_other_requests() {
 }
 
 #[test]
-fn one_interrupted_message_spoils_a_dump() {
+fn one_interrupted_message_makes_a_dump_inconsistent() {
     let link = answer(abi::RTM_NEWLINK, 0, &[]);
     let changed = answer(abi::RTM_NEWLINK, abi::NLM_F_DUMP_INTR, &[]);
     assert!(!digest(&[&*changed, &link].concat()).1);
-    assert!(!digest(&answer(abi::NLMSG_DONE, abi::NLM_F_DUMP_INTR, &[0; 4])).1, "the end may tell it as well");
+    assert!(
+        !digest(&answer(abi::NLMSG_DONE, abi::NLM_F_DUMP_INTR, &[0; 4])).1,
+        "the flag of an interrupted dump may be in its last message"
+    );
 }
 
 #[test]
-fn a_refusal_says_what_why_and_what_to_do() {
+fn a_refusal_names_the_operation_the_cause_and_the_remedy() {
     let error = NetlinkError::Refused {
         operation: "add the address",
         object: "192.0.2.1/24 on interface 3".to_owned(),

@@ -10,26 +10,27 @@ use taut_packet::VIRTIO_HEADER;
 
 /// Name of the device.
 pub(crate) const WIRE: &str = "wire";
-/// Its MTU from the start, and the header of a frame.
+/// Default MTU of the device, in bytes.
 pub(crate) const MTU: usize = 1_500;
+/// Bytes of an Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
-/// Above any frame of these tests.
+/// Bytes of the read buffer: more than any frame of these tests has.
 const LONGEST: usize = VIRTIO_HEADER + 65_536;
 
-/// An Ethernet device that takes and hands over superpackets and unfinished checksums. The test is what it is plugged into.
+/// An Ethernet device that accepts and delivers superpackets and partial checksums. The test plays the far side of its cable.
 pub(crate) struct Wire {
     tap: File,
 }
 
 impl Wire {
-    /// Our own address.
+    /// The host's address on the device.
     const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
-    /// Makes the device, gives it an address and switches it on.
+    /// Creates the device, gives it an address and brings it up.
     pub(crate) fn new() -> Self {
         let tap = open_tap(WIRE, libc::IFF_VNET_HDR);
         let offloads = libc::c_ulong::from(libc::TUN_F_CSUM | libc::TUN_F_TSO4);
-        // SAFETY: no pointers; the argument is a number.
+        // SAFETY: the call takes no pointers; its argument is a number.
         let result = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETOFFLOAD, offloads) };
         assert_eq!(result, 0, "{}", io::Error::last_os_error());
         set_address(WIRE, Self::NEAR);
@@ -37,12 +38,12 @@ impl Wire {
         Self { tap }
     }
 
-    /// Switches the device off.
+    /// Brings the device down.
     pub(crate) fn down(&self) {
         set_flags(WIRE, 0);
     }
 
-    /// Delivers a frame from outside, with this virtio header.
+    /// Delivers a frame to the host, with this virtio header.
     pub(crate) fn arrives(&self, header: [u8; VIRTIO_HEADER], frame: &[u8]) {
         let bytes = [header.as_slice(), frame].concat();
         assert_eq!((&self.tap).write(&bytes).unwrap(), bytes.len());
@@ -60,7 +61,7 @@ impl Wire {
     }
 
     /// Sends a broadcast datagram from this host through the device.
-    pub(crate) fn host_speaks(&self) {
+    pub(crate) fn send_broadcast(&self) {
         let socket = UdpSocket::bind((Self::NEAR, 0)).unwrap();
         socket.set_broadcast(true).unwrap();
         socket.send_to(b"hello", (Ipv4Addr::BROADCAST, 9)).unwrap();

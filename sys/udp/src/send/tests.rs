@@ -1,12 +1,13 @@
 use super::cursor::Cursor;
 use super::{Sent, Transmit};
-use crate::{Config, UdpSocket};
+use crate::{UdpConfig, UdpSocket};
 use std::io;
 
-const CONFIG: Config =
-    Config { port: 0, ipv4_only: true, send_buffer: 65_536, receive_buffer: 65_536, gso: true, gro: true };
+const CONFIG: UdpConfig =
+    UdpConfig { port: 0, ipv4_only: true, send_buffer: 65_536, receive_buffer: 65_536, gso: true, gro: true };
 
-/// What happens when the kernel answers a run, or a single datagram, with `code`: the report, and where it goes on.
+/// Handles the error `code` of the kernel for a run, or for a single datagram if `segment_size` is 0. Returns whether the socket is full, the report, and the
+/// cursor at which sending continues.
 fn answer(code: i32, segment_size: usize) -> (bool, Sent, Cursor, UdpSocket) {
     let socket = UdpSocket::bind(&CONFIG).unwrap();
     let transmit =
@@ -19,15 +20,15 @@ fn answer(code: i32, segment_size: usize) -> (bool, Sent, Cursor, UdpSocket) {
 fn is_run(cursor: Cursor, index: usize) -> bool {
     let transmit =
         Transmit { destination: "192.0.2.1:9".parse().unwrap(), contents: &[0; 3_000], segment_size: 1_000, ecn: 0 };
-    let mut there = cursor;
-    while there.index() < index {
-        there.skip();
+    let mut moved = cursor;
+    while moved.index() < index {
+        moved.skip();
     }
-    there.is_run(&[transmit; 2])
+    moved.is_run(&[transmit; 2])
 }
 
 #[test]
-fn a_full_buffer_blocks_and_fails_nothing() {
+fn a_full_buffer_blocks_without_a_failure() {
     let (full, report, cursor, _) = answer(libc::EAGAIN, 1_000);
     assert!(full && report.failed == 0 && cursor.index() == 0);
 }
@@ -40,21 +41,24 @@ fn a_signal_changes_nothing() {
 }
 
 #[test]
-fn a_device_without_checksums_ends_gso_for_good() {
+fn a_device_without_checksum_offload_switches_gso_off_permanently() {
     let (_, report, cursor, socket) = answer(libc::EIO, 1_000);
     assert_eq!((report.failed, cursor.index(), socket.features().gso), (0, 0, false));
-    assert!(!is_run(cursor, 0) && !is_run(cursor, 1), "the same run again, in pieces, and all later ones");
+    assert!(
+        !is_run(cursor, 0) && !is_run(cursor, 1),
+        "the refused run and all later ones are sent as single datagrams"
+    );
 }
 
 #[test]
-fn an_unexplained_refusal_ends_gso_for_this_run_only() {
+fn an_unexplained_refusal_switches_gso_off_for_this_run_only() {
     let (_, report, cursor, socket) = answer(libc::EINVAL, 1_000);
     assert_eq!((report.failed, cursor.index(), socket.features().gso), (0, 0, true));
     assert!(!is_run(cursor, 0) && is_run(cursor, 1));
 }
 
 #[test]
-fn what_concerns_one_destination_is_counted_and_passed_over() {
+fn an_error_of_one_destination_is_counted_and_skipped() {
     for (code, segment_size) in [(libc::EINVAL, 0), (libc::EIO, 0), (libc::EPERM, 1_000), (libc::EMSGSIZE, 1_000)] {
         let (full, report, cursor, socket) = answer(code, segment_size);
         assert!(!full && socket.features().gso);

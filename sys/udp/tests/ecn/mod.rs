@@ -1,7 +1,7 @@
-//! Congestion marks: what is asked for stands on each datagram, and what stands there is told.
+//! Congestion marks (ECN): each sent datagram carries the requested mark, and the receiver reports the mark of each message.
 
 use crate::{CONFIG, LOOPBACKS, at, pattern, wait_readable};
-use taut_udp::{Config, Local, ReceiveBatch, Transmit, UdpSocket};
+use taut_udp::{Local, ReceiveBatch, Transmit, UdpConfig, UdpSocket};
 
 const SEGMENT: usize = 1_000;
 
@@ -10,7 +10,7 @@ fn fault_i6_marks_arrive_on_single_datagrams_and_runs_of_both_families() {
     crate::in_namespace(|| {
         let contents = pattern(5 * SEGMENT);
         for (ipv4_only, gso) in [(false, true), (false, false), (true, true)] {
-            let config = Config { ipv4_only, gso, gro: gso, ..CONFIG };
+            let config = UdpConfig { ipv4_only, gso, gro: gso, ..CONFIG };
             let (sender, receiver) = (UdpSocket::bind(&config).unwrap(), UdpSocket::bind(&config).unwrap());
             for loopback in if ipv4_only { &LOOPBACKS[..1] } else { &LOOPBACKS[..] } {
                 let destination = at(loopback, receiver.port());
@@ -18,7 +18,7 @@ fn fault_i6_marks_arrive_on_single_datagrams_and_runs_of_both_families() {
                     [SEGMENT, 5 * SEGMENT].into_iter().flat_map(|length| (0..4).map(move |ecn| (length, ecn)))
                 {
                     let transmit = Transmit { destination, contents: &contents[..length], segment_size: SEGMENT, ecn };
-                    // Beside the other things that can be said of a message.
+                    // The mark is set together with a local address.
                     let local = Local { address: destination.ip().to_canonical(), interface: 0 };
                     for from in [None, Some(local)] {
                         let sent = sender.send_from(&[transmit], |_| from);
@@ -36,7 +36,7 @@ fn fault_i6_marks_arrive_on_single_datagrams_and_runs_of_both_families() {
 }
 
 #[test]
-fn fault_i6_what_is_marked_otherwise_is_not_merged() {
+fn fault_i6_datagrams_with_different_marks_are_not_merged() {
     crate::in_namespace(|| {
         let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
         let contents = pattern(4 * SEGMENT);
@@ -47,7 +47,7 @@ fn fault_i6_what_is_marked_otherwise_is_not_merged() {
     });
 }
 
-/// Marks of the messages that bring so many bytes, neighbours with equal ones counted once.
+/// Receives until `missing` bytes have arrived. Returns the marks of the messages, with neighbouring equal marks once.
 fn marks(receiver: &UdpSocket, mut missing: usize) -> Vec<u8> {
     let (mut batch, mut marks) = (ReceiveBatch::new(8).unwrap(), vec![]);
     while missing > 0 {

@@ -1,5 +1,4 @@
-//! Two hosts at the ends of a cable whose MTU and offloads the test chooses: what the kernel refuses, and what comes in
-//! larger or in more pieces than one expects.
+//! Two hosts at the ends of a cable whose MTU and offloads the test chooses: datagrams that the kernel refuses, and datagrams of unusual size or in fragments.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,19 +9,19 @@ use std::thread;
 use taut_udp::{Transmit, UdpSocket};
 
 use crate::namespace::in_namespace;
-use crate::{CONFIG, Config, at, joined, pattern, receive};
+use crate::{CONFIG, UdpConfig, at, joined, pattern, receive};
 
 /// The far end's addresses.
 const FAR: [&str; 2] = ["10.9.0.2", "fd00:9::2"];
 
-/// A command of `ip` in the namespace of the calling thread.
+/// Runs a command of `ip` in the namespace of the calling thread.
 fn ip(words: &str) {
     let done = Command::new("ip").args(words.split(' ')).output().unwrap();
     assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Lays a cable from here to a host in a namespace of its own, and opens a socket there. Socket and cable go together.
-fn cable(far: Config) -> UdpSocket {
+/// Connects the calling thread's namespace by a cable to a host in another one, and opens a socket on that host. The cable exists as long as the socket.
+fn cable(far: UdpConfig) -> UdpSocket {
     let (say, hear) = mpsc::channel();
     let (go, wait) = mpsc::channel::<()>();
     let host = thread::spawn(move || {
@@ -44,7 +43,7 @@ fn cable(far: Config) -> UdpSocket {
     host.join().unwrap()
 }
 
-/// Takes the checksum offload from the near end, as a driver without it would be (`ETHTOOL_STXCSUM`).
+/// Switches off the checksum offload of the near end (`ETHTOOL_STXCSUM`), as with a driver that lacks it.
 fn without_checksum_offload() {
     const ETHTOOL_STXCSUM: u32 = 0x17;
     let mut value = [ETHTOOL_STXCSUM, 0];
@@ -60,7 +59,8 @@ fn without_checksum_offload() {
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
 
-/// Kernels before 6.11 refuse the run by EIO, and it goes datagram by datagram; later ones sum in software. Either way all arrives.
+/// Kernels before 6.11 refuse the run with EIO, and it is sent datagram by datagram. Later kernels compute the checksums in software. All datagrams arrive in
+/// both cases.
 #[test]
 fn a_run_arrives_over_a_device_without_checksum_offload() {
     in_namespace(|| {
@@ -78,15 +78,16 @@ fn a_run_arrives_over_a_device_without_checksum_offload() {
     });
 }
 
-/// EMSGSIZE, for runs EINVAL in older kernels and then once more for each datagram: only what is too large counts as failed, and GSO stays.
+/// The kernel refuses datagrams above the MTU with EMSGSIZE; older kernels refuse runs with EINVAL, and then each datagram. Only datagrams that are too large
+/// count as failed, and GSO stays on.
 #[test]
-fn what_is_larger_than_the_mtu_fails_alone() {
+fn only_datagrams_above_the_mtu_fail() {
     in_namespace(|| {
         let receiver = cable(CONFIG);
         ip("link set near mtu 1300");
         let contents = pattern(20_000);
         for gso in [true, false] {
-            let sender = UdpSocket::bind(&Config { gso, ..CONFIG }).unwrap();
+            let sender = UdpSocket::bind(&UdpConfig { gso, ..CONFIG }).unwrap();
             for far in FAR {
                 let destination = at(far, receiver.port());
                 let to = |length, segment_size| Transmit {
@@ -101,22 +102,22 @@ fn what_is_larger_than_the_mtu_fails_alone() {
                 assert_eq!((index, error.raw_os_error()), (2, Some(libc::EMSGSIZE)));
                 let expected = [&contents[..500], &contents[..12_000], &contents[..77]].concat();
                 assert!(joined(&receive(&receiver, expected.len())) == expected);
-                assert_eq!(sender.features().gso, gso, "one path's MTU is not the socket's fault");
+                assert_eq!(sender.features().gso, gso, "the MTU of one path must not switch GSO off");
             }
         }
     });
 }
 
-/// Fault A4: the largest datagram there is, whole over the loopback and in 45 fragments over a cable, with GRO and without.
+/// Fault A4: the largest possible datagram, whole over loopback and in 45 fragments over a cable, with and without GRO.
 #[test]
-fn fault_a4_after_the_largest_datagram_whole_or_in_fragments_the_next_one_arrives() {
+fn fault_a4_a_datagram_after_the_largest_one_whole_or_in_fragments_arrives() {
     const LARGEST: usize = 65_507;
     let contents = pattern(LARGEST);
     for gro in [true, false] {
         let contents = contents.clone();
         in_namespace(move || {
-            let near = UdpSocket::bind(&Config { gro, ..CONFIG }).unwrap();
-            let far = cable(Config { gro, ..CONFIG });
+            let near = UdpSocket::bind(&UdpConfig { gro, ..CONFIG }).unwrap();
+            let far = cable(UdpConfig { gro, ..CONFIG });
             let stranger = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
             for (receiver, ip) in [(&near, "127.0.0.1"), (&far, FAR[0])] {
                 for _ in 0..3 {

@@ -1,16 +1,16 @@
-//! Own addresses: what comes in says where it came to, and an answer leaves from there.
+//! Local addresses: a received message carries the address that it was sent to, and an answer leaves from that address.
 
 use super::namespace::in_namespace;
 use super::{CONFIG, at, pattern, wait_readable};
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
-use taut_udp::{Config, Local, ReceiveBatch, Transmit, UdpSocket};
+use taut_udp::{Local, ReceiveBatch, Transmit, UdpConfig, UdpSocket};
 
-/// Second addresses of this host, and the first ones, which the routes would choose.
+/// Pairs of a second address of this host and the first address, which the routes would choose.
 const ADDRESSES: [(&str, &str); 2] = [("127.0.0.5", "127.0.0.1"), ("fd00::5", "::1")];
 const SEGMENT: usize = 1_200;
 
-/// The loopback interface gets an IPv6 address more; IPv4 has them already.
+/// Runs `test` in a namespace whose loopback interface has the second IPv6 address. The second IPv4 address needs no setup: 127.0.0.0/8 is local.
 fn with_addresses(test: impl Fn() + Send + 'static) {
     in_namespace(move || {
         let done = Command::new("ip").args(["address", "add", "fd00::5/128", "dev", "lo", "nodad"]).status();
@@ -19,7 +19,7 @@ fn with_addresses(test: impl Fn() + Send + 'static) {
     });
 }
 
-/// The next message: who sent it, where it came to, its length.
+/// Returns the next message's source, local address and length.
 fn next(socket: &UdpSocket) -> (SocketAddr, Option<Local>, usize) {
     let mut batch = ReceiveBatch::new(1).unwrap();
     wait_readable(socket);
@@ -29,24 +29,24 @@ fn next(socket: &UdpSocket) -> (SocketAddr, Option<Local>, usize) {
 }
 
 fn local(address: &str) -> Local {
-    // The loopback interface is the first of every namespace.
+    // The loopback interface has index 1 in every namespace.
     Local { address: address.parse().unwrap(), interface: 1 }
 }
 
 #[test]
-fn an_answer_leaves_from_where_the_question_came_to() {
+fn an_answer_leaves_from_the_address_that_the_question_was_sent_to() {
     with_addresses(|| {
         let contents = pattern(10 * SEGMENT);
         for (ipv4_only, addresses) in [(false, &ADDRESSES[..]), (true, &ADDRESSES[..1])] {
             let asker = UdpSocket::bind(&CONFIG).unwrap();
-            let socket = UdpSocket::bind(&Config { ipv4_only, ..CONFIG }).unwrap();
+            let socket = UdpSocket::bind(&UdpConfig { ipv4_only, ..CONFIG }).unwrap();
             for (second, first) in addresses {
                 let to = at(second, socket.port());
                 let question = Transmit { destination: to, contents: b"?", segment_size: 0, ecn: 0 };
                 assert_eq!(asker.send_from(&[question], |_| Some(local(first))).failed, 0);
                 let (source, arrival, _) = next(&socket);
                 assert_eq!(arrival, Some(local(second)));
-                // Alone, and as a run.
+                // The answer is a single datagram, then a run.
                 for segment_size in [0, SEGMENT] {
                     let length = if segment_size == 0 { 100 } else { contents.len() };
                     let answer = Transmit { destination: source, contents: &contents[..length], segment_size, ecn: 0 };
@@ -55,7 +55,7 @@ fn an_answer_leaves_from_where_the_question_came_to() {
                     let (from, to, received) = next(&asker);
                     assert_eq!((from, received), (SocketAddr::new(second.parse().unwrap(), socket.port()), length));
                     assert_eq!(to.map(|to| to.address), Some(source.ip()));
-                    // Without a word the routes choose.
+                    // Without a requested address the routes choose one.
                     assert_eq!(socket.send(&[answer]).failed, 0);
                     assert_eq!(next(&asker).0.ip(), first.parse::<IpAddr>().unwrap());
                 }
@@ -65,7 +65,7 @@ fn an_answer_leaves_from_where_the_question_came_to() {
 }
 
 #[test]
-fn runs_arrive_with_their_address_too() {
+fn runs_arrive_with_their_local_address() {
     with_addresses(|| {
         let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
         let contents = pattern(10 * SEGMENT);
@@ -85,7 +85,7 @@ fn runs_arrive_with_their_address_too() {
 }
 
 #[test]
-fn an_address_that_is_gone_stops_nothing() {
+fn messages_from_a_removed_address_are_still_sent() {
     with_addresses(|| {
         let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
         let contents = pattern(10 * SEGMENT);
@@ -100,8 +100,8 @@ fn an_address_that_is_gone_stops_nothing() {
                     let (from, _, received) = next(&receiver);
                     assert_eq!((from.ip(), received), (first.parse::<IpAddr>().unwrap(), length));
                 }
-                assert!(sender.features().gso, "it was not about runs");
-                // Refused is that one address only.
+                assert!(sender.features().gso, "a removed address must not switch GSO off");
+                // Only the removed address is refused; other local addresses still work.
                 let sent = sender.send_from(&[transmit], |_| Some(local(second)));
                 assert_eq!((sent.failed, sent.refused), (0, None));
                 assert_eq!(next(&receiver).0.ip(), second.parse::<IpAddr>().unwrap());

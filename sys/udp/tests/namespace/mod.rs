@@ -14,14 +14,13 @@ pub(crate) fn in_namespace(test: impl FnOnce() + Send + 'static) {
     });
 }
 
-/// An Ethernet device with a host on it that never answers, so that what is sent there waits in the kernel and fills
-/// the send buffer.
+/// An Ethernet device with a host that never answers, so that datagrams to it wait in the kernel and fill the send buffer.
 pub(crate) struct SilentNetwork {
     tap: File,
 }
 
 impl SilentNetwork {
-    /// Our own address.
+    /// The host's address on the device.
     const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
     /// The address of the silent host.
     pub(crate) const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
@@ -34,18 +33,18 @@ impl SilentNetwork {
         Self { tap }
     }
 
-    /// Tells the kernel the silent host's hardware address, so that it sends all packets that wait.
+    /// Gives the kernel the silent host's hardware address, so that it sends all waiting packets.
     pub(crate) fn resolve(&self) {
         add_neighbour(Self::NAME, Self::FAR);
     }
 
-    /// The contents of the UDP datagrams that came out, as far as there are any, and whether each has Don't Fragment.
+    /// Returns the contents of the UDP datagrams that left so far, and whether each has Don't Fragment.
     pub(crate) fn datagrams(&self) -> Vec<(Vec<u8>, bool)> {
         let mut found = Vec::new();
         let mut frame = [0; 2_048];
         while let Ok(length) = (&self.tap).read(&mut frame) {
             let packet = &frame[14..length];
-            // Ethernet type IPv4, protocol UDP, and no later fragment.
+            // Only IPv4 packets with UDP that are no later fragments.
             if frame[12..14] == [8, 0] && packet[9] == 17 && packet[6] & 0x1f == 0 && packet[7] == 0 {
                 found.push((packet[28..].to_vec(), packet[6] & 0x40 != 0));
             }

@@ -30,12 +30,13 @@ fn prediction(world: &mut TestNetwork, which: &str) -> u64 {
 fn a_port_that_is_counted_is_always_met_in_the_first_round() {
     let mut figures = Vec::new();
     for seed in many() {
-        let mut dice = SeededRng(seed);
-        let known = [NatBehaviour::PortRestricted, NatBehaviour::Firewall][usize::try_from(dice.below(2)).unwrap()];
-        let kinds = if dice.below(2) == 0 { [NatBehaviour::Counting, known] } else { [known, NatBehaviour::Counting] };
+        let mut rng = Seeded::new(seed);
+        let known = [NatBehaviour::PortRestricted, NatBehaviour::Firewall][usize::try_from(rng.below_u64(2)).unwrap()];
+        let kinds =
+            if rng.below_u64(2) == 0 { [NatBehaviour::Counting, known] } else { [known, NatBehaviour::Counting] };
         assert_eq!(kinds[0].reach(kinds[1]), Outcome::Predicted);
         let mut world = TestNetwork::new(kinds, seed);
-        (0..2).for_each(|side| world.ends[side].nat.drift(u16::try_from(dice.below(40)).unwrap()));
+        (0..2).for_each(|side| world.ends[side].nat.drift(u16::try_from(rng.below_u64(40)).unwrap()));
         figures.push(prediction(&mut world, &format!("{kinds:?}, seed {seed}")));
     }
     let worst = p99(figures);
@@ -57,9 +58,9 @@ fn a_port_that_was_counted_up_far_is_met_in_the_second_round() {
 fn two_counting_nats_meet_although_their_ports_moved_on() {
     let mut figures = Vec::new();
     for seed in many() {
-        let mut dice = SeededRng(seed);
+        let mut rng = Seeded::new(seed);
         let mut world = TestNetwork::new([NatBehaviour::Counting, NatBehaviour::Counting], seed);
-        (0..2).for_each(|side| world.ends[side].nat.drift(u16::try_from(dice.below(12)).unwrap()));
+        (0..2).for_each(|side| world.ends[side].nat.drift(u16::try_from(rng.below_u64(12)).unwrap()));
         figures.push(prediction(&mut world, &format!("seed {seed}")));
     }
     let worst = p99(figures);
@@ -134,7 +135,7 @@ fn relayed(overlay: &str) -> (Paths, LocalEndpoints) {
     let mut paths = Paths::new(Arc::from([overlay.parse().unwrap()]), Families::default());
     paths.set_relays(&[relay_of(0)], at(0));
     paths.handle_session_begun(Some(relay_of(0)), at(0));
-    (paths, LocalEndpoints::new(&mut SeededRng(1)))
+    (paths, LocalEndpoints::new(&mut Seeded::new(1)))
 }
 
 fn asked(from: &str) -> Search {
@@ -158,9 +159,9 @@ fn fault_d11_no_peer_causes_guesses_at_forbidden_addresses() {
     ] {
         let (mut paths, local_endpoints) = relayed("203.0.113.0/24");
         paths.handle_search(&asked(place), &local_endpoints, at(0));
-        let (mut budget, mut dice) = (Budget::new(), SeededRng(2));
+        let (mut budget, mut rng) = (Budget::new(), Seeded::new(2));
         for now in 0..3_000 {
-            while let Some(probe) = paths.next_probe(&mut budget, &mut dice, at(now)) {
+            while let Some(probe) = paths.next_probe(&mut budget, &mut rng, at(now)) {
                 assert!(probe.way.is_relayed(), "{place}: {}", probe.way);
             }
         }
@@ -170,10 +171,10 @@ fn fault_d11_no_peer_causes_guesses_at_forbidden_addresses() {
 #[test]
 fn fault_d10_a_peer_that_asks_without_end_gets_no_more_than_the_budget() {
     let (mut paths, local_endpoints) = relayed("100.64.0.0/10");
-    let (mut budget, mut dice, mut sent) = (Budget::new(), SeededRng(3), 0);
+    let (mut budget, mut rng, mut sent) = (Budget::new(), Seeded::new(3), 0);
     for now in (0..600_000).step_by(10) {
         paths.handle_search(&asked("198.51.100.7:5000"), &local_endpoints, at(now));
-        while let Some(probe) = paths.next_probe(&mut budget, &mut dice, at(now)) {
+        while let Some(probe) = paths.next_probe(&mut budget, &mut rng, at(now)) {
             sent += usize::from(!probe.way.is_relayed());
         }
     }

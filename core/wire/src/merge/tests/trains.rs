@@ -203,7 +203,7 @@ fn origin(segment: &[u8], merged: bool, packets: &[(u32, Vec<u8>)], found: &[usi
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(taut_testkit::cases(1_000)))]
 
     #[test]
     fn the_kernel_restores_what_was_sent(

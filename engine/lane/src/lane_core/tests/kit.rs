@@ -8,6 +8,7 @@ use std::time::Duration;
 use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_path::{Choice, Way};
+use taut_testkit::packets;
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
 use taut_udp::Transmit;
@@ -227,26 +228,6 @@ pub(super) fn read(header: VnetHeader, packet: &[u8]) -> Vec<u8> {
 
 /// Returns a TCP superpacket from host 1 to host 2 as the kernel makes it, with a partial checksum.
 pub(super) fn superpacket(payload: usize, gso_size: u16) -> (VnetHeader, Vec<u8>) {
-    let length = u16::try_from(40 + payload).unwrap();
-    let mut packet = vec![0x45, 0];
-    packet.extend(length.to_be_bytes());
-    packet.extend([0x12, 0x34, 0x40, 0, 64, 6, 0, 0]);
-    packet.extend([100, 64, 0, 1, 100, 64, 0, 2]);
-    let checksum = !ones_sum(&packet);
-    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-    let partial = ones_sum(&[&packet[12..20], &[0, 6], &(length - 20).to_be_bytes()].concat());
-    packet.extend([0x9c, 0x40, 1, 0xbb, 0, 0, 1, 0, 0, 0, 2, 0, 0x50, 0x10, 2, 0]);
-    packet.extend(partial.to_be_bytes());
-    packet.extend([0, 0]);
-    packet.extend((0..payload).map(|place| place.to_le_bytes()[0]));
-    let header = VnetHeader { flags: 1, gso_type: 1, hdr_len: 40, gso_size, csum_start: 20, csum_offset: 16 };
-    (header, packet)
-}
-
-/// Returns the ones' complement sum of RFC 1071, the slow way.
-fn ones_sum(bytes: &[u8]) -> u16 {
-    bytes.chunks_exact(2).fold(0, |sum: u16, pair| {
-        let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));
-        sum + u16::from(carry)
-    })
+    let (header, packet) = packets::tcp_superpacket([[100, 64, 0, 1], [100, 64, 0, 2]], payload, gso_size);
+    (VnetHeader::decode(&header.encode()), packet)
 }

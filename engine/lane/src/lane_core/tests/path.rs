@@ -393,7 +393,7 @@ enum Action {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(taut_testkit::cases(200)))]
 
     /// Two hosts have a slow relay and a fast direct path. Whenever packets are sent and paths changed, all packets arrive, in order.
     #[test]

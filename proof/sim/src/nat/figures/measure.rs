@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use taut_base::Entropy;
 
-use super::{Figure, Measured};
+use super::{Figure, FigureResult};
 use crate::nat::internet::Hole;
 use crate::nat::kind::Kind;
 use crate::nat::scene::{Carries, Scene, Setup};
@@ -24,7 +24,7 @@ const NEVER: Duration = Duration::from_secs(60);
 const STEADY: Duration = Duration::from_secs(75);
 
 /// Measures one figure in such a scene.
-pub(super) fn measure(figure: Figure, setup: &Setup, chance: &mut Seeded) -> Measured {
+pub(super) fn measure(figure: Figure, setup: &Setup, chance: &mut Seeded) -> FigureResult {
     let mut scene = Scene::new(setup, chance.next_u64());
     // Both daemons are up, have learned their external endpoints from the relays, and wait.
     scene.run(Duration::from_secs(3) + chance.up_to(Duration::from_secs(2)));
@@ -41,21 +41,21 @@ pub(super) fn measure(figure: Figure, setup: &Setup, chance: &mut Seeded) -> Mea
     }
 }
 
-fn took(took: Option<Duration>) -> Measured {
-    Measured { value: took.map(milliseconds), ..Measured::default() }
+fn took(took: Option<Duration>) -> FigureResult {
+    FigureResult { value: took.map(milliseconds), ..FigureResult::default() }
 }
 
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-fn cold(scene: &mut Scene, setup: &Setup) -> Measured {
+fn cold(scene: &mut Scene, setup: &Setup) -> FigureResult {
     scene.send(Side::A);
     let answered = scene.run_until(NEVER, |scene| scene.ledger(Side::B).arrived() > 0);
     took(answered.map(|took| took.saturating_sub(2 * setup.relay_round_trip())))
 }
 
-fn direct(scene: &mut Scene) -> Measured {
+fn direct(scene: &mut Scene) -> FigureResult {
     scene.flow(Side::A, INTERVAL);
     took(scene.run_until(NEVER, Scene::is_direct))
 }
@@ -86,9 +86,9 @@ fn next_answer(scene: &mut Scene) -> Option<Duration> {
     Some(scene.now().since(start))
 }
 
-fn dies(scene: &mut Scene, chance: &mut Seeded) -> Measured {
+fn dies(scene: &mut Scene, chance: &mut Seeded) -> FigureResult {
     if !settle(scene, chance) {
-        return Measured::default();
+        return FigureResult::default();
     }
     let nat = scene.nat(some_side(chance));
     scene.net.set_hole(nat, Hole::Both);
@@ -99,16 +99,16 @@ fn some_side(chance: &mut Seeded) -> Side {
     Side::BOTH[chance.below(2) as usize]
 }
 
-fn back(scene: &mut Scene, chance: &mut Seeded) -> Measured {
+fn back(scene: &mut Scene, chance: &mut Seeded) -> FigureResult {
     scene.flow(Side::A, SELDOM);
     if scene.run_until(NEVER, Scene::is_direct).is_none() {
-        return Measured::default();
+        return FigureResult::default();
     }
     let nat = scene.nat(some_side(chance));
     scene.net.set_hole(nat, Hole::Both);
     scene.run(Duration::from_secs(5) + chance.up_to(Duration::from_secs(295)));
     if Side::BOTH.into_iter().any(|side| scene.carries(side) != Carries::Relay) {
-        return Measured::default();
+        return FigureResult::default();
     }
     go_on(scene);
     let overtaken = |scene: &Scene| Side::BOTH.into_iter().map(|side| scene.ledger(side).overtaken()).sum::<usize>();
@@ -120,12 +120,12 @@ fn back(scene: &mut Scene, chance: &mut Seeded) -> Measured {
     let to = scene.now();
     scene.run(Duration::from_secs(1));
     let lost = Side::BOTH.into_iter().map(|side| scene.ledger(side).missing(from, to)).sum();
-    Measured { lost, overtaken: overtaken(scene) - before, ..took(until) }
+    FigureResult { lost, overtaken: overtaken(scene) - before, ..took(until) }
 }
 
-fn moves(scene: &mut Scene, setup: &Setup, chance: &mut Seeded) -> Measured {
+fn moves(scene: &mut Scene, setup: &Setup, chance: &mut Seeded) -> FigureResult {
     if !settle(scene, chance) {
-        return Measured::default();
+        return FigureResult::default();
     }
     let side = some_side(chance);
     let elsewhere = chance.below(2) == 0;
@@ -134,18 +134,18 @@ fn moves(scene: &mut Scene, setup: &Setup, chance: &mut Seeded) -> Measured {
     took(next_answer(scene).map(|until| until.saturating_sub(setup.direct_round_trip())))
 }
 
-fn relay_dies(scene: &mut Scene, chance: &mut Seeded) -> Measured {
+fn relay_dies(scene: &mut Scene, chance: &mut Seeded) -> FigureResult {
     scene.flow(Side::A, SELDOM);
     scene.run(Duration::from_secs(5) + chance.up_to(Duration::from_secs(20)));
     go_on(scene);
-    let Some(relay) = scene.relay_of(Side::A) else { return Measured::default() };
+    let Some(relay) = scene.relay_of(Side::A) else { return FigureResult::default() };
     scene.kill_relay(relay);
     took(next_answer(scene))
 }
 
-fn reboots(scene: &mut Scene, chance: &mut Seeded) -> Measured {
+fn reboots(scene: &mut Scene, chance: &mut Seeded) -> FigureResult {
     if !settle(scene, chance) {
-        return Measured::default();
+        return FigureResult::default();
     }
     scene.stop(Side::A);
     scene.set_coordinator(false);
@@ -160,10 +160,10 @@ fn reboots(scene: &mut Scene, chance: &mut Seeded) -> Measured {
     took(next_answer(scene))
 }
 
-fn control(scene: &mut Scene) -> Measured {
+fn control(scene: &mut Scene) -> FigureResult {
     scene.flow(Side::A, SELDOM);
     if scene.run_until(NEVER, Scene::is_direct).is_none() {
-        return Measured::default();
+        return FigureResult::default();
     }
     scene.run(STEADY);
     let before = Side::BOTH.map(|side| scene.probes(side));
@@ -174,5 +174,5 @@ fn control(scene: &mut Scene) -> Measured {
         after.iter().map(|(way, sent)| sent - before.get(way).copied().unwrap_or_default())
     });
     let most = sent.max().map(|most| most as f64 / f64::from(6 * minutes));
-    Measured { value: most, ..Measured::default() }
+    FigureResult { value: most, ..FigureResult::default() }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::nat::kind::{Kind, Place};
 
-fn reached(a: Kind, b: Kind, budget: Budget, seed: u64) -> Reach {
+fn reached(a: Kind, b: Kind, budget: PunchBudget, seed: u64) -> Reach {
     let mut net = Internet::new(seed);
     let servers = (net.server(), net.server());
     let hosts = net.pair(a, b, Place::Apart);
@@ -14,7 +14,7 @@ fn the_budget_decides_how_often_a_guess_succeeds() {
         let hit = |seed: &u64| reached(Kind::Symmetric, Kind::PortRestricted, budget, *seed) == Reach::Guess;
         (0..100).filter(hit).count()
     };
-    let (whole, tenth) = (hits(BUDGET), hits(Budget { ports: 100, ..BUDGET }));
+    let (whole, tenth) = (hits(BUDGET), hits(PunchBudget { ports: 100, ..BUDGET }));
     // The formula gives 98 and 33 of 100.
     assert!(whole >= 93, "{whole}");
     assert!((18..50).contains(&tenth), "{tenth}");

@@ -14,7 +14,7 @@ use taut_netmap::NetworkMap;
 use super::Scene;
 use crate::maps::map_for;
 use crate::party::Party;
-use crate::relay::Relay;
+use crate::relay::SimRelay;
 use crate::side::Side;
 
 /// Delay from a node's report to the other node's map, 60 ms: two ways through the network and a write to a disk.
@@ -29,8 +29,8 @@ pub(super) struct Listed {
 
 impl Listed {
     /// Creates the record of a known node: bound to all relays, without external endpoints.
-    pub(super) fn new(party: &Party, relays: &[Relay]) -> Self {
-        let relays = relays.iter().map(Relay::id).take(taut_netmap::MAX_PEER_RELAYS).collect();
+    pub(super) fn new(party: &Party, relays: &[SimRelay]) -> Self {
+        let relays = relays.iter().map(SimRelay::id).take(taut_netmap::MAX_PEER_RELAYS).collect();
         Self { endpoints: vec![party.endpoint], relays }
     }
 }
@@ -52,12 +52,12 @@ impl Coordinator {
     }
 
     /// Returns the map of `side`, with these relays.
-    pub(super) fn map(&self, side: Side, relays: &[Relay]) -> NetworkMap {
+    pub(super) fn map(&self, side: Side, relays: &[SimRelay]) -> NetworkMap {
         let (me, other) = (&self.parties[side.place()], &self.parties[side.other().place()]);
         let listed = &self.listed[side.other().place()];
         let mut map = map_for(me, &[other]);
         map.version = self.version;
-        map.relays = relays.iter().map(Relay::listed).collect();
+        map.relays = relays.iter().map(SimRelay::listed).collect();
         for peer in map.peers.values_mut() {
             peer.endpoints.clone_from(&listed.endpoints);
             peer.relays.clone_from(&listed.relays);
@@ -96,7 +96,7 @@ impl Scene {
     pub(super) fn publish(&mut self) {
         self.coordinator.due = None;
         self.coordinator.version += 1;
-        let relays: Vec<Relay> = self.posts.iter().map(|post| post.relay.clone()).collect();
+        let relays: Vec<SimRelay> = self.posts.iter().map(|post| post.relay.clone()).collect();
         for side in Side::BOTH {
             let map = self.coordinator.map(side, &relays);
             self.with(side, |node, now| node.set_map(map, now));

@@ -9,7 +9,7 @@ use taut_base::Time;
 use super::{PORT, Scene, Setup};
 use crate::host::Host;
 use crate::nat::internet::{HostId, Internet, Transit};
-use crate::relay::Relay;
+use crate::relay::SimRelay;
 use crate::side::Side;
 use crate::station::Station;
 use taut_testkit::Seeded;
@@ -17,7 +17,7 @@ use taut_testkit::Seeded;
 /// A relay and its distance from the middle.
 pub(super) struct Post {
     pub(super) host: HostId,
-    pub(super) relay: Relay,
+    pub(super) relay: SimRelay,
     /// The relay's program. While it is `None`, datagrams to the relay are lost.
     pub(super) station: Option<Box<dyn Station>>,
     delay: Duration,
@@ -27,7 +27,7 @@ impl Post {
     /// Starts relay `number`, counted from 0.
     pub(super) fn new(net: &mut Internet, number: u8, setup: &Setup, chance: &mut Seeded) -> Self {
         let host = net.server();
-        let mut relay = Relay::new(number + 1);
+        let mut relay = SimRelay::new(number + 1);
         relay.address = SocketAddr::from((net.address(host), relay.address.port()));
         let station: Box<dyn Station> = Box::new(relay.start(chance.next_u64()));
         Self { host, relay, station: Some(station), delay: setup.way_to_relay(number) }
