@@ -13,7 +13,7 @@ use taut_base::{Descriptors, Prefix, Uses, closest};
 use taut_event::{Events, Interest, Poller, Signal, Signals};
 use taut_noise::public_key;
 use taut_relay::ForwardRate;
-use taut_relay_server::log::{self, LogFormat, LogLevels};
+use taut_relay_server::log::{self, DAEMON, LogFormat, LogLevels};
 use taut_relay_server::{
     ConnectionAdmission, Metrics, RelayConfig, RelayServer, WebConfig, key_from_file, raise_open_files,
 };
@@ -66,8 +66,6 @@ const OPTIONS: [&str; 16] = [
     "version",
 ];
 
-/// Area of the log: start, stop and signals.
-const DAEMON: &str = "daemon";
 /// All areas of the log, for `--log-level`; the second one is that of the library's events.
 const AREAS: &[&str] = &[DAEMON, log::RELAY];
 
@@ -220,7 +218,8 @@ fn bits(text: &str) -> Result<u64, String> {
 fn serve(flags: &Flags) -> Result<(), Failed> {
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Inquire]).map_err(run_failed)?;
     let log = log::start(flags.log_format, flags.log_levels.clone());
-    let log = log.ok_or_else(|| Failed::Run(String::from("this process has a log already")))?;
+    let log = log.ok_or_else(|| Failed::Run(String::from("the log does not start")))?;
+    let switch = log.level_switch();
     let mut config = RelayConfig::new(key_from_file(&flags.key).map_err(run_failed)?);
     (config.port, config.stun_port, config.workers) = (flags.listen, flags.stun_port, flags.threads);
     config.trusted.clone_from(&flags.trust);
@@ -239,7 +238,7 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
         match signals.next() {
             None => poller.wait(&mut events, None).map_err(run_failed)?,
             Some(Signal::Inquire) => {
-                let levels = log.next_levels();
+                let levels = switch.next_levels();
                 tracing::info!(target: DAEMON, event = "levels-changed", %levels);
             }
             Some(_) => break,
