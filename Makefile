@@ -29,7 +29,7 @@ test: ## every test except those of test-night, and all lints; what CI runs, 25 
 	@tools/stages.py day $(STAGES)
 
 .PHONY: test-fast
-test-fast: ## unit tests, and the lab's tests that need no root: 3 minutes after the build
+test-fast: ## unit tests, and the lab's tests that need no root: 3 minutes on two cores, after a build that takes longer the first time
 	@tools/stages.py fast $(STAGES)
 
 .PHONY: test-night
@@ -38,9 +38,9 @@ test-night: ## the tests that are too slow for each change: lab/tests/night.toml
 	@tools/stages.py night $(STAGES)
 
 .PHONY: build
-build: ## both programs, optimised, into target/release
+build: ## taut, taut-coordinator and taut-relay, optimised, into target/release
 	@tools/setup build
-	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator
+	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server
 
 .PHONY: check
 check: arrows format clippy doc deny ## all that is not a test: arrows, formatting, lints, documentation, licences

@@ -5,7 +5,8 @@
     tools/stages.py day|fast|night NAME…    runs only these stages, in their order
     tools/stages.py --list                  prints the stages
 
-A stage is a recipe of the Makefile. Its output goes to target/stages/NAME.log and is printed in one piece when the stage ends. Exit status: 0 when
+A stage is a recipe of the Makefile. Its output goes to target/stages/NAME.log and is printed in one piece when the stage ends; once a minute the last line of
+each running stage's log is printed. Exit status: 0 when
 every stage passed, 1 when one failed, 130 after an interrupt. The run ends with the names of what failed. Its own tests: test_stages.py.
 """
 
@@ -25,6 +26,12 @@ LOGS = ROOT / "target" / "stages"
 BUDGET_S = {"day": 1500}
 # Lines with which pytest, cargo's tests, the compiler and unittest name what failed.
 FAILURE = re.compile(r"(FAILED|ERROR|FAIL:|ERROR:) \S|test .* \.\.\. FAILED$|thread .* panicked at |(error|warning)(\[\w+\])?: ")
+# Seconds between two reports of progress: a run that is silent for longer looks as if it hung.
+PROGRESS_S = 60
+# Seconds between two looks at the running stages: short against every stage, and without cost.
+LOOK_S = 0.05
+# Characters of a line of progress.
+PROGRESS_WIDTH = 120
 # Lines of one stage that the end of a run repeats: enough to know what broke, and short enough to see the table above.
 FAILURES_SHOWN = 20
 
@@ -112,12 +119,13 @@ class Record:
 class Run:
     """Starts each stage as soon as it may start, and collects what ended. `command` turns a stage into the words of its program."""
 
-    def __init__(self, stages, command, out=sys.stdout, logs=LOGS):
+    def __init__(self, stages, command, out=sys.stdout, logs=LOGS, progress=PROGRESS_S):
         self.records = {stage.name: Record(stage) for stage in stages}
         self.command = command
         self.out = out
         self.logs = logs
-        self.began = time.monotonic()
+        self.progress = progress
+        self.began = self.reported = time.monotonic()
         self._running = {}
 
     def finish(self):
@@ -153,7 +161,8 @@ class Run:
 
     def _start(self, record):
         record.result, record.start = "running", time.monotonic() - self.began
-        self._say(f"{record.stage.name}: started")
+        path = self.log(record)
+        self._say(f"{record.stage.name}: started; its output goes to {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
         with self.log(record).open("wb") as log:
             words = ["nice", "-n", str(record.stage.nice), *self.command(record.stage)]
             # A process group and no session: the kernel shares the processor out between sessions first (sched(7), autogroup), and only within one by niceness.
@@ -165,8 +174,10 @@ class Run:
         if not self._running:
             return
         # Unlike Popen.wait, this tells the CPU time of the stage and all that it waited for.
-        pid, status, usage = os.wait4(-1, 0)
+        pid, status, usage = os.wait4(-1, os.WNOHANG)
         if pid not in self._running:
+            self._report_progress()
+            time.sleep(LOOK_S)
             return
         record, process = self._running.pop(pid)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -176,6 +187,16 @@ class Run:
         self._say(f"{record.stage.name}: {record.result} after {record.seconds:.0f} s; its output:")
         self.out.write(self.log(record).read_text(errors="replace"))
         self.out.flush()
+
+    def _report_progress(self):
+        """Prints the last line of each running stage's log if it is time to."""
+        now = time.monotonic()
+        if now - self.reported < self.progress:
+            return
+        self.reported = now
+        for record, _ in self._running.values():
+            seconds = now - self.began - record.start
+            self._say(f"{record.stage.name}: running for {seconds:.0f} s: {last_line(self.log(record))}")
 
     def _stop_all(self):
         """After an interrupt: ends what still runs, so that nothing is left behind, and waits for it."""
@@ -193,6 +214,12 @@ class Run:
 
     def _say(self, line):
         print(f"==> {line}", file=self.out, flush=True)
+
+
+def last_line(path):
+    """The last line of a log that is not empty, without what would move the cursor."""
+    lines = [line for line in re.split(r"[\r\n]", path.read_text(errors="replace")[-4096:]) if line.strip()]
+    return "".join(filter(str.isprintable, lines[-1]))[:PROGRESS_WIDTH] if lines else "no output yet"
 
 
 def table(records, seconds):

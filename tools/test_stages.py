@@ -48,6 +48,20 @@ class StagesTest(unittest.TestCase):
     def test_a_stage_alone_ignores_stages_that_are_not_part_of_the_run(self):
         self.assertTrue(self.run_stages(Stage("two", needs=("one",), after=("zero",)), scripts={})[0])
 
+    def test_a_running_stage_says_where_its_output_goes_and_how_far_it_is(self):
+        out, go = io.StringIO(), self.path / "go"
+        script = f"echo compiling one; printf 'compiling two\\r\\n\\n'; until [ -e {go} ]; do sleep 0.01; done"
+
+        class Watched(io.StringIO):
+            def write(self, text):
+                if "compiling two" in text:
+                    go.touch()
+                return out.write(text)
+
+        self.assertTrue(Run([Stage("build")], lambda _: ["sh", "-ec", script], Watched(), self.path, progress=0).finish())
+        self.assertIn(f"==> build: started; its output goes to {self.path}/build.log", out.getvalue())
+        self.assertRegex(out.getvalue(), "==> build: running for [0-9]+ s: compiling two\n")
+
     def test_an_interrupt_ends_what_runs(self):
         file = self.path / "pid"
         run = Run([Stage("long")], lambda _: ["sh", "-c", f"echo $$ > {file}; exec sleep 600"], io.StringIO(), self.path)

@@ -1,7 +1,7 @@
 //! Areas of the coordinator's log ([`taut_relay_server::log`]; docs/log.md, "Coordinator and relay"): the targets of its events.
 
 /// Start, stop and command line of the program.
-pub(crate) const DAEMON: &str = "daemon";
+pub(crate) use taut_relay_server::log::DAEMON;
 
 /// The HTTP server and the operator's API.
 pub(crate) const API: &str = "api";

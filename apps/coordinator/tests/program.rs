@@ -276,12 +276,19 @@ fn with_json_a_failure_is_an_object() {
     };
     let told = failure(&["nodes", "list", "--json", "--network", "nope"], 1);
     assert!(told["message"].as_str().unwrap().contains("nope") && told["hint"].is_string(), "{told}");
-    failure(&["nodes", "list", "--json", "--token", "tautop-wrong"], 1);
+    let told = failure(&["nodes", "list", "--json", "--token", "tautop-wrong"], 1);
+    let message = told["message"].as_str().unwrap();
+    assert!(message.starts_with("the token of --token or TAUT_OPERATOR_TOKEN is not known at http"), "{told}");
     assert!(failure(&["nodes", "list", "--json", "--api", "http://127.0.0.1:1"], 1)["hint"].is_null());
     failure(&["check", "--json", "--state", nowhere.0.to_str().unwrap()], 1);
-    for wrong in [&["nonsense", "--json"][..], &["nodes", "list", "--json", "--jsno"], &["nodes", "--json"]] {
+    for (wrong, usage, help) in [
+        (&["nonsense", "--json"][..], "COMMAND [OPTIONS]", "taut-coordinator --help"),
+        (&["nodes", "list", "--json", "--jsno"], "nodes list [--network NAME]", "taut-coordinator nodes --help"),
+        (&["nodes", "--json"], "nodes list [--network NAME]", "taut-coordinator nodes --help"),
+    ] {
         let told = failure(wrong, 2);
-        assert!(told["hint"].as_str().unwrap().contains("taut-coordinator --help"), "{told}");
+        let hint = told["hint"].as_str().unwrap();
+        assert!(hint.starts_with(&format!("usage: taut-coordinator {usage}")) && hint.contains(help), "{told}");
     }
     let good = |arguments: &[&str]| -> serde_json::Value {
         serde_json::from_str(&out(&run(arguments, &variables))).unwrap_or_default()

@@ -13,37 +13,47 @@ use taut_base::{Descriptors, Prefix, Uses, closest};
 use taut_event::{Events, Interest, Poller, Signal, Signals};
 use taut_noise::public_key;
 use taut_relay::ForwardRate;
-use taut_relay_server::log::{self, LogFormat, LogLevels};
+use taut_relay_server::log::{self, DAEMON, LogFormat, LogLevels};
 use taut_relay_server::{
-    ConnectionAdmission, Metrics, RelayConfig, RelayServer, WebConfig, key_from_file, raise_open_files,
+    ConnectionAdmission, Metrics, RelayConfig, RelayServer, Stats, WebConfig, key_from_file, raise_open_files,
 };
 
 const HELP: &str = "\
-taut-relay: carries WireGuard's datagrams between nodes that have no direct path. It sees who talks to whom, and no plaintext.
+taut-relay: forwards encrypted packets between nodes without a direct path
 
-  taut-relay serve   runs until it is told to end
-      --listen PORT          UDP port of frames and STUN (3478)
-      --stun-port PORT       UDP port of STUN alone, for nodes that ask how their NAT filters (3479)
-      --trust KEY            a coordinator whose nodes are served; several times for several
-      --rate BITS            bits per second that one node may have carried; K, M or G behind the number (1G)
-      --threads N            threads that forward; one per core unless said
-      --metrics ADDRESS      listens there for /metrics (Prometheus) and /status, as in 127.0.0.1:9478; off unless said
-      --web ADDRESS          takes the same frames over WebSocket there, as in 0.0.0.0:443, for nodes that cannot use UDP; off unless said
-      --web-cert FILE        PEM files of the certificate's chain and its key: wss://. Without them ws://, for a front that does TLS
+  taut-relay serve   run the relay until SIGTERM or SIGINT ends it
+      --listen PORT          UDP port of frames and STUN (default 3478)
+      --stun-port PORT       second UDP port that answers STUN, so that nodes can detect their type of NAT (default 3479)
+      --trust KEY            serve the nodes of this coordinator; KEY is the output of `taut-coordinator ticket-key`; repeat for several
+      --rate BITS            limit on the traffic that is forwarded for one node, in bits per second; K, M or G after the number
+                             (default 1G)
+      --threads N            number of threads that forward (default: one per core)
+      --metrics ADDRESS      serve the counters at this address and port, such as 127.0.0.1:9478, as /metrics for Prometheus and
+                             /status as JSON; anyone who can connect can read them (default: none)
+      --web ADDRESS          accept nodes whose UDP is blocked, by WebSocket at this address and port, such as 0.0.0.0:443
+                             (default: none)
+      --web-cert FILE        PEM files of the certificate chain and its key, for wss://. Without them --web accepts ws://, for a web
+                             server in front that does TLS
       --web-key FILE
       --trusted-proxy PREFIX
-                         reverse proxies in front of --web, as in 10.0.0.0/8: limits count the client that they name in Forwarded, X-Forwarded-For
-                         or by the PROXY protocol; several times for several (docs/reverse-proxy.md)
+                             prefix of reverse proxies in front of --web, such as 10.0.0.0/8; limits use the client address from
+                             Forwarded, X-Forwarded-For or the PROXY protocol; repeat for several (docs/reverse-proxy.md)
       --log-format FORMAT    text (default) or json: the form of the log on standard error
-      --log-level LEVELS     error, warn, info (default), debug or trace; others for some areas as in info,relay=debug. Areas: daemon, relay.
-                             SIGUSR1 records one level more, and after trace those of the command line again
-      --key FILE             the relay's key; made at the first start (/var/lib/taut-relay/key)
-  taut-relay key     prints the public key, which the coordinator has to know (--key FILE, --json)
-  taut-relay status  asks a relay that runs (--metrics ADDRESS, --json)
-  taut-relay version prints the version (--json)
+      --log-level LEVELS     error, warn, info (default), debug or trace; others for some areas as in info,relay=debug. Areas: daemon,
+                             relay. SIGUSR1 records one level more, and after trace those of the command line again
+      --key FILE             file of the relay's private key; the first start creates it (default /var/lib/taut-relay/key)
+      --json                 print the ready line as JSON
+  taut-relay key     print the public key, which `taut-coordinator relays add` needs
+      --key FILE             file of the relay's private key (default /var/lib/taut-relay/key)
+      --json                 print it as JSON
+  taut-relay status  print the counters of a running relay: counts since its start
+      --metrics ADDRESS      address and port that `serve --metrics` of that relay was given (default 127.0.0.1:9478)
+      --json                 print the counters as JSON
+  taut-relay version print the version (--json)
 
-With --json a failure is an object, too: {\"schema\":1,\"error\":{\"message\",\"hint\"}}.
-What it counts and what to do about it: docs/relay.md
+`taut-relay COMMAND --help` prints the part of one command. docs/relay.md explains the counters.
+Exit status: 0 success, 1 failure, 2 usage error. With --json a failure is also printed as an object:
+{\"schema\":1,\"error\":{\"message\",\"hint\"}}.
 ";
 
 const COMMANDS: [&str; 5] = ["serve", "key", "status", "help", "version"];
@@ -66,8 +76,6 @@ const OPTIONS: [&str; 16] = [
     "version",
 ];
 
-/// Area of the log: start, stop and signals.
-const DAEMON: &str = "daemon";
 /// All areas of the log, for `--log-level`; the second one is that of the library's events.
 const AREAS: &[&str] = &[DAEMON, log::RELAY];
 
@@ -117,9 +125,29 @@ pub(crate) fn main() -> ExitCode {
     let json = std::env::args_os().any(|word| word == "--json");
     match run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failed::Usage(message)) => report(&message, Some("Try `taut-relay --help`."), 2, json),
+        Err(Failed::Usage(message)) => {
+            let command = COMMANDS.into_iter().find(|command| std::env::args().nth(1).as_deref() == Some(command));
+            report(&message, Some(&usage_hint(command)), 2, json)
+        }
         Err(Failed::Run(message)) => report(&message, None, 1, json),
     }
+}
+
+/// Returns the usage line of a command, or of the program, and where its help is.
+fn usage_hint(command: Option<&str>) -> String {
+    let (name, options) = (command.unwrap_or("COMMAND"), "[OPTIONS]");
+    let help = command.map_or_else(|| String::from("taut-relay --help"), |name| format!("taut-relay {name} --help"));
+    format!("usage: taut-relay {name} {options}\n  see `{help}`")
+}
+
+/// Returns the help of a command; that of the program for a command without a part of its own.
+fn help(command: Option<&str>) -> String {
+    let head = command.map(|name| format!("  taut-relay {name} "));
+    let is_head = |line: &&str| line.starts_with("  taut-relay ");
+    let Some(start) = head.and_then(|head| HELP.find(&head)) else { return String::from(HELP) };
+    let rest: Vec<&str> = HELP[start..].lines().collect();
+    let end = rest.iter().skip(1).position(|line| is_head(line) || line.is_empty()).map_or(rest.len(), |at| at + 1);
+    rest[..end].iter().map(|line| format!("{}\n", line.strip_prefix("  ").unwrap_or(line))).collect()
 }
 
 /// Prints why a command failed, and returns the exit status. The sentence goes to standard error; with `json` an object goes to standard
@@ -136,13 +164,13 @@ fn report(message: &str, hint: Option<&str>, status: u8, json: bool) -> ExitCode
 fn run() -> Result<(), Failed> {
     let (verb, flags) = match parse(Parser::from_env())? {
         Some(asked) => asked,
-        None => return say(HELP),
+        None => return say(&help(std::env::args().nth(1).as_deref())),
     };
     match verb.as_str() {
         "serve" => serve(&flags),
         "key" => key(&flags),
         "status" => status(&flags),
-        "help" => say(HELP),
+        "help" => say(&help(None)),
         "version" if flags.json => say(&format!("{}\n", json!({ "schema": 1, "version": VERSION }))),
         "version" => say(&format!("taut-relay {VERSION}\n")),
         other => Err(unknown("command", "", other, &COMMANDS)),
@@ -220,7 +248,8 @@ fn bits(text: &str) -> Result<u64, String> {
 fn serve(flags: &Flags) -> Result<(), Failed> {
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Inquire]).map_err(run_failed)?;
     let log = log::start(flags.log_format, flags.log_levels.clone());
-    let log = log.ok_or_else(|| Failed::Run(String::from("this process has a log already")))?;
+    let log = log.ok_or_else(|| Failed::Run(String::from("the log does not start")))?;
+    let switch = log.level_switch();
     let mut config = RelayConfig::new(key_from_file(&flags.key).map_err(run_failed)?);
     (config.port, config.stun_port, config.workers) = (flags.listen, flags.stun_port, flags.threads);
     config.trusted.clone_from(&flags.trust);
@@ -239,7 +268,7 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
         match signals.next() {
             None => poller.wait(&mut events, None).map_err(run_failed)?,
             Some(Signal::Inquire) => {
-                let levels = log.next_levels();
+                let levels = switch.next_levels();
                 tracing::info!(target: DAEMON, event = "levels-changed", %levels);
             }
             Some(_) => break,
@@ -317,16 +346,17 @@ fn status(flags: &Flags) -> Result<(), Failed> {
     if flags.json {
         return say(&format!("{object}\n"));
     }
-    let mut text = String::new();
+    let mut text = format!("{address}: counters since the start of the relay (docs/relay.md)\n");
     for (name, value) in
         object.as_object().into_iter().flatten().filter(|(name, value)| *name != "schema" && value.is_u64())
     {
-        text.push_str(&format!("{:<22}{value}\n", name.replace('_', " ")));
+        let meaning = Stats::meaning(name).unwrap_or_default();
+        text.push_str(&format!("{:<22}{value:>16}  {meaning}\n", name.replace('_', " ")));
     }
     for (reason, count) in
         object["drops"].as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0))
     {
-        text.push_str(&format!("dropped {reason:<14}{count}\n"));
+        text.push_str(&format!("dropped {reason:<14}{count:>16}  Datagrams, frames or connections.\n"));
     }
     say(&text)
 }
@@ -374,6 +404,18 @@ mod tests {
         assert_eq!(usage("serve --nonsense").unwrap(), "there is no option `--nonsense`");
         let Failed::Usage(message) = unknown("command", "", "statsu", &COMMANDS) else { panic!() };
         assert_eq!(message, "there is no command `statsu`; did you mean `status`?");
+    }
+
+    #[test]
+    fn the_help_of_a_command_is_its_part_of_the_help() {
+        let status = help(Some("status"));
+        assert!(status.starts_with("taut-relay status  print the counters"), "{status}");
+        assert!(status.contains("--metrics ADDRESS") && !status.contains("--listen") && !status.contains("version"));
+        assert!(help(Some("serve")).contains("--log-level") && !help(Some("serve")).contains("taut-relay key"));
+        for whole in [None, Some("nonsense"), Some("help")] {
+            assert_eq!(help(whole), HELP);
+        }
+        assert_eq!(usage_hint(Some("key")), "usage: taut-relay key [OPTIONS]\n  see `taut-relay key --help`");
     }
 
     #[test]

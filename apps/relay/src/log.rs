@@ -3,16 +3,21 @@
 //! Events are those of the crate `tracing`: `tracing::info!(target: AREA, event = "joined", node = %id)`. The target is the *area*; events of areas that
 //! the program does not name to [`start`] are ignored, which keeps the events of libraries out. Fields of the spans around an event are added to its line.
 //!
-//! Two fields have a meaning of their own. `event` is the name of the event. `limited` says who can cause it, and is not written: [`UNAUTHENTICATED`], or the
-//! number of a member. Such lines are limited (fault P5). A line never holds a secret: keys and tokens have no form that could be logged.
+//! Two fields have a meaning of their own. `event` is the name of the event. `limited` names the party that the line counts for, and is not written:
+//! [`UNAUTHENTICATED`] (by the field `address`), [`MEMBERSHIP`] (by the fields `network` and `address`), or the number of a member. Such lines are limited for
+//! each party (fault P5). A line never holds a secret: keys and tokens have no form that could be logged.
+//!
+//! A thread writes the lines, from a queue of bounded size. A reader of standard error that stalls costs lines, which are counted, and blocks nothing else.
 
 mod layer;
 mod levels;
 mod limits;
 mod line;
+mod queue;
 mod timestamp;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
@@ -27,21 +32,51 @@ pub const RELAY: &str = "relay";
 /// Value of the field `limited` of events that anyone can cause.
 pub const UNAUTHENTICATED: &str = "unauthenticated";
 
-/// A handle on the running log.
+/// Value of the field `limited` of events about nodes that join or leave a network, or change their key.
+pub const MEMBERSHIP: &str = "membership";
+
+/// Area of the events of a program as a whole: start, stop and signals.
+pub const DAEMON: &str = "daemon";
+
+/// Longest wait for the reader of standard error when the program ends, 2 s.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// The running log. When it is dropped, the remaining lines are written, unless the reader of standard error stalls for [`LAST_LINES`].
 pub struct Log {
     shared: Arc<Shared>,
     /// The levels of the command line.
     initial: LogLevels,
 }
 
-/// Starts the log of this process. Returns `None` if the process has another one already.
+/// Changes the levels of a running log.
+pub struct LevelSwitch {
+    shared: Arc<Shared>,
+    initial: LogLevels,
+}
+
+/// Starts the log of this process. Returns `None` if the process has another one already, or if no thread can be started.
 pub fn start(format: LogFormat, levels: LogLevels) -> Option<Log> {
     let shared = Arc::new(Shared::new(format, levels.clone()));
+    let writer = Arc::clone(&shared);
+    std::thread::Builder::new().name(String::from("log")).spawn(move || writer.run(&mut std::io::stderr())).ok()?;
     tracing::subscriber::set_global_default(Registry::default().with(LogLayer::new(Arc::clone(&shared)))).ok()?;
     Some(Log { shared, initial: levels })
 }
 
 impl Log {
+    /// Returns a handle that changes the levels.
+    pub fn level_switch(&self) -> LevelSwitch {
+        LevelSwitch { shared: Arc::clone(&self.shared), initial: self.initial.clone() }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.shared.finish(LAST_LINES);
+    }
+}
+
+impl LevelSwitch {
     /// Records one level more in all areas, as in info → debug → trace. After the last level the levels of the command line are in force again. Returns the
     /// levels that are in force now.
     pub fn next_levels(&self) -> LogLevels {

@@ -1,6 +1,6 @@
 //! `taut-relay`: a relay alone. `serve` runs one; `key` prints the key that the coordinator has to know; `status` asks one that runs.
 //!
-//! Answers go to stdout, everything else to stderr; exit code 0 when done, 1 when not, 2 when asked wrongly.
+//! Answers go to standard output, everything else to standard error. Exit status: 0 success, 1 failure, 2 usage error.
 
 mod cli;
 

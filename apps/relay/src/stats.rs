@@ -96,6 +96,13 @@ impl Stats {
         ]
     }
 
+    /// Returns the description of a field of [`Stats::json`]; `None` if this release does not have the field.
+    pub fn meaning(name: &str) -> Option<&'static str> {
+        let known = Self::default();
+        let mut families = known.gauges().into_iter().chain(known.counters());
+        families.find(|(family, ..)| family.trim_end_matches("_total") == name).map(|(_, help, _)| help)
+    }
+
     /// Returns the counters in the text format of Prometheus.
     pub fn prometheus(&self) -> String {
         let mut text = String::new();

@@ -1,15 +1,24 @@
 //! Names the protocol of a datagram that is given in hexadecimal digits: WireGuard, STUN or neither. README.md shows the output.
 
 use std::error::Error;
+use std::process::ExitCode;
 
 use taut_wire::stun::{self, BindingRequest};
 use taut_wire::wireguard::{self, Message};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let digits: String = std::env::args().skip(1).collect();
-    let datagram = if digits.is_empty() { sample() } else { bytes(&digits)? };
-    println!("{}", name(&datagram));
-    Ok(())
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let datagram = if words.is_empty() { Ok(sample()) } else { bytes(&words.concat()) };
+    match datagram {
+        Ok(datagram) => {
+            println!("{}", name(&datagram));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("name: {error}\nusage: name [HEXADECIMAL-DIGITS]");
+            ExitCode::from(2)
+        }
+    }
 }
 
 fn name(datagram: &[u8]) -> String {

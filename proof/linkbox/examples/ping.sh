@@ -2,6 +2,12 @@
 # Two hosts in network namespaces with linkbox between them: 20 ms of delay each way, 5 % loss. Needs root.
 # Usage: ping.sh LINKBOX, the path of the program.
 set -eu
+usage='usage: ping.sh LINKBOX, the path of the program linkbox (cargo build -p taut-linkbox; target/debug/linkbox). Needs root.'
+case ${1:-} in
+    -h | --help) echo "$usage"; exit 0 ;;
+    '') echo "ping.sh: the path of linkbox is missing" >&2; echo "$usage" >&2; exit 2 ;;
+esac
+[ -x "$1" ] || { echo "ping.sh: $1 is not a program" >&2; echo "$usage" >&2; exit 2; }
 linkbox=$1
 left=linkbox-left-$$ right=linkbox-right-$$ middle=linkbox-middle-$$
 cleanup() {

@@ -1,9 +1,10 @@
 //! A host that exists only in this program: it answers every ICMP echo request that arrives on a new TUN device.
 //!
-//! `pong [NAME]` creates the device (default `pong0`) and runs until it is killed. README.md shows a session.
+//! README.md shows a session.
 
 use std::error::Error;
 use std::io::ErrorKind;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use taut_tun::{Offload, Tun, TunConfig};
@@ -12,8 +13,41 @@ const ICMP: u8 = 1;
 const ECHO_REQUEST: u8 = 8;
 const ECHO_REPLY: u8 = 0;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let name = std::env::args().nth(1).unwrap_or_else(|| String::from("pong0"));
+const HELP: &str = "\
+pong: creates a TUN device and answers every ICMP echo request over IPv4 that arrives on it
+
+usage: pong [NAME]
+
+  NAME   name of the device (default pong0)
+
+Needs root. Runs until it is ended by a signal; the device then disappears.";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let name = match words.as_slice() {
+        [] => "pong0",
+        [word] if word == "--help" || word == "-h" => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        [name] if !name.is_empty() && !name.starts_with('-') => name,
+        _ => {
+            eprintln!("pong: expected at most one word, the name of the device\nusage: pong [NAME]");
+            return ExitCode::from(2);
+        }
+    };
+    match run(name) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pong: {name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Creates the device and answers until an error occurs.
+fn run(name: &str) -> Result<(), Box<dyn Error>> {
+    let name = String::from(name);
     // Without offloads each read returns one bare IP packet.
     let tun = Tun::create(&TunConfig { name, offload: Offload::NONE, multi_queue: false })?;
     println!("created {}", tun.name());

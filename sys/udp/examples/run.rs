@@ -3,13 +3,24 @@
 use std::error::Error;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
 
 use taut_udp::{ReceiveBatch, Transmit, UdpConfig, UdpSocket};
 
 const DATAGRAM: usize = 1_200;
 const COUNT: usize = 10;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("run: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let config =
         UdpConfig { port: 0, ipv4_only: false, send_buffer: 1 << 20, receive_buffer: 1 << 20, gso: true, gro: true };
     let (sender, receiver) = (UdpSocket::bind(&config)?, UdpSocket::bind(&config)?);

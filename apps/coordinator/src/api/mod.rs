@@ -108,7 +108,7 @@ impl Context {
 }
 
 /// Waits until `stop` is true, or its sender is gone.
-async fn stopped(mut stop: watch::Receiver<bool>) {
+pub(crate) async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 

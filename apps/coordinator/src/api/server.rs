@@ -146,23 +146,40 @@ async fn answer(request: Request, is_first: bool, guest: Arc<PendingConnection>,
     let (method, path, start) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
     let answer = id.clone().scope(respond(request, is_first, guest, server));
     let mut response = answer.instrument(span.clone()).await;
-    span.in_scope(|| log_request(&method, &path, start, &response));
+    span.in_scope(|| log_request(name_of(&method), &path, start, &response));
     if let Some(id) = id.header() {
         response.headers_mut().insert(request_id::HEADER, id);
     }
     response
 }
 
-/// Logs an answered request. The path of a refused one is left out: it may hold a token that somebody typed at the wrong place.
-fn log_request(method: &Method, path: &str, start: Instant, response: &Response) {
+/// Returns a method's name for the log; `other` for a method that HTTP does not define, because its text is the client's and may be a token.
+fn name_of(method: &Method) -> &'static str {
+    const KNOWN: [(Method, &str); 9] = [
+        (Method::GET, "GET"),
+        (Method::POST, "POST"),
+        (Method::PATCH, "PATCH"),
+        (Method::DELETE, "DELETE"),
+        (Method::PUT, "PUT"),
+        (Method::HEAD, "HEAD"),
+        (Method::OPTIONS, "OPTIONS"),
+        (Method::CONNECT, "CONNECT"),
+        (Method::TRACE, "TRACE"),
+    ];
+    KNOWN.iter().find(|(known, _)| known == method).map_or("other", |(_, name)| name)
+}
+
+/// Logs an answered request. The path of a refused one is left out, because it may contain a token that was typed in the wrong place.
+fn log_request(method: &str, path: &str, start: Instant, response: &Response) {
     let (status, took_ms) =
         (response.status().as_u16(), u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
     let reason = response.extensions().get::<ErrorCode>().map(|code| code.name());
     let path = Some(path).filter(|_| status < 400);
+    let address = response.extensions().get::<Source>().map(ToString::to_string);
     if response.extensions().get::<Operator>().is_some() {
-        tracing::debug!(target: log::API, event = "request", %method, path, status, reason, took_ms);
+        tracing::debug!(target: log::API, event = "request", method, path, status, reason, took_ms, address);
     } else {
-        tracing::debug!(target: log::API, limited = UNAUTHENTICATED, event = "request", %method, path, status, reason, took_ms);
+        tracing::debug!(target: log::API, limited = UNAUTHENTICATED, event = "request", method, path, status, reason, took_ms, address);
     }
 }
 
@@ -184,7 +201,8 @@ async fn respond(
     }
     request.extensions_mut().insert(source);
     request.extensions_mut().insert(Arc::clone(&guest));
-    let response = server.router.oneshot(request).await.unwrap_or_else(|never| match never {});
+    let mut response = server.router.oneshot(request).await.unwrap_or_else(|never| match never {});
+    response.extensions_mut().insert(source);
     if is_counted && response.extensions().get::<Operator>().is_none() {
         server.requests.count(source.address, Instant::now());
     }

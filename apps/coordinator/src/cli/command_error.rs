@@ -6,9 +6,6 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-/// Hint of every usage error.
-const SEE_HELP: &str = "Try `taut-coordinator --help`.";
-
 /// The failure of a command.
 #[derive(Debug)]
 pub(crate) enum CommandError {
@@ -41,15 +38,17 @@ impl CommandError {
     }
 
     /// Reports the failure on standard error, and with `json` also as an object on standard output. Returns the exit status.
-    pub(super) fn report(self, json: bool) -> ExitCode {
+    /// `usage` is the hint of a usage error.
+    pub(super) fn report(self, usage: impl FnOnce() -> String, json: bool) -> ExitCode {
         let message = self.to_string();
         let (hint, status) = match self {
-            Self::Usage(_) => (Some(String::from(SEE_HELP)), 2),
+            Self::Usage(_) => (Some(usage()), 2),
             Self::Refused { hint, .. } => (hint, 1),
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Self::Run(_) | Self::Output(_) => (None, 1),
         };
-        let hint_line = hint.as_ref().map_or_else(String::new, |hint| format!("\n{hint}"));
+        let indent = if status == 2 { "" } else { "  " };
+        let hint_line = hint.as_ref().map_or_else(String::new, |hint| format!("\n{indent}{hint}"));
         complain(&format!("{message}{hint_line}"));
         if json {
             // The sentence on standard error remains if standard output cannot be written.

@@ -14,6 +14,18 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
     }
 }
 
+/// Returns the usage lines of a command, or of the program, and where its help is.
+pub(super) fn usage(command: Option<&str>) -> String {
+    let start = command.map(|name| format!("taut-coordinator {name}"));
+    let lines: Vec<&str> = match &start {
+        Some(start) => text(command).lines().filter(|line| line.starts_with(start)).collect(),
+        None => Vec::new(),
+    };
+    let lines = if lines.is_empty() { vec!["taut-coordinator COMMAND [OPTIONS]"] } else { lines };
+    let help = start.unwrap_or_else(|| String::from("taut-coordinator"));
+    format!("usage: {}\n  see `{help} --help`", lines.join("\n       "))
+}
+
 /// The options of all commands that talk to a coordinator's HTTP API.
 macro_rules! remote_options {
     () => {

@@ -47,7 +47,10 @@ pub(crate) fn main() -> ExitCode {
     let json = std::env::args_os().any(|word| word == "--json");
     match Arguments::from_env().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failed) => failed.report(json),
+        Err(failed) => {
+            let command = std::env::args().skip(1).find(|word| COMMANDS.contains(&word.as_str()));
+            failed.report(|| help::usage(command.as_deref()), json)
+        }
     }
 }
 

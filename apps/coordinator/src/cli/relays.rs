@@ -1,7 +1,9 @@
 //! `relays` and `ticket-key`.
 
+use std::net::SocketAddr;
+
 use super::arguments::Arguments;
-use super::remote::{Remote, escape, in_network, joined};
+use super::remote::{Remote, escape, in_network};
 use super::table::table;
 use super::{CommandError, no_verb};
 use crate::contract::{AddRelay, RelayAnswer, RelayEntry, RelayList, RemovedRelay, TicketKeyAnswer};
@@ -56,16 +58,58 @@ fn list(answer: RelayList) -> String {
     }
     let heads = ["ID", "NAME", "NETWORK", "BOUND", "STUN-PORT", "ENDPOINTS", "WEB", "KEY"].map(String::from).to_vec();
     let row = |relay: RelayEntry| {
+        let places = (endpoints(&relay), web(&relay));
         vec![
             relay.id.to_string(),
             relay.name,
             relay.network,
             relay.bound.to_string(),
             relay.stun_port.to_string(),
-            joined(&relay.endpoints),
-            relay.web.unwrap_or_else(|| String::from("-")),
+            places.0,
+            places.1,
             relay.key.to_string(),
         ]
     };
     table(&std::iter::once(heads).chain(relays.into_iter().map(row)).collect::<Vec<_>>())
+}
+
+/// Returns the relay's endpoints; `as the coordinator, port 3478` for those at which a node reaches the coordinator itself.
+fn endpoints(relay: &RelayEntry) -> String {
+    let (own, named): (Vec<&SocketAddr>, Vec<&SocketAddr>) =
+        relay.endpoints.iter().partition(|endpoint| endpoint.ip().is_unspecified());
+    let own = own.first().map(|endpoint| format!("as the coordinator, port {}", endpoint.port()));
+    own.into_iter().chain(named.iter().map(ToString::to_string)).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the relay's URL; `as the coordinator` for the URL at which a node reaches the coordinator itself.
+fn web(relay: &RelayEntry) -> String {
+    let is_own = |url: &str| relay.own && url.contains("//0.0.0.0/");
+    match relay.web.as_deref() {
+        Some(url) if is_own(url) => String::from("as the coordinator"),
+        url => String::from(url.unwrap_or("-")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coordinators_own_relay_is_listed_without_unspecified_addresses() {
+        let relay = |endpoints: &str, web: &str| {
+            let json = serde_json::json!({
+                "id": 0, "network": "default", "name": "coordinator", "key": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "own": true,
+                "endpoints": endpoints.split(' ').collect::<Vec<_>>(), "stun_port": 3479, "web": web, "bound": 2, "created_at": null,
+            });
+            list(RelayList {
+                schema: crate::contract::SchemaVersion,
+                relays: vec![serde_json::from_value(json).unwrap()],
+            })
+        };
+        let text = relay("[::]:3478 0.0.0.0:3478", "ws://0.0.0.0/relay/v1");
+        assert!(text.contains("as the coordinator, port 3478  as the coordinator  AAAA"), "{text}");
+        assert!(!text.contains("0.0.0.0") && !text.contains("[::]"), "{text}");
+        let text = relay("203.0.113.7:3478", "wss://relay.example/");
+        assert!(text.contains("203.0.113.7:3478  wss://relay.example/"), "{text}");
+    }
 }

@@ -136,6 +136,11 @@ impl Remote {
         if status.is_success() {
             return Ok(body);
         }
+        if status.as_u16() == 401 {
+            let message = format!("the token of --token or TAUT_OPERATOR_TOKEN is not known at {}", self.api);
+            let hint = "check the token and --api; `taut-coordinator operator-token create` makes a token on the coordinator's host";
+            return Err(CommandError::Refused { message, hint: Some(String::from(hint)) });
+        }
         let error = serde_json::from_value::<ErrorAnswer>(body).map(|answer| (answer.error.message, answer.error.hint));
         let (message, hint) = error.unwrap_or_default();
         let message = if message.is_empty() { format!("{} answers with status {status}", self.api) } else { message };

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use taut_base::{DEFAULT_PORT, Descriptors, Prefix, Uses, WhenFull};
-use taut_relay_server::log::{Log, LogFormatError, LogLevels};
+use taut_relay_server::log::{LevelSwitch, Log, LogFormatError, LogLevels};
 use taut_relay_server::{AdmissionTable, ConnectionAdmission, Metrics, RelayServer, raise_open_files};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use super::arguments::Arguments;
@@ -34,7 +34,12 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
     let proxies = arguments.values("trusted-proxy");
     let (log_format, log_level) = (arguments.value("log-format")?, arguments.value("log-level")?);
     arguments.finish()?;
+    // Dropped last, after the runtime's tasks: it writes the remaining lines.
     let log = start_log(log_format.as_deref(), log_level.as_deref())?;
+    let runtime = runtime()?;
+    // Before anything that takes time: without a handler SIGUSR1 ends the program.
+    let signals = ServeSignals::new(&runtime)
+        .map_err(|error| CommandError::Run(format!("signals cannot be waited for: {error}")))?;
     let proxies: Vec<Prefix> =
         proxies.iter().map(|text| text.parse().map_err(|_| bad_proxy(text))).collect::<Result<_, _>>()?;
     let mut relay = if no_relay { None } else { Some(relay_options(relay_port.as_deref(), &relay_addresses)?) };
@@ -54,13 +59,17 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
         relay.streams = descriptors.streams;
     }
 
-    runtime()?.block_on(async {
+    runtime.block_on(async {
+        let stop = signals.handle(log.level_switch());
         // First, because the first start prints its tokens only once, and a port in use would end it.
         let (listeners, address) = bind(listen).await?;
         let urls = if urls.is_empty() { derived_urls(address) } else { urls };
         let options =
             StartOptions { directory: directory.clone(), urls, network, ipv4: prefix, ticket_life: TICKET_LIFE };
-        let (state, first) = State::open(options).await.map_err(CommandError::run)?;
+        let (state, first) = tokio::select! {
+            opened = State::open(options) => opened.map_err(CommandError::run)?,
+            () = api::stopped(stop.clone()) => return Ok(()),
+        };
         match &first {
             Some(first) => first::show_tokens(first)?,
             None => first::remind(&directory),
@@ -72,10 +81,6 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
         let admission = ConnectionAdmission::new(descriptors.unauthenticated, proxies);
         let relay = relay::start(&state, relay.as_ref(), &admission).await.map_err(CommandError::run)?;
         let figures = relay.as_ref().zip(metrics).map(|(relay, address)| figures(relay, address)).transpose()?;
-        raise_levels_on_signal(log)
-            .map_err(|error| CommandError::Run(format!("signals cannot be waited for: {error}")))?;
-        let stop =
-            stop_on_signals().map_err(|error| CommandError::Run(format!("signals cannot be waited for: {error}")))?;
         announce(&format!("listening on {address}\n"));
         tracing::info!(target: log::DAEMON, event = "started", version = env!("CARGO_PKG_VERSION"), %address);
         tell_descriptors(&descriptors);
@@ -217,30 +222,41 @@ fn start_log(format: Option<&str>, levels: Option<&str>) -> Result<Log, CommandE
         None => LogLevels::new(log::AREAS),
     };
     taut_relay_server::log::start(format.unwrap_or_default(), levels)
-        .ok_or_else(|| CommandError::Run(String::from("this process has a log already")))
+        .ok_or_else(|| CommandError::Run(String::from("the log does not start")))
 }
 
-/// Records one level more at each SIGUSR1.
-fn raise_levels_on_signal(log: Log) -> io::Result<()> {
-    let mut raise = signal(SignalKind::user_defined1())?;
-    tokio::spawn(async move {
-        while raise.recv().await.is_some() {
-            let levels = log.next_levels();
-            tracing::info!(target: log::DAEMON, event = "levels-changed", %levels);
-        }
-    });
-    Ok(())
+/// The signals that `serve` acts on.
+struct ServeSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    raise: Signal,
 }
 
-fn stop_on_signals() -> io::Result<watch::Receiver<bool>> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (sender, receiver) = watch::channel(false);
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        sender.send_replace(true);
-    });
-    Ok(receiver)
+impl ServeSignals {
+    fn new(runtime: &Runtime) -> io::Result<Self> {
+        let _context = runtime.enter();
+        let [terminate, interrupt, raise] =
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::user_defined1()].map(signal);
+        Ok(Self { terminate: terminate?, interrupt: interrupt?, raise: raise? })
+    }
+
+    /// Records one level more at each SIGUSR1. The result becomes true at SIGTERM or SIGINT.
+    fn handle(self, levels: LevelSwitch) -> watch::Receiver<bool> {
+        let Self { mut terminate, mut interrupt, mut raise } = self;
+        tokio::spawn(async move {
+            while raise.recv().await.is_some() {
+                let levels = levels.next_levels();
+                tracing::info!(target: log::DAEMON, event = "levels-changed", %levels);
+            }
+        });
+        let (sender, receiver) = watch::channel(false);
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            sender.send_replace(true);
+        });
+        receiver
+    }
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use taut_base::{MAX_PEERS, NodeId, PrivateKey, PublicKey};
 use taut_netmap::{Enrol, Hello};
 use taut_noise::dh;
+use taut_relay_server::log::MEMBERSHIP;
 
 use super::error::KeyFault;
 use super::names::free_name;
@@ -62,7 +63,9 @@ impl State {
         // Checked again, because only what the writer reads stays true until it writes.
         let row = match check_hello(&mut tx, network, machine, hello).await? {
             HelloResult::Member(row) => row,
-            HelloResult::NewKey { network, row, full_at } => self.change_key(tx, &network, row, hello, full_at).await?,
+            HelloResult::NewKey { network, row, full_at } => {
+                self.change_key(tx, &network, row, hello, (full_at, from)).await?
+            }
             HelloResult::Newcomer { network, .. } => self.enrol(tx, &network, machine, hello, from).await?,
         };
         Ok(self.welcome(row, hello))
@@ -106,7 +109,8 @@ impl State {
         tx.commit().await?;
         self.hub(network.id).announce(row.version);
         let (node, ipv4) = (row.id.0, row.ipv4);
-        tracing::info!(target: log::MEMBERS, event = "joined", network = network.name, node, name = row.name, %ipv4, key);
+        let network = &network.name;
+        tracing::info!(target: log::MEMBERS, limited = MEMBERSHIP, event = "joined", network, node, name = row.name, %ipv4, key, address = %from);
         Ok(row)
     }
 
@@ -116,7 +120,7 @@ impl State {
         network: &NetworkRow,
         row: NodeRow,
         hello: &Hello,
-        full_at: i64,
+        (full_at, from): (i64, IpAddr),
     ) -> Result<NodeRow, StateError> {
         let version = tx.next_version(network.id, random_bits()).await?;
         tx.set_node_key(row.id, hello.node_key, full_at, version).await?;
@@ -124,7 +128,8 @@ impl State {
         // With tickets that do not name the node, the former key would keep a place of its own at the relay.
         self.cut_key_off(network.id, row.node_key);
         self.hub(network.id).announce(version);
-        tracing::info!(target: log::MEMBERS, event = "node-key-changed", network = network.name, node = row.id.0, name = row.name);
+        let (network, node) = (&network.name, row.id.0);
+        tracing::info!(target: log::MEMBERS, limited = MEMBERSHIP, event = "node-key-changed", network, node, name = row.name, address = %from);
         Ok(row)
     }
 

@@ -1,9 +1,11 @@
 //! The operator's requests about nodes: list, rename, remove.
 
+use std::net::IpAddr;
 use std::sync::PoisonError;
 
 use taut_base::NodeId;
 use taut_netmap::{BadName, check_new_name};
+use taut_relay_server::log::MEMBERSHIP;
 
 use super::members::member;
 use super::names::is_number;
@@ -38,33 +40,30 @@ impl State {
     pub(crate) async fn remove_node(&self, network: Option<&str>, name: &str) -> Result<NodeView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         let (network, row) = find(&mut tx, network, name).await?;
-        self.remove(tx, "removed", &network, &row).await?;
+        self.remove(tx, &network, &row).await?;
+        tracing::info!(target: log::MEMBERS, event = "removed", network = network.name, node = row.id.0, name = row.name);
         Ok(self.view(&network, row))
     }
 
     /// Removes a node that asked for it. Succeeds if the node is not a member.
-    pub(crate) async fn leave(&self, network: NetworkId, node: NodeId) -> Result<(), StateError> {
+    pub(crate) async fn leave(&self, network: NetworkId, node: NodeId, from: IpAddr) -> Result<(), StateError> {
         let mut tx = self.store.write(self.party(network)).await?;
         let (network, row) = match member(&mut tx, node).await {
             Err(StateError::NotAMember) => return Ok(()),
             found => found?,
         };
-        self.remove(tx, "left", &network, &row).await?;
+        self.remove(tx, &network, &row).await?;
+        let (network, node) = (&network.name, row.id.0);
+        tracing::info!(target: log::MEMBERS, limited = MEMBERSHIP, event = "left", network, node, name = row.name, address = %from);
         Ok(())
     }
 
-    /// Removes a node, and logs that as `event`.
-    async fn remove(
-        &self,
-        mut tx: Writing,
-        event: &'static str,
-        network: &NetworkRow,
-        row: &NodeRow,
-    ) -> Result<(), StateError> {
+    /// Removes a node.
+    async fn remove(&self, mut tx: Writing, network: &NetworkRow, row: &NodeRow) -> Result<(), StateError> {
         let version = tx.next_version(network.id, random_bits()).await?;
         tx.remove_node(row.id, version, unix_now()).await?;
         tx.commit().await?;
-        self.forget_members(event, network.id, &network.name, std::slice::from_ref(row));
+        self.forget_members(network.id, std::slice::from_ref(row), |_| {});
         self.hub(network.id).announce(version);
         Ok(())
     }

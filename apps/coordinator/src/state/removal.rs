@@ -30,22 +30,24 @@ impl State {
         tx.commit().await?;
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&row.id);
         let online = self.hub(row.id).online().len();
-        self.forget_members("removed", row.id, &row.name, &members);
+        self.forget_members(row.id, &members, |member| {
+            tracing::info!(target: log::MEMBERS, event = "removed", network = row.name, node = member.id.0, name = member.name);
+        });
         self.hub(row.id).announce(version);
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner).remove(&row.id);
         tracing::info!(target: log::MEMBERS, event = "network-removed", network = row.name, nodes = members.len());
         Ok(NetworkView { row, nodes: members.len() as u64, online })
     }
 
-    /// Disconnects removed members from the coordinator's own relay, removes them from memory, and logs each removal as `event`. Call it after the commit. It
+    /// Disconnects removed members from the coordinator's own relay, removes them from memory, and calls `log` for each. Call it after the commit. It
     /// takes a second for a large network, so the other tasks of this thread move to another thread.
-    pub(super) fn forget_members(&self, event: &str, network: NetworkId, name: &str, rows: &[NodeRow]) {
+    pub(super) fn forget_members(&self, network: NetworkId, rows: &[NodeRow], log: impl Fn(&NodeRow)) {
         let forget = || {
             self.cut_members_off(network, rows);
             let hub = self.hub(network);
             for row in rows {
                 hub.forget(row.id);
-                tracing::info!(target: log::MEMBERS, event, network = name, node = row.id.0, name = row.name);
+                log(row);
             }
         };
         if rows.len() > FEW { tokio::task::block_in_place(forget) } else { forget() }

@@ -7,8 +7,10 @@
 mod client;
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -29,11 +31,17 @@ struct Logging {
 }
 
 impl Logging {
-    fn start(options: &str) -> Self {
+    /// Returns a new directory.
+    fn directory() -> PathBuf {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("taut-coordinator-log-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir(&directory).unwrap();
+        directory
+    }
+
+    fn start(options: &str) -> Self {
+        let directory = Self::directory();
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec \"$@\" {options} 2>\"$0\"")]).arg(directory.join("log")).arg(PROGRAM);
         Self { serve: Serve::start_by(command, &directory.join("state")), directory }
@@ -61,8 +69,23 @@ impl Logging {
 
     /// Sends SIGUSR1, which raises the levels.
     fn raise(&self) {
+        self.signal("-USR1");
+    }
+
+    /// Sends SIGTERM, and waits for the end of the program.
+    fn stop(&self) {
+        self.signal("-TERM");
+        let (process, start) = (format!("/proc/{}/stat", self.serve.id()), Instant::now());
+        // The program is a zombie until it is waited for.
+        while !std::fs::read_to_string(&process).unwrap().contains(") Z ") {
+            assert!(start.elapsed() < TEST_TIMEOUT, "SIGTERM does not end the program");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn signal(&self, signal: &str) {
         let process = self.serve.id().to_string();
-        assert!(Command::new("kill").args(["-USR1", &process]).status().unwrap().success());
+        assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
     }
 
     /// Sends a request with headers. Returns the request id in the answer's header, and the answer.
@@ -166,13 +189,89 @@ fn levels_change_while_it_runs() {
 #[test]
 fn fault_p5_unauthenticated_requests_do_not_fill_the_log() {
     let logging = Logging::start("--log-level debug");
-    for _ in 0..60 {
+    let wrong = Operator::new(&logging.serve, &format!("tautop-{}", encode_base64url(&client::random())));
+    for _ in 0..30 {
         logging.ask("/nothing", &[]);
+        assert_eq!(wrong.ask("GET", "nodes", &Value::Null).unwrap().0, 401);
     }
-    let line = logging.line("event=events-suppressed");
-    assert!(line.contains("count="), "{line}");
-    let written = logging.text().matches("event=request ").count();
-    assert!((15..=30).contains(&written), "{written} lines for 60 requests");
+    logging.stop();
+    let text = logging.text();
+    for (of, cause) in
+        [("request", "no-such-path"), ("request", "unauthorized"), ("operator-refused", "\"unknown token\"")]
+    {
+        let written = text
+            .lines()
+            .filter(|line| line.contains(&format!("event={of} ")) && line.contains(&format!("reason={cause}")));
+        let written = written.inspect(|line| assert!(line.contains("address=127.0.0.1"), "{line}")).count();
+        let report = format!("area=api event=events-suppressed of={of} cause={cause} count=");
+        let suppressed = text.lines().filter_map(|line| line.split_once(&report)?.1.parse::<usize>().ok());
+        assert_eq!(written + suppressed.sum::<usize>(), 30, "{of} {cause}:\n{text}");
+        assert!((15..=20).contains(&written), "{written} lines for 30 requests");
+    }
+}
+
+#[test]
+fn fault_p5_a_reader_of_the_log_that_stalls_stops_nothing() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let filled = Arc::new(AtomicU32::new(0));
+    let filler = std::thread::spawn({
+        let (mut writer, filled) = (writer.try_clone().unwrap(), Arc::clone(&filled));
+        move || {
+            while writer.write_all(b"a line that nobody reads\n").is_ok() {
+                filled.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    let mut before = None;
+    while before != Some(filled.load(Ordering::Relaxed)) {
+        before = Some(filled.load(Ordering::Relaxed));
+        sleep(Duration::from_millis(200));
+    }
+    // From here on each write to the pipe blocks.
+    let directory = Logging::directory();
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" --log-level trace 2>&0", "sh", PROGRAM]).stdin(writer);
+    let logging = Logging { serve: Serve::start_by(command, &directory.join("state")), directory };
+    for _ in 0..20 {
+        assert_eq!(logging.ask("/nothing", &[]).1["error"]["code"], "no-such-path");
+    }
+    logging.stop();
+    drop(reader);
+    filler.join().unwrap();
+}
+
+#[test]
+fn a_token_in_the_place_of_the_method_is_not_logged() {
+    let logging = Logging::start("--log-level trace");
+    let (token, _) = logging.tokens();
+    for line in [format!("{token} / HTTP/1.1"), format!("GET /{token} HTTP/1.1"), String::from("HEAD / HTTP/1.1")] {
+        let mut stream = std::net::TcpStream::connect(&logging.serve.address).unwrap();
+        write!(stream, "{line}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        stream.read_to_string(&mut String::new()).unwrap();
+    }
+    logging.line("method=HEAD");
+    let text = logging.text();
+    assert!(text.contains("method=other") && !text.contains(&token), "{text}");
+}
+
+#[test]
+fn a_signal_that_raises_the_levels_is_handled_before_the_state_is_opened() {
+    let directory = Logging::directory();
+    let mut child = Serve::spawn(&directory.join("state"));
+    let start = Instant::now();
+    while !directory.join("state").exists() {
+        assert!(start.elapsed() < TEST_TIMEOUT, "no state directory");
+        sleep(Duration::from_millis(1));
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+    for (name, number) in [("SIGINT", 2), ("SIGUSR1", 10), ("SIGTERM", 15)] {
+        assert!(caught & (1 << (number - 1)) != 0, "{name} is not handled yet: {caught:x}");
+    }
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Instant;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use ring::rand::SystemRandom;
 use serde_json::Value;
@@ -17,16 +18,21 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::levels::LogLevels;
-use super::limits::{Cause, LineLimits};
+use super::limits::{Cause, LineKind, LineLimits, Suppressed};
 use super::line::{Line, LogFormat};
-use super::{UNAUTHENTICATED, timestamp};
+use super::queue::LineQueue;
+use super::{MEMBERSHIP, UNAUTHENTICATED, timestamp};
 use crate::system::OsEntropy;
 
-/// State that the layer shares with the handle on the log.
+/// Time between two checks for suppressed lines to report, 10 s: they are reported a minute after the first one, and this much later at most.
+const REPORT_CHECK: Duration = Duration::from_secs(10);
+
+/// State that the layer shares with the handle on the log and with the thread that writes.
 pub(super) struct Shared {
     format: LogFormat,
     levels: RwLock<LogLevels>,
     limits: Mutex<LineLimits>,
+    queue: LineQueue,
     start: Instant,
 }
 
@@ -35,7 +41,7 @@ impl Shared {
         let mut key = [0; 16];
         OsEntropy(SystemRandom::new()).fill(&mut key);
         let limits = Mutex::new(LineLimits::new(key));
-        Self { format, levels: RwLock::new(levels), limits, start: Instant::now() }
+        Self { format, levels: RwLock::new(levels), limits, queue: LineQueue::new(format), start: Instant::now() }
     }
 
     pub(super) fn levels(&self) -> LogLevels {
@@ -46,10 +52,43 @@ impl Shared {
         *self.levels.write().unwrap_or_else(PoisonError::into_inner) = levels;
     }
 
+    /// Writes lines to `out`, and reports suppressed lines. Never returns.
+    pub(super) fn run(&self, out: &mut impl Write) -> ! {
+        loop {
+            self.queue.write_to(out, REPORT_CHECK);
+            let due = self.limits().due(self.now());
+            self.report(due);
+        }
+    }
+
+    /// Reports all suppressed lines, and waits until the queue is written, at most for `patience`.
+    pub(super) fn finish(&self, patience: Duration) {
+        let rest = self.limits().rest();
+        self.report(rest);
+        self.queue.flush(patience);
+    }
+
+    fn report(&self, suppressed: Vec<Suppressed>) {
+        for Suppressed { kind, count } in suppressed {
+            let mut fields = vec![("of", Value::from(kind.event))];
+            if !kind.reason.is_empty() {
+                fields.push(("cause", Value::from(kind.reason)));
+            }
+            fields.push(("count", Value::from(count)));
+            self.write(Level::WARN, kind.area, "events-suppressed", &fields);
+        }
+    }
+
+    fn limits(&self) -> MutexGuard<'_, LineLimits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Time {
+        Time::from_duration(self.start.elapsed())
+    }
+
     fn write(&self, level: Level, area: &str, event: &str, fields: &[(&'static str, Value)]) {
-        let line = Line { time: timestamp::now(), level, area, event, fields }.render(self.format);
-        // A log that cannot be written is no reason to stop serving.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        self.queue.push(Line { time: timestamp::now(), level, area, event, fields }.render(self.format));
     }
 }
 
@@ -95,17 +134,16 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
                 fields.list.extend(of_span.list.iter().cloned());
             }
         }
-        let now = Time::from_duration(self.shared.start.elapsed());
-        let mut limits = self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_within = fields.cause.is_none_or(|cause| limits.take(cause, &fields.event, fields.reason(), now));
-        let suppressed = limits.tell(now);
-        drop(limits);
-        if let Some(count) = suppressed {
-            let area = event.metadata().target();
-            self.shared.write(Level::WARN, area, "events-suppressed", &[("count", Value::from(count))]);
-        }
+        let metadata = event.metadata();
+        let is_within = fields.cause().is_none_or(|cause| {
+            let kind = LineKind {
+                area: metadata.target(),
+                event: fields.event.clone(),
+                reason: String::from(fields.text("reason")),
+            };
+            self.shared.limits().take(&cause, &kind, self.shared.now())
+        });
         if is_within {
-            let metadata = event.metadata();
             self.shared.write(*metadata.level(), metadata.target(), &fields.event, &fields.list);
         }
     }
@@ -115,13 +153,32 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
 #[derive(Default)]
 struct Fields {
     event: String,
-    cause: Option<Cause>,
+    limit: Option<Limit>,
     list: Vec<(&'static str, Value)>,
 }
 
+/// Value of the field `limited`.
+#[derive(Clone, Copy)]
+enum Limit {
+    Unauthenticated,
+    Membership,
+    Member(u64),
+}
+
 impl Fields {
-    fn reason(&self) -> &str {
-        self.list.iter().find(|(key, _)| *key == "reason").and_then(|(_, value)| value.as_str()).unwrap_or_default()
+    /// Returns the value of a field that is a text; an empty text if there is no such field.
+    fn text(&self, name: &str) -> &str {
+        self.list.iter().find(|(key, _)| *key == name).and_then(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+
+    /// Returns the party that the line counts for; `None` if the line is not limited.
+    fn cause(&self) -> Option<Cause> {
+        let address = || client(self.text("address"));
+        Some(match self.limit? {
+            Limit::Unauthenticated => Cause::Unauthenticated(address()),
+            Limit::Membership => Cause::Membership { network: String::from(self.text("network")), address: address() },
+            Limit::Member(number) => Cause::Member(number),
+        })
     }
 
     fn push(&mut self, field: &Field, value: impl Into<Value>) {
@@ -129,18 +186,24 @@ impl Fields {
     }
 }
 
+/// Returns the client's address in a field `address`, which may also name a proxy (`192.0.2.7 via 10.0.0.1`).
+fn client(text: &str) -> Option<IpAddr> {
+    text.split(' ').next()?.parse().ok()
+}
+
 impl Visit for Fields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "event" => self.event = String::from(value),
-            "limited" => self.cause = (value == UNAUTHENTICATED).then_some(Cause::Unauthenticated),
+            "limited" if value == UNAUTHENTICATED => self.limit = Some(Limit::Unauthenticated),
+            "limited" if value == MEMBERSHIP => self.limit = Some(Limit::Membership),
             _ => self.push(field, value),
         }
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name() {
-            "limited" => self.cause = Some(Cause::Member(value)),
+            "limited" => self.limit = Some(Limit::Member(value)),
             _ => self.push(field, value),
         }
     }

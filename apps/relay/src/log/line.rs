@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tracing::Level;
 
 use super::levels::name;
@@ -80,6 +80,8 @@ impl Line<'_> {
         line
     }
 
+    /// The fields are in the order of the node's log: `schema`, `time`, `level`, `area`, `event`, and those of the event. A field that has the name of an earlier
+    /// one is left out.
     fn json(&self) -> String {
         let head = [
             ("schema", Value::from(1)),
@@ -88,12 +90,18 @@ impl Line<'_> {
             ("area", Value::from(self.area)),
             ("event", Value::from(self.event)),
         ];
-        let mut object = Map::new();
-        for (key, value) in self.fields.iter().cloned().chain(head) {
-            let value = if let Value::String(text) = &value { Value::from(cut(text)) } else { value };
-            object.insert(String::from(key), value);
+        let fields: Vec<&(&str, Value)> = head.iter().chain(self.fields).collect();
+        let mut line = String::new();
+        for (index, (key, value)) in fields.iter().enumerate() {
+            if fields.iter().take(index).any(|(earlier, _)| earlier == key) {
+                continue;
+            }
+            let value = if let Value::String(text) = value { Value::from(cut(text)) } else { value.clone() };
+            line.push(if index == 0 { '{' } else { ',' });
+            line.push_str(&format!("{}:{value}", Value::from(*key)));
         }
-        format!("{}\n", Value::Object(object))
+        line.push_str("}\n");
+        line
     }
 }
 
@@ -121,6 +129,9 @@ mod tests {
         let forged = [("name", Value::from("x\ntime=2 event=root")), ("empty", Value::from(""))];
         assert_eq!(render(&forged, LogFormat::Text), format!("{head} name=\"x\\ntime=2 event=root\" empty=\"\"\n"));
         let json = render(&forged, LogFormat::Json);
+        let head =
+            r#"{"schema":1,"time":"2026-11-24T14:19:06.123Z","level":"info","area":"members","event":"joined","name":"#;
+        assert!(json.starts_with(head), "the order is that of the node's log: {json}");
         assert_eq!(json.lines().count(), 1);
         let object: Value = serde_json::from_str(&json).unwrap();
         assert_eq!([&object["event"], &object["name"]], ["joined", "x\ntime=2 event=root"]);

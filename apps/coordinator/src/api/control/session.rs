@@ -56,6 +56,8 @@ pub(super) struct Session {
     network: NetworkId,
     node: NodeId,
     seen: IpAddr,
+    /// Address that the channel comes from.
+    source: IpAddr,
     /// Version of the map that the node has.
     have: u64,
     /// Revision of the presence that was sent to the node.
@@ -142,7 +144,7 @@ impl Session {
         drop(busy);
         guest.pass().admit();
         let Some(membership) = state.hub(network).enter(node, state.next_connection(), hello.run) else {
-            tracing::warn!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "twin", node = node.0, name, address = %source);
+            tracing::warn!(target: log::CONTROL, limited = node.0, event = "twin", node = node.0, name, address = %source);
             return channel.refuse(refusal::duplicate()).await;
         };
         tracing::info!(target: log::CONTROL, limited = node.0, event = "connected", node = node.0, name, address = %source);
@@ -156,6 +158,7 @@ impl Session {
             network,
             node,
             seen: source.seen(),
+            source: source.address,
             have: hello.have,
             told: None,
             told_duplicate: false,
@@ -264,7 +267,7 @@ impl Session {
             }
             ToCoordinator::Goodbye => Err(SessionEnd::Goodbye),
             ToCoordinator::Leave => {
-                self.state.leave(self.network, self.node).await?;
+                self.state.leave(self.network, self.node, self.source).await?;
                 Err(StateError::NotAMember.into())
             }
             ToCoordinator::Unknown => Ok(()),

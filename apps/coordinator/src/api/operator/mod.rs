@@ -23,10 +23,13 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use taut_relay_server::Source;
+use taut_relay_server::log::UNAUTHENTICATED;
 use tokio::time::timeout;
 
 use super::Context;
 use super::pending_connection::PendingConnection;
+use crate::log;
 pub(super) use failure::Failure;
 pub(crate) use networks::DEFAULT_IPV4;
 pub(super) use routes::routes;
@@ -71,7 +74,13 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
             answer.extensions_mut().insert(Operator(operator));
             answer
         }
-        Ok(None) => Failure::unauthorized().into_response(),
+        Ok(None) => {
+            let address = request.extensions().get::<Source>().map(ToString::to_string);
+            let reason =
+                if request.headers().contains_key(header::AUTHORIZATION) { "unknown token" } else { "no token" };
+            tracing::warn!(target: log::API, limited = UNAUTHENTICATED, event = "operator-refused", address, reason);
+            Failure::unauthorized().into_response()
+        }
         Err(error) => Failure::from(error).into_response(),
     }
 }
