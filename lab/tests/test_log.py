@@ -81,7 +81,8 @@ def test_levels_change_while_a_reader_follows_over_a_restart(mesh):
     one = mesh(nodes=1).nodes[0]
     follower = one.host.start(binary("taut"), "log", "-f", "--json", "--socket", one.socket, "--state", one.state, name="follower")
     follower.wait_for_output('"daemon-started"')
-    one.taut("log", "--level", "info,session=debug")
+    done = one.taut("log", "--record", "info,session=debug", "--json")
+    assert json.loads(done.stdout) == {"schema": 1, "levels": "info,session=debug"}
     follower.wait_for_output('"levels":"info,session=debug"')
     one.taut("down")
     follower.wait_for_output('"command":"down"')
@@ -93,6 +94,53 @@ def test_levels_change_while_a_reader_follows_over_a_restart(mesh):
     assert names.count("daemon-started") == 2 and names.count("daemon-stopping") == 1, "the end of the first run is shown, and nothing twice"
     # A level is for one run of the daemon.
     first(lines, "daemon-started", 1, levels="info")
+
+
+def test_events_that_left_the_memory_are_shown_from_the_disk(mesh):
+    one = mesh(nodes=1).nodes[0]
+    one.stop()
+    # More lines than the daemon takes into its memory, as after an hour of level debug.
+    line = '{"schema":1,"time":"2026-11-24T%02d:%02d:%02d.000Z","level":"info","area":"host","event":"route-freed","message":"m","address":"%d"}\n'
+    older = [line % (number // 3600, number // 60 % 60, number % 60, number) for number in range(1_200)]
+    saved = (one.state / "events.jsonl").read_text()
+    (one.state / "events.jsonl").write_text("".join(older) + saved)
+    one.start()
+    events, notes = log(one, "--since", "2026-11-24T00:00:00")
+    shown = [event["address"] for event in events if event["event"] == "route-freed"]
+    assert shown == [str(number) for number in range(1_200)] and "not kept" not in notes, notes
+    assert len({json.dumps(event) for event in events}) == len(events), "each event is shown once"
+    first(events, "daemon-started", 1_200, previous="stopped")
+    middle, _ = log(one, "--since", "2026-11-24T01:10:00+01:00", "--until", "2026-11-24T00:10:10", "-n", "3")
+    assert [event["address"] for event in middle] == ["608", "609", "610"]
+    assert "events before 2026-11-24T00:00:00.000Z are not kept" in log(one, "--since", "2026-11-23")[1]
+    # A directory in the place of the older file hides nothing.
+    (one.state / "events.jsonl.1").mkdir()
+    events, notes = log(one, "-n", "1")
+    assert len(events) == 1 and "events.jsonl.1: it is not a regular file" in notes
+    (one.state / "events.jsonl.1").rmdir()
+
+
+def test_an_empty_answer_is_explained(mesh):
+    net = mesh(nodes=2)
+    one, two = net.nodes
+    one.ping_until_direct(two.name)
+
+    def ask(*words):
+        return one.taut("log", "--state", one.state, *words, check=False)
+
+    by_name, by_address = ask("--peer", two.name), ask("--peer", two.ipv4)
+    assert by_name.stdout and by_name.stdout == by_address.stdout
+    unknown = ask("--peer", "nosuch")
+    assert unknown.returncode == 1 and "there is no peer `nosuch`" in unknown.stderr
+    nothing = ask("--level", "error")
+    assert (nothing.returncode, nothing.stdout) == (0, "") and "no event matches" in nothing.stderr
+    done = one.taut("log", "--record", "debug")
+    assert "`taut log --record info`" in done.stdout and ask("--level", "debug").stdout
+    assert ask("--record", "info", "--since", "5m").returncode == 2
+    one.stop()
+    empty = one.state / "empty"
+    absent = one.taut("log", "--state", empty, check=False)
+    assert (absent.returncode, absent.stdout) == (0, "") and f"there are no events in {empty}" in absent.stderr
 
 
 def test_fault_p5_a_flood_of_garbage_yields_few_lines(mesh):

@@ -93,15 +93,8 @@ fn ask_log(socket: &Path) -> Result<(Option<Client>, Vec<String>), Fault> {
         Err(NoDaemon::Absent) => return Ok((None, Vec::new())),
         Err(denied) => return Err(denied.explain(socket)),
     };
-    let (mut lines, mut from) = (Vec::new(), None);
-    loop {
-        let part = client.log(from)?;
-        if part.lines.is_empty() {
-            return Ok((Some(client), lines));
-        }
-        lines.extend(part.lines);
-        from = Some(part.next);
-    }
+    let (lines, _) = log::in_memory(&mut client)?;
+    Ok((Some(client), lines))
 }
 
 fn create(path: &Path) -> Result<File, Fault> {
