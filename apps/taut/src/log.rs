@@ -30,7 +30,8 @@ Shows the events in the daemon's memory and on the disk, the oldest first. For r
 --until TIME      only events until TIME
 --peer PEER       only events of this peer: a name, or an overlay address while the daemon runs
 --area AREA       only events of this area: daemon, coordinator, map, path, relay, handshake, session, host, portmap or input
---level LEVEL     only events of this level and above: error, warn, info, debug or trace; the former name --priority still works
+--level, --priority LEVEL
+                  only events of this level and above: error, warn, info, debug or trace (--priority is the former name)
 --json            one object per line, with a schema version
 --record LEVELS   set the events that the daemon records until it ends, such as info,path=debug, and show nothing; with -f, then follow
 --state DIR       directory of the saved events (default: that of the running daemon, else /var/lib/taut)
@@ -241,7 +242,7 @@ impl Shown<'_> {
             Vec::new()
         });
         let (memory, end) = in_memory(client)?;
-        self.first(&merge::merge(saved, memory), Some(client))?;
+        self.first(&merge::merge(&saved, &memory), Some(client))?;
         Ok(((end.pid, end.run), end.next))
     }
 

@@ -4,10 +4,10 @@ use taut_agent::log::Entry;
 
 /// Returns all events of both lists, each once. A line of both lists is an anchor; between two anchors the lines are ordered by time, so that a clock that was
 /// set back disturbs only the lines around that moment.
-pub(super) fn merge(saved: Vec<String>, memory: Vec<String>) -> Vec<String> {
+pub(super) fn merge(saved: &[String], memory: &[String]) -> Vec<String> {
     let time = |line: &str| Entry::parse(line).map(|entry| entry.time);
     let mut merged = Vec::with_capacity(saved.len() + memory.len());
-    let mut rest = &memory[..];
+    let mut rest = memory;
     for (number, line) in saved.iter().enumerate() {
         if let Some(same) = rest.iter().position(|other| other == line) {
             merged.extend_from_slice(&rest[..=same]);
@@ -58,7 +58,7 @@ mod tests {
             ("10 30 05 06", "30 31d 05 06", "10 30 31d 05 06"),
             ("10 30 05 06", "05 05d 06 07d", "10 30 05 05d 06 07d"),
         ] {
-            assert_eq!(merge(lines(saved), lines(memory)), lines(expected), "{saved} | {memory}");
+            assert_eq!(merge(&lines(saved), &lines(memory)), lines(expected), "{saved} | {memory}");
         }
     }
 }
