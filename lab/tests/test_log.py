@@ -96,6 +96,24 @@ def test_levels_change_while_a_reader_follows_over_a_restart(mesh):
     first(lines, "daemon-started", 1, levels="info")
 
 
+def test_a_reader_follows_over_restarts_with_the_same_process_id(mesh):
+    one = mesh(nodes=1).nodes[0]
+    one.stop()
+    # The daemon is process 1 of its own namespace, as in a container, and is restarted at once.
+    again = 'while true; do unshare --pid --fork --kill-child "$@"; done'
+    daemon = (binary("taut"), "daemon", "--ephemeral", "--state", one.state, "--socket", one.socket)
+    keeper = one.host.start("sh", "-c", again, "sh", *daemon, name="keeper")
+    wait_until(lambda: one.taut("status", check=False).stdout, "the daemon to answer")
+    follower = one.host.start(binary("taut"), "log", "-f", "--json", "--socket", one.socket, name="follower")
+    follower.wait_for_output('"daemon-started"')
+    for _ in range(3):
+        before = follower.output().count('"daemon-started"')
+        one.taut("down")
+        wait_until(lambda count=before: follower.output().count('"daemon-started"') > count, "the next run to be shown")
+    assert follower.alive
+    keeper.kill()
+
+
 def test_events_that_left_the_memory_are_shown_from_the_disk(mesh):
     one = mesh(nodes=1).nodes[0]
     one.stop()
