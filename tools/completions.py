@@ -2,16 +2,20 @@
 
 import re
 
-# Values that a shell completes with the names of folders, files, network interfaces and peers. Other values are not completed.
+# Values that a shell completes with the names of folders, files, network interfaces and peers. Values of neither KINDS nor WORDS are not completed.
 KINDS = {"DIR": "folder", "FILE": "file", "PATH": "file", "INTERFACE": "interface", "PEER": "peer"}
+# Values of a fixed set of words. LEVELS has further forms, such as info,path=debug.
+LEVELS = "error warn info debug trace"
+AREAS = "daemon coordinator map path relay handshake session host portmap input"
+WORDS = {"LEVEL": LEVELS, "LEVELS": LEVELS, "AREA": AREAS, "FORMAT": "text json"}
 # Functions of the scripts, without the leading underscore of their names, and the commands that print the words.
-LISTS = {"peer": ("taut_peers", "taut hosts --short 2>/dev/null | cut -d ' ' -f 2 | sort -u"), "interface": ("taut_interfaces", "ls /sys/class/net")}
+LISTS = {"peer": ("taut_peers", "taut hosts --short 2>/dev/null | awk 'NR == 1 { own = $2 } $2 != own { print $2 }' | sort -u"), "interface": ("taut_interfaces", "ls /sys/class/net")}
 HEAD = "# Completion of {name} for {shell}, made by tools/manuals.py from the program's help.\n"
 
 
 def kind(value):
-    """What completes a value: a word of KINDS, or None."""
-    return KINDS.get(value)
+    """What completes a value: a word of KINDS, the words of WORDS, or None."""
+    return KINDS.get(value) or WORDS.get(value)
 
 
 def operands(usages):
@@ -45,7 +49,9 @@ def bash(program):
         for option in options:
             for name in option.names if option.value else ():
                 valued.setdefault(kind(option.value), set()).add(name)
-    sets = {None: ":", "folder": 'COMPREPLY=($(compgen -d -- "$word"))', "file": 'COMPREPLY=($(compgen -f -- "$word"))'}
+    sets = {words: f"COMPREPLY=($(compgen -W '{words}' -- \"$word\"))" for words in WORDS.values()}
+    sets |= {of: f'COMPREPLY=($(compgen -W "$(_{name})" -- "$word"))' for of, (name, _) in LISTS.items()}
+    sets |= {None: ":", "folder": 'COMPREPLY=($(compgen -d -- "$word"))', "file": 'COMPREPLY=($(compgen -f -- "$word"))'}
     lines = [HEAD.format(name=program.name, shell="bash"), *lists(program, "_{name}() {{ {command}; }}"), f"{function}() {{", '    local word=${COMP_WORDS[COMP_CWORD]} known']
     lines += ["    COMPREPLY=()", "    case ${COMP_WORDS[COMP_CWORD - 1]} in"]
     lines += [f"    {' | '.join(sorted(flags))}) {sets[of]}; return ;;" for of, flags in sorted(valued.items(), key=str)]
@@ -77,6 +83,7 @@ def bash_operand(operand):
 def lists(program, text):
     """The functions that the completion of a program calls for words that only the running system knows."""
     used = {operand for _, _, _, operand in choices(program)}
+    used |= {kind(option.value) for _, _, options, _ in choices(program) for option in options}
     return [text.format(name=name, command=command) for of, (name, command) in LISTS.items() if of in used]
 
 
@@ -105,6 +112,7 @@ ZSH = {
     "folder": "_files -/",
     "file": "_files",
     **{of: f"_{name}" for of, (name, _) in LISTS.items()},
+    **{words: f"({words})" for words in WORDS.values()},
 }
 
 
@@ -124,6 +132,7 @@ def zsh_arguments(program, options, operand):
 FISH = {
     "folder": "(__fish_complete_directories)",
     **{of: f"(__{name})" for of, (name, _) in LISTS.items()},
+    **{words: words for words in WORDS.values()},
 }
 
 

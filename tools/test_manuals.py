@@ -177,6 +177,31 @@ class BuiltProgramsTest(unittest.TestCase):
                 words = [program.name, command, verb, "-"] if verb else [program.name, command, "-"]
                 self.assertEqual(complete(script, program.name, *words), completions.names(options))
 
+    def test_bash_completes_levels_areas_formats_and_the_names_of_peers(self):
+        script = self.folder / "completions/bash/taut"
+        text = next(option.text for command in self.program("taut").commands if command.name == "log" for option in command.options() if "--area" in option.names)
+        self.assertEqual(re.findall("[a-z]+", text.partition(": ")[2].replace(" or ", " ")), completions.AREAS.split())
+        self.assertEqual(complete(script, "taut", "taut", "log", "--area", "p"), ["path", "portmap"])
+        for option in ("--level", "--priority", "--record"):
+            self.assertEqual(complete(script, "taut", "taut", "log", option, ""), completions.LEVELS.split())
+        self.assertEqual(complete(self.folder / "completions/bash/taut-relay", "taut-relay", "taut-relay", "serve", "--log-format", ""), ["text", "json"])
+        # The first lines of `taut hosts` are those of this node, whose path nobody asks for.
+        hosts = self.write_program("taut", "printf '%s\\n' '100.64.0.1 own' 'fd00::1 own' '100.64.0.2 nas' 'fd00::2 nas'")
+        for words in (("log", "--peer", ""), ("why", "")):
+            done = subprocess.run(
+                ["bash", "--norc", "-c", f'. {script}; COMP_WORDS=(taut "$@"); COMP_CWORD=$#; _taut; echo "${{COMPREPLY[@]}}"', "bash", *words],
+                capture_output=True, text=True, timeout=60, check=True, env=os.environ | {"PATH": f"{hosts}:{os.environ['PATH']}"},
+            )
+            self.assertEqual(done.stdout.split(), ["nas"], words)
+
+    def write_program(self, name, code):
+        """Writes a shell script as a program; returns its folder."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        (Path(folder.name) / name).write_text(f"#!/bin/sh\n{code}\n")
+        (Path(folder.name) / name).chmod(0o755)
+        return folder.name
+
     def test_pages_and_scripts_are_valid(self):
         for name in self.files:
             if name.startswith("man/"):

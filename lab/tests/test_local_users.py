@@ -75,7 +75,7 @@ def test_fault_p4_a_user_without_rights_may_look_and_change_nothing(mesh, shared
     assert not [form for form in secrets(one) for text in seen if form in text]
     report = shared / "report.tar"
     reading = (("log",), ("log", "-f"), ("bugreport", "--output", report))
-    for words in (("down",), ("up",), ("up", "--join", net.coordinator.join_token), ("log", "--level", "debug"), *reading):
+    for words in (("down",), ("up",), ("up", "--join", net.coordinator.join_token), ("log", "--record", "debug"), *reading):
         done = as_unprivileged(one, *words)
         assert done.returncode == 1 and "only root and the daemon's own user" in done.stderr, done
     assert not report.exists()

@@ -81,7 +81,8 @@ def test_levels_change_while_a_reader_follows_over_a_restart(mesh):
     one = mesh(nodes=1).nodes[0]
     follower = one.host.start(binary("taut"), "log", "-f", "--json", "--socket", one.socket, "--state", one.state, name="follower")
     follower.wait_for_output('"daemon-started"')
-    one.taut("log", "--level", "info,session=debug")
+    done = one.taut("log", "--record", "info,session=debug", "--json")
+    assert json.loads(done.stdout) == {"schema": 1, "levels": "info,session=debug"}
     follower.wait_for_output('"levels":"info,session=debug"')
     one.taut("down")
     follower.wait_for_output('"command":"down"')
@@ -93,6 +94,71 @@ def test_levels_change_while_a_reader_follows_over_a_restart(mesh):
     assert names.count("daemon-started") == 2 and names.count("daemon-stopping") == 1, "the end of the first run is shown, and nothing twice"
     # A level is for one run of the daemon.
     first(lines, "daemon-started", 1, levels="info")
+
+
+def test_a_reader_follows_over_restarts_with_the_same_process_id(mesh):
+    one = mesh(nodes=1).nodes[0]
+    one.stop()
+    # The daemon is process 1 of its own namespace, as in a container, and is restarted at once.
+    again = 'while true; do unshare --pid --fork --kill-child "$@"; done'
+    daemon = (binary("taut"), "daemon", "--ephemeral", "--state", one.state, "--socket", one.socket)
+    keeper = one.host.start("sh", "-c", again, "sh", *daemon, name="keeper")
+    wait_until(lambda: one.taut("status", check=False).stdout, "the daemon to answer")
+    follower = one.host.start(binary("taut"), "log", "-f", "--json", "--socket", one.socket, name="follower")
+    follower.wait_for_output('"daemon-started"')
+    for _ in range(3):
+        before = follower.output().count('"daemon-started"')
+        one.taut("down")
+        wait_until(lambda count=before: follower.output().count('"daemon-started"') > count, "the next run to be shown")
+    assert follower.alive
+    keeper.kill()
+
+
+def test_events_that_left_the_memory_are_shown_from_the_disk(mesh):
+    one = mesh(nodes=1).nodes[0]
+    one.stop()
+    # More lines than the daemon takes into its memory, as after an hour of level debug.
+    line = '{"schema":1,"time":"2026-11-24T%02d:%02d:%02d.000Z","level":"info","area":"host","event":"route-freed","message":"m","address":"%d"}\n'
+    older = [line % (number // 3600, number // 60 % 60, number % 60, number) for number in range(1_200)]
+    saved = (one.state / "events.jsonl").read_text()
+    (one.state / "events.jsonl").write_text("".join(older) + saved)
+    one.start()
+    events, notes = log(one, "--since", "2026-11-24T00:00:00")
+    shown = [event["address"] for event in events if event["event"] == "route-freed"]
+    assert shown == [str(number) for number in range(1_200)] and "not kept" not in notes, notes
+    assert len({json.dumps(event) for event in events}) == len(events), "each event is shown once"
+    first(events, "daemon-started", 1_201)
+    middle, _ = log(one, "--since", "2026-11-24T01:10:00+01:00", "--until", "2026-11-24T00:10:10", "-n", "3")
+    assert [event["address"] for event in middle] == ["608", "609", "610"]
+    assert "events before 2026-11-24T00:00:00.000Z are not kept" in log(one, "--since", "2026-11-23")[1]
+    # A directory in the place of the older file hides nothing.
+    (one.state / "events.jsonl.1").mkdir()
+    events, notes = log(one, "-n", "1")
+    assert len(events) == 1 and "events.jsonl.1: it is not a regular file" in notes
+    (one.state / "events.jsonl.1").rmdir()
+
+
+def test_an_empty_answer_is_explained(mesh):
+    net = mesh(nodes=2)
+    one, two = net.nodes
+    one.ping_until_direct(two.name)
+
+    def ask(*words):
+        return one.taut("log", "--state", one.state, *words, check=False)
+
+    by_name, by_address = ask("--peer", two.name), ask("--peer", two.ipv4)
+    assert by_name.stdout and by_name.stdout == by_address.stdout
+    unknown = ask("--peer", "nosuch")
+    assert unknown.returncode == 1 and "there is no peer `nosuch`" in unknown.stderr
+    nothing = ask("--level", "error")
+    assert (nothing.returncode, nothing.stdout) == (0, "") and "no event matches" in nothing.stderr
+    done = one.taut("log", "--record", "debug")
+    assert "`taut log --record info`" in done.stdout and ask("--level", "debug").stdout
+    assert ask("--record", "info", "--since", "5m").returncode == 2
+    one.stop()
+    empty = one.state / "empty"
+    absent = one.taut("log", "--state", empty, check=False)
+    assert (absent.returncode, absent.stdout) == (0, "") and f"there are no events in {empty}" in absent.stderr
 
 
 def test_fault_p5_a_flood_of_garbage_yields_few_lines(mesh):
@@ -152,6 +218,8 @@ def test_r29_a_bug_report_contains_no_secret(mesh):
     one, two = net.nodes
     one.ping_until_direct(two.name)
     archive = one.state / "report.tar"
+    # A daemon's output is not trusted to be free of secrets.
+    (one.state / "daemon.log").write_text(f"taut: why it did not start: {net.coordinator.join_token} {state(one, 'identity.json')['node_key']}\n")
     done = one.taut("bugreport", "--output", archive, "--state", one.state)
     assert done.stdout.strip() == str(archive) and "names and addresses" in done.stderr and "collecting: netcheck" in done.stderr, done
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
@@ -159,7 +227,14 @@ def test_r29_a_bug_report_contains_no_secret(mesh):
         names = {member.name.partition("/")[2] for member in opened.getmembers()}
         whys = next(member for member in opened.getmembers() if member.name.endswith("why.jsonl"))
         assert json.loads(opened.extractfile(whys).read())["peer"] == two.name
-    assert {"README.txt", "status.json", "why.jsonl", "events.jsonl", "saved.jsonl", "netcheck.json", "host.txt", "versions.txt"} <= names
+    assert {"README.txt", "status.json", "why.jsonl", "events.jsonl", "saved.jsonl", "netcheck.json", "host.txt", "versions.txt", "daemon.log", "metrics.txt"} <= names
+    with tarfile.open(archive) as opened:
+        texts = {member.name.partition("/")[2]: opened.extractfile(member).read().decode() for member in opened.getmembers()}
+    listed = {line.split()[0] for line in texts["README.txt"].partition("\n\n")[0].splitlines()}
+    assert listed == names - {"README.txt"}, "README.txt lists what is there"
+    assert "why it did not start: (removed) (removed)" in texts["daemon.log"]
+    assert f"{two.ipv4}/32 via 0.0.0.0 on " in texts["host.txt"] and "command: " in texts["host.txt"] and " daemon --state" in texts["host.txt"]
+    assert "records the levels info" in texts["versions.txt"]
     wanted = secrets(one, net.coordinator)
     assert leaked(archive, wanted) == []
     assert one.taut("bugreport", "--output", archive, "--state", one.state, check=False).returncode == 1, "no file is replaced"
@@ -180,4 +255,6 @@ def test_a_bug_report_needs_no_daemon(mesh):
     one.taut("bugreport", "--output", archive, "--state", one.state)
     with tarfile.open(archive) as opened:
         texts = {member.name.partition("/")[2]: opened.extractfile(member).read().decode() for member in opened.getmembers()}
-    assert "no daemon answers" in texts["missing.txt"] and "daemon-stopping" in texts["saved.jsonl"]
+    missing = texts["missing.txt"]
+    assert "events.jsonl: no daemon answers" in missing and "status.json, why.jsonl, metrics.txt: no daemon answers" in missing
+    assert "status.json" not in texts["README.txt"] and "events.jsonl" not in texts and "daemon-stopping" in texts["saved.jsonl"]

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::{Arg, Parser};
-use taut_agent::log::Levels;
+use taut_agent::log::{Area, Levels};
 use taut_base::{DEFAULT_MTU, MAX_LANES, MAX_MTU, MIN_MTU};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, suggestion};
 
 /// Default state directory.
 const STATE_DIR: &str = "/var/lib/taut";
@@ -21,6 +21,9 @@ const TUN: &str = "taut0";
 const MAX_INTERFACE_NAME: usize = 15;
 /// Limit on the sockets of a port search, 1,024: most NATs cannot hold more mappings, and a search round with more would exceed its time.
 const MOST_SEARCH_SOCKETS: u16 = 1_024;
+
+/// Names of the levels of events.
+pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
 /// The words after the verb.
 pub(crate) struct Words(Parser);
@@ -255,7 +258,16 @@ fn metrics(text: &str) -> Result<SocketAddr, Fault> {
 
 /// Parses the choice of events to record.
 pub(crate) fn levels(flag: &str, text: &str) -> Result<Levels, Fault> {
-    text.parse().map_err(|error| Fault::usage(format!("{flag}: {error}")))
+    text.parse().map_err(|error| {
+        let mut words = text.split([',', '=']).map(str::trim);
+        let unknown = words.find(|word| Area::of(word).is_none() && !LEVELS.contains(word)).unwrap_or_default();
+        Fault::usage(format!("{flag}: {error}{}", area_suggestion(unknown)))
+    })
+}
+
+/// Returns `; did you mean …?` for a word that is close to the name of an area or a level.
+pub(crate) fn area_suggestion(word: &str) -> String {
+    suggestion(word, Area::names().split(", ").chain(LEVELS))
 }
 
 fn lanes(text: &str) -> Result<u8, Fault> {

@@ -113,7 +113,10 @@ fn open_log(state: &Path) -> Result<(File, PathBuf, u64), Fault> {
         Err(error) => {
             let error: std::io::Error = error;
             let message = format!("the state directory {} cannot be used: {error}", state.display());
-            Err(Fault::failed(message, "run as root, or choose another one with --state"))
+            Err(Fault::failed(
+                message,
+                "it must be writable for this user: free or remount the disk, run as root, or choose another one with --state",
+            ))
         }
     }
 }

@@ -13,7 +13,8 @@ use crate::flags::{Word, Words, default_socket, unexpected};
 use crate::{failure, output, table};
 
 pub(crate) const DETAILS: &str = "\
---json   print the status object of the local API, with a schema version; without a daemon, an object with the state `no-daemon`
+--json         print the status object of the local API, with a schema version; without a daemon, an object with the state `no-daemon`
+--socket PATH  local socket of the daemon (default /run/taut/taut.sock)
 
 Exit status: 0 if the node is up, 1 if it is connecting, down or not a member, or if no daemon answers.";
 
@@ -108,7 +109,7 @@ fn surroundings(status: &Status) -> String {
     if let Some(coordinator) = &status.coordinator {
         let state = match (&coordinator.last_error, coordinator.connected) {
             (_, true) => String::from("connected"),
-            (Some(error), false) => format!("not connected: {error}"),
+            (Some(error), false) => format!("not connected: {}", plain(error, &coordinator.url)),
             (None, false) => String::from("not connected"),
         };
         rows.push(vec![String::from("coordinator"), format!("{}, {state}", coordinator.url)]);
@@ -117,6 +118,15 @@ fn surroundings(status: &Status) -> String {
     rows.extend(status.port_mapping.iter().map(|status| vec![String::from("port mapping"), port_mapping(status)]));
     rows.extend(status.relays.iter().map(|status| vec![String::from("relay"), relay(status)]));
     table::columns(&rows)
+}
+
+/// Returns the reason of a failed connection without the URL, which the line names already, and without the number of the system's error.
+fn plain(error: &str, url: &str) -> String {
+    let reason = error.strip_prefix(url).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(error);
+    match reason.split_once(" (os error ").and_then(|(text, rest)| Some((text, rest.split_once(')')?.1))) {
+        Some((text, rest)) => [text, rest].concat(),
+        None => String::from(reason),
+    }
 }
 
 /// Describes the NAT in front of this node.

@@ -50,7 +50,7 @@ impl fmt::Display for StartError {
             }
             Self::Directory { state_dir, error } => write!(
                 f,
-                "the state directory {} cannot be used: {error}; run as root, or choose another one with --state",
+                "the state directory {} cannot be used: {error}; it must be writable for the daemon: free or remount the disk, run as root, or choose another one with --state",
                 state_dir.display()
             ),
             Self::Damaged { state_dir, what } => write!(

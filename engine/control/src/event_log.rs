@@ -139,31 +139,37 @@ fn previous(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Returns the latest `most` lines of the event log in the state directory `path`, the oldest first. Returns no lines if the log does not exist or this user
-/// may not read it.
+/// Returns the latest `most` lines of the event log in the state directory `path`, the oldest first, and the error of a file that exists and cannot be read.
+/// The lines of the other file are returned nevertheless.
 ///
-/// A daemon uses this at its start, and a command uses it for the log of a daemon that is down. Nothing is locked or written.
-pub fn saved_events(path: &Path, most: usize) -> io::Result<Vec<String>> {
+/// A daemon uses this at its start, and a command uses it to show the log. Nothing is locked or written.
+pub fn saved_events(path: &Path, most: usize) -> (Vec<String>, Option<io::Error>) {
     let live = path.join(EVENTS);
-    let mut lines = VecDeque::new();
+    let (mut lines, mut unread) = (VecDeque::new(), None);
     for file in [previous(&live), live] {
         match read(&file) {
             Ok(bytes) => keep(&bytes, most, &mut lines),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Err(error) => unread = Some(io::Error::new(error.kind(), format!("{}: {error}", file.display()))),
         }
     }
-    Ok(lines.into())
+    (lines.into(), unread)
 }
 
+/// Returns the end of a file, from the first whole line. A file that is longer than [`MAX_FILE`] was written by another program; at most twice that is read.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = match fs::symlink_metadata(path)?.is_file() {
+    let mut file = match fs::symlink_metadata(path)?.is_file() {
         true => File::open(path)?,
         false => return Err(io::Error::other("it is not a regular file")),
     };
-    // A file that is longer than its limit was written by another program; the rest of it is ignored.
+    let begin = file.metadata()?.len().saturating_sub(2 * MAX_FILE);
+    file.seek(SeekFrom::Start(begin))?;
+    let mut bytes = Vec::new();
     file.take(2 * MAX_FILE).read_to_end(&mut bytes)?;
+    if begin > 0 {
+        let cut = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+        bytes.drain(..cut);
+    }
     Ok(bytes)
 }
 

@@ -197,7 +197,7 @@ impl fmt::Display for StateError {
             Self::BadName(name, BadName::NoLabel) => write!(f, "{name:?} cannot be a name"),
             Self::BadName(name, BadName::Reserved) => write!(
                 f,
-                "the name `{name}` is reserved: hosts and programs look it up for a purpose of their own, as they do `localhost`"
+                "the name `{name}` is reserved: hosts and programs look it up for a purpose of their own, such as this host itself or a proxy; choose another one"
             ),
             Self::BadName(name, BadName::TopLevel) => {
                 write!(f, "`{name}` is a top-level domain: nodes of such a network would have names of Internet hosts")

@@ -192,8 +192,9 @@ pub(super) fn lock(directory: &Path) -> Result<File, StateDirectoryError> {
 /// Logs a warning if other users can read the state directory. Its mode is not changed, because it may be shared on purpose; the files in it are private.
 fn warn_if_readable(directory: &Path) {
     if std::fs::metadata(directory).is_ok_and(|metadata| metadata.mode() & 0o077 != 0) {
-        let (directory, hint) = (directory.display(), "chmod 700");
-        tracing::warn!(target: log::DAEMON, event = "state-directory-open-to-others", %directory, hint);
+        let directory = directory.display();
+        let hint = format!("chmod 700 {directory}");
+        tracing::warn!(target: log::DAEMON, event = "state-directory-open-to-others", %directory, hint = hint.as_str());
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn sample() -> Status {
         coordinator: Some(CoordinatorStatus {
             url: String::from("http://10.0.0.1:8288"),
             connected: false,
-            last_error: Some(String::from("Connection refused")),
+            last_error: Some(String::from("http://10.0.0.1:8288: Connection refused (os error 111)")),
             map_version: 4,
         }),
         problem: None,

@@ -73,6 +73,8 @@ pub fn run(config: DaemonConfig) -> Result<(), RunError> {
 
 struct Daemon {
     config: DaemonConfig,
+    /// A number that tells this run from others, also those with the same process id: the wall clock's time at the start, in microseconds.
+    run: u64,
     log: Log,
     poller: Rc<Poller>,
     waker: Waker,
@@ -110,8 +112,8 @@ impl Daemon {
         // Without the monitor the node still works, but it notices changes of addresses only at a restart.
         let monitor = Monitor::open().ok();
         let control = Control::start(options, waker.clone()).map_err(RunError::State)?;
-        // If the events of the earlier run cannot be read, the event log starts empty.
-        let earlier = saved_events(&config.state_dir, MAX_EVENTS).unwrap_or_default();
+        // Events of the earlier run that cannot be read are left out.
+        let earlier = saved_events(&config.state_dir, MAX_EVENTS).0;
         let mut log = Log::new(config.log);
         let previous = log.resume(&earlier);
         let add = |fd, token| poller.add(fd, token, Interest::READ).map_err(system("wait for events"));
@@ -126,6 +128,7 @@ impl Daemon {
         }
         let mut daemon = Self {
             config,
+            run: u64::try_from(clocks().wall.as_micros()).unwrap_or_default(),
             log,
             poller: Rc::new(poller),
             waker,

@@ -68,6 +68,8 @@ impl Daemon {
         ApiResponse::Log(Box::new(LogPart {
             schema: LOG_SCHEMA,
             pid: std::process::id(),
+            run: self.run,
+            state_dir: std::path::absolute(&self.config.state_dir).unwrap_or_default().display().to_string(),
             levels: self.log.levels().to_string(),
             lines: part.lines,
             next: part.next,

@@ -151,7 +151,9 @@ pub(crate) fn relays(map: &NetworkMap, overlay: Option<&Overlay>) -> Vec<RelaySt
             websocket: overlay.and_then(|overlay| websocket(overlay, relay.id)),
             problem: match standing {
                 Some(BindingState::Suspected) => Some(String::from("does not answer at the moment")),
-                Some(BindingState::Lost) => Some(String::from("does not answer, or refuses this node")),
+                Some(BindingState::Lost) => Some(String::from(
+                    "does not answer, ended, or refuses this node; `taut log --area relay` shows when it was lost",
+                )),
                 None | Some(BindingState::Binding | BindingState::Ready) => None,
             },
         }

@@ -17,7 +17,7 @@ impl Directory {
     }
 
     fn lines(&self) -> Vec<String> {
-        saved_events(&self.0, 10_000).unwrap()
+        saved_events(&self.0, 10_000).0
     }
 
     fn file(&self) -> PathBuf {
@@ -45,7 +45,7 @@ fn lines_survive_the_program() {
     std::mem::forget(log);
     assert_eq!(directory.log().append("{\"a\":2}", at(0)), None);
     assert_eq!(directory.lines(), ["{\"a\":1}", "{\"a\":2}"]);
-    assert_eq!(saved_events(&directory.0, 1).unwrap(), ["{\"a\":2}"]);
+    assert_eq!(saved_events(&directory.0, 1).0, ["{\"a\":2}"]);
     assert_eq!(fs::metadata(directory.file()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -103,6 +103,33 @@ fn a_refusing_disk_is_reported_once_and_lost_lines_are_counted() {
     assert_eq!(log.append("4", at(32)), None, "the log does not try again before half a minute is over");
     assert_eq!(log.append("5", at(62)), Some(LogDisk::Works { missing: 4 }));
     assert_eq!(directory.lines(), ["5"]);
+}
+
+#[test]
+fn each_file_is_judged_alone() {
+    let directory = Directory::new("alone");
+    let older = previous(&directory.file());
+    fs::write(directory.file(), "{\"a\":1}\n").unwrap();
+    fs::create_dir(&older).unwrap();
+    let (lines, unread) = saved_events(&directory.0, 10);
+    assert_eq!(lines, ["{\"a\":1}"], "the directory in the place of the older file does not hide the newer one");
+    assert!(unread.unwrap().to_string().contains("events.jsonl.1: it is not a regular file"));
+    fs::remove_dir(&older).unwrap();
+    fs::rename(directory.file(), &older).unwrap();
+    fs::create_dir(directory.file()).unwrap();
+    let (lines, unread) = saved_events(&directory.0, 10);
+    assert_eq!((&lines[..], unread.is_some()), (&[String::from("{\"a\":1}")][..], true));
+}
+
+#[test]
+fn a_file_that_is_too_long_is_read_from_its_end() {
+    let directory = Directory::new("long");
+    let all: String = (0..60_000).map(|number| format!("{{\"number\":{number}}}\n")).collect();
+    fs::write(directory.file(), &all).unwrap();
+    let lines = saved_events(&directory.0, usize::MAX).0;
+    assert_eq!(lines.last().map(|line| &line[..]), Some("{\"number\":59999}"));
+    assert!(all.ends_with(&(lines.join("\n") + "\n")) && lines[0].starts_with("{\"number\":"), "{}", lines[0]);
+    assert!(lines.iter().map(String::len).sum::<usize>() as u64 > MAX_FILE);
 }
 
 #[test]
