@@ -164,7 +164,9 @@ impl Surroundings {
 
 impl Own {
     fn new(address: &Address, link: &InterfaceLink) -> Option<Self> {
-        let usable = address.scope == Scope::Global
+        // The kernel keeps the IPv4 addresses of an interface that is switched off.
+        let usable = link.up
+            && address.scope == Scope::Global
             && !(address.deprecated || address.tentative || address.duplicate || address.temporary);
         Some(Self {
             ip: address.ip,
