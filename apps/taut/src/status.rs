@@ -193,7 +193,9 @@ fn bytes(all: u64, relayed: u64) -> String {
 /// Formats a peer's path: kind, round-trip time, loss, age, number of lanes.
 fn path(peer: &PeerStatus) -> String {
     let mut text = peer.path.to_string();
-    if let Some(milliseconds) = peer.round_trip_ms.filter(|_| peer.path.kind != PathKind::None) {
+    if peer.path.silent {
+        text.push_str(", no answer");
+    } else if let Some(milliseconds) = peer.round_trip_ms.filter(|_| peer.path.kind != PathKind::None) {
         let _ = write!(text, ", {milliseconds:.1} ms");
     }
     if let Some(loss) = peer.path.loss.filter(|loss| *loss > 0.0) {

@@ -132,7 +132,10 @@ fn relays_nat_and_port_mapping_are_shown() {
         Some(PortMapStatus { problem: Some(String::from("no gateway answers")), ..PortMapStatus::default() });
     let path = PathStatus { since_s: Some(130.0), loss: Some(0.021), ..PathStatus::relayed("r1") };
     let traffic = Traffic { relayed: Bytes { received: 1_048_576, sent: 12 }, ..Traffic::default() };
-    (status.peers[0].path, status.peers[0].traffic) = (path, traffic);
+    let silent = PathStatus { silent: true, ..path.clone() };
+    (status.peers[0].path, status.peers[0].traffic) = (silent, traffic);
+    assert!(render(&status).contains("  relayed by r1, no answer, 2.1 % lost, for 2 min  "), "{}", render(&status));
+    status.peers[0].path = path;
     assert_eq!(
         render(&status),
         "\

@@ -202,6 +202,7 @@ impl KnownRelay {
             id: self.relay.id,
             name: &self.relay.name,
             place: self.place,
+            endpoints: &self.relay.endpoints,
             is_bridged: self.is_bridged(),
             round_trip: self.client.as_ref().and_then(Client::round_trip),
             standing: self.client.as_ref().map(Client::standing),
@@ -229,6 +230,8 @@ pub struct RelayView<'a> {
     pub name: &'a str,
     /// The address at which the relay answers.
     pub place: Option<SocketAddr>,
+    /// All its addresses in the map.
+    pub endpoints: &'a [SocketAddr],
     /// Whether that address is a bridge, because the relay does not answer by UDP.
     pub is_bridged: bool,
     /// The round-trip time to the relay.

@@ -98,6 +98,22 @@ fn fault_d9_a_direct_way_that_dies_is_left_for_the_relay() {
 }
 
 #[test]
+fn a_path_without_an_answer_and_without_another_one_is_silent() {
+    let mut world = TestNetwork::new([NatBehaviour::Open; 2], 1);
+    world.flow = Some(Duration::from_millis(100));
+    world.begin();
+    world.run(Duration::from_secs(5));
+    let silent = |world: &TestNetwork| world.ends[0].paths.view().silent;
+    assert!(world.both_direct() && !silent(&world));
+    (0..2).for_each(|side| (world.direct[side].up, world.relay[side].up) = (false, false));
+    world.run(Duration::from_secs(20));
+    assert!(silent(&world), "{:?}", world.ends[0].paths.view());
+    (0..2).for_each(|side| (world.direct[side].up, world.relay[side].up) = (true, true));
+    world.run(Duration::from_secs(20));
+    assert!(!silent(&world));
+}
+
+#[test]
 fn a_direct_way_that_becomes_possible_is_found_soon() {
     let mut figures = Vec::new();
     for seed in many() {

@@ -6,6 +6,7 @@ use taut_base::Time;
 
 use super::Paths;
 use crate::candidate_state::{CandidateState, State};
+use crate::choice;
 use crate::nat::Nat;
 use crate::report::{EndpointLocation, LocalNetwork, PathReport, Verdict, WayReport};
 use crate::way::Way;
@@ -23,6 +24,8 @@ pub struct PathView {
     pub loss: Option<u32>,
     /// True if the path is suspected.
     pub suspected: bool,
+    /// True if nothing answers through the path, and there is no other one.
+    pub silent: bool,
     /// Direct candidates: proven ones, and all.
     pub direct: (usize, usize),
     /// Changes of the path so far.
@@ -44,6 +47,10 @@ impl Paths {
             round_trip: candidate.and_then(|candidate| candidate.probes.round_trip()),
             loss: candidate.and_then(|candidate| candidate.probes.loss()),
             suspected: candidate.is_some_and(|candidate| matches!(candidate.state, State::Suspected { .. })),
+            silent: candidate.is_some_and(|candidate| {
+                matches!(candidate.state, State::Down { .. })
+                    || (!candidate.is_proven() && choice::is_silent(candidate))
+            }),
             direct: (direct.clone().filter(|candidate| candidate.is_proven()).count(), direct.count()),
             changes: self.changes,
             suspicions: self.suspicions,

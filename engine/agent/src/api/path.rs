@@ -21,6 +21,9 @@ pub struct PathStatus {
     /// Share of the latest probes on this path that were not answered, 0 to 1; `null` before there were enough probes.
     #[serde(default)]
     pub loss: Option<f64>,
+    /// True if nothing answers through this path, and there is no other one.
+    #[serde(default)]
+    pub silent: bool,
 }
 
 impl PathStatus {

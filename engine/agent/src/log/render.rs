@@ -104,9 +104,7 @@ fn path(event: &PathEvent, names: &impl Names) -> (&'static Kind, Vec<Value>) {
     let number = |number: u16| Value::Number(u64::from(number));
     match *event {
         PathEvent::PathChanged { from, to, reason } => {
-            let is_news =
-                from.is_some_and(|from| from.is_relayed() != to.is_relayed()) && reason != PathChangeReason::Idle;
-            let kind = if is_news { &kind::PATH_CHANGED } else { &kind::PATH_MOVED };
+            let kind = if is_path_news(from, to, reason) { &kind::PATH_CHANGED } else { &kind::PATH_MOVED };
             let from = from.map_or(Value::Word("none"), |from| through(from, names));
             (kind, vec![from, through(to, names), Value::Word(change_reason(reason))])
         }
@@ -138,6 +136,16 @@ fn path(event: &PathEvent, names: &impl Names) -> (&'static Kind, Vec<Value>) {
         PathEvent::PeerNatChanged { from, to } => {
             (&kind::PEER_NAT_CHANGED, vec![Value::Word(nat_name(from)), Value::Word(nat_name(to))])
         }
+    }
+}
+
+/// Returns true if users want to read of a change of path at the usual level: it is another kind of path, or the former one failed.
+fn is_path_news(from: Option<Way>, to: Way, reason: PathChangeReason) -> bool {
+    use PathChangeReason::{DirectProven, Down, First, Idle, LowerCost, NoLongerProven, RelaySilent, Withdrawn};
+    let Some(from) = from else { return false };
+    match reason {
+        Down(_) | RelaySilent | Withdrawn => true,
+        First | DirectProven | LowerCost | NoLongerProven | Idle => from.is_relayed() != to.is_relayed(),
     }
 }
 
@@ -210,5 +218,23 @@ fn through(way: Way, names: &impl Names) -> Value {
         Way::Relayed { relay, .. } => {
             Value::Text(["relay:", &names.relay_at(relay).unwrap_or_else(|| relay.to_string())].concat())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_level_tells_how_a_path_gets_worse() {
+        let endpoint = |number: u8| SocketAddr::from(([203, 0, 113, number], 8288));
+        let direct = |number| Way::Direct(endpoint(number));
+        let relayed = |number: u8| Way::Relayed { relay: endpoint(number), id: number.into() };
+        let is_news = |from, to, reason| is_path_news(Some(from), to, reason);
+        assert!(is_news(direct(1), relayed(2), PathChangeReason::Idle), "the latest line would go on saying direct");
+        assert!(is_news(relayed(2), relayed(3), PathChangeReason::RelaySilent), "a relay died under the traffic");
+        assert!(is_news(direct(1), direct(4), PathChangeReason::Down(DownCause::Silent)));
+        assert!(!is_news(relayed(2), relayed(3), PathChangeReason::LowerCost));
+        assert!(!is_path_news(None, relayed(2), PathChangeReason::First));
     }
 }

@@ -108,6 +108,7 @@ fn path(peer: &PeerView<'_>, overlay: &Overlay, now: Time) -> PathStatus {
         Some(way) => PathStatus {
             since_s: view.map(|view| seconds(now.since(view.since))),
             loss: view.and_then(|view| view.loss).map(share),
+            silent: view.is_some_and(|view| view.silent),
             ..match way {
                 Way::Direct(endpoint) => PathStatus::direct(Some(endpoint)),
                 Way::Relayed { relay, .. } => PathStatus::relayed(relay_name(overlay, relay)),
@@ -118,7 +119,8 @@ fn path(peer: &PeerView<'_>, overlay: &Overlay, now: Time) -> PathStatus {
 
 /// Returns the name of the relay at this address.
 fn relay_name(overlay: &Overlay, address: SocketAddr) -> String {
-    let named = overlay.node().relays().find(|relay| relay.place == Some(address));
+    let named =
+        overlay.node().relays().find(|relay| relay.place == Some(address) || relay.endpoints.contains(&address));
     named.map_or_else(|| address.to_string(), |relay| String::from(relay.name))
 }
 
