@@ -270,6 +270,9 @@ pub(super) mod tests {
             let own = vec![Own::new(&read, &link(kind)).unwrap()];
             let endpoints = Surroundings { own, ..Surroundings::default() }.endpoints(1, &[]);
             assert_eq!(!endpoints.is_empty(), offered, "{kind:?} {address}");
+            // The kernel keeps the address of an interface that was switched off, and nothing arrives there.
+            let own = vec![Own::new(&read, &InterfaceLink { up: false, ..link(kind) }).unwrap()];
+            assert!(Surroundings { own, ..Surroundings::default() }.endpoints(1, &[]).is_empty());
         }
     }
 

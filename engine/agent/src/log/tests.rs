@@ -79,9 +79,9 @@ fn change_path(log: &mut Log, peer: u64, second: u64) {
 #[test]
 fn fault_p5_lines_that_do_not_reach_the_disk_are_counted() {
     // The paths to 150 peers change in one turn.
-    let mut log = log("info");
-    (0..150).for_each(|peer| change_path(&mut log, peer, 0));
-    assert_eq!(drain(&mut log).len(), 150);
+    let mut turn = log("info");
+    (0..150).for_each(|peer| change_path(&mut turn, peer, 0));
+    assert_eq!(drain(&mut turn).len(), 150);
     // One peer causes 354 lines within an hour, each within the limits of a minute.
     let mut log = log("info");
     let mut disk = Vec::new();
