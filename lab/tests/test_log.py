@@ -161,6 +161,22 @@ def test_an_empty_answer_is_explained(mesh):
     assert (absent.returncode, absent.stdout) == (0, "") and f"there are no events in {empty}" in absent.stderr
 
 
+def test_an_orderly_stop_with_the_network_up_is_told_as_one(mesh):
+    one = mesh(nodes=1).nodes[0]
+    # The signal raises the levels, and does not end the daemon.
+    daemon = one.status()["pid"]
+    one.host.run("kill", "-USR1", str(daemon))
+    one.wait_for(lambda _: any(event["event"] == "levels-changed" for event in log(one)[0]), "the levels to be raised")
+    assert one.status()["pid"] == daemon
+    one.stop()
+    saved, _ = log(one)
+    assert [event["event"] for event in saved[-2:]] == ["network-down", "daemon-stopping"]
+    assert saved[-1]["reason"] == "signal"
+    one.start()
+    events, _ = log(one)
+    first(events, "daemon-started", len(saved), previous="stopped")
+
+
 def test_fault_p5_a_flood_of_garbage_yields_few_lines(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes

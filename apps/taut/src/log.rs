@@ -353,7 +353,7 @@ impl Shown<'_> {
     }
 
     fn print(&mut self, line: &str) -> Result<(), Fault> {
-        let text: String = line.chars().filter(|letter| !letter.is_control()).chain(['\n']).collect();
+        let text: String = line.chars().filter(|letter| taut_base::is_printable(*letter)).chain(['\n']).collect();
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Ok(()) => Ok(()),

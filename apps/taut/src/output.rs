@@ -28,7 +28,7 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Fault> {
 }
 
 fn lines(text: &str) -> String {
-    let mut clean: String = text.chars().filter(|letter| !letter.is_control() || *letter == '\n').collect();
+    let mut clean: String = text.chars().filter(|letter| taut_base::is_printable(*letter) || *letter == '\n').collect();
     if !clean.ends_with('\n') {
         clean.push('\n');
     }

@@ -14,6 +14,7 @@ mod keys;
 mod limits;
 mod meter;
 mod prefix;
+mod printable;
 mod rate;
 mod time;
 
@@ -28,5 +29,6 @@ pub use keys::{BadKey, PresharedKey, PrivateKey, PublicKey};
 pub use limits::{DEFAULT_MTU, DEFAULT_PORT, MAX_CANDIDATES, MAX_DATAGRAM, MAX_LANES, MAX_MTU, MAX_PEERS, MIN_MTU};
 pub use meter::{KeyedHash, Meter, network, site};
 pub use prefix::{BadPrefix, Prefix};
+pub use printable::is_printable;
 pub use rate::{Bucket, Rate};
 pub use time::Time;

@@ -7,7 +7,7 @@
 //! ```
 //! - `kind`: every event with its area, level, message and fields;
 //! - `level`: levels and areas, `--log-level`;
-//! - `limiter`: limits on the lines of each party; `refusals`: the schedule of lines about refused packets;
+//! - `limiter`: limits on the lines of each source; `refusals`: the schedule of lines about refused packets;
 //! - `line`: an event as JSON and as text, and the parser of JSON lines;
 //! - `changes`: the differences between two network maps.
 //!
@@ -46,8 +46,12 @@ use refusals::Refusals;
 use ring::{LineBatch, Ring};
 use stderr::Stderr;
 
-/// Limit on the lines that wait for the control thread, 64. The agent passes them on at the end of each turn.
-const MAX_WAITING: usize = 64;
+/// Limit on the lines that wait for the control thread, 256, as many as its queue takes. The agent passes them on at the end of each turn.
+const MAX_WAITING: usize = 256;
+
+/// Time in the network map from which a peer is a source of its own, one hour. Until then it shares the limits of all new peers, so that a member that joins and leaves
+/// under changing identities gets no further places.
+const SETTLED: Duration = Duration::from_secs(3600);
 
 /// Limit on the bytes of lines in one answer of the local API, 64 KiB. A reader requests the rest separately.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -64,6 +68,13 @@ pub struct LogOptions {
     pub stderr: StderrFormat,
 }
 
+/// A line for the disk, with its source and the peer's name.
+pub(crate) struct WaitingLine {
+    pub(crate) line: String,
+    source: EventSource,
+    peer: String,
+}
+
 /// The log.
 pub(crate) struct Log {
     levels: Levels,
@@ -72,7 +83,9 @@ pub(crate) struct Log {
     limiter: Limiter,
     refusals: Refusals,
     /// Lines for the disk.
-    waiting: VecDeque<String>,
+    waiting: VecDeque<WaitingLine>,
+    /// The peers that joined this run's network map less than [`SETTLED`] ago, by their number, with the time.
+    new_peers: BTreeMap<u64, Time>,
     /// The wall clock's time at `Time` 0, by the last reading of both clocks.
     wall_at_zero: Option<Duration>,
 }
@@ -86,28 +99,34 @@ impl Log {
             limiter: Limiter::default(),
             refusals: Refusals::default(),
             waiting: VecDeque::new(),
+            new_peers: BTreeMap::new(),
             wall_at_zero: None,
         }
     }
 
-    /// Adds the lines of the earlier run. Returns how that run ended: `stopped` if its last event says so, `cut-off` otherwise, `None` without an earlier run.
+    /// Adds the lines of the earlier run. Returns how that run ended: `stopped` if an event after its start says so, `cut-off` otherwise, `None` without an earlier run.
     pub(crate) fn resume(&mut self, lines: &[String]) -> Option<&'static str> {
-        let events = lines.iter().filter_map(|line| Entry::parse(line).map(|entry| (line, entry.event)));
-        let mut last = None;
-        for (line, event) in events {
+        let mut end = None;
+        for line in lines {
+            let Some(entry) = Entry::parse(line) else { continue };
             self.ring.push(EventSource::Earlier, line);
-            last = Some(event);
+            if entry.event == kind::DAEMON_STOPPING.event {
+                end = Some("stopped");
+            } else if end.is_none() || entry.event == kind::DAEMON_STARTED.event {
+                end = Some("cut-off");
+            }
         }
-        last.map(|event| if event == kind::DAEMON_STOPPING.event { "stopped" } else { "cut-off" })
+        end
     }
 
-    /// Records an event that `party` caused. `values` has one value per field of the kind, in their order.
-    pub(crate) fn record(&mut self, kind: &'static Kind, party: EventSource, values: &[Value], clocks: Clocks) {
+    /// Records an event that `source` caused. `values` has one value per field of the kind, in their order.
+    pub(crate) fn record(&mut self, kind: &'static Kind, source: EventSource, values: &[Value], clocks: Clocks) {
         debug_assert_eq!(values.len(), kind.fields.len(), "{}", kind.event);
-        self.expire(clocks);
+        self.expire(clocks, false);
         if !self.levels.allow(kind.area, kind.level) {
             return;
         }
+        let source = self.settled(source, clocks.now);
         let reason = kind.fields.iter().zip(values).find_map(|(field, value)| match value {
             Value::Word(word) if *field == "reason" => Some(*word),
             _ => None,
@@ -116,34 +135,78 @@ impl Log {
             Value::Text(name) if *field == "peer" => Some(&name[..]),
             _ => None,
         });
-        if self.limiter.admit(kind.event, reason.unwrap_or_default(), party, peer.unwrap_or_default()) {
-            self.write(kind, party, values, clocks);
+        let peer = peer.unwrap_or_default();
+        if self.limiter.admit(kind.event, reason.unwrap_or_default(), source, peer) {
+            self.write(kind, source, values, peer, clocks);
         }
     }
 
-    fn write(&mut self, kind: &Kind, party: EventSource, values: &[Value], clocks: Clocks) {
+    /// Returns the source whose limits apply.
+    fn settled(&mut self, source: EventSource, now: Time) -> EventSource {
+        let EventSource::Peer(number) = source else { return source };
+        let is_new = self.new_peers.get(&number).is_some_and(|since| now.since(*since) < SETTLED);
+        // A peer without a number was just removed from the map.
+        if is_new || number == u64::MAX { EventSource::NewPeers } else { source }
+    }
+
+    /// Notes that a peer was added to the network map of this run.
+    fn note_new_peer(&mut self, number: u64, now: Time) {
+        self.new_peers.retain(|_, since| now.since(*since) < SETTLED);
+        self.new_peers.insert(number, now);
+    }
+
+    fn write(&mut self, kind: &Kind, source: EventSource, values: &[Value], peer: &str, clocks: Clocks) {
         let line = line::write(kind, kind.level, clocks.wall, values);
-        self.ring.push(party, &line);
+        self.ring.push(source, &line);
         if let Some(stderr) = &mut self.stderr {
             stderr.write(&line);
         }
-        let goes_to_disk = kind.level <= Level::Info && self.limiter.admit_to_disk(party, clocks.now);
-        if goes_to_disk && self.waiting.len() < MAX_WAITING {
-            self.waiting.push_back(line);
+        // The next start looks for this event, whatever happened before it.
+        let is_last = kind.event == kind::DAEMON_STOPPING.event;
+        if kind.level > Level::Info || !is_last && !self.limiter.admit_to_disk(source, peer) {
+            return;
+        }
+        if self.waiting.len() >= MAX_WAITING && !is_last {
+            return self.limiter.count_lost(source, peer);
+        }
+        self.waiting.push_back(WaitingLine { line, source, peer: String::from(peer) });
+    }
+
+    /// Writes a line for the suppressed lines of a minute that is over, and one for the lines of an hour that did not reach the disk. If the daemon `ends`, both are due.
+    fn expire(&mut self, clocks: Clocks, ends: bool) {
+        if let Some((count, sources)) = self.limiter.take_lost(clocks.now, ends) {
+            self.report(
+                &kind::EVENTS_NOT_ON_DISK,
+                EventSource::Node,
+                &[Value::Number(count), Value::Text(sources)],
+                clocks,
+            );
+        }
+        for suppressed in self.limiter.expire(clocks.now, ends) {
+            let limiter::Suppressed { event, reason, count, source, peer } = suppressed;
+            let cause = Some(reason).filter(|reason| !reason.is_empty()).map_or(Value::None, Value::Word);
+            let peer = Value::maybe(Some(peer).filter(|peer| !peer.is_empty()));
+            // The line counts for the source that caused it, so that no source uses up the places of this node.
+            self.report(
+                &kind::EVENTS_SUPPRESSED,
+                source,
+                &[Value::Word(event), cause, Value::Number(count.into()), peer],
+                clocks,
+            );
         }
     }
 
-    /// Writes a line for the suppressed lines of a minute that is over.
-    fn expire(&mut self, clocks: Clocks) {
-        for suppressed in self.limiter.expire(clocks.now) {
-            let limiter::Suppressed { event, reason, count, peer } = suppressed;
-            let cause = Some(reason).filter(|reason| !reason.is_empty()).map_or(Value::None, Value::Word);
-            let peer = Value::maybe(Some(peer).filter(|peer| !peer.is_empty()));
-            let values = [Value::Word(event), cause, Value::Number(count.into()), peer];
-            if self.levels.allow(kind::EVENTS_SUPPRESSED.area, kind::EVENTS_SUPPRESSED.level) {
-                self.write(&kind::EVENTS_SUPPRESSED, EventSource::Node, &values, clocks);
-            }
+    /// Writes a line about other lines, to which the limits of a minute do not apply.
+    fn report(&mut self, kind: &'static Kind, source: EventSource, values: &[Value], clocks: Clocks) {
+        if self.levels.allow(kind.area, kind.level) {
+            self.write(kind, source, values, "", clocks);
         }
+    }
+
+    /// Records the last event of this run, behind what is still to be reported.
+    pub(crate) fn finish(&mut self, reason: &'static str, clocks: Clocks) {
+        self.expire(clocks, true);
+        self.record(&kind::DAEMON_STOPPING, EventSource::Node, &[Value::Word(reason)], clocks);
     }
 
     /// Compares the clocks. Records an event if the wall clock was set.
@@ -153,7 +216,12 @@ impl Log {
         let by = at_zero.abs_diff(before);
         if by >= JUMP {
             let direction = if at_zero > before { "forward" } else { "back" };
-            self.record(&kind::CLOCK_JUMPED, EventSource::Node, &[Value::Word(direction), Value::ms(by)], clocks);
+            self.record(
+                &kind::CLOCK_JUMPED,
+                EventSource::Node,
+                &[Value::Word(direction), Value::Number((by.as_millis() as u64 + 500) / 1_000)],
+                clocks,
+            );
         }
     }
 
@@ -184,13 +252,18 @@ impl Log {
     /// Does the work that is due.
     pub(crate) fn handle_timeout(&mut self, clocks: Clocks) {
         if self.limiter.poll_timeout().is_some_and(|due| due <= clocks.now) {
-            self.expire(clocks);
+            self.expire(clocks, false);
         }
     }
 
     /// Returns the next line for the disk.
-    pub(crate) fn poll_line(&mut self) -> Option<String> {
+    pub(crate) fn poll_line(&mut self) -> Option<WaitingLine> {
         self.waiting.pop_front()
+    }
+
+    /// Counts a line that the thread that writes to the disk did not accept.
+    pub(crate) fn count_lost(&mut self, line: &WaitingLine) {
+        self.limiter.count_lost(line.source, &line.peer);
     }
 
     /// Returns lines from this number on, or from the oldest line in memory if no number is given.

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use serde::Deserialize;
-use taut_base::{NodeId, PrivateKey, PublicKey};
+use taut_base::{NodeId, PrivateKey, PublicKey, is_printable};
 use taut_netmap::{CONTROL_PATH, Problem, ToCoordinator, ToNode};
 use taut_noise::ik::Initiator;
 use taut_noise::{MAX_MESSAGE, Transport};
@@ -122,8 +122,10 @@ impl Channel {
             Ok(Message::Binary(sealed)) => sealed,
             Ok(Message::Close(frame)) => {
                 let reason = frame.map(|frame| frame.reason.to_string()).filter(|reason| !reason.is_empty());
-                let reason = reason.map(|reason| format!(" ({})", printable(&reason))).unwrap_or_default();
-                return Err(Broken(format!("the coordinator closed the channel{reason}")));
+                // The close frame is outside the encrypted channel: over http:// anybody on the way may have written it.
+                let reason =
+                    reason.map(|reason| format!(" (unverified text: {})", printable(&reason))).unwrap_or_default();
+                return Err(Broken(format!("the server closed the channel{reason}")));
             }
             Ok(_) => return Ok(Some(ReceivedMessage::Unknown)),
             Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -153,6 +155,11 @@ impl Channel {
     /// Returns true if this host's source address changed since the channel was opened. Answers on such a channel cannot arrive.
     pub(crate) fn is_stale(&self) -> bool {
         self.socket.get_ref().is_stale()
+    }
+
+    /// Returns true if this host has a route to the other end of the channel.
+    pub(crate) fn has_route(&self) -> bool {
+        self.socket.get_ref().source_address().is_ok()
     }
 
     /// Closes the channel. Sends a close frame first if the socket takes one without blocking.
@@ -281,9 +288,9 @@ fn explain(error: tungstenite::Error) -> Broken {
     })
 }
 
-/// Returns a text from the network for a terminal: without control characters, and at most 200 characters.
+/// Returns a text from the network for a terminal: only its printable characters, and at most 200 of them.
 fn printable(text: &str) -> String {
-    text.chars().filter(|character| !character.is_control()).take(200).collect()
+    text.chars().filter(|character| is_printable(*character)).take(200).collect()
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Version of the program, shown to the network's operator.
     pub version: String,
+    /// Makes the line of the event log that reports this number of lost lines, for the end of the program.
+    pub log_gap: fn(u64) -> String,
 }
 
 /// Handle of the running control thread. After a drop without [`Self::stop`] the thread ends soon, on its own.
@@ -48,7 +50,7 @@ impl Control {
         let (event_sender, events) = mpsc::sync_channel(EVENTS);
         let wake = Waker::new().map_err(StartError::System)?;
         let queues = Queues { orders, lines, events: event_sender, wake: wake.clone(), agent: waker };
-        let mut worker = Worker::new(state, found, options.version, queues).map_err(StartError::System)?;
+        let mut worker = Worker::new(state, found, options, queues).map_err(StartError::System)?;
         worker.introduce();
         let thread = thread::Builder::new()
             .name(String::from("taut-control"))

@@ -2,7 +2,7 @@
 //!
 //! The agent makes the lines; the control thread appends them here, because a disk may block. A line is written at once and never forced to the disk:
 //! it survives a crash of the program, and a power cut takes the last half minute. If a crash cut a line off, the next start terminates it, so that it
-//! spoils no other line.
+//! spoils no other line. While the disk refuses, the latest lines wait in memory.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -26,6 +26,9 @@ const MAX_LINE: usize = 4096;
 /// Time after a failed write until the next one is tried, 30 s, as with state files: a full disk does not become free within milliseconds.
 const RETRY: Duration = Duration::from_secs(30);
 
+/// Limit on the lines that wait in memory while the disk refuses them, 256: at most 256 KiB.
+const MAX_OWED: usize = 256;
+
 /// A change of the state of the log on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogDisk {
@@ -36,6 +39,8 @@ pub enum LogDisk {
         /// Number of lines that were lost in between.
         missing: u64,
     },
+    /// Another program removed or moved the file. A new one was begun.
+    Replaced,
 }
 
 /// The file that lines are appended to.
@@ -45,35 +50,85 @@ pub(crate) struct EventLog {
     size: u64,
     /// True if the file may end in the middle of a line.
     torn: bool,
-    /// The time of the next attempt to write, and the number of lost lines. `None` unless writes fail.
-    failing: Option<(Time, u64)>,
+    /// The time of the next attempt to write. `None` unless writes fail.
+    failing: Option<Time>,
+    /// Lines that the disk has not accepted yet.
+    owed: VecDeque<String>,
+    /// Number of lines that were lost because too many were owed.
+    missing: u64,
 }
 
 impl EventLog {
     /// Returns the log of this state directory. No file is opened before the first line.
     pub(crate) fn new(state_dir: &Path) -> Self {
-        Self { path: state_dir.join(EVENTS), file: None, size: 0, torn: false, failing: None }
+        Self {
+            path: state_dir.join(EVENTS),
+            file: None,
+            size: 0,
+            torn: false,
+            failing: None,
+            owed: VecDeque::new(),
+            missing: 0,
+        }
     }
 
     /// Appends a line. Returns a change of the log's state: the first refusal of the disk, or the first write after refusals.
-    pub(crate) fn append(&mut self, line: &str, now: Time) -> Option<LogDisk> {
-        if let Some((due, missing)) = &mut self.failing
-            && now < *due
-        {
-            *missing += 1;
+    pub(crate) fn append(&mut self, line: String, now: Time) -> Option<LogDisk> {
+        if self.owed.len() >= MAX_OWED {
+            self.owed.pop_front();
+            self.missing += 1;
+        }
+        self.owed.push_back(line);
+        if self.failing.is_some_and(|due| now < due) {
             return None;
         }
-        match self.write(line) {
-            Ok(()) => self.failing.take().map(|(_, missing)| LogDisk::Works { missing }),
+        let is_replaced = self.close_replaced();
+        match self.write_owed() {
+            Ok(()) if self.failing.take().is_some() => {
+                Some(LogDisk::Works { missing: std::mem::take(&mut self.missing) })
+            }
+            Ok(()) => is_replaced.then_some(LogDisk::Replaced),
             Err(error) => {
-                self.file = None;
-                let before = self.failing.map(|(_, missing)| missing);
-                self.failing = Some((now + RETRY, before.unwrap_or(0) + 1));
+                let is_known = self.failing.replace(now + RETRY).is_some();
                 let path = self.path.display();
                 let text = format!("the event log {path} cannot be written: {error}; free or repair the disk");
-                before.is_none().then_some(LogDisk::Failed(text))
+                (!is_known).then_some(LogDisk::Failed(text))
             }
         }
+    }
+
+    /// Writes all owed lines, because the program ends. If some were lost, `gap` makes the line that reports their number.
+    pub(crate) fn finish(&mut self, gap: fn(u64) -> String) {
+        if self.missing > 0 {
+            self.owed.push_front(gap(self.missing));
+        }
+        if !self.owed.is_empty() {
+            self.close_replaced();
+            // If the disk still refuses, nobody is left to be told.
+            let _ = self.write_owed();
+        }
+    }
+
+    /// Closes the file if its name leads elsewhere by now. Returns true if so.
+    fn close_replaced(&mut self) -> bool {
+        let Some(open) = self.file.as_ref().and_then(|file| file.metadata().ok()) else { return false };
+        let named = fs::symlink_metadata(&self.path);
+        let is_same = named.is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino()));
+        if !is_same {
+            self.file = None;
+        }
+        !is_same
+    }
+
+    fn write_owed(&mut self) -> io::Result<()> {
+        while let Some(line) = self.owed.pop_front() {
+            if let Err(error) = self.write(&line) {
+                self.owed.push_front(line);
+                self.file = None;
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     fn write(&mut self, line: &str) -> io::Result<()> {
@@ -91,11 +146,17 @@ impl EventLog {
         let Some(file) = &mut self.file else { return Ok(()) };
         let begin = if self.torn { "\n" } else { "" };
         let whole = [begin, line, "\n"].concat();
+        // Another program may have written to the file.
+        let before = file.metadata()?.len();
         // The file counts as cut off until its last line is known to be whole.
         self.torn = true;
-        file.write_all(whole.as_bytes())?;
+        if let Err(error) = file.write_all(whole.as_bytes()) {
+            // A full disk may have accepted the beginning of the line.
+            let _ = file.set_len(before);
+            return Err(error);
+        }
         self.torn = false;
-        self.size += whole.len() as u64;
+        self.size = before + whole.len() as u64;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -115,16 +115,18 @@ impl Stream {
     /// Returns true if a new connection would have another source address, or is impossible because no route exists. The test connects a UDP socket, which
     /// sends no packet.
     pub(crate) fn is_stale(&self) -> bool {
-        let tcp = self.socket();
-        let moved = || {
-            let peer = tcp.peer_addr()?;
-            let any: SocketAddr =
-                if peer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
-            let socket = UdpSocket::bind(any)?;
-            socket.connect(peer)?;
-            Ok::<_, io::Error>(socket.local_addr()?.ip() != tcp.local_addr()?.ip())
-        };
+        let moved = || Ok::<_, io::Error>(self.source_address()? != self.socket().local_addr()?.ip());
         moved().unwrap_or(true)
+    }
+
+    /// Returns the source address that this host would use for a new connection to the same peer.
+    pub(crate) fn source_address(&self) -> io::Result<IpAddr> {
+        let peer = self.socket().peer_addr()?;
+        let any: SocketAddr =
+            if peer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(peer)?;
+        Ok(socket.local_addr()?.ip())
     }
 
     /// Returns the number of bytes received so far, without TLS.

@@ -26,6 +26,7 @@ use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_netmap::{JoinToken, NetworkMap, Problem, ProblemCode, ToCoordinator};
 
 use crate::backoff::Backoff;
+use crate::control::Options;
 use crate::event::{Command, ControlEvent};
 use crate::event_log::EventLog;
 use crate::identity::Membership;
@@ -89,16 +90,19 @@ pub(crate) struct Worker {
     poller: Poller,
     queues: Queues,
     log: EventLog,
+    /// Makes the line that reports the number of lost lines of the event log.
+    log_gap: fn(u64) -> String,
 }
 
 impl Worker {
-    pub(crate) fn new(state: StateDir, mut found: LoadedState, version: String, queues: Queues) -> io::Result<Self> {
+    pub(crate) fn new(state: StateDir, mut found: LoadedState, options: Options, queues: Queues) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(queues.wake.as_fd(), ORDERS, Interest::READ)?;
         let mut jitter = Jitter::new();
         Ok(Self {
             log: EventLog::new(state.path()),
-            version,
+            log_gap: options.log_gap,
+            version: options.version,
             run: draw_run(&mut jitter),
             store: Store::new(state, &mut found),
             port: found.membership.as_ref().and_then(|membership| membership.port),
@@ -146,6 +150,7 @@ impl Worker {
         self.stop_leaving();
         self.hang_up();
         self.take_lines(now());
+        self.log.finish(self.log_gap);
         let problems = self.store.save_everything(self.membership.as_ref(), self.map.as_deref(), now());
         self.report_disk(problems);
     }
@@ -195,7 +200,7 @@ impl Worker {
     /// Appends the queued lines to the event log.
     fn take_lines(&mut self, now: Time) {
         while let Ok(line) = self.queues.lines.try_recv() {
-            if let Some(news) = self.log.append(&line, now) {
+            if let Some(news) = self.log.append(line, now) {
                 self.emit(ControlEvent::Log(news));
             }
         }

@@ -34,7 +34,7 @@ use crate::basics::clocks;
 use crate::config::DaemonConfig;
 use crate::error::RunError;
 use crate::host::{self, Surroundings};
-use crate::log::{Log, MAX_EVENTS, Value, kind, listed};
+use crate::log::{Log, MAX_EVENTS, Value, kind, listed, write_line};
 use crate::metrics::http::{self, MetricsServer};
 use crate::overlay::{Overlay, OverlayOutput};
 use crate::server::{ApiServer, FIRST_CONNECTION};
@@ -65,7 +65,7 @@ const DISK_SILENCE: Duration = Duration::from_secs(60);
 /// If the daemon could not start. Nothing was changed on the host then.
 pub fn run(config: DaemonConfig) -> Result<(), RunError> {
     // Before any thread is started, because threads inherit the signal mask.
-    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])
+    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::Inquire])
         .map_err(|error| RunError::System("take over its signals", error))?;
     let mut daemon = Daemon::new(config, &signals)?;
     daemon.run(&signals)
@@ -98,8 +98,8 @@ struct Daemon {
     /// Time at which the network is started again after a failure.
     retry_overlay: Option<Time>,
     readings: Readings,
-    /// Whether the daemon has to end.
-    ending: bool,
+    /// The reason why the daemon has to end after this turn, if it has to.
+    ending: Option<&'static str>,
 }
 
 impl Daemon {
@@ -108,7 +108,8 @@ impl Daemon {
         let poller = Poller::new().map_err(system("wait for events"))?;
         let waker = Waker::new().map_err(system("be woken"))?;
         let mut server = ApiServer::listen(&config.socket)?;
-        let options = Options { state_dir: config.state_dir.clone(), version: config.version.clone() };
+        let (state_dir, version) = (config.state_dir.clone(), config.version.clone());
+        let options = Options { state_dir, version, log_gap };
         // Without the monitor the node still works, but it notices changes of addresses only at a restart.
         let monitor = Monitor::open().ok();
         let control = Control::start(options, waker.clone()).map_err(RunError::State)?;
@@ -146,7 +147,7 @@ impl Daemon {
             sleep: Sleep::default(),
             retry_overlay: None,
             readings: Readings::default(),
-            ending: false,
+            ending: None,
         };
         daemon.note_start(previous);
         Ok(daemon)
@@ -156,7 +157,7 @@ impl Daemon {
         let mut events = Events::with_capacity(32);
         // Learn the identity of the node before the first user is answered.
         self.turn();
-        while !self.ending {
+        while self.ending.is_none() {
             let now = clocks().now;
             let timeout = self.poll_timeout(now).map(|due| due.since(now));
             self.poller.wait(&mut events, timeout).map_err(|error| RunError::System("wait for events", error))?;
@@ -174,8 +175,10 @@ impl Daemon {
             self.turn();
         }
         self.stop_overlay("daemon-stops");
-        self.flush_log();
         self.mapped.end();
+        self.turn_log();
+        self.log.finish(self.ending.unwrap_or("signal"), clocks());
+        self.flush_log();
         if let Some(control) = self.control.take() {
             control.stop();
         }
@@ -261,17 +264,15 @@ impl Daemon {
 
     fn handle_signals(&mut self, signals: &Signals) {
         while let Some(signal) = signals.next() {
-            // A hangup, as when a terminal closes, does not end the daemon.
-            if matches!(signal, Signal::Terminate | Signal::Interrupt) {
-                self.end("signal");
+            match signal {
+                Signal::Terminate | Signal::Interrupt => self.ending = self.ending.or(Some("signal")),
+                Signal::Inquire => {
+                    let levels = self.log.levels().raised().unwrap_or(self.config.log.levels);
+                    self.log.set_levels(levels, clocks());
+                }
+                // A hangup, as when a terminal closes, does not end the daemon.
+                Signal::Hangup => {}
             }
-        }
-    }
-
-    /// Has the daemon end after this turn.
-    fn end(&mut self, reason: &'static str) {
-        if !std::mem::replace(&mut self.ending, true) {
-            self.note(&kind::DAEMON_STOPPING, &[Value::Word(reason)]);
         }
     }
 
@@ -352,6 +353,7 @@ impl Daemon {
         self.tell(Command::HostChanged);
         let changes = std::mem::take(&mut self.readings.changes);
         let (Some(overlay), Some(map)) = (&mut self.overlay, &self.member.map) else { return };
+        let before = overlay.endpoints.clone();
         let changed = overlay.refresh_endpoints(map, changes, clocks());
         if let Some(due) = overlay.poll_reread() {
             self.readings.due.get_or_insert(due);
@@ -360,8 +362,13 @@ impl Daemon {
         self.mapped.check();
         if changed {
             overlay.greet(&self.member.recent, clocks());
-            let endpoints = listed(&overlay.endpoints);
-            self.note(&kind::ENDPOINTS_CHANGED, &[endpoints]);
+            let kind = match (before.is_empty(), overlay.endpoints.is_empty()) {
+                (true, _) => &kind::ENDPOINTS_FIRST,
+                (false, true) => &kind::ENDPOINTS_NONE,
+                (false, false) => &kind::ENDPOINTS_CHANGED,
+            };
+            let values = [listed(&before), listed(&overlay.endpoints)];
+            self.note(kind, &values);
             self.tell_endpoints();
         }
     }
@@ -391,6 +398,11 @@ impl Daemon {
             control.send(command);
         }
     }
+}
+
+/// Returns the line of the event log about lines that did not reach the disk before the daemon ended.
+fn log_gap(missing: u64) -> String {
+    write_line(&kind::LOG_WRITTEN, kind::LOG_WRITTEN.level, clocks().wall, &[Value::Number(missing)])
 }
 
 /// Returns the reason why the network must not come up on this host for the first time, if there is one (fault J13).

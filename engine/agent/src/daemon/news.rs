@@ -48,13 +48,17 @@ impl Daemon {
                 presence.extend(nodes);
             }
             ControlEvent::Connected { url } => {
-                self.note_coordinator(&kind::COORDINATOR_CONNECTED, &[Value::text(&url)]);
+                let away = self.coordinator.lost.take().map(|lost| Value::s(clocks().now.since(lost)));
+                self.note_coordinator(&kind::COORDINATOR_CONNECTED, &[Value::text(&url), away.unwrap_or(Value::None)]);
                 (self.coordinator.connected, self.coordinator.url) = (true, url);
                 self.coordinator.last_error = None;
                 (self.problems.network, self.problems.duplicate) = (None, None);
             }
             ControlEvent::Disconnected { why, retry_in } => {
                 self.note_disconnected(&why, retry_in);
+                if self.coordinator.connected {
+                    self.coordinator.lost = Some(clocks().now);
+                }
                 self.coordinator.connected = false;
                 self.coordinator.presence = None;
                 self.coordinator.last_error = Some(why);
@@ -68,10 +72,14 @@ impl Daemon {
             ControlEvent::DiskProblem(message) => {
                 let problem = Failure::new(
                     message,
-                    "free space on the disk, or make the state directory writable; the node runs on, but forgets this at a restart",
+                    "the node runs on, but forgets this at a restart; `taut log` shows when the state is saved again",
                 );
                 self.note_disk(&problem);
                 self.problems.disk = Some((problem, clocks().now));
+            }
+            ControlEvent::DiskWorks => {
+                self.note(&kind::STATE_SAVED, &[]);
+                self.problems.disk = None;
             }
             ControlEvent::Log(news) => self.note_log_disk(news),
         }

@@ -44,6 +44,8 @@ pub(super) struct CoordinatorState {
     /// The URL in use.
     pub(super) url: String,
     pub(super) connected: bool,
+    /// The time when the last open channel broke.
+    pub(super) lost: Option<Time>,
     /// The reason why the last connection failed.
     pub(super) last_error: Option<String>,
     /// Whether each node is online; `None` while the coordinator is not connected.

@@ -47,7 +47,8 @@ impl Daemon {
             }
         }
         for (kind, values) in self.mapped.take_events(clocks.now) {
-            self.note(kind, &values);
+            // A router can cause these events at will.
+            self.log.record(kind, EventSource::Underlay, &values, clocks);
         }
         self.log.handle_timeout(clocks);
         self.flush_log();
@@ -56,9 +57,11 @@ impl Daemon {
     /// Passes lines on to the thread that may wait for the disk.
     pub(super) fn flush_log(&mut self) {
         let Some(control) = &self.control else { return };
-        while let Some(line) = self.log.poll_line() {
-            // A line that finds no room is in memory; the disk hangs, and the control thread tells once it works again.
-            let _ = control.log(line);
+        while let Some(mut waiting) = self.log.poll_line() {
+            // The disk hangs. The line is in memory.
+            if !control.log(std::mem::take(&mut waiting.line)) {
+                self.log.count_lost(&waiting);
+            }
         }
     }
 
@@ -169,6 +172,7 @@ impl Daemon {
         match news {
             LogDisk::Failed(reason) => self.note(&kind::LOG_NOT_WRITTEN, &[Value::Text(reason)]),
             LogDisk::Works { missing } => self.note(&kind::LOG_WRITTEN, &[Value::Number(missing)]),
+            LogDisk::Replaced => self.note(&kind::LOG_REPLACED, &[]),
         }
     }
 

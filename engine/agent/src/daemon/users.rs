@@ -78,7 +78,10 @@ impl Daemon {
 
     fn answer(&mut self, request: ApiRequest) -> ApiResponse {
         if let Some(command) = name(&request) {
-            self.note(&kind::USER_COMMAND, &[Value::Word(command)]);
+            // `taut leave` and a failed `taut up --join` end a daemon that has no membership with the request of `taut down`.
+            let is_cleanup = command == "down" && !self.member.exists;
+            let kind = if is_cleanup { &kind::COMMAND_CLEANUP } else { &kind::USER_COMMAND };
+            self.note(kind, &[Value::Word(command)]);
         }
         match request {
             ApiRequest::Status => ApiResponse::Status(Box::new(self.status())),
@@ -97,7 +100,7 @@ impl Daemon {
                     identity.wanted = false;
                 }
                 if self.config.exit_when_down {
-                    self.end("user-down");
+                    self.ending = self.ending.or(Some("user-down"));
                 }
                 ApiResponse::Done
             }

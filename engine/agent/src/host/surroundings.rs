@@ -164,7 +164,9 @@ impl Surroundings {
 
 impl Own {
     fn new(address: &Address, link: &InterfaceLink) -> Option<Self> {
-        let usable = address.scope == Scope::Global
+        // The kernel keeps the IPv4 addresses of an interface that is switched off.
+        let usable = link.up
+            && address.scope == Scope::Global
             && !(address.deprecated || address.tentative || address.duplicate || address.temporary);
         Some(Self {
             ip: address.ip,
@@ -268,6 +270,9 @@ pub(super) mod tests {
             let own = vec![Own::new(&read, &link(kind)).unwrap()];
             let endpoints = Surroundings { own, ..Surroundings::default() }.endpoints(1, &[]);
             assert_eq!(!endpoints.is_empty(), offered, "{kind:?} {address}");
+            // The kernel keeps the address of an interface that was switched off, and nothing arrives there.
+            let own = vec![Own::new(&read, &InterfaceLink { up: false, ..link(kind) }).unwrap()];
+            assert!(Surroundings { own, ..Surroundings::default() }.endpoints(1, &[]).is_empty());
         }
     }
 

@@ -1,6 +1,6 @@
 //! The differences between two network maps, as events.
 
-use taut_base::{NodeId, encode_base64};
+use taut_base::encode_base64;
 use taut_netmap::{NetworkMap, Peer};
 use taut_node::Clocks;
 
@@ -9,26 +9,28 @@ use super::{EventSource, Log, Value, kind};
 /// Limit on the changed peers of one map that get an event each, 10. If more changed, only their number is recorded.
 const MAX_NAMED: usize = 10;
 
-/// Records the differences between `old` and `new`. Without `old`, the event says that the node has its first map.
+/// Records the differences between `old` and `new`. They count for the membership, because one member can cause any number of them. Without `old`, the event says that the node has its first map.
 pub(crate) fn note_map(log: &mut Log, old: Option<&NetworkMap>, new: &NetworkMap, clocks: Clocks) {
     let number = |count: usize| Value::Number(count as u64);
     let changes = old.map_or_else(MapDifference::default, |old| MapDifference::between(old, new));
     let is_news = old.is_none_or(|old| !changes.is_empty() || old.relays != new.relays);
     let version = Value::Number(new.version);
     if is_news {
-        let counts = [changes.added.len(), changes.removed.len(), changes.changed.len()].map(number);
-        let [added, removed, changed] = counts;
+        let counts = [changes.added.len(), changes.removed.len(), changes.changed.len()];
+        let [added, removed, changed] = counts.map(|count| if old.is_some() { number(count) } else { Value::None });
         let values = [version, number(new.peers.len()), added, removed, changed, number(new.relays.len())];
-        log.record(&kind::MAP_CHANGED, EventSource::Coordinator, &values, clocks);
+        let kind = if old.is_some() { &kind::MAP_CHANGED } else { &kind::MAP_FIRST };
+        log.record(kind, EventSource::Membership, &values, clocks);
     } else {
-        log.record(&kind::MAP_UPDATED, EventSource::Coordinator, &[version, number(changes.moved)], clocks);
+        log.record(&kind::MAP_UPDATED, EventSource::Membership, &[version, number(changes.moved)], clocks);
     }
+    changes.added.iter().for_each(|peer| log.note_new_peer(peer.id.0, clocks.now));
     if changes.added.len() + changes.removed.len() + changes.changed.len() > MAX_NAMED {
         return;
     }
     for (peers, kind) in [(&changes.added, &kind::PEER_ADDED), (&changes.removed, &kind::PEER_REMOVED)] {
         for peer in peers {
-            log.record(kind, party(peer.id), &[Value::text(&peer.name)], clocks);
+            log.record(kind, EventSource::Membership, &[Value::text(&peer.name)], clocks);
         }
     }
     for (before, now) in &changes.changed {
@@ -37,16 +39,16 @@ pub(crate) fn note_map(log: &mut Log, old: Option<&NetworkMap>, new: &NetworkMap
 }
 
 fn note_peer(log: &mut Log, before: &Peer, now: &Peer, clocks: Clocks) {
-    let (party, name) = (party(now.id), || Value::text(&now.name));
+    let (source, name) = (EventSource::Membership, || Value::text(&now.name));
     if before.name != now.name {
-        log.record(&kind::PEER_RENAMED, party, &[Value::text(&before.name), name()], clocks);
+        log.record(&kind::PEER_RENAMED, source, &[Value::text(&before.name), name()], clocks);
     }
     if before.key != now.key {
         let key = Value::text(encode_base64(now.key.as_bytes()));
-        log.record(&kind::PEER_KEY_CHANGED, party, &[name(), key], clocks);
+        log.record(&kind::PEER_KEY_CHANGED, source, &[name(), key], clocks);
     }
     if before.addresses != now.addresses {
-        log.record(&kind::PEER_READDRESSED, party, &[name(), listed(&now.addresses)], clocks);
+        log.record(&kind::PEER_READDRESSED, source, &[name(), listed(&now.addresses)], clocks);
     }
 }
 
@@ -54,10 +56,6 @@ fn note_peer(log: &mut Log, before: &Peer, now: &Peer, clocks: Clocks) {
 pub(crate) fn listed(addresses: &[impl ToString]) -> Value {
     let all: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     if all.is_empty() { Value::Word("none") } else { Value::Text(all.join(",")) }
-}
-
-fn party(peer: NodeId) -> EventSource {
-    EventSource::Peer(peer.0)
 }
 
 #[derive(Default)]

@@ -39,14 +39,17 @@ kinds! {
     DAEMON_STOPPING Daemon Info "daemon-stopping" "the daemon stops" ["reason"]
     USER_COMMAND Daemon Info "user-command" "a local user gave a command" ["command"]
     HOST_SLEPT Daemon Info "host-slept" "the host slept" ["slept_s"]
-    CLOCK_JUMPED Daemon Warn "clock-jumped" "the wall clock was set" ["direction" "by_ms"]
-    STATE_NOT_SAVED Daemon Warn "state-not-saved" "the state directory has a problem" ["reason"]
+    CLOCK_JUMPED Daemon Warn "clock-jumped" "the wall clock was set" ["direction" "by_s"]
+    STATE_NOT_SAVED Daemon Warn "state-not-saved" "a state file could not be saved" ["reason"]
+    STATE_SAVED Daemon Info "state-saved" "the state files are saved again" []
     LOG_NOT_WRITTEN Daemon Warn "log-not-written" "events are kept in memory only" ["reason"]
     LOG_WRITTEN Daemon Info "log-written" "events are written to the disk again" ["missing"]
+    LOG_REPLACED Daemon Warn "log-replaced" "another program removed the event log's file; a new one was begun" []
     LEVELS_CHANGED Daemon Info "levels-changed" "other events are recorded from now on" ["levels"]
     EVENTS_SUPPRESSED Daemon Info "events-suppressed" "further events of one kind were left out" ["of" "cause" "count" "peer"]
+    EVENTS_NOT_ON_DISK Daemon Info "events-not-on-disk" "events of the last hour were kept in memory only" ["count" "sources"]
 
-    COORDINATOR_CONNECTED Coordinator Info "coordinator-connected" "the coordinator is connected" ["url"]
+    COORDINATOR_CONNECTED Coordinator Info "coordinator-connected" "the coordinator is connected" ["url" "away_s"]
     COORDINATOR_LOST Coordinator Warn "coordinator-lost" "the connection to the coordinator was lost" ["url" "reason" "retry_s"]
     COORDINATOR_UNREACHABLE Coordinator Warn "coordinator-unreachable" "the coordinator is not reached" ["url" "reason" "retry_s"]
     COORDINATOR_RETRY Coordinator Debug "coordinator-retry" "the coordinator is still not reached" ["url" "reason" "retry_s"]
@@ -85,9 +88,9 @@ kinds! {
     PACKET_LIMIT_CHANGED Path Info "packet-limit-changed" "other packet sizes pass the path to the peer" ["peer" "path" "longest"]
     PEER_NAT_CHANGED Path Debug "peer-nat-changed" "the peer reports another kind of NAT" ["peer" "from" "to"]
 
-    HOME_RELAYS_CHANGED Relay Info "home-relays-changed" "other relays are the nearest" ["from" "to" "reason"]
+    HOME_RELAYS_CHANGED Relay Info "home-relays-changed" "this node's home relays changed" ["from" "to" "reason"]
     OUTER_ENDPOINTS_CHANGED Relay Info "outer-endpoints-changed" "relays see this node at other endpoints" ["from" "to"]
-    NAT_CHANGED Relay Info "nat-changed" "relays see another kind of NAT in front of this node" ["from" "to"]
+    NAT_CHANGED Relay Info "nat-changed" "the kind of NAT in front of this node changed" ["from" "to"]
     RELAY_BOUND Relay Info "relay-bound" "a relay serves this node" ["relay" "endpoint" "via"]
     RELAY_LOST Relay Info "relay-lost" "a relay does not serve this node any more" ["relay" "reason"]
     RELAY_SILENT Relay Debug "relay-silent" "a relay does not answer" ["relay"]
@@ -108,13 +111,13 @@ kinds! {
     NETWORK_DOWN Host Info "network-down" "the network is down on this host" ["reason"]
     NETWORK_FAILED Host Error "network-failed" "the network cannot come up on this host" ["reason"]
     TUN_LOST Host Warn "tun-lost" "the TUN device was taken away; a new one is made" ["interface"]
-    ENDPOINTS_CHANGED Host Info "endpoints-changed" "this host has other addresses" ["endpoints"]
+    ENDPOINTS_CHANGED Host Info "endpoints-changed" "this host has other addresses" ["from" "to"]
     ROUTES_ADDED Host Debug "routes-added" "routes to peers were added" ["count" "first"]
     ROUTES_REMOVED Host Debug "routes-removed" "routes to peers were removed" ["count" "first"]
     ROUTE_REFUSED Host Warn "route-refused" "the system refused a route, or to remove one" ["reason"]
     ROUTE_TAKEN Host Warn "route-taken" "another program has the route to a peer" ["address"]
     ROUTE_FREED Host Info "route-freed" "the other program's route to a peer is gone" ["address"]
-    DEVICE_RESTORED Host Warn "device-restored" "what another program took from the TUN device was restored" ["interface" "missing"]
+    DEVICE_RESTORED Host Warn "device-restored" "another program changed the TUN device; it was restored" ["interface" "missing"]
     DEVICE_CONTESTED Host Error "device-contested" "another program keeps changing the TUN device" ["interface" "missing"]
     DEVICE_CALM Host Info "device-calm" "the TUN device is left alone again" ["interface"]
     IPV6_CHANGED Host Info "ipv6-changed" "IPv6 was switched on or off on the TUN device" ["interface" "ipv6"]
@@ -128,6 +131,19 @@ kinds! {
     INPUT_REFUSED Input Debug "input-refused" "packets were refused" ["reason" "count" "within_s"]
     INPUT_FLOOD Input Info "input-flood" "many packets were refused" ["reason" "count" "within_s"]
 }
+
+/// Returns `kind` with another message, for a special case of the same event.
+const fn variant(kind: &Kind, message: &'static str) -> Kind {
+    Kind { area: kind.area, level: kind.level, event: kind.event, message, fields: kind.fields }
+}
+
+pub(crate) static MAP_FIRST: Kind = variant(&MAP_CHANGED, "the first network map of this run");
+pub(crate) static NAT_KNOWN: Kind = variant(&NAT_CHANGED, "the kind of NAT in front of this node is known");
+pub(crate) static NAT_FORGOTTEN: Kind =
+    variant(&NAT_CHANGED, "the kind of NAT in front of this node is no longer known");
+pub(crate) static ENDPOINTS_FIRST: Kind = variant(&ENDPOINTS_CHANGED, "this host's addresses are known");
+pub(crate) static ENDPOINTS_NONE: Kind = variant(&ENDPOINTS_CHANGED, "this host has no address any more");
+pub(crate) static COMMAND_CLEANUP: Kind = variant(&USER_COMMAND, "a command ended the daemon, which has no membership");
 
 #[cfg(test)]
 mod tests {

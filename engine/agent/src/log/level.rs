@@ -110,6 +110,13 @@ impl Levels {
     pub(crate) fn allow(&self, area: Area, level: Level) -> bool {
         level <= self.0[area as usize]
     }
+
+    /// Returns the choice with every area's level raised by one, or `None` if every level is the highest already.
+    pub(crate) fn raised(mut self) -> Option<Self> {
+        let before = self;
+        self.0.iter_mut().for_each(|level| *level = Level::ALL[(*level as usize + 1).min(Level::ALL.len() - 1)]);
+        (self != before).then_some(self)
+    }
 }
 
 /// The error for a text that is not a valid value of `--log-level`.
@@ -194,6 +201,9 @@ mod tests {
         let levels: Levels = "warn,path=debug".parse().unwrap();
         assert!(levels.allow(Area::Path, Level::Debug) && !levels.allow(Area::Path, Level::Trace));
         assert!(levels.allow(Area::Host, Level::Error) && !levels.allow(Area::Host, Level::Info));
+        let raised = levels.raised().unwrap();
+        assert_eq!(raised.to_string(), "info,path=trace");
+        assert_eq!(raised.raised().and_then(Levels::raised).unwrap().raised(), None, "every level is the highest");
     }
 
     #[test]

@@ -5,11 +5,11 @@
 //! 2026-11-24T03:12:07.123Z info  path: the path to the peer changed peer=nas to=… reason=…
 //! ```
 //! Lines are stored as JSON, in memory and on the disk, and parsed again to show them as text. Texts from outside are not trusted: they are cut and escaped
-//! when a line is written, and control characters are removed when it is shown.
+//! when a line is written and when it is shown; characters that are not printable are removed.
 
 use std::time::Duration;
 
-use taut_base::{format_time, parse_time};
+use taut_base::{format_time, is_printable, parse_time};
 
 use super::kind::Kind;
 use super::level::Level;
@@ -104,18 +104,18 @@ fn key(line: &mut String, name: &str) {
 fn push(line: &mut String, name: &str, text: &str) {
     key(line, name);
     line.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => {
-                line.push('\\');
-                line.push(letter);
-            }
-            // The text must stay on one line and must not control a terminal.
-            letter if letter.is_control() => line.push(' '),
-            letter => line.push(letter),
-        }
-    }
+    push_escaped(line, text);
     line.push('"');
+}
+
+/// Adds a text that stays on one line, does not end its quotation, and does not control a terminal.
+fn push_escaped(line: &mut String, text: &str) {
+    for letter in text.chars() {
+        if matches!(letter, '"' | '\\') {
+            line.push('\\');
+        }
+        line.push(if is_printable(letter) { letter } else { ' ' });
+    }
 }
 
 /// Returns the beginning of a text that is too long.
@@ -178,16 +178,15 @@ impl Entry {
             text.push(' ');
             text.push_str(name);
             text.push('=');
-            let quote = value.is_empty() || value.contains([' ', '"', '=']);
-            if quote {
+            if value.is_empty() || value.contains([' ', '"', '=', '\\']) {
                 text.push('"');
-            }
-            text.push_str(value);
-            if quote {
+                push_escaped(&mut text, value);
                 text.push('"');
+            } else {
+                text.push_str(value);
             }
         }
-        text.retain(|letter| !letter.is_control());
+        text.retain(is_printable);
         text
     }
 }
@@ -294,6 +293,9 @@ mod tests {
         assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok(), "{line}");
         let text = Entry::parse(&line).unwrap().text();
         assert!(text.contains("peer=\"a b [2J") && text.len() < 400, "{text}");
+        // A text cannot end its quotation and forge a field.
+        let text = Entry::parse(&sample(&[Value::text("x\" level=info forged=\\\u{202e}\u{2028}")])).unwrap().text();
+        assert!(text.ends_with("peer=\"x\\\" level=info forged=\\\\  \""), "{text}");
         // Another program may have written an escaped control character.
         let text = Entry::parse(&line.replace("peer-added\"", "peer-added\",\"x\":\"\\u001b[2J\"")).unwrap().text();
         assert!(!text.contains('\u{1b}'));

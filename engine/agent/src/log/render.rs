@@ -80,7 +80,7 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, EventSource,
         }
         NodeEvent::Nat(ref event) => {
             let (kind, values) = nat(event);
-            (kind, EventSource::Node, values)
+            (kind, EventSource::Underlay, values)
         }
         NodeEvent::HomeRelay(ref event) => home_relay(event, names),
         NodeEvent::RelayBound { relay, place, by_bridge } => {
@@ -173,7 +173,12 @@ fn down_reason(cause: DownCause) -> &'static str {
 fn nat(event: &NatEvent) -> (&'static Kind, Vec<Value>) {
     match event {
         NatEvent::NatChanged { from, to, .. } => {
-            (&kind::NAT_CHANGED, vec![Value::Word(nat_name(*from)), Value::Word(nat_name(*to))])
+            let kind = match (from, to) {
+                (Nat::Unknown, _) => &kind::NAT_KNOWN,
+                (_, Nat::Unknown) => &kind::NAT_FORGOTTEN,
+                _ => &kind::NAT_CHANGED,
+            };
+            (kind, vec![Value::Word(nat_name(*from)), Value::Word(nat_name(*to))])
         }
         NatEvent::EndpointsChanged { from, to } => (&kind::OUTER_ENDPOINTS_CHANGED, vec![listed(from), listed(to)]),
     }
@@ -200,7 +205,7 @@ fn home_relay(event: &HomeRelayEvent, names: &impl Names) -> (&'static Kind, Eve
                 HomeChangeReason::Measured => "measured",
                 HomeChangeReason::Lost => "lost",
             };
-            (&kind::HOME_RELAYS_CHANGED, EventSource::Node, vec![all(from), all(to), Value::Word(reason)])
+            (&kind::HOME_RELAYS_CHANGED, EventSource::Underlay, vec![all(from), all(to), Value::Word(reason)])
         }
         HomeRelayEvent::Lost(id) => (&kind::RELAY_SILENT, EventSource::Relay(id.0), vec![Value::Text(name(id))]),
     }

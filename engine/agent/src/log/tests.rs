@@ -32,8 +32,12 @@ fn levels_choose_what_is_recorded_and_may_change() {
     log.record(&kind::SESSION_EXPIRED, EventSource::Peer(1), &name("a"), clocks(0));
     log.record(&kind::PEER_ADDED, EventSource::Peer(1), &name("a"), clocks(0));
     assert_eq!(events(&log), ["session-expired", "peer-added"]);
-    assert_eq!(log.poll_line().map(|line| line.contains("peer-added")), Some(true), "the disk has info and above");
-    assert_eq!(log.poll_line(), None);
+    assert_eq!(
+        log.poll_line().map(|waiting| waiting.line.contains("peer-added")),
+        Some(true),
+        "the disk has info and above"
+    );
+    assert!(log.poll_line().is_none());
     log.set_levels("warn".parse().unwrap(), clocks(1));
     log.record(&kind::PEER_ADDED, EventSource::Peer(1), &name("b"), clocks(2));
     assert_eq!(events(&log).len(), 2, "the change itself is of level info");
@@ -41,19 +45,115 @@ fn levels_choose_what_is_recorded_and_may_change() {
     assert_eq!(events(&log).last().unwrap(), "levels-changed");
 }
 
+fn drain(log: &mut Log) -> Vec<String> {
+    std::iter::from_fn(|| log.poll_line()).map(|waiting| waiting.line).collect()
+}
+
 #[test]
 fn a_restart_begins_with_the_events_of_the_last_run() {
     let mut first = log("info");
     assert_eq!(first.resume(&[]), None);
     first.record(&kind::PEER_ADDED, EventSource::Peer(1), &name("a"), clocks(0));
-    let mut lines: Vec<String> = std::iter::from_fn(|| first.poll_line()).collect();
+    let mut lines = drain(&mut first);
     lines.push(String::from("{\"cut off"));
     let mut second = log("info");
     assert_eq!(second.resume(&lines), Some("cut-off"));
-    second.record(&kind::DAEMON_STOPPING, EventSource::Node, &[Value::Word("signal")], clocks(1));
+    second.finish("signal", clocks(1));
     assert_eq!(events(&second), ["peer-added", "daemon-stopping"]);
-    lines.extend(std::iter::from_fn(|| second.poll_line()));
+    lines.extend(drain(&mut second));
     assert_eq!(log("info").resume(&lines), Some("stopped"));
+    // A line behind it, such as one that waited for the disk, changes nothing.
+    second.record(&kind::NETWORK_DOWN, EventSource::Node, &[Value::Word("daemon-stops")], clocks(1));
+    lines.extend(drain(&mut second));
+    assert_eq!(log("info").resume(&lines), Some("stopped"));
+    second.record(&kind::DAEMON_STARTED, EventSource::Node, &[Value::None, Value::None, Value::None], clocks(2));
+    lines.extend(drain(&mut second));
+    assert_eq!(log("info").resume(&lines), Some("cut-off"));
+}
+
+fn change_path(log: &mut Log, peer: u64, second: u64) {
+    let values = [Value::Text(format!("p{peer}")), Value::Word("a"), Value::Word("b"), Value::Word("no-answer")];
+    log.record(&kind::PATH_CHANGED, EventSource::Peer(peer), &values, clocks(second));
+}
+
+#[test]
+fn fault_p5_lines_that_do_not_reach_the_disk_are_counted() {
+    // The paths to 150 peers change in one turn.
+    let mut turn = log("info");
+    (0..150).for_each(|peer| change_path(&mut turn, peer, 0));
+    assert_eq!(drain(&mut turn).len(), 150);
+    // One peer causes 354 lines within an hour, each within the limits of a minute.
+    let mut log = log("info");
+    let mut disk = Vec::new();
+    for minute in 0..59 {
+        (0..6).for_each(|_| change_path(&mut log, 1, 60 * minute));
+        disk.extend(drain(&mut log));
+    }
+    assert_eq!(disk.len(), 60);
+    assert_eq!(log.poll_timeout(false), Some(clocks(3_600).now));
+    log.handle_timeout(clocks(3_600));
+    let told = Entry::parse(&drain(&mut log)[0]).unwrap();
+    let field = |name| told.field(name).unwrap_or_default();
+    assert_eq!((&told.event[..], field("count"), field("sources")), ("events-not-on-disk", "294", "p1 294"));
+    // The thread that writes does not accept a line, and the daemon ends.
+    change_path(&mut log, 1, 3_600);
+    let line = log.poll_line().unwrap();
+    log.count_lost(&line);
+    log.finish("signal", clocks(3_601));
+    assert_eq!(events(&log).last().unwrap(), "daemon-stopping");
+    assert!(drain(&mut log)[0].contains("\"count\":1,\"sources\":\"p1 1\""));
+}
+
+#[test]
+fn fault_p5_one_member_under_changing_identities_erases_nothing() {
+    let mut log = log("info");
+    let mut map = network(1, &[(2, "honest", 2)]);
+    note_map(&mut log, None, &map, clocks(0));
+    (0..100).for_each(|step| change_path(&mut log, 2, 60 * (step / 6)));
+    (0..20).for_each(|step| {
+        let values = [Value::Word("u"), Value::Word("r"), Value::Number(1)];
+        log.record(&kind::COORDINATOR_LOST, EventSource::Coordinator, &values, clocks(1_000 + 60 * step));
+    });
+    drain(&mut log);
+    let mut disk = 0;
+    for id in 100..5_000 {
+        let second = 4_000 + id / 3;
+        for peers in [&[(2, "honest", 2), (id, "x", 5)][..], &[(2, "honest", 2)]] {
+            let next = network(map.version + 1, peers);
+            note_map(&mut log, Some(&map), &next, clocks(second));
+            change_path(&mut log, id, second);
+            map = next;
+        }
+        disk += drain(&mut log).len();
+    }
+    let left = events(&log);
+    let count = |name: &str| left.iter().filter(|event| *event == name).count();
+    assert!(disk < 400, "{disk}");
+    assert_eq!(count("coordinator-lost"), 20);
+    for (kind, source, values) in [
+        (&kind::NETWORK_DOWN, EventSource::Node, vec![Value::Word("tun-lost")]),
+        (&kind::DUPLICATE_NODE, EventSource::Coordinator, vec![Value::Word("x")]),
+    ] {
+        log.record(kind, source, &values, clocks(6_000));
+        assert!(drain(&mut log).iter().any(|line| line.contains(kind.event)), "{}", kind.event);
+    }
+    change_path(&mut log, 2, 6_000);
+    assert!(drain(&mut log).iter().any(|line| line.contains("path-changed")), "an honest peer has a place");
+}
+
+#[test]
+fn fault_p5_a_lying_relay_or_router_takes_no_place_of_this_node() {
+    let mut log = log("info");
+    change_path(&mut log, 1, 0);
+    for step in 0..2_000 {
+        let event = NodeEvent::Nat(taut_path::NatEvent::EndpointsChanged {
+            from: vec![([198, 51, 100, 1], 1).into()],
+            to: vec![([198, 51, 100, 2], 1).into()],
+        });
+        note_node_event(&mut log, &event, &TestNames, clocks(10 * step));
+    }
+    assert_eq!(events(&log)[0], "path-changed");
+    assert!(log.read(None).lines.len() < 300);
 }
 
 #[test]

@@ -40,10 +40,10 @@ fn lines_survive_the_program() {
     let directory = Directory::new("survive");
     assert_eq!(directory.lines(), Vec::<String>::new());
     let mut log = directory.log();
-    assert_eq!(log.append("{\"a\":1}", at(0)), None);
+    assert_eq!(log.append(String::from("{\"a\":1}"), at(0)), None);
     // The log is never closed, as after `kill -9`.
     std::mem::forget(log);
-    assert_eq!(directory.log().append("{\"a\":2}", at(0)), None);
+    assert_eq!(directory.log().append(String::from("{\"a\":2}"), at(0)), None);
     assert_eq!(directory.lines(), ["{\"a\":1}", "{\"a\":2}"]);
     assert_eq!(saved_events(&directory.0, 1).0, ["{\"a\":2}"]);
     assert_eq!(fs::metadata(directory.file()).unwrap().permissions().mode() & 0o777, 0o600);
@@ -55,7 +55,7 @@ fn fault_p5_the_log_takes_at_most_two_files_of_256_kib() {
     let mut log = directory.log();
     let line = |number: u32| format!("{{\"number\":{number},\"text\":\"{}\"}}", "x".repeat(200));
     for number in 0..10_000 {
-        assert_eq!(log.append(&line(number), at(0)), None);
+        assert_eq!(log.append(line(number), at(0)), None);
         if number == 6_000 {
             // The daemon restarts in the middle.
             log = directory.log();
@@ -79,14 +79,14 @@ fn a_crash_in_the_middle_of_a_write_spoils_one_line() {
         fs::write(directory.file(), &whole[..whole.len() - cut]).unwrap();
         let before = directory.lines();
         assert_eq!(before.len(), if cut == 0 { 2 } else { 1 }, "cut by {cut}");
-        assert_eq!(directory.log().append("{\"c\":3}", at(0)), None);
+        assert_eq!(directory.log().append(String::from("{\"c\":3}"), at(0)), None);
         let lines = directory.lines();
         assert_eq!((&lines[0][..], &lines.last().unwrap()[..]), ("{\"a\":1}", "{\"c\":3}"), "cut by {cut}");
         assert!(lines.len() <= 3);
     }
     // A crash between the two steps of a rotation.
     fs::rename(directory.file(), previous(&directory.file())).unwrap();
-    assert_eq!(directory.log().append("{\"d\":4}", at(0)), None);
+    assert_eq!(directory.log().append(String::from("{\"d\":4}"), at(0)), None);
     assert_eq!(directory.lines().last().unwrap(), "{\"d\":4}");
 }
 
@@ -96,13 +96,52 @@ fn a_refusing_disk_is_reported_once_and_lost_lines_are_counted() {
     let mut log = directory.log();
     // A directory in the file's place makes writes fail, also for root.
     fs::create_dir(directory.file()).unwrap();
-    assert!(matches!(log.append("1", at(0)), Some(LogDisk::Failed(text)) if text.contains("free or repair")));
-    assert_eq!(log.append("2", at(1)), None);
-    assert_eq!(log.append("3", at(31)), None, "the log tries again, and reports the failure once");
+    assert!(
+        matches!(log.append(String::from("1"), at(0)), Some(LogDisk::Failed(text)) if text.contains("free or repair"))
+    );
+    assert_eq!(log.append(String::from("2"), at(1)), None);
+    assert_eq!(log.append(String::from("3"), at(31)), None, "the log tries again, and reports the failure once");
     fs::remove_dir(directory.file()).unwrap();
-    assert_eq!(log.append("4", at(32)), None, "the log does not try again before half a minute is over");
-    assert_eq!(log.append("5", at(62)), Some(LogDisk::Works { missing: 4 }));
-    assert_eq!(directory.lines(), ["5"]);
+    assert_eq!(log.append(String::from("4"), at(32)), None, "the log does not try again before half a minute is over");
+    assert_eq!(log.append(String::from("5"), at(62)), Some(LogDisk::Works { missing: 0 }));
+    assert_eq!(directory.lines(), ["1", "2", "3", "4", "5"], "the lines waited in memory");
+}
+
+#[test]
+fn lines_that_the_disk_refused_are_written_when_the_program_ends() {
+    let directory = Directory::new("owed");
+    let gap = |missing| format!("missing {missing}");
+    let mut log = directory.log();
+    fs::create_dir(directory.file()).unwrap();
+    (0..3).for_each(|number| drop(log.append(number.to_string(), at(0))));
+    fs::remove_dir(directory.file()).unwrap();
+    // The disk works again, but half a minute is not over.
+    log.append(String::from("last"), at(28));
+    log.finish(gap);
+    assert_eq!(directory.lines(), ["0", "1", "2", "last"]);
+    // Of many lines, the oldest are lost and counted.
+    let mut log = directory.log();
+    fs::remove_file(directory.file()).unwrap();
+    fs::create_dir(directory.file()).unwrap();
+    (0..1_000).for_each(|number| drop(log.append(number.to_string(), at(0))));
+    fs::remove_dir(directory.file()).unwrap();
+    log.finish(gap);
+    let lines = directory.lines();
+    assert_eq!((lines.len(), &lines[0][..], &lines[1][..]), (MAX_OWED + 1, "missing 744", "744"));
+}
+
+#[test]
+fn a_file_that_another_program_removed_or_moved_is_begun_again() {
+    let directory = Directory::new("removed");
+    let mut log = directory.log();
+    assert_eq!(log.append(String::from("1"), at(0)), None);
+    fs::remove_file(directory.file()).unwrap();
+    assert_eq!(log.append(String::from("2"), at(1)), Some(LogDisk::Replaced));
+    assert_eq!(log.append(String::from("3"), at(2)), None);
+    assert_eq!(directory.lines(), ["2", "3"]);
+    fs::rename(directory.file(), directory.0.join("moved")).unwrap();
+    assert_eq!(log.append(String::from("4"), at(3)), Some(LogDisk::Replaced));
+    assert_eq!(directory.lines(), ["4"]);
 }
 
 #[test]
@@ -142,6 +181,9 @@ fn lines_of_other_programs_are_skipped() {
     let directory = Directory::new("link");
     let elsewhere = directory.0.join("elsewhere");
     std::os::unix::fs::symlink(&elsewhere, directory.file()).unwrap();
-    assert!(matches!(directory.log().append("1", at(0)), Some(LogDisk::Failed(_))), "a link is not followed");
+    assert!(
+        matches!(directory.log().append(String::from("1"), at(0)), Some(LogDisk::Failed(_))),
+        "a link is not followed"
+    );
     assert!(!elsewhere.exists());
 }

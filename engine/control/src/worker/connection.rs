@@ -131,7 +131,11 @@ impl Worker {
     pub(super) fn host_changed(&mut self, now: Time) {
         match &self.connection {
             Connection::Open(open) if open.channel.is_stale() => {
-                self.lose(&Broken(String::from("this host has another address now")), now);
+                let why = match open.channel.has_route() {
+                    true => "this host has another address now",
+                    false => "this host has no route to the coordinator any more",
+                };
+                self.lose(&Broken(String::from(why)), now);
             }
             Connection::Resting { .. } => {}
             _ => return,

@@ -24,6 +24,8 @@ const MAP_BURST: Duration = Duration::from_secs(8);
 pub(super) struct Store {
     state: StateDir,
     notes: Vec<String>,
+    /// True if a save failed and state is still unsaved.
+    failing: bool,
     /// The time of the membership's next save, if the saved copy is outdated.
     membership_due: Option<Time>,
     /// The time of the map's next save, if the saved copy is outdated.
@@ -50,6 +52,7 @@ impl Store {
         Self {
             state,
             notes: mem::take(&mut found.notes),
+            failing: false,
             membership_due: None,
             map_due: None,
             map_paid: Time::ZERO,
@@ -184,6 +187,13 @@ impl Store {
         problems
     }
 
+    /// Returns true if all state is saved again after saves that failed. `failed`: true if a save failed just now.
+    fn works_again(&mut self, failed: bool) -> bool {
+        let was_failing = self.failing;
+        self.failing = failed || was_failing && self.deadline().is_some();
+        was_failing && !self.failing
+    }
+
     /// Saves all unsaved state, due or not. Returns one message for the user per failed save.
     pub(super) fn save_everything(
         &mut self,
@@ -210,7 +220,10 @@ impl Worker {
         self.report_disk(problems);
     }
 
-    pub(super) fn report_disk(&self, problems: Vec<String>) {
+    pub(super) fn report_disk(&mut self, problems: Vec<String>) {
+        if self.store.works_again(!problems.is_empty()) {
+            self.emit(ControlEvent::DiskWorks);
+        }
         for problem in problems {
             self.emit(ControlEvent::DiskProblem(problem));
         }

@@ -41,7 +41,11 @@ impl Node {
     pub(crate) fn start(state: &StateDir) -> Self {
         let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
         poller.add(waker.as_fd(), 0, Interest::READ).unwrap();
-        let options = Options { state_dir: state.path().to_path_buf(), version: String::from("test") };
+        let options = Options {
+            state_dir: state.path().to_path_buf(),
+            version: String::from("test"),
+            log_gap: |missing| missing.to_string(),
+        };
         let control = Control::start(options, waker.clone()).unwrap();
         Self { control: Some(control), poller, waker }
     }

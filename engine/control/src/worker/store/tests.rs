@@ -39,12 +39,15 @@ fn fault_k3_a_save_succeeds_automatically_after_an_hour_with_a_full_disk() {
         let problems = store.save_due(Some(&membership), None, due);
         assert!(problems.iter().all(|text| text.contains("free or repair the disk")), "{problems:?}");
         complaints += problems.len();
+        assert!(!store.works_again(!problems.is_empty()));
     }
     assert_eq!(complaints, 120, "one try and one message every 30 s");
     fs::remove_dir(&obstacle).unwrap();
+    assert!(!store.works_again(false), "the state is still unsaved");
     let due = store.deadline().unwrap();
     assert_eq!(store.save_due(Some(&membership), None, due), Vec::<String>::new());
     assert_eq!(store.deadline(), None);
+    assert_eq!([store.works_again(false), store.works_again(false)], [true, false], "told once");
     drop(store);
     let saved = fs::read_to_string(scratch.0.join("identity.json")).unwrap();
     assert!(saved.contains("\"port\":2"), "{saved}");
