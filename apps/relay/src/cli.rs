@@ -42,7 +42,7 @@ taut-relay: forwards encrypted packets between nodes without a direct path
       --log-level LEVELS     error, warn, info (default), debug or trace; others for some areas as in info,relay=debug. Areas: daemon,
                              relay. SIGUSR1 records one level more, and after trace those of the command line again
       --key FILE             file of the relay's private key; the first start creates it (default /var/lib/taut-relay/key)
-      --json                 print the ready line as JSON
+      --json                 print one JSON object instead of text
   taut-relay key     print the public key, which `taut-coordinator relays add` needs
       --key FILE             file of the relay's private key (default /var/lib/taut-relay/key)
       --json                 print it as JSON
