@@ -49,8 +49,9 @@ impl Control {
         let (line_sender, lines) = mpsc::sync_channel(LINES);
         let (event_sender, events) = mpsc::sync_channel(EVENTS);
         let wake = Waker::new().map_err(StartError::System)?;
-        let queues = Queues { orders, lines, events: event_sender, wake: wake.clone(), agent: waker };
-        let mut worker = Worker::new(state, found, options, queues).map_err(StartError::System)?;
+        let queues =
+            Queues { orders, lines, log_gap: options.log_gap, events: event_sender, wake: wake.clone(), agent: waker };
+        let mut worker = Worker::new(state, found, options.version, queues).map_err(StartError::System)?;
         worker.introduce();
         let thread = thread::Builder::new()
             .name(String::from("taut-control"))

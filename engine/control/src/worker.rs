@@ -26,7 +26,6 @@ use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_netmap::{JoinToken, NetworkMap, Problem, ProblemCode, ToCoordinator};
 
 use crate::backoff::Backoff;
-use crate::control::Options;
 use crate::event::{Command, ControlEvent};
 use crate::event_log::EventLog;
 use crate::identity::Membership;
@@ -50,6 +49,8 @@ pub(crate) struct Queues {
     pub(crate) orders: Receiver<Order>,
     /// Lines of the event log.
     pub(crate) lines: Receiver<String>,
+    /// Makes the line that reports the number of lost lines.
+    pub(crate) log_gap: fn(u64) -> String,
     pub(crate) events: SyncSender<ControlEvent>,
     /// Wakes this thread.
     pub(crate) wake: Waker,
@@ -90,19 +91,16 @@ pub(crate) struct Worker {
     poller: Poller,
     queues: Queues,
     log: EventLog,
-    /// Makes the line that reports the number of lost lines of the event log.
-    log_gap: fn(u64) -> String,
 }
 
 impl Worker {
-    pub(crate) fn new(state: StateDir, mut found: LoadedState, options: Options, queues: Queues) -> io::Result<Self> {
+    pub(crate) fn new(state: StateDir, mut found: LoadedState, version: String, queues: Queues) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(queues.wake.as_fd(), ORDERS, Interest::READ)?;
         let mut jitter = Jitter::new();
         Ok(Self {
             log: EventLog::new(state.path()),
-            log_gap: options.log_gap,
-            version: options.version,
+            version,
             run: draw_run(&mut jitter),
             store: Store::new(state, &mut found),
             port: found.membership.as_ref().and_then(|membership| membership.port),
@@ -150,7 +148,7 @@ impl Worker {
         self.stop_leaving();
         self.hang_up();
         self.take_lines(now());
-        self.log.finish(self.log_gap);
+        self.log.finish(self.queues.log_gap);
         let problems = self.store.save_everything(self.membership.as_ref(), self.map.as_deref(), now());
         self.report_disk(problems);
     }
