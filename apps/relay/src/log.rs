@@ -41,7 +41,7 @@ pub const DAEMON: &str = "daemon";
 /// Longest wait for the reader of standard error when the program ends, 2 s.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// The running log. When it is dropped, the remaining lines are written, unless the reader of standard error stalls for [`LAST_LINES`].
+/// The running log. When it is dropped, the remaining lines are written, unless the reader of standard error stalls for `LAST_LINES`.
 pub struct Log {
     shared: Arc<Shared>,
     /// The levels of the command line.

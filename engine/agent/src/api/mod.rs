@@ -1,4 +1,4 @@
-//! The contract of the local API: one JSON object per line over the daemon's unix socket, a [`Request`] and then its [`Response`].
+//! The contract of the local API: one JSON object per line over the daemon's unix socket, a [`ApiRequest`] and then its [`ApiResponse`].
 //!
 //! [`SCHEMA`] is the version of all objects. Every user who can open the socket may read; only root and the daemon's own user may change settings (the kernel tells the
 //! user id, `SO_PEERCRED`). `taut … --json` prints these objects.
