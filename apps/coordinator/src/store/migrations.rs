@@ -22,7 +22,7 @@ const FILES: [(i64, &str, &str); 6] = files! {
     6 "joined from" "0006_joined_from.sql"
 };
 
-/// What brings a database of any earlier version up to date.
+/// The migrations, which update a database of any earlier version.
 pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let migration = |(version, description, sql): (i64, &'static str, &'static str)| {
         Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
