@@ -53,6 +53,9 @@ const MAX_WAITING: usize = 256;
 /// under changing identities gets no further places.
 const SETTLED: Duration = Duration::from_secs(3600);
 
+/// Number of new peers beyond which those that left the map are forgotten, 1,024: about 40 KiB.
+const MAX_NEW_PEERS: usize = 1_024;
+
 /// Limit on the bytes of lines in one answer of the local API, 64 KiB. A reader requests the rest separately.
 const MAX_ANSWER: usize = 64 * 1024;
 
@@ -149,10 +152,12 @@ impl Log {
         if is_new || number == u64::MAX { EventSource::NewPeers } else { source }
     }
 
-    /// Notes that a peer was added to the network map of this run.
-    fn note_new_peer(&mut self, number: u64, now: Time) {
-        self.new_peers.retain(|_, since| now.since(*since) < SETTLED);
-        self.new_peers.insert(number, now);
+    /// Notes the peers that were added to the network map of this run. Beyond [`MAX_NEW_PEERS`], forgets those that the map does not list any more, so that peers that
+    /// come and go take no memory.
+    fn note_new_peers(&mut self, added: impl Iterator<Item = u64>, is_listed: impl Fn(u64) -> bool, now: Time) {
+        self.new_peers.extend(added.map(|number| (number, now)));
+        let is_full = self.new_peers.len() > MAX_NEW_PEERS;
+        self.new_peers.retain(|number, since| now.since(*since) < SETTLED && (!is_full || is_listed(*number)));
     }
 
     fn write(&mut self, kind: &Kind, source: EventSource, values: &[Value], peer: &str, clocks: Clocks) {

@@ -14,10 +14,10 @@ const PER_SITE: Rate = Rate::every(Duration::from_secs(2), 30);
 /// Lines of one event from all unauthenticated senders: 60 at once, then 60 a minute.
 const PER_EVENT: Rate = Rate::every(Duration::from_secs(1), 60);
 
-/// Beyond [`PER_EVENT`], one line of an event a minute from each prefix, so that a flood hides no other party …
+/// Lines of one event from one prefix beyond [`PER_EVENT`]: one a minute, so that a flood hides no other party.
 const FIRST_OF_SITE: Rate = Rate::every(Duration::from_mins(1), 1);
 
-/// … and at most 60 such lines at once, then 60 a minute, however many prefixes a flood comes from.
+/// Lines of one event beyond [`PER_EVENT`] from all prefixes: 60 at once, then 60 a minute, however many prefixes a flood comes from.
 const FIRSTS: Rate = Rate::every(Duration::from_secs(1), 60);
 
 /// Lines of one event about one member: 20 at once, then 10 a minute. A node that loses its control channel tries again every 30 s at most, which makes 2 lines

@@ -1,6 +1,6 @@
 //! The differences between two network maps, as events.
 
-use taut_base::encode_base64;
+use taut_base::{NodeId, encode_base64};
 use taut_netmap::{NetworkMap, Peer};
 use taut_node::Clocks;
 
@@ -24,7 +24,8 @@ pub(crate) fn note_map(log: &mut Log, old: Option<&NetworkMap>, new: &NetworkMap
     } else {
         log.record(&kind::MAP_UPDATED, EventSource::Membership, &[version, number(changes.moved)], clocks);
     }
-    changes.added.iter().for_each(|peer| log.note_new_peer(peer.id.0, clocks.now));
+    let added = changes.added.iter().map(|peer| peer.id.0);
+    log.note_new_peers(added, |number| new.peers.contains_key(&NodeId(number)), clocks.now);
     if changes.added.len() + changes.removed.len() + changes.changed.len() > MAX_NAMED {
         return;
     }

@@ -129,6 +129,7 @@ fn fault_p5_one_member_under_changing_identities_erases_nothing() {
     let left = events(&log);
     let count = |name: &str| left.iter().filter(|event| *event == name).count();
     assert!(disk < 400, "{disk}");
+    assert!(log.new_peers.len() <= MAX_NEW_PEERS, "{} of 4,900 peers that left are remembered", log.new_peers.len());
     assert_eq!(count("coordinator-lost"), 20);
     for (kind, source, values) in [
         (&kind::NETWORK_DOWN, EventSource::Node, vec![Value::Word("tun-lost")]),

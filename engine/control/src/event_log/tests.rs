@@ -119,7 +119,7 @@ fn lines_that_the_disk_refused_are_written_when_the_program_ends() {
     log.append(String::from("last"), at(28));
     log.finish(gap);
     assert_eq!(directory.lines(), ["0", "1", "2", "last"]);
-    // Of many lines, the oldest are lost and counted.
+    // When more lines wait than have room, the oldest ones are lost and counted.
     let mut log = directory.log();
     fs::remove_file(directory.file()).unwrap();
     fs::create_dir(directory.file()).unwrap();
