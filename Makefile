@@ -17,7 +17,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## starts three hosts, two of them behind NATs, that join a network and find direct paths; HOLD=1 leaves it running (needs root, nft, iperf3)
+demo: ## starts four hosts, two behind NATs and two with jumbo frames, that join a network and find direct paths; HOLD=1 leaves it running (needs root, nft, iperf3)
 	@tools/preflight demo
 	@tools/setup demo
 	@$(ENV) && say 'building taut and taut-coordinator for release' && cargo build --release --locked -p taut -p taut-coordinator
@@ -180,7 +180,7 @@ bench-aead: ## times the AEADs of the library that ships and of another one
 	    && say 'measuring; leave the machine alone' && $$CARGO_TARGET_DIR/release/examples/aead
 
 .PHONY: bench-tunnel
-bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUICK=1 takes ten minutes, else an hour and three quarters (needs root)
+bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUICK=1 takes eleven minutes, else an hour and three quarters (needs root)
 	@tools/preflight test
 	@tools/setup bench
 	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-floor
@@ -193,6 +193,13 @@ paths: ## measures how soon paths exist, and what happens when they fail; fills 
 	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server -p taut-linkbox
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.paths --document docs/paths.md $(ARGS)
+
+.PHONY: mtu
+mtu: ## measures how soon the MTU of a path is found, and what waits meanwhile; fills docs/mtu.md (half an hour; needs root, nft, iperf3); ARGS='--runs 5 --json'
+	@tools/preflight test
+	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
+	    python3 -m lab.runs.mtu --document docs/mtu.md $(ARGS)
 
 .PHONY: paths-sim
 paths-sim: ## the same in virtual time: the 99th of a hundred, a thousand seeded runs each; fills its half of docs/paths.md; RUNS=1000 (minutes)

@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 BASELINE = Path(__file__).with_name("micro.json")
@@ -30,8 +31,10 @@ def run(*command):
 
 def executed(program, part, rounds):
     """Returns the instructions of a whole run."""
-    command = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, part, rounds)
-    return int(re.search(r"Collected : (\d+)", run(*command).stderr)[1])
+    # A file of its own: valgrind replaces the one that it is given, which for root may be a device.
+    with tempfile.TemporaryDirectory() as folder:
+        command = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind", program, part, rounds)
+        return int(re.search(r"Collected : (\d+)", run(*command).stderr)[1])
 
 
 def instructions(program, part):

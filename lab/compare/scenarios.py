@@ -117,7 +117,7 @@ ALL = (
         "one against several parallel lanes, 1, 2, 4, … up to the cores of this machine, with 1, 4 and 16 streams",
         works=tuple(Streams(f"tcp-{count}-forward", f"TCP, {count} {'stream' if count == 1 else 'streams'}", count) for count in (1, 4, 16)),
         systems=_lanes,
-        names=lambda known: (plan.BARE, plan.TAUT, *(f"taut-lanes-{count}" for count in lane_counts()[1:])),
+        names=lambda known: (plan.BARE, plan.TAUT, *(f"taut-lanes-{count}" for count in lane_counts())),
     ),
     Scenario(
         "jumbo-threads",

@@ -202,8 +202,8 @@ class Node:
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def ping_until_direct(self, peer):
-        """Pings `peer` until it replies over a direct path."""
-        return self.ping(peer, "--until-direct", "--timeout", "60s", "-c", "120")
+        """Pings `peer` until it replies over a direct path. A request that is lost, as while no relay serves the peer yet, is given up soon, and the next one is sent."""
+        return self.ping(peer, "--until-direct", "--timeout", "3s", "-c", "120")
 
     def _address(self, version):
         if not self._addresses:

@@ -55,13 +55,14 @@ def lacking(kind):
 
 
 class WireGuard:
-    """The interface `wg0` of `host`. `inner` are its addresses inside, with prefix lengths; every start sets them."""
+    """The interface `wg0` of `host`. `inner` are its addresses inside, with prefix lengths; every start sets them. `flags` are further words for the program."""
 
-    def __init__(self, host, kind="taut", inner=(), env=None):
+    def __init__(self, host, kind="taut", inner=(), env=None, flags=()):
         self.host = host
         self.kind = kind
         self.inner = list(inner)
         self.env = env
+        self.flags = list(flags)
         self.process = None
         self.config = ""
         self.private = self.wg("genkey").strip()
@@ -69,7 +70,8 @@ class WireGuard:
 
     def start(self):
         """Starts it with its addresses and its last configuration."""
-        self.process = self.host.start(*self._mounted(*command(self.kind)), name=f"wg-{self.kind}", env=self.env)
+        *program, interface = command(self.kind)
+        self.process = self.host.start(*self._mounted(*program, *self.flags, interface), name=f"wg-{self.kind}", env=self.env)
         wait_until(self._answers, f"{self.kind} in {self.host.name} to answer wg", details=self.process.tail)
         self.host.ip(*(f"address add {address} dev {INTERFACE}" for address in self.inner), f"link set {INTERFACE} up")
         if self.config:
@@ -173,13 +175,13 @@ def conf(device, *peers, port=51820):
     return "\n".join(lines) + "\n"
 
 
-def pair(lab, kinds=("taut", "taut"), family=4, psk=False, keepalive=None, env=None, names=("one", "two"), passive=False):
-    """Makes two hosts on a switch, each with an interface that knows the endpoint of the other. Inside addresses are 10.9.0.N and fd09::N.
+def pair(lab, kinds=("taut", "taut"), family=4, psk=False, keepalive=None, env=None, names=("one", "two"), passive=False, switches=None):
+    """Makes two hosts, on a switch of their own or each on one of `switches`, each with an interface that knows the endpoint of the other. Inside addresses are 10.9.0.N and fd09::N.
 
     With `passive` the second one knows no endpoint and sends no keepalives: it only answers.
     """
-    switch = lab.switch(f"sw-{names[0]}", ipv4=family == 4, ipv6=family == 6)
-    hosts = [lab.host(name, switch) for name in names]
+    switches = switches or [lab.switch(f"sw-{names[0]}", ipv4=family == 4, ipv6=family == 6)] * 2
+    hosts = [lab.host(name, switch) for name, switch in zip(names, switches)]
     inner = [(f"10.9.0.{n}/24", f"fd09::{n}/64") for n in (1, 2)]
     both = [WireGuard(host, kind, own, env) for host, kind, own in zip(hosts, kinds, inner)]
     secret = both[0].wg("genpsk").strip() if psk else None

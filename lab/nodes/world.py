@@ -9,17 +9,17 @@ class World:
     """Joined nodes behind NATs of these kinds. They know each other, and all relays serve them; a node uses two relays at most.
 
     Two nodes may have a `place` relative to each other (kinds.PLACES). `link` is the link of every home to the rest, see `Internet`; `env` is the environment of
-    the daemons.
+    the daemons, and `options` are their options. The relays are of this `release`.
     """
 
-    def __init__(self, lab, kinds, relays=1, link=None, place="apart", env=None):
+    def __init__(self, lab, kinds, relays=1, link=None, place="apart", env=None, options=(), release=None):
         self.internet = Internet(lab, link)
         self.servers = [self.internet.server(f"server{number}") for number in range(1, relays + 2)]
         self.coordinator = Coordinator(self.servers[0]).start("--no-relay")
-        self.relays = [Relay(host, self.coordinator).start() for host in self.servers[1:]]
+        self.relays = [Relay(host, self.coordinator, release=release).start() for host in self.servers[1:]]
         self.nodes = [Node(host, env) for host in self._hosts(kinds, place)]
         for node in self.nodes:
-            node.start()
+            node.start(*options)
             node.up(self.coordinator.join_token)
         names = {node.name for node in self.nodes}
         for node in self.nodes:

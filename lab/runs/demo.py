@@ -1,4 +1,4 @@
-"""The demo: three hosts, two of them behind separate NATs, join a network, find direct paths and exchange traffic. Prints the figures.
+"""The demo: four hosts join a network, find direct paths and exchange traffic. Two are behind separate NATs, the two others on a link with jumbo frames. Prints the figures.
 
     python3 -m lab.runs.demo         needs root, /dev/net/tun, iproute2, iperf3 and the release build
     HOLD=1 python3 -m lab.runs.demo  keeps it running until Ctrl-C and says how to explore it
@@ -22,13 +22,14 @@ from ..nodes.local_api import LocalApi
 from ..nodes.mesh import Mesh
 from ..nodes.taut import Coordinator, Node
 from ..traffic.flow import Ping, ping
-from . import command, demo_report
+from . import command, demo_mtu, demo_report
+from .demo_output import print_line, progress, show
 
-# NAT of each host. The third host has a public address.
-PLACES = {"node1": "port-restricted", "node2": "address-restricted", "node3": "open"}
+# NAT of each host. The third host has a public address; the fourth is on the same network, whose links carry jumbo frames.
+PLACES = {"node1": "port-restricted", "node2": "address-restricted", "node3": "open", "node4": "open"}
 # Round-trip time in milliseconds to coordinator and relay, if the kernel has netem: so that relayed and direct round trips clearly differ.
 FAR_MS = 20
-SECONDS = int(os.environ.get("SECONDS_PER_RUN", "10"))
+SECONDS = int(os.environ.get("SECONDS_PER_RUN", "6"))
 OUT = ROOT / "target" / "demo"
 IPERF_PORT = 5201
 
@@ -56,7 +57,7 @@ def run(lab, cubic):
     net.wait_for_maps()
     for node in net.nodes:
         print_line(f"{node.name} ({KINDS[PLACES[node.name]].words}) has joined as {node.ipv4} and {node.ipv6}")
-    first, second = net.nodes[:2]
+    first, second, third, fourth = net.nodes
     for node in net.nodes:
         node.wait_for(lambda status: any(one["state"] == "bound" for one in status["relays"]), "a relay to bind the node")
     found = find_direct(first, second)
@@ -64,9 +65,11 @@ def run(lab, cubic):
     paths = {first.peer(other.name)["path"]["kind"] for other in net.nodes[1:]}
     print_line("every two nodes have a direct path")
     rtt = statistics.median(ping(first.host, second.ipv4, count=40)["ms"])
+    mtus = [demo_mtu.wait_until_known(first, second)]
     show(first, "why", second.name)
+    mtus += demo_mtu.show_jumbo(third, fourth, first)
     idle = memory(net, "VmRSS")
-    runs = [throughput(first, other, cubic) for other in net.nodes[1:]]
+    runs = [throughput(source, target, cubic) for source, target in ((first, second), (first, third), (third, fourth))]
     result = {
         "schema": 1,
         "nodes": len(net.nodes),
@@ -74,6 +77,7 @@ def run(lab, cubic):
         "path": "direct" if paths == {"direct"} else "mixed",
         **found,
         "rtt_ms": round(rtt, 3),
+        "mtu": mtus,
         "tcp": runs,
         "congestion_control": " and ".join(sorted({run["congestion_control"] for run in runs})),
         "node_rss_kib": memory(net, "VmRSS"),
@@ -88,14 +92,17 @@ def run(lab, cubic):
 
 
 def lay_out(lab):
-    """Makes a small internet: servers in one network, two homes behind NATs, one public host."""
-    print_line("an internet of routers; two of three hosts stand behind different NATs")
+    """Makes a small internet: servers in one network, two homes behind NATs, two public hosts on a network with jumbo frames."""
+    print_line(f"an internet of routers; node1 and node2 are behind different NATs; node3 and node4 are on one network with links of {demo_mtu.JUMBO} bytes")
     internet = Internet(lab)
     server = internet.server("coord")
     if netem.available():
         server.run("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", f"{FAR_MS}ms")
-    nodes = [Node(internet.behind(kind, name)) for name, kind in PLACES.items()]
-    return Mesh(lab, [], Coordinator(server), nodes)
+    *names, last = PLACES
+    hosts = [internet.behind(PLACES[name], name) for name in names]
+    hosts.append(internet.beside(hosts[-1], last))
+    demo_mtu.widen(lab, hosts[-1].home)
+    return Mesh(lab, [], Coordinator(server), [Node(host) for host in hosts])
 
 
 def find_direct(source, target):
@@ -129,11 +136,6 @@ def find_direct(source, target):
     }
 
 
-def show(node, *words):
-    """Prints a command and its output."""
-    print(f"\n{node.name}# taut {' '.join(words)}\n{node.taut(*words).stdout}", flush=True)
-
-
 def memory(net, field):
     """Returns the memory of the largest daemon in KiB."""
     return max(node.process.rss_kib(field) for node in net.nodes)
@@ -159,7 +161,7 @@ def throughput(source, target, cubic):
         raise LabError(f"iperf3 from {source.name} to {target.name} failed\n{client.tail()}")
     server.stop()
     row = figures(json.loads(client.output()))
-    print_line(f"{source.name} → {target.name}: {row['mbps']:.0f} Mbit/s, {row['retransmits']} retransmits")
+    print_line(f"{source.name} → {target.name}: {row['mbps']:.0f} Mbit/s, {row['retransmits']} segments resent")
     return {"from": source.name, "to": target.name, **row}
 
 
@@ -201,19 +203,6 @@ Logs: {lab.logs}""",
         signal.pause()
     except KeyboardInterrupt:
         print_line("removing everything")
-
-
-def print_line(text):
-    print(f"demo: {text}", flush=True)
-
-
-def progress(text):
-    """Prints a line that the next one overwrites on a terminal; a plain line elsewhere. None ends it."""
-    if not sys.stdout.isatty():
-        if text:
-            print_line(text)
-        return
-    print("\n" if text is None else f"\r\033[Kdemo: {text}", end="", flush=True)
 
 
 if __name__ == "__main__":

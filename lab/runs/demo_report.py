@@ -1,14 +1,14 @@
 """The figures of the demo as text."""
 
 # Width of the three columns of one run.
-WIDTH = 32
+WIDTH = 24
 
 
 def per_second(runs):
     """Returns one row per second, with a column per run, and a last row with totals."""
     heads = [f"{run['from']} → {run['to']}" for run in runs]
     lines = ["        " + "".join(f"{head:>{WIDTH}}" for head in heads)]
-    lines.append("second  " + "".join(_columns("Mbit/s", "retransmits", "rtt ms") for _ in runs))
+    lines.append("second  " + "".join(_columns("Mbit/s", "resent", "rtt ms") for _ in runs))
     longest = max(len(run["per_second"]) for run in runs)
     for number in range(longest):
         cells = [_cell(run["per_second"][number]) if number < len(run["per_second"]) else " " * WIDTH for run in runs]
@@ -25,6 +25,7 @@ def summary(result):
         ("time to a direct path", f"{result['direct_after_ms']:.0f} ms from the first packet on, {result['lost']} packets lost meanwhile"),
         ("round trip, relayed", "not seen: direct at once" if result["relayed_rtt_ms"] is None else f"{result['relayed_rtt_ms']:.2f} ms"),
         ("round trip, direct", f"{result['rtt_ms']:.2f} ms"),
+        ("MTU, found by probes", "; ".join(f"{row['from']} → {row['to']}: {row['bytes']} bytes" for row in result["mtu"])),
         ("congestion control", result["congestion_control"]),
         ("daemon memory (RSS)", _memory(result)),
         ("program size", f"{result['node_binary_bytes'] / 1e6:.2f} MB"),
@@ -37,7 +38,7 @@ def _cell(row):
 
 
 def _columns(rate, retransmits, rtt):
-    return f"{rate:>10}{retransmits:>13}{rtt:>9}"
+    return f"{rate:>8}{retransmits:>8}{rtt:>8}"
 
 
 def _memory(result):

@@ -27,16 +27,25 @@ class Row:
     problem: str = ""
     # False after a loss or reordering that is not allowed.
     whole: bool = True
+    # True if the median is judged and not the worst value: a comparison of two runs that other programs of the machine disturb.
+    by_median: bool = False
+    # What one value is of.
+    of: str = "runs"
 
     def cells(self):
         """Returns median, maximum, and whether the target was reached."""
         if not self.values:
             return [f"not measured: {self.problem or 'nothing was seen'}", "–", "no"]
+        median = statistics.median(self.values)
         worst = min(self.values) if self.unit == "%" else max(self.values)
-        reached = self.limit is None or (worst >= self.limit if self.unit == "%" else worst <= self.limit)
+        judged = median if self.by_median else worst
+        reached = self.limit is None or (judged >= self.limit if self.unit == "%" else judged <= self.limit)
         verdict = ("yes" if reached and self.whole else "no") if self.limit is not None else "–"
         note = f"; {self.note}" if self.note else ""
-        return [f"{statistics.median(self.values):.1f} {self.unit}", f"{worst:.1f} {self.unit} ({len(self.values)} runs){note}", verdict]
+        return [self._shown(median), f"{self._shown(worst)} ({len(self.values)} {self.of}){note}", verdict]
+
+    def _shown(self, value):
+        return f"{value:.0f} {self.unit}" if self.unit == "packets" else f"{value:.1f} {self.unit}"
 
 
 def both_direct(here, there, two, one):

@@ -19,7 +19,8 @@ from lab.hosts.wait import wait_until
 from lab.nodes.taut import answering
 from lab.traffic.flow import ping
 
-CRASHES = 100
+# Crashes by day and at night.
+CRASHES = [20, 100]
 
 
 def start_with(node, commands):
@@ -203,7 +204,8 @@ def greeted(peer):
     return peer is not None and peer["last_handshake_s"] is not None
 
 
-def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
+@pytest.mark.parametrize("crashes", CRASHES)
+def test_fault_j9_p2_crashes_leave_the_host_as_it_was(layout, crashes):
     net = layout(nodes=2)
     net.coordinator.start()
     one, two = net.nodes
@@ -221,7 +223,7 @@ def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
         after = one.host.network_state()
         assert after == before, f"{when}: {sorted(set(after) ^ set(before))}"
 
-    for crash in range(1, CRASHES + 1):
+    for crash in range(1, crashes + 1):
         one.kill()
         all_is_as_before(f"crash {crash}")
         end_on_the_way_up(one, chance)

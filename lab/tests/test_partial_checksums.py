@@ -48,7 +48,7 @@ def _uses_aes(node, net):
     others = [other.name for other in net.nodes if other is not node]
 
     def agreed(status):
-        return all(node.peer(name, status)["session"]["suite"] == "AES256GCM" for name in others)
+        return all(node.peer(name, status)["session"]["suite"] in ("AES256GCM", "AEGIS256X4") for name in others)
 
     return node.wait_for(agreed, "AES to be agreed on")
 

@@ -15,6 +15,8 @@ def test_a_share_is_judged_by_the_least_and_a_time_by_the_longest():
     assert Row("throughput", 40, [80, 41, 90], unit="%").cells() == ["80.0 %", "41.0 % (3 runs)", "yes"]
     assert Row("throughput", 40, [80, 39, 90], unit="%", note="so").cells() == ["80.0 %", "39.0 % (3 runs); so", "no"]
     assert Row("dies", 1000, [7, 1001, 8]).cells() == ["8.0 ms", "1001.0 ms (3 runs)", "no"]
+    assert Row("jumbo", 97, [99, 80, 98], unit="%", by_median=True, of="pairs").cells() == ["98.0 %", "80.0 % (3 pairs)", "yes"]
+    assert Row("lost", 0, [0, 3, 0], unit="packets", of="underlays").cells() == ["0 packets", "3 packets (3 underlays)", "no"]
     assert Row("dies", 1000, [7, 9, 8], whole=False).cells()[2] == "no"
     assert Row("dies", 1000, [], problem="the bridge broke").cells() == ["not measured: the bridge broke", "–", "no"]
 

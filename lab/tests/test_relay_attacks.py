@@ -13,9 +13,8 @@ from lab.traffic.flow import Probe
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 # Time in seconds in which 400 binds per second fill a table of 1,024 entries that are kept for 10 s.
 FILL_S = 5
-ATTACK_S = 40
-# Bind attempts of honest members meanwhile.
-ATTEMPTS = 28
+# Bind attempts of honest members meanwhile, by day and at night, and the time of the attack in seconds.
+SIZES = pytest.mark.parametrize(("attempts", "seconds"), [(8, 15), (28, 40)])
 FORGE_S = 8
 
 
@@ -49,19 +48,19 @@ def test_fault_f14_a_forged_frame_neither_cuts_a_node_off_nor_redirects_traffic(
     assert after["moved"] == before["moved"] and after["challenges"] > before["challenges"], (before, after)
 
 
-def _honest_nodes_bind_beside(field, options):
+def _honest_nodes_bind_beside(field, attempts, seconds, options):
     """During a flood of binds, real daemons of both networks restart and are bound, and so are two more members with each single attempt."""
     greedy, two = field.nodes["greedy"], field.nodes["two"]
     for name in ("greedy", "two", "fourth"):
         field.nodes[name].stop()
     flood = field.program(greedy.host, "binds", [field.credentials("greedy")], **options)
-    honest = field.program(two.host, "honest", [field.credentials(name) for name in ("two", "fourth")], attempts=ATTEMPTS)
-    attacks.attack(flood, ATTACK_S)
+    honest = field.program(two.host, "honest", [field.credentials(name) for name in ("two", "fourth")], attempts=attempts)
+    attacks.attack(flood, seconds)
     time.sleep(FILL_S)
-    attacks.attack(honest, ATTACK_S)
+    attacks.attack(honest, seconds)
     tried = attacks.final_report(honest)
     # One attempt may fail if the machine stood still for its 1.75 s.
-    assert tried["attempts"] == ATTEMPTS and tried["bound"] >= ATTEMPTS - 1, tried
+    assert tried["attempts"] == attempts and tried["bound"] >= attempts - 1, tried
     for name in ("one", "third"):
         field.nodes[name].restart()
     for name in ("one", "third"):
@@ -79,17 +78,19 @@ def _invented(field, ports=1):
     return [f"{address}:{port}" for address in addresses for port in range(4242, 4242 + ports)]
 
 
-def test_fault_f15_one_member_with_endless_binds_keeps_no_node_out(lab):
+@SIZES
+def test_fault_f15_one_member_with_endless_binds_keeps_no_node_out(lab, attempts, seconds):
     """The binds come from the member's own address and from invented ones, at a rate below the limits."""
     field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
-    outcome, dropped = _honest_nodes_bind_beside(field, {"sockets": 26, "rate": 450, "places": _invented(field)})
+    outcome, dropped = _honest_nodes_bind_beside(field, attempts, seconds, {"sockets": 26, "rate": 450, "places": _invented(field)})
     assert outcome["binds"] > 200 * FILL_S and dropped["full"] == 0, (outcome, dropped)
 
 
-def test_fault_f16_many_ports_of_one_address_keep_no_node_out(lab):
+@SIZES
+def test_fault_f16_many_ports_of_one_address_keep_no_node_out(lab, attempts, seconds):
     """Invented sources make the relay ask for cookies; then one address shows thousands of them."""
     field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
-    outcome, dropped = _honest_nodes_bind_beside(field, {"sockets": 2_000, "rate": 12_000, "places": _invented(field, 3), "repeats": True})
+    outcome, dropped = _honest_nodes_bind_beside(field, attempts, seconds, {"sockets": 2_000, "rate": 12_000, "places": _invented(field, 3), "repeats": True})
     assert outcome["binds"] > 5_000 * FILL_S, outcome
     assert dropped["cookie-asked"] > 1_000 and dropped["bind-rate"] > 10_000, dropped
 

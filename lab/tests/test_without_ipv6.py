@@ -69,6 +69,7 @@ def test_fault_j12_a_device_whose_mtu_is_too_small_for_ipv6_carries_ipv4(mesh):
     net = mesh(nodes=2)
     net.connect()
     one, two = net.nodes
+    one.wait_for(lambda status: status["peers"][0]["path"]["mtu"], "the MTU of the path to be known: the device follows it once")
     one.host.ip(f"link set {DEVICE} mtu 1200")
     one.wait_for(lambda status: status["self"]["tun"]["ipv6"] is False, "the loss to be noticed")
     assert_ipv4_alone(one, two)

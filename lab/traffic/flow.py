@@ -149,12 +149,13 @@ class Ping:
 
 
 class PingStream:
-    """ICMP echo requests at even intervals (seconds) until `finish`, which returns the time of each answer; a context manager."""
+    """ICMP echo requests at even intervals (seconds) until `finish`, which returns the time of each answer; a context manager. With `full` each is as long as the route
+    carries at that moment and has Don't Fragment."""
 
-    def __init__(self, source, address, interval=0.01):
+    def __init__(self, source, address, interval=0.01, full=False):
         self.interval = interval
         name = f"beat-{source.lab.free_port()}"
-        self._process = source.start(*_TRAFFIC, "beat", address, "--interval", interval, name=name)
+        self._process = source.start(*_TRAFFIC, "beat", address, "--interval", interval, *(["--full"] if full else []), name=name)
 
     def __enter__(self):
         return self
@@ -163,8 +164,8 @@ class PingStream:
         self._process.kill()
 
     def finish(self):
-        """Returns {"sent", "answered": [times], "asked": [times of those requests], "unanswered": [times of the other requests], "began", "ended"}, in the order of
-        the answers.
+        """Returns {"sent", "answered": [times], "asked": [times of those requests], "unanswered": [times of the other requests], "began", "ended", "shortest", "longest"},
+        in the order of the answers. The last two are lengths of requests in bytes, with the IP header.
         """
         self._process.close_input()
         if self._process.wait() != 0:

@@ -5,7 +5,7 @@
     generator.py echo ADDR PORT               returns UDP datagrams to their senders
     generator.py probe ADDR PORT [--interval SECONDS] [--burst N]
     generator.py ping ADDR [--count N] [--interval SECONDS] [--first]
-    generator.py beat ADDR [--interval SECONDS]
+    generator.py beat ADDR [--interval SECONDS] [--full]
 
 `send`, `echo`, `probe` and `beat` run until standard input closes (`send` also ends after N bytes). Results are one JSON line on standard output.
 Listeners print `ready` first.
@@ -31,6 +31,11 @@ STRAGGLERS_S = 3.0
 # system limit.
 ROOM = 16 << 20
 SO_RCVBUFFORCE = 33
+# From linux/in.h and linux/in6.h: level of the option, "discover the path MTU", "MTU of the route"; and its value "never fragment".
+PATH_MTU = {socket.AF_INET: (socket.IPPROTO_IP, 10, 14), socket.AF_INET6: (socket.IPPROTO_IPV6, 23, 24)}
+NEVER_FRAGMENT = 2
+# Bytes of the headers in front of the body of an echo request: IP and ICMP.
+HEADERS = {socket.AF_INET: 28, socket.AF_INET6: 48}
 ICMP = {socket.AF_INET: (socket.IPPROTO_ICMP, 8, 0), socket.AF_INET6: (socket.IPPROTO_ICMPV6, 128, 129)}
 
 
@@ -54,9 +59,13 @@ def opened(address, port, kind):
 def opened_for_datagrams(address, port):
     """Like `opened` for UDP, with a buffer for datagrams that arrive while the host is busy."""
     where, opened_socket = opened(address, port, socket.SOCK_DGRAM)
+    make_room(opened_socket)
+    return where, opened_socket
+
+
+def make_room(opened_socket):
     with contextlib.suppress(OSError):
         opened_socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
-    return where, opened_socket
 
 
 def receive(args):
@@ -184,10 +193,13 @@ def ping(args):
 
 def beat(args):
     """Sends ICMP echo requests at even intervals until standard input closes; prints the times of answers and of their requests (CLOCK_MONOTONIC)."""
-    pinger, start, ended = Pinger(args.address), time.monotonic(), False
+    pinger, start, ended = Pinger(args.address, args.full), time.monotonic(), False
+    due = start
     while not ended:
         pinger.send()
-        while not ended and (left := start + len(pinger.sent_at) * args.interval - time.monotonic()) > 0:
+        # A late wake-up sends what it missed, because a moment without a request would hide an outage. Requests of full size would be a burst that overflows queues.
+        due = max(due + args.interval, time.monotonic() if args.full else 0)
+        while not ended and (left := due - time.monotonic()) > 0:
             ended, readable = input_closed(left, pinger.socket)
             if readable:
                 pinger.collect(0)
@@ -195,22 +207,41 @@ def beat(args):
     pairs = sorted((round(pinger.sent_at[number] + took, 3), round(pinger.sent_at[number], 3)) for number, took in pinger.took.items())
     answered, asked = [arrived for arrived, _ in pairs], [sent for _, sent in pairs]
     unanswered = [round(sent, 3) for number, sent in enumerate(pinger.sent_at) if number not in pinger.took]
-    print_result(sent=len(pinger.sent_at), answered=answered, asked=asked, unanswered=unanswered, began=start, ended=end)
+    lengths = {"shortest": pinger.shortest, "longest": pinger.longest}
+    print_result(sent=len(pinger.sent_at), answered=answered, asked=asked, unanswered=unanswered, began=start, ended=end, **lengths)
 
 
 class Pinger:
-    """Echo requests to one address: when each was sent, and how long its first reply took."""
+    """Echo requests to one address: when each was sent, and how long its first reply took. With `full` each is as long as the route carries at that moment, and has
+    Don't Fragment; else 84 bytes (IPv6: 104)."""
 
-    def __init__(self, address):
+    def __init__(self, address, full=False):
         self.family, _, _, _, self.where = socket.getaddrinfo(address, None, type=socket.SOCK_DGRAM)[0]
         protocol, self.request, self.reply = ICMP[self.family]
         self.socket = socket.socket(self.family, socket.SOCK_RAW, protocol)
+        make_room(self.socket)
         self.identity = os.getpid() & 0xFFFF
         self.sent_at, self.took = [], {}
+        self.full, self.shortest, self.longest = full, None, None
+        if full:
+            level, discover, _ = PATH_MTU[self.family]
+            self.socket.setsockopt(level, discover, NEVER_FRAGMENT)
+
+    def length(self):
+        """Returns the length of the next request with its IP header. A socket asks for the route only when it connects."""
+        if not self.full:
+            return HEADERS[self.family] + 56
+        level, _, mtu = PATH_MTU[self.family]
+        with contextlib.suppress(OSError):
+            self.socket.connect(self.where)
+            return self.socket.getsockopt(level, mtu) & ~1
+        return HEADERS[self.family] + 56
 
     def send(self):
-        """Sends the next request, 64 bytes long. The checksum is for IPv4; the kernel fills it in for ICMPv6."""
-        body = struct.pack("!HH", self.identity, len(self.sent_at) & 0xFFFF) + bytes(56)
+        """Sends the next request. The checksum is for IPv4; the kernel fills it in for ICMPv6."""
+        length = self.length()
+        self.shortest, self.longest = min(length, self.shortest or length), max(length, self.longest or length)
+        body = struct.pack("!HH", self.identity, len(self.sent_at) & 0xFFFF) + bytes(length - HEADERS[self.family])
         total = (self.request << 8) + sum(struct.unpack(f"!{len(body) // 2}H", body))
         total = (total & 0xFFFF) + (total >> 16)
         total += total >> 16
@@ -249,6 +280,7 @@ def main():
     parser.add_argument("--interval", type=float, default=0.05)
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--first", action="store_true")
+    parser.add_argument("--full", action="store_true")
     args = parser.parse_args()
     sys.exit(globals()[args.action](args))
 

@@ -305,7 +305,7 @@ impl Binds {
             bind_socket.bytes = std::iter::from_fn(|| client.poll_output())
                 .find_map(|output| match output {
                     ClientOutput::Transmit(datagram) => Some(datagram.as_bytes().to_vec()),
-                    ClientOutput::Event(_) => None,
+                    ClientOutput::LaneTransmit(..) | ClientOutput::Event(_) => None,
                 })
                 .unwrap_or_default();
             bind_socket.client = Some(client);

@@ -11,7 +11,7 @@ use ring::rand::SystemRandom;
 use taut_base::{Entropy, PrivateKey, PublicKey};
 use taut_event::Waker;
 use taut_noise::public_key;
-use taut_relay::{Forward, ForwardRate, NetworkTag, RelayLimits, Removal, Server, VerifyingKey};
+use taut_relay::{Forward, ForwardRate, NetworkTag, RelayLimits, Removal, Server, Shares, VerifyingKey};
 use taut_udp::{BindError, UdpSocket};
 use zeroize::Zeroizing;
 
@@ -103,16 +103,17 @@ impl RelayServer {
         let web_waker = Waker::new()?;
         wakers.extend(config.web.as_ref().map(|_| web_waker.clone()));
         let shared = Arc::new(Shared::new(server, wakers.clone(), web_waker.clone()));
+        let shares = Arc::new(Shares::new(config.share, config.limits.clients));
         let (web, has_web, key) = (None, false, public_key(&config.key));
         let mut relay = Self { shared, threads: Vec::new(), key, port, stun_port, web, has_web };
         if let (Some(web), Some(first)) = (&config.web, frames.first()) {
-            relay.start_web(web, frames.len(), first.try_clone()?, web_waker, config.share)?;
+            relay.start_web(web, frames.len(), first.try_clone()?, web_waker, Arc::clone(&shares))?;
         }
         for (number, (frames, waker)) in frames.into_iter().zip(wakers).enumerate() {
             let sockets = Sockets { frames, stun: stun.try_clone()? };
             let entropy = OsEntropy(SystemRandom::new());
             let shared = relay.shared.clone();
-            let worker = Worker::new(number, sockets, waker, Forward::new(config.share), shared, entropy)?;
+            let worker = Worker::new(number, sockets, waker, Forward::sharing(Arc::clone(&shares)), shared, entropy)?;
             let builder = thread::Builder::new().name(format!("relay-{number}"));
             relay.threads.push(builder.spawn(move || worker.run())?);
         }
@@ -125,11 +126,11 @@ impl RelayServer {
         number: usize,
         udp: UdpSocket,
         waker: Waker,
-        share: ForwardRate,
+        shares: Arc<Shares>,
     ) -> Result<(), RelayStartError> {
         let entropy = OsEntropy(SystemRandom::new());
         let web =
-            Web::new(number, config, udp, waker, share, self.shared.clone(), entropy).map_err(RelayStartError::Web)?;
+            Web::new(number, config, udp, waker, shares, self.shared.clone(), entropy).map_err(RelayStartError::Web)?;
         self.web = web.address();
         self.has_web = true;
         self.threads.push(thread::Builder::new().name("relay-web".to_owned()).spawn(move || web.run())?);

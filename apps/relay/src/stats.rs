@@ -63,9 +63,10 @@ impl Stats {
         ]
     }
 
-    fn gauges(&self) -> [(&'static str, &'static str, u64); 3] {
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 4] {
         [
             ("clients", "Clients bound at present.", self.tally.clients),
+            ("lanes", "Lanes of clients beyond the first, bound at present.", self.tally.lanes),
             ("channels", "Channels open at present, counted once for each direction.", self.tally.channels),
             ("websockets", "WebSocket connections at present, bound or not.", self.websockets),
         ]

@@ -37,7 +37,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use taut_base::{Bounds, MAX_DATAGRAM, Time, WhenFull};
 use taut_event::{Events, Interest, Poller, Waker};
-use taut_relay::{ClientAddress, Forward, ForwardOutput, ForwardRate, NoForward, Reply, frame};
+use taut_relay::{ClientAddress, Forward, ForwardOutput, NoForward, Reply, Shares, frame};
 use taut_udp::UdpSocket;
 use tungstenite::Error;
 use tungstenite::protocol::{Message, WebSocket};
@@ -142,7 +142,7 @@ impl Web {
         config: &WebConfig,
         udp: UdpSocket,
         waker: Waker,
-        share: ForwardRate,
+        shares: Arc<Shares>,
         shared: Arc<Shared>,
         entropy: OsEntropy,
     ) -> io::Result<Self> {
@@ -167,7 +167,7 @@ impl Web {
             bound: taut_base::Admission::new(config.streams, WhenFull::Balance),
             more: Vec::new(),
             last_unbound: 0,
-            forward: Forward::with_streams(share),
+            forward: Forward::with_streams(shares),
             shared,
             entropy,
             replies: Vec::new(),

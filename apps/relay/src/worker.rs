@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use taut_base::Time;
 use taut_event::{Events, Interest, Poller, Waker};
-use taut_relay::{ClientAddress, Forward, NoForward, Reply, frame};
+use taut_relay::{ClientAddress, ClientLane, Forward, NoForward, Reply, frame};
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, ReceivedRun, Transmit, UdpSocket};
 use taut_wire::stun::{self, MAX_ANSWER_LEN};
 
@@ -210,16 +210,16 @@ impl Turn<'_> {
     fn handle<'a>(&mut self, run: ReceivedRun<'a>, outbox: &mut Outbox<'a>) {
         let place = ClientAddress::Udp(run.source);
         let ReceivedRun { source, local, data, segment_size, ecn } = run;
-        let mut slot = self.client_at(&place);
+        let mut from = self.lane_at(&place);
         self.parts.clear();
         let mut start = 0;
         for datagram in data.chunks_mut(segment_size) {
             let end = start + datagram.len();
             if frame::data(datagram).is_some() {
-                if slot.is_none() {
-                    slot = self.client_at(&place);
+                if from.is_none() {
+                    from = self.lane_at(&place);
                 }
-                if let Some(to) = self.carry(slot, place, datagram) {
+                if let Some(to) = self.carry(from, place, datagram) {
                     self.note(start, end, to);
                 }
             } else if stun::is_stun(datagram) {
@@ -230,7 +230,7 @@ impl Turn<'_> {
                 }
             } else {
                 self.rare(place, datagram);
-                slot = self.client_at(&place);
+                from = self.lane_at(&place);
             }
             start = end;
         }
@@ -247,26 +247,26 @@ impl Turn<'_> {
     }
 
     /// Rewrites the number of a data frame, and returns its receiver.
-    fn carry(&mut self, slot: Option<u32>, place: ClientAddress, datagram: &mut [u8]) -> Option<ClientAddress> {
-        let Some(slot) = slot else {
+    fn carry(&mut self, from: Option<ClientLane>, place: ClientAddress, datagram: &mut [u8]) -> Option<ClientAddress> {
+        let Some(from) = from else {
             self.forward.count_unbound();
             self.rare(place, datagram);
             return None;
         };
-        match self.forward.forward(slot, datagram, self.now) {
+        match self.forward.forward(from, datagram, self.now) {
             Ok(to) => Some(to),
             // Another worker may have opened the channel, and this worker may not have taken the change yet.
             Err(NoForward::UnknownId) if self.shared.take_changes(self.number, self.forward) => {
-                self.forward.forward(slot, datagram, self.now).ok()
+                self.forward.forward(from, datagram, self.now).ok()
             }
             Err(_) => None,
         }
     }
 
-    fn client_at(&mut self, place: &ClientAddress) -> Option<u32> {
-        let found = self.forward.client_at(place);
+    fn lane_at(&mut self, place: &ClientAddress) -> Option<ClientLane> {
+        let found = self.forward.lane_at(place);
         if found.is_none() && self.shared.take_changes(self.number, self.forward) {
-            return self.forward.client_at(place);
+            return self.forward.lane_at(place);
         }
         found
     }

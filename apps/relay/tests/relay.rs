@@ -34,9 +34,10 @@ fn start(workers: usize, share: ForwardRate) -> RelayServer {
 
 const WIDE: ForwardRate = ForwardRate::bits_per_second(10_000_000_000);
 
-/// A relay client with its UDP socket.
+/// A relay client with its UDP socket, and those of its lanes beyond the first.
 struct Node {
     socket: UdpSocket,
+    lanes: Vec<UdpSocket>,
     client: Client,
     relay: SocketAddr,
     random: Seeded,
@@ -61,7 +62,8 @@ impl Node {
         let ticket = Ticket::sign(&terms, &coordinator());
         let client = Client::new(relay.key(), Credentials { bind, ticket, numbered: None }, Time::ZERO);
         let relay = SocketAddr::from(([127, 0, 0, 1], relay.port()));
-        Self { socket, client, relay, random: Seeded::new(number.into()), start: Instant::now(), data: Vec::new() }
+        let (lanes, data) = (Vec::new(), Vec::new());
+        Self { socket, lanes, client, relay, random: Seeded::new(number.into()), start: Instant::now(), data }
     }
 
     fn now(&self) -> Time {
@@ -70,8 +72,35 @@ impl Node {
 
     fn flush(&mut self) {
         while let Some(output) = self.client.poll_output() {
-            let ClientOutput::Transmit(datagram) = output else { continue };
-            self.socket.send_to(datagram.as_bytes(), self.relay).unwrap();
+            let (socket, datagram) = match &output {
+                ClientOutput::Transmit(datagram) => (&self.socket, datagram),
+                ClientOutput::LaneTransmit(lane, datagram) => (&self.lanes[usize::from(*lane) - 1], datagram),
+                ClientOutput::Event(_) => continue,
+            };
+            socket.send_to(datagram.as_bytes(), self.relay).unwrap();
+        }
+    }
+
+    /// Binds this many lanes, the first included.
+    fn bind_lanes(&mut self, count: u8) {
+        for _ in 1..count {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            self.lanes.push(socket);
+        }
+        self.client.set_lanes(count, self.now(), &mut self.random);
+        self.run(|node| (1..count).all(|lane| node.client.has_lane(lane)));
+    }
+
+    fn receive_on_lanes(&mut self) {
+        let (now, mut buffer) = (self.now(), [0; 65_536]);
+        for (lane, socket) in (1..).zip(&self.lanes) {
+            while let Ok((length, _)) = socket.recv_from(&mut buffer) {
+                match frame::data(&buffer[..length]) {
+                    Some((_, inner)) => self.data.push(inner[32..].to_vec()),
+                    None => self.client.handle_lane_datagram(lane, &buffer[..length], now, &mut self.random),
+                }
+            }
         }
     }
 
@@ -84,6 +113,7 @@ impl Node {
             let now = self.now();
             self.client.handle_timeout(now, &mut self.random);
             self.flush();
+            self.receive_on_lanes();
             let Ok((length, source)) = self.socket.recv_from(&mut buffer) else { continue };
             let bytes = &buffer[..length];
             assert_eq!(source, self.relay);
@@ -110,9 +140,61 @@ impl Node {
     }
 
     fn send(&self, id: u32, text: &[u8]) {
-        let frame = [&frame::data_header(id), &[4, 0, 0, 0][..], &[0; 28], text].concat();
-        self.socket.send_to(&frame, self.relay).unwrap();
+        self.send_from(&self.socket, id, text);
     }
+
+    fn send_from(&self, socket: &UdpSocket, id: u32, text: &[u8]) {
+        let frame = [&frame::data_header(id), &[4, 0, 0, 0][..], &[0; 28], text].concat();
+        socket.send_to(&frame, self.relay).unwrap();
+    }
+}
+
+#[test]
+fn data_of_a_lane_arrives_at_the_peers_lane_that_it_names() {
+    let relay = start(4, WIDE);
+    let (mut a, mut b) = (Node::bound(&relay, 1), Node::bound(&relay, 2));
+    a.bind_lanes(4);
+    b.bind_lanes(3);
+    let id = a.open(2);
+    a.run(|a| a.client.round_trip().is_some());
+    for lane in 0..3 {
+        let from = a.lanes[2 - usize::from(lane)].try_clone().unwrap();
+        let mut buffer = [0; 100];
+        a.send_from(&from, id | u32::from(lane), &[lane]);
+        let end = Instant::now() + PATIENCE;
+        let at = if lane == 0 { &b.socket } else { &b.lanes[usize::from(lane) - 1] };
+        let frame = loop {
+            assert!(Instant::now() < end, "nothing came to lane {lane}");
+            if let Ok((length, _)) = at.recv_from(&mut buffer)
+                && let Some((id, inner)) = frame::data(&buffer[..length])
+            {
+                break (id & 0xf, inner[32..].to_vec());
+            }
+        };
+        assert_eq!(frame, (3 - u32::from(lane), vec![lane]), "the sender's lane, and what it sent");
+    }
+    assert_eq!(relay.stats().tally.lanes, 5);
+    b.run(|b| b.client.is_ready());
+}
+
+#[test]
+fn fault_f6_the_lanes_of_a_client_have_one_share_together_at_all_workers() {
+    let relay = start(4, ForwardRate { bytes_per_second: 50_000, burst: 65_536 });
+    let (mut a, _b) = (Node::bound(&relay, 1), Node::bound(&relay, 2));
+    a.bind_lanes(16);
+    let id = a.open(2);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(500) {
+        for socket in &a.lanes {
+            (0..4).for_each(|_| a.send_from(socket, id, &[0; 1000]));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let (stats, seconds) = (relay.stats(), began.elapsed().as_secs_f64());
+    let allowed = 65_536.0 + 50_000.0 * seconds + 2_000.0;
+    assert!(stats.counts.bytes as f64 <= allowed, "{} bytes in {seconds} s", stats.counts.bytes);
+    assert!(stats.counts.bytes > 60_000 && stats.counts.over_share > 0, "{:?}", stats.counts);
 }
 
 #[test]

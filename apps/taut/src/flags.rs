@@ -1,5 +1,7 @@
 //! The parser of the command line, and the flags that several verbs share.
 
+mod suites;
+
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -7,7 +9,8 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser};
 use taut_agent::log::{Area, Levels};
-use taut_base::{DEFAULT_MTU, MAX_LANES, MAX_MTU, MIN_MTU};
+use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU};
+use taut_wire::control::Suites;
 
 use crate::fault::{Fault, suggestion};
 
@@ -114,15 +117,18 @@ pub(crate) struct DaemonFlags {
     pub(crate) state: PathBuf,
     pub(crate) socket: PathBuf,
     pub(crate) port: Option<u16>,
-    pub(crate) lanes: u8,
+    /// Number of lanes; `None` if they are opened by load.
+    pub(crate) lanes: Option<u8>,
     pub(crate) tun: String,
-    pub(crate) mtu: u16,
+    /// MTU of the TUN device; `None` if it follows the packet limits of the paths.
+    pub(crate) mtu: Option<u16>,
     pub(crate) tun_offload: bool,
     pub(crate) tun_steering: bool,
     pub(crate) udp_gso: bool,
     pub(crate) udp_gro: bool,
     pub(crate) low_latency: bool,
-    pub(crate) aes: bool,
+    pub(crate) ecn: bool,
+    pub(crate) suites: Suites,
     pub(crate) portmap: bool,
     /// Limit on the sockets of a port search.
     pub(crate) search_sockets: u16,
@@ -139,9 +145,9 @@ macro_rules! daemon_details {
 --state DIR        directory of the keys, the membership and the last map (default /var/lib/taut)
 --socket PATH      local socket of the daemon (default /run/taut/taut.sock)
 --port N           UDP port (default: that of the last run, else 8288, else any free one)
---lanes N          threads that move packets, 1 to 16 (default 1); each uses a UDP port, and the ports are consecutive
+--lanes N          threads that move packets, 1 to 16; each uses a UDP port (default auto: one, and more while several flows need them)
 --tun NAME         name of the TUN device (default taut0)
---mtu N            MTU of the TUN device, 1280 to 65440 (default 1420)
+--mtu N            MTU of the TUN device, 1280 to 65440 (default auto: the longest packet that a path carries, which is measured)
 --low-latency      busy-poll for 50 ms after each packet: lower latency, up to one core of CPU time per lane
 --metrics ADDRESS  serve Prometheus metrics on this address (PORT on 127.0.0.1, or IP:PORT); anyone who can connect can read them
 --log-level LEVELS events to record: error, warn, info, debug or trace, with exceptions per area such as info,path=debug (default info)
@@ -149,9 +155,12 @@ macro_rules! daemon_details {
 --no-tun-steering  distribute packets to lanes in user space instead of with eBPF
 --no-udp-gso       disable segmentation offload of the UDP socket
 --no-udp-gro       disable receive offload of the UDP socket
+--no-ecn           do not ask TCP in the overlay for congestion notification, and mark no packets: more delay beside a fast stream
 --no-portmap       do not request port mappings from the router (PCP, NAT-PMP, UPnP)
 --search-sockets N sockets of a port search, which finds a peer behind a symmetric NAT, 0 to 1024 (default 256; 0: stay on the relay)
---no-aes           use ChaCha20-Poly1305 even if both ends have AES in hardware"
+--suites LIST      ciphers for data between Taut nodes: AEGIS256X4, AES256GCM, ChaCha20Poly1305 (default: all that this processor has fast; the
+                   first of them that both ends have is used, and the last one is always available)
+--no-aes           short for --suites ChaCha20Poly1305"
     };
 }
 pub(crate) use daemon_details;
@@ -167,15 +176,16 @@ impl DaemonFlags {
             state: PathBuf::from(STATE_DIR),
             socket: PathBuf::from(SOCKET),
             port: None,
-            lanes: 1,
+            lanes: None,
             tun: String::from(TUN),
-            mtu: DEFAULT_MTU,
+            mtu: None,
             tun_offload: true,
             tun_steering: true,
             udp_gso: true,
             udp_gro: true,
             low_latency: false,
-            aes: true,
+            ecn: true,
+            suites: Suites::ALL,
             portmap: true,
             search_sockets: taut_agent::SEARCH_SOCKETS,
             metrics: None,
@@ -197,7 +207,9 @@ impl DaemonFlags {
             "--no-tun-steering" => self.tun_steering = false,
             "--no-udp-gso" => self.udp_gso = false,
             "--no-udp-gro" => self.udp_gro = false,
-            "--no-aes" => self.aes = false,
+            "--no-ecn" => self.ecn = false,
+            "--suites" => self.suites = suites::parse(&words.value()?)?,
+            "--no-aes" => self.suites = Suites::STOCK,
             "--no-portmap" => self.portmap = false,
             "--search-sockets" => self.search_sockets = search_sockets(&words.value()?)?,
             "--metrics" => self.metrics = Some(metrics(&words.value()?)?),
@@ -213,8 +225,12 @@ impl DaemonFlags {
         let mut words: Vec<OsString> = vec!["--state".into(), absolute(&self.state).into()];
         words.extend(["--socket".into(), absolute(&self.socket).into()]);
         words.extend(["--tun".into(), self.tun.clone().into()]);
-        words.extend(["--mtu".into(), self.mtu.to_string().into()]);
-        words.extend(["--lanes".into(), self.lanes.to_string().into()]);
+        if let Some(mtu) = self.mtu {
+            words.extend(["--mtu".into(), mtu.to_string().into()]);
+        }
+        if let Some(lanes) = self.lanes {
+            words.extend(["--lanes".into(), lanes.to_string().into()]);
+        }
         if let Some(port) = self.port {
             words.extend(["--port".into(), port.to_string().into()]);
         }
@@ -223,11 +239,14 @@ impl DaemonFlags {
             ("--no-tun-steering", self.tun_steering),
             ("--no-udp-gso", self.udp_gso),
             ("--no-udp-gro", self.udp_gro),
-            ("--no-aes", self.aes),
+            ("--no-ecn", self.ecn),
             ("--no-portmap", self.portmap),
         ];
         for (switch, on) in switches {
             words.extend((!on).then(|| switch.into()));
+        }
+        if let Some(suites) = suites::to_argument(self.suites) {
+            words.extend(["--suites".into(), suites.into()]);
         }
         words.extend(["--search-sockets".into(), self.search_sockets.to_string().into()]);
         words.extend(self.low_latency.then(|| "--low-latency".into()));
@@ -270,11 +289,15 @@ pub(crate) fn area_suggestion(word: &str) -> String {
     suggestion(word, Area::names().split(", ").chain(LEVELS))
 }
 
-fn lanes(text: &str) -> Result<u8, Fault> {
+fn lanes(text: &str) -> Result<Option<u8>, Fault> {
+    if text == "auto" {
+        return Ok(None);
+    }
     text.parse()
         .ok()
         .filter(|lanes| (1..=MAX_LANES).contains(&usize::from(*lanes)))
-        .ok_or_else(|| Fault::usage(format!("--lanes {text}: write a number from 1 to {MAX_LANES}")))
+        .map(Some)
+        .ok_or_else(|| Fault::usage(format!("--lanes {text}: write `auto` or a number from 1 to {MAX_LANES}")))
 }
 
 fn search_sockets(text: &str) -> Result<u16, Fault> {
@@ -284,11 +307,13 @@ fn search_sockets(text: &str) -> Result<u16, Fault> {
         .ok_or_else(|| Fault::usage(format!("--search-sockets {text}: write a number from 0 to {MOST_SEARCH_SOCKETS}")))
 }
 
-fn mtu(text: &str) -> Result<u16, Fault> {
-    text.parse()
-        .ok()
-        .filter(|mtu| (MIN_MTU..=MAX_MTU).contains(mtu))
-        .ok_or_else(|| Fault::usage(format!("--mtu {text}: write a number from {MIN_MTU} to {MAX_MTU}")))
+fn mtu(text: &str) -> Result<Option<u16>, Fault> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    let number = text.parse().ok().filter(|mtu| (MIN_MTU..=MAX_MTU).contains(mtu));
+    let wrong = || Fault::usage(format!("--mtu {text}: write `auto`, or a number from {MIN_MTU} to {MAX_MTU}"));
+    number.map(Some).ok_or_else(wrong)
 }
 
 /// Checks the name of an interface: the kernel's rules (net/core/dev.c, `dev_valid_name`), without characters that a shell would need quoted.

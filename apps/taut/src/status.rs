@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use taut_agent::api::{
-    LeaveState, NatStatus, NodeState, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, Status,
+    CoordinatorStatus, LanesStatus, LeaveState, NatStatus, NodeState, PathKind, PeerStatus, PortMapStatus, RelayStatus,
+    RelayVia, Status,
 };
 
 use crate::client::{Client, NoDaemon};
@@ -105,19 +106,48 @@ fn surroundings(status: &Status) -> String {
             let device = format!("{}, MTU {}{families}, {port}{}", tun.name, tun.mtu, taken(&me.ports_taken));
             rows.push(vec![String::from("device"), device]);
         }
+        rows.extend(me.lanes.iter().map(|status| vec![String::from("lanes"), lanes(status)]));
     }
     if let Some(coordinator) = &status.coordinator {
-        let state = match (&coordinator.last_error, coordinator.connected) {
-            (_, true) => String::from("connected"),
-            (Some(error), false) => format!("not connected: {}", plain(error, &coordinator.url)),
-            (None, false) => String::from("not connected"),
-        };
-        rows.push(vec![String::from("coordinator"), format!("{}, {state}", coordinator.url)]);
+        rows.push(vec![String::from("coordinator"), format!("{}, {}", coordinator.url, connection(coordinator))]);
     }
     rows.extend(status.nat.iter().map(|status| vec![String::from("NAT"), nat(status)]));
     rows.extend(status.port_mapping.iter().map(|status| vec![String::from("port mapping"), port_mapping(status)]));
     rows.extend(status.relays.iter().map(|status| vec![String::from("relay"), relay(status)]));
     table::columns(&rows)
+}
+
+/// Describes the lanes: how many run, and why not more.
+fn lanes(lanes: &LanesStatus) -> String {
+    let running = lanes.ports.len();
+    if !lanes.auto {
+        return format!("{running}, fixed by --lanes");
+    }
+    let more = match (&lanes.problem, lanes.most) {
+        (Some(problem), _) => format!("more could not be started: {problem}"),
+        (None, 0 | 1) => String::from("taut may use one core only"),
+        (None, most) if running < usize::from(most) => format!("up to {most} when the flows of a peer need them"),
+        (None, _) => String::from("one per core"),
+    };
+    format!("{running}, auto: {more}")
+}
+
+/// Describes the connection to the coordinator: since when it is away, why, and when the node tries again.
+fn connection(coordinator: &CoordinatorStatus) -> String {
+    if coordinator.connected {
+        return String::from("connected");
+    }
+    let mut text = String::from("not connected");
+    if let Some(seconds) = coordinator.disconnected_s {
+        let _ = write!(text, " for {}", table::time(seconds));
+    }
+    if let Some(error) = &coordinator.last_error {
+        let _ = write!(text, ": {}", plain(error, &coordinator.url));
+    }
+    if let Some(seconds) = coordinator.retry_in_s {
+        let _ = write!(text, "; next attempt in {}", table::time(seconds));
+    }
+    text
 }
 
 /// Returns the reason of a failed connection without the URL, which the line names already, and without the number of the system's error.
@@ -202,11 +232,18 @@ fn bytes(all: u64, relayed: u64) -> String {
 
 /// Formats a peer's path: kind, round-trip time, loss, age, number of lanes.
 fn path(peer: &PeerStatus) -> String {
-    let mut text = peer.path.to_string();
+    // A peer that nobody talked to has no path, and needs none.
+    let mut text = match (peer.path.kind, &peer.session) {
+        (PathKind::None, None) => String::from("no session"),
+        _ => peer.path.to_string(),
+    };
     if peer.path.silent {
         text.push_str(", no answer");
     } else if let Some(milliseconds) = peer.round_trip_ms.filter(|_| peer.path.kind != PathKind::None) {
         let _ = write!(text, ", {milliseconds:.1} ms");
+    }
+    if let Some(mtu) = peer.path.mtu {
+        let _ = write!(text, ", MTU {mtu}");
     }
     if let Some(loss) = peer.path.loss.filter(|loss| *loss > 0.0) {
         let _ = write!(text, ", {:.1} % lost", loss * 100.0);
@@ -214,8 +251,13 @@ fn path(peer: &PeerStatus) -> String {
     if let Some(since) = peer.path.since_s {
         let _ = write!(text, ", for {}", table::time(since));
     }
-    if let Some(session) = peer.session.as_ref().filter(|session| session.lanes > 1) {
-        let _ = write!(text, ", {} of {} lanes", session.lanes_in_use, session.lanes);
+    if let Some(session) = &peer.session {
+        if session.lanes > 1 {
+            let _ = write!(text, ", {} of {} lanes", session.lanes_in_use, session.lanes);
+        }
+        if session.lanes_limit.as_deref() == Some("ports-closed") {
+            text.push_str(", no more lanes: a firewall or NAT lets only the first port in");
+        }
     }
     if peer.changes.ignored > 0 {
         let _ = write!(text, ", {} changes of its lanes ignored: more than one in 5 s", peer.changes.ignored);

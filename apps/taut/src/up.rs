@@ -240,7 +240,7 @@ mod tests {
     fn flags_of_both_kinds() {
         let both = options("--auth-key file:/t --hostname a-1 --timeout 5s --socket /s --mtu 1300").unwrap();
         assert_eq!((both.token.as_deref(), both.name.as_deref()), (Some("file:/t"), Some("a-1")));
-        assert_eq!((both.timeout, both.daemon.mtu), (Duration::from_secs(5), 1300));
+        assert_eq!((both.timeout, both.daemon.mtu), (Duration::from_secs(5), Some(1300)));
         assert!(both.for_new_daemon);
         assert!(
             !options("--join - --socket /s").unwrap().for_new_daemon,

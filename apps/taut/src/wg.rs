@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use taut_agent::wg;
+use taut_base::MAX_LANES;
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, interface_name, unexpected};
@@ -16,13 +17,14 @@ use crate::{launch, output};
 pub(crate) const PROGRAM: &str = "taut-wg";
 
 pub(crate) const ARGUMENTS: &str =
-    "[-f|--foreground] [--low-latency] [--no-tun-offload] [--no-udp-gso] [--no-udp-gro] INTERFACE";
+    "[-f|--foreground] [--lanes N] [--low-latency] [--no-tun-offload] [--no-udp-gso] [--no-udp-gro] INTERFACE";
 
 pub(crate) const DETAILS: &str = "\
 Creates INTERFACE without addresses, and serves `wg` on /var/run/wireguard/INTERFACE.sock until SIGTERM or SIGINT, until the interface\n\
 is deleted (`ip link delete`) or until the socket is removed. It needs no coordinator. It goes to the background once the interface and\n\
 the socket exist. Its UDP socket stays in the network namespace in which the program was started.\n\n\
 -f, --foreground   stay in the foreground\n\
+--lanes N          threads that move packets, 1 (the default) to 16; each peer belongs to one of them, and all use one UDP port\n\
 --low-latency      busy-poll for 50 ms after each packet: lower latency, up to one core of CPU time\n\
 --no-tun-offload   disable checksum and segmentation offload of the TUN device\n\
 --no-udp-gso       disable segmentation offload of the UDP socket\n\
@@ -51,6 +53,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         tun_offload: true,
         udp_gso: true,
         udp_gro: true,
+        lanes: 1,
         low_latency: false,
         rekey_after: std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs),
     };
@@ -61,6 +64,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
                 return output::print(&format!("{PROGRAM} v{VERSION}"));
             }
             Word::Flag(flag) if flag == "-f" || flag == "--foreground" => foreground = true,
+            Word::Flag(flag) if flag == "--lanes" => config.lanes = lanes(&words.value()?)?,
             Word::Flag(flag) if flag == "--low-latency" => config.low_latency = true,
             Word::Flag(flag) if flag == "--no-tun-offload" => config.tun_offload = false,
             Word::Flag(flag) if flag == "--no-udp-gso" => config.udp_gso = false,
@@ -77,6 +81,11 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         None => background::start(&config, log),
     };
     result.map_err(|fault| if log == Log::Silent { Fault::Reported } else { fault })
+}
+
+fn lanes(text: &str) -> Result<u8, Fault> {
+    let lanes = text.parse().ok().filter(|lanes| (1..=MAX_LANES).contains(&usize::from(*lanes)));
+    lanes.ok_or_else(|| Fault::usage(format!("--lanes {text}: write a number from 1 to {MAX_LANES}")))
 }
 
 fn serve(config: &wg::WgConfig, log: Log, ready: impl FnOnce()) -> Result<(), Fault> {

@@ -32,6 +32,13 @@ impl fmt::Display for RelayId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
+impl PeerId {
+    /// Returns the lane, of `lanes`, that a peer belongs to where each peer has one lane: peers take turns.
+    pub fn only_lane(self, lanes: u8) -> LaneId {
+        LaneId(u8::try_from(self.0 % u32::from(lanes.max(1))).unwrap_or(0))
+    }
+}
+
 /// A session's number in a running daemon. Never reused, so that no session is added twice (protocol.md 1.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);

@@ -13,6 +13,7 @@ mod iso_time;
 mod keys;
 mod limits;
 mod meter;
+mod placement;
 mod prefix;
 mod printable;
 mod rate;
@@ -26,8 +27,11 @@ pub use entropy::Entropy;
 pub use ids::{LaneId, NodeId, PeerId, ReceiverIndex, RelayId, SessionId};
 pub use iso_time::{format_time, parse_time};
 pub use keys::{BadKey, PresharedKey, PrivateKey, PublicKey};
-pub use limits::{DEFAULT_MTU, DEFAULT_PORT, MAX_CANDIDATES, MAX_DATAGRAM, MAX_LANES, MAX_MTU, MAX_PEERS, MIN_MTU};
+pub use limits::{
+    DEFAULT_MTU, DEFAULT_PORT, MAX_CANDIDATES, MAX_DATAGRAM, MAX_LANES, MAX_MTU, MAX_PEERS, MIN_MTU, SAFE_PACKET,
+};
 pub use meter::{KeyedHash, Meter, network, site};
+pub use placement::Placement;
 pub use prefix::{BadPrefix, Prefix};
 pub use printable::is_printable;
 pub use rate::{Bucket, Rate};

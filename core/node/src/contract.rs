@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{LaneId, PeerId, SessionId, Time};
+use taut_base::{LaneId, PeerId, Placement, ReceiverIndex, SessionId, Time};
 use taut_path::{Choice, PortSearch, Way};
 use taut_tunnel::cookie::SourceAddress;
 use taut_tunnel::{SessionIndices, SessionKeys};
@@ -51,6 +51,11 @@ impl HandshakeMessage {
         &mut self.bytes[..usize::from(self.length)]
     }
 
+    /// Returns the receiver index that the answer to an initiation names; `None` for other messages.
+    pub fn initiation_sender(&self) -> Option<ReceiverIndex> {
+        self.sender().map(ReceiverIndex).filter(|_| self.as_bytes().len() == initiation::LEN)
+    }
+
     /// Returns the sender's receiver index of an initiation or a response. The reply to the message names this index.
     pub(crate) fn sender(&self) -> Option<u32> {
         self.as_bytes().get(initiation::SENDER)?.try_into().ok().map(u32::from_le_bytes)
@@ -76,9 +81,9 @@ impl Datagram {
     }
 }
 
-/// Returns the sender that cookies and rate limits count a message from this way under (protocol.md 2.3).
+/// Returns the sender that cookies and rate limits count a message from this way under (protocol.md 2.3): all lanes of a relay's client count together.
 pub fn source_of(way: Way) -> SourceAddress {
-    match way {
+    match way.to_lane(LaneId::FIRST) {
         Way::Direct(endpoint) => endpoint.into(),
         Way::Relayed { relay, id } => SourceAddress::relayed(relay, id),
     }
@@ -150,8 +155,10 @@ pub enum ToLane {
     OpenLanes {
         /// The peer.
         peer: PeerId,
-        /// Each extra lane of the session that this lane serves, and the peer's endpoint on it.
-        lanes: Vec<(LaneId, SocketAddr)>,
+        /// Each extra lane of the session that this lane serves, and the way to the peer on it.
+        lanes: Vec<(LaneId, Way)>,
+        /// True if this lane serves all lanes of the session: what other lanes read and hand off takes the lane of its flow, too.
+        whole: bool,
         /// Base of the ids of this lane's probes on the first lane, one id for each attempt. The answer to the last probe shows that everything sent
         /// on the first lane before it has arrived ([`Self::Passed`]).
         barrier: u64,
@@ -230,7 +237,7 @@ pub enum ToLane {
     },
     /// Ends the port search for the peer: closes all its sockets. Packets to the endpoint leave from this lane's own socket.
     CloseSearch(PeerId),
-    /// Seals data to the peer under this suite, which the peer is ready to open.
+    /// Seals data to the peer under this suite, which the peer is ready to open. All lanes are told, in each session, also if the suite is WireGuard's own.
     UseSuite {
         /// The peer.
         peer: PeerId,
@@ -252,8 +259,48 @@ pub enum ToLane {
     GiveUp(PeerId),
     /// Sets which packets of the host this lane reads.
     Read(Reading),
+    /// Sets the node's lanes that run, this one included, and the flows of each. This lane takes its ends of the rings to the others, which the agent has left for it.
+    Lanes(Placement),
+    /// Ends all sessions on this lane, which is not needed any more: each is reported as retired, and then [`FromLane::Ended`].
+    End,
     /// Requests [`FromLane::Drained`] once this lane has read the packets that wait now, and has handed off those of other lanes.
     Drain,
+}
+
+impl ToLane {
+    /// Returns the peer that the command is about; `None` for commands to a whole lane.
+    pub fn peer(&self) -> Option<PeerId> {
+        match self {
+            Self::AddPeer { peer, .. }
+            | Self::SetPath { peer, .. }
+            | Self::SetEndpoint { peer, .. }
+            | Self::SetKeepalive { peer, .. }
+            | Self::RemovePeer(peer)
+            | Self::AddSession { peer, .. }
+            | Self::Confirm { peer, .. }
+            | Self::OpenLanes { peer, .. }
+            | Self::Passed { peer, .. }
+            | Self::CloseLanes(peer)
+            | Self::Control { peer, .. }
+            | Self::SizedProbe { peer, .. }
+            | Self::OpenSearch { peer, .. }
+            | Self::CloseSearch(peer)
+            | Self::UseSuite { peer, .. }
+            | Self::SetRoundTrip { peer, .. }
+            | Self::GiveUp(peer) => Some(*peer),
+            Self::Routes(_)
+            | Self::SetMtu(_)
+            | Self::ForgetLocal { .. }
+            | Self::ForgetLocals
+            | Self::Send { .. }
+            | Self::Datagram { .. }
+            | Self::Relays(_)
+            | Self::Read(_)
+            | Self::Lanes(_)
+            | Self::End
+            | Self::Drain => None,
+        }
+    }
 }
 
 /// The packets of the host that a lane reads.
@@ -314,6 +361,12 @@ pub enum FromLane {
         /// The peer.
         peer: PeerId,
     },
+    /// Long packets were sent to the peer, and none of them arrived although later packets did: the path carries shorter packets than its packet limit says. Reported at most
+    /// once per second and peer.
+    LongLost {
+        /// The peer.
+        peer: PeerId,
+    },
     /// Data was sent to the peer or came from it. Reported at most once per 5 seconds and peer.
     Active {
         /// The peer.
@@ -334,6 +387,10 @@ pub enum FromLane {
     },
     /// The reply to [`ToLane::Drain`].
     Drained,
+    /// The reply to [`ToLane::End`].
+    Ended,
+    /// The work of a lane that was busy, at most ten times a second. A lane that has little to do reports nothing.
+    Load(LaneLoad),
     /// Nothing comes back on the extra lanes that this lane serves: it closed them, and packets to the peer go through the first lane.
     Silent {
         /// The peer.
@@ -348,4 +405,28 @@ pub enum FromLane {
         /// The receiver indices that it had.
         indices: SessionIndices,
     },
+}
+
+/// The work of a lane within a short time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneLoad {
+    /// Share of the time that the lane did not wait, in thousandths.
+    pub busy: u16,
+    /// The time.
+    pub span: Duration,
+    /// All datagrams that were received, also those that were dropped, and those that were sent.
+    pub datagrams: u64,
+    /// The flows with most datagrams; their counts are estimates.
+    pub flows: Vec<FlowLoad>,
+}
+
+/// The work for one flow of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowLoad {
+    /// The peer.
+    pub peer: PeerId,
+    /// The number of the flow by which packets are steered to lanes.
+    pub flow: u16,
+    /// Its authentic datagrams in both directions.
+    pub datagrams: u32,
 }

@@ -11,6 +11,8 @@ use taut_relay::LostCause;
 use taut_tunnel::Role;
 use taut_wire::control::Suite;
 
+use crate::auto_lanes::GatherReason;
+
 /// A state change of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
@@ -73,6 +75,22 @@ pub enum NodeEvent {
         peer: PeerId,
         /// The suite.
         suite: Suite,
+    },
+    /// The flows of a peer keep a lane busy: the next session with it has more lanes.
+    LanesWanted {
+        /// The peer.
+        peer: PeerId,
+        /// The number of lanes.
+        lanes: u8,
+        /// Share of its time for which the lane was busy, in thousandths.
+        busy: u32,
+    },
+    /// The next session with a peer has one lane.
+    LanesReturned {
+        /// The peer.
+        peer: PeerId,
+        /// The reason.
+        reason: GatherReason,
     },
     /// A state change of the paths to a peer.
     Path {

@@ -13,10 +13,10 @@
 //! either.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, Time};
+use taut_path::Way;
 use taut_wire::control::Lanes;
 
 use crate::negotiation::RetryTimer;
@@ -39,6 +39,10 @@ const BARRIER_IDS: u64 = 1 << 32;
 pub(crate) struct ExtraLanes {
     /// The number of local lanes, and the peer's lanes; `None` until the peer has named them.
     lanes: Option<(u8, Lanes)>,
+    /// The lanes that the peer named before this node's own lanes changed.
+    former: Option<Lanes>,
+    /// True from a change of this node's own lanes until the next other change: the lanes open at once, and this opening does not count as one of the peer's.
+    own_change: bool,
     extra: Vec<ExtraLane>,
     /// Local lanes that were opened, each with the barrier whose probes must be answered before the lane sends data.
     open: Vec<(LaneId, u64)>,
@@ -71,8 +75,8 @@ struct ExtraLane {
     timer: Option<RetryTimer>,
     /// Ids of the latest unanswered probes.
     sent: VecDeque<u64>,
-    /// The endpoint from which the peer answered.
-    proven: Option<SocketAddr>,
+    /// The way by which the peer answered.
+    proven: Option<Way>,
 }
 
 /// The UDP ports of a peer's lanes.
@@ -84,6 +88,17 @@ impl LanePorts {
     pub(crate) fn of(self, lane: LaneId) -> Option<u16> {
         self.0.port(lane.0)
     }
+}
+
+/// What happens to a probe of a lane that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeRoom {
+    /// It is sent.
+    Send,
+    /// The probe budget has no room; it is sent a moment later.
+    Later,
+    /// The lane cannot be reached at present; [`ExtraLanes::probe_again`] says when it can.
+    Nowhere,
 }
 
 /// What the node does for the extra lanes of a peer.
@@ -100,8 +115,8 @@ pub(crate) enum LaneOutput {
     Open {
         /// The local lane that serves them.
         own: LaneId,
-        /// Each extra lane, and the endpoint from which the peer answered on it.
-        lanes: Vec<(LaneId, SocketAddr)>,
+        /// Each extra lane, and the way by which the peer answered on it.
+        lanes: Vec<(LaneId, Way)>,
         /// Base of the ids of the probes that the local lane sends on the first lane.
         barrier: u64,
     },
@@ -112,26 +127,43 @@ impl ExtraLanes {
     /// answered because it had lost the former session.
     pub(crate) fn learn(&mut self, own: u8, theirs: Lanes, now: Time) -> LaneChange {
         if self.lanes == Some((own, theirs)) && self.deferred.is_none() {
-            let soon = self.may_open(now);
-            self.extra
-                .iter_mut()
-                .filter_map(|extra| extra.timer.as_mut())
-                .for_each(|timer| *timer = RetryTimer::new(soon));
+            self.probe_again(now);
             return LaneChange::Known;
         }
-        if self.lanes.is_some() && now < self.unchanged_until() {
+        let named = self.lanes.map(|(_, lanes)| lanes).or(self.former);
+        if named.is_some_and(|named| named != theirs || self.deferred.is_some()) && now < self.unchanged_until() {
             self.deferred = Some(theirs);
             self.ignored += 1;
             self.open.clear();
             self.extra.clear();
             return LaneChange::TooSoon;
         }
-        let first_probe = self.may_open(now);
+        // Our own change is followed at once. The first lanes that a peer names are no change either.
+        let own_change = self.own_change && named == Some(theirs);
+        let first_probe = if own_change { now } else { self.may_open(now) };
+        let changed = if own_change || named.is_none() { self.changed } else { Some(now) };
         let extra = (1..own.max(theirs.count())).map(|lane| ExtraLane::unproven(LaneId(lane), first_probe)).collect();
         let lanes = Some((own, theirs));
         let outputs = std::mem::take(&mut self.outputs);
-        *self = Self { lanes, extra, open: Vec::new(), changed: Some(now), deferred: None, outputs, ..*self };
+        *self = Self {
+            lanes,
+            extra,
+            own_change,
+            open: Vec::new(),
+            changed,
+            deferred: None,
+            former: None,
+            outputs,
+            ..*self
+        };
         LaneChange::Changed
+    }
+
+    /// Probes unproven lanes again as soon as they may open.
+    pub(crate) fn probe_again(&mut self, now: Time) {
+        let soon = if self.own_change { now } else { self.may_open(now) };
+        let timers = self.extra.iter_mut().filter_map(|extra| extra.timer.as_mut());
+        timers.for_each(|timer| *timer = RetryTimer::new(soon));
     }
 
     /// Returns the newest change that came too soon, once [`CHANGE_INTERVAL`] is over.
@@ -147,6 +179,24 @@ impl ExtraLanes {
     /// Forgets the peer's lanes, because no session is left. The times of the last changes are kept.
     pub(crate) fn forget(&mut self) {
         *self = Self { changed: self.changed, opened: self.opened, ignored: self.ignored, ..Self::default() };
+    }
+
+    /// Closes all lanes because this node's own lanes change: the next session has others, and the peer names its lanes again there. This is no change of the
+    /// peer's.
+    pub(crate) fn handle_own_change(&mut self) {
+        let former = self.deferred.or(self.lanes.map(|(_, lanes)| lanes)).or(self.former);
+        self.forget();
+        (self.former, self.own_change) = (former, true);
+    }
+
+    /// Returns the number of local lanes that serve the peer's lanes.
+    pub(crate) fn own(&self) -> u8 {
+        self.lanes.map_or(1, |(own, _)| own)
+    }
+
+    /// Returns the number of the peer's lanes; 1 until it has named them.
+    pub(crate) fn theirs(&self) -> u8 {
+        self.lanes.map_or(1, |(_, theirs)| theirs.count())
     }
 
     /// Returns the time before which the peer's lanes do not change.
@@ -170,6 +220,11 @@ impl ExtraLanes {
         1 + u8::try_from(self.extra.iter().filter(used).count()).unwrap_or(0)
     }
 
+    /// Returns true if several probes of a lane were not answered.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.extra.iter().any(|extra| extra.sent.len() >= WAITING)
+    }
+
     /// Returns the ports of the peer's lanes.
     pub(crate) fn ports(&self) -> LanePorts {
         LanePorts(self.lanes.map_or(Lanes::ONE, |(_, theirs)| theirs))
@@ -181,21 +236,24 @@ impl ExtraLanes {
         self.extra.iter().filter_map(|extra| extra.timer.as_ref().map(RetryTimer::next)).chain(deferred).min()
     }
 
-    /// Probes the lanes that are due. `may` returns true if the probe budget has room for another probe on a lane; a lane without room is probed a
-    /// moment later.
+    /// Probes the lanes that are due, as `room` says for each.
     pub(crate) fn handle_timeout(
         &mut self,
         entropy: &mut impl Entropy,
         now: Time,
-        mut may: impl FnMut(LaneId) -> bool,
+        mut room: impl FnMut(LaneId) -> ProbeRoom,
     ) {
         for extra in &mut self.extra {
             let Some(timer) = extra.timer.as_mut().filter(|timer| now >= timer.next()) else { continue };
-            if !may(extra.lane) {
+            let room = room(extra.lane);
+            if room == ProbeRoom::Later {
                 timer.postpone(entropy, now);
                 continue;
             }
             timer.expire(entropy, now);
+            if room == ProbeRoom::Nowhere {
+                continue;
+            }
             let id = draw(entropy);
             if extra.sent.len() == WAITING {
                 extra.sent.pop_front();
@@ -211,14 +269,7 @@ impl ExtraLanes {
     }
 
     /// Takes the answer to a probe. Opens the lanes that one local lane serves, if this was the last of them without a proof.
-    pub(crate) fn handle_answer(
-        &mut self,
-        lane: LaneId,
-        id: u64,
-        source: SocketAddr,
-        entropy: &mut impl Entropy,
-        now: Time,
-    ) {
+    pub(crate) fn handle_answer(&mut self, lane: LaneId, id: u64, source: Way, entropy: &mut impl Entropy, now: Time) {
         let known = self.extra.iter_mut().find(|extra| extra.lane == lane && extra.sent.contains(&id));
         let Some(extra) = known else { return };
         extra.timer = None;
@@ -231,7 +282,9 @@ impl ExtraLanes {
         };
         let barrier = draw(entropy);
         self.open.push((own, barrier));
-        self.opened = Some(now);
+        if !self.own_change {
+            self.opened = Some(now);
+        }
         self.outputs.push_back(LaneOutput::Open { own, lanes, barrier });
     }
 
@@ -242,8 +295,9 @@ impl ExtraLanes {
 
     /// Closes the lanes that a local lane serves, because nothing comes back on them, and probes them again later.
     pub(crate) fn handle_silence(&mut self, own: LaneId, now: Time) {
+        self.end_own_change(now);
         self.open.retain(|(open, _)| *open != own);
-        let count = self.lanes.map_or(1, |(own, _)| own);
+        let count = self.own();
         let again = self.may_open(now + AFTER_SILENCE);
         for extra in self.extra.iter_mut().filter(|extra| extra.lane.served_by(count) == own) {
             *extra = ExtraLane::unproven(extra.lane, again);
@@ -252,6 +306,7 @@ impl ExtraLanes {
 
     /// Voids all proofs, because the path to the peer leads to another address or through a relay.
     pub(crate) fn void_proofs(&mut self, now: Time) {
+        self.end_own_change(now);
         let again = self.may_open(now);
         self.open.clear();
         for extra in &mut self.extra {
@@ -259,9 +314,16 @@ impl ExtraLanes {
         }
     }
 
+    /// Counts the opening that followed a change of this node's own lanes, because these lanes close and may be opened again.
+    fn end_own_change(&mut self, now: Time) {
+        if std::mem::take(&mut self.own_change) && !self.open.is_empty() {
+            self.opened = Some(now);
+        }
+    }
+
     /// Returns the local lane that serves a lane of the session.
     fn server_of(&self, lane: LaneId) -> LaneId {
-        lane.served_by(self.lanes.map_or(1, |(own, _)| own))
+        lane.served_by(self.own())
     }
 }
 
@@ -284,8 +346,8 @@ mod tests {
         Time::ZERO + Duration::from_millis(milliseconds)
     }
 
-    fn place(port: u16) -> SocketAddr {
-        SocketAddr::from(([192, 0, 2, 1], port))
+    fn place(port: u16) -> Way {
+        Way::Direct(std::net::SocketAddr::from(([192, 0, 2, 1], port)))
     }
 
     /// Entropy whose draws are all different.
@@ -302,9 +364,9 @@ mod tests {
         lanes: &mut ExtraLanes,
         entropy: &mut impl Entropy,
         now: Time,
-        may: impl FnMut(LaneId) -> bool,
+        mut may: impl FnMut(LaneId) -> bool,
     ) -> Vec<(LaneId, u64)> {
-        lanes.handle_timeout(entropy, now, may);
+        lanes.handle_timeout(entropy, now, |lane| if may(lane) { ProbeRoom::Send } else { ProbeRoom::Later });
         let outputs = std::iter::from_fn(|| lanes.poll_output());
         let probe = |output| match output {
             LaneOutput::Probe { lane, probe } => (lane, probe),
@@ -317,7 +379,7 @@ mod tests {
     fn answer(
         lanes: &mut ExtraLanes,
         (lane, probe): (LaneId, u64),
-        source: SocketAddr,
+        source: Way,
         entropy: &mut impl Entropy,
         now: Time,
     ) -> Option<LaneOutput> {
@@ -446,6 +508,19 @@ mod tests {
         lanes.learn(2, Lanes::with_ports(&[11]), at(6_001));
         lanes.void_proofs(at(6_001));
         assert_eq!(lanes.poll_timeout(), Some(at(10_100)), "other events do not shorten the interval");
+    }
+
+    #[test]
+    fn a_lane_that_leads_nowhere_is_not_probed_and_does_not_count_as_unanswered() {
+        let mut entropy = counting();
+        let mut lanes = ExtraLanes::default();
+        lanes.learn(2, Lanes::ONE, at(0));
+        for now in (0..60_000).step_by(250) {
+            lanes.handle_timeout(&mut entropy, at(now), |_| ProbeRoom::Nowhere);
+        }
+        assert_eq!((lanes.poll_output(), lanes.is_unanswered()), (None, false));
+        lanes.probe_again(at(60_000));
+        assert_eq!(probes(&mut lanes, &mut entropy, at(60_000), |_| true).len(), 1);
     }
 
     #[test]

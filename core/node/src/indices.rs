@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use taut_base::{Entropy, PeerId, ReceiverIndex};
+use taut_base::{Entropy, LaneId, PeerId, ReceiverIndex};
+
+/// Attempts to draw an index below a limit, 8: only a limit of a few hundred is likely to have none left.
+const ATTEMPTS: usize = 8;
 
 /// The receiver indices of sent initiations and of sessions of all peers. Two of them never have the same index (fault A13).
 #[derive(Default)]
@@ -11,15 +14,31 @@ pub(crate) struct ReceiverIndices {
 }
 
 impl ReceiverIndices {
-    /// Draws a free index for `peer`. The loop ends because only a few of the 2^28 indices are in use per peer.
-    pub(crate) fn draw(&mut self, peer: PeerId, entropy: &mut impl Entropy) -> ReceiverIndex {
+    /// Draws a free index for `peer`, with this lane in its low bits. The loop ends because only a few of the 2^28 indices are in use per peer.
+    pub(crate) fn draw(&mut self, peer: PeerId, lane: LaneId, entropy: &mut impl Entropy) -> ReceiverIndex {
         loop {
-            let index = ReceiverIndex::draw(entropy);
+            let index = ReceiverIndex::draw(entropy).on_lane(lane);
             if let std::collections::btree_map::Entry::Vacant(free) = self.owners.entry(index) {
                 free.insert(peer);
                 return index;
             }
         }
+    }
+
+    /// Draws a free index for `peer` that is less than `limit`; any free index if none is found.
+    pub(crate) fn draw_below(
+        &mut self,
+        peer: PeerId,
+        limit: ReceiverIndex,
+        entropy: &mut impl Entropy,
+    ) -> ReceiverIndex {
+        for _ in 0..ATTEMPTS {
+            let index = ReceiverIndex(entropy.below(limit.0.max(1))).on_lane(LaneId::FIRST);
+            if index < limit && self.claim(peer, &[index]) {
+                return index;
+            }
+        }
+        self.draw(peer, LaneId::FIRST, entropy)
     }
 
     /// Reserves all of these indices for `peer`. Returns false and reserves none if one is in use already or is listed twice.
@@ -62,14 +81,15 @@ mod tests {
         let mut draws = [7_u32 << 4, 7 << 4, 9 << 4].into_iter();
         let mut scripted = |bytes: &mut [u8]| bytes.copy_from_slice(&draws.next().unwrap_or(0).to_le_bytes());
         let mut indices = ReceiverIndices::default();
-        assert_eq!(indices.draw(PeerId(1), &mut scripted), ReceiverIndex(7 << 4));
-        assert_eq!(indices.draw(PeerId(2), &mut scripted), ReceiverIndex(9 << 4));
+        assert_eq!(indices.draw(PeerId(1), LaneId::FIRST, &mut scripted), ReceiverIndex(7 << 4));
+        assert_eq!(indices.draw(PeerId(2), LaneId::FIRST, &mut scripted), ReceiverIndex(9 << 4));
         assert_eq!(indices.owner(ReceiverIndex(7 << 4)), Some(PeerId(1)));
         let (taken, free) = (ReceiverIndex(9 << 4), ReceiverIndex(8 << 4));
         assert!(!indices.claim(PeerId(1), &[free, taken]));
         assert!(!indices.claim(PeerId(1), &[free, free]));
         assert_eq!(indices.owner(free), None, "all or none");
         assert!(indices.claim(PeerId(1), &[free]));
+        assert_eq!(indices.draw_below(PeerId(1), ReceiverIndex(1), &mut |bytes: &mut [u8]| bytes.fill(0x50)).0, 0);
         indices.release_all(PeerId(1));
         assert_eq!(indices.owner(ReceiverIndex(7 << 4)), None);
     }

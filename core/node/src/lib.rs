@@ -6,18 +6,19 @@
 //! set_map(map)            ─▶ ┌──────┐ ─▶ Output::Lane: a command to a lane (ToLane): peers, routes, sessions, paths, messages to send
 //!   or configure(changes)    │      │    Output::StampCeiling: for the disk
 //! handle(FromLane)        ─▶ │ Node │    Output::{Endpoints, HomeRelays}: for the coordinator
-//!                            │      │    Output::{NatTest, Bridges, ResetBridge}: sockets of the agent
+//!                            │      │    Output::{NatTest, Bridges, ResetBridge, Lanes}: sockets and threads of the agent
 //! handle_timeout()        ─▶ └──────┘      until poll_output() is empty
 //!                                          then wait until poll_timeout()
 //! ```
 //! The agent passes commands on to the lanes. A lane owns the counters and replay windows of its sessions. The node only tracks which receiver indices are
 //! in use, so that no two sessions share one (protocol.md 1.7).
 //!
-//! A node may have several lanes ([`Node::set_lanes`]), which are all told of peers, routes and sessions.
+//! A node may have several lanes ([`Node::set_lanes`]), which are all told of peers, routes and sessions; or it asks for them by load ([`Node::set_auto_lanes`]).
 //!
 //! Peers come either from a network map ([`Node::set_map`]) or one by one from a user, like those of stock WireGuard ([`Node::configure`], [`uapi`]).
 
 mod answer;
+mod auto_lanes;
 mod contract;
 mod counts;
 mod event;
@@ -33,10 +34,11 @@ mod routes;
 mod stamps;
 pub mod uapi;
 
-pub use contract::{Clocks, Datagram, FromLane, HandshakeMessage, Reading, ToLane, source_of};
+pub use auto_lanes::GatherReason;
+pub use contract::{Clocks, Datagram, FlowLoad, FromLane, HandshakeMessage, LaneLoad, Reading, ToLane, source_of};
 pub use counts::HandshakeCounts;
 pub use event::{HandshakeFailure, HandshakeRefusal, NodeEvent};
-pub use node::{NativePeer, Node};
+pub use node::{LanesLimit, NativePeer, Node};
 pub use output::Output;
 pub use peer::PeerView;
 pub use relays::{BridgeRequest, RelayView};

@@ -1,23 +1,28 @@
 //! The node: its peers, their handshakes, and the outputs that follow.
 //!
 //! - this file: maps, peers, handshakes and sessions;
+//! - `lanes`: the lanes of this node, and those of each peer's sessions;
 //! - `control`: control messages between Taut nodes, inside a session;
 //! - `native`: peers that a user configures one by one, without a map;
 //! - `paths`: the paths to Taut peers;
 //! - `relayed`: relays, and the ways through them;
+//! - `relay_lanes`: the extra lanes of peers that are reached through a relay;
 //! - `nat_report`: the node's endpoints and its NAT, as relays see them.
 
 mod control;
+mod lanes;
 mod nat_report;
 mod native;
 mod paths;
+mod relay_lanes;
 mod relayed;
 mod story;
 
+pub use lanes::LanesLimit;
 pub use native::NativePeer;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +36,7 @@ use taut_wire::control::{Lanes, Suites};
 use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::SentResponse;
+use crate::auto_lanes::AutoLanes;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
 use crate::event::{HandshakeRefusal, NodeEvent};
@@ -86,10 +92,16 @@ pub struct Node<E> {
     stamps: InitiationStamps,
     /// The suites under which this node can receive data.
     suites: Suites,
-    /// The lanes of this node, as peers are told of them.
+    /// The lanes that run, as peers are told of them.
     lanes: Lanes,
-    /// Peers whose sessions have extra lanes.
+    /// The lanes that native peers are divided among, without a map.
+    peer_lanes: u8,
+    /// Opens and closes lanes by load; `None` if their number is fixed.
+    auto: Option<AutoLanes>,
+    /// Peers whose sessions have extra lanes that other local lanes than the first serve.
     multi_lane: BTreeSet<PeerId>,
+    /// Peers whose extra lanes take a relay: the relay's address, and the number of local lanes that have to be bound there.
+    relay_lanes: BTreeMap<PeerId, (SocketAddr, u8)>,
     /// The endpoints of this node that peers are told of.
     local_endpoints: LocalEndpoints,
     /// The budget that all probes share.
@@ -98,6 +110,8 @@ pub struct Node<E> {
     relays: Relays,
     /// The networks that this host is in; only reports use them.
     networks: Vec<Prefix>,
+    /// The largest MTU of the interfaces that lead to peers; only reports use it.
+    interface_mtu: Option<u16>,
     /// The choice of home relays.
     home: HomeRelay,
     /// The NAT in front of this host, as relays see it.
@@ -132,12 +146,16 @@ impl<E: Entropy> Node<E> {
             stamps: InitiationStamps::default(),
             suites: Suites::STOCK,
             lanes: Lanes::ONE,
+            peer_lanes: 1,
+            auto: None,
             multi_lane: BTreeSet::new(),
+            relay_lanes: BTreeMap::new(),
             local_endpoints,
             budget: Budget::new(),
             families: Families::default(),
             relays: Relays::default(),
             networks: Vec::new(),
+            interface_mtu: None,
             home: HomeRelay::default(),
             nat_report: NatReport::default(),
             outside: OutsideEndpoints::default(),
@@ -202,7 +220,8 @@ impl<E: Entropy> Node<E> {
     /// Returns the time at which [`Self::handle_timeout`] has something to do. It may change with every input.
     pub fn poll_timeout(&self) -> Option<Time> {
         let peers = self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits, self.now));
-        peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).min()
+        let lanes = self.auto.as_ref().and_then(AutoLanes::poll_timeout);
+        peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).chain(lanes).min()
     }
 
     /// Sets the prefixes of other overlays on this host, from the next map on. As with the overlay's own prefixes, this node offers no endpoint in them, and
@@ -236,12 +255,16 @@ impl<E: Entropy> Node<E> {
     }
 
     fn tell_routes(&mut self) {
+        let routes = self.routes();
+        self.tell_all(|| ToLane::Routes(Arc::clone(&routes)));
+    }
+
+    fn routes(&self) -> Arc<Routes> {
         let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
-        let routes = Arc::new(match &self.own {
+        Arc::new(match &self.own {
             Some(own) => routes.only_to(own),
             None => routes,
-        });
-        self.tell_all(|| ToLane::Routes(Arc::clone(&routes)));
+        })
     }
 
     fn upsert_peer(&mut self, listed: &taut_netmap::Peer) -> Option<PeerId> {
@@ -286,6 +309,8 @@ impl<E: Entropy> Node<E> {
             self.relays.forget_peer(&peer.key);
             self.indices.release_all(id);
             self.multi_lane.remove(&id);
+            self.update_relay_lanes(id);
+            self.auto_forget(id);
             if peer.paths.is_some_and(|paths| paths.has_open_search()) {
                 self.tell(LaneId::FIRST, ToLane::CloseSearch(id));
             }
@@ -302,7 +327,9 @@ impl<E: Entropy> Node<E> {
     pub fn handle(&mut self, lane: LaneId, message: FromLane, clocks: Clocks) {
         self.set_clocks(clocks);
         match message {
-            FromLane::Handshake { source, message } => self.handle_handshake(lane, source, &message, clocks),
+            FromLane::Handshake { source, message } => {
+                self.handle_handshake(lane, source.to_lane(LaneId::FIRST), &message, clocks);
+            }
             FromLane::WantsHandshake(peer) => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
                     peer.wanted = Some(clocks.now);
@@ -315,15 +342,17 @@ impl<E: Entropy> Node<E> {
                     peer.set_proven(way);
                 }
             }
-            FromLane::Arrived { peer, way } => self.handle_arrival(peer, way),
+            FromLane::Arrived { peer, way } => self.handle_arrival(peer, way.to_lane(LaneId::FIRST)),
             FromLane::Suspect { peer } => self.handle_suspicion(peer),
+            FromLane::LongLost { peer } => self.handle_long_lost(peer),
             FromLane::Active { peer } => self.handle_activity(peer),
-            FromLane::Datagram { source, bytes } => self.handle_datagram(source, &bytes),
+            FromLane::Datagram { source, bytes } => self.handle_datagram(lane, source, &bytes),
             FromLane::Control { peer, session, lane, source, message } => {
                 self.handle_control(peer, session, lane, source, message, clocks);
             }
-            // The agent decides which lanes read the TUN.
-            FromLane::Drained => {}
+            FromLane::Load(load) => self.handle_load(lane, &load),
+            // The agent decides which lanes read the TUN, and when threads end.
+            FromLane::Drained | FromLane::Ended => {}
             FromLane::Silent { peer } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
                     peer.extra_lanes.handle_silence(lane, clocks.now);
@@ -353,6 +382,7 @@ impl<E: Entropy> Node<E> {
     pub fn handle_timeout(&mut self, clocks: Clocks) {
         self.set_clocks(clocks);
         self.relays_timeout(clocks);
+        self.auto_timeout();
         let talking = self.peers.values().any(|peer| peer.since().is_some());
         self.nat_report.set_talking(talking, clocks.now);
         self.relays_turn();
@@ -407,7 +437,10 @@ impl<E: Entropy> Node<E> {
 
     /// Creates and sends a new initiation.
     fn send_initiation(&mut self, id: PeerId, clocks: Clocks) {
-        let index = self.indices.draw(id, &mut self.entropy);
+        let index = match self.peers.get(&id).and_then(|peer| peer.young_name(clocks.now)) {
+            Some(limit) => self.indices.draw_below(id, limit, &mut self.entropy),
+            None => self.indices.draw(id, id.only_lane(self.peer_lanes), &mut self.entropy),
+        };
         let ephemeral = draw_key(&mut self.entropy);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.stamped = self.stamps.next(clocks.wall, peer.stamped);
@@ -488,7 +521,7 @@ impl<E: Entropy> Node<E> {
             self.outputs.note(NodeEvent::HandshakeRefused { peer: id, way: source, reason });
             return;
         }
-        let index = self.indices.draw(id, &mut self.entropy);
+        let index = self.indices.draw(id, id.only_lane(self.peer_lanes), &mut self.entropy);
         let ephemeral = draw_key(&mut self.entropy);
         let heard = authentic.timestamp();
         let Ok((keys, response)) = authentic.respond(&peer.remote, index, &ephemeral) else {
@@ -533,6 +566,7 @@ impl<E: Entropy> Node<E> {
         self.begin_paths(id, Some(source));
         self.outputs.note(NodeEvent::HandshakeCompleted { peer: id, way: source, took: clocks.now.since(sent) });
         self.note_session(id, Role::Initiator);
+        self.renew_for_lanes(id);
     }
 
     fn add_session(&mut self, peer: PeerId, mut keys: SessionKeys, proven: Option<Way>, now: Time) -> SessionId {
@@ -544,14 +578,15 @@ impl<E: Entropy> Node<E> {
         }
         let id = SessionId(self.next_session);
         self.next_session += 1;
+        let own = self.lanes_for(peer).count();
         let extension = keys.extension.clone().map(|exporter| (keys.role, exporter));
         self.tell(LaneId::FIRST, ToLane::AddSession { peer, id, keys: Box::new(keys), born: now, proven });
         if let (Some((role, exporter)), Some(known)) = (extension, self.peers.get_mut(&peer)) {
             if known.derived.len() == MAX_SESSIONS {
                 known.derived.remove(0);
             }
-            known.derived.push(LaneSource { session: id, role, exporter, born: now, lanes: 1 });
-            let lanes = self.lanes.count().max(known.extra_lanes.count());
+            known.derived.push(LaneSource { session: id, role, exporter, born: now, own, lanes: 1 });
+            let lanes = own.max(known.extra_lanes.count());
             self.give_lanes(peer, id, lanes);
         }
         id
@@ -569,9 +604,9 @@ impl<E: Entropy> Node<E> {
                 return;
             }
             made.lanes += 1;
-            let (keys, born) = (Box::new(keys), made.born);
+            let (keys, born, own) = (Box::new(keys), made.born, made.own);
             let add = ToLane::AddSession { peer: id, id: session, keys, born, proven: None };
-            self.outputs.tell(lane.served_by(self.lanes.count()), add);
+            self.outputs.tell(lane.served_by(own), add);
         }
     }
 
@@ -599,13 +634,14 @@ impl<E: Entropy> Node<E> {
         if is_new {
             self.note_session(peer, role);
         }
+        self.renew_for_lanes(peer);
     }
 
     fn retire(&mut self, peer: PeerId, id: SessionId, indices: &SessionIndices) {
         for index in indices.iter().filter(|index| self.indices.owner(*index) == Some(peer)).collect::<Vec<_>>() {
             self.indices.release(index);
         }
-        if indices.lane() != LaneId::FIRST {
+        if indices.lane() != peer.only_lane(self.peer_lanes) {
             return;
         }
         let Some(known) = self.peers.get_mut(&peer) else { return };
@@ -619,10 +655,12 @@ impl<E: Entropy> Node<E> {
             return;
         }
         // The next session begins with the first lane.
+        let were_open = known.extra_lanes.in_use() > 1;
         known.extra_lanes.forget();
-        if self.multi_lane.remove(&peer) {
+        if self.multi_lane.remove(&peer) || were_open {
             self.tell_all(|| ToLane::CloseLanes(peer));
         }
+        self.update_relay_lanes(peer);
         self.end_paths(peer);
         self.outputs.note(NodeEvent::SessionExpired { peer });
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{LaneId, RelayId};
+use taut_base::{LaneId, PeerId, Placement, RelayId};
 
 use crate::contract::{Datagram, ToLane};
 use crate::event::NodeEvent;
@@ -44,6 +44,17 @@ pub enum Output {
     Bridges(Vec<BridgeRequest>),
     /// The relay does not answer through its open bridge: the bridge needs a new connection, because the present one may be dead.
     ResetBridge(RelayId),
+    /// The settled packet limit of the path to a peer: bytes of the longest inner packet that one datagram carries. The routes of the host to this peer get it as
+    /// their MTU.
+    PacketLimit {
+        /// The peer.
+        peer: PeerId,
+        /// The limit.
+        limit: u16,
+    },
+    /// The lanes that should run from now on, and the flows of each. The agent starts or ends threads and reports by [`Node::lanes_run`](crate::Node::lanes_run) or
+    /// [`Node::lanes_refused`](crate::Node::lanes_refused).
+    Lanes(Placement),
     /// What happened, for the event log. Nothing depends on it.
     Event(NodeEvent),
 }

@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use taut_base::{MAX_CANDIDATES, NodeId, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
-use taut_path::{Candidates, PathView, Paths, Way};
+use taut_path::{Candidates, Choice, PathView, Paths, Way};
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
-use taut_tunnel::{Attempt, Bucket, Exporter, Limits, Retry, Role};
+use taut_tunnel::{Attempt, Bucket, CROSSING, Exporter, Limits, Retry, Role};
 use taut_wire::control::Suite;
 use taut_wire::wireguard::CookieReply;
 
@@ -84,8 +84,16 @@ pub(crate) struct Peer {
     pub(crate) relays: Vec<RelayId>,
     /// Round-trip time of the path in use.
     pub(crate) round_trip: Option<Duration>,
+    /// The path that the lanes were last told of.
+    pub(crate) choice: Option<Choice>,
+    /// True if its sessions have all lanes of a node that opens lanes by load.
+    pub(crate) spread: bool,
+    /// True if its extra lanes were closed again without an answer from their ports.
+    pub(crate) ports_closed: bool,
     /// The lanes beyond the first.
     pub(crate) extra_lanes: ExtraLanes,
+    /// True if the peer uses extra lanes also through a relay.
+    pub(crate) has_relayed_lanes: bool,
     /// The key material of the extra lanes of each session.
     pub(crate) derived: Vec<LaneSource>,
 }
@@ -96,6 +104,8 @@ pub(crate) struct LaneSource {
     pub(crate) role: Role,
     pub(crate) exporter: Exporter,
     pub(crate) born: Time,
+    /// Number of local lanes that its lanes are spread over ([`LaneId::served_by`](taut_base::LaneId::served_by)).
+    pub(crate) own: u8,
     /// Number of lanes whose keys local lanes have. Each lane is given away once (protocol.md 1.7).
     pub(crate) lanes: u8,
 }
@@ -137,7 +147,11 @@ impl Peer {
             relayed: Vec::new(),
             relays: Vec::new(),
             round_trip: None,
+            choice: None,
+            spread: false,
+            ports_closed: false,
             extra_lanes: ExtraLanes::default(),
+            has_relayed_lanes: false,
             derived: Vec::new(),
         }
     }
@@ -304,6 +318,19 @@ impl Peer {
         let session = self.sessions.remove(place);
         self.sessions.push(session);
         self.derived.iter().find(|made| made.session == id).map(|made| made.role)
+    }
+
+    /// Returns the number of local lanes that a session's lanes are spread over; `None` if the session has only the stock pair or is gone.
+    pub(crate) fn own_of(&self, session: SessionId) -> Option<u8> {
+        self.derived.iter().find(|made| made.session == session).map(|made| made.own)
+    }
+
+    /// Returns the index that the next session's name must be less than, while both nodes could take that session and one that exists for crossed. Of crossed sessions
+    /// the one with the smaller name is used ([`taut_tunnel::Keyring`]). This must be the next one: the node renews a young session because its lanes change.
+    pub(crate) fn young_name(&self, now: Time) -> Option<ReceiverIndex> {
+        let may_cross = |made: &&LaneSource| made.role == Role::Responder && now < made.born + CROSSING;
+        let young = self.derived.iter().filter(may_cross);
+        young.map(|made| made.exporter.name().0).min()
     }
 
     /// Sets the suite that both ends agreed on for a session.

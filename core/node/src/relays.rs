@@ -8,13 +8,15 @@
 //!                                                                                               otherwise as soon as it is
 //!   a way ends: the relay is lost, or says that the peer is not bound there
 //! ```
-//! There is one [`taut_relay::Client`] for each relay in use. Clients send frames through the first lane's socket, and the lane does not interpret them. A client
+//! There is one [`taut_relay::Client`] for each relay in use. Clients send frames through the first lane's socket, and those about another lane through that lane's
+//! ([`lanes`]). The lane does not interpret them. A client
 //! asks the relay's addresses of both families at once, and the first that answers is used until the relay is lost. Frames of a relay are believed only
 //! under the keys of a bind with the key that the map names. Where UDP is blocked, a relay is reached through a bridge ([`web`]).
 //!
 //! Nothing is sent to an address that no map names, and no client binds without a ticket.
 
 mod bridges;
+mod lanes;
 mod served;
 mod web;
 
@@ -22,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Entropy, PublicKey, RelayId, Time};
+use taut_base::{Entropy, LaneId, PublicKey, RelayId, Time};
 use taut_path::{Families, Way};
 use taut_relay::{Client, ClientDatagram, Credentials, RelayEvent};
 
@@ -50,8 +52,8 @@ pub(crate) struct Relays {
     homes: Vec<RelayId>,
     wanted: BTreeMap<PublicKey, WantedPeer>,
     families: Families,
-    /// Frames for relays, each with its destination.
-    out: VecDeque<(SocketAddr, ClientDatagram)>,
+    /// Frames for relays, each with its destination and the lane that sends it.
+    out: VecDeque<RelayFrame>,
     /// Events of clients that were not handled yet.
     events: VecDeque<(RelayId, RelayEvent)>,
     /// Peers whose ways may have changed.
@@ -71,7 +73,14 @@ pub(crate) struct Relays {
     /// The latest stamp of a bind since the last [`RelaysOutput::Stamped`].
     stamped: Option<Duration>,
     story: VecDeque<NodeEvent>,
+    /// Number of lanes that have to be bound at the relay at each address, where it is more than one.
+    lanes: BTreeMap<SocketAddr, u8>,
+    /// Addresses of relays at which lanes were bound or lost.
+    lanes_changed: BTreeSet<SocketAddr>,
 }
+
+/// A frame for a relay: the lane that sends it, its destination, its bytes.
+type RelayFrame = (LaneId, SocketAddr, ClientDatagram);
 
 /// What [`Relays`] want from the node, in the order in which they return it.
 pub(crate) enum RelaysOutput {
@@ -83,8 +92,10 @@ pub(crate) enum RelaysOutput {
     Lost(RelayId),
     /// The addresses of all relays, for the lanes: they take frames and STUN answers from there only.
     Places(Vec<SocketAddr>),
-    /// A frame to be sent from the first lane's socket. It leaves before what the relay is to forward, because the relay needs it for that.
-    Transmit(SocketAddr, Datagram),
+    /// A frame to be sent from this lane's socket. It leaves before what the relay is to forward, because the relay needs it for that.
+    Transmit(LaneId, SocketAddr, Datagram),
+    /// The address of a relay at which lanes of this node were bound or lost ([`Relays::has_lane`]).
+    LanesChanged(SocketAddr),
     /// A peer whose ways ([`Relays::ways`]) may have changed.
     WaysChanged(PublicKey),
     /// The home relays that the node is bound to, best first.
@@ -230,7 +241,7 @@ impl Relays {
 
     /// Notes that the peer authenticated itself by this relayed way.
     pub(crate) fn learn(&mut self, peer: PublicKey, way: Way, now: Time) {
-        let Way::Relayed { relay, id } = way else { return };
+        let Way::Relayed { relay, id } = way.to_lane(LaneId::FIRST) else { return };
         let Some((at, served)) = self.at(relay) else { return };
         if let Some(client) = served.client.as_mut() {
             client.learn(peer, id, now);
@@ -251,10 +262,11 @@ impl Relays {
         wanted.iter().chain(others).filter_map(|id| self.served.get(id)?.way_to(peer)).collect()
     }
 
-    /// Takes a frame from a relay's address. `is_member` returns true for keys in the map. Returns true if the relay sees this node at another endpoint than
+    /// Takes a frame from a relay's address, which came at the socket of this lane. `is_member` returns true for keys in the map. Returns true if the relay sees this node at another endpoint than
     /// before.
     pub(crate) fn handle_datagram(
         &mut self,
+        lane: LaneId,
         source: SocketAddr,
         bytes: &[u8],
         is_member: impl Fn(&PublicKey) -> bool,
@@ -264,10 +276,11 @@ impl Relays {
         let known = self.served.iter_mut().find(|(_, served)| served.is_at(source));
         let Some((id, served)) = known else { return false };
         let (id, before) = (*id, served.seen());
-        served.handle_datagram(source, bytes, entropy, now);
+        served.handle_datagram(lane, source, bytes, entropy, now);
         let moved = before.is_some() && before != served.seen();
         let tell = moved && served.take_move(now);
         self.handle_events(id, is_member, entropy, now);
+        self.lanes_turn(id, entropy, now);
         if tell {
             // The NAT has another address or lost its mappings: the other relays send to the former endpoint until they receive a frame.
             self.tell_clients(|other, client| {
@@ -296,7 +309,13 @@ impl Relays {
         let idle = on_demand.map(|(_, served)| served.needed + IDLE);
         let unused = self.wanted.values().map(|wanted| wanted.since + IDLE);
         let bridges = self.served.values().filter(|served| served.relay.web.is_some() && served.client.is_some());
-        clients.chain(idle).chain(unused).chain(bridges.filter_map(|served| served.web.poll_timeout())).min()
+        let lanes = self.served.values().filter_map(|served| served.fewer_lanes);
+        clients
+            .chain(lanes)
+            .chain(idle)
+            .chain(unused)
+            .chain(bridges.filter_map(|served| served.web.poll_timeout()))
+            .min()
     }
 
     fn is_needed(&self, id: RelayId) -> bool {
@@ -325,6 +344,7 @@ impl Relays {
             }
             // Twice, because a client that lost the relay by UDP asks through the bridge at once, and the other way round.
             (0..2).for_each(|_| self.turn_client(id, entropy, now));
+            self.lanes_turn(id, entropy, now);
         }
     }
 
@@ -407,6 +427,9 @@ impl Relays {
             | RelayEvent::Arrived { peer, .. } => {
                 self.changed.insert(peer);
             }
+            RelayEvent::Lanes => {
+                self.lanes_changed.extend(self.served.get(&id).and_then(|served| served.place));
+            }
             RelayEvent::Ready => {
                 let bound = self.served.get_mut(&id).and_then(KnownRelay::note_bound);
                 self.story.extend(bound);
@@ -442,6 +465,11 @@ impl Relays {
         }
     }
 
+    /// Returns the addresses of all relays, from which a lane accepts frames.
+    pub(crate) fn places(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.served.values().flat_map(KnownRelay::places)
+    }
+
     /// Returns what the node has to do next. The order of the variants is the order of urgency.
     pub(crate) fn poll_output(&mut self) -> Option<RelaysOutput> {
         if let Some(stamp) = self.stamped.take() {
@@ -451,15 +479,18 @@ impl Relays {
             return Some(RelaysOutput::Lost(relay));
         }
         if std::mem::take(&mut self.moved) {
-            return Some(RelaysOutput::Places(self.served.values().flat_map(KnownRelay::places).collect()));
+            return Some(RelaysOutput::Places(self.places().collect()));
         }
-        while let Some((destination, frame)) = self.out.pop_front() {
+        while let Some((lane, destination, frame)) = self.out.pop_front() {
             if let Some(frame) = Datagram::new(frame.as_bytes()) {
-                return Some(RelaysOutput::Transmit(destination, frame));
+                return Some(RelaysOutput::Transmit(lane, destination, frame));
             }
         }
         if let Some(peer) = self.changed.pop_first() {
             return Some(RelaysOutput::WaysChanged(peer));
+        }
+        if let Some(relay) = self.lanes_changed.pop_first() {
+            return Some(RelaysOutput::LanesChanged(relay));
         }
         if let Some(relays) = self.newly_bound() {
             return Some(RelaysOutput::Bound(relays));
@@ -503,7 +534,7 @@ fn drain(
     id: RelayId,
     served: &mut KnownRelay,
     families: Families,
-    out: &mut VecDeque<(SocketAddr, ClientDatagram)>,
+    out: &mut VecDeque<RelayFrame>,
     events: &mut VecDeque<(RelayId, RelayEvent)>,
 ) {
     events.extend(std::iter::from_fn(|| served.poll_event(families, out)).map(|event| (id, event)));

@@ -13,7 +13,7 @@ mod xchacha;
 
 #[cfg(feature = "aws-lc")]
 pub use aead::AwsLc;
-pub use aead::{Aead, AeadKey, Cipher, NONCE, Ring, TAG};
+pub use aead::{Aead, AeadKey, Aegis, Cipher, NONCE, Ring, TAG};
 pub use primitives::{LowOrderKey, dh, hash, hmac, keyed_mac, public_key};
 pub use symmetric::{DecryptError, Symmetric};
 pub use transport::{MAX_MESSAGE, Transport, TransportError};

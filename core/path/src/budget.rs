@@ -21,7 +21,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::BTreeMap;
 
-use taut_base::{Bucket, DEFAULT_MTU, Rate, Time};
+use taut_base::{Bucket, MAX_MTU, Rate, Time};
 
 const PER_ADDRESS: Rate = Rate::new(5, 24);
 const PER_TRUSTED_ADDRESS: Rate = Rate::new(40, 192);
@@ -45,8 +45,8 @@ pub struct Budget {
     /// Sockets that one search may open, and the time until which a search has them.
     sockets: u16,
     searched: Option<Time>,
-    /// Bytes of the longest inner packet: the TUN's MTU.
-    longest: u16,
+    /// Bytes of the longest inner packet, if the user sets them.
+    longest: Option<u16>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -70,17 +70,17 @@ pub(crate) enum Grant {
 impl Budget {
     /// Returns limits that nothing was taken from.
     pub fn new() -> Self {
-        Self { longest: DEFAULT_MTU, ..Self::default() }
+        Self::default()
     }
 
-    /// Sets the TUN's MTU: probes of a packet-size test are at most this long.
-    pub fn set_longest(&mut self, mtu: u16) {
-        self.longest = mtu;
+    /// Sets the longest packet limit that is looked for; `None`, as before the first call, for [`MAX_MTU`].
+    pub fn set_longest(&mut self, longest: Option<u16>) {
+        self.longest = longest;
     }
 
-    /// Returns the bytes of the longest inner packet.
-    pub const fn longest(&self) -> u16 {
-        self.longest
+    /// Returns the longest packet limit that is looked for.
+    pub fn longest(&self) -> u16 {
+        self.longest.unwrap_or(MAX_MTU).min(MAX_MTU)
     }
 
     /// Takes one probe to an address without consent. Returns true if there was room. `trusted`: authentic packets of the peer come from the address.

@@ -16,9 +16,9 @@ use core::time::Duration;
 use taut_base::Time;
 
 use crate::event::PathEvent;
+use crate::packet_limit::PacketLimit;
 use crate::probes::Probes;
 use crate::reasons::{DownCause, Suspicion};
-use crate::sizes::Sizes;
 use crate::way::Way;
 
 /// Probes that judge a suspected candidate. Where a tenth of all packets is lost, three in a row are lost once in a thousand times.
@@ -60,8 +60,8 @@ const RETURN_GAP: Duration = Duration::from_millis(250);
 /// Time within which another failure counts as flapping, 2 minutes.
 const FLAPPING: Duration = Duration::from_secs(120);
 
-/// Unacknowledged data on a path whose probes are answered, this many times within the window: the path carries no data. Packets are too long for it,
-/// or a filter drops them.
+/// Unacknowledged data on a path whose probes are answered, this many times within the window: the path carries no data, because a filter drops it. What was lost before the
+/// packet limit was lowered does not count.
 const MAX_UNACKNOWLEDGED: u8 = 4;
 const UNACKNOWLEDGED_WINDOW: Duration = Duration::from_secs(10);
 
@@ -130,8 +130,8 @@ pub(crate) struct CandidateState {
     /// The state when [`Self::poll_event`] was last called.
     reported: State,
     pub(crate) probes: Probes,
-    /// The test of packet sizes, which begins when data is lost where probes pass.
-    pub(crate) sizes: Sizes,
+    /// The packet limit, once the candidate carries data or may soon carry it.
+    pub(crate) limit: PacketLimit,
     /// When something last changed that makes a new try worthwhile.
     pub(crate) changed_at: Time,
     /// When the candidate was added.
@@ -166,7 +166,7 @@ impl CandidateState {
             state: State::Unproven,
             reported: State::Unproven,
             probes: Probes::default(),
-            sizes: Sizes::default(),
+            limit: PacketLimit::default(),
             changed_at: now,
             known_since: now,
             burst: 0,
@@ -244,8 +244,10 @@ impl CandidateState {
         }
     }
 
-    /// Data is not acknowledged. If that repeats although probes are answered, the path carries no data, and the candidate goes down.
+    /// Data is not acknowledged: its packets may be too long. If that repeats with shorter packets, or with packets of a size that passes, although probes are answered, the path
+    /// carries no data, and the candidate goes down.
     pub(crate) fn suspect_data(&mut self, now: Time) {
+        self.limit.recheck(now);
         if self.suspect(Suspicion::DataUnacknowledged, now) {
             let (count, since) = &mut self.unacknowledged;
             if since.is_none_or(|since| now.since(since) >= UNACKNOWLEDGED_WINDOW) {
@@ -260,6 +262,11 @@ impl CandidateState {
         }
     }
 
+    /// The packet limit was lowered: what was lost before, was too long.
+    pub(crate) fn excuse_data(&mut self) {
+        self.unacknowledged = (0, None);
+    }
+
     /// The candidate does not lead to the peer any more.
     pub(crate) fn go_down(&mut self, cause: DownCause, now: Time) {
         let again = self.failed_at.is_some_and(|failed_at| now.since(failed_at) < FLAPPING);
@@ -268,14 +275,14 @@ impl CandidateState {
         self.state = State::Down { since: now, cause, needs: answers_needed(cause, self.failures) };
         self.probes.answers_in_row = 0;
         self.changed_at = now;
-        if cause == DownCause::NoData {
-            self.sizes.begin(now);
-        }
+        self.limit.reset();
     }
 
-    /// Forgets everything except the sources that name the candidate.
+    /// Forgets everything except the sources that name the candidate, and the size of packets that passed.
     pub(crate) fn forget(&mut self, now: Time) {
-        *self = Self { seen: self.seen, is_due: false, ..Self::new(self.way, self.origins, now) };
+        self.limit.reset();
+        let limit = std::mem::take(&mut self.limit);
+        *self = Self { seen: self.seen, limit, is_due: false, ..Self::new(self.way, self.origins, now) };
     }
 
     /// A probe is sent on this path.

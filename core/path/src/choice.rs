@@ -65,6 +65,8 @@ pub struct Choice {
     pub behind: Duration,
     /// The round-trip time of the path, once it was measured.
     pub round_trip: Option<Duration>,
+    /// The packet limit of the path: bytes of the longest inner packet that one datagram carries (docs/internals/mtu.md).
+    pub limit: u16,
 }
 
 /// Returns the grade and cost of a candidate, lower is better; `None` if it carries nothing.

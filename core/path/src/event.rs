@@ -78,11 +78,11 @@ pub enum PathEvent {
         /// Ports to guess.
         ports: u16,
     },
-    /// A test of packet sizes ended with another result than the last one.
+    /// A search for the packet limit ended with another result than the last one.
     PacketLimitChanged {
-        /// The candidate that was tested.
+        /// The candidate that was searched.
         way: Way,
-        /// Bytes of the longest packet that passes; `None` if all sizes pass, or none does.
+        /// Bytes of the longest packet that passes; `None` if no sized probe was answered.
         longest: Option<u16>,
     },
     /// The peer reports another kind of NAT in front of it.

@@ -7,6 +7,7 @@
 //! ```text
 //! for each Taut peer    Paths             candidates, their probes, the choice between them, and its explanation (PathReport)
 //!                       search            the search for ports that neither side can name
+//!                       PacketLimit       the longest packet that each candidate carries
 //! for the node          Budget            limits on probes
 //!                       LocalEndpoints    this node's own endpoints, as it reports them to peers
 //!                       NatReport         the endpoints that relays see, the NAT's mapping and filtering, distances of relays
@@ -27,12 +28,12 @@ mod liveness;
 mod local_endpoints;
 mod nat;
 mod nat_report;
+mod packet_limit;
 mod paths;
 mod probes;
 mod reasons;
 mod report;
 mod search;
-mod sizes;
 mod way;
 
 pub use budget::Budget;
@@ -50,6 +51,6 @@ pub use nat_report::{
 };
 pub use paths::{PathContext, PathOutput, PathView, Paths, PortSearch, Probe, SearchRound};
 pub use reasons::{DownCause, Suspicion};
-pub use report::{EndpointLocation, LocalNetwork, Meaning, PathReport, Verdict, WayReport};
+pub use report::{EndpointLocation, LimitCause, LocalNetwork, Meaning, PathReport, Verdict, WayLimit, WayReport};
 pub use search::{SOCKETS, SearchProgress};
 pub use way::Way;

@@ -7,6 +7,7 @@
 //! handle_session_begun  handle_session_ended    ─▶ │       │
 //! handle_arrival  handle_probe_from             ─▶ │ Paths │
 //! handle_answer  handle_suspicion               ─▶ │       │
+//! handle_long_lost  set_takes_pieces            ─▶ │       │
 //! handle_search                                 ─▶ │       │
 //! handle_active  handle_network_change          ─▶ └───────┘ ─▶ poll_timeout: when to call handle_timeout
 //! handle_timeout
@@ -31,9 +32,12 @@
 //!
 //! **Verdicts** on a suspected candidate take three quick probes ([`crate::candidate_state`]). [`crate::choice`] ranks candidates. Limits: [`Budget`]
 //! for the node and for each address, and 20 probes per second per peer, burst 60 (eight candidates at seven probes).
+//!
+//! **Packet limits.** Sized probes find the longest packet that the path in use and its spare carry ([`crate::packet_limit`]); they count in a limit of their own.
 
 mod exchange;
 mod inputs;
+mod limit;
 mod output;
 mod pace;
 mod search;
@@ -69,6 +73,10 @@ pub use view::PathView;
 /// Probes per second to one peer, over all its candidates.
 const PER_PEER: Rate = Rate::new(20, 60);
 
+/// Sized probes per second to one peer, over all its candidates: two searches at once, of the path in use and of its spare, at up to 75 probes each. They have an allowance of
+/// their own, so that a search takes nothing from the probes that find and judge paths. Sized probes go only where the peer answered within the last minute.
+const SIZED: Rate = Rate::new(20, 150);
+
 /// Delay before a probe that a budget refused is tried again, 200 ms; up to the same is added at random.
 const BUDGET_RETRY: Duration = Duration::from_millis(200);
 
@@ -89,7 +97,7 @@ pub struct Probe {
     pub way: Way,
     /// The probe's id.
     pub id: u64,
-    /// Bytes that the probe is padded to, to test whether a packet of this size passes; 0 for an ordinary probe.
+    /// Bytes of the inner packet whose length the probe is padded to; 0 for an ordinary probe.
     pub size: u16,
 }
 
@@ -115,6 +123,12 @@ pub struct Paths {
     behind: Duration,
     reported_choice: Option<Choice>,
     allowance: Bucket,
+    /// The allowance of sized probes.
+    sized: Bucket,
+    /// True if the peer takes packets in pieces.
+    takes_pieces: bool,
+    /// The settled packet limit that was reported last.
+    reported_limit: Option<u16>,
     exchange: EndpointExchange,
     /// The NAT in front of the peer, as the peer reports it.
     peer_nat: u8,
@@ -149,6 +163,9 @@ impl Paths {
             behind: Duration::ZERO,
             reported_choice: None,
             allowance: Bucket::default(),
+            sized: Bucket::default(),
+            takes_pieces: false,
+            reported_limit: None,
             exchange: EndpointExchange::default(),
             peer_nat: 0,
             guesses: Guesses::default(),
@@ -173,12 +190,14 @@ impl Paths {
     pub fn choice(&self, now: Time) -> Option<Choice> {
         let way = self.way?;
         let candidate = self.find(way);
+        let also = choice::also(&self.candidates, (way, self.since), self.previous, now);
         Some(Choice {
             way,
-            also: choice::also(&self.candidates, (way, self.since), self.previous, now),
+            also,
             spare: choice::spare(&self.candidates, way, self.reported_choice.and_then(|reported| reported.spare)),
             behind: self.behind,
             round_trip: candidate.and_then(|candidate| candidate.probes.round_trip()),
+            limit: self.limit(way, also),
         })
     }
 
@@ -193,7 +212,8 @@ impl Paths {
                 (None, Some(_)) => false,
                 (_, None) => true,
             };
-            (reported.way, reported.also, reported.spare) == (choice.way, choice.also, choice.spare) && close
+            let same = |choice: &Choice| (choice.way, choice.also, choice.spare, choice.limit);
+            same(&reported) == same(&choice) && close
         });
         if same {
             return None;
@@ -204,9 +224,6 @@ impl Paths {
 
     /// Returns the next probe that is due and within the budget.
     fn next_probe(&mut self, budget: &mut Budget, entropy: &mut impl Entropy, now: Time) -> Option<Probe> {
-        if let Some(probe) = self.next_sized(budget, entropy, now) {
-            return Some(probe);
-        }
         while let Some(place) = self.next_due(now) {
             let granted = self.grant(place, budget, now);
             let candidate = &mut self.candidates[place];
@@ -221,41 +238,12 @@ impl Paths {
             candidate.send(id, now);
             return Some(Probe { way: candidate.way, id, size: 0 });
         }
+        if let Some(probe) = self.next_sized(budget, entropy, now) {
+            return Some(probe);
+        }
         // The answer to a guess is not waited for: its source becomes a candidate, like the source of any packet.
         let place = self.next_guess(budget, entropy, now)?;
         Some(Probe { way: Way::Direct(place), id: draw_id(entropy), size: 0 })
-    }
-
-    /// Returns the next probe of a packet-size test. Such probes are sent only on candidates that answered within the last minute, and count in the
-    /// peer's budget.
-    fn next_sized(&mut self, budget: &Budget, entropy: &mut impl Entropy, now: Time) -> Option<Probe> {
-        if !self.session || self.is_idle {
-            return None;
-        }
-        for candidate in
-            self.candidates.iter_mut().filter(|candidate| candidate.sizes.due().is_some_and(|due| now >= due))
-        {
-            let consents = candidate.probes.last_answer.is_some_and(|last| now.since(last) < pace::CONSENT_LASTS);
-            if !consents {
-                candidate.sizes.stop();
-                continue;
-            }
-            if !self.allowance.has(&PER_PEER, now) {
-                candidate.sizes.postpone(now + BUDGET_RETRY);
-                continue;
-            }
-            let id = draw_id(entropy);
-            let before = candidate.sizes.fits(budget.longest());
-            if let Some(size) = candidate.sizes.poll(budget.longest(), id, now) {
-                self.allowance.take(&PER_PEER, now);
-                return Some(Probe { way: candidate.way, id, size });
-            }
-            let longest = candidate.sizes.fits(budget.longest());
-            if longest != before {
-                self.events.push(PathEvent::PacketLimitChanged { way: candidate.way, longest });
-            }
-        }
-        None
     }
 
     /// Returns the candidate whose probe is due first, if it is due now.
@@ -284,9 +272,10 @@ impl Paths {
         allowed && (consents || budget.take(endpoint.ip(), trusted, now))
     }
 
-    /// Takes a probe of an extra lane from the same budgets (protocol.md 5.6). The peer names the port, so an answer at the address is no consent.
-    /// Returns false if there is no room.
-    pub fn grant_lane(&mut self, endpoint: SocketAddr, budget: &mut Budget, now: Time) -> bool {
+    /// Takes a probe of an extra lane from the same budgets (protocol.md 5.6). The peer names the port, so an answer at the address is no consent. A relay
+    /// forwards probes only to a client that wants the channel, so there only the peer's budget counts. Returns false if there is no room.
+    pub fn grant_lane(&mut self, way: Way, budget: &mut Budget, now: Time) -> bool {
+        let Some(endpoint) = way.direct() else { return self.allowance.take(&PER_PEER, now) };
         let trusted = self.is_heard_at(endpoint.ip(), now);
         self.allowance.has(&PER_PEER, now)
             && budget.take(endpoint.ip(), trusted, now)
@@ -319,10 +308,10 @@ impl Paths {
         let probes = self.candidates.iter().filter_map(|candidate| self.due(candidate, now));
         let verdicts = self.candidates.iter().filter_map(CandidateState::poll_timeout);
         let lapse = self.last_data.map(|active| active + pace::IDLE_AFTER);
-        let sizes = self.candidates.iter().filter_map(|candidate| candidate.sizes.due());
+        let sized = self.sized_due(now);
         probes
             .chain(verdicts)
-            .chain(sizes)
+            .chain(sized)
             .chain(self.exchange.poll_timeout())
             .chain(lapse)
             .chain(self.search_due(now))

@@ -5,6 +5,7 @@
 //!
 //! A sentence claims no more than the facts show: a datagram without an answer was dropped on its way, or had no receiver.
 
+mod limit;
 mod meaning;
 #[cfg(test)]
 mod tests;
@@ -14,13 +15,14 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::vec::Vec;
 
-use taut_base::{DEFAULT_MTU, Prefix};
+use taut_base::{MAX_MTU, Prefix};
 
 use crate::candidate_state::Origins;
 use crate::nat::Nat;
 use crate::reasons::DownCause;
 use crate::way::Way;
 
+pub use limit::{LimitCause, WayLimit};
 pub use meaning::Meaning;
 pub use verdict::Verdict;
 
@@ -35,8 +37,10 @@ pub struct LocalNetwork<'a> {
     pub own: &'a [SocketAddr],
     /// The endpoints at which relays see it.
     pub seen: &'a [SocketAddr],
-    /// Bytes of the longest inner packet: the TUN's MTU.
+    /// The longest packet limit that is looked for.
     pub longest: u16,
+    /// The largest MTU of the interfaces that lead to peers, if it is known.
+    pub interface_mtu: Option<u16>,
 }
 
 /// The paths to one peer, explained.
@@ -89,8 +93,10 @@ pub struct WayReport {
     pub round_trip: Option<Duration>,
     /// Lost probes in per cent, of the latest 16.
     pub loss: Option<u32>,
-    /// Bytes of the longest inner packet that was answered, where longer ones were not.
+    /// Bytes of the longest inner packet that passes, once probes have found it.
     pub fits: Option<u16>,
+    /// The packet limit and what limits it; `None` for a candidate that does not lead to the peer.
+    pub limit: Option<WayLimit>,
     /// The endpoint that the peer saw probes come from.
     pub seen_as: Option<SocketAddr>,
     /// True if this host has an address of its family.
@@ -119,7 +125,7 @@ pub enum EndpointLocation {
 impl LocalNetwork<'_> {
     /// Returns a host of which only the NAT in front of it is known.
     pub const fn behind(nat: Nat) -> Self {
-        Self { nat, networks: &[], own: &[], seen: &[], longest: DEFAULT_MTU }
+        Self { nat, networks: &[], own: &[], seen: &[], longest: MAX_MTU, interface_mtu: None }
     }
 
     /// Returns where an address is, seen from this host.

@@ -21,6 +21,15 @@ pub enum Change {
         /// The client's address from now on.
         address: ClientAddress,
     },
+    /// A lane of a client beyond the first was bound at an address, moved, or ended.
+    Lane {
+        /// The client's slot.
+        slot: u32,
+        /// The lane, 1 to 15.
+        lane: u8,
+        /// The lane's address from now on; `None` if it ended.
+        address: Option<ClientAddress>,
+    },
     /// Another client has proven to be at this client's address. Nothing is sent to this client until it has proven another address.
     Displaced {
         /// The client's slot.

@@ -16,6 +16,7 @@
 //! The owner calls [`Client::handle_timeout`] at the time of [`Client::poll_timeout`], and drains [`Client::poll_output`] after every call.
 
 mod bind;
+mod lanes;
 mod peers;
 
 use std::collections::VecDeque;
@@ -28,6 +29,7 @@ use crate::control::{ControlLink, ControlMessage, LeaveReason, NONCE_LEN};
 use crate::frame::{self, CONTROL_LEN, Frame, MESSAGE_LEN};
 use crate::ticket::Ticket;
 use bind::{BindAttempt, BindStamps, TicketChoice};
+use lanes::ClientLanes;
 use peers::Peers;
 
 /// Maximum bytes of a datagram that a client sends.
@@ -86,15 +88,13 @@ impl ClientDatagram {
 
 /// An output of a [`Client`].
 #[derive(Clone)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an output is moved once, from the client to its owner; a box would cost an allocation per datagram"
-)]
 pub enum ClientOutput {
     /// A change that the owner acts on. Events come before datagrams, so datagrams that the owner causes by its reaction leave with the others.
     Event(RelayEvent),
     /// A datagram to be sent to the relay, from the socket that receives the relay's answers.
     Transmit(ClientDatagram),
+    /// A datagram to be sent to the relay from the socket of this lane, one beyond the first.
+    LaneTransmit(u8, ClientDatagram),
 }
 
 /// A change at a relay.
@@ -126,6 +126,8 @@ pub enum RelayEvent {
         /// Who.
         peer: PublicKey,
     },
+    /// Lanes beyond the first were bound or lost, see [`Client::has_lane`].
+    Lanes,
     /// The relay cannot be used now. The client goes on trying to bind.
     Lost(LostCause),
 }
@@ -178,7 +180,8 @@ struct Bound {
 /// A frame that waits to be sealed and sent.
 enum Outgoing {
     Bind,
-    Control(ControlMessage),
+    /// A message that leaves from the socket of a lane; 0 is the first.
+    Control(u8, ControlMessage),
 }
 
 /// One node at one relay.
@@ -194,6 +197,7 @@ pub struct Client {
     /// Number of failed attempts to bind in a row.
     failures: u32,
     peers: Peers,
+    lanes: ClientLanes,
     /// Events for the owner, oldest first.
     events: VecDeque<RelayEvent>,
     /// Frames to be sealed and sent, in order.
@@ -219,6 +223,7 @@ impl Client {
             rebinds: Bucket::default(),
             failures: 0,
             peers: Peers::default(),
+            lanes: ClientLanes::default(),
             events: VecDeque::new(),
             out: VecDeque::new(),
             round_trip: None,
@@ -300,7 +305,7 @@ impl Client {
     /// Closes `peer` at the relay. The peer may still reach this node.
     pub fn close(&mut self, peer: &PublicKey) {
         if self.peers.close(peer) && self.bound.is_some() {
-            self.out.push_back(Outgoing::Control(ControlMessage::Close { node: *peer }));
+            self.out.push_back(Outgoing::Control(0, ControlMessage::Close { node: *peer }));
         }
     }
 
@@ -346,6 +351,7 @@ impl Client {
                 self.binding = None;
             }
         }
+        self.lanes.announce(self.lanes.most(), now);
         self.handle_suspicion(now, entropy);
     }
 
@@ -363,12 +369,17 @@ impl Client {
     pub fn leave(&mut self) {
         self.out.clear();
         if self.bound.is_some() {
-            self.out.push_back(Outgoing::Control(ControlMessage::Leave(LeaveReason::Away)));
+            self.out.push_back(Outgoing::Control(0, ControlMessage::Leave(LeaveReason::Away)));
         }
     }
 
-    /// Takes a datagram from the relay's address. It is ignored if it is no frame for a client, not authentic, or a repetition.
+    /// Takes a datagram from the relay's address, which came at the first lane's socket. It is ignored if it is no frame for a client, not authentic, or a repetition.
     pub fn handle_datagram(&mut self, datagram: &[u8], now: Time, entropy: &mut impl Entropy) {
+        self.handle_lane_datagram(0, datagram, now, entropy);
+    }
+
+    /// Takes a datagram from the relay's address, which came at the socket of this lane.
+    pub fn handle_lane_datagram(&mut self, lane: u8, datagram: &[u8], now: Time, entropy: &mut impl Entropy) {
         let Ok(frame) = frame::parse(datagram) else { return };
         match frame {
             Frame::Bound(bound) => self.handle_bound(bound, now, entropy),
@@ -384,6 +395,8 @@ impl Client {
                 // The frame may be an answer to a lane's data, or forged: only an echo of a control frame of this client proves that the relay has forgotten it.
                 if bound.link.has_sent(echo) {
                     self.bind_anew(now);
+                } else if lane > 0 {
+                    self.doubt_lane(lane, now);
                 } else {
                     self.handle_suspicion(now, entropy);
                 }
@@ -396,12 +409,13 @@ impl Client {
     pub fn poll_timeout(&self) -> Option<Time> {
         let bound = self.bound.as_ref().map(|bound| bound.ping.as_ref().map_or(bound.next_ping, |ping| ping.next));
         let peers = self.bound.as_ref().and_then(|_| self.peers.next());
+        let lanes = self.bound.as_ref().and_then(|_| self.lanes.poll_timeout());
         let binding = match &self.binding {
             Some(binding) => Some(binding.next),
             None if self.wants_bind() => Some(self.next_bind),
             None => None,
         };
-        [bound, peers, binding].into_iter().flatten().min()
+        [bound, peers, lanes, binding].into_iter().flatten().min()
     }
 
     /// Does the work that is due.
@@ -412,6 +426,7 @@ impl Client {
             }
         }
         self.ping_timeout(now, entropy);
+        self.lane_timeout(now, entropy);
         self.bind_timeout(now, entropy);
     }
 
@@ -420,32 +435,41 @@ impl Client {
         if let Some(event) = self.events.pop_front() {
             return Some(ClientOutput::Event(event));
         }
-        self.poll_datagram().map(ClientOutput::Transmit)
+        self.poll_datagram().map(|(lane, datagram)| match lane {
+            0 => ClientOutput::Transmit(datagram),
+            lane => ClientOutput::LaneTransmit(lane, datagram),
+        })
     }
 
-    /// Seals the next frame. Frames are sealed when they leave, so those of a binding that ended meanwhile are dropped.
-    fn poll_datagram(&mut self) -> Option<ClientDatagram> {
+    /// Seals the next frame, and returns it with the lane that sends it. Frames are sealed when they leave, so those of a binding that ended meanwhile are dropped.
+    fn poll_datagram(&mut self) -> Option<(u8, ClientDatagram)> {
         loop {
             match self.out.pop_front()? {
                 Outgoing::Bind => {
                     if let Some(binding) = &self.binding {
-                        return Some(ClientDatagram::new(binding.message()));
+                        return Some((0, ClientDatagram::new(binding.message())));
                     }
                 }
-                Outgoing::Control(message) => {
+                Outgoing::Control(lane, message) => {
                     if let Some(bound) = &mut self.bound {
-                        return Some(ClientDatagram::new(&bound.link.seal(&message)));
+                        return Some((lane, ClientDatagram::new(&bound.link.seal(&message))));
                     }
                 }
             }
         }
     }
 
+    /// Returns the next datagram with the lane that sends it, without the events before it.
+    #[cfg(test)]
+    pub(crate) fn next_lane_datagram(&mut self) -> Option<(u8, ClientDatagram)> {
+        self.events.clear();
+        self.poll_datagram()
+    }
+
     /// Returns the next datagram, without the events before it.
     #[cfg(test)]
     pub(crate) fn next_datagram(&mut self) -> Option<ClientDatagram> {
-        self.events.clear();
-        self.poll_datagram()
+        self.next_lane_datagram().map(|(_, datagram)| datagram)
     }
 
     /// Returns the events that wait, and leaves the datagrams.
@@ -466,7 +490,7 @@ impl Client {
 
     fn send_open(&mut self, peer: PublicKey, now: Time) {
         if let Some(id) = self.peers.next_request(&peer, now) {
-            self.out.push_back(Outgoing::Control(ControlMessage::Open { id, node: peer }));
+            self.out.push_back(Outgoing::Control(0, ControlMessage::Open { id, node: peer }));
         }
     }
 
@@ -511,9 +535,17 @@ impl Client {
                 self.handle_challenge(nonce, now);
                 None
             }
+            ControlMessage::Prove { lane, nonce } => {
+                self.handle_prove(lane, nonce);
+                None
+            }
+            ControlMessage::LaneBound { lane } => self.handle_lane_bound(lane, now, entropy),
             ControlMessage::Ping { .. }
             | ControlMessage::Open { .. }
             | ControlMessage::Close { .. }
+            | ControlMessage::Lane { .. }
+            | ControlMessage::Proof { .. }
+            | ControlMessage::LaneEnd { .. }
             | ControlMessage::Response { .. } => None,
         }
     }
@@ -558,7 +590,7 @@ impl Client {
         if self.bound.as_ref().is_some_and(|bound| bound.ping.is_some()) {
             self.ping(now);
         }
-        self.out.push_front(Outgoing::Control(ControlMessage::Response { nonce }));
+        self.out.push_front(Outgoing::Control(0, ControlMessage::Response { nonce }));
     }
 
     fn note_round_trip(&mut self, sample: Duration) {
@@ -597,13 +629,16 @@ impl Client {
         ping.sent = now;
         ping.next = now + if ping.quick { quick } else { PATIENCE };
         // In front of other frames, which may depend on the address that this one shows.
-        self.out.push_front(Outgoing::Control(ControlMessage::Ping { nonce }));
+        self.out.push_front(Outgoing::Control(0, ControlMessage::Ping { nonce }));
     }
 
     fn drop_binding(&mut self) {
         self.bound = None;
         self.binding = None;
         self.out.clear();
+        if self.lanes.unbind() {
+            self.events.push_back(RelayEvent::Lanes);
+        }
     }
 
     /// Binds again, because the relay does not know the binding any more.

@@ -12,6 +12,13 @@
 //! arrived  7 0 0 0  id (4)  node key (32)                      relay → client: it was bound, or has opened this client
 //! refused  8 0 0 0  0 (4)   node key (32)                      relay → client: the client or that node has too many channels
 //! leave    9 why 0 0                                           both: this binding ends. 0 the sender leaves, 1 another binding replaced it, 2 the ticket has expired
+//! challenge  10 0 0 0   0 (4)   nonce (16)                     relay → client: answer from the place at which this came
+//! response   11 0 0 0   0 (4)   nonce (16)                     client → relay
+//! lane       12 lane 0 0                                       client → relay: this frame comes from the socket of this lane
+//! prove      13 lane 0 0  0 (4)  nonce (16)                    relay → client: answer from the socket of this lane
+//! proof      14 lane 0 0  0 (4)  nonce (16)                    client → relay
+//! lane bound 15 lane 0 0                                       relay → client: data of this lane is forwarded
+//! lane end   16 lane 0 0                                       client → relay: the lane has ended
 //! ```
 
 use std::net::SocketAddr;
@@ -27,6 +34,9 @@ const TAGS: usize = 8;
 
 /// Bytes of a challenge's nonce: 128 bits cannot be guessed.
 pub(crate) const NONCE_LEN: usize = 16;
+
+/// Maximum number of lanes of one client, 16, the first included: the low 4 bits of a number name one.
+pub(crate) const MAX_LANES: u8 = 16;
 
 /// The reason why a binding ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +60,11 @@ pub(crate) enum ControlMessage {
     Leave(LeaveReason),
     Challenge { nonce: [u8; NONCE_LEN] },
     Response { nonce: [u8; NONCE_LEN] },
+    Lane { lane: u8 },
+    Prove { lane: u8, nonce: [u8; NONCE_LEN] },
+    Proof { lane: u8, nonce: [u8; NONCE_LEN] },
+    LaneBound { lane: u8 },
+    LaneEnd { lane: u8 },
 }
 
 impl ControlMessage {
@@ -77,16 +92,20 @@ impl ControlMessage {
                 write_address(&mut bytes[16..], seen);
             }
             Self::Leave(why) => bytes[..2].copy_from_slice(&[9, why as u8]),
-            Self::Challenge { nonce } => {
-                bytes[0] = 10;
-                bytes[8..8 + NONCE_LEN].copy_from_slice(&nonce);
-            }
-            Self::Response { nonce } => {
-                bytes[0] = 11;
-                bytes[8..8 + NONCE_LEN].copy_from_slice(&nonce);
-            }
+            Self::Challenge { nonce } => proving(&mut bytes, 10, 0, &nonce),
+            Self::Response { nonce } => proving(&mut bytes, 11, 0, &nonce),
+            Self::Lane { lane } => bytes[..2].copy_from_slice(&[12, lane]),
+            Self::Prove { lane, nonce } => proving(&mut bytes, 13, lane, &nonce),
+            Self::Proof { lane, nonce } => proving(&mut bytes, 14, lane, &nonce),
+            Self::LaneBound { lane } => bytes[..2].copy_from_slice(&[15, lane]),
+            Self::LaneEnd { lane } => bytes[..2].copy_from_slice(&[16, lane]),
         }
         bytes
+    }
+
+    /// Returns true for a message that a client sends from the socket of a lane beyond the first.
+    pub(crate) fn is_of_lane(&self) -> bool {
+        matches!(self, Self::Lane { .. } | Self::Proof { .. })
     }
 
     /// Reads an authentic message; `None` for one of a later version.
@@ -111,9 +130,25 @@ impl ControlMessage {
             }),
             10 => Self::Challenge { nonce: challenge },
             11 => Self::Response { nonce: challenge },
+            12 => Self::Lane { lane: extra_lane(bytes[1])? },
+            13 => Self::Prove { lane: extra_lane(bytes[1])?, nonce: challenge },
+            14 => Self::Proof { lane: extra_lane(bytes[1])?, nonce: challenge },
+            15 => Self::LaneBound { lane: extra_lane(bytes[1])? },
+            16 => Self::LaneEnd { lane: extra_lane(bytes[1])? },
             _ => return None,
         })
     }
+}
+
+/// Writes a message with a nonce.
+fn proving(bytes: &mut [u8; MESSAGE_LEN], kind: u8, lane: u8, nonce: &[u8; NONCE_LEN]) {
+    bytes[..2].copy_from_slice(&[kind, lane]);
+    bytes[8..8 + NONCE_LEN].copy_from_slice(nonce);
+}
+
+/// Returns the number of a lane beyond the first; `None` for another number.
+fn extra_lane(lane: u8) -> Option<u8> {
+    (1..MAX_LANES).contains(&lane).then_some(lane)
 }
 
 /// One end of a binding: keys, send counter, replay window.
@@ -247,6 +282,11 @@ mod tests {
             ControlMessage::Leave(LeaveReason::Expired),
             ControlMessage::Challenge { nonce: [5; NONCE_LEN] },
             ControlMessage::Response { nonce: [6; NONCE_LEN] },
+            ControlMessage::Lane { lane: 1 },
+            ControlMessage::Prove { lane: 15, nonce: [7; NONCE_LEN] },
+            ControlMessage::Proof { lane: 15, nonce: [8; NONCE_LEN] },
+            ControlMessage::LaneBound { lane: 1 },
+            ControlMessage::LaneEnd { lane: 15 },
         ]
     }
 
@@ -257,6 +297,19 @@ mod tests {
             let opened = b.open(&a.seal(&message)).unwrap();
             assert_eq!(opened.message, Some(message));
             assert!(opened.newest);
+        }
+    }
+
+    #[test]
+    fn only_the_lanes_beyond_the_first_have_messages() {
+        for kind in 12..=16 {
+            let mut bytes = [0; MESSAGE_LEN];
+            bytes[0] = kind;
+            let mut known = |lane: u8| {
+                bytes[1] = lane;
+                ControlMessage::parse(&bytes).is_some()
+            };
+            assert_eq!((0..=u8::MAX).filter(|lane| known(*lane)).collect::<Vec<_>>(), (1..=15).collect::<Vec<_>>());
         }
     }
 

@@ -1,44 +1,24 @@
 //! The frequent work of a relay: finds the sender and the receiver of a data frame, and writes the number that the receiver has for the sender into it.
 //!
-//! Each thread has a [`Forward`] table of its own. The decisions of the [`Server`](crate::Server) reach all tables as [`Change`]s, in the same order. All
-//! frames of a client arrive at one thread, so the rate limit of a client needs no state that threads share.
+//! Each thread has a [`Forward`] table of its own. The decisions of the [`Server`](crate::Server) reach all tables as [`Change`]s, in the same order. Only the rate
+//! limits of the clients are shared ([`Shares`]), because the lanes of one client may arrive at different threads.
+//!
+//! The low 4 bits of a number name a lane: in a frame to the relay the receiver's lane, at whose address the frame leaves; in a frame from the relay the sender's
+//! lane, at whose address it came. A frame for a lane that is not bound goes to the receiver's first lane.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{BuildHasherDefault, DefaultHasher};
-use std::time::Duration;
-
+use std::sync::Arc;
 use taut_base::Time;
 
 use crate::change::{Change, ClientAddress};
-use crate::frame::{DATA_HEADER, data, data_header};
+use crate::frame::{DATA_HEADER, ID_BITS, data, data_header};
+use crate::server::RelayLimits;
+use crate::shares::{ForwardRate, Shares};
 
-/// A map whose keys are addresses that members have proven, one per member. No sender chooses many keys, so the hash needs no secret.
+/// A map whose keys are addresses that members have proven, at most 16 per member. No sender chooses many keys, so the hash needs no secret.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
-
-/// The rate limit of the data that one client sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ForwardRate {
-    /// Bytes per second on average, frame headers included; at least 1.
-    pub bytes_per_second: u64,
-    /// Bytes that may exceed the average at once.
-    pub burst: u64,
-}
-
-impl ForwardRate {
-    /// Returns a limit of this many bits per second, with a burst of 50 ms: enough for a TCP window, and no more than a queue on the path would hold.
-    pub const fn bits_per_second(bits: u64) -> Self {
-        let bytes_per_second = if bits < 8 { 1 } else { bits / 8 };
-        let burst = bytes_per_second / 20;
-        // At least one superpacket of 64 KiB.
-        Self { bytes_per_second, burst: if burst < 65_536 { 65_536 } else { burst } }
-    }
-
-    fn time_of(&self, bytes: u64) -> Duration {
-        let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
-        Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
-    }
-}
 
 /// An output of a [`Forward`] table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +55,22 @@ pub struct ForwardCounts {
     pub unbound: u64,
 }
 
+/// A lane of a client: the client's slot, and 0 for its first lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLane {
+    /// The client's slot.
+    pub slot: u32,
+    /// The lane.
+    pub lane: u8,
+}
+
+impl From<u32> for ClientLane {
+    /// Returns the first lane of the client in this slot.
+    fn from(slot: u32) -> Self {
+        Self { slot, lane: 0 }
+    }
+}
+
 struct Route {
     to: u32,
     to_id: u32,
@@ -85,29 +81,42 @@ struct ClientEntry {
     address: Option<ClientAddress>,
     /// Receivers by the client's own numbers. The client chooses the numbers; in a tree no choice makes a lookup slow (law 15).
     routes: BTreeMap<u32, Route>,
-    /// Time at which the whole burst is available again.
-    full_at: Time,
+    /// Addresses of the lanes beyond the first, from lane 1 on.
+    lanes: Vec<Option<ClientAddress>>,
+}
+
+impl ClientEntry {
+    /// Returns the address at which a lane receives: its own, or that of the first lane.
+    fn address_of(&self, lane: u32) -> Option<ClientAddress> {
+        let own = (lane as usize).checked_sub(1).and_then(|place| self.lanes.get(place).copied().flatten());
+        own.or(self.address)
+    }
 }
 
 /// The forwarding table of one thread.
 pub struct Forward {
-    addresses: Map<ClientAddress, u32>,
+    addresses: Map<ClientAddress, ClientLane>,
     clients: Vec<Option<ClientEntry>>,
-    share: ForwardRate,
+    shares: Arc<Shares>,
     counts: ForwardCounts,
     /// Connections that clients left; `None` if they are not reported.
     left: Option<Vec<u64>>,
 }
 
 impl Forward {
-    /// Returns an empty table that gives each client this rate.
-    pub fn new(share: ForwardRate) -> Self {
-        Self { addresses: Map::default(), clients: Vec::new(), share, counts: ForwardCounts::default(), left: None }
+    /// Returns an empty table of a relay's only thread, which gives each client this rate.
+    pub fn new(rate: ForwardRate) -> Self {
+        Self::sharing(Arc::new(Shares::new(rate, RelayLimits::DEFAULT.clients)))
     }
 
-    /// Returns a table like [`Self::new`] for the thread that owns the connections: [`Self::poll_output`] reports those that clients left.
-    pub fn with_streams(share: ForwardRate) -> Self {
-        Self { left: Some(Vec::new()), ..Self::new(share) }
+    /// Returns an empty table of one of several threads, which count the bytes of clients together.
+    pub fn sharing(shares: Arc<Shares>) -> Self {
+        Self { addresses: Map::default(), clients: Vec::new(), shares, counts: ForwardCounts::default(), left: None }
+    }
+
+    /// Returns a table like [`Self::sharing`] for the thread that owns the connections: [`Self::poll_output`] reports those that clients left.
+    pub fn with_streams(shares: Arc<Shares>) -> Self {
+        Self { left: Some(Vec::new()), ..Self::sharing(shares) }
     }
 
     /// Returns the next output. Call it until it returns `None` after [`Self::apply`]. Frames are not among the outputs: [`Self::forward`] rewrites a frame in
@@ -122,11 +131,15 @@ impl Forward {
             Change::Client { slot, address } => self.put(slot, address),
             Change::Displaced { slot } => {
                 let former = self.client(slot).and_then(|client| client.address.take());
-                self.vacate(former, slot);
+                self.vacate(former, slot.into());
             }
+            Change::Lane { slot, lane, address } => self.put_lane(ClientLane { slot, lane }, address),
             Change::Gone { slot } => {
-                let gone = self.clients.get_mut(slot as usize).and_then(Option::take);
-                self.vacate(gone.and_then(|client| client.address), slot);
+                let Some(gone) = self.clients.get_mut(slot as usize).and_then(Option::take) else { return };
+                self.vacate(gone.address, slot.into());
+                for (lane, address) in (1..).zip(gone.lanes) {
+                    self.vacate(address, ClientLane { slot, lane });
+                }
             }
             Change::Open { slot, id, to, to_id } => {
                 if let Some(client) = self.client(slot) {
@@ -143,15 +156,25 @@ impl Forward {
 
     /// Returns the slot of the client at this address.
     pub fn client_at(&self, address: &ClientAddress) -> Option<u32> {
+        self.lane_at(address).map(|at| at.slot)
+    }
+
+    /// Returns the client at this address, and its lane there.
+    pub fn lane_at(&self, address: &ClientAddress) -> Option<ClientLane> {
         self.addresses.get(address).copied()
     }
 
-    /// Takes a frame from the client in `slot`, writes the number that the receiver has for the sender into it, and returns the receiver's address.
+    /// Takes a frame from a client's lane, writes the number that the receiver has for the sender into it, and returns the receiver's address.
     ///
     /// # Errors
     /// [`NoForward`] is the reason why the frame is dropped. It is counted.
-    pub fn forward(&mut self, slot: u32, frame: &mut [u8], now: Time) -> Result<ClientAddress, NoForward> {
-        let outcome = self.decide(slot, frame, now);
+    pub fn forward(
+        &mut self,
+        from: impl Into<ClientLane>,
+        frame: &mut [u8],
+        now: Time,
+    ) -> Result<ClientAddress, NoForward> {
+        let outcome = self.decide(from.into(), frame, now);
         let counter = match outcome {
             Ok((address, to_id)) => {
                 frame[..DATA_HEADER].copy_from_slice(&data_header(to_id));
@@ -182,18 +205,16 @@ impl Forward {
         self.counts
     }
 
-    fn decide(&mut self, slot: u32, frame: &[u8], now: Time) -> Result<(ClientAddress, u32), NoForward> {
+    fn decide(&mut self, from: ClientLane, frame: &[u8], now: Time) -> Result<(ClientAddress, u32), NoForward> {
         let (id, _) = data(frame).ok_or(NoForward::NotWireguard)?;
-        let share = self.share;
-        let client = self.client(slot).ok_or(NoForward::UnknownId)?;
-        let Route { to, to_id } = *client.routes.get(&id).ok_or(NoForward::UnknownId)?;
-        // The generic cell rate algorithm of ITU-T I.371, in bytes.
-        if client.full_at > now + share.time_of(share.burst) {
+        let (number, to_lane) = (id & ID_BITS, id & !ID_BITS);
+        let client = self.client(from.slot).ok_or(NoForward::UnknownId)?;
+        let Route { to, to_id } = *client.routes.get(&number).ok_or(NoForward::UnknownId)?;
+        if !self.shares.take(from.slot, frame.len() as u64, now) {
             return Err(NoForward::OverShare);
         }
-        client.full_at = client.full_at.max(now) + share.time_of(frame.len() as u64);
-        let address = self.client(to).and_then(|receiver| receiver.address).ok_or(NoForward::UnknownId)?;
-        Ok((address, to_id))
+        let address = self.client(to).and_then(|receiver| receiver.address_of(to_lane)).ok_or(NoForward::UnknownId)?;
+        Ok((address, to_id | u32::from(from.lane)))
     }
 
     fn client(&mut self, slot: u32) -> Option<&mut ClientEntry> {
@@ -207,16 +228,32 @@ impl Forward {
         }
         let Some(entry) = self.clients.get_mut(index) else { return };
         let client =
-            entry.get_or_insert_with(|| ClientEntry { address: None, routes: BTreeMap::new(), full_at: Time::ZERO });
+            entry.get_or_insert_with(|| ClientEntry { address: None, routes: BTreeMap::new(), lanes: Vec::new() });
         let former = client.address.replace(address);
-        self.vacate(former, slot);
-        self.addresses.insert(address, slot);
+        self.vacate(former, slot.into());
+        self.addresses.insert(address, slot.into());
     }
 
-    /// Removes the address of a client, unless another client has it now.
-    fn vacate(&mut self, address: Option<ClientAddress>, slot: u32) {
+    fn put_lane(&mut self, at: ClientLane, address: Option<ClientAddress>) {
+        let Some(client) = self.client(at.slot) else { return };
+        let Some(place) = usize::from(at.lane).checked_sub(1) else { return };
+        if place >= client.lanes.len() {
+            client.lanes.resize(place + 1, None);
+        }
+        let former = client.lanes.get_mut(place).and_then(|lane| std::mem::replace(lane, address));
+        if client.lanes.iter().all(Option::is_none) {
+            client.lanes = Vec::new();
+        }
+        self.vacate(former, at);
+        if let Some(address) = address {
+            self.addresses.insert(address, at);
+        }
+    }
+
+    /// Removes the address of a client's lane, unless another one has it now.
+    fn vacate(&mut self, address: Option<ClientAddress>, holder: ClientLane) {
         if let Some(address) = address
-            && self.addresses.get(&address) == Some(&slot)
+            && self.addresses.get(&address) == Some(&holder)
         {
             self.addresses.remove(&address);
             if let (ClientAddress::Stream(number), Some(left)) = (address, &mut self.left) {
@@ -241,6 +278,7 @@ impl std::error::Error for NoForward {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn address(last: u8) -> ClientAddress {
         ClientAddress::Udp(std::net::SocketAddr::from(([192, 0, 2, last], 8288)))
@@ -301,6 +339,29 @@ mod tests {
     }
 
     #[test]
+    fn the_low_bits_of_a_number_name_the_receivers_lane_and_then_the_senders() {
+        let mut forward = two(WIDE);
+        forward.apply(&Change::Lane { slot: 0, lane: 3, address: Some(address(13)) });
+        forward.apply(&Change::Lane { slot: 1, lane: 1, address: Some(address(21)) });
+        let from = forward.lane_at(&address(13)).unwrap();
+        assert_eq!(from, ClientLane { slot: 0, lane: 3 });
+        for (to_lane, to) in [(0, address(2)), (1, address(21)), (2, address(2)), (15, address(2))] {
+            let mut bytes = frame(0x10 | to_lane, 100);
+            assert_eq!(forward.forward(from, &mut bytes, Time::ZERO), Ok(to), "lane {to_lane}");
+            assert_eq!(bytes, frame(0x23, 100));
+        }
+        // The lane moves, and ends.
+        forward.apply(&Change::Lane { slot: 1, lane: 1, address: Some(address(22)) });
+        assert_eq!(forward.forward(0, &mut frame(0x11, 100), Time::ZERO), Ok(address(22)));
+        assert_eq!(forward.client_at(&address(21)), None);
+        forward.apply(&Change::Lane { slot: 1, lane: 1, address: None });
+        assert_eq!(forward.forward(0, &mut frame(0x11, 100), Time::ZERO), Ok(address(2)));
+        // The end of a client ends its lanes.
+        forward.apply(&Change::Gone { slot: 0 });
+        assert_eq!((forward.client_at(&address(13)), forward.client_at(&address(1))), (None, None));
+    }
+
+    #[test]
     fn fault_f6_a_greedy_client_has_its_share_and_the_other_one_its_own() {
         let share = ForwardRate { bytes_per_second: 100_000, burst: 10_000 };
         let mut forward = two(share);
@@ -334,7 +395,7 @@ mod tests {
 
     #[test]
     fn fault_f13_a_connection_that_its_client_left_is_told_once() {
-        let mut forward = Forward::with_streams(WIDE);
+        let mut forward = Forward::with_streams(Arc::new(Shares::new(WIDE, 2)));
         let at = |slot, number| Change::Client { slot, address: ClientAddress::Stream(number) };
         [at(0, 5), at(0, 5), at(1, 6)].iter().for_each(|change| forward.apply(change));
         let left = |forward: &mut Forward| forward.poll_output().map(|ForwardOutput::StreamLeft(number)| number);

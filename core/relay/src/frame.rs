@@ -47,7 +47,7 @@ pub(crate) const ECHO_LEN: usize = 16;
 const KIND_COOKIE: u8 = 1;
 const KIND_AGAIN: u8 = 2;
 
-/// The random bits of an id. The others are zero; they are reserved for a lane, as in a receiver index.
+/// The random bits of an id. In a data frame the others name a lane, as in a receiver index.
 pub(crate) const ID_BITS: u32 = !0xf;
 
 /// One frame, borrowed from a datagram.

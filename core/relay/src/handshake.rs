@@ -44,22 +44,25 @@ pub(crate) struct Welcome {
     pub(crate) patience: Duration,
     /// The latest version of tickets that the relay accepts; 0 from release 0.1.0, which accepts version 1.
     pub(crate) tickets: u8,
+    /// Number of lanes that a client may have at the relay, the first included; 0 from release 0.1.0, where it may have one.
+    pub(crate) lanes: u8,
 }
 
 impl Welcome {
-    /// `address (16)  port (2)  seconds (2)  ticket version (1)`.
+    /// `address (16)  port (2)  seconds (2)  ticket version (1)  lanes (1)`.
     fn write(&self) -> [u8; WELCOME_LEN] {
         let mut bytes = [0; WELCOME_LEN];
         write_address(&mut bytes, self.seen);
         let seconds = u16::try_from(self.patience.as_secs()).unwrap_or(u16::MAX);
         bytes[18..20].copy_from_slice(&seconds.to_le_bytes());
-        bytes[20] = self.tickets;
+        (bytes[20], bytes[21]) = (self.tickets, self.lanes);
         bytes
     }
 
     fn read(bytes: &[u8; WELCOME_LEN]) -> Self {
         let seconds = u16::from_le_bytes([bytes[18], bytes[19]]);
-        Self { seen: read_address(bytes), patience: Duration::from_secs(u64::from(seconds)), tickets: bytes[20] }
+        let patience = Duration::from_secs(u64::from(seconds));
+        Self { seen: read_address(bytes), patience, tickets: bytes[20], lanes: bytes[21] }
     }
 }
 

@@ -13,7 +13,8 @@
 //! - [`frame`]: the frames. [`ticket`]: the tickets that a coordinator signs, by which a relay knows members without asking the coordinator.
 //! - [`Client`]: one node at one relay. It draws the numbers itself, so data may follow an `open` without waiting for an answer.
 //! - [`Server`]: the rare work: bindings, addresses and channels. It reports each change of them as a [`Change`].
-//! - [`Forward`]: the frequent work: one forwarding table per thread, kept current by changes: a frame in, the rewritten frame and its receiver out.
+//! - [`Forward`]: the frequent work: one forwarding table per thread, kept current by changes: a frame in, the rewritten frame and its receiver out. The lanes of a client
+//!   may arrive at different threads, so all threads count its bytes in one place, [`Shares`].
 //!
 //! Each of the three returns everything through one `poll_output`, which its owner drains after every input.
 //!
@@ -28,6 +29,7 @@ pub mod frame;
 pub mod fuzzing;
 mod handshake;
 mod server;
+mod shares;
 pub mod ticket;
 
 #[cfg(test)]
@@ -35,6 +37,7 @@ mod tests;
 
 pub use change::{Change, ClientAddress};
 pub use client::{BindingState, Client, ClientDatagram, ClientOutput, Credentials, LostCause, RelayEvent};
-pub use forward::{Forward, ForwardCounts, ForwardOutput, ForwardRate, NoForward};
+pub use forward::{ClientLane, Forward, ForwardCounts, ForwardOutput, NoForward};
 pub use server::{Refused, RelayLimits, Removal, Reply, Server, ServerClocks, ServerOutput, Tally};
+pub use shares::{ForwardRate, Shares};
 pub use ticket::{BadTicket, NetworkTag, SigningKey, Terms, Ticket, VerifyingKey};

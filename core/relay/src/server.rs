@@ -9,7 +9,8 @@
 //! - **No reply to unauthenticated senders**: a bind without a valid ticket is dropped, after the check of mac1 and at most two Diffie-Hellman
 //!   operations. No answer is longer than the frame that it answers.
 //! - **A recorded `bind` binds no client**: a binding begins with the first control frame under its keys.
-//! - **Only proof moves a client**: its address is the one that its `bound` went to, or one that returned a nonce (the file moves.rs).
+//! - **Only proof moves a client**: its address is the one that its `bound` went to, or one that returned a nonce (the file moves.rs). The same holds for each of
+//!   its lanes beyond the first (the file lanes.rs).
 //! - **One binding per member**: a later one replaces the former one and takes over its channels and numbers. The former client is told (fault F10).
 //! - **Channels**: an `open` makes a channel in both directions if the peer is bound, and waits for the peer otherwise. A number is valid only in frames
 //!   from the client that it belongs to. A channel lasts while one of its two clients wants it.
@@ -20,6 +21,7 @@ mod bindings;
 mod binds;
 mod channels;
 mod cutoff;
+mod lanes;
 mod moves;
 mod occupancy;
 mod pendings;
@@ -64,6 +66,8 @@ pub struct RelayLimits {
     pub channels: usize,
     /// Maximum number of numbers of all clients; a channel counts twice, once for each direction.
     pub all_channels: usize,
+    /// Maximum number of addresses of all clients for lanes beyond the first; a client has 15 at most. With 0, clients have one lane.
+    pub lanes: usize,
     /// Maximum number of binds that wait for their first control frame.
     pub pending: usize,
     /// Time after the last frame of a client until its binding ends: three of its keepalives and some seconds.
@@ -72,11 +76,13 @@ pub struct RelayLimits {
 
 impl RelayLimits {
     /// The default bounds. Full tables take about 600 MB: 65,536 clients of 2 KB, and 1,048,576 numbers of 300 bytes here and 30 bytes in each thread's
-    /// table. That is 16 peers per client, more than nodes reach through a relay.
+    /// table. That is 16 peers per client, more than nodes reach through a relay. Lanes take 40 MB more, and 12 MB in each thread's table: as many as clients, because
+    /// few nodes carry so much through a relay that they need any.
     pub const DEFAULT: Self = Self {
         clients: 65_536,
         channels: 4_096,
         all_channels: 1 << 20,
+        lanes: 65_536,
         pending: 1_024,
         patience: Duration::from_secs(90),
     };
@@ -186,6 +192,13 @@ impl Claim {
     }
 }
 
+/// A lane of a client; 0 is the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Holder {
+    slot: u32,
+    lane: u8,
+}
+
 /// The rules of one relay.
 pub struct Server {
     private: PrivateKey,
@@ -199,7 +212,11 @@ pub struct Server {
     by_index: BTreeMap<u32, u32>,
     by_member: BTreeMap<Member, u32>,
     by_node: BTreeMap<(Scope, NodeId), u32>,
-    by_address: BTreeMap<ClientAddress, u32>,
+    by_address: BTreeMap<ClientAddress, Holder>,
+    /// Number of lanes beyond the first of each network.
+    lanes: Occupancy,
+    /// Lanes beyond the first, by network.
+    by_lane: BTreeSet<(Scope, u32, u8)>,
     /// Bindings by network and by age.
     by_age: BTreeSet<(Scope, u64, u32)>,
     /// Number of bindings of each network.
@@ -241,6 +258,8 @@ impl Server {
             by_member: BTreeMap::new(),
             by_node: BTreeMap::new(),
             by_address: BTreeMap::new(),
+            lanes: Occupancy::default(),
+            by_lane: BTreeSet::new(),
             by_age: BTreeSet::new(),
             clients: Occupancy::default(),
             serial: 0,
@@ -330,7 +349,7 @@ impl Server {
 
     /// Ends the binding of the client at this address, whose connection has closed.
     pub fn handle_hangup(&mut self, address: ClientAddress) {
-        if let Some(slot) = self.by_address.get(&address).copied() {
+        if let Some(Holder { slot, lane: 0 }) = self.by_address.get(&address).copied() {
             self.end(slot);
         }
     }
@@ -359,7 +378,7 @@ impl Server {
 
     /// Seals any 40 bytes for the client at `address`, for [`crate::fuzzing`].
     pub(crate) fn seal(&mut self, address: ClientAddress, message: &[u8; MESSAGE_LEN]) -> Option<[u8; CONTROL_LEN]> {
-        let slot = self.by_address.get(&address).copied()?;
+        let slot = self.by_address.get(&address)?.slot;
         self.binding(slot).map(|binding| binding.link.seal_bytes(message))
     }
 

@@ -2,6 +2,7 @@
 
 mod binds;
 mod hostile;
+mod lanes;
 mod moves;
 mod numbered;
 
@@ -53,6 +54,16 @@ fn credentials(number: u8) -> Credentials {
 
 fn address(port: u16) -> ClientAddress {
     ClientAddress::Udp(SocketAddr::from(([192, 0, 2, 1], port)))
+}
+
+/// Returns the address of a client's lane; that of the first is the client's.
+fn lane_address(client: ClientAddress, lane: u8) -> ClientAddress {
+    match client {
+        ClientAddress::Udp(first) if lane > 0 => {
+            ClientAddress::Udp(SocketAddr::from(([203, 0, 113, lane], first.port())))
+        }
+        first => first,
+    }
 }
 
 /// A client: its address, its state machine, its events, and the data frames that it received.
@@ -140,8 +151,8 @@ impl Net {
             return Ok(());
         }
         let mut bytes = bytes.to_vec();
-        if let (Some(slot), Some(_)) = (self.forward.client_at(&from), frame::data(&bytes)) {
-            if let Ok(to) = self.forward.forward(slot, &mut bytes, self.now) {
+        if let (Some(at), Some(_)) = (self.forward.lane_at(&from), frame::data(&bytes)) {
+            if let Ok(to) = self.forward.forward(at, &mut bytes, self.now) {
                 self.deliver(to, &bytes);
             }
             return Ok(());
@@ -176,13 +187,11 @@ impl Net {
         let now = self.now;
         *self.sent.entry(to).or_default() += bytes.len();
         for (address, client, events, data) in &mut self.clients {
-            if *address != to {
-                continue;
-            }
+            let Some(lane) = (0..16).find(|lane| lane_address(*address, *lane) == to) else { continue };
             if frame::data(bytes).is_some() {
                 data.push(bytes.to_vec());
             } else {
-                client.handle_datagram(bytes, now, &mut self.random);
+                client.handle_lane_datagram(lane, bytes, now, &mut self.random);
                 events.extend(client.take_events());
             }
         }
@@ -192,8 +201,8 @@ impl Net {
     fn settle(&mut self) {
         for _ in 0..20 {
             for number in 0..self.clients.len() {
-                while let Some(datagram) = self.clients[number].1.next_datagram() {
-                    let from = self.clients[number].0;
+                while let Some((lane, datagram)) = self.clients[number].1.next_lane_datagram() {
+                    let from = lane_address(self.clients[number].0, lane);
                     let _ = self.receive(from, datagram.as_bytes());
                 }
             }
@@ -476,7 +485,7 @@ fn fault_f4_channel_numbers_are_random_and_invalid_from_another_client() {
     net.send(2, id, b"not mine");
     assert_eq!(net.data(1), []);
     assert_eq!(net.forward.counts().unknown_id, 1);
-    assert_eq!(net.forward.forward(0, &mut carried(id ^ 1, b"lane"), net.now), Err(NoForward::UnknownId));
+    assert_eq!(net.forward.forward(0, &mut carried(id ^ 0x10, b"other"), net.now), Err(NoForward::UnknownId));
 }
 
 #[test]

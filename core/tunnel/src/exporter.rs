@@ -58,8 +58,8 @@ impl Exporter {
         Self { secret, role, indices }
     }
 
-    /// Returns the session's name, which is the same on both nodes and on all lanes.
-    pub(crate) fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
+    /// Returns the session's name, which is the same on both nodes and on all lanes: the indices of WireGuard's own pair, the smaller one first.
+    pub fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
         ordered(self.indices)
     }
 
@@ -138,9 +138,8 @@ mod tests {
         let mut keys = std::collections::BTreeSet::new();
         let mut indices = std::collections::BTreeSet::new();
         for lane in (0..16).map(LaneId) {
-            let pairs =
-                [here.control(lane), here.data(Suite::Aes256Gcm, lane), here.data(Suite::ChaCha20Poly1305, lane)];
-            for pair in pairs {
+            let data = Suite::ALL.map(|suite| here.data(suite, lane));
+            for pair in data.into_iter().chain([here.control(lane)]) {
                 assert!(keys.insert(*pair.sending) && keys.insert(*pair.receiving));
                 assert!(indices.insert(pair.local) && indices.insert(pair.remote));
             }

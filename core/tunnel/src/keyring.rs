@@ -41,7 +41,7 @@ const EXTRA_LANE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Two handshakes in opposite directions that end within this time have crossed, 5 s: after it an initiation is retransmitted (paper, section 6.1,
 /// `Rekey-Timeout`).
-const CROSSING: Duration = Duration::from_secs(5);
+pub const CROSSING: Duration = Duration::from_secs(5);
 
 /// The sessions of one peer on one lane.
 #[derive(Default)]

@@ -21,6 +21,7 @@ pub mod handshake;
 mod identity;
 mod keyring;
 mod limits;
+mod long_messages;
 mod pair;
 mod role;
 mod session;
@@ -28,11 +29,11 @@ mod window;
 
 pub use attempt::{Attempt, AttemptAction, Retry};
 pub use exporter::Exporter;
-pub use keyring::{Keyring, KeyringAction, NoSession};
+pub use keyring::{CROSSING, Keyring, KeyringAction, NoSession};
 pub use limits::{Limits, REJECT_AFTER_BLOCKS, REJECT_AFTER_MESSAGES, REKEY_AFTER_BLOCKS, REKEY_AFTER_MESSAGES};
 pub use pair::{Exhausted, OpenError, Pair, PairKeys};
 pub use role::Role;
-pub use session::{Session, SessionIndices, SessionKeys};
+pub use session::{Acknowledged, Session, SessionIndices, SessionKeys};
 // Not WireGuard's, but every user of this crate limits handshakes by a rate.
 pub use taut_base::{Bucket, Rate};
 pub use window::ReplayWindow;

@@ -9,6 +9,7 @@ use taut_wire::wireguard::{self, DATA_HEADER};
 use zeroize::Zeroizing;
 
 use crate::limits::{REJECT_AFTER_BLOCKS, REJECT_AFTER_MESSAGES, REKEY_AFTER_BLOCKS, REKEY_AFTER_MESSAGES};
+use crate::long_messages::{ReceivedLong, SentLong};
 use crate::window::ReplayWindow;
 
 /// The keys and indices of a [`Pair`].
@@ -36,6 +37,8 @@ pub struct Pair {
     /// Cipher blocks used; they limit an AES-256-GCM key.
     blocks: u64,
     window: ReplayWindow,
+    sent_long: SentLong,
+    received_long: ReceivedLong,
 }
 
 impl Pair {
@@ -45,6 +48,7 @@ impl Pair {
         let key = match suite {
             Suite::ChaCha20Poly1305 => AeadKey::new,
             Suite::Aes256Gcm => AeadKey::aes_256_gcm,
+            Suite::Aegis256X4 => AeadKey::aegis_256x4,
         };
         Self {
             suite,
@@ -55,6 +59,8 @@ impl Pair {
             sent: 0,
             blocks: 0,
             window: ReplayWindow::new(),
+            sent_long: SentLong::default(),
+            received_long: ReceivedLong::default(),
         }
     }
 
@@ -83,6 +89,17 @@ impl Pair {
         self.window.highest()
     }
 
+    /// Returns the length of the longest authentic message lately, for the next receipt
+    /// ([`ControlMessage::Receipt`](taut_wire::control::ControlMessage::Receipt)).
+    pub(crate) fn take_longest(&mut self) -> u16 {
+        self.received_long.take()
+    }
+
+    /// Takes the peer's receipt for a counter that was sealed. Returns true if long messages are lost while shorter ones arrive.
+    pub(crate) fn receipted(&mut self, counter: u64, longest: u16) -> bool {
+        self.sent_long.receipted(counter, longest)
+    }
+
     /// Seals `datagram` in place as a data message. The caller has written `packet` bytes at [`DATA_HEADER`] into a slice of
     /// [`crate::Session::sealed_len`] bytes; header, padding and tag are written here.
     ///
@@ -96,6 +113,7 @@ impl Pair {
         let Some((plain, tag)) = body.split_last_chunk_mut::<TAG>() else { return Err(Exhausted) };
         let counter = self.sent;
         self.sent += 1;
+        self.sent_long.sealed(plain.len(), counter);
         // The tag takes one more block; padded packets are whole blocks.
         self.blocks += plain.len().div_ceil(16) as u64 + 1;
         plain[packet..].fill(0);
@@ -119,6 +137,7 @@ impl Pair {
         if !self.window.record(counter) {
             return Err(OpenError::Replayed);
         }
+        self.received_long.received(plain.len());
         Ok(plain)
     }
 
@@ -132,7 +151,8 @@ impl Pair {
         self.sent >= REJECT_AFTER_MESSAGES || self.blocks_reach(REJECT_AFTER_BLOCKS)
     }
 
-    /// Returns true if an AES-256-GCM key has used `limit` blocks. A session cannot reach the corresponding limit of ChaCha20-Poly1305.
+    /// Returns true if an AES-256-GCM key has used `limit` blocks. A session cannot reach the corresponding limit of ChaCha20-Poly1305, and AEGIS-256X4 has
+    /// none (RFC 10032): its state of 3,072 bits does not repeat.
     fn blocks_reach(&self, limit: u64) -> bool {
         self.suite == Suite::Aes256Gcm && self.blocks >= limit
     }

@@ -1,8 +1,8 @@
 //! A session: the key pairs of one handshake. A session with a native peer has WireGuard's own pair only. Between Taut nodes it also has a control pair
-//! (protocol.md 1.3) and, where both nodes can use it, a data pair of a faster suite.
+//! (protocol.md 1.3) and, until the nodes have agreed on a suite, a data pair of each faster suite of this node.
 //!
 //! A [`Session`] holds one lane's pairs. The first lane has WireGuard's own pair; each extra lane has a derived pair of the same suite instead, and its own
-//! control and fast pair ([`SessionKeys::on_lane`]). The lanes of a session share its age and nothing else.
+//! control and fast pairs ([`SessionKeys::on_lane`]). The lanes of a session share its age and nothing else.
 
 use taut_base::{LaneId, ReceiverIndex, SessionId, Time};
 use taut_wire::control::{Abilities, ControlMessage, Suite, Suites};
@@ -12,6 +12,9 @@ use zeroize::Zeroizing;
 use crate::exporter::{Exporter, ordered};
 use crate::pair::{Exhausted, Pair, PairKeys};
 use crate::role::Role;
+
+/// The suites that are faster than the stock one, the preferred one first.
+const FAST: [Suite; 2] = [Suite::Aegis256X4, Suite::Aes256Gcm];
 
 /// The result of a handshake, from which a [`Session`] is made. It moves from the agent to a lane once (protocol.md 1.7).
 ///
@@ -63,7 +66,7 @@ impl SessionKeys {
         SessionIndices {
             stock: self.stock.local,
             control: self.control().map(|keys| keys.local),
-            fast: self.fast().map(|keys| keys.local),
+            fast: self.fast().map(|keys| keys.map(|keys| keys.local)),
         }
     }
 
@@ -75,9 +78,12 @@ impl SessionKeys {
         self.extension.as_ref().map(|exporter| exporter.control(self.lane))
     }
 
-    fn fast(&self) -> Option<PairKeys> {
-        let exporter = self.extension.as_ref().filter(|_| self.suites.has(Suite::Aes256Gcm))?;
-        Some(exporter.data(Suite::Aes256Gcm, self.lane))
+    /// Returns the keys of the suites that are faster than the stock one, as far as this node accepts them.
+    fn fast(&self) -> [Option<PairKeys>; FAST.len()] {
+        FAST.map(|suite| {
+            let exporter = self.extension.as_ref().filter(|_| self.suites.has(suite))?;
+            Some(exporter.data(suite, self.lane))
+        })
     }
 }
 
@@ -88,8 +94,8 @@ pub struct SessionIndices {
     pub stock: ReceiverIndex,
     /// Index of the control pair.
     pub control: Option<ReceiverIndex>,
-    /// Index of the data pair of a suite that is faster than the stock one.
-    pub fast: Option<ReceiverIndex>,
+    /// Indices of the data pairs of suites that are faster than the stock one.
+    pub fast: [Option<ReceiverIndex>; FAST.len()],
 }
 
 impl SessionIndices {
@@ -101,13 +107,25 @@ impl SessionIndices {
     /// Returns the indices that are derived from the handshake instead of random.
     pub fn derived(&self) -> Vec<ReceiverIndex> {
         let stock = Some(self.stock).filter(|_| self.lane() != LaneId::FIRST);
-        stock.into_iter().chain(self.control).chain(self.fast).collect()
+        stock.into_iter().chain(self.control).chain(self.fast.into_iter().flatten()).collect()
     }
 
     /// Returns all indices.
     pub fn iter(&self) -> impl Iterator<Item = ReceiverIndex> {
-        [Some(self.stock), self.control, self.fast].into_iter().flatten()
+        [Some(self.stock), self.control].into_iter().chain(self.fast).flatten()
     }
+}
+
+/// The meaning of a receipt of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acknowledged {
+    /// This node never sealed that counter. The receipt is ignored.
+    Impossible,
+    /// Data has arrived.
+    Arrived,
+    /// Data has arrived, and the long messages before it are missing. A peer that tells no lengths seems to say so, too
+    /// ([`Abilities::takes_pieces`]).
+    LongLost,
 }
 
 /// A session in use, on one lane.
@@ -121,12 +139,14 @@ pub struct Session {
     name: (ReceiverIndex, ReceiverIndex),
     stock: Pair,
     control: Option<Box<Pair>>,
-    fast: Option<Box<Pair>>,
+    /// Pairs of faster suites: all that this node accepts, and after the agreement only that of the suite in use.
+    fast: [Option<Box<Pair>>; FAST.len()],
+    indices: SessionIndices,
     /// The peer has told its lanes and suites in this session.
     agreed: bool,
-    /// Data is sealed with the fast pair.
-    uses_fast: bool,
-    /// The peer accepts packets with partial checksums under the fast pair.
+    /// Suite that data is sealed with.
+    suite: Suite,
+    /// The peer accepts packets with partial checksums under a fast pair.
     peer_accepts_partial_checksums: bool,
     /// Content of the last receipt sent.
     last_receipt: Option<(Suite, u64)>,
@@ -137,16 +157,26 @@ pub struct Session {
 impl Session {
     /// Returns the session of a handshake that ended at `born`.
     pub fn new(id: SessionId, keys: SessionKeys, born: Time) -> Self {
+        let (name, role) = (keys.name(), keys.role);
+        let control = keys.control().map(|keys| Box::new(Pair::new(keys)));
+        let fast = keys.fast().map(|keys| keys.map(|keys| Box::new(Pair::new(keys))));
+        let stock = Pair::new(keys.stock);
+        let indices = SessionIndices {
+            stock: stock.local(),
+            control: control.as_ref().map(|pair| pair.local()),
+            fast: fast.each_ref().map(|pair| pair.as_ref().map(|pair| pair.local())),
+        };
         Self {
             id,
-            role: keys.role,
+            role,
             born,
-            name: keys.name(),
-            control: keys.control().map(|keys| Box::new(Pair::new(keys))),
-            fast: keys.fast().map(|keys| Box::new(Pair::new(keys))),
-            stock: Pair::new(keys.stock),
+            name,
+            control,
+            fast,
+            indices,
+            suite: stock.suite(),
+            stock,
             agreed: false,
-            uses_fast: false,
             peer_accepts_partial_checksums: false,
             last_receipt: None,
             acknowledged: None,
@@ -163,13 +193,9 @@ impl Session {
         self.stock.local()
     }
 
-    /// Returns the receiver indices of all pairs.
+    /// Returns the receiver indices of all pairs, those that were dropped after the agreement included.
     pub fn indices(&self) -> SessionIndices {
-        SessionIndices {
-            stock: self.stock.local(),
-            control: self.control.as_ref().map(|pair| pair.local()),
-            fast: self.fast.as_ref().map(|pair| pair.local()),
-        }
+        self.indices
     }
 
     /// Returns the suite that data is sealed with.
@@ -178,11 +204,15 @@ impl Session {
     }
 
     /// Seals data with this suite from now on. The peer has said that it is ready for it, and told its abilities. A suite without a pair in this session
-    /// leaves WireGuard's own in use.
+    /// leaves WireGuard's own in use. One with a pair replaces all other fast pairs: the peer chooses from the same two sets of suites, and will not use them either.
     pub fn use_suite(&mut self, suite: Suite, abilities: Abilities) {
         self.agreed = true;
         self.peer_accepts_partial_checksums = abilities.accepts_partial_checksums();
-        self.uses_fast = self.fast.as_ref().is_some_and(|pair| pair.suite() == suite);
+        let has_pair = self.fast.iter().flatten().any(|pair| pair.suite() == suite);
+        for place in &mut self.fast {
+            place.take_if(|pair| has_pair && pair.suite() != suite);
+        }
+        self.suite = if has_pair { suite } else { self.stock.suite() };
     }
 
     /// Returns true if [`Self::use_suite`] was called: the peer has told its lanes and suites in this session, not only in an earlier one.
@@ -219,7 +249,7 @@ impl Session {
         if self.stock.local() == index {
             return Some(&mut self.stock);
         }
-        self.fast.as_deref_mut().filter(|pair| pair.local() == index)
+        self.fast.iter_mut().flatten().find(|pair| pair.local() == index).map(|pair| &mut **pair)
     }
 
     /// Returns the control pair; `None` for a native peer.
@@ -229,24 +259,30 @@ impl Session {
 
     /// Returns a receipt for the data received last, unless it was acknowledged already.
     pub(crate) fn take_receipt(&mut self) -> Option<ControlMessage> {
-        let pair = self.fast.as_deref().filter(|pair| pair.highest().is_some()).unwrap_or(&self.stock);
+        let mut fast = self.fast.iter_mut().flatten().map(|pair| &mut **pair);
+        let pair = fast.find(|pair| pair.highest().is_some()).unwrap_or(&mut self.stock);
         let newest = (pair.suite(), pair.highest()?);
         if self.last_receipt == Some(newest) {
             return None;
         }
         self.last_receipt = Some(newest);
-        Some(ControlMessage::Receipt { suite: newest.0, counter: newest.1 })
+        let longest = pair.take_longest();
+        Some(ControlMessage::Receipt { suite: newest.0, counter: newest.1, longest })
     }
 
-    /// Handles a receipt of the peer. Returns false and ignores the receipt if this node never sealed that counter.
-    pub fn acknowledge(&mut self, suite: Suite, counter: u64) -> bool {
-        let pair = if self.stock.suite() == suite { Some(&self.stock) } else { self.fast.as_deref() };
-        let sealed = pair.is_some_and(|pair| pair.suite() == suite && counter < pair.sent());
+    /// Handles a receipt of the peer; `longest` is the length of the longest message that it received lately.
+    pub fn acknowledge(&mut self, suite: Suite, counter: u64, longest: u16) -> Acknowledged {
+        let fast = self.fast.iter_mut().flatten().map(|pair| &mut **pair);
+        let pair = fast.chain([&mut self.stock]).find(|pair| pair.suite() == suite);
+        let Some(pair) = pair.filter(|pair| counter < pair.sent()) else {
+            return Acknowledged::Impossible;
+        };
+        let long_lost = pair.receipted(counter, longest);
         // Receipts may arrive out of order. A session never goes back to its earlier suite.
-        if sealed && self.acknowledged.is_none_or(|known| known < (suite, counter)) {
+        if self.acknowledged.is_none_or(|known| known < (suite, counter)) {
             self.acknowledged = Some((suite, counter));
         }
-        sealed
+        if long_lost { Acknowledged::LongLost } else { Acknowledged::Arrived }
     }
 
     /// Returns suite and counter of the latest packet that the peer acknowledged.
@@ -270,17 +306,15 @@ impl Session {
     }
 
     fn sending(&self) -> &Pair {
-        match &self.fast {
-            Some(fast) if self.uses_fast => fast,
-            _ => &self.stock,
-        }
+        self.fast.iter().flatten().find(|pair| pair.suite() == self.suite).map_or(&self.stock, |pair| &**pair)
     }
 
     fn sending_mut(&mut self) -> &mut Pair {
-        match &mut self.fast {
-            Some(fast) if self.uses_fast => fast,
-            _ => &mut self.stock,
-        }
+        self.fast
+            .iter_mut()
+            .flatten()
+            .find(|pair| pair.suite() == self.suite)
+            .map_or(&mut self.stock, |pair| &mut **pair)
     }
 }
 

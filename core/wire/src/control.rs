@@ -8,7 +8,7 @@
 //! accept   2  lanes  suite   abilities  ports        16, or more
 //! probe    3  0 × 7  id (8)  0 × 16                  32: as long as its answer, so that an answer never amplifies
 //! answer   4  0  port (2)  0 × 4  id (8)  address    32: source of the probe; IPv4 as ::ffff:a.b.c.d, and 0.0.0.0 through a relay
-//! receipt  5  suite  0 × 6  counter (8)              16
+//! receipt  5  suite  longest (2)  0 × 4  counter (8) 16
 //! endpoints 6                                        16 to 160, see [`Endpoints`]
 //! search   7  step  port (2)  ports (2)  sockets (2)  0 × 8  address                32, see [`Search`]
 //! ```
@@ -54,14 +54,20 @@ pub enum Suite {
     ChaCha20Poly1305,
     /// AES-256-GCM (NIST SP 800-38D), for nodes that both have AES in hardware (protocol.md 1.10).
     Aes256Gcm,
+    /// AEGIS-256X4 (RFC 10032), for nodes that both have vector AES instructions (protocol.md 1.10).
+    Aegis256X4,
 }
 
 impl Suite {
+    /// All suites, in the order of preference; WireGuard's own is the last one.
+    pub const ALL: [Self; 3] = [Self::Aegis256X4, Self::Aes256Gcm, Self::ChaCha20Poly1305];
+
     /// Returns the suite's number, in messages and in the derivation of keys.
     pub const fn number(self) -> u8 {
         match self {
             Self::ChaCha20Poly1305 => 1,
             Self::Aes256Gcm => 2,
+            Self::Aegis256X4 => 3,
         }
     }
 
@@ -70,6 +76,7 @@ impl Suite {
         match number {
             1 => Some(Self::ChaCha20Poly1305),
             2 => Some(Self::Aes256Gcm),
+            3 => Some(Self::Aegis256X4),
             _ => None,
         }
     }
@@ -79,6 +86,7 @@ impl Suite {
         match self {
             Self::ChaCha20Poly1305 => "ChaCha20Poly1305",
             Self::Aes256Gcm => "AES256GCM",
+            Self::Aegis256X4 => "AEGIS256X4",
         }
     }
 }
@@ -90,6 +98,8 @@ pub struct Suites(pub u8);
 impl Suites {
     /// The suite of every node: WireGuard's own.
     pub const STOCK: Self = Self(1);
+    /// All suites that this version knows.
+    pub const ALL: Self = Self::STOCK.with(Suite::Aes256Gcm).with(Suite::Aegis256X4);
 
     /// Returns the set with `suite` added.
     #[must_use]
@@ -104,7 +114,8 @@ impl Suites {
 
     /// Returns the best suite in both sets; `None` if that is WireGuard's own, with which every session begins.
     pub fn better_than_stock(self, other: Self) -> Option<Suite> {
-        Some(Suite::Aes256Gcm).filter(|suite| self.has(*suite) && other.has(*suite))
+        let common = Suite::ALL.into_iter().find(|suite| self.has(*suite) && other.has(*suite));
+        common.filter(|suite| *suite != Suite::ChaCha20Poly1305)
     }
 }
 
@@ -114,10 +125,26 @@ pub struct Abilities(pub u8);
 
 impl Abilities {
     /// Features of this version.
-    pub const OURS: Self = Self(Self::PARTIAL_CHECKSUMS);
+    pub const OURS: Self = Self(Self::PARTIAL_CHECKSUMS | Self::PIECES | Self::RELAYED_LANES);
 
     /// The node accepts packets with [partial checksums](crate::partial_checksum) on all data pairs except WireGuard's own.
     const PARTIAL_CHECKSUMS: u8 = 1;
+
+    /// The node takes packets in pieces, and tells in its receipts which lengths arrive.
+    const PIECES: u8 = 2;
+
+    /// The node uses the lanes beyond the first also through a relay.
+    const RELAYED_LANES: u8 = 4;
+
+    /// Returns true if the node takes packets in pieces, and tells in its receipts which lengths arrive.
+    pub const fn takes_pieces(self) -> bool {
+        self.0 & Self::PIECES != 0
+    }
+
+    /// Returns true if the node uses the lanes beyond the first also through a relay.
+    pub const fn has_relayed_lanes(self) -> bool {
+        self.0 & Self::RELAYED_LANES != 0
+    }
 
     /// Returns true if the node accepts packets with partial checksums.
     pub const fn accepts_partial_checksums(self) -> bool {
@@ -223,6 +250,9 @@ pub enum ControlMessage {
         suite: Suite,
         /// Highest counter of authentic data.
         counter: u64,
+        /// Padded length of the longest packet that came on the pair since the receipt before the last one. Zero from a node that
+        /// [takes no pieces](Abilities::takes_pieces).
+        longest: u16,
     },
     /// Endpoints at which the sender may be reachable.
     Endpoints(Endpoints),
@@ -254,8 +284,9 @@ impl ControlMessage {
                 write_endpoint(seen, out);
                 LONG
             }
-            Self::Receipt { suite, counter } => {
+            Self::Receipt { suite, counter, longest } => {
                 out[..2].copy_from_slice(&[RECEIPT, suite.number()]);
+                out[2..4].copy_from_slice(&longest.to_le_bytes());
                 out[8..16].copy_from_slice(&counter.to_le_bytes());
                 SHORT
             }
@@ -281,7 +312,10 @@ impl ControlMessage {
                 let seen = read_endpoint(bytes)?;
                 Ok(Self::Answer { id: number(bytes)?, seen })
             }
-            RECEIPT => Ok(Self::Receipt { suite: suite(first)?, counter: number(bytes)? }),
+            RECEIPT => {
+                let longest = array(bytes, 2).map(|field| u16::from_le_bytes(*field)).ok_or(BadControl)?;
+                Ok(Self::Receipt { suite: suite(first)?, counter: number(bytes)?, longest })
+            }
             ENDPOINTS => Endpoints::parse(bytes).map(Self::Endpoints),
             SEARCH => Search::parse(bytes).map(Self::Search),
             _ => Err(BadControl),
@@ -345,7 +379,7 @@ mod tests {
             ControlMessage::Probe { id: u64::MAX },
             ControlMessage::Answer { id: 1, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
             ControlMessage::Answer { id: 1 << 63, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 65535)) },
-            ControlMessage::Receipt { suite: Suite::ChaCha20Poly1305, counter: u64::MAX - 8192 },
+            ControlMessage::Receipt { suite: Suite::ChaCha20Poly1305, counter: u64::MAX - 8192, longest: 0x0201 },
             ControlMessage::Endpoints(Endpoints::new(1, 2, 3, [SocketAddr::from(([192, 0, 2, 1], 8288))])),
             ControlMessage::Search(Search {
                 from: SocketAddr::from(([192, 0, 2, 1], 65535)),
@@ -423,7 +457,7 @@ mod tests {
         let mut bytes = [0; MAX];
         let offer = ControlMessage::Offer { lanes: three, suites: Suites::STOCK, abilities: Abilities::OURS };
         assert_eq!(offer.write(&mut bytes), 16, "as before lanes had ports");
-        assert_eq!(bytes[..8], [1, 3, 1, 1, 0x61, 0x20, 0xa0, 0x0f]);
+        assert_eq!(bytes[..8], [1, 3, 1, 3, 0x61, 0x20, 0xa0, 0x0f]);
         let lengths = [7, 8, 15, 16].map(|count| many(count).message_len());
         assert_eq!(lengths, [16, 32, 32, 48]);
     }
@@ -433,6 +467,11 @@ mod tests {
         let both = Suites::STOCK.with(Suite::Aes256Gcm);
         assert_eq!(both.better_than_stock(both), Some(Suite::Aes256Gcm));
         assert_eq!(both.better_than_stock(Suites::STOCK), None);
-        assert_eq!(Suites(0xfd).better_than_stock(both), None, "unknown bits match nothing");
+        let all = Suites::ALL;
+        assert!(Suite::ALL.iter().all(|suite| all.has(*suite)));
+        assert_eq!(all.better_than_stock(all), Some(Suite::Aegis256X4));
+        assert_eq!(all.better_than_stock(both), Some(Suite::Aes256Gcm), "a peer of release 0.1.0");
+        assert_eq!(Suites(0xfd).better_than_stock(both), None, "AES is missing");
+        assert_eq!(Suites(0xf9).better_than_stock(Suites(0xf9)), None, "unknown bits match nothing");
     }
 }

@@ -74,9 +74,7 @@ pub fn decapsulate(packet: &mut [u8], outer: Ecn) -> Result<(), NotEcnCapable> {
         return Ok(());
     }
     let first = be16(packet, 0);
-    // The TOS of IPv4 is byte 1; the traffic class of IPv6 spans bytes 0 and 1.
-    let is_v4 = first >> 12 == 4;
-    let shift = if is_v4 { 0 } else { 4 };
+    let (is_v4, shift) = place(first);
     let inner = Ecn::of(u8_at(packet, 1) >> shift);
     let combined = inner.decapsulated(outer).ok_or(NotEcnCapable)?;
     if combined == inner {
@@ -89,6 +87,18 @@ pub fn decapsulate(packet: &mut [u8], outer: Ecn) -> Result<(), NotEcnCapable> {
         put16(packet, v4::CHECKSUM, sum);
     }
     Ok(())
+}
+
+/// Marks `packet`, a valid IP packet, as one that met congestion here. Returns false and changes nothing if its transport does not support ECN, or if it has the mark.
+pub fn mark(packet: &mut [u8]) -> bool {
+    let (_, shift) = place(be16(packet, 0));
+    let capable = matches!(Ecn::of(u8_at(packet, 1) >> shift), Ecn::Ect0 | Ecn::Ect1);
+    capable && decapsulate(packet, Ecn::Ce).is_ok()
+}
+
+/// Returns whether the packet with these first two bytes is IPv4, and the position of the field in its second byte: the TOS of IPv4 is byte 1; the traffic class of IPv6 spans bytes 0 and 1.
+const fn place(first: u16) -> (bool, u8) {
+    if first >> 12 == 4 { (true, 0) } else { (false, 4) }
 }
 
 #[cfg(test)]

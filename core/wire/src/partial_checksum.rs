@@ -17,7 +17,7 @@ use crate::{tcp, udp};
 const FLAG: u8 = 0x80;
 
 /// Sets the flag of a packet whose checksum is [partial](PartialChecksum::of).
-pub(crate) fn set_flag(packet: &mut [u8]) {
+pub fn set_flag(packet: &mut [u8]) {
     if let Some(first) = packet.first_mut() {
         *first |= FLAG;
     }

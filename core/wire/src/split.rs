@@ -8,11 +8,13 @@
 //! agree with the packet; `hdr_len` is a hint of the kernel and ignored.
 //!
 //! For a peer that accepts them ([`Split::allow_partial_checksums`]) checksums stay partial, see [`crate::partial_checksum`].
+//!
+//! For a path that carries shorter packets only, [`Split::limit_to`] makes the segments of TCP shorter.
 
 use core::fmt;
 
 use crate::bytes::{be16, be32, low16, put16, put32};
-use crate::checksum::Sum;
+use crate::checksum::{self, Sum};
 use crate::ip::{self, Packet, Version, v4, v6};
 use crate::partial_checksum::{self, PartialChecksum};
 use crate::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VnetHeader};
@@ -236,6 +238,44 @@ impl<'a> Split<'a> {
     /// without this call. To be called before the first [`Split::write_next`], and only for a peer that accepts partial checksums.
     pub fn allow_partial_checksums(&mut self) {
         self.stays_partial = self.may_stay_partial;
+    }
+
+    /// Makes segments that are longer than `limit` bytes shorter, which TCP allows. Returns true if no segment is longer now; otherwise nothing has changed.
+    /// To be called before the first [`Split::write_next`].
+    ///
+    /// Not changed: datagrams of UDP, because each is a message; SYN and urgent data, whose position in the segment matters; fragments; a packet that is
+    /// damaged, whose checksum would become correct.
+    pub fn limit_to(&mut self, limit: usize) -> bool {
+        self.largest() <= limit || self.cut_to(limit).is_some()
+    }
+
+    #[cold]
+    fn cut_to(&mut self, limit: usize) -> Option<()> {
+        let ip = Packet::parse(self.packet).ok()?;
+        if ip.protocol() != ip::TCP || ip.is_fragment() || ip.has_routing_header() {
+            return None;
+        }
+        let segment = tcp::Segment::parse(ip.payload()).ok()?;
+        let checksum = ip.header_len() + usize::from(tcp::CHECKSUM_OFFSET);
+        let is_sound = match &self.plan {
+            Plan::Segments(_) => true,
+            Plan::Complete { start, field } => (*start, *field) == (ip.header_len(), checksum),
+            Plan::Whole => {
+                let sum = ip.pseudo_header(low16(ip.payload().len())) + Sum::of(ip.payload());
+                sum == checksum::VALID && ip.header_checksum_ok()
+            }
+        };
+        let headers = ip.header_len() + segment.header_len();
+        let gso_size = limit.checked_sub(headers).filter(|size| *size > 0)?;
+        let segments = (self.packet.len() - headers).div_ceil(gso_size);
+        if !is_sound || segment.flags() & (tcp::SYN | tcp::URG) != 0 || segments > MAX_SEGMENTS {
+            return None;
+        }
+        if !matches!(self.plan, Plan::Segments(_)) {
+            self.plan = Plan::Segments(Template::new(&ip, segment.header_len()));
+        }
+        (self.headers, self.gso_size, self.segments) = (headers, gso_size, segments);
+        Some(())
     }
 
     /// Returns the number of segments, at least 1.

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use taut_wire::control::Suites;
+
 use crate::log::LogOptions;
 
 /// Default of [`DaemonConfig::search_sockets`].
@@ -18,12 +20,12 @@ pub struct DaemonConfig {
     pub socket: PathBuf,
     /// UDP port of the first lane. `None` lets the daemon choose: the port of the last run, the default one, or any free one.
     pub port: Option<u16>,
-    /// Number of lanes, 1 to 16: threads that move packets, each with a UDP port and a queue of the TUN device.
-    pub lanes: u8,
+    /// Number of lanes, 1 to 16: threads that move packets, each with a UDP port and a queue of the TUN device. `None` if they are opened by load.
+    pub lanes: Option<u8>,
     /// Name of the TUN device.
     pub tun_name: String,
-    /// MTU of the TUN device, in bytes.
-    pub mtu: u16,
+    /// MTU of the TUN device, in bytes; `None` if it follows the packet limits of the paths.
+    pub mtu: Option<u16>,
     /// Whether TUN offloads are used.
     pub tun_offload: bool,
     /// Whether the kernel steers flows to lanes, with an eBPF program.
@@ -34,8 +36,10 @@ pub struct DaemonConfig {
     pub udp_gro: bool,
     /// Whether lanes busy-poll for 50 ms after each packet: lower latency, up to one core of CPU time per lane.
     pub low_latency: bool,
-    /// Whether AES-256-GCM is used between nodes that both have it in hardware.
-    pub aes: bool,
+    /// Whether TCP in the overlay is asked for explicit congestion notification, and flows that keep a queue of a lane long get congestion marks.
+    pub ecn: bool,
+    /// Suites that may be used with Taut nodes, as far as the processor has them fast.
+    pub suites: Suites,
     /// Whether the router in front of this host is asked for port mappings.
     pub portmap: bool,
     /// Maximum number of sockets of a port search, which takes some seconds and finds a peer behind a symmetric NAT; 0 disables port searches.

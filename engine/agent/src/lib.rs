@@ -45,3 +45,4 @@ pub mod wg;
 pub use config::{DaemonConfig, SEARCH_SOCKETS};
 pub use daemon::run;
 pub use error::RunError;
+pub use lanes::{Steer, Steering};

@@ -1,5 +1,7 @@
 //! The send batch: sealed datagrams in one buffer, as runs that fit into one GSO message each.
 
+use std::ops::Range;
+
 use taut_path::Way;
 use taut_udp::{MAX_GSO_BYTES, MAX_MESSAGES, MAX_SEGMENTS, Transmit};
 use taut_wire::ecn::Ecn;
@@ -33,6 +35,8 @@ pub struct SendBatch {
     refused: usize,
     /// Bytes of the next run that were sent.
     partial: usize,
+    /// Sized probes among the datagrams that wait.
+    sized_probes: usize,
 }
 
 /// The path of a datagram, and the congestion marks on its IP header.
@@ -67,13 +71,23 @@ struct SendRun {
     end: usize,
     segment_size: usize,
     segments: usize,
+    /// True if no datagram may be added, see [`SendBatch::end_run`].
+    closed: bool,
 }
 
 impl SendBatch {
     /// Returns an empty batch.
     pub fn new() -> Self {
         // Zeroed memory comes from the kernel untouched: a page takes memory only once it is written.
-        Self { bytes: vec![0; CAPACITY], used: 0, runs: Vec::with_capacity(MAX_RUNS), sent: 0, refused: 0, partial: 0 }
+        Self {
+            bytes: vec![0; CAPACITY],
+            used: 0,
+            runs: Vec::with_capacity(MAX_RUNS),
+            sent: 0,
+            refused: 0,
+            partial: 0,
+            sized_probes: 0,
+        }
     }
 
     /// Returns true if no datagram waits to be sent.
@@ -117,7 +131,22 @@ impl SendBatch {
                 run.end = self.used;
                 run.segments += 1;
             }
-            _ => self.runs.push(SendRun { destination, start, end: self.used, segment_size: length, segments: 1 }),
+            _ => self.runs.push(SendRun {
+                destination,
+                start,
+                end: self.used,
+                segment_size: length,
+                segments: 1,
+                closed: false,
+            }),
+        }
+    }
+
+    /// Ends the last run, so that the next datagram begins another one. The kernel and routers may drop a run as a whole if its longest datagram is too long, and a shorter
+    /// sized probe would be lost with a longer one.
+    pub(crate) fn end_run(&mut self) {
+        if let Some(run) = self.runs.last_mut() {
+            run.closed = true;
         }
     }
 
@@ -126,33 +155,38 @@ impl SendBatch {
         self.used
     }
 
-    /// Appends copies, on the path `to`, of the datagrams that were appended since `start`. These all take the path `from` and have `size` bytes each, without
-    /// a relay's header; the last one may be shorter. Copying stops if there is no room or if `may` returns false. Returns the bytes of the copies.
-    pub(crate) fn repeat(
-        &mut self,
-        start: usize,
-        size: usize,
-        from: Way,
-        to: Destination,
-        mut may: impl FnMut() -> bool,
-    ) -> usize {
-        let former = header_len(from);
-        let end = self.used;
+    /// Appends copies, on the path `to`, of the datagrams that were appended since `start`. These all take the path `from`. Copying stops if there is no room or
+    /// if `may` returns false. Returns the bytes of the copies.
+    pub(crate) fn repeat(&mut self, start: usize, from: Way, to: Destination, mut may: impl FnMut() -> bool) -> usize {
+        let (former, end) = (header_len(from), self.used);
         let mut copied = 0;
-        for place in (start..end).step_by((former + size).max(1)) {
-            let datagram = place + former..end.min(place + former + size);
-            let length = header_len(to.way) + datagram.len();
-            let (done, room) = self.bytes.split_at_mut(self.used);
-            let Some(room) = room.get_mut(..length).filter(|_| self.runs.len() < MAX_RUNS) else { break };
-            let (Some(original), Some(copy)) = (done.get(datagram), behind_header(to.way, room)) else { break };
-            if !may() {
-                break;
+        let first = self.runs.iter().rposition(|run| run.end <= start).map_or(0, |before| before + 1);
+        for place in first..self.runs.len() {
+            let Some(run) = self.runs.get(place).copied().filter(|run| run.start < end) else { break };
+            // The run may have begun before `start`.
+            let size = run.segment_size.max(1);
+            let begun = start.saturating_sub(run.start).next_multiple_of(size);
+            for datagram in (run.start + begun..run.end.min(end)).step_by(size) {
+                let original = datagram + former..(datagram + size).min(run.end);
+                let Some(length) = self.repeat_one(original, to, &mut may) else { return copied };
+                copied += length;
             }
-            copy.copy_from_slice(original);
-            self.add(to, length);
-            copied += length;
         }
         copied
+    }
+
+    /// Appends a copy of one datagram, and returns its length; `None` if there is no room or if `may` returns false.
+    fn repeat_one(&mut self, original: Range<usize>, to: Destination, may: impl FnOnce() -> bool) -> Option<usize> {
+        let length = header_len(to.way) + original.len();
+        let (done, room) = self.bytes.split_at_mut(self.used);
+        let room = room.get_mut(..length).filter(|_| self.runs.len() < MAX_RUNS)?;
+        let (original, copy) = (done.get(original)?, behind_header(to.way, room)?);
+        if !may() {
+            return None;
+        }
+        copy.copy_from_slice(original);
+        self.add(to, length);
+        Some(length)
     }
 
     /// Returns true if a datagram on this path waits because the socket had no room for it. Datagrams that were appended since the last attempt do not count:
@@ -186,17 +220,30 @@ impl SendBatch {
         self.sent += runs;
         if self.is_empty() {
             self.runs.clear();
-            (self.used, self.sent, self.partial) = (0, 0, 0);
+            (self.used, self.sent, self.partial, self.sized_probes) = (0, 0, 0, 0);
         } else if !self.has_room() {
             self.move_to_front();
         }
         self.refused = self.runs.len() - self.sent;
     }
 
+    /// Notes that the datagram that was appended last is a sized probe: the kernel may refuse it as too long.
+    pub(crate) fn note_sized_probe(&mut self) {
+        self.sized_probes += 1;
+    }
+
+    /// Returns how many of `too_long` refused datagrams are sized probes, as far as that is known, and forgets these.
+    pub(crate) fn take_sized_probes(&mut self, too_long: usize) -> usize {
+        let probes = too_long.min(self.sized_probes);
+        self.sized_probes -= probes;
+        probes
+    }
+
     /// Returns true if so much waits that it should be sent before more is read.
     pub fn is_worth_sending(&self) -> bool {
         let waiting = self.runs.get(self.sent..).unwrap_or_default();
-        waiting.len() > MAX_MESSAGES || waiting.first().is_some_and(|run| self.used - run.start >= WORTH_BYTES)
+        let worth = |run: &SendRun| run.is_full() || self.used - run.start >= WORTH_BYTES;
+        waiting.len() > MAX_MESSAGES || waiting.first().is_some_and(worth)
     }
 
     /// Moves the waiting datagrams to the front of the buffer, so that there is room behind them.
@@ -240,11 +287,18 @@ impl SendRun {
 
     /// Returns true if a datagram of this length may be added.
     fn takes(&self, destination: Destination, length: usize) -> bool {
-        self.destination == destination
+        !self.closed
+            && self.destination == destination
             && length <= self.segment_size
             && !self.ended()
             && self.segments < MAX_SEGMENTS
             && self.end - self.start + length <= MAX_GSO_BYTES
+    }
+
+    /// Returns true if another datagram would exceed the bytes of a GSO message. Six datagrams of 9,600 bytes are such a run, though they are less than
+    /// [`WORTH_BYTES`].
+    fn is_full(&self) -> bool {
+        self.end - self.start + self.segment_size > MAX_GSO_BYTES
     }
 
     /// Returns true if another datagram of the run's segment size fits.
@@ -278,6 +332,23 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_takes_no_more_bytes_is_sent_before_more_is_read() {
+        for (length, fits) in [(1_452, 45), (8_932, 7), (8_972, 7), (9_572, 6), (40_000, 1), (65_472, 1)] {
+            let mut batch = SendBatch::new();
+            for number in 1..=fits {
+                assert!(!batch.is_worth_sending() || batch.used >= WORTH_BYTES, "{length}: {number}");
+                append(&mut batch, 1, length);
+            }
+            assert!(batch.is_worth_sending(), "{length}");
+            let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0, ecn: 0 }; 64];
+            assert_eq!(batch.transmits(Flush::Full, &mut transmits), 1, "{length}: the run waits for nothing");
+        }
+        let mut batch = SendBatch::new();
+        (0..64).for_each(|_| append(&mut batch, 1, 100));
+        assert!(!batch.is_worth_sending(), "a full run of short datagrams waits for others");
+    }
+
+    #[test]
     fn datagrams_of_equal_size_form_a_run_and_a_shorter_one_ends_it() {
         let mut batch = SendBatch::new();
         for (number, length) in [(1, 100), (1, 100), (1, 60), (1, 60), (2, 60), (1, 60), (1, 70)] {
@@ -287,6 +358,20 @@ mod tests {
             shape(&batch),
             [(to(1), 260, 100), (to(1), 60, 60), (to(2), 60, 60), (to(1), 60, 60), (to(1), 70, 70)]
         );
+    }
+
+    #[test]
+    fn a_run_that_was_ended_takes_no_datagram() {
+        let mut batch = SendBatch::new();
+        append(&mut batch, 1, 100);
+        for length in [90, 80] {
+            batch.end_run();
+            append(&mut batch, 1, length);
+            batch.end_run();
+        }
+        append(&mut batch, 1, 80);
+        append(&mut batch, 1, 80);
+        assert_eq!(shape(&batch), [(to(1), 100, 100), (to(1), 90, 90), (to(1), 80, 80), (to(1), 160, 80)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use taut_base::{LaneId, ReceiverIndex, SessionId, Time};
 use taut_path::Way;
-use taut_tunnel::{Limits, OpenError, Pair};
+use taut_tunnel::{Acknowledged, Limits, OpenError, Pair};
 use taut_wire::control::{self, ControlMessage, Suite};
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 
@@ -56,23 +56,22 @@ impl LanePeer {
         Ok(OpenedControl { session, message, confirms, elsewhere })
     }
 
-    /// Notes that the peer acknowledged our data up to this counter. Returns false if that cannot be true.
+    /// Notes that the peer acknowledged our data up to this counter, and its number of long messages.
     pub(crate) fn acknowledge(
         &mut self,
         session: SessionId,
         lane: LaneId,
         suite: Suite,
         counter: u64,
+        longest: u16,
         now: Time,
-    ) -> bool {
+    ) -> Acknowledged {
         let known = self.lane(lane).and_then(|lane| lane.keyring.session(session));
-        if !known.is_some_and(|known| known.acknowledge(suite, counter)) {
-            return false;
-        }
-        if lane == LaneId::FIRST {
+        let said = known.map_or(Acknowledged::Impossible, |known| known.acknowledge(suite, counter, longest));
+        if said != Acknowledged::Impossible && lane == LaneId::FIRST {
             self.path.acknowledged(session, suite, counter, now);
         }
-        true
+        if said == Acknowledged::LongLost && !self.pieces.takes() { Acknowledged::Arrived } else { said }
     }
 
     /// Seals a message on the session's control pair. Without `way` it takes the path of data, and while that path is in doubt a copy takes the second path.
@@ -107,7 +106,12 @@ impl LanePeer {
     ) {
         let Some(lane) = self.lane(LaneId::FIRST) else { return };
         let Some(pair) = lane.keyring.session(session).and_then(|session| session.control_pair()) else { return };
+        out.end_run();
         let size = append_padded(pair, way, ControlMessage::Probe { id: probe }, size.into(), out);
+        if size > 0 {
+            out.end_run();
+            out.note_sized_probe();
+        }
         self.traffic.add_overhead(size);
     }
 
@@ -153,7 +157,7 @@ fn append_twice(
 ) -> (usize, usize) {
     let start = out.position();
     let size = append_padded(pair, way, message, 0, out);
-    (size, copy.map_or(0, |copy| out.repeat(start, size, way, copy.into(), || true)))
+    (size, copy.map_or(0, |copy| out.repeat(start, way, copy.into(), || true)))
 }
 
 /// Appends one sealed message, padded with zeros to `least` bytes, and returns its size. The size is 0 if there was no room or the key is used up; the

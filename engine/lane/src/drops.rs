@@ -15,6 +15,10 @@ pub enum DropReason {
     StagedOverflow,
     /// Out: the kernel refused the datagram: destination unreachable, forbidden, or datagram too large for the path.
     SendFailed,
+    /// Out: longer than the path carries, and the peer takes no pieces. Its sender was told by ICMP.
+    TooLong,
+    /// Out: a datagram of the tunnel itself to the peer's endpoint, which a route of the host leads back into the tunnel.
+    Loop,
     /// In: no WireGuard message, and no frame of a relay.
     NotWireGuard,
     /// In: more frames of one relay than its limit.
@@ -41,6 +45,8 @@ pub enum DropReason {
     ControlRate,
     /// In: the peer sealed something else than an IP packet.
     BadOuter,
+    /// In: a packet in pieces that was not complete within a second, or one of more such packets than are kept.
+    Incomplete,
     /// In: the peer may not send from the inner source address.
     SourceNotAllowed,
     /// In: the inner destination is not an address of this node, or the packet names further destinations (source routing).
@@ -52,12 +58,14 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    const ALL: [(Self, &'static str); 22] = [
+    const ALL: [(Self, &'static str); 25] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
         (Self::NoHandshake, "out-no-handshake"),
         (Self::StagedOverflow, "out-waiting-overflow"),
         (Self::SendFailed, "out-send-failed"),
+        (Self::TooLong, "out-too-long"),
+        (Self::Loop, "out-loop"),
         (Self::NotWireGuard, "in-not-wireguard"),
         (Self::RelayRate, "in-relay-rate"),
         (Self::BadMac1, "in-bad-mac1"),
@@ -71,6 +79,7 @@ impl DropReason {
         (Self::BadControl, "in-bad-control"),
         (Self::ControlRate, "in-control-rate"),
         (Self::BadOuter, "in-bad-packet"),
+        (Self::Incomplete, "in-incomplete"),
         (Self::SourceNotAllowed, "in-source-not-allowed"),
         (Self::DestinationNotOurs, "in-destination-not-ours"),
         (Self::CongestionMet, "in-congestion-met"),

@@ -27,7 +27,15 @@ impl Lane {
     /// # Errors
     /// If the kernel has no epoll instance or thread left.
     pub fn start(config: LaneConfig) -> Result<Self, LaneStartError> {
-        let shared = Arc::new(LaneShared::default());
+        Self::start_with(config, LaneShared::default())
+    }
+
+    /// Starts the thread with these counters ([`LaneShared::successor`]).
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub fn start_with(config: LaneConfig, shared: LaneShared) -> Result<Self, LaneStartError> {
+        let shared = Arc::new(shared);
         let waker = config.waker.clone();
         let name = format!("taut-lane-{}", config.own.0);
         let mut lane = LaneThread::new(config, Arc::clone(&shared)).map_err(LaneStartError)?;

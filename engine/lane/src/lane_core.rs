@@ -3,11 +3,15 @@
 //! | machine | owns |
 //! |---|---|
 //! | [`PeerTable`] | peers with their sessions, receiver indices and timers; per peer a [`Path`](crate::path), a [`LaneSelector`](crate::selector) and limits |
-//! | [`Staging`] | packets that wait for a session |
+//! | [`Staging`] | packets that wait for a session, or to learn whether the peer takes pieces |
 //! | [`HeldPackets`] | packets that wait for a change of their peer's path or lanes |
 //! | [`Ingress`] | limits on handshake messages, and those that passed |
 //! | [`RelayLinks`] | addresses of relays and STUN servers, with what was sent to them |
 //! | [`LocalAddresses`] | the source address for each endpoint |
+//! | [`Reassembly`] | packets of which some pieces have arrived |
+//! | [`PieceSender`], [`HostErrors`] | packets that are longer than their path carries |
+//! | [`LoadMeter`] | the work of this lane, for the decision whether more lanes would help |
+//! | [`QueueMarks`] | looks at the two queues of the kernel in front of the lane, and who fills them |
 //! | [`Merger`] | packets that may leave to the TUN as one superpacket |
 //! | [`Outbox`] | messages that wait for the agent |
 //!
@@ -22,9 +26,15 @@
 
 mod commands;
 pub(crate) mod inbound;
+mod join_pieces;
+mod loops;
 pub(crate) mod outbound;
+mod own_queues;
+mod seal;
+mod send_pieces;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes};
@@ -38,12 +48,16 @@ use crate::batch::SendBatch;
 use crate::drops::{DropCounts, DropReason};
 use crate::held::HeldPackets;
 use crate::ingress::Ingress;
+use crate::load::LoadMeter;
 use crate::locals::{LocalAddresses, LocalTable};
 use crate::outbox::Outbox;
 use crate::peers::PeerTable;
+use crate::queue_marks::QueueMarks;
+use crate::reassembly::Reassembly;
 use crate::relays::RelayLinks;
 use crate::staging::Staging;
 use crate::traffic::TrafficTable;
+use send_pieces::{HostErrors, PieceSender};
 
 /// A lane without its system calls. Sealed datagrams are appended to a [`SendBatch`]; messages for the agent wait in [`LaneCore::poll_output`].
 pub struct LaneCore {
@@ -51,6 +65,8 @@ pub struct LaneCore {
     own: LaneId,
     /// Number of the node's lanes.
     lanes: u8,
+    /// True if each peer belongs to one lane, which is the first one for it.
+    by_peer: bool,
     limits: Limits,
     /// MTU of the TUN, in bytes.
     mtu: usize,
@@ -65,6 +81,13 @@ pub struct LaneCore {
     ingress: Ingress,
     relays: RelayLinks,
     locals: LocalAddresses,
+    reassembly: Reassembly,
+    pieces: PieceSender,
+    host_errors: HostErrors,
+    load: LoadMeter,
+    /// The receive queue of the socket, and the queue of the TUN device.
+    socket_queue: QueueMarks,
+    tun_queue: QueueMarks,
     merger: Merger,
     outbox: Outbox,
     drops: Arc<DropCounts>,
@@ -86,6 +109,7 @@ impl LaneCore {
         Self {
             own: LaneId::FIRST,
             lanes: 1,
+            by_peer: false,
             limits,
             mtu: usize::from(mtu),
             vnet_header,
@@ -97,6 +121,12 @@ impl LaneCore {
             ingress: Ingress::new(checker),
             relays: RelayLinks::default(),
             locals: LocalAddresses::default(),
+            reassembly: Reassembly::default(),
+            pieces: PieceSender::default(),
+            host_errors: HostErrors::default(),
+            load: LoadMeter::new(),
+            socket_queue: QueueMarks::new(),
+            tun_queue: QueueMarks::new(),
             merger: Merger::new(offloads),
             outbox: Outbox::new(Arc::clone(&drops)),
             drops,
@@ -109,6 +139,42 @@ impl LaneCore {
     pub fn as_lane(mut self, own: LaneId, lanes: u8) -> Self {
         (self.own, self.lanes) = (own, lanes);
         self
+    }
+
+    /// Divides peers among the lanes, each to one of them ([`PeerId::only_lane`]): this lane serves its peers as if it were the only one, and has the caller hand off
+    /// packets to the others.
+    #[must_use]
+    pub fn by_peer(mut self) -> Self {
+        self.by_peer = true;
+        self
+    }
+
+    /// Changes the number of lanes that run.
+    pub fn set_lanes(&mut self, lanes: u8) {
+        self.lanes = lanes;
+    }
+
+    /// Notes that a turn of the thread begins. Reports the work of the last turns to the agent from time to time. `wanted` is the time for which the thread ran or
+    /// wanted to run.
+    pub fn turn_begins(&mut self, now: Time, counted: impl FnOnce() -> Option<(Duration, Duration)>) {
+        if let Some(load) = self.load.turn_begins(now, counted) {
+            self.outbox.push(FromLane::Load(load));
+        }
+    }
+
+    /// Notes that a turn of the thread ended and a wait begins.
+    pub fn turn_ends(&mut self, now: Time) {
+        self.load.turn_ends(now);
+    }
+
+    /// Notes that the thread polled for this time instead of waiting.
+    pub(crate) fn polled(&mut self, time: Duration) {
+        self.load.polled(time);
+    }
+
+    /// Counts datagrams that the thread received.
+    pub fn count_received(&mut self, datagrams: usize) {
+        self.load.received(datagrams);
     }
 
     /// Publishes the source addresses of this lane in `table`.
@@ -141,11 +207,19 @@ impl LaneCore {
 
     /// Returns when [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.peers.poll_timeout()
+        self.peers.poll_timeout().into_iter().chain(self.reassembly.poll_timeout()).min()
+    }
+
+    /// Returns the next packet of the lane itself for the TUN: an ICMP error about a packet that no path carries. If the TUN has
+    /// virtio headers, the caller writes one of zeros in front of it.
+    pub fn poll_host_packet(&mut self) -> Option<Box<[u8]>> {
+        self.host_errors.poll()
     }
 
     /// Does what is due: sends keepalives and receipts, asks for handshakes, ends old sessions, releases held packets.
     pub fn handle_timeout(&mut self, out: &mut SendBatch, now: Time) {
+        self.reassembly.handle_timeout(now);
+        self.drops.add(DropReason::Incomplete, self.reassembly.take_dropped());
         while let Some(id) = self.peers.pop_due(now) {
             let Some(peer) = self.peers.get_mut(id) else { continue };
             let (mut keepalive, mut handshake, mut receipt, mut silent) = (false, false, false, false);
@@ -158,10 +232,14 @@ impl LaneCore {
                 });
             }
             let suspect = peer.path.handle_timeout(&mut peer.first.way, out, now);
+            let ends_wait = peer.pieces.handle_timeout(now);
             self.held.retry(id);
             self.report_retired(id);
             if suspect {
                 self.outbox.push(FromLane::Suspect { peer: id });
+            }
+            if ends_wait {
+                self.send_staged(id, out, now);
             }
             if keepalive {
                 self.send_keepalive(id, out, now);

@@ -14,6 +14,7 @@
 //!
 //! The modules import each other in one direction only: `thread` uses `lane_core`, which uses the machines.
 
+mod base_round_trip;
 mod batch;
 mod busy_poll;
 mod control;
@@ -24,12 +25,16 @@ mod inbound_io;
 mod ingress;
 mod lane;
 mod lane_core;
+mod load;
 mod locals;
 mod numbers;
 mod outbox;
 mod path;
 mod peers;
+mod piece_support;
 mod queue;
+mod queue_marks;
+mod reassembly;
 mod relays;
 mod replacement;
 mod ring;

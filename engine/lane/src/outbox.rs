@@ -31,7 +31,9 @@ impl Outbox {
                 | FromLane::Control { .. }
                 | FromLane::Arrived { .. }
                 | FromLane::Active { .. }
+                | FromLane::LongLost { .. }
                 | FromLane::Datagram { .. }
+                | FromLane::Load(_)
         );
         if repeated && self.messages.len() >= MAX_MESSAGES {
             self.drops.add(DropReason::AgentBusy, 1);

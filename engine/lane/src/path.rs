@@ -20,6 +20,10 @@
 //! A peer that is sent more within the gap than may be held would otherwise stay on the slower path for as long as it is sent data. So after [`GAPS`] gaps
 //! that were given up, it takes the new path without a gap: its flows, and no others, are reordered once, by at most `behind`.
 //!
+//! **The packet limit** is the length of the longest packet that one datagram on the path carries ([`Choice::limit`]). While a change waits, the lower of
+//! both limits applies, because nothing says which path the next packet takes. Before the first choice the limit is [`SAFE_PACKET`]. Peers that roam have no
+//! limit: the network may fragment.
+//!
 //! **Copies** of data take a second path while the agent judges the first one, and as soon as the lane suspects it (protocol.md 5.3). A copy is the same
 //! ciphertext, so the receiver's replay window drops whichever comes later. It is the second stated exception to law 8, and counted
 //! ([`PeerTraffic::copied`]).
@@ -28,7 +32,7 @@
 
 use std::time::Duration;
 
-use taut_base::{SessionId, Time};
+use taut_base::{SAFE_PACKET, SessionId, Time};
 use taut_path::{Choice, LivenessDetector, Way};
 use taut_tunnel::{Bucket, Rate};
 use taut_wire::control::Suite;
@@ -65,12 +69,15 @@ const COPIES: Rate = Rate::new(10_000, 256);
 /// Time after a packet came on another path, 2 s, in which packets that arrive again on the path in use count as copies and not as replays.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(2);
 
+/// Interval at which the agent is told again that long packets do not arrive, 1 s: each report starts a search.
+const LONG_LOST_INTERVAL: Duration = Duration::from_secs(1);
+
 /// How a peer is reached.
 #[derive(Default)]
 pub(crate) struct Path {
     /// True if packets go to the source of the peer's last authentic packet.
     roams: bool,
-    /// True if only the first lane may carry data: the peer is relayed, or its path is being judged.
+    /// True if no extra lane may be opened, because the path is being judged.
     single_lane: bool,
     /// The path that copies of its packets take.
     copy_way: Option<Way>,
@@ -79,6 +86,10 @@ pub(crate) struct Path {
     /// The agent's last choice.
     choice: Option<Choice>,
     change: Option<PathChange>,
+    /// The packet limit of the path in use, once the agent has chosen one.
+    limit_in_use: Option<u16>,
+    /// When the agent was last told that long packets do not arrive.
+    long_lost: Option<Time>,
     liveness: LivenessDetector,
     /// True if a timer may be due sooner than [`Self::poll_earlier_timeout`] said last.
     sooner: bool,
@@ -114,12 +125,12 @@ impl Path {
         self.roams
     }
 
-    /// Returns true if only the first lane may carry data.
+    /// Returns true if no extra lane may be opened.
     pub(crate) fn is_single_lane(&self) -> bool {
         self.single_lane
     }
 
-    /// Allows only the first lane to carry data, or all.
+    /// Forbids or allows that extra lanes are opened.
     pub(crate) fn set_single_lane(&mut self, single: bool) {
         self.single_lane = single;
     }
@@ -128,6 +139,54 @@ impl Path {
     pub(crate) fn ways(&self) -> impl Iterator<Item = Way> + use<> {
         let choice = self.choice.map(|choice| [Some(choice.way), choice.also, choice.spare]);
         choice.into_iter().flatten().flatten()
+    }
+
+    /// Returns the length of the longest packet that one datagram to the peer carries; `None` if the network may fragment.
+    #[inline]
+    pub(crate) fn limit(&self) -> Option<u16> {
+        let Some(choice) = &self.choice else {
+            // The first packets leave before the agent has chosen a path.
+            return (!self.roams).then_some(SAFE_PACKET);
+        };
+        let chosen = choice.limit;
+        let in_use = self.limit_in_use.unwrap_or(chosen);
+        Some(if self.change.is_some() { chosen.min(in_use) } else { chosen })
+    }
+
+    /// Returns the path that the agent chose last.
+    pub(crate) fn chosen(&self) -> Option<Way> {
+        self.choice.map(|choice| choice.way)
+    }
+
+    /// Follows a choice that differs from the last one in the limit only. It ends a suspicion if the limit rises, because a higher limit was proven on the
+    /// path; and if there are no copies on another path, because the next receipts then tell whether shorter packets arrive.
+    fn set_limit(&mut self, limit: u16) {
+        if let Some(choice) = &mut self.choice {
+            let rises = choice.limit < limit;
+            choice.limit = limit;
+            if self.liveness.is_suspected() && (rises || self.copy_way.is_none()) {
+                self.copy_way = choice.also;
+                self.liveness.judged();
+                self.sooner = true;
+            }
+        }
+        if self.change.is_none() {
+            self.limit_in_use = Some(limit);
+        }
+    }
+
+    /// Follows the agent's choice on a lane other than the first, where packets do not change their path.
+    pub(crate) fn choose_on_extra_lane(&mut self, choice: Choice) {
+        self.choice = Some(choice);
+    }
+
+    /// Returns true if the agent should be told that long packets do not arrive, and notes that.
+    pub(crate) fn reports_long_lost(&mut self, now: Time) -> bool {
+        let due = self.long_lost.is_none_or(|last| now >= last + LONG_LOST_INTERVAL);
+        if due {
+            self.long_lost = Some(now);
+        }
+        due
     }
 
     /// Returns true if a change to a new path waits for a gap.
@@ -234,9 +293,16 @@ impl Path {
         if now < self.last_sent + change.gap {
             return now >= change.holds_from;
         }
-        *way = Some(change.to);
-        self.change = None;
+        self.take(way);
         false
+    }
+
+    /// Takes the new path.
+    fn take(&mut self, way: &mut Option<Way>) {
+        if let Some(change) = self.change.take() {
+            *way = Some(change.to);
+        }
+        self.limit_in_use = self.choice.as_ref().map(|choice| choice.limit);
     }
 
     /// Returns the time until which packets are held for a gap; `None` if no change waits.
@@ -251,14 +317,17 @@ impl Path {
         change.given_up += 1;
         change.holds_from = now + GAP_RETRY;
         if change.given_up == GAPS {
-            *way = Some(change.to);
-            self.change = None;
+            self.take(way);
         }
         true
     }
 
     /// Follows the agent's choice; packets go on `way` until now.
     pub(crate) fn choose(&mut self, choice: Choice, way: &mut Option<Way>, now: Time) {
+        let limit = choice.limit;
+        if self.choice.is_some_and(|former| former.limit != limit && Choice { limit, ..former } == choice) {
+            return self.set_limit(limit);
+        }
         self.choice = Some(choice);
         self.sooner = true;
         self.copy_way = choice.also;
@@ -275,6 +344,7 @@ impl Path {
             self.change = Some(PathChange { to: choice.way, gap, holds_from, given_up });
         } else {
             self.change = None;
+            self.limit_in_use = Some(choice.limit);
             *way = Some(choice.way);
         }
     }

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
 use taut_path::Way;
-use taut_tunnel::{Keyring, Limits, SessionIndices};
+use taut_tunnel::{Bucket, Keyring, Limits, SessionIndices};
 
+use crate::base_round_trip::BaseRoundTrip;
 use crate::control_limits::ControlLimits;
 use crate::drops::DropReason;
 use crate::locals::NotedLocal;
 use crate::numbers::NumberMap;
 use crate::path::Path;
+use crate::piece_support::PieceSupport;
 use crate::selector::LaneSelector;
 use crate::traffic::PeerTraffic;
 
@@ -45,6 +47,13 @@ pub(crate) struct LanePeer {
     pub(crate) path: Path,
     pub(crate) control: ControlLimits,
     pub(crate) traffic: Arc<PeerTraffic>,
+    /// Whether the peer takes packets in pieces, and tells in its receipts which lengths arrive.
+    pub(crate) pieces: PieceSupport,
+    /// True if this lane, the first, serves all lanes of the peer's sessions: packets that other lanes read and hand off take the lane of their flow.
+    pub(crate) whole: bool,
+    /// ICMP errors to the host that may still be sent about packets to the peer.
+    pub(crate) errors: Bucket,
+    pub(crate) base_round_trip: BaseRoundTrip,
     /// Inner source and destination of the last packet that was allowed in: most packets have the same and need no look-up.
     pub(crate) allowed_ends: Option<(IpAddr, IpAddr)>,
     /// When the peer is in the timer heap, if it is.
@@ -61,6 +70,10 @@ impl LanePeer {
             path: Path::new(roams),
             control: ControlLimits::default(),
             traffic,
+            pieces: PieceSupport::default(),
+            whole: false,
+            errors: Bucket::default(),
+            base_round_trip: BaseRoundTrip::default(),
             allowed_ends: None,
             scheduled: None,
         }
@@ -101,6 +114,7 @@ impl LanePeer {
 
     /// Sets the round-trip time to the peer.
     pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
+        self.base_round_trip.measured(round_trip);
         self.selector.set_round_trip(round_trip);
         self.lanes().for_each(|lane| lane.keyring.set_round_trip(round_trip));
     }
@@ -121,7 +135,8 @@ impl LanePeer {
             sooner => sooner,
         };
         let held = holds.then(|| self.held_until());
-        self.lanes().filter_map(due).chain(path).chain(held).min()
+        let pieces = self.pieces.poll_timeout();
+        self.lanes().filter_map(due).chain(path).chain(held).chain(pieces).min()
     }
 }
 
@@ -145,6 +160,11 @@ impl PeerTable {
 
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut LanePeer> {
         self.peers.values_mut()
+    }
+
+    /// Returns the numbers of all peers.
+    pub(crate) fn ids(&self) -> Vec<PeerId> {
+        self.peers.keys().copied().collect()
     }
 
     pub(crate) fn len(&self) -> usize {

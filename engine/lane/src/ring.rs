@@ -8,6 +8,7 @@
 //!
 //! A node with one lane has no rings.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,6 +77,12 @@ pub struct Rings {
     to: Vec<Option<RingSender>>,
     /// The rings from each lane; `None` at this lane's own place.
     from: Vec<Option<RingReceiver>>,
+}
+
+impl fmt::Debug for Rings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rings").field("lanes", &self.lanes()).finish_non_exhaustive()
+    }
 }
 
 struct RingSender {

@@ -14,14 +14,15 @@
 //! later.
 //!
 //! So a new flow takes its lane at once, and a running flow at its first pause that is as long as the round trip. Where the round trip is short, the lane
-//! makes that pause: it holds the peer's packets until the answer comes (`held`). On a network that loses or reorders packets, a flow may be reordered once
-//! more, at the moment of its change.
+//! makes that pause, for one flow after the other: it holds the flow's packets until the answer comes (`held`), while all other packets go on. If lanes open
+//! although flows were on extra lanes a moment ago, as with a new session, all packets are held for the first answer, because none may overtake those.
+//! On a network that loses or reorders packets, a flow may be reordered once more, at the moment of its change.
 //!
 //! Closing lanes works the other way round. Packets on a dead lane are lost and cannot be overtaken. But a lane that only looked dead still has packets on
 //! their way, so the peer's packets are held for [`HOLD`] before they take the first lane.
 //!
 //! No wait is longer than [`HOLD`], and none holds up another peer. When a bound on held packets is reached, the wait is given up: packets take the first
-//! lane at once, and after [`GIVE_UPS`] such waits no pause is made until lanes open again.
+//! lane at once, and after [`GIVE_UPS`] such waits in a row no pause is made until lanes open again.
 
 use std::time::Duration;
 
@@ -31,11 +32,11 @@ use taut_base::{LaneId, PeerId, Time};
 const SHORT_ROUND_TRIP: Duration = Duration::from_millis(25);
 /// The longest time for which packets are held, 50 ms (protocol.md 5.4): while a mark's answer is out, and when lanes close.
 const HOLD: Duration = Duration::from_millis(50);
-/// Time after which a mark's answer is taken for lost, 5 s.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time from an answer to the next mark, if flows are left, 1 s.
+/// Time after which a mark's answer is taken for lost, 1 s: longer than any round trip on which flows are worth lanes.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time from an answer to the next mark, if flows are left and no pause was made, 1 s. After a pause that was made, the next one begins at once.
 const MARK_INTERVAL: Duration = Duration::from_secs(1);
-/// Waits that are given up before no more pause is made, 3: flows that are too fast to be held are not slower soon.
+/// Waits in a row that are given up before no more pause is made, 3: flows that are too fast to be held are not slower soon.
 const GIVE_UPS: u8 = 3;
 /// Buckets of flows, 256, by the remainder of the flow's number: more than the flows that are busy at once on one lane. Flows of one bucket change together.
 const BUCKETS: usize = 256;
@@ -47,8 +48,10 @@ pub(crate) enum Decision {
     Lane(LaneId),
     /// The first lane seals it.
     First,
-    /// It has to wait: it would overtake others.
+    /// It has to wait, like all packets to this peer: it would overtake others.
     Hold,
+    /// It has to wait, like all packets of its bucket of flows.
+    HoldFlow,
 }
 
 /// A request to the first lane: to send a probe behind all packets of the peer that it was handed off before.
@@ -97,6 +100,8 @@ struct MovingFlows {
     next: Option<Time>,
     /// Waits that were given up because a bound on held packets was reached.
     given_up: u8,
+    /// True until the first answer, if packets may be on their way on extra lanes that were open before.
+    after_others: bool,
 }
 
 /// A mark whose probe was not answered yet.
@@ -104,8 +109,16 @@ struct PendingMark {
     since: Time,
     /// Packets that were handed off before it.
     behind: u64,
-    /// True if packets are held until the answer comes.
-    hold: bool,
+    /// Which packets are held until the answer comes.
+    holds: Holds,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Nothing,
+    /// Those of this bucket of flows.
+    Bucket(usize),
+    All,
 }
 
 impl LaneSelector {
@@ -122,12 +135,19 @@ impl LaneSelector {
     /// Opens these lanes to the peer. The ids that follow `barrier` are for the probes behind marks.
     pub(crate) fn open(&mut self, lanes: Vec<LaneId>, barrier: u64) {
         (self.lanes, self.barrier) = (lanes, barrier);
-        self.start_moving(None);
+        self.start_moving(None, !self.are_closed());
     }
 
-    fn start_moving(&mut self, next: Option<Time>) {
-        let moving = MovingFlows { handed_off: 0, last: [0; BUCKETS], arrived: None, pending: None, next, given_up: 0 };
-        self.state = SelectorState::Moving(Box::new(moving));
+    fn start_moving(&mut self, next: Option<Time>, after_others: bool) {
+        self.state = SelectorState::Moving(Box::new(MovingFlows {
+            handed_off: 0,
+            last: [0; BUCKETS],
+            arrived: None,
+            pending: None,
+            next,
+            given_up: 0,
+            after_others,
+        }));
     }
 
     /// Closes all lanes except the first.
@@ -143,6 +163,10 @@ impl LaneSelector {
         let Some(mark) = moving.pending.take_if(|_| barrier == self.barrier) else { return };
         moving.arrived = Some(mark.behind);
         moving.next = Some(now + MARK_INTERVAL);
+        moving.after_others = false;
+        if mark.holds != Holds::Nothing {
+            (moving.next, moving.given_up) = (None, 0);
+        }
         if moving.handed_off == mark.behind {
             self.state = SelectorState::Open;
         }
@@ -151,7 +175,7 @@ impl LaneSelector {
     /// Has all flows wait for a mark again, because a packet takes the first lane although extra lanes are open.
     pub(crate) fn again(&mut self, now: Time) {
         if self.are_open() {
-            self.start_moving(Some(now + MARK_INTERVAL));
+            self.start_moving(Some(now + MARK_INTERVAL), false);
         }
     }
 
@@ -165,7 +189,7 @@ impl LaneSelector {
         match &self.state {
             SelectorState::Closing { until } => Some(*until),
             SelectorState::Moving(moving) => {
-                moving.pending.as_ref().filter(|mark| mark.hold).map(|mark| mark.since + HOLD)
+                moving.pending.as_ref().filter(|mark| mark.holds != Holds::Nothing).map(|mark| mark.since + HOLD)
             }
             SelectorState::Closed | SelectorState::Open => None,
         }
@@ -176,8 +200,9 @@ impl LaneSelector {
         match &mut self.state {
             SelectorState::Closing { .. } => self.state = SelectorState::Closed,
             SelectorState::Moving(moving) => {
-                let Some(mark) = moving.pending.as_mut().filter(|mark| mark.hold) else { return false };
-                mark.hold = false;
+                let holding = moving.pending.as_mut().filter(|mark| mark.holds != Holds::Nothing);
+                let Some(mark) = holding else { return false };
+                mark.holds = Holds::Nothing;
                 moving.given_up = moving.given_up.saturating_add(1);
             }
             SelectorState::Closed | SelectorState::Open => return false,
@@ -205,18 +230,23 @@ impl LaneSelector {
             None if moving.next.is_none_or(|next| now >= next) => {
                 self.barrier = self.barrier.wrapping_add(1);
                 let short = self.round_trip.is_some_and(|round_trip| round_trip <= SHORT_ROUND_TRIP);
-                let hold = short && moving.given_up < GIVE_UPS;
-                let decision = if hold { Decision::Hold } else { moving.hand_off(flow) };
-                moving.pending = Some(PendingMark { since: now, behind: moving.handed_off, hold });
+                let (holds, decision) = match short && moving.given_up < GIVE_UPS {
+                    true if moving.after_others => (Holds::All, Decision::Hold),
+                    true => (Holds::Bucket(flow % BUCKETS), Decision::HoldFlow),
+                    false => (Holds::Nothing, moving.hand_off(flow)),
+                };
+                moving.pending = Some(PendingMark { since: now, behind: moving.handed_off, holds });
                 mark(self.barrier);
                 return decision;
             }
             None => {}
-            Some(mark) if mark.hold && now < mark.since + HOLD => return Decision::Hold,
-            Some(mark) => {
-                mark.hold = false;
+            Some(mark) if now >= mark.since + HOLD => {
+                mark.holds = Holds::Nothing;
                 moving.pending.take_if(|mark| now >= mark.since + ANSWER_TIMEOUT);
             }
+            Some(mark) if mark.holds == Holds::All => return Decision::Hold,
+            Some(mark) if mark.holds == Holds::Bucket(flow % BUCKETS) => return Decision::HoldFlow,
+            Some(_) => {}
         }
         moving.hand_off(flow)
     }
@@ -238,6 +268,20 @@ impl MovingFlows {
     }
 }
 
+/// An odd factor near the golden ratio of 2¹⁶: a product with it has every bit of a number in its high bits.
+const SPREAD: u16 = 0x9e37;
+
+/// Returns a number for a flow that tells the flows of one lane apart. The steering chooses a lane by some bits of a product of
+/// the flow's number ([`Placement`](taut_base::Placement)), so the flows of one lane have these bits in common.
+pub(crate) fn apart(flow: u16) -> usize {
+    usize::from(flow.wrapping_mul(SPREAD).swap_bytes())
+}
+
+/// Returns the bucket of a flow's number: its flows change their lane together.
+pub(crate) fn bucket(flow: u16) -> usize {
+    apart(flow) % BUCKETS
+}
+
 /// Returns the lane of a flow, among those that are served here.
 fn lane_of(lanes: &[LaneId], flow: usize) -> Decision {
     lanes.get(flow % lanes.len().max(1)).map_or(Decision::First, |lane| Decision::Lane(*lane))
@@ -246,9 +290,24 @@ fn lane_of(lanes: &[LaneId], flow: usize) -> Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taut_base::Placement;
 
     fn at(milliseconds: u64) -> Time {
         Time::ZERO + Duration::from_millis(1_000_000 + milliseconds)
+    }
+
+    #[test]
+    fn the_flows_of_one_lane_are_spread_over_the_lanes_that_it_serves() {
+        for placement in (2..=8).flat_map(Placement::candidates) {
+            let threads = placement.lanes();
+            for served in 2..=16 / usize::from(threads) {
+                let mut counts = vec![0; served];
+                let flows = (0..=u16::MAX).filter(|flow| placement.lane(*flow) == LaneId(1));
+                flows.for_each(|flow| counts[apart(flow) % served] += 1);
+                let fair = 65_536 / usize::from(threads) / served;
+                assert!(counts.iter().all(|count| (fair / 2..fair * 2).contains(count)), "{placement:?} {counts:?}");
+            }
+        }
     }
 
     fn proven(round_trip: Option<u64>) -> LaneSelector {
@@ -272,18 +331,30 @@ mod tests {
     }
 
     #[test]
-    fn where_the_round_trip_is_short_packets_are_held_until_the_answer() {
+    fn where_the_round_trip_is_short_one_flow_after_the_other_is_held_until_the_answer() {
         let mut selector = proven(Some(25));
-        assert_eq!(choose(&mut selector, 0), (Decision::Hold, Some(78)));
-        assert_eq!(choose(&mut selector, 1), (Decision::Hold, None));
+        assert_eq!(choose(&mut selector, 0), (Decision::HoldFlow, Some(78)));
+        assert_eq!(
+            choose_for(&mut selector, 5 + BUCKETS, 1),
+            (Decision::HoldFlow, None),
+            "flows of one bucket change together"
+        );
+        assert_eq!(choose_for(&mut selector, 6, 1), (Decision::First, None), "other flows go on");
         selector.passed(77, at(2));
-        assert_eq!(choose(&mut selector, 2), (Decision::Hold, None), "another barrier's answer");
+        assert_eq!(choose(&mut selector, 2), (Decision::HoldFlow, None), "another barrier's answer");
         selector.passed(78, at(3));
         assert_eq!(choose(&mut selector, 3), (Decision::Lane(LaneId(3)), None));
-        assert_eq!(choose_for(&mut selector, 4, 3).0, Decision::Lane(LaneId(1)), "flows are spread");
+        assert_eq!(
+            choose_for(&mut selector, 4, 3).0,
+            Decision::Lane(LaneId(1)),
+            "flows are spread, and new ones wait for nothing"
+        );
+        assert_eq!(choose_for(&mut selector, 6, 3), (Decision::HoldFlow, Some(79)), "the next flow, at once");
+        selector.passed(79, at(4));
+        assert_eq!(choose_for(&mut selector, 6, 4), (Decision::Lane(LaneId(1)), None));
         assert!(matches!(selector.state, SelectorState::Open), "no flow is left to move");
         selector.close(at(4));
-        selector.passed(78, at(5));
+        selector.passed(79, at(5));
         selector.again(at(5));
         assert!(!selector.are_open(), "an answer does not open closed lanes");
     }
@@ -291,7 +362,7 @@ mod tests {
     #[test]
     fn packets_on_closing_lanes_are_not_overtaken() {
         let mut selector = proven(Some(1));
-        assert_eq!(choose(&mut selector, 0), (Decision::Hold, Some(78)));
+        assert_eq!(choose(&mut selector, 0), (Decision::HoldFlow, Some(78)));
         selector.passed(78, at(1));
         assert_eq!(choose(&mut selector, 2), (Decision::Lane(LaneId(3)), None));
         selector.close(at(10));
@@ -304,10 +375,25 @@ mod tests {
     }
 
     #[test]
+    fn where_lanes_were_open_a_moment_ago_all_packets_are_held_for_the_first_answer() {
+        let mut selector = proven(Some(1));
+        assert_eq!(choose(&mut selector, 0), (Decision::HoldFlow, Some(78)));
+        selector.passed(78, at(1));
+        assert_eq!(choose(&mut selector, 2), (Decision::Lane(LaneId(3)), None));
+        // A new session has other lanes. Packets of each flow may be on their way on the former ones.
+        selector.open(vec![LaneId(1), LaneId(2)], 90);
+        assert_eq!(choose_for(&mut selector, 6, 10), (Decision::Hold, Some(91)));
+        assert_eq!(choose_for(&mut selector, 7, 11), (Decision::Hold, None));
+        selector.passed(91, at(12));
+        assert_eq!(choose_for(&mut selector, 7, 12), (Decision::Lane(LaneId(2)), None));
+        assert!(matches!(selector.state, SelectorState::Open));
+    }
+
+    #[test]
     fn packets_are_held_for_50_ms_at_most() {
         let mut selector = proven(Some(1));
-        assert_eq!(choose(&mut selector, 0), (Decision::Hold, Some(78)));
-        assert_eq!(choose(&mut selector, 49), (Decision::Hold, None));
+        assert_eq!(choose(&mut selector, 0), (Decision::HoldFlow, Some(78)));
+        assert_eq!(choose(&mut selector, 49), (Decision::HoldFlow, None));
         assert_eq!(choose(&mut selector, 50), (Decision::First, None), "the answer is late");
         selector.passed(78, at(51));
         assert_eq!(
@@ -321,11 +407,11 @@ mod tests {
             "another flow may take its lane"
         );
         assert_eq!(choose(&mut selector, 1_050), (Decision::First, None));
-        assert_eq!(choose(&mut selector, 1_051), (Decision::Hold, Some(79)), "the next mark");
+        assert_eq!(choose(&mut selector, 1_051), (Decision::HoldFlow, Some(79)), "the next mark");
         selector.passed(78, at(1_052));
         assert_eq!(
             choose(&mut selector, 1_053),
-            (Decision::Hold, None),
+            (Decision::HoldFlow, None),
             "the first mark's answer proves nothing about later packets"
         );
         selector.passed(79, at(1_053));
@@ -338,12 +424,12 @@ mod tests {
         let mut selector = proven(Some(1));
         assert!(!selector.give_up(), "there is no wait");
         for (number, second) in (78..81).zip([0, 6_000, 12_000]) {
-            assert_eq!(choose(&mut selector, second), (Decision::Hold, Some(number)));
+            assert_eq!(choose(&mut selector, second), (Decision::HoldFlow, Some(number)));
             assert_eq!(selector.holds_until(), Some(at(second + 50)));
             assert!(selector.give_up() && !selector.give_up());
             assert_eq!((choose(&mut selector, second), selector.holds_until()), ((Decision::First, None), None));
-            // Without an answer, the next mark follows after 5 s.
-            assert_eq!(choose(&mut selector, second + 5_000), (Decision::First, None));
+            // Without an answer, the next mark follows after a second.
+            assert_eq!(choose(&mut selector, second + 1_000), (Decision::First, None));
         }
         assert_eq!(choose(&mut selector, 18_000), (Decision::First, Some(81)), "a pause of the traffic still suffices");
         selector.passed(81, at(18_010));
@@ -389,11 +475,11 @@ mod tests {
     #[test]
     fn a_packet_that_took_the_first_lane_has_all_flows_wait_again() {
         let mut selector = proven(Some(1));
-        assert_eq!(choose(&mut selector, 0), (Decision::Hold, Some(78)));
+        assert_eq!(choose(&mut selector, 0), (Decision::HoldFlow, Some(78)));
         selector.passed(78, at(1));
         selector.again(at(2));
         assert_eq!(choose(&mut selector, 3), (Decision::First, None));
-        assert_eq!(choose(&mut selector, 1_002), (Decision::Hold, Some(79)));
+        assert_eq!(choose(&mut selector, 1_002), (Decision::HoldFlow, Some(79)));
         selector.close(at(1_002));
         selector.again(at(1_003));
         assert!(!selector.are_open());
@@ -403,8 +489,8 @@ mod tests {
     fn after_an_answer_that_never_comes_another_mark_follows() {
         let mut selector = proven(None);
         assert_eq!(choose(&mut selector, 0), (Decision::First, Some(78)));
-        assert_eq!(choose(&mut selector, 4_999), (Decision::First, None));
-        assert_eq!(choose(&mut selector, 5_000), (Decision::First, None));
-        assert_eq!(choose(&mut selector, 5_001), (Decision::First, Some(79)));
+        assert_eq!(choose(&mut selector, 999), (Decision::First, None));
+        assert_eq!(choose(&mut selector, 1_000), (Decision::First, None));
+        assert_eq!(choose(&mut selector, 1_001), (Decision::First, Some(79)));
     }
 }

@@ -1,11 +1,12 @@
 //! What other threads may read of a lane, and their requests to its thread.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::drops::DropCounts;
 use crate::locals::LocalTable;
 use crate::replacement::Replacement;
+use crate::ring::Rings;
 use crate::traffic::TrafficTable;
 
 /// What other threads may read of a lane.
@@ -19,6 +20,8 @@ pub struct LaneShared {
     pub locals: Arc<LocalTable>,
     /// Another socket for the lane.
     pub(crate) replacement: Replacement,
+    /// The lane's ends of the rings, until it takes them ([`taut_node::ToLane::Lanes`]).
+    rings: Mutex<Option<Rings>>,
     handed_off: AtomicU64,
     strays: AtomicU64,
     stop: AtomicBool,
@@ -27,6 +30,28 @@ pub struct LaneShared {
 }
 
 impl LaneShared {
+    /// Returns the state of a lane that starts where an earlier one ended: it goes on counting.
+    #[must_use]
+    pub fn successor(&self) -> Self {
+        Self {
+            drops: Arc::clone(&self.drops),
+            traffic: Arc::clone(&self.traffic),
+            handed_off: self.handed_off().into(),
+            strays: self.strays().into(),
+            ..Self::default()
+        }
+    }
+
+    /// Leaves the ends of rings for the lane, which takes them with [`taut_node::ToLane::Lanes`].
+    pub fn leave_rings(&self, rings: Rings) {
+        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) = Some(rings);
+    }
+
+    /// Takes the rings that the agent left; none if the lane is alone.
+    pub(crate) fn take_rings(&self) -> Rings {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
     /// Returns the number of packets and superpackets of the host that this lane read and handed off to another lane.
     pub fn handed_off(&self) -> u64 {
         self.handed_off.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Packets that wait for a session of their peer.
+//! Packets that wait for a session of their peer, or behind a packet that waits to learn whether the peer takes pieces.
 //!
 //! Any program on the host can make packets wait, for each peer that does not answer. So both a peer and a lane have a bound. A peer never gets more than
 //! half of what the lane has left (a dynamic threshold, as in switches with shared memory): however many peers do not answer, the next peer finds room.
@@ -78,6 +78,15 @@ impl Staging {
             self.queues.remove(&id);
         }
         Some(packet)
+    }
+
+    /// Puts a packet that was taken just now back in front of the others.
+    pub(crate) fn put_back(&mut self, id: PeerId, packet: Box<[u8]>) {
+        let cost = ENTRY + packet.len();
+        self.cost += cost;
+        let queue = self.queues.entry(id).or_default();
+        queue.cost += cost;
+        queue.packets.push_front(packet);
     }
 
     /// Drops all packets of the peer and returns their number.

@@ -12,14 +12,14 @@ mod io;
 mod port_search;
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{LaneId, PeerId, Time};
-use taut_event::{Events, Interest, Poller, Waker, boot_time};
+use taut_base::{LaneId, PeerId, Placement, Time};
+use taut_event::{Events, Interest, Poller, ThreadTime, Waker, boot_time};
 use taut_node::{Reading, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
@@ -27,6 +27,7 @@ use taut_tunnel::cookie::CookieChecker;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 use taut_wire::ecn::Ecn;
 use taut_wire::merge::Offloads;
+use taut_wire::vnet::VnetHeader;
 
 use crate::batch::{Flush, SendBatch};
 use crate::busy_poll::BusyPoll;
@@ -77,8 +78,12 @@ pub struct LaneConfig {
     pub queues: LaneEnd,
     /// Woken by the agent.
     pub waker: Waker,
+    /// True if each peer belongs to one lane ([`taut_base::PeerId::only_lane`]).
+    pub by_peer: bool,
     /// True for lower latency at the price of up to one core: the lane busy-polls after each packet.
     pub low_latency: bool,
+    /// True if flows that keep a queue of the lane long get congestion marks.
+    pub congestion_marks: bool,
 }
 
 /// The state of a lane's thread.
@@ -95,6 +100,10 @@ pub(crate) struct LaneThread {
     shared: Arc<LaneShared>,
     own: LaneId,
     lanes: u8,
+    /// The lane of each flow, while this lane distributes the host's packets.
+    placement: Placement,
+    /// True if each peer belongs to one lane: all lanes seal what they are handed off.
+    by_peer: bool,
     rings: Rings,
     reading: Reading,
     /// Items that found their ring full, in order.
@@ -108,6 +117,9 @@ pub(crate) struct LaneThread {
     /// True while the socket is full: `out` waits, and the TUN is not read.
     blocked: bool,
     busy_poll: BusyPoll,
+    /// What the kernel counts of this thread's time; `None` before the thread runs, and if the kernel does not count it.
+    time: Option<ThreadTime>,
+    congestion_marks: bool,
     searches: PortSearches,
 }
 
@@ -119,7 +131,7 @@ impl LaneThread {
         poller.add(config.tun.as_fd(), TOKEN_TUN, Interest::READ)?;
         let granted = config.tun.offload();
         let offloads =
-            Offloads { tcp4: granted.tso, tcp6: granted.tso, ecn: false, udp4: granted.uso, udp6: granted.uso };
+            Offloads { tcp4: granted.tso, tcp6: granted.tso, ecn: granted.tso, udp4: granted.uso, udp6: granted.uso };
         let mut core = LaneCore::new(
             config.limits,
             config.mtu,
@@ -130,6 +142,9 @@ impl LaneThread {
             Arc::clone(&shared.traffic),
         )
         .as_lane(config.own, config.lanes);
+        if config.by_peer {
+            core = core.by_peer();
+        }
         core.share_locals(Arc::clone(&shared.locals));
         let reading = if config.own == LaneId::FIRST { Reading::Own } else { Reading::Nothing };
         Ok(Self {
@@ -145,6 +160,8 @@ impl LaneThread {
             shared,
             own: config.own,
             lanes: config.lanes,
+            placement: Placement::new(config.lanes),
+            by_peer: config.by_peer,
             rings: config.rings,
             reading,
             waiting_for_ring: VecDeque::new(),
@@ -153,6 +170,8 @@ impl LaneThread {
             interests: (Interest::READ, Interest::READ),
             blocked: false,
             busy_poll: BusyPoll::new(config.low_latency),
+            time: None,
+            congestion_marks: config.congestion_marks,
             searches: PortSearches::default(),
         })
     }
@@ -160,8 +179,10 @@ impl LaneThread {
     /// Carries packets until the lane is stopped or its TUN is gone.
     pub(crate) fn run(&mut self) {
         let mut events = Events::with_capacity(4);
+        self.time = ThreadTime::of_this_thread();
         while !self.shared.is_stopped() {
             let now = clock();
+            self.core.turn_ends(now);
             // An output is left only if the agent's queue was full.
             let retry = self.core.has_output().then(|| now + QUEUE_RETRY);
             let due = self.core.poll_timeout().into_iter().chain(retry).chain(self.searches.poll_timeout()).min();
@@ -187,12 +208,14 @@ impl LaneThread {
         while self.busy_poll.polls(now) && due.is_none_or(|due| now < due) {
             self.poller.wait(events, Some(Duration::ZERO))?;
             if !events.is_empty() {
+                self.core.polled(now.since(start));
                 return Ok(());
             }
             let away;
             (away, now) = yield_core();
             self.busy_poll.yielded_idle(away, now);
         }
+        self.core.polled(now.since(start));
         self.poller.wait(events, due.map(|due| due.since(now)))
     }
 
@@ -200,6 +223,8 @@ impl LaneThread {
     fn turn(&mut self, events: &Events) -> std::io::Result<()> {
         let now = clock();
         self.busy_poll.turn_begins(now);
+        let time = &self.time;
+        self.core.turn_begins(now, || time.as_ref().and_then(ThreadTime::ran_and_waited));
         let (mut udp_readable, mut tun_readable) = (false, false);
         for event in events.iter() {
             match event.token {
@@ -254,6 +279,7 @@ impl LaneThread {
             self.release(now);
             self.send(Flush::All);
         }
+        self.tell_host();
         self.drain_outputs();
         self.rings.wake();
         self.set_interests();
@@ -271,6 +297,13 @@ impl LaneThread {
             ToLane::Drain => {
                 self.drain = Some(DrainProgress::default());
                 self.core.begin_drain(now);
+            }
+            ToLane::Lanes(placement) => {
+                let lanes = placement.lanes();
+                (self.lanes, self.placement) = (lanes, placement);
+                self.core.set_lanes(lanes);
+                self.rings = self.shared.take_rings();
+                self.rings_first &= lanes > 1;
             }
             ToLane::OpenSearch { peer, session, search } => {
                 self.close_search(peer);
@@ -315,11 +348,15 @@ impl LaneThread {
             if socket.is_none_or(|socket| socket.recv(&mut self.received).is_err()) {
                 return heard;
             }
+            if self.congestion_marks && token.is_none() {
+                self.core.socket_looked(self.received.bytes(), self.received.len() == RECEIVE_MESSAGES, clock());
+            }
             let mut io = ThreadIo::new(&self.tun, &self.queues, &mut self.rings, &self.shared);
             for received in self.received.iter_mut() {
                 io.meta = DatagramMeta { local: received.local, congestion: Ecn::of(received.ecn) };
                 self.core.arrived_at(io.meta.local, io.meta.congestion);
                 let (source, size) = (received.source, received.segment_size);
+                self.core.count_received(received.data.len().div_ceil(size.max(1)));
                 let peer = self.core.inbound(source, received.data, size, &mut io, &mut self.out, now);
                 heard = peer.map(|peer| (peer, source)).or(heard);
                 if io.unread >= YIELD_AFTER {
@@ -344,8 +381,15 @@ impl LaneThread {
     fn read(&mut self, now: Time) -> std::io::Result<()> {
         for _ in 0..READ_BUDGET {
             match self.tun.read(&mut self.read) {
-                Ok(length) => self.route(length, now),
+                Ok(length) => {
+                    if self.congestion_marks {
+                        self.core.tun_took(length, clock);
+                        self.core.mark_read(&mut self.read[..length]);
+                    }
+                    self.route(length, now);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.core.tun_emptied();
                     if let Some(drain) = &mut self.drain {
                         drain.queue_empty();
                     }
@@ -384,7 +428,9 @@ impl LaneThread {
             let sent = socket.send_from(&transmits[..count], |run| core.local_for(run.destination, run.contents));
             blocked = sent.blocked;
             full = token.filter(|_| blocked);
-            self.shared.drops.add(DropReason::SendFailed, sent.failed as u64);
+            // A probe that is longer than the interface's MTU has told what it was sent for: it is no drop.
+            let probes = self.out.take_sized_probes(sent.too_long);
+            self.shared.drops.add(DropReason::SendFailed, (sent.failed - probes) as u64);
             self.out.consume(sent.sent, sent.partial);
             if let Some(refused) = sent.refused {
                 self.core.local_refused(refused);
@@ -418,6 +464,17 @@ impl LaneThread {
         // Both are registered and open, so the kernel has no reason to refuse. If it did, the next change would set them again.
         let _ = self.poller.modify(self.udp.as_fd(), TOKEN_UDP, udp);
         let _ = self.poller.modify(self.tun.as_fd(), TOKEN_TUN, tun);
+    }
+
+    /// Writes the lane core's own packets to the TUN. If the TUN refuses one, its receiver sends again and causes another.
+    fn tell_host(&mut self) {
+        let header = VnetHeader::NONE.encode();
+        let header: &[u8] = if self.tun.offload().vnet_header { &header } else { &[] };
+        while let Some(packet) = self.core.poll_host_packet() {
+            if self.tun.write_vectored(&[IoSlice::new(header), IoSlice::new(&packet)]).is_err() {
+                self.shared.drops.add(DropReason::TunWrite, 1);
+            }
+        }
     }
 
     /// Passes the lane core's outputs to the agent, until its queue is full. This is the only place that does, after all inputs of a turn.

@@ -18,6 +18,8 @@ pub struct PeerTraffic {
     copied: AtomicU64,
     held: AtomicU64,
     given_up: AtomicU64,
+    marked_received: AtomicU64,
+    marked_sent: AtomicU64,
 }
 
 impl PeerTraffic {
@@ -61,6 +63,21 @@ impl PeerTraffic {
     /// Counts a change of path or lanes that was given up.
     pub(crate) fn add_given_up(&self) {
         add(&self.given_up, 1);
+    }
+
+    /// Counts a packet from the peer that got a congestion mark here.
+    pub(crate) fn add_marked_received(&self) {
+        add(&self.marked_received, 1);
+    }
+
+    /// Counts a packet or superpacket to the peer that got a congestion mark here.
+    pub(crate) fn add_marked_sent(&self) {
+        add(&self.marked_sent, 1);
+    }
+
+    /// Packets from the peer, and packets and superpackets to it, that got a congestion mark here because their flow filled a queue of the lane.
+    pub fn marked(&self) -> (u64, u64) {
+        (self.marked_received.load(Ordering::Relaxed), self.marked_sent.load(Ordering::Relaxed))
     }
 
     /// Bytes of packets that were held while the peer's path or lanes changed, each for at most 50 ms.
@@ -142,10 +159,21 @@ impl TrafficTable {
         peers.get(&peer).map_or((0, 0), |traffic| (traffic.held(), traffic.given_up()))
     }
 
+    /// Returns the packets from `peer` and to it that were marked, see [`PeerTraffic::marked`].
+    pub fn marked_of(&self, peer: PeerId) -> (u64, u64) {
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.get(&peer).map_or((0, 0), |traffic| traffic.marked())
+    }
+
     /// Returns the counters of `peer`, new ones if it has none.
     pub(crate) fn add(&self, peer: PeerId) -> Arc<PeerTraffic> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(peers.entry(peer).or_default())
+    }
+
+    /// Removes the counters of all peers but these. For the table of a lane that ended: a running one does it itself.
+    pub fn keep_only(&self, keep: impl Fn(PeerId) -> bool) {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|peer, _| keep(*peer));
     }
 
     pub(crate) fn remove(&self, peer: PeerId) {

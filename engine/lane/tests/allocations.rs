@@ -86,6 +86,28 @@ fn superpackets_through_a_relay_pass_both_ways_without_an_allocation() {
     }
 }
 
+/// On a path that carries shorter packets: TCP is cut to shorter segments.
+#[test]
+fn superpackets_that_are_cut_shorter_pass_both_ways_without_an_allocation() {
+    let (mut here, mut there) = pair(Suite::Aes256Gcm);
+    here.use_limit(1_000);
+    there.use_limit(1_000);
+    let (out, back) = (superpacket(1, PAYLOAD, 1380), superpacket(2, PAYLOAD, 1380));
+    let counted = count(&mut here, &mut there, |here, there, wire, number| {
+        let now = at(number * ROUND_MS);
+        here.send(&out, now);
+        there.send(&back, now);
+        here.deliver(there, wire, now);
+        there.deliver(here, wire, now);
+    });
+    assert_eq!(counted, 0);
+    let segments = u64::from(PAYLOAD.div_ceil(960));
+    for end in [&here, &there] {
+        assert_eq!((end.tun.packets, end.dropped()), ((WARM_UP + COUNTED) * segments, 0), "all arrived");
+        assert!(end.tun.writes < end.tun.packets / 20, "merged: {} writes", end.tun.writes);
+    }
+}
+
 #[test]
 fn small_packets_to_many_peers_pass_both_ways_without_an_allocation() {
     let (mut here, mut there) = pair(Suite::ChaCha20Poly1305);

@@ -72,7 +72,8 @@ class Bench:
         able = [name for name, why in self.lacking.items() if not why]
         done = {(run["round"], run["mode"], run["system"], run["mtu"]) for run in self.runs}
         variants = [name for name in able if self.systems[name].variant]
-        order = plan.shuffled(able, self.effort, self.modes, self.seed, variants)
+        every_mtu = [name for name in variants if self.systems[name].every_mtu]
+        order = plan.shuffled(able, self.effort, self.modes, self.seed, variants, every_mtu)
         return [one for one in order if (one.round, one.mode, one.system, one.mtu) not in done]
 
     def resume(self, content):
@@ -168,7 +169,7 @@ def outline(figures):
 
 def arguments():
     parser = argparse.ArgumentParser(prog="python3 -m lab.compare.tunnel.command", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a quick look of ten minutes")
+    parser.add_argument("--quick", action="store_true", help="a quick look of eleven minutes")
     parser.add_argument("--rounds", type=int, help="number of rounds")
     parser.add_argument("--seed", type=int, default=1, help="seed of the order of the configurations (default 1)")
     parser.add_argument("--only", help="names of systems, separated by commas")
@@ -204,7 +205,7 @@ def main():
     if lacks:
         return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    chosen = [system for system in ALL if not args.only or system.name in args.only.split(",")]
+    chosen = [system for system in ALL if (system.name in args.only.split(",") if args.only else not (args.quick and system.only_full))]
     bench = Bench(chosen, effort(args), args.modes.split(","), args.seed)
     for name, why in bench.lacking.items():
         if why:

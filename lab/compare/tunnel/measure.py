@@ -12,6 +12,8 @@ PORT = 5201
 SMALL = 64
 # Time that a stream runs before the echo requests start, in seconds.
 RAMP_S = 1
+# Interval at which iperf3 looks whether a datagram is due, in microseconds: about that of datagrams at 1 Gbit/s. By default it looks every millisecond and sends a burst.
+EVEN_US = 10
 # Counters of drops and reordering in the kernel, per host (/proc/net/snmp, /proc/net/netstat).
 _COUNTERS = {
     "Udp": ("RcvbufErrors", "SndbufErrors", "InErrors"),
@@ -52,8 +54,8 @@ class Meter:
         report, cost = self._iperf(self.lengths.tcp, "-O", self.lengths.omitted, *options)
         return tcp_figures(report) | cost
 
-    def udp(self, rate, size=DATAGRAM):
-        report, cost = self._iperf(self.lengths.udp, "-u", "-b", rate, "-l", size)
+    def udp(self, rate, size=DATAGRAM, *options):
+        report, cost = self._iperf(self.lengths.udp, "-u", "-b", rate, "-l", size, *options)
         return udp_figures(report) | cost
 
     def idle(self):
@@ -122,6 +124,7 @@ TESTS = {
     "tcp-both": lambda meter: meter.tcp("--bidir"),
     "udp-500": lambda meter: meter.udp("500M"),
     "udp-1000": lambda meter: meter.udp("1G"),
+    "udp-1000-even": lambda meter: meter.udp("1G", DATAGRAM, "--pacing-timer", EVEN_US),
     "udp-2000": lambda meter: meter.udp("2G"),
     "udp-unlimited": lambda meter: meter.udp(0),
     "small": lambda meter: meter.udp(0, SMALL),

@@ -39,9 +39,9 @@ class Effort:
     # True if larger MTUs and variants are only measured free in the first round, and pinned only in the first round.
     sparing: bool = False
 
-    def wants(self, configuration, variant):
+    def wants(self, configuration, variant, every_mtu=False):
         larger = configuration.mtu != USUAL_MTU
-        if larger and variant:
+        if larger and variant and (self.sparing or not every_mtu):
             return False
         first, free = configuration.round == 1, configuration.mode == "free"
         if not self.sparing:
@@ -63,13 +63,13 @@ FULL = Effort(rounds=5, lengths=Lengths(tcp=3, udp=2, idle=2, loaded=4), mtus=tu
 QUICK = Effort(rounds=2, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1, omitted=0), mtus=tuple(mtu for mtu in LINKS if mtu != max(LINKS)), sparing=True)
 
 
-def shuffled(systems, effort, modes, seed, variants=()):
-    """Returns all configurations, round by round; `variants` of systems at the usual MTU only."""
+def shuffled(systems, effort, modes, seed, variants=(), every_mtu=()):
+    """Returns all configurations, round by round; `variants` of systems at the usual MTU only, except those in `every_mtu`."""
     dice, order = random.Random(seed), []
     for number in range(1, effort.rounds + 1):
         one = [Configuration(number, mode, system, mtu) for mode in modes for system in systems for mtu in effort.mtus]
         dice.shuffle(one)
-        order += [each for each in one if effort.wants(each, each.system in variants)]
+        order += [each for each in one if effort.wants(each, each.system in variants, each.system in every_mtu)]
     return order
 
 

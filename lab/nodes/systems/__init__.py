@@ -16,7 +16,7 @@ from .tinc import Tinc
 from .wireguard import Device
 
 # Names of the suites in `taut status`.
-AES, CHACHA = "AES256GCM", "ChaCha20Poly1305"
+AEGIS, AES, CHACHA = "AEGIS256X4", "AES256GCM", "ChaCha20Poly1305"
 
 # Reference values that are not tunnels: the least cost of a program with the structure of a tunnel, between two hosts.
 FLOORS = (
@@ -25,7 +25,9 @@ FLOORS = (
 )
 _TUNNELS = (
     Network("taut-aes", "Taut, AES-256-GCM", AES),
-    Network("taut-chacha", "Taut, ChaCha20-Poly1305", CHACHA, "--no-aes"),
+    Network("taut-chacha", "Taut, ChaCha20-Poly1305", CHACHA),
+    Network("taut-lanes-1", "Taut, AES-256-GCM, one lane", AES, "--lanes", "1", variant=True),
+    Network("taut-aegis", "Taut, AEGIS-256X4", AEGIS, variant=True, every_mtu=True),
     Network("taut-lanes-2", "Taut, AES-256-GCM, two lanes", AES, "--lanes", "2", variant=True),
     Network("taut-low-latency", "Taut, AES-256-GCM, low-latency mode", AES, "--low-latency", variant=True),
     Device("taut-wg", "taut-wg"),
@@ -35,8 +37,11 @@ _TUNNELS = (
     Tailscale(),
 )
 
+# Nodes that find the MTU of the link, as they do without `--mtu`.
+_AUTO = Network("taut-auto", "Taut, AES-256-GCM, MTU found", AES, variant=True, every_mtu=True, finds_mtu=True)
+
 # Systems of `make bench-tunnel`: tunnels that run at any MTU, and their reference values.
-ALL = (Bare(), *FLOORS, *_TUNNELS)
+ALL = (Bare(), *FLOORS, *_TUNNELS, _AUTO)
 # Systems of the comparison of networks (`make bench`): all that join two or more hosts.
 FIELD = (Bare(), *_TUNNELS, Nebula(), Tinc(), OpenVpn(), EasyTier())
 

@@ -47,6 +47,10 @@ class System:
     name = title = ""
     # True for a variant of a system or a reference value: measured at the usual MTU only, and once in a quick run.
     variant = False
+    # True for a variant that a full run measures at larger MTUs, too.
+    every_mtu = False
+    # True if a quick run leaves it out, unless it is named.
+    only_full = False
     # Command that installs it.
     get = "make peers"
 

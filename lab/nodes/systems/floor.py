@@ -14,7 +14,7 @@ USUAL_MTU = 1420
 class Floor(System):
     """`cipher` is the argument of the program: aes or none."""
 
-    variant = True
+    variant = every_mtu = True
     get = "cargo build --release -p taut-floor"
 
     def __init__(self, name, title, cipher):

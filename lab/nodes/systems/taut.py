@@ -4,21 +4,30 @@ import functools
 import subprocess
 
 from ...hosts.programs import ROOT, binary
-from ...hosts.wait import LabError
+from ...hosts.wait import LabError, wait_until
+from ...measure import machine
 from ..mesh import Mesh
 from ..taut import Coordinator, Node
-from .base import Running, System, ready
+from .base import Running, System, mtu_of, ready
 
 INTERFACE = "taut0"
+# Flags of /proc/cpuinfo without which a node does not use a suite.
+NEEDS = {"AES256GCM": "aes", "AEGIS256X4": "vaes"}
 
 
 class Network(System):
-    """`flags` are arguments of the daemons; a flag that `taut daemon` does not know makes the system unavailable. `suite` must seal the data."""
+    """`flags` are arguments of the daemons; a flag that `taut daemon` does not know makes the system unavailable. `suite` must seal the data: the daemons
+    get no other one, and a processor without it makes the system unavailable. With `finds_mtu` the nodes find the MTU themselves; it must become at least
+    that of the configuration, whose link has room for 40 bytes more."""
 
     get = "make build"
 
-    def __init__(self, name, title, suite, *flags, variant=False):
-        self.name, self.title, self.suite, self.flags, self.variant = name, title, suite, flags, variant
+    def __init__(self, name, title, suite, *flags, variant=False, every_mtu=False, finds_mtu=False):
+        self.name, self.title, self.suite, self.variant = name, title, suite, variant
+        self.flags = ("--suites", suite, *flags)
+        # A quick run of ten minutes has no time for variants at every MTU.
+        self.every_mtu = self.only_full = every_mtu
+        self.finds_mtu = finds_mtu
 
     def lacking(self):
         try:
@@ -26,13 +35,17 @@ class Network(System):
         except LabError as error:
             return str(error)
         unknown = [flag for flag in self.flags if flag.startswith("--") and f"{flag} " not in known]
-        return f"not available: this taut has no {unknown[0]}" if unknown else None
+        if unknown:
+            return f"not available: this taut has no {unknown[0]}"
+        needed = NEEDS.get(self.suite)
+        return f"not available: {self.suite} is not fast on this processor (no {needed})" if needed and needed not in machine.facts()["cpu_flags"] else None
 
     def version(self):
         return taut_version()
 
     def start(self, hosts, helper, mtu):
-        options = [*(["--mtu", mtu] if mtu else []), *self.flags]
+        mtu = mtu or 1420
+        options = ["--mtu", "auto" if self.finds_mtu else mtu, *self.flags]
         net = Mesh(helper.lab, [], Coordinator(helper).start(), [Node(host) for host in hosts])
         for node in net.nodes:
             node.start(*options)
@@ -48,6 +61,9 @@ class Network(System):
         ready(hosts, running)
         for node in net.nodes:
             node.wait_for(self._sealed, f"data to be sealed by {self.suite}")
+        if self.finds_mtu:
+            wait_until(lambda: min(mtu_of(host, INTERFACE) for host in hosts) >= mtu, f"an MTU of {mtu} to be found")
+            running.payload = mtu_of(hosts[0], INTERFACE)
 
         def boot(n):
             node = net.nodes[n]

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_lane::{Flush, InboundIo, LaneCore, SendBatch};
-use taut_node::{Routes, ToLane};
+use taut_node::{FromLane, Routes, ToLane};
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, Session, SessionKeys};
 use taut_udp::Transmit;
 use taut_wire::control::{Abilities, Suite, Suites};
 use taut_wire::ip::Packet;
 use taut_wire::merge::{Offloads, Run};
+use taut_wire::pieces::{Plan, is_piece};
 use taut_wire::relay::{HEADER, header};
 use taut_wire::wireguard::{DATA_HEADER, padded_len};
 use zeroize::Zeroizing;
@@ -28,6 +29,11 @@ const START: Time = Time(1_000_000_000_000);
 const MAX_STEPS: usize = 32;
 /// Maximum number of datagrams in one run, 8.
 const MAX_RUN: u8 = 8;
+
+/// Longest piece of the peer's packets, 64 bytes, so that short packets have several.
+const PIECE: usize = 64;
+/// Number of the peer's first packet in pieces. A script that writes pieces rarely uses it.
+const FIRST_PACKET: u32 = 0x5a5a_0000;
 
 /// The overlay address of the peer.
 pub(crate) const PEER_ADDRESS: [u8; 4] = [100, 64, 0, 2];
@@ -62,6 +68,10 @@ struct FuzzedLane {
     /// The datagrams that the peer sealed, each with its packet without the flag of a partial checksum, and true if it arrived unaltered.
     history: Vec<(Vec<u8>, Vec<u8>, bool)>,
     now: Time,
+    /// Number of the next packet that the peer sends in pieces.
+    next_packet: u32,
+    /// The script contains bytes that are a piece.
+    has_forged_pieces: bool,
 }
 
 /// Runs a script: each step is a kind and its data (see `step`).
@@ -103,7 +113,8 @@ impl FuzzedLane {
             core.command(command, &mut out, START);
         }
         let peer_session = Session::new(SessionId(1), keys(Role::Initiator, 0x20, 0x10, 4, 3), START);
-        Self { core, out, io: FuzzIo::default(), peer_session, history: Vec::new(), now: START }
+        let (io, history) = (FuzzIo::default(), Vec::new());
+        Self { core, out, io, peer_session, history, now: START, next_packet: FIRST_PACKET, has_forged_pieces: false }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -118,7 +129,8 @@ impl FuzzedLane {
                 self.receive(source, bytes, size, &[]);
                 assert!(self.out.is_empty(), "an unauthenticated sender was answered");
             }
-            // Packets of the peer in one run: with the highest bit sealed by AES, with the next bit flagged as partial, with the third through the relay.
+            // Packets of the peer in one run: with the highest bit sealed by AES, with the next bit flagged as partial, with the third through the relay,
+            // with the fifth one packet in pieces.
             1 => {
                 let how = input.byte();
                 let count = how % MAX_RUN + 1;
@@ -126,6 +138,9 @@ impl FuzzedLane {
                 let mut packet = input.piece().to_vec();
                 if let Some(first) = packet.first_mut() {
                     *first |= how << 1 & 0x80;
+                }
+                if how & 0x08 != 0 && self.receive_pieces(packet.clone(), how & 0x20 != 0) {
+                    return;
                 }
                 let packet = packet.as_slice();
                 let sealed: Vec<_> = (0..count).map(|_| self.seal(packet, true)).collect();
@@ -180,8 +195,29 @@ impl FuzzedLane {
         let mut datagram = vec![0; Session::sealed_len(packet.len(), usize::from(DEFAULT_MTU))];
         datagram[DATA_HEADER..DATA_HEADER + packet.len()].copy_from_slice(packet);
         assert!(self.peer_session.seal(&mut datagram, packet.len()).is_ok(), "a new session can seal");
+        // A piece alone is not delivered. If the script wrote it, it may complete a packet of the script's pieces.
+        self.has_forged_pieces |= is_piece(packet) && packet.get(4..8) != Some(&self.next_packet.to_le_bytes());
         self.history.push((datagram.clone(), self.without_flag(packet), arrives));
         datagram
+    }
+
+    /// Has the peer send a packet in pieces. Returns false if it is too short for that.
+    fn receive_pieces(&mut self, mut packet: Vec<u8>, relayed: bool) -> bool {
+        packet.resize(padded_len(packet.len(), usize::from(DEFAULT_MTU)), 0);
+        let Some(plan) = Plan::new(packet.len(), PIECE) else { return false };
+        let whole = self.without_flag(&packet);
+        let (mut run, mut size) = (Vec::new(), 0);
+        for index in 0..plan.count() {
+            let mut piece = vec![0; plan.longest()];
+            assert!(plan.write(index, self.next_packet, &packet, &mut piece).is_some());
+            let sealed = self.seal(&piece, true);
+            let framed = if relayed { [&header(7)[..], &sealed].concat() } else { sealed };
+            size = framed.len();
+            run.extend(framed);
+        }
+        self.next_packet += 1;
+        self.receive(if relayed { relay() } else { peer() }, run, size, &[&whole]);
+        true
     }
 
     /// Returns a packet as it may be delivered if it is sealed now: without the flag of a partial checksum, and empty if the flag is wrong.
@@ -208,6 +244,10 @@ impl FuzzedLane {
         if too_old {
             return assert!(delivered.is_empty(), "a session that is too old opened a packet");
         }
+        if self.has_forged_pieces {
+            let foreign = |packet: &Vec<u8>| Packet::parse(packet).map(|ip| ip.source()) != Ok(PEER_ADDRESS.into());
+            return assert!(!delivered.iter().any(foreign), "a packet from an address that is not the peer's");
+        }
         assert!(by_flow(&delivered) == expected, "delivered {delivered:02x?} instead of {expected:02x?}");
     }
 
@@ -223,9 +263,13 @@ impl FuzzedLane {
 
     fn check(&mut self) {
         self.drain();
-        let outputs = std::iter::from_fn(|| self.core.poll_output()).count();
+        let outputs: Vec<FromLane> = std::iter::from_fn(|| self.core.poll_output()).collect();
+        let of_relay = outputs.iter().filter(|output| matches!(output, FromLane::Datagram { .. })).count();
+        let others = outputs.len() - of_relay;
         // Each datagram of an unauthenticated run may be a handshake; no other message is sent twice per step.
-        assert!(outputs <= crate::MAX_INPUT / 64 + 4, "{outputs} messages to the agent");
+        assert!(others <= crate::MAX_INPUT / 64 + 4, "{others} messages to the agent");
+        // A lane passes 200 frames of each of two kinds in a burst (protocol.md 6.7).
+        assert!(of_relay <= 400, "{of_relay} frames of a relay to the agent");
     }
 }
 

@@ -18,6 +18,7 @@ mod input;
 mod lane;
 mod mutate;
 mod packets;
+mod pieces;
 mod portmap;
 mod reference;
 mod relay;
@@ -50,7 +51,7 @@ pub struct Target {
 }
 
 /// All fuzz targets.
-pub const TARGETS: [Target; 32] = [
+pub const TARGETS: [Target; 33] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "stun", run: packets::stun, mutations: 4_000 },
@@ -61,6 +62,7 @@ pub const TARGETS: [Target; 32] = [
     Target { name: "packet", run: packets::packet, mutations: 4_000 },
     Target { name: "checksum", run: packets::checksum, mutations: 4_000 },
     Target { name: "split", run: superpackets::split, mutations: 4_000 },
+    Target { name: "pieces", run: pieces::pieces, mutations: 4_000 },
     Target { name: "merge", run: superpackets::merge, mutations: 4_000 },
     Target { name: "lane", run: lane::lane, mutations: 2_000 },
     Target { name: "session", run: session::session, mutations: 150 },

@@ -198,7 +198,7 @@ impl World {
 fn next_datagram(client: &mut Client) -> Option<Vec<u8>> {
     std::iter::from_fn(|| client.poll_output()).find_map(|output| match output {
         ClientOutput::Transmit(datagram) => Some(datagram.as_bytes().to_vec()),
-        ClientOutput::Event(_) => None,
+        ClientOutput::LaneTransmit(..) | ClientOutput::Event(_) => None,
     })
 }
 

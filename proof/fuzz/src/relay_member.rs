@@ -22,6 +22,8 @@ const START: Time = Time(1_000_000_000_000);
 const HOSTILE: u8 = 0;
 /// An address without a client.
 const INVENTED: u8 = 99;
+/// Added to a client's number, the number of the address of its second lane.
+const LANE: u8 = 10;
 
 fn client_address(number: u8) -> ClientAddress {
     ClientAddress::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
@@ -38,7 +40,7 @@ pub(crate) fn member(data: &[u8]) {
             break;
         }
         let kind = input.byte();
-        let from = client_address([HOSTILE, 1, 2, INVENTED][usize::from(kind / 4) % 4]);
+        let from = client_address([HOSTILE, 1, 2, INVENTED, HOSTILE + LANE, 1 + LANE][usize::from(kind / 4) % 6]);
         match kind % 4 {
             0 => world.send_as_member(from, &message(&mut input)),
             1 => world.send_to_member(&message(&mut input)),
@@ -84,6 +86,7 @@ impl World {
         for number in 0..3 {
             let mut client = Client::new(public_key(&key), credentials(number)?, START);
             client.set_clock(WALL);
+            client.set_lanes(2, START, &mut world.random);
             world.clients.push(client);
         }
         world.settle();
@@ -104,8 +107,13 @@ impl World {
                     client.handle_timeout(now, &mut self.random);
                 }
                 while let Some(output) = self.clients.get_mut(at).and_then(Client::poll_output) {
-                    let ClientOutput::Transmit(datagram) = output else { continue };
-                    self.receive(client_address(number), datagram.as_bytes());
+                    match output {
+                        ClientOutput::Transmit(datagram) => self.receive(client_address(number), datagram.as_bytes()),
+                        ClientOutput::LaneTransmit(_, datagram) => {
+                            self.receive(client_address(number + LANE), datagram.as_bytes());
+                        }
+                        ClientOutput::Event(_) => {}
+                    }
                 }
             }
         }
@@ -128,9 +136,12 @@ impl World {
                 ServerOutput::Reply(reply) => reply,
             };
             self.bytes.entry(reply.address).or_default().1 += reply.as_bytes().len();
-            let number = (0..3).find(|number| client_address(*number) == reply.address);
-            if let Some(client) = number.and_then(|number| self.clients.get_mut(usize::from(number))) {
-                client.handle_datagram(reply.as_bytes(), self.now, &mut self.random);
+            for (number, client) in (0..).zip(&mut self.clients) {
+                for lane in 0..2 {
+                    if client_address(number + lane * LANE) == reply.address {
+                        client.handle_lane_datagram(lane, reply.as_bytes(), self.now, &mut self.random);
+                    }
+                }
             }
         }
     }
@@ -180,7 +191,7 @@ impl World {
         }
     }
 
-    /// Checks that frames to the member go to the address at which it reads, and that the honest clients reach each other.
+    /// Checks that frames to the member go to the addresses at which it reads, and that the honest clients reach each other, on each lane.
     fn check(&mut self) {
         let (sent, received) = self.bytes.get(&client_address(INVENTED)).copied().unwrap_or_default();
         assert!(received <= sent, "an address without a client got {received} bytes and sent {sent}");
@@ -190,6 +201,12 @@ impl World {
             let slot = self.forward.client_at(&client_address(from)).unwrap_or(u32::MAX);
             let sent = self.forward.forward(slot, &mut frame, self.now);
             assert!(sent == Ok(client_address(to)) || (to == HOSTILE && sent.is_err()), "{from} to {to}: {sent:?}");
+            let mut frame = [&frame::data_header(id | 1), &[4, 0, 0, 0][..], &[0; 28]].concat();
+            let from = self.forward.lane_at(&client_address(from + LANE)).unwrap_or(u32::MAX.into());
+            let sent = self.forward.forward(from, &mut frame, self.now);
+            let lane = client_address(to + LANE);
+            let is_first = sent == Ok(client_address(to)) || sent.is_err();
+            assert!(sent == Ok(lane) || (to == HOSTILE && is_first), "lane 1 of {from:?} to {to}: {sent:?}");
         }
     }
 }

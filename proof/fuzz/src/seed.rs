@@ -30,6 +30,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "packet" => packets(),
         "checksum" => vec![Vec::new(), vec![0xff; 33], (0..64).collect(), vec![0; 20]],
         "split" => superpackets(),
+        "pieces" => crate::pieces::seeds(&[four(6, &syn()), six(6, &syn()), six(17, &udp(1_400)), four(17, &udp(900))]),
         "merge" => trains(),
         "lane" => lanes(),
         "session" => sessions(),
@@ -69,6 +70,9 @@ fn key() -> PublicKey {
     Party::new(2).public()
 }
 
+/// Bytes of the longest datagram of a session that is a seed, 400: more than all messages without padding.
+const LONGEST_SEED: usize = 400;
+
 /// The messages of two nodes from the first packet to the first keepalive.
 fn datagrams() -> Vec<Vec<u8>> {
     let (a, b) = (Party::new(1), Party::new(2));
@@ -78,7 +82,10 @@ fn datagrams() -> Vec<Vec<u8>> {
     world.record();
     world.send(Side::B);
     world.run(Duration::from_secs(12));
-    world.take_history().into_iter().map(|recorded| recorded.datagram).collect()
+    let all = world.take_history().into_iter().map(|recorded| recorded.datagram);
+    // Messages of one kind and length are alike, and so are sized probes of any length: one of each is a seed.
+    let mut known = std::collections::BTreeSet::new();
+    all.filter(|datagram| datagram.len() <= LONGEST_SEED && known.insert((datagram[0], datagram.len()))).collect()
 }
 
 /// One control message of each kind.
@@ -94,7 +101,7 @@ fn control_messages() -> Vec<Vec<u8>> {
         ControlMessage::Probe { id: 7 },
         ControlMessage::Answer { id: 7, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
         ControlMessage::Answer { id: 8, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 8288)) },
-        ControlMessage::Receipt { suite, counter: 1 << 40 },
+        ControlMessage::Receipt { suite, counter: 1 << 40, longest: 7 },
         ControlMessage::Endpoints(Endpoints::new(
             9,
             8,
@@ -160,12 +167,21 @@ fn member_scripts() -> Vec<Vec<u8>> {
         piece.resize(1 + 40, 7);
         piece
     };
-    let words = |kind: u8| (1..=12).map(|message| word(kind, message)).collect::<Vec<_>>().concat();
+    let words = |kind: u8| (1..=17).map(|message| word(kind, message)).collect::<Vec<_>>().concat();
     let moves = |kind: u8| [word(kind, 1), vec![2, 200, 0], word(kind, 11), word(12, 1)].concat();
     let bind = |kind: u8, seconds: u8, numbered: u8| vec![kind, seconds, 0, numbered];
     let binds =
         [bind(3, 9, 0), bind(7, 10, 1), bind(15, 11, 1), bind(3, 8, 0), vec![2, 0, 40], bind(3, 12, 1), word(8, 1)];
-    vec![words(0), words(1), words(12), [moves(4), moves(8), moves(12)].concat(), binds.concat()]
+    // Lane 1 is asked for at another address, is given back, and is asked for again where the member reads.
+    let lane = |kind: u8, message: u8| {
+        let mut piece = word(kind, message);
+        piece[2] = 1;
+        piece
+    };
+    let lanes =
+        [lane(4, 12), lane(20, 12), lane(0, 16), lane(16, 12), lane(16, 14), lane(1, 13), lane(1, 15), word(2, 0)];
+    let all = [words(0), words(1), words(12), words(16)];
+    all.into_iter().chain([[moves(4), moves(8), moves(12)].concat(), binds.concat(), lanes.concat()]).collect()
 }
 
 fn tcp(flags: u8, payload: usize) -> Vec<u8> {
@@ -239,6 +255,14 @@ fn superpackets() -> Vec<Vec<u8>> {
     ]
 }
 
+/// The first packet of a TCP connection, with its options.
+fn syn() -> Vec<u8> {
+    let mut syn = tcp(0x02, 0);
+    syn.extend([2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7]);
+    syn[12] = 0xa0;
+    syn
+}
+
 /// For `merge`: a packet and the packets that follow it.
 fn trains() -> Vec<Vec<u8>> {
     let train = |packet: &[u8], how: &[u8]| {
@@ -279,6 +303,9 @@ fn lanes() -> Vec<Vec<u8>> {
     seeds.push(packets().iter().flat_map(|packet| peer(1, packet)).collect());
     // Under AES: unmarked, marked, marked although the checksum is complete; marked under WireGuard's own suite.
     seeds.push([peer(0x83, &good), peer(0xc3, &partial), peer(0xc0, &good), peer(0x41, &partial)].concat());
+    // In pieces, marked and unmarked.
+    let in_pieces = [peer(0x08, &good), peer(0xc8, &partial), peer(0x28, &six(17, &udp(90)))].concat();
+    seeds.push([in_pieces, peer(0, &[0x10, 0, 2, 0, 9, 9, 9, 9, 40, 0, 0x45]), peer(0x08, &good)].concat());
     // Through the relay: packets, a frame whose packet belongs to no session, a message of the relay itself, a STUN answer.
     let relay = |bytes: &[u8]| {
         let size = u16::try_from(bytes.len()).unwrap_or(0) | 0x8000;

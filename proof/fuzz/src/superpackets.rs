@@ -19,6 +19,7 @@ pub(crate) fn split(data: &[u8]) {
     assert_eq!(VnetHeader::decode(&header.encode()), header);
     let Ok(segments) = cut(header, packet) else { return };
     marked(header, packet, &segments);
+    [120, 600, 1_300].into_iter().for_each(|limit| shorter(header, packet, &segments, limit));
     let whole = Packet::parse(packet).map(|packet| packet.bytes()).unwrap_or_default();
     if header.gso_type == vnet::GSO_NONE {
         let [single] = segments.as_slice() else { unreachable!("a packet without GSO has one segment") };
@@ -61,6 +62,33 @@ fn marked(header: VnetHeader, packet: &[u8], complete: &[Vec<u8>]) {
         assert_eq!(segment, *complete);
     }
     assert_eq!(split.next_len(), None);
+}
+
+/// Checks the segments for a path that carries `limit` bytes: they are the same stream, in correct packets. What is not TCP stays as it is.
+fn shorter(header: VnetHeader, packet: &[u8], complete: &[Vec<u8>], limit: usize) {
+    let Ok(mut split) = Split::new(header, packet) else { unreachable!("the same packet was split before") };
+    let before = (split.segments(), split.largest());
+    let fits = split.largest() <= limit;
+    let done = split.limit_to(limit);
+    if fits || !done {
+        return assert!(done == fits && (split.segments(), split.largest()) == before);
+    }
+    let mut stream = Vec::new();
+    while let Some(length) = split.next_len() {
+        let mut segment = vec![0xee; length];
+        assert!(length <= limit && split.write_next(&mut segment) == Some(length));
+        let Ok(ip) = Packet::parse(&segment) else { unreachable!("a segment is a packet") };
+        assert!(ip.protocol() == ip::TCP && reference::ip_is_right(&segment));
+        assert!(reference::transport_is_right(&segment, ip.header_len(), ip::TCP));
+        stream.extend_from_slice(tcp_data(&segment));
+    }
+    assert_eq!(stream, complete.iter().flat_map(|segment| tcp_data(segment)).copied().collect::<Vec<_>>());
+}
+
+fn tcp_data(segment: &[u8]) -> &[u8] {
+    let Ok(ip) = Packet::parse(segment) else { return &[] };
+    let headers = ip.header_len() + ip.payload().get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+    segment.get(headers..).unwrap_or_default()
 }
 
 /// Checks how a superpacket's headers differ in its segment `number`, whose payload begins at `offset`: sequence number and ID count on, only the last

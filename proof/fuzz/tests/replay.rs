@@ -51,6 +51,7 @@ replays! {
     packet: "packet",
     checksum: "checksum",
     split: "split",
+    pieces: "pieces",
     merge: "merge",
     lane: "lane",
     session: "session",

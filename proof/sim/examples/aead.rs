@@ -1,11 +1,11 @@
-//! A benchmark of the cipher libraries for `make bench-aead`: nanoseconds per packet, the minimum of many runs, for both ciphers at the lengths of a small
+//! A benchmark of the cipher libraries for `make bench-aead`: nanoseconds per packet, the minimum of many runs, for each cipher at the lengths of a small
 //! packet, of the usual MTU and of a jumbo frame. "From another buffer" includes the copy, which some libraries avoid.
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use taut_noise::{Aead, AwsLc, Cipher, NONCE, Ring, TAG};
+use taut_noise::{Aead, Aegis, AwsLc, Cipher, NONCE, Ring, TAG};
 
 const LENGTHS: [usize; 3] = [64, 1_420, 8_900];
 /// Packets per run, 4,000: a few milliseconds, shorter than a time slice of the scheduler.
@@ -16,20 +16,29 @@ const RUNS: usize = 40;
 fn main() {
     println!("| cipher | bytes | library | seal in place, ns | seal from another buffer, ns | open in place, ns |");
     println!("|---|---|---|---|---|---|");
-    for (name, cipher) in [("AES-256-GCM", Cipher::Aes256Gcm), ("ChaCha20-Poly1305", Cipher::ChaCha20Poly1305)] {
-        for length in LENGTHS {
-            let mut least = [[f64::MAX; 3]; 2];
-            for _ in 0..RUNS {
-                for (least, now) in least.iter_mut().zip([run::<Ring>(cipher, length), run::<AwsLc>(cipher, length)]) {
-                    *least = std::array::from_fn(|place| least[place].min(now[place]));
-                }
+    let rows = [
+        ("AES-256-GCM", Cipher::Aes256Gcm, "ring", run::<Ring> as Run),
+        ("AES-256-GCM", Cipher::Aes256Gcm, "aws-lc-rs", run::<AwsLc>),
+        ("ChaCha20-Poly1305", Cipher::ChaCha20Poly1305, "ring", run::<Ring>),
+        ("ChaCha20-Poly1305", Cipher::ChaCha20Poly1305, "aws-lc-rs", run::<AwsLc>),
+        ("AEGIS-256X4", Cipher::Aegis256X4, "taut-aegis", run::<Aegis>),
+    ];
+    for length in LENGTHS {
+        let mut least = [[f64::MAX; 3]; 5];
+        for _ in 0..RUNS {
+            for (least, (_, cipher, _, run)) in least.iter_mut().zip(rows) {
+                let now = run(cipher, length);
+                *least = std::array::from_fn(|place| least[place].min(now[place]));
             }
-            for (library, [place, other, open]) in ["ring", "aws-lc-rs"].iter().zip(least) {
-                println!("| {name} | {length} | {library} | {place:.0} | {other:.0} | {open:.0} |");
-            }
+        }
+        for ((name, _, library, _), [place, other, open]) in rows.iter().zip(least) {
+            println!("| {name} | {length} | {library} | {place:.0} | {other:.0} | {open:.0} |");
         }
     }
 }
+
+/// [`run`] of one library.
+type Run = fn(Cipher, usize) -> [f64; 3];
 
 /// Measures one run of each operation.
 fn run<A: Aead>(cipher: Cipher, length: usize) -> [f64; 3] {

@@ -244,7 +244,11 @@ fn some_message(chance: &mut Seeded) -> ControlMessage {
         1 => ControlMessage::Accept { lanes: lanes(chance), suite, abilities: Abilities::OURS },
         2 => ControlMessage::Probe { id: chance.next_u64() },
         3 => ControlMessage::Answer { id: chance.next_u64(), seen: place(chance) },
-        4 => ControlMessage::Receipt { suite, counter: chance.next_u64() >> chance.below(64) },
+        4 => ControlMessage::Receipt {
+            suite,
+            counter: chance.next_u64() >> chance.below(64),
+            longest: chance.next_u32().to_le_bytes()[0].into(),
+        },
         5 => {
             let (serial, heard, nat) = (chance.next_u32(), chance.next_u32(), chance.below(7) as u8);
             let places: Vec<_> = (0..chance.below(9)).map(|_| place(chance)).collect();

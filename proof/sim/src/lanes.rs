@@ -1,28 +1,39 @@
 //! A host that runs Taut with several lanes: one node, and a lane core for each lane's thread. Agent and threads may be late.
 //!
-//! In the daemon, the thread hands off packets between lanes (engine/lane/src/thread/hand_off.rs). Here it is done in the simplest form: the kernel puts a
-//! packet on the queue of its flow; the lane seals it, holds it, or hands it off to the first lane. Which lanes read is not simulated: all read from the
-//! start.
+//! In the daemon, the thread hands off packets between lanes (engine/lane/src/thread/hand_off.rs). Here it is done in the simplest form (`thread`): the kernel puts a
+//! packet on the queue of its flow; the lane seals it, holds it, or hands it off to the first lane. Which lanes read the queues is decided by the agent's own
+//! [`Steering`]. The number of lanes is fixed, or the node opens them by the load of a model of a core (`growth`, `model`).
+
+mod growth;
+mod model;
+mod thread;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use taut_base::{DEFAULT_MTU, LaneId, PeerId, SessionId, Time};
-use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, Mark, SendBatch};
+use taut_agent::{Steer, Steering};
+use taut_base::{DEFAULT_MTU, LaneId, PeerId, Placement, SessionId, Time};
+use taut_lane::{DropCounts, LaneCore};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_tun::flow;
-use taut_udp::Transmit;
-use taut_wire::control::{ControlMessage, Lanes};
-use taut_wire::merge::{Offloads, Run};
+use taut_wire::control::ControlMessage;
+use taut_wire::merge::Offloads;
 
 use crate::host::Host;
 use crate::party::Party;
+use crate::relay::credentials;
 use crate::taut::Settings;
 use crate::wall::WALL_AT_START;
+pub use growth::AutoSettings;
+use growth::Shrinking;
 use taut_testkit::Seeded;
+use thread::{SimThread, TurnContext, TurnOutputs};
+
+/// The lanes of sessions that were given to lanes: lane of ours, peer, session, lane of the session.
+type Given = BTreeSet<(LaneId, PeerId, SessionId, LaneId)>;
 
 /// A node with several lanes, without threads, sockets and clock.
 pub struct LanesHost {
@@ -32,57 +43,102 @@ pub struct LanesHost {
     entropy: Seeded,
     node: Node<Seeded>,
     threads: Vec<SimThread>,
+    /// The delays of the threads that run and of those that may be started.
+    late: Vec<Duration>,
+    /// How lanes are opened by load; `None` if their number is fixed.
+    auto: Option<AutoSettings>,
+    /// Whether the host refuses to start more lanes.
+    refuses: bool,
+    steering: Steering<TunModel>,
+    queues: TunModel,
+    shrinking: Option<Shrinking>,
     drops: Arc<DropCounts>,
     messages: VecDeque<(Time, LaneId, FromLane)>,
     delivered: VecDeque<Vec<u8>>,
     transmits: VecDeque<(u16, SocketAddr, Vec<u8>)>,
-    /// The sessions that were given to each lane since the last start: lane of ours, peer, session, lane of the session.
-    given: BTreeSet<(LaneId, PeerId, SessionId, LaneId)>,
+    /// What was given to lanes since the last start.
+    given: Given,
+    /// Packets that found their TUN queue full.
+    queue_drops: u64,
+    /// Number of times that lanes were started beside the first.
+    grown: usize,
+    /// Number of commands to open or close lanes, by peer.
+    changes: BTreeMap<PeerId, usize>,
 }
 
-/// One lane's thread.
-struct SimThread {
-    core: LaneCore,
-    out: SendBatch,
-    /// The delay of all its inputs: datagrams, commands, handed-off packets.
-    late: Duration,
-    commands: VecDeque<(Time, ToLane)>,
-    datagrams: VecDeque<(Time, SocketAddr, Vec<u8>)>,
-    /// Packets and marks that other lanes handed off, in order.
-    handed_off: VecDeque<(Time, HandedOff)>,
-    /// The TUN queue.
-    queue: VecDeque<Vec<u8>>,
+/// A TUN device: the queue of each flow.
+#[derive(Clone)]
+struct TunModel(Arc<Mutex<Placement>>);
+
+impl Default for TunModel {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Placement::FIRST)))
+    }
 }
 
-enum HandedOff {
-    Packet(Vec<u8>),
-    Mark(Mark),
+impl TunModel {
+    /// Returns the number of the queue that a packet waits on.
+    fn queue(&self, packet: &[u8]) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).lane(flow(packet)).0.into()
+    }
 }
 
-impl SimThread {
-    fn backlog(&mut self, now: Time) -> bool {
-        self.core.send_backlog(&mut self.out, now)
+impl Steer for TunModel {
+    fn steer(&self, placement: Placement) -> bool {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = placement;
+        true
     }
 }
 
 impl LanesHost {
     /// Returns a node that was just started with this map. `late` are the delays of its threads; all its randomness comes from `seed`.
     pub fn new(me: &Party, map: NetworkMap, settings: Settings, late: &[Duration], seed: u64) -> Self {
+        Self::start_with(me, map, settings, None, late, seed)
+    }
+
+    /// Returns a node that opens lanes by load. `late` are the delays of as many threads as it may have.
+    pub fn auto(
+        me: &Party,
+        map: NetworkMap,
+        settings: Settings,
+        auto: AutoSettings,
+        late: &[Duration],
+        seed: u64,
+    ) -> Self {
+        Self::start_with(me, map, settings, Some(auto), late, seed)
+    }
+
+    fn start_with(
+        me: &Party,
+        map: NetworkMap,
+        settings: Settings,
+        auto: Option<AutoSettings>,
+        late: &[Duration],
+        seed: u64,
+    ) -> Self {
         let mut entropy = Seeded::new(seed);
-        let mut node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
-        let threads = threads(&mut node, &settings, late);
+        let node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
         let mut host = Self {
             me: me.clone(),
             map,
             settings,
             entropy,
             node,
-            threads,
+            threads: Vec::new(),
+            late: late.to_vec(),
+            auto,
+            refuses: false,
+            steering: Steering::new(None, Placement::FIRST),
+            queues: TunModel::default(),
+            shrinking: None,
             drops: Arc::default(),
             messages: VecDeque::new(),
             delivered: VecDeque::new(),
             transmits: VecDeque::new(),
             given: BTreeSet::new(),
+            queue_drops: 0,
+            grown: 0,
+            changes: BTreeMap::new(),
         };
         host.start(Time::ZERO);
         host
@@ -96,26 +152,32 @@ impl LanesHost {
 
     /// Restarts the daemon with another number of threads; `late` are their delays.
     pub fn restart_with(&mut self, late: &[Duration], now: Time) {
-        self.threads = threads(&mut self.node, &self.settings, late);
+        self.late = late.to_vec();
         self.restart(now);
     }
 
     fn start(&mut self, now: Time) {
-        let first = self.me.endpoint.port();
-        let extra: Vec<u16> = (first + 1..).take(self.threads.len() - 1).collect();
+        let fixed = if self.auto.is_some() { 1 } else { self.late.len() };
+        let (count, cost) = (fixed as u8, self.auto.map_or(Duration::ZERO, |auto| auto.cost));
+        self.threads.clear();
+        for own in (0..count).map(LaneId) {
+            let core = core(&mut self.node, &self.settings, &self.drops).as_lane(own, count);
+            self.threads.push(SimThread::new(core, own, self.late[usize::from(own.0)], cost));
+        }
+        self.queues = TunModel::default();
+        self.steering = Steering::new(Some(self.queues.clone()), Placement::new(count));
+        self.shrinking = None;
         self.node.set_suites(self.settings.suites);
-        self.node.set_lanes(Lanes::with_ports(&extra));
-        let count = self.lanes();
-        for (own, thread) in (0..).zip(&mut self.threads) {
-            thread.core = core(&mut self.node, &self.settings, &self.drops).as_lane(LaneId(own), count);
-            thread.out = SendBatch::new();
-            thread.commands.clear();
-            thread.datagrams.clear();
-            thread.handed_off.clear();
-            thread.queue.clear();
+        self.node.set_lanes(self.named());
+        if let Some(auto) = self.auto {
+            self.node.set_auto_lanes(auto.most);
         }
         self.messages.clear();
         self.given.clear();
+        if self.settings.ticket {
+            let clocks = Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) };
+            self.node.set_ticket(credentials(&self.me), clocks);
+        }
         self.node.set_map(&self.map);
         self.pump(now);
     }
@@ -125,15 +187,36 @@ impl LanesHost {
         &self.node
     }
 
+    /// Has the host refuse to start lanes from now on, or start them again.
+    pub fn refuse_lanes(&mut self, refuses: bool) {
+        self.refuses = refuses;
+    }
+
+    /// Returns the number of times that lanes were started beside the first.
+    pub fn grown(&self) -> usize {
+        self.grown
+    }
+
+    /// Returns the number of times that lanes of ours were told to open or close for a peer.
+    pub fn changes(&self, peer: PeerId) -> usize {
+        self.changes.get(&peer).copied().unwrap_or(0)
+    }
+
+    /// Returns the number of packets that the kernel dropped because their TUN queue was full.
+    pub fn queue_drops(&self) -> u64 {
+        self.queue_drops
+    }
+
     /// Sends a control message to the first peer, on this lane of their newest session, as a hostile member may.
     pub fn say(&mut self, lane: LaneId, message: ControlMessage, now: Time) {
         let Some(peer) = self.node.peers().next().map(|peer| peer.id) else { return };
         let sessions = self.given.iter().filter(|(_, of, _, on)| (*of, *on) == (peer, lane));
         let Some((own, _, session, _)) = sessions.max_by_key(|(_, _, session, _)| *session).copied() else { return };
-        let thread = &mut self.threads[usize::from(own.0)];
+        let Some(thread) = self.threads.get_mut(usize::from(own.0)) else { return };
         let command = ToLane::Control { peer, session, lane, way: None, message };
-        thread.core.command(command, &mut thread.out, now);
-        self.transmit(usize::from(own.0));
+        let mut outputs = TurnOutputs::default();
+        thread.command_now(command, &mut outputs, now);
+        self.take_outputs(own, outputs, now);
         self.pump(now);
     }
 
@@ -142,132 +225,102 @@ impl LanesHost {
         &self.drops
     }
 
-    fn lanes(&self) -> u8 {
+    /// Returns the number of lanes that run.
+    pub fn lanes(&self) -> u8 {
         u8::try_from(self.threads.len()).unwrap_or(u8::MAX)
+    }
+
+    fn tell(&mut self, lane: LaneId, command: ToLane, now: Time) {
+        if let ToLane::OpenLanes { peer, .. } | ToLane::CloseLanes(peer) = command {
+            *self.changes.entry(peer).or_default() += 1;
+        }
+        // Commands to a lane that has ended come too late.
+        if let Some(thread) = self.threads.get_mut(usize::from(lane.0)) {
+            thread.tell(command, now);
+        }
     }
 
     /// Runs threads and agent until no input is due, and sends.
     fn pump(&mut self, now: Time) {
-        let clocks = Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) };
         loop {
             let mut busy = false;
             while let Some(output) = self.node.poll_output() {
-                if let Output::Lane(lane, command) = output {
-                    let thread = &mut self.threads[usize::from(lane.0)];
-                    thread.commands.push_back((now + thread.late, command));
+                match output {
+                    Output::Lane(lane, command) => self.tell(lane, command, now),
+                    Output::Lanes(placement) => self.set_lanes(placement, now),
+                    _ => {}
                 }
             }
-            for place in 0..self.threads.len() {
-                busy |= self.work(place, now);
+            for own in (0..self.lanes()).map(LaneId) {
+                busy |= self.turn(own, now);
             }
             if let Some((_, lane, message)) = self.messages.pop_front_if(|(due, ..)| *due <= now) {
-                self.node.handle(lane, message, clocks);
+                self.handle(lane, message, now);
                 busy = true;
             } else if self.node.poll_timeout().is_some_and(|due| due <= now) {
-                self.node.handle_timeout(clocks);
+                self.node.handle_timeout(clocks(now));
                 busy = true;
             }
+            busy |= self.steer(now);
             if !busy {
                 return;
             }
         }
     }
 
-    /// Runs one turn of a lane's thread, in the daemon's order: commands, datagrams, handed-off packets, the queue. Returns false if there was nothing to do.
-    fn work(&mut self, place: usize, now: Time) -> bool {
-        let thread = &mut self.threads[place];
-        let own = LaneId(u8::try_from(place).unwrap_or(u8::MAX));
-        let mut busy = false;
-        while let Some((_, command)) = thread.commands.pop_front_if(|(due, _)| *due <= now) {
-            assert_given_once(&mut self.given, own, &command);
-            thread.core.command(command, &mut thread.out, now);
-            busy = true;
+    /// Takes a message of a lane.
+    fn handle(&mut self, lane: LaneId, message: FromLane, now: Time) {
+        let mut told = Vec::new();
+        match message {
+            FromLane::Drained => self.steering.drained(lane, now, |lane, command| told.push((lane, command))),
+            FromLane::Ended => self.lane_ended(),
+            message => self.node.handle(lane, message, clocks(now)),
         }
-        let mut strays = Vec::new();
-        while let Some((_, source, mut datagram)) = thread.datagrams.pop_front_if(|(due, ..)| *due <= now) {
-            let mut io = SimIo {
-                own,
-                commands: &mut thread.commands,
-                given: &mut self.given,
-                delivered: &mut self.delivered,
-                strays: &mut strays,
-            };
-            let length = datagram.len();
-            thread.core.inbound(source, &mut datagram, length, &mut io, &mut thread.out, now);
-            busy = true;
-        }
-        while let Some((_, item)) = thread.handed_off.pop_front_if(|(due, _)| *due <= now) {
-            match item {
-                HandedOff::Packet(packet) => thread.core.outbound_handed_off(&packet, &mut thread.out, now),
-                HandedOff::Mark(mark) => thread.core.mark_handed_off(mark, &mut thread.out),
-            }
-            busy = true;
-        }
-        let mut to_first = Vec::new();
-        loop {
-            let mark = if let Some(released) = thread.core.release(&mut thread.out, now) {
-                to_first.extend(released.packet.map(|packet| HandedOff::Packet(packet.into())));
-                released.mark
-            } else {
-                let Some(packet) = thread.queue.pop_front() else { break };
-                let hand_off = thread.core.outbound(&packet, &mut thread.out, now);
-                to_first.extend(hand_off.packet.then_some(HandedOff::Packet(packet)));
-                hand_off.mark
-            };
-            to_first.extend(mark.map(HandedOff::Mark));
-            busy = true;
-        }
-        self.transmit(place);
-        while self.threads[place].backlog(now) {
-            self.transmit(place);
-        }
-        self.drain_outputs(place, now);
-        for item in to_first {
-            let first = &mut self.threads[0];
-            first.handed_off.push_back((now + first.late, item));
-        }
-        for (lane, source, datagram) in strays {
-            let other = &mut self.threads[usize::from(lane.0)];
-            other.datagrams.push_back((now + other.late, source, datagram));
-        }
-        self.transmit(0);
+        told.into_iter().for_each(|(lane, command)| self.tell(lane, command, now));
+    }
+
+    /// Has the lanes read that should, and ends those that are not needed. Returns true if a lane was told something.
+    fn steer(&mut self, now: Time) -> bool {
+        let spread = self.node.has_extra_lanes() && self.shrinking.is_none();
+        let mut told = Vec::new();
+        self.steering.turn(spread, now, |lane, command| told.push((lane, command)));
+        let (any, before) = (!told.is_empty(), self.threads.len());
+        told.into_iter().for_each(|(lane, command)| self.tell(lane, command, now));
+        self.shrink_further(now);
+        any || self.threads.len() != before
+    }
+
+    /// Runs one turn of a lane's thread. Returns false if there was nothing to do.
+    fn turn(&mut self, own: LaneId, now: Time) -> bool {
+        let Some(thread) = self.threads.get_mut(usize::from(own.0)) else { return false };
+        let mut outputs = TurnOutputs::default();
+        let context = TurnContext { own, given: &mut self.given, delivered: &mut self.delivered };
+        let busy = thread.turn(context, &mut outputs, now);
+        self.take_outputs(own, outputs, now);
         busy
     }
 
-    fn drain_outputs(&mut self, place: usize, now: Time) {
-        while let Some(message) = self.threads[place].core.poll_output() {
-            let lane = LaneId(u8::try_from(place).unwrap_or(u8::MAX));
-            self.messages.push_back((now + self.settings.agent_delay, lane, message));
+    fn take_outputs(&mut self, own: LaneId, outputs: TurnOutputs, now: Time) {
+        let port = u16::from(own.0);
+        let sent = outputs.transmits.into_iter().map(|(destination, datagram)| (port, destination, datagram));
+        self.transmits.extend(sent);
+        for (lane, item) in outputs.handed_off {
+            self.threads[usize::from(lane.0)].take(item, now);
         }
-    }
-
-    fn transmit(&mut self, place: usize) {
-        let out = &mut self.threads[place].out;
-        while !out.is_empty() {
-            let mut run = [Transmit { destination: self.me.endpoint, contents: &[], segment_size: 0, ecn: 0 }];
-            let count = out.transmits(Flush::All, &mut run);
-            let port = u16::try_from(place).unwrap_or(u16::MAX);
-            for Transmit { destination, contents, segment_size, .. } in run {
-                let datagrams = contents.chunks(segment_size).map(|datagram| (port, destination, datagram.to_vec()));
-                self.transmits.extend(datagrams);
+        for (lane, source, datagram) in outputs.strays {
+            // A stray of a lane that has ended has no receiver: its peer was told seconds ago.
+            if let Some(thread) = self.threads.get_mut(usize::from(lane.0)) {
+                thread.receive_stray(source, datagram, now);
             }
-            out.consume(count, 0);
+        }
+        while let Some(message) = self.threads[usize::from(own.0)].core.poll_output() {
+            self.messages.push_back((now + self.settings.agent_delay, own, message));
         }
     }
 }
 
-/// Returns a thread for each lane.
-fn threads(node: &mut Node<Seeded>, settings: &Settings, late: &[Duration]) -> Vec<SimThread> {
-    let thread = |late: &Duration| SimThread {
-        core: core(node, settings, &Arc::default()),
-        out: SendBatch::new(),
-        late: *late,
-        commands: VecDeque::new(),
-        datagrams: VecDeque::new(),
-        handed_off: VecDeque::new(),
-        queue: VecDeque::new(),
-    };
-    late.iter().map(thread).collect()
+fn clocks(now: Time) -> Clocks {
+    Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) }
 }
 
 fn core(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> LaneCore {
@@ -276,7 +329,7 @@ fn core(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -
 }
 
 /// Asserts that each lane of a session is given once, to the lane of ours that serves it (protocol.md 1.7).
-fn assert_given_once(given: &mut BTreeSet<(LaneId, PeerId, SessionId, LaneId)>, own: LaneId, command: &ToLane) {
+fn assert_given_once(given: &mut Given, own: LaneId, command: &ToLane) {
     if let ToLane::AddSession { peer, id, keys, .. } = command {
         assert!(given.insert((own, *peer, *id, keys.lane)), "lane {:?} of session {id:?} was given twice", keys.lane);
         let owners: BTreeMap<_, _> = given.iter().map(|(own, peer, id, lane)| ((peer, id, lane), own)).collect();
@@ -286,8 +339,10 @@ fn assert_given_once(given: &mut BTreeSet<(LaneId, PeerId, SessionId, LaneId)>, 
 
 impl Host for LanesHost {
     fn send(&mut self, packet: &[u8], now: Time) {
-        let place = usize::from(flow(packet)) % self.threads.len();
-        self.threads[place].queue.push_back(packet.to_vec());
+        let place = self.queues.queue(packet);
+        if !self.threads[place].queue(packet) {
+            self.queue_drops += 1;
+        }
         self.pump(now);
     }
 
@@ -296,25 +351,18 @@ impl Host for LanesHost {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        for place in 0..self.threads.len() {
-            let thread = &mut self.threads[place];
-            thread.core.handle_timeout(&mut thread.out, now);
-            self.transmit(place);
-            self.drain_outputs(place, now);
+        for own in (0..self.lanes()).map(LaneId) {
+            let mut outputs = TurnOutputs::default();
+            self.threads[usize::from(own.0)].handle_timeout(&mut outputs, now);
+            self.take_outputs(own, outputs, now);
         }
         self.pump(now);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let agent = [self.node.poll_timeout(), self.messages.front().map(|(due, ..)| *due)];
-        let threads = self.threads.iter().flat_map(|thread| {
-            [
-                thread.core.poll_timeout(),
-                thread.commands.front().map(|(due, _)| *due),
-                thread.datagrams.front().map(|(due, ..)| *due),
-                thread.handed_off.front().map(|(due, _)| *due),
-            ]
-        });
+        let agent =
+            [self.node.poll_timeout(), self.messages.front().map(|(due, ..)| *due), self.steering.poll_timeout()];
+        let threads = self.threads.iter().map(SimThread::poll_timeout);
         agent.into_iter().chain(threads).flatten().min()
     }
 
@@ -331,39 +379,11 @@ impl Host for LanesHost {
     }
 
     fn receive_at(&mut self, port: u16, source: SocketAddr, datagram: &[u8], now: Time) {
-        let thread = &mut self.threads[usize::from(port)];
-        thread.datagrams.push_back((now + thread.late, source, datagram.to_vec()));
+        self.threads[usize::from(port)].receive(source, datagram.to_vec(), now);
         self.pump(now);
     }
 
     fn poll_transmit_at(&mut self) -> Option<(u16, SocketAddr, Vec<u8>)> {
         self.transmits.pop_front()
-    }
-}
-
-/// The TUN, the command queue and the other lanes, for one received datagram.
-struct SimIo<'a> {
-    own: LaneId,
-    commands: &'a mut VecDeque<(Time, ToLane)>,
-    given: &'a mut BTreeSet<(LaneId, PeerId, SessionId, LaneId)>,
-    delivered: &'a mut VecDeque<Vec<u8>>,
-    strays: &'a mut Vec<(LaneId, SocketAddr, Vec<u8>)>,
-}
-
-impl InboundIo for SimIo<'_> {
-    fn write(&mut self, run: Run<'_>) -> bool {
-        self.delivered.push_back(run.slices().collect::<Vec<_>>().concat());
-        true
-    }
-
-    fn hand_off(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
-        self.strays.push((to, source, datagram.to_vec()));
-        true
-    }
-
-    fn next_command(&mut self) -> Option<ToLane> {
-        let (_, command) = self.commands.pop_front()?;
-        assert_given_once(self.given, self.own, &command);
-        Some(command)
     }
 }

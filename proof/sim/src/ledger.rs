@@ -1,22 +1,26 @@
 //! The packets that one side's applications sent, and which of them arrived.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use taut_base::Time;
 
-use crate::packet;
+use crate::packet::{self, LENGTHS};
 
 /// The record of the packets in one direction. It panics on a delivered packet that was never sent, was delivered before, or was altered.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    source: IpAddr,
-    destination: IpAddr,
+    /// Source and destination.
+    ends: [IpAddr; 2],
     sent: Vec<Time>,
+    /// The flow of each packet.
+    flow_of: Vec<u16>,
     arrived: Vec<Option<Time>>,
     /// Arrival times, in the order of arrival.
     arrivals: Vec<Time>,
     flows: u16,
+    lengths: RangeInclusive<usize>,
     /// The highest packet number that arrived, by flow.
     latest: Vec<Option<u64>>,
     overtaken: usize,
@@ -26,12 +30,13 @@ impl Ledger {
     /// Creates an empty ledger of packets from `source` to `destination`.
     pub fn new(source: IpAddr, destination: IpAddr) -> Self {
         Self {
-            source,
-            destination,
+            ends: [source, destination],
             sent: Vec::new(),
+            flow_of: Vec::new(),
             arrived: Vec::new(),
             arrivals: Vec::new(),
             flows: 1,
+            lengths: LENGTHS,
             latest: vec![None],
             overtaken: 0,
         }
@@ -43,12 +48,35 @@ impl Ledger {
         self.latest = vec![None; flows.into()];
     }
 
-    /// Records the next packet and returns it.
+    /// Sets the lengths of packets. Call it before the first packet is sent.
+    pub fn set_lengths(&mut self, lengths: RangeInclusive<usize>) {
+        self.lengths = lengths;
+    }
+
+    /// Records the next packet and returns it. Packets take turns in all flows.
     pub fn send(&mut self, now: Time) -> Vec<u8> {
-        let number = self.sent.len() as u64;
+        let flow = self.sent.len() as u64 % u64::from(self.flows.max(1));
+        self.send_in(u16::try_from(flow).unwrap_or(0), now)
+    }
+
+    /// Records the next packet, of this flow, and returns it.
+    pub fn send_in(&mut self, flow: u16, now: Time) -> Vec<u8> {
+        assert!(flow < self.flows, "flow {flow} of {}", self.flows);
+        let number = self.sent.len();
         self.sent.push(now);
+        self.flow_of.push(flow);
         self.arrived.push(None);
-        packet::write(number, self.source, self.destination, self.flows)
+        self.packet(number)
+    }
+
+    fn packet(&self, number: usize) -> Vec<u8> {
+        let flow = self.flow_of.get(number).copied().filter(|_| self.flows > 1);
+        packet::write(number as u64, self.ends, flow, &self.lengths)
+    }
+
+    /// Returns true if a delivered packet comes from the source of this ledger.
+    pub fn is_from_source(&self, delivered: &[u8]) -> bool {
+        packet::source(delivered) == Some(self.ends[0])
     }
 
     /// Records a delivered packet.
@@ -58,15 +86,11 @@ impl Ledger {
         let (Some(number), Some(place)) = (number, place) else {
             unreachable!("a packet was delivered that was never sent: {delivered:02x?}");
         };
-        assert_eq!(
-            delivered,
-            packet::write(number, self.source, self.destination, self.flows),
-            "packet {number} was altered"
-        );
+        assert_eq!(delivered, self.packet(place), "packet {number} was altered");
         let first = self.arrived[place].replace(now);
         assert_eq!(first, None, "packet {number} was delivered twice");
         self.arrivals.push(now);
-        if let Some(latest) = self.latest.get_mut(usize::from(packet::flow(number, self.flows))) {
+        if let Some(latest) = self.latest.get_mut(usize::from(self.flow_of[place])) {
             self.overtaken += usize::from(latest.is_some_and(|latest| number < latest));
             *latest = (*latest).max(Some(number));
         }

@@ -31,7 +31,7 @@ mod wire;
 mod world;
 
 pub use host::Host;
-pub use lanes::LanesHost;
+pub use lanes::{AutoSettings, LanesHost};
 pub use ledger::Ledger;
 pub use link::{Counts, Link};
 pub use maps::{map_for, map_with_relays};

@@ -1,12 +1,13 @@
 //! The inner packets of the simulated applications: ICMP echo requests that carry a number, or datagrams of several flows.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use taut_wire::checksum::Sum;
 use taut_wire::icmp::{Echo, EchoKind};
 use taut_wire::ip::Packet;
 
-/// Bytes of the longest packet that an application sends, IP header included.
+/// Bytes of the longest packet that an application sends, IP header included, unless a world has other [`lengths`](crate::World::set_lengths).
 pub const MAX_PACKET: usize = 640;
 
 /// Bytes of the IPv4 header.
@@ -18,22 +19,23 @@ const HEADER: usize = 8;
 /// Bytes of the shortest packet: both headers and the number.
 const SMALLEST: usize = IP + HEADER + 8;
 
-/// Returns the flow of packet `number` when packets take turns in `flows` flows.
-pub(crate) fn flow(number: u64, flows: u16) -> u16 {
-    u16::try_from(number % u64::from(flows.max(1))).unwrap_or(0)
-}
+/// The lengths of packets, unless a world has others.
+pub(crate) const LENGTHS: RangeInclusive<usize> = SMALLEST..=MAX_PACKET - 1;
 
-/// Returns packet `number` from one overlay address to another. The number determines length and contents, and also the ports if there are several flows.
-pub(crate) fn write(number: u64, source: IpAddr, destination: IpAddr, flows: u16) -> Vec<u8> {
-    let length = SMALLEST + usize::try_from(number.wrapping_mul(37) % (MAX_PACKET - SMALLEST) as u64).unwrap_or(0);
+/// Returns packet `number` from one overlay address to another. The number determines length and contents, and the flow, if there are several, the ports. No length is
+/// shorter than the headers and the number.
+pub(crate) fn write(number: u64, ends: [IpAddr; 2], flow: Option<u16>, lengths: &RangeInclusive<usize>) -> Vec<u8> {
+    let [source, destination] = ends;
+    let count = lengths.end() - lengths.start() + 1;
+    let length = lengths.start() + usize::try_from(number.wrapping_mul(37) % count as u64).unwrap_or(0);
     let mut payload = vec![number.to_le_bytes()[0]; length - SMALLEST + 8];
     payload[..8].copy_from_slice(&number.to_be_bytes());
     let echo = Echo { kind: EchoKind::Request, ident: 1, sequence: 1, payload: &payload };
     let mut packet = vec![0; length];
     let written = echo.write_packet(source, destination, &mut packet);
     assert_eq!(written, Ok(length), "the world's own packets are well formed");
-    if flows > 1 {
-        make_datagram(&mut packet, FIRST_PORT + flow(number, flows));
+    if let Some(flow) = flow {
+        make_datagram(&mut packet, FIRST_PORT + flow);
     }
     packet
 }
@@ -59,6 +61,11 @@ pub(crate) fn number(packet: &[u8]) -> Option<u64> {
     payload.first_chunk().map(|number| u64::from_be_bytes(*number))
 }
 
+/// Returns the source address of a packet.
+pub(crate) fn source(packet: &[u8]) -> Option<IpAddr> {
+    Packet::parse(packet).ok().map(|packet| packet.source())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,7 +73,7 @@ mod tests {
     #[test]
     fn numbers_come_back_and_lengths_vary() {
         let addresses: [IpAddr; 2] = [[100, 64, 0, 1].into(), [100, 64, 0, 2].into()];
-        let packets: Vec<Vec<u8>> = (0..2_000).map(|number| write(number, addresses[0], addresses[1], 1)).collect();
+        let packets: Vec<Vec<u8>> = (0..2_000).map(|number| write(number, addresses, None, &LENGTHS)).collect();
         for (packet, expected) in packets.iter().zip(0..) {
             assert_eq!(number(packet), Some(expected));
         }

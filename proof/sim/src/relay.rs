@@ -135,8 +135,7 @@ impl Station for RelayStation {
             return;
         }
         let mut frame = datagram.to_vec();
-        let forwarded =
-            self.forward.client_at(&place).and_then(|slot| self.forward.forward(slot, &mut frame, now).ok());
+        let forwarded = self.forward.lane_at(&place).and_then(|from| self.forward.forward(from, &mut frame, now).ok());
         if let Some(ClientAddress::Udp(to)) = forwarded {
             self.out.push_back((0, to, frame));
         } else {

@@ -9,10 +9,10 @@ use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, RelayId, SessionI
 use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, Output, ToLane};
-use taut_path::Families;
+use taut_path::{Families, PathReport};
 use taut_tunnel::Limits;
 use taut_udp::Transmit;
-use taut_wire::control::Suites;
+use taut_wire::control::{Abilities, ControlMessage, Suites};
 use taut_wire::merge::{Offloads, Run};
 
 use crate::host::Host;
@@ -27,6 +27,8 @@ const MAX_SESSIONS: usize = 3;
 const MAX_INDICES: usize = 3;
 /// Maximum number of unanswered initiations of one peer.
 const MAX_WAITING: usize = 3;
+/// Length in bytes of the longest datagram that cannot be a sized probe: such a probe is as long as a packet, and other probes have 64 bytes.
+const LONGEST_SHORT_PROBE: usize = 400;
 /// Capacity of the daemon's queues.
 const MAX_QUEUED: usize = 256;
 
@@ -43,6 +45,8 @@ pub struct Settings {
     pub suites: Suites,
     /// Whether the node has a ticket, and therefore uses the relays of its map.
     pub ticket: bool,
+    /// Whether the node behaves as release 0.1.0 where long packets are concerned: it takes no pieces, answers no sized probe, and offers nothing.
+    pub is_old: bool,
 }
 
 impl Default for Settings {
@@ -53,6 +57,7 @@ impl Default for Settings {
             lane_delay: Duration::ZERO,
             suites: Suites::STOCK,
             ticket: false,
+            is_old: false,
         }
     }
 }
@@ -83,6 +88,8 @@ pub struct TautHost {
     told: Vec<SocketAddr>,
     /// The relays that the node is bound to, until the coordinator is told.
     bound: Option<Vec<RelayId>>,
+    /// The settled packet limits, as the host's routes get them.
+    limits: BTreeMap<PeerId, u16>,
 }
 
 impl TautHost {
@@ -112,6 +119,7 @@ impl TautHost {
             seen: Vec::new(),
             told: vec![me.endpoint],
             bound: None,
+            limits: BTreeMap::new(),
         };
         host.begin(Time::ZERO);
         host
@@ -125,6 +133,7 @@ impl TautHost {
         self.messages.clear();
         self.commands.clear();
         self.sessions.clear();
+        self.limits.clear();
         if let Some(ceiling) = self.ceiling {
             self.node.resume_stamps(ceiling);
         }
@@ -200,6 +209,21 @@ impl TautHost {
         &self.node
     }
 
+    /// Sets the node's `--mtu`.
+    pub fn set_mtu(&mut self, mtu: Option<u16>) {
+        self.node.set_mtu(mtu);
+    }
+
+    /// Returns the settled packet limit of the only peer, as the host's routes have it.
+    pub fn packet_limit(&self) -> Option<u16> {
+        self.limits.values().next().copied()
+    }
+
+    /// Returns the explanation of the path to the only peer.
+    pub fn report(&self, now: Time) -> Option<PathReport> {
+        self.node.peers().find_map(|peer| self.node.report(peer.id, now))
+    }
+
     /// Returns the lane's drop counters.
     pub fn drops(&self) -> &DropCounts {
         &self.drops
@@ -257,12 +281,22 @@ impl TautHost {
     fn drain_node(&mut self, now: Time) {
         while let Some(output) = self.node.poll_output() {
             match output {
-                Output::Lane(_, command) => self.commands.push_back((now + self.settings.lane_delay, command)),
+                Output::Lane(_, command) => {
+                    let command = if self.settings.is_old { as_old_release(command) } else { Some(command) };
+                    self.commands.extend(command.map(|command| (now + self.settings.lane_delay, command)));
+                }
                 Output::StampCeiling(ceiling) => self.ceiling = Some(ceiling),
                 Output::Endpoints(endpoints) => self.seen = endpoints,
                 Output::HomeRelays(relays) => self.bound = Some(relays),
+                Output::PacketLimit { peer, limit } => {
+                    self.limits.insert(peer, limit);
+                }
                 // The simulated wire carries only UDP, and the host has one socket, so there are no bridges and no test of the NAT's filter.
-                Output::NatTest { .. } | Output::Bridges(_) | Output::ResetBridge(_) | Output::Event(_) => {}
+                Output::NatTest { .. }
+                | Output::Bridges(_)
+                | Output::ResetBridge(_)
+                | Output::Lanes(_)
+                | Output::Event(_) => {}
             }
         }
     }
@@ -299,6 +333,18 @@ fn start_lane_core(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<Dro
     LaneCore::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
 }
 
+/// Returns what a node of release 0.1.0 has its lane do instead.
+fn as_old_release(command: ToLane) -> Option<ToLane> {
+    match command {
+        ToLane::Control { message: ControlMessage::Offer { .. }, .. } => None,
+        ToLane::Control { peer, session, lane, way, message: ControlMessage::Accept { lanes, suite, .. } } => {
+            let message = ControlMessage::Accept { lanes, suite, abilities: Abilities::default() };
+            Some(ToLane::Control { peer, session, lane, way, message })
+        }
+        other => Some(other),
+    }
+}
+
 fn note_session(sessions: &mut BTreeMap<PeerId, BTreeSet<SessionId>>, command: &ToLane) {
     match command {
         ToLane::AddSession { peer, id, .. } => {
@@ -322,6 +368,13 @@ impl Host for TautHost {
         let mut ports =
             Ports { commands: &mut self.commands, sessions: &mut self.sessions, delivered: &mut self.delivered };
         self.core.inbound(source, &mut buffer, datagram.len(), &mut ports, &mut self.out, now);
+        // Only an answer to a probe follows at once on a long datagram.
+        if self.settings.is_old && datagram.len() > LONGEST_SHORT_PROBE {
+            let count = self
+                .out
+                .transmits(Flush::All, &mut [Transmit { destination: source, contents: &[], segment_size: 0, ecn: 0 }]);
+            self.out.consume(count, 0);
+        }
         self.pump(now);
     }
 

@@ -1,5 +1,6 @@
 //! The parts of the world: its hosts, the wires between them, and the next event.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ pub(crate) struct End {
     pub(crate) counts: Counts,
     pub(crate) ledger: Ledger,
     pub(crate) flow: Option<SteadyFlow>,
+    /// The flows that send on their own, by number.
+    pub(crate) flows: BTreeMap<u16, SteadyFlow>,
 }
 
 /// Applications that send at even intervals.
@@ -59,5 +62,6 @@ pub struct Recorded {
 pub(crate) enum WorldEvent {
     Arrival,
     Timeout(Place),
-    Send(Side),
+    /// A packet of an application; of this flow, if it sends on its own.
+    Send(Side, Option<u16>),
 }

@@ -1,15 +1,16 @@
 //! The world: two hosts, the wires between them, stations, and one clock.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use taut_base::Time;
 
 use crate::host::Host;
 use crate::ledger::Ledger;
-use crate::link::{Counts, Link};
+use crate::link::{Counts, Link, packet_len};
 use crate::party::Party;
 use crate::side::Side;
 use crate::station::{Post, Station, StationId};
@@ -44,6 +45,7 @@ impl<A: Host, B: Host> World<A, B> {
             counts: Counts::default(),
             ledger: Ledger::new(party.overlay(), to),
             flow: None,
+            flows: BTreeMap::new(),
         };
         Self {
             ends: [end(a.0, b.0.overlay()), end(b.0, a.0.overlay())],
@@ -160,8 +162,18 @@ impl<A: Host, B: Host> World<A, B> {
     /// Sends one packet from an application of `side`.
     pub fn send(&mut self, side: Side) {
         let packet = self.ends[side.place()].ledger.send(self.now);
+        self.put_in(side, &packet);
+    }
+
+    /// Sends one packet of a flow from an application of `side`.
+    pub fn send_in(&mut self, side: Side, flow: u16) {
+        let packet = self.ends[side.place()].ledger.send_in(flow, self.now);
+        self.put_in(side, &packet);
+    }
+
+    fn put_in(&mut self, side: Side, packet: &[u8]) {
         let now = self.now;
-        self.host(side).send(&packet, now);
+        self.host(side).send(packet, now);
         self.collect(side);
     }
 
@@ -170,14 +182,34 @@ impl<A: Host, B: Host> World<A, B> {
         self.ends[side.place()].flow = Some(SteadyFlow { interval, next: self.now });
     }
 
+    /// Makes one flow of `side` send a packet per interval, the first one after half of it; `None` stops it. Other flows go on.
+    pub fn set_flow(&mut self, side: Side, flow: u16, interval: Option<Duration>) {
+        let flows = &mut self.ends[side.place()].flows;
+        match interval {
+            Some(interval) => {
+                flows.insert(flow, SteadyFlow { interval, next: self.now + interval / 2 });
+            }
+            None => {
+                flows.remove(&flow);
+            }
+        }
+    }
+
     /// Sets the number of flows that the applications' packets take turns in. Call it before they send.
     pub fn set_flows(&mut self, flows: u16) {
         self.ends.iter_mut().for_each(|end| end.ledger.set_flows(flows));
     }
 
+    /// Sets the lengths of the applications' packets, headers included. Call it before they send.
+    pub fn set_lengths(&mut self, lengths: RangeInclusive<usize>) {
+        self.ends.iter_mut().for_each(|end| end.ledger.set_lengths(lengths.clone()));
+    }
+
     /// Stops the applications of `side`.
     pub fn stop(&mut self, side: Side) {
-        self.ends[side.place()].flow = None;
+        let end = &mut self.ends[side.place()];
+        end.flow = None;
+        end.flows.clear();
     }
 
     /// Advances time by `duration`, event by event.
@@ -200,9 +232,13 @@ impl<A: Host, B: Host> World<A, B> {
     fn next_event(&self) -> Option<(Time, WorldEvent)> {
         let arrival = self.wire.peek().map(|Reverse(datagram)| (datagram.due, WorldEvent::Arrival));
         let timers = self.places().filter_map(|place| self.timeout(place).map(|due| (due, WorldEvent::Timeout(place))));
-        let flows = Side::BOTH
-            .map(|side| self.ends[side.place()].flow.as_ref().map(|flow| (flow.next, WorldEvent::Send(side))));
-        arrival.into_iter().chain(timers).chain(flows.into_iter().flatten()).min_by_key(|(due, _)| *due)
+        let flows = Side::BOTH.into_iter().flat_map(|side| {
+            let end = &self.ends[side.place()];
+            let all = end.flow.as_ref().map(|flow| (flow.next, WorldEvent::Send(side, None)));
+            let own = end.flows.iter().map(move |(number, flow)| (flow.next, WorldEvent::Send(side, Some(*number))));
+            all.into_iter().chain(own)
+        });
+        arrival.into_iter().chain(timers).chain(flows).min_by_key(|(due, _)| *due)
     }
 
     fn happen(&mut self, event: WorldEvent) {
@@ -218,12 +254,19 @@ impl<A: Host, B: Host> World<A, B> {
                 }
                 self.collect_from(place);
             }
-            WorldEvent::Send(side) => {
-                let now = self.now;
-                if let Some(flow) = &mut self.ends[side.place()].flow {
+            WorldEvent::Send(side, number) => {
+                let (now, end) = (self.now, &mut self.ends[side.place()]);
+                let flow = match number {
+                    Some(number) => end.flows.get_mut(&number),
+                    None => end.flow.as_mut(),
+                };
+                if let Some(flow) = flow {
                     flow.next = now + flow.interval;
                 }
-                self.send(side);
+                match number {
+                    Some(number) => self.send_in(side, number),
+                    None => self.send(side),
+                }
             }
         }
     }
@@ -285,7 +328,11 @@ impl<A: Host, B: Host> World<A, B> {
             self.carry(link, to, source, destination, &datagram);
         }
         while let Some(packet) = self.host(side).poll_delivered() {
-            self.ends[side.other().place()].ledger.deliver(&packet, self.now);
+            // Packets from stations are not the other side's.
+            let ledger = &mut self.ends[side.other().place()].ledger;
+            if self.posts.is_empty() || ledger.is_from_source(&packet) {
+                ledger.deliver(&packet, self.now);
+            }
         }
         self.host(side).check();
     }
@@ -308,7 +355,8 @@ impl<A: Host, B: Host> World<A, B> {
 
     /// Sends each copy of a datagram that this wire makes.
     fn carry(&mut self, link: Link, to: Place, source: SocketAddr, destination: SocketAddr, datagram: &[u8]) {
-        let copies: Vec<Duration> = link.copies(&mut self.chance).collect();
+        let length = packet_len(destination, datagram.len());
+        let copies: Vec<Duration> = link.copies(length, &mut self.chance).collect();
         for delay in copies {
             let (due, datagram) = (self.now + delay, datagram.to_vec());
             self.put(InFlight { due, number: 0, to, source, destination, datagram });

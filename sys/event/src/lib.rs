@@ -4,8 +4,9 @@
 //! - [`Waker`] lets another thread end that wait (eventfd);
 //! - [`Signals`] turns termination signals into a readable descriptor (signalfd);
 //! - [`boot_time`] and [`wall_clock`] are the two clocks: one to measure with, one to display;
+//! - [`ThreadTime`] returns for how long a thread ran or wanted to;
 //! - [`precise_timers`] makes the waits of a thread end on time, [`run_first`] raises its priority above ordinary programs;
-//! - [`connect()`] connects to a unix socket with a timeout, [`peer_credentials`] returns the process at the other end of a unix socket;
+//! - [`connect()`] connects to a unix socket with a timeout, [`connect_tcp`] to a TCP address with short segments, [`peer_credentials`] returns the process at the other end of a unix socket;
 //! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors, which [`raise_open_files`] raises;
 //! - [`inherit`] takes over an inherited descriptor, [`is_listening`] returns true if it is a listener.
 //!
@@ -22,6 +23,8 @@ mod poller;
 mod process;
 mod prompt;
 mod signals;
+mod tcp;
+mod thread_time;
 mod waker;
 
 pub use clock::{boot_time, wall_clock};
@@ -31,6 +34,8 @@ pub use poller::{Event, Events, Interest, Poller};
 pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};
 pub use prompt::{precise_timers, run_first};
 pub use signals::{Signal, Signals};
+pub use tcp::connect_tcp;
+pub use thread_time::ThreadTime;
 pub use waker::Waker;
 
 use std::io;

@@ -82,6 +82,9 @@ pub(crate) const RTA_MARK: u16 = 16;
 pub(crate) const RTA_VIA: u16 = 18;
 /// Inside `RTA_METRICS`.
 pub(crate) const RTAX_MTU: u16 = 2;
+pub(crate) const RTAX_FEATURES: u16 = 12;
+/// In `RTAX_FEATURES`: connections ask for explicit congestion notification.
+pub(crate) const RTAX_FEATURE_ECN: u32 = 1;
 
 // Fields of routes (rtnetlink.h).
 pub(crate) const RTPROT_UNSPEC: u8 = 0;

@@ -33,6 +33,8 @@ pub struct Route {
     pub gateway: Option<IpAddr>,
     /// The path's MTU in bytes, where it is known to be less than the interface's.
     pub mtu: Option<u32>,
+    /// True if TCP connections of this host that use the route ask for explicit congestion notification (`features ecn` of `ip route`).
+    pub ecn: bool,
     /// Its rank among routes to the same network: the lowest wins. 0 lets the kernel choose (IPv4: 0; IPv6: 1024).
     pub metric: u32,
     /// The routing table.
@@ -50,6 +52,7 @@ impl Route {
             interface: Some(interface),
             gateway: None,
             mtu: None,
+            ecn: false,
             metric: 0,
             table: MAIN_TABLE,
             protocol: ROUTE_PROTOCOL,
@@ -141,6 +144,15 @@ impl Netlink {
         }
     }
 
+    /// Changes the MTU of a route of this program that exists: one step for the kernel, in which no packet finds no route.
+    ///
+    /// # Errors
+    /// If there is no route to the same network with the same metric.
+    pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        let replace = request(abi::RTM_NEWROUTE, abi::NLM_F_REPLACE, route);
+        self.change("change the route", || route.to_string(), replace)
+    }
+
     /// Removes a route of the same network, table, protocol, and (where given) metric, interface and gateway. A route
     /// that does not exist is no error.
     pub fn remove_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
@@ -216,11 +228,12 @@ fn request(kind: u16, flags: u16, route: &Route) -> NetlinkRequest {
     if route.metric != 0 {
         request = request.number(abi::RTA_PRIORITY, route.metric);
     }
-    match route.mtu {
-        // An existing route is found by its place, not by its MTU.
-        Some(mtu) if kind == abi::RTM_NEWROUTE => request.attribute(abi::RTA_METRICS, &metrics(mtu)),
-        _ => request,
+    let metrics = metrics(route);
+    // An existing route is found by its place, not by its metrics.
+    if kind == abi::RTM_NEWROUTE && !metrics.is_empty() {
+        request = request.attribute(abi::RTA_METRICS, &metrics);
     }
+    request
 }
 
 /// Returns the scope field. IPv4 needs the distance of the next hop, and removes a route of any scope only with "nowhere". IPv6
@@ -246,12 +259,17 @@ fn gateway_attribute(request: NetlinkRequest, route: &Route, gateway: IpAddr) ->
     request.attribute(abi::RTA_VIA, &via)
 }
 
-/// The nested attribute list with the MTU alone.
-fn metrics(mtu: u32) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    bytes[0..2].copy_from_slice(&8_u16.to_ne_bytes());
-    bytes[2..4].copy_from_slice(&abi::RTAX_MTU.to_ne_bytes());
-    bytes[4..8].copy_from_slice(&mtu.to_ne_bytes());
+/// The nested attribute list of what the route tells TCP about its path; empty if that is nothing.
+fn metrics(route: &Route) -> Vec<u8> {
+    let features = route.ecn.then_some(abi::RTAX_FEATURE_ECN);
+    let mut bytes = Vec::new();
+    for (kind, value) in [(abi::RTAX_MTU, route.mtu), (abi::RTAX_FEATURES, features)] {
+        if let Some(value) = value {
+            bytes.extend(8_u16.to_ne_bytes());
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(value.to_ne_bytes());
+        }
+    }
     bytes
 }
 
@@ -277,6 +295,7 @@ pub(crate) fn read_any(payload: &[u8]) -> Result<Option<Route>, Malformed> {
         interface: None,
         gateway: None,
         mtu: None,
+        ecn: false,
         metric: 0,
         table: u32::from(fixed[4]),
         protocol: fixed[5],
@@ -298,8 +317,12 @@ fn read_attribute(route: &mut Route, kind: u16, value: &[u8]) -> Result<(), Malf
         abi::RTA_TABLE => route.table = parse::u32_at(value, 0)?,
         abi::RTA_METRICS => {
             for metric in parse::attributes(value) {
-                if let (abi::RTAX_MTU, mtu) = metric? {
-                    route.mtu = Some(parse::u32_at(mtu, 0)?);
+                match metric? {
+                    (abi::RTAX_MTU, mtu) => route.mtu = Some(parse::u32_at(mtu, 0)?),
+                    (abi::RTAX_FEATURES, features) => {
+                        route.ecn = parse::u32_at(features, 0)? & abi::RTAX_FEATURE_ECN != 0;
+                    }
+                    _ => {}
                 }
             }
         }

@@ -226,10 +226,16 @@ fn routes_are_added_changed_and_removed() {
             assert_eq!((found.interface, found.mtu), (Some(LOOPBACK), Some(1_300)));
             assert_eq!((found.protocol, found.table), (ROUTE_PROTOCOL, MAIN_TABLE));
             assert!(netlink.routes().unwrap().contains(found));
+            for (mtu, ecn) in [(Some(1_400), false), (None, false), (None, true), (Some(1_280), true)] {
+                netlink.replace_route(&Route { mtu, ecn, ..plain.clone() }).unwrap();
+                let own = netlink.own_routes().unwrap();
+                assert_eq!(own.iter().map(|route| (route.mtu, route.ecn)).collect::<Vec<_>>(), [(mtu, ecn)]);
+            }
 
             netlink.remove_route(&changed).unwrap();
             netlink.remove_route(&plain).unwrap();
             assert_eq!(netlink.own_routes().unwrap(), []);
+            assert!(netlink.replace_route(&plain).is_err(), "there is none to change");
         }
     });
 }

@@ -1,5 +1,7 @@
 //! Creates a device, and reads and writes its packets.
 
+use taut_base::Placement;
+
 use crate::ioctl::NAME_MAX;
 use crate::{HEADER_LEN, Offload, TunError, ioctl};
 use std::fs::{File, OpenOptions};
@@ -80,14 +82,24 @@ impl Tun {
         Ok(Self { file, name, offload: self.offload, multi_queue: true })
     }
 
-    /// Makes the kernel put each packet on the queue whose number, in the order of creation, is its [flow](crate::flow()) modulo `queues`. A flow then keeps
-    /// its queue, whichever queue its replies are written to. All queues must stay open. With `queues` 1 all packets are on the first queue.
+    /// Makes the kernel put each packet on the queue whose number, in the order of creation, is the lane of its [flow](crate::flow()). A flow then keeps its
+    /// queue, whichever queue its replies are written to. All queues must stay open. With [`Placement::FIRST`] all packets are on the first queue.
     ///
     /// # Errors
     /// [`TunError::Steering`] if such programs are not permitted, or not supported (before Linux 4.16).
-    pub fn steer(&self, queues: u8) -> Result<(), TunError> {
+    pub fn steer(&self, placement: Placement) -> Result<(), TunError> {
         let refused = |source| TunError::Steering { name: self.name.clone(), source };
-        let program = crate::steer::load(queues).map_err(refused)?;
+        let program = crate::steer::load(placement).map_err(refused)?;
+        ioctl::set_steering(&self.file, program.as_fd()).map_err(refused)
+    }
+
+    /// As [`Self::steer`], but by the last four bytes of the packet's destination address, as a big-endian number modulo `queues`.
+    ///
+    /// # Errors
+    /// As for [`Self::steer`].
+    pub fn steer_by_destination(&self, queues: u8) -> Result<(), TunError> {
+        let refused = |source| TunError::Steering { name: self.name.clone(), source };
+        let program = crate::steer::load_by_destination(queues).map_err(refused)?;
         ioctl::set_steering(&self.file, program.as_fd()).map_err(refused)
     }
 

@@ -8,7 +8,7 @@ pub struct Offload {
     pub vnet_header: bool,
     /// Checksums may be partial. Without it there is neither TSO nor USO: the kernel grants them only together with it.
     pub checksum: bool,
-    /// TCP superpackets, IPv4 and IPv6.
+    /// TCP superpackets, IPv4 and IPv6, also those whose first segment tells that its sender slowed down (CWR, RFC 3168).
     pub tso: bool,
     /// UDP superpackets, IPv4 and IPv6; Linux 6.2 and later.
     pub uso: bool,
@@ -40,7 +40,7 @@ impl Offload {
             bits |= libc::TUN_F_CSUM;
         }
         if self.tso {
-            bits |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+            bits |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
         }
         if self.uso {
             bits |= libc::TUN_F_USO4 | libc::TUN_F_USO6;
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn the_ladder_gives_up_the_youngest_first_and_ends_with_nothing() {
         let bits: Vec<_> = Offload::ALL.ladder().iter().map(|step| step.bits()).collect();
-        assert_eq!(bits, [0x01 | 0x06 | 0x60, 0x01 | 0x06, 0x01, 0]);
+        assert_eq!(bits, [0x01 | 0x0e | 0x60, 0x01 | 0x0e, 0x01, 0]);
         let only_uso = Offload { tso: false, ..Offload::ALL };
         assert_eq!(only_uso.ladder()[0].bits(), 0x01 | 0x60);
         assert!(only_uso.ladder().iter().all(|step| step.vnet_header && !step.tso));

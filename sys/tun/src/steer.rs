@@ -8,6 +8,8 @@ use crate::flow::{FRAGMENT, SPREAD_ADDRESSES, SPREAD_ALL, TCP, UDP};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use taut_base::Placement;
+
 /// One instruction (include/uapi/linux/bpf.h, `struct bpf_insn`).
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -114,8 +116,8 @@ impl Assembly {
     }
 }
 
-/// Returns the program that computes [`flow`](crate::flow()) modulo `queues`. A load beyond the packet's end ends the program with 0, which is also the flow.
-fn program(queues: u8) -> Vec<Instruction> {
+/// Returns the program that computes the lane of the [`flow`](crate::flow()). A load beyond the packet's end ends the program with 0, which is also the flow.
+fn program(placement: Placement) -> Vec<Instruction> {
     let mut to = Assembly::default();
     to.push(MOVE_POINTER, R6, R1, 0);
     to.push(LOAD_BYTE, 0, 0, 0);
@@ -163,7 +165,10 @@ fn program(queues: u8) -> Vec<Instruction> {
     to.label(Label::Mix);
     to.push(MULTIPLY, R7, 0, SPREAD_ALL);
     to.push(SHIFT_RIGHT, R7, 0, 16);
-    to.push(MODULO, R7, 0, u32::from(queues.max(1)));
+    to.push(MULTIPLY, R7, 0, placement.factor().into());
+    to.push(SHIFT_RIGHT, R7, 0, 8);
+    to.push(AND_NUMBER, R7, 0, 0xff);
+    to.push(MODULO, R7, 0, placement.lanes().into());
     to.push(MOVE, R0, R7, 0);
     to.push(EXIT, 0, 0, 0);
 
@@ -173,9 +178,39 @@ fn program(queues: u8) -> Vec<Instruction> {
     to.finish()
 }
 
-/// Loads the program for this many queues. Needs `CAP_BPF`, or a system that permits unprivileged programs (`kernel.unprivileged_bpf_disabled` = 0).
-pub(crate) fn load(queues: u8) -> io::Result<OwnedFd> {
-    let instructions = program(queues);
+/// Returns the program that computes the last four bytes of the destination address modulo `queues`.
+fn program_by_destination(queues: u8) -> Vec<Instruction> {
+    let mut to = Assembly::default();
+    to.push(MOVE_POINTER, R6, R1, 0);
+    to.push(LOAD_BYTE, 0, 0, 0);
+    to.push(SHIFT_RIGHT, R0, 0, 4);
+    to.jump(JUMP_EQUAL, R0, 6, Label::Ipv6);
+    to.jump(JUMP_DIFFERENT, R0, 4, Label::Nothing);
+    to.push(LOAD_WORD, 0, 0, 16);
+    to.jump(JUMP, 0, 0, Label::Mix);
+    to.label(Label::Ipv6);
+    to.push(LOAD_WORD, 0, 0, 36);
+    to.label(Label::Mix);
+    to.push(MODULO, R0, 0, u32::from(queues.max(1)));
+    to.push(EXIT, 0, 0, 0);
+    to.label(Label::Nothing);
+    to.push(MOVE_NUMBER, R0, 0, 0);
+    to.push(EXIT, 0, 0, 0);
+    to.finish()
+}
+
+/// Loads the program of this placement.
+pub(crate) fn load(placement: Placement) -> io::Result<OwnedFd> {
+    load_program(&program(placement))
+}
+
+/// Loads the program that chooses among this many queues by destination.
+pub(crate) fn load_by_destination(queues: u8) -> io::Result<OwnedFd> {
+    load_program(&program_by_destination(queues))
+}
+
+/// Loads a program. Needs `CAP_BPF`, or a system that permits unprivileged programs (`kernel.unprivileged_bpf_disabled` = 0).
+fn load_program(instructions: &[Instruction]) -> io::Result<OwnedFd> {
     let load = Load {
         kind: SOCKET_FILTER,
         count: u32::try_from(instructions.len()).map_err(io::Error::other)?,

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use std::{io, mem, ptr, thread};
+use taut_base::Placement;
 use taut_namespace::{configure, in_namespace};
 use taut_tun::{Offload, Tun, TunConfig, TunError, flow};
 
@@ -111,9 +112,9 @@ fn anything(seed: u64) -> Vec<u8> {
 }
 
 /// Returns the queues of a steered device, or `None` if this kernel or this user cannot load the program.
-fn steered(count: u8) -> Option<Vec<Tun>> {
-    let all = queues(count);
-    match all[0].steer(count) {
+fn steered(placement: Placement) -> Option<Vec<Tun>> {
+    let all = queues(placement.lanes());
+    match all[0].steer(placement) {
         Ok(()) => Some(all),
         Err(error @ TunError::Steering { .. }) => {
             println!("skipped: {error}");
@@ -126,13 +127,15 @@ fn steered(count: u8) -> Option<Vec<Tun>> {
 #[test]
 fn the_program_and_the_rust_function_agree_on_every_packet() {
     in_namespace(|| {
-        for count in [1, 2, 3, 4, 16] {
-            let Some(all) = steered(count) else { return };
+        for placement in [1, 2, 3, 4, 16].map(|count| Placement::candidates(count).nth(count.into())) {
+            let placement = placement.unwrap_or(Placement::new(16));
+            let count = placement.lanes();
+            let Some(all) = steered(placement) else { return };
             let raw = Raw::new(&all[0]);
             let mut used = vec![0; usize::from(count)];
             for seed in 0..1_500 {
                 let packet = anything(seed);
-                let queue = usize::from(flow(&packet) % u16::from(count));
+                let queue = usize::from(placement.lane(flow(&packet)).0);
                 assert_eq!(raw.queue_of(&packet, &all), Some(queue), "{count} queues, seed {seed}: {packet:02x?}");
                 used[queue] += 1;
             }
@@ -144,7 +147,7 @@ fn the_program_and_the_rust_function_agree_on_every_packet() {
 #[test]
 fn a_steered_flow_keeps_its_queue_for_any_writes_to_the_queues() {
     in_namespace(|| {
-        let Some(all) = steered(3) else { return };
+        let Some(all) = steered(Placement::new(3)) else { return };
         let raw = Raw::new(&all[0]);
         for port in 1_000..1_020 {
             let (there, back) = (udp([port, 9], true), udp([port, 9], false));
@@ -154,7 +157,7 @@ fn a_steered_flow_keeps_its_queue_for_any_writes_to_the_queues() {
                 assert_eq!(raw.queue_of(&there, &all), queue);
             }
         }
-        all[0].steer(1).unwrap();
+        all[0].steer(Placement::FIRST).unwrap();
         for port in 1_000..1_020 {
             assert_eq!(raw.queue_of(&udp([port, 9], true), &all), Some(0), "the flow is back on the first queue");
         }

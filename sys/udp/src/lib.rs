@@ -13,13 +13,14 @@
 //! It promises: GSO and GRO are probed, can be switched off, and are left out if missing; one bad destination
 //! never stops a batch; nothing is allocated per call; no call blocks; order per destination is kept.
 //!
-//! It refuses: connecting, looking into datagrams, remembering destinations, waiting (give the socket to a poller).
+//! It refuses: connecting, looking into datagrams (but the kernel may, see [`UdpSocket::bind_chosen`]), remembering destinations, waiting (give the socket to a poller).
 //!
 //! # Don't Fragment
 //! Every datagram carries it (`IP_PMTUDISC_PROBE`, see [`UdpSocket::allow_fragmentation`]).
 #![expect(unsafe_code, reason = "sendmmsg, recvmmsg and socket options are reached through libc")]
 
 mod address;
+mod choice;
 mod control;
 mod error;
 mod local;
@@ -29,6 +30,7 @@ mod receive;
 mod send;
 mod socket;
 
+pub use choice::SocketChoice;
 pub use error::BindError;
 pub use local::Local;
 pub use receive::{ReceiveBatch, ReceivedRun};

@@ -83,6 +83,11 @@ impl ReceiveBatch {
         self.received.len()
     }
 
+    /// Returns the bytes of these messages.
+    pub fn bytes(&self) -> usize {
+        self.received.iter().map(|message| message.length).sum()
+    }
+
     /// Returns true if the last call received nothing.
     pub fn is_empty(&self) -> bool {
         self.received.is_empty()

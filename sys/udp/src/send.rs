@@ -40,6 +40,8 @@ pub struct Sent {
     /// Number of transmits that failed because of their destination or size. They are part of `sent`; of a failed run
     /// some datagrams may have been sent.
     pub failed: usize,
+    /// Number of these that are longer than the interface's MTU (`EMSGSIZE`).
+    pub too_long: usize,
     /// Index and error of the first transmit that failed.
     pub first_error: Option<(usize, io::Error)>,
     /// A local address that the kernel refused: the host no longer has it, or no route exists for it. Datagrams for this
@@ -94,11 +96,13 @@ impl UdpSocket {
                 self.disable_gso();
                 cursor.disable_gso();
             }
-            // Some kernels refuse single runs with this error for reasons that a caller cannot know: only this run is sent
-            // datagram by datagram.
-            Some(libc::EINVAL) if cursor.is_run(transmits) => cursor.split_current(),
+            // Some kernels refuse single runs with EINVAL for reasons that a caller cannot know, and none fragments the
+            // datagrams of a run that are longer than the interface's MTU (EMSGSIZE): only this run is sent datagram by
+            // datagram.
+            Some(libc::EINVAL | libc::EMSGSIZE) if cursor.is_run(transmits) => cursor.split_current(),
             _ => {
                 report.failed += 1;
+                report.too_long += usize::from(error.raw_os_error() == Some(libc::EMSGSIZE));
                 report.first_error.get_or_insert((cursor.index(), error));
                 cursor.skip();
             }

@@ -1,5 +1,6 @@
 //! Opens the socket, sets its options, and reports what the kernel granted.
 
+use crate::choice::{self, SocketChoice};
 use crate::{BindError, option};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -71,6 +72,20 @@ impl UdpSocket {
         let config = UdpConfig { port: alone.port, ..*config };
         drop(alone);
         (0..count).map(|_| Self::set_up(&config, open(&config, true)?)).collect()
+    }
+
+    /// As [`bind_shared`](Self::bind_shared), but each datagram itself chooses its socket; one of no such kind goes to the first. A single socket does not share its
+    /// port.
+    pub fn bind_chosen(config: &UdpConfig, count: u8, choices: &[SocketChoice]) -> Result<Vec<Self>, BindError> {
+        if count < 2 {
+            return Ok(vec![Self::bind(config)?]);
+        }
+        let sockets = Self::bind_shared(config, count.into())?;
+        if let Some(socket) = sockets.first() {
+            let refused = |source| BindError::from_kernel("let datagrams choose their UDP socket", config.port, source);
+            choice::attach(socket.as_fd(), choices, count).map_err(refused)?;
+        }
+        Ok(sockets)
     }
 
     fn set_up(config: &UdpConfig, (fd, ipv6): (OwnedFd, bool)) -> Result<Self, BindError> {

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "socket options of the tests are set through libc")]
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod choice;
 mod ecn;
 mod edges;
 mod local;
@@ -287,11 +288,36 @@ fn fragmentation_is_forbidden_until_allowed() {
 
         sender.allow_fragmentation(true).unwrap();
         assert_eq!((send(1_473).failed, send(100).failed), (0, 0));
+        let run = Transmit { destination, contents: &pattern(2 * 1_473), segment_size: 1_473, ecn: 0 };
+        assert_eq!(sender.send(&[run]).failed, 0, "the kernel fragments no run, so each datagram is sent alone");
         let datagrams = network.datagrams();
-        assert_eq!(datagrams.len(), 2, "one datagram leaves in fragments and one whole");
+        assert_eq!(datagrams.len(), 4, "three datagrams leave in fragments and one whole");
         assert!(datagrams.iter().all(|(_, dont_fragment)| !dont_fragment));
         sender.allow_fragmentation(false).unwrap();
         assert_eq!(send(1_473).failed, 1);
+    });
+}
+
+#[test]
+fn runs_of_datagrams_that_are_too_long_leave_in_fragments_if_that_is_allowed() {
+    in_namespace(|| {
+        let network = SilentNetwork::new();
+        network.resolve();
+        let sender = UdpSocket::bind(&CONFIG).unwrap();
+        let contents = pattern(3 * 1_473 + 100);
+        let destination = at(&SilentNetwork::FAR.to_string(), 9);
+        let run = Transmit { destination, contents: &contents, segment_size: 1_473, ecn: 0 };
+        let single = Transmit { contents: &contents[..100], segment_size: 0, ..run };
+        let sent = sender.send(&[run, single]);
+        assert_eq!((sent.sent, sent.failed, sent.too_long), (2, 1, 1), "{sent:?}");
+        assert_eq!(network.datagrams().len(), 1);
+
+        sender.allow_fragmentation(true).unwrap();
+        let sent = sender.send(&[run, single]);
+        assert_eq!((sent.sent, sent.failed), (2, 0), "{sent:?}");
+        // The network reports whole datagrams, and the first fragments of others.
+        assert_eq!(network.datagrams().len(), 5);
+        assert!(sender.features().gso, "the next run may be short enough");
     });
 }
 

@@ -1,3 +1,5 @@
+use taut_wire::control::Suite;
+
 use super::*;
 
 fn words(line: &str) -> Words {
@@ -23,17 +25,26 @@ fn daemon_flags_one_by_one() {
         ("--state /s", DaemonFlags { state: "/s".into(), ..usual.clone() }),
         ("--socket=/x", DaemonFlags { socket: "/x".into(), ..usual.clone() }),
         ("--port 1", DaemonFlags { port: Some(1), ..usual.clone() }),
-        ("--lanes 16", DaemonFlags { lanes: 16, ..usual.clone() }),
+        ("--lanes auto", usual.clone()),
+        ("--lanes 16", DaemonFlags { lanes: Some(16), ..usual.clone() }),
         ("--no-tun-steering", DaemonFlags { tun_steering: false, ..usual.clone() }),
         ("--tun t-1.a", DaemonFlags { tun: "t-1.a".into(), ..usual.clone() }),
-        ("--mtu 1280", DaemonFlags { mtu: 1280, ..usual.clone() }),
-        ("--mtu 65440", DaemonFlags { mtu: 65440, ..usual.clone() }),
+        ("--mtu 1280", DaemonFlags { mtu: Some(1280), ..usual.clone() }),
+        ("--mtu auto", usual.clone()),
+        ("--mtu 65440", DaemonFlags { mtu: Some(65440), ..usual.clone() }),
         ("--no-tun-offload", DaemonFlags { tun_offload: false, ..usual.clone() }),
         ("--no-udp-gso", DaemonFlags { udp_gso: false, ..usual.clone() }),
         ("--low-latency", DaemonFlags { low_latency: true, ..usual.clone() }),
         ("--no-udp-gro", DaemonFlags { udp_gro: false, ..usual.clone() }),
         ("--search-sockets 0", DaemonFlags { search_sockets: 0, ..usual.clone() }),
-        ("--no-aes", DaemonFlags { aes: false, ..usual.clone() }),
+        ("--no-ecn", DaemonFlags { ecn: false, ..usual.clone() }),
+        ("--no-aes", DaemonFlags { suites: Suites::STOCK, ..usual.clone() }),
+        ("--suites chacha20poly1305", DaemonFlags { suites: Suites::STOCK, ..usual.clone() }),
+        (
+            "--suites AES256GCM,ChaCha20Poly1305",
+            DaemonFlags { suites: Suites::STOCK.with(Suite::Aes256Gcm), ..usual.clone() },
+        ),
+        ("--suites aegis256x4,aes256gcm", usual.clone()),
     ] {
         assert_eq!(daemon(line).unwrap(), expected, "{line}");
     }
@@ -53,6 +64,9 @@ fn wrong_flags_are_named() {
         ("--tun sixteen-letters-", "letters"),
         ("--tun ..", "letters"),
         ("--state", "missing"),
+        ("--suites AES", "`AES` is not a suite; write some of AEGIS256X4, AES256GCM, ChaCha20Poly1305"),
+        ("--suites AES256GCN", "did you mean `AES256GCM`?"),
+        ("--suites=", "`` is not a suite"),
         ("--fast", "no flag `--fast`"),
         ("-x", "no flag `-x`"),
         ("now", "`now` is not expected here"),
@@ -70,7 +84,7 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_daemon_that_up_starts_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --no-aes --no-portmap --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
     let flags = daemon(line).unwrap();
     let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
     assert_eq!(daemon(&again).unwrap(), flags);

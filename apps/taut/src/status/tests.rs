@@ -1,7 +1,7 @@
 use taut_agent::api::{
-    Bytes, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, LeaveStatus, MappingBehaviour, NatStatus,
-    PathChanges, PathStatus, PortMapStatus, RelayState, RelayStatus, SCHEMA, SelfStatus, SessionStatus, Traffic,
-    TunStatus,
+    Bytes, CongestionMarks, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, LeaveStatus,
+    MappingBehaviour, NatStatus, PathChanges, PathStatus, PortMapStatus, RelayState, RelayStatus, SCHEMA, SelfStatus,
+    SessionStatus, Traffic, TunStatus,
 };
 use taut_base::PublicKey;
 
@@ -21,6 +21,7 @@ pub(crate) fn sample() -> Status {
             suite: String::from("AES256GCM"),
             lanes_in_use: 1,
             lanes: 1,
+            lanes_limit: None,
             established: 1,
         }),
         rx_bytes: 1_572_864,
@@ -30,6 +31,7 @@ pub(crate) fn sample() -> Status {
         round_trip_ms: endpoint.map(|_| 0.312),
         candidates: Vec::new(),
         changes: PathChanges::default(),
+        congestion_marks: CongestionMarks::default(),
     };
     Status {
         schema: SCHEMA,
@@ -53,6 +55,8 @@ pub(crate) fn sample() -> Status {
             url: String::from("http://10.0.0.1:8288"),
             connected: false,
             last_error: Some(String::from("http://10.0.0.1:8288: Connection refused (os error 111)")),
+            disconnected_s: Some(65.0),
+            retry_in_s: Some(3.4),
             map_version: 4,
         }),
         problem: None,
@@ -78,11 +82,11 @@ fn one_screen() {
 n1 in network home: up
 addresses    100.64.0.1 fd00::1
 device       taut0, MTU 1420, UDP port 8288
-coordinator  http://10.0.0.1:8288, not connected: Connection refused
+coordinator  http://10.0.0.1:8288, not connected for 65 s: Connection refused; next attempt in 3 s
 
 NAME      ADDRESSES           PATH                              SUITE      ONLINE   RECEIVED  SENT
 n2        100.64.0.2 fd00::2  direct via 10.0.0.2:8288, 0.3 ms  AES256GCM  yes      1.5 MiB   12 B
-router-3  100.64.0.3          no path yet                                  unknown  1.5 MiB   12 B
+router-3  100.64.0.3          no session                                   unknown  1.5 MiB   12 B
 
 dropped packets: no-route 3, replayed 2
 "
@@ -97,7 +101,15 @@ fn lanes_are_shown_where_there_are_several() {
     }
     if let Some(me) = &mut status.me {
         let steering = String::from("kernel");
-        me.lanes = Some(LanesStatus { ports: vec![8288, 8289], steering, handed_over: 0, strays: 0 });
+        me.lanes = Some(LanesStatus {
+            ports: vec![8288, 8289],
+            auto: false,
+            most: 2,
+            problem: None,
+            steering,
+            handed_over: 0,
+            strays: 0,
+        });
     }
     let text = render(&status);
     assert!(text.contains("UDP ports 8288 8289, one per lane\n"), "{text}");
@@ -130,11 +142,15 @@ fn relays_nat_and_port_mapping_are_shown() {
     ));
     status.port_mapping =
         Some(PortMapStatus { problem: Some(String::from("no gateway answers")), ..PortMapStatus::default() });
-    let path = PathStatus { since_s: Some(130.0), loss: Some(0.021), ..PathStatus::relayed("r1") };
+    let path = PathStatus { since_s: Some(130.0), loss: Some(0.021), mtu: Some(1_432), ..PathStatus::relayed("r1") };
     let traffic = Traffic { relayed: Bytes { received: 1_048_576, sent: 12 }, ..Traffic::default() };
     let silent = PathStatus { silent: true, ..path.clone() };
     (status.peers[0].path, status.peers[0].traffic) = (silent, traffic);
-    assert!(render(&status).contains("  relayed by r1, no answer, 2.1 % lost, for 2 min  "), "{}", render(&status));
+    assert!(
+        render(&status).contains("  relayed by r1, no answer, MTU 1432, 2.1 % lost, for 2 min  "),
+        "{}",
+        render(&status)
+    );
     status.peers[0].path = path;
     assert_eq!(
         render(&status),
@@ -142,15 +158,15 @@ fn relays_nat_and_port_mapping_are_shown() {
 n1 in network home: up
 addresses     100.64.0.1 fd00::1
 device        taut0, MTU 1420, UDP port 8288
-coordinator   http://10.0.0.1:8288, not connected: Connection refused
+coordinator   http://10.0.0.1:8288, not connected for 65 s: Connection refused; next attempt in 3 s
 NAT           port-restricted cone NAT, seen as 203.0.113.1:40000
 port mapping  none: no gateway answers
 relay         r1, bound, 4.2 ms, home
 relay         r2, unreachable: no answer
 
-NAME      ADDRESSES           PATH                                          SUITE      ONLINE   RECEIVED                   SENT
-n2        100.64.0.2 fd00::2  relayed by r1, 0.3 ms, 2.1 % lost, for 2 min  AES256GCM  yes      1.5 MiB (1.0 MiB relayed)  12 B (12 B relayed)
-router-3  100.64.0.3          no path yet                                              unknown  1.5 MiB                    12 B
+NAME      ADDRESSES           PATH                                                    SUITE      ONLINE   RECEIVED                   SENT
+n2        100.64.0.2 fd00::2  relayed by r1, 0.3 ms, MTU 1432, 2.1 % lost, for 2 min  AES256GCM  yes      1.5 MiB (1.0 MiB relayed)  12 B (12 B relayed)
+router-3  100.64.0.3          no session                                                         unknown  1.5 MiB                    12 B
 
 dropped packets: no-route 3, replayed 2
 "

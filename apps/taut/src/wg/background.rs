@@ -3,6 +3,7 @@
 //! A fork would copy only one thread of a program that has several. The new process writes one message to its standard output, which is a pipe to the
 //! first process: [`READY`], or why it failed.
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -19,14 +20,16 @@ const CHILD: &str = "TAUT_WG_BACKGROUND";
 const READY: &str = "ready\n";
 
 /// Returns the switches for the settings that differ from the defaults.
-fn switches(config: &wg::WgConfig) -> impl Iterator<Item = &'static str> {
+fn switches(config: &wg::WgConfig) -> impl Iterator<Item = Cow<'static, str>> {
     let switches = [
         (config.low_latency, "--low-latency"),
         (!config.tun_offload, "--no-tun-offload"),
         (!config.udp_gso, "--no-udp-gso"),
         (!config.udp_gro, "--no-udp-gro"),
     ];
-    switches.into_iter().filter_map(|(on, switch)| on.then_some(switch))
+    let lanes = (config.lanes > 1).then(|| [Cow::from("--lanes"), config.lanes.to_string().into()]);
+    let switches = switches.into_iter().filter_map(|(on, switch)| on.then_some(switch.into()));
+    switches.chain(lanes.into_iter().flatten())
 }
 
 /// Starts the interface in the background, and returns when it is ready.
@@ -37,7 +40,7 @@ pub(super) fn start(config: &wg::WgConfig, log: Log) -> Result<(), Fault> {
     let keeps_error_output = matches!(log, Log::Error | Log::Verbose);
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
         .arg0(PROGRAM)
-        .args(switches(config))
+        .args(switches(config).map(Cow::into_owned))
         .arg(&config.interface)
         .current_dir("/")
         .env(FOREGROUND, "1")
@@ -118,12 +121,14 @@ mod tests {
             tun_offload: true,
             udp_gso: true,
             udp_gro: true,
+            lanes: 1,
             low_latency: false,
             rekey_after: None,
         };
         assert_eq!(switches(&usual).count(), 0);
-        let other = wg::WgConfig { tun_offload: false, udp_gso: false, udp_gro: false, low_latency: true, ..usual };
-        let all = ["--low-latency", "--no-tun-offload", "--no-udp-gso", "--no-udp-gro"];
+        let other =
+            wg::WgConfig { tun_offload: false, udp_gso: false, udp_gro: false, lanes: 2, low_latency: true, ..usual };
+        let all = ["--low-latency", "--no-tun-offload", "--no-udp-gso", "--no-udp-gro", "--lanes", "2"];
         assert!(switches(&other).eq(all));
     }
 }

@@ -20,6 +20,8 @@ fn way(endpoint: &str, relay: Option<&str>, (sent, answered, heard): (u64, u64, 
         round_trip_ms: works.then_some(30.0),
         loss: None,
         fits: None,
+        mtu: None,
+        mtu_cause: None,
         meaning: String::from(meaning),
     }
 }

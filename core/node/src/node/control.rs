@@ -1,7 +1,5 @@
 //! Control messages between Taut nodes, on a session's control pair (protocol.md 1.3, 1.4, 5.1). A native peer has no such pair and receives none of them.
 
-use std::net::SocketAddr;
-
 use taut_base::{Entropy, LaneId, PeerId, SessionId, Time};
 use taut_path::Way;
 use taut_tunnel::Role;
@@ -10,7 +8,7 @@ use taut_wire::control::{Abilities, ControlMessage, Lanes, Suite, Suites};
 use super::Node;
 use crate::contract::{Clocks, ToLane};
 use crate::event::NodeEvent;
-use crate::extra_lanes::{LaneChange, LaneOutput, LanePorts};
+use crate::extra_lanes::{LaneChange, LaneOutput, ProbeRoom};
 use crate::negotiation::{Negotiation, NegotiationOutput};
 use crate::peer::Peer;
 
@@ -20,23 +18,14 @@ impl<E: Entropy> Node<E> {
         self.suites = suites;
     }
 
-    /// Sets the lanes of this node; [`Lanes::ONE`] before. Call it before the first peer is added, because all lanes are told of all peers.
-    pub fn set_lanes(&mut self, lanes: Lanes) {
-        self.lanes = lanes;
-    }
-
-    /// Returns true if sessions of a peer have extra lanes: then all local lanes should read the host's packets.
-    pub fn has_extra_lanes(&self) -> bool {
-        !self.multi_lane.is_empty()
-    }
-
     /// Starts the negotiation of a session that is in use now.
     pub(super) fn start_negotiation(&mut self, id: PeerId, session: SessionId, role: Role, clocks: Clocks) {
+        let lanes = self.lanes_of(id, session);
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.native) else { return };
-        // A node with several lanes names them by an offer, because the peer may have no reason to send one. A node that knows extra lanes of the peer
-        // verifies by an offer that they still exist.
-        let has_extra_lanes = self.lanes != Lanes::ONE || peer.extra_lanes.count() > 1;
-        let offers = (role == Role::Initiator && self.suites != Suites::STOCK) || has_extra_lanes;
+        // The initiator's offer and its answer tell each end the other's abilities. A node with several lanes names them by an offer, because the peer may
+        // have no reason to send one. A node that knows extra lanes of the peer verifies by an offer that they still exist.
+        let has_extra_lanes = lanes != Lanes::ONE || peer.extra_lanes.count() > 1;
+        let offers = role == Role::Initiator || has_extra_lanes;
         peer.negotiation = Some(Negotiation::new(session, offers, clocks.now));
         self.continue_negotiation(id, clocks);
     }
@@ -45,12 +34,14 @@ impl<E: Entropy> Node<E> {
     pub(super) fn continue_negotiation(&mut self, id: PeerId, clocks: Clocks) {
         let Some(negotiation) = self.peers.get_mut(&id).and_then(|peer| peer.negotiation.as_mut()) else { return };
         let session = negotiation.session();
+        let lanes = self.lanes_of(id, session);
+        let Some(negotiation) = self.peers.get_mut(&id).and_then(|peer| peer.negotiation.as_mut()) else { return };
         negotiation.handle_timeout(&mut self.entropy, clocks.now);
         while let Some(output) = negotiation.poll_output() {
             let message = match output {
                 NegotiationOutput::Probe(id) => ControlMessage::Probe { id },
                 NegotiationOutput::Offer => {
-                    ControlMessage::Offer { lanes: self.lanes, suites: self.suites, abilities: Abilities::OURS }
+                    ControlMessage::Offer { lanes, suites: self.suites, abilities: Abilities::OURS }
                 }
             };
             let lane = LaneId::FIRST;
@@ -62,30 +53,38 @@ impl<E: Entropy> Node<E> {
         self.probe_lanes(id, session, clocks.now);
     }
 
-    /// Probes the extra lanes that are due, at the peer's address. While the peer is reached through a relay, no probe is sent.
+    /// Probes the extra lanes that are due, at the peer's address or through its relay.
     pub(super) fn probe_lanes(&mut self, id: PeerId, session: SessionId, now: Time) {
-        let Some(Peer { extra_lanes, way, paths: Some(paths), .. }) = self.peers.get_mut(&id) else { return };
-        let (ports, first, budget) = (extra_lanes.ports(), way.and_then(|way| way.direct()), &mut self.budget);
-        let may = |lane| lane_endpoint(lane, ports, first).is_none_or(|place| paths.grant_lane(place, budget, now));
-        extra_lanes.handle_timeout(&mut self.entropy, now, may);
+        let ways = self.lane_ways(id);
+        let Some(Peer { extra_lanes, paths: Some(paths), way, .. }) = self.peers.get_mut(&id) else { return };
+        let (budget, is_relayed) = (&mut self.budget, way.is_some_and(|way| way.is_relayed()));
+        let room = |lane: LaneId| match ways.get(usize::from(lane.0)).copied().flatten() {
+            Some(way) if paths.grant_lane(way, budget, now) => ProbeRoom::Send,
+            Some(_) => ProbeRoom::Later,
+            None if is_relayed => ProbeRoom::Nowhere,
+            // Nothing leaves, as if the port did not answer.
+            None => ProbeRoom::Send,
+        };
+        extra_lanes.handle_timeout(&mut self.entropy, now, room);
         self.drain_lanes(id, session);
     }
 
     /// Carries out the outputs of a peer's extra lanes.
     fn drain_lanes(&mut self, id: PeerId, session: SessionId) {
-        let Some(Peer { extra_lanes, way, .. }) = self.peers.get_mut(&id) else { return };
-        let (ports, first) = (extra_lanes.ports(), way.and_then(|way| way.direct()));
+        let ways = self.lane_ways(id);
+        let Some(Peer { extra_lanes, .. }) = self.peers.get_mut(&id) else { return };
+        let own = extra_lanes.own();
         while let Some(output) = extra_lanes.poll_output() {
             match output {
                 LaneOutput::Probe { lane, probe } => {
-                    if let Some(endpoint) = lane_endpoint(lane, ports, first) {
-                        let (way, message) = (Some(endpoint.into()), ControlMessage::Probe { id: probe });
-                        let ask = ToLane::Control { peer: id, session, lane, way, message };
-                        self.outputs.tell(lane.served_by(self.lanes.count()), ask);
+                    if let Some(way) = ways.get(usize::from(lane.0)).copied().flatten() {
+                        let message = ControlMessage::Probe { id: probe };
+                        let ask = ToLane::Control { peer: id, session, lane, way: Some(way), message };
+                        self.outputs.tell(lane.served_by(own), ask);
                     }
                 }
-                LaneOutput::Open { own, lanes, barrier } => {
-                    self.outputs.tell(own, ToLane::OpenLanes { peer: id, lanes, barrier });
+                LaneOutput::Open { own: to, lanes, barrier } => {
+                    self.outputs.tell(to, ToLane::OpenLanes { peer: id, lanes, whole: own == 1, barrier });
                 }
             }
         }
@@ -108,10 +107,12 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.native) else { return };
         match message {
             ControlMessage::Answer { id: probe, .. } if lane != LaneId::FIRST => {
-                // Extra lanes do not use relays.
-                let Some(endpoint) = source.direct() else { return };
-                peer.extra_lanes.handle_answer(lane, probe, endpoint, &mut self.entropy, clocks.now);
-                self.drain_lanes(id, session);
+                // An answer on another path than that of data proves nothing about it.
+                let is_here = |way: Way| if way.is_relayed() { way.is_beside(&source) } else { !source.is_relayed() };
+                if peer.way.is_some_and(is_here) {
+                    peer.extra_lanes.handle_answer(lane, probe, source, &mut self.entropy, clocks.now);
+                    self.drain_lanes(id, session);
+                }
             }
             ControlMessage::Answer { id: probe, seen } => {
                 if let Some(own) = peer.extra_lanes.waits_for(probe) {
@@ -123,15 +124,16 @@ impl<E: Entropy> Node<E> {
                         peer.round_trip = Some(round_trip);
                         self.tell_all(|| ToLane::SetRoundTrip { peer: id, round_trip });
                     }
-                    None => self.handle_path_answer(id, source, probe, seen),
+                    None => self.handle_path_answer(id, source.to_lane(LaneId::FIRST), probe, seen),
                 }
             }
             ControlMessage::Offer { lanes, suites, abilities } => {
                 let better = self.suites.better_than_stock(suites);
                 let suite = better.unwrap_or(Suite::ChaCha20Poly1305);
-                let message = ControlMessage::Accept { lanes: self.lanes, suite, abilities: Abilities::OURS };
+                let own = self.lanes_of(id, session);
+                let message = ControlMessage::Accept { lanes: own, suite, abilities: Abilities::OURS };
                 // An accept that is longer than the offer goes the way of data: no address receives more than it sent before it has proven itself (law 16).
-                let longer = self.lanes.count() > lanes.count();
+                let longer = own.count() > lanes.count();
                 self.learn_lanes(id, session, lanes, clocks);
                 self.use_suite(id, session, suite, abilities);
                 self.tell_first(id, session, Some(source).filter(|_| !longer), message);
@@ -158,15 +160,25 @@ impl<E: Entropy> Node<E> {
     fn use_suite(&mut self, id: PeerId, session: SessionId, suite: Suite, abilities: Abilities) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.agree(session, suite);
+        peer.has_relayed_lanes = abilities.has_relayed_lanes();
+        if let Some(paths) = &mut peer.paths {
+            paths.set_takes_pieces(abilities.takes_pieces());
+        }
         self.tell_all(|| ToLane::UseSuite { peer: id, session, suite, abilities });
         self.outputs.note(NodeEvent::SuiteChosen { peer: id, suite });
+        self.update_relay_lanes(id);
     }
 
     /// Takes the lanes that the peer names. The session gets as many lanes as the node with more lanes has.
+    /// If this node's own lanes have changed since the session was made, nothing is learned: a new session is on its way.
     fn learn_lanes(&mut self, id: PeerId, session: SessionId, theirs: Lanes, clocks: Clocks) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let own = self.lanes_for(id).count();
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.own_of(session).is_none_or(|made| made == own))
+        else {
+            return;
+        };
         let former = peer.extra_lanes.in_use();
-        let change = peer.extra_lanes.learn(self.lanes.count(), theirs, clocks.now);
+        let change = peer.extra_lanes.learn(own, theirs, clocks.now);
         let lanes = peer.extra_lanes.count();
         if change != LaneChange::Known && former > 1 {
             self.tell_all(|| ToLane::CloseLanes(id));
@@ -174,18 +186,12 @@ impl<E: Entropy> Node<E> {
         if change == LaneChange::TooSoon {
             return;
         }
-        if lanes > 1 {
+        if lanes > 1 && own > 1 {
             self.multi_lane.insert(id);
         } else {
             self.multi_lane.remove(&id);
         }
+        self.update_relay_lanes(id);
         self.give_lanes(id, session, lanes);
     }
-}
-
-/// Returns the endpoint of an extra lane of a peer whose first lane is at `first`. Returns `None` while the peer is reached through a relay, and for a lane
-/// that the peer names with port 0 because it cannot be reached.
-fn lane_endpoint(lane: LaneId, ports: LanePorts, first: Option<SocketAddr>) -> Option<SocketAddr> {
-    let endpoint = first.map(|first| SocketAddr::new(first.ip(), ports.of(lane).unwrap_or(first.port())));
-    endpoint.filter(|endpoint| endpoint.port() != 0)
 }

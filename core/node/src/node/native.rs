@@ -1,7 +1,7 @@
-//! Peers without a map: a user configures each of them, and each is stock WireGuard. A node is driven either by maps or by this module. Without a map it has
-//! one lane, because a stock peer knows only one.
+//! Peers without a map: a user configures each of them, and each is stock WireGuard. A node is driven either by maps or by this module. A stock peer knows only one
+//! lane. Without a map, peers may be divided among several lanes ([`Node::divide_peers`]).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, MAX_PEERS, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, Time};
@@ -30,6 +30,12 @@ pub struct NativePeer<'a> {
 }
 
 impl<E: Entropy> Node<E> {
+    /// Divides peers among this number of lanes, each to one of them ([`PeerId::only_lane`]): the receiver indices of a peer's sessions name its lane. The node
+    /// addresses all its commands to the first lane, and the caller takes each to the lane of its peer. Call it before the first peer is added.
+    pub fn divide_peers(&mut self, lanes: u8) {
+        self.peer_lanes = lanes;
+    }
+
     /// Carries out the changes in order, after removing all peers if `replace` is set. Sessions of peers that stay continue.
     ///
     /// # Errors
@@ -139,6 +145,7 @@ impl<E: Entropy> Node<E> {
                 // The peer existed when the changes were checked, and an earlier change removed it.
                 let again = || Remote::new(&self.identity, change.key, PresharedKey::NONE).ok();
                 let Some(remote) = remote.or_else(again) else { return };
+                self.choose_number(&change.allowed);
                 self.add_peer(remote, true)
             }
             None => return,
@@ -156,6 +163,21 @@ impl<E: Entropy> Node<E> {
         if let Some(interval) = change.keepalive.filter(|interval| *interval != peer.keepalive) {
             peer.keepalive = interval;
             self.outputs.tell(LaneId::FIRST, ToLane::SetKeepalive { peer: id, interval });
+        }
+    }
+
+    /// Passes over numbers of peers, so that the next peer belongs to the lane that reads the packets to its first address: the one with the last four bytes of the address
+    /// modulo the number of lanes. Packets to addresses elsewhere are handed off.
+    fn choose_number(&mut self, allowed: &[(Prefix, bool)]) {
+        let added = allowed.iter().find(|(_, is_added)| *is_added).map(|(prefix, _)| prefix.address());
+        let low = match added {
+            Some(IpAddr::V4(address)) => u32::from(address),
+            Some(IpAddr::V6(address)) => (u128::from(address) & u128::from(u32::MAX)) as u32,
+            None => return,
+        };
+        let lane = PeerId(low).only_lane(self.peer_lanes);
+        while PeerId(self.next_peer).only_lane(self.peer_lanes) != lane {
+            self.next_peer += 1;
         }
     }
 

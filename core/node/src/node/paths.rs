@@ -6,15 +6,17 @@
 //! FromLane::Arrived         ──▶ Paths::handle_probe_from        the sender is authentic: its endpoint is probed, data stays where it is
 //! FromLane::Control(Answer) ──▶ Paths::handle_answer            the proof of a path
 //! FromLane::Suspect, Active ──▶ handle_suspicion, handle_active
+//! FromLane::LongLost        ──▶ Paths::handle_long_lost         the packet limit is probed again
 //! the host changed, slept   ──▶ handle_look_around              all paths need a new proof
 //!                               PathOutput::Choice      ──▶ ToLane::SetPath
 //!                               PathOutput::Endpoints   ──▶ ToLane::Control where data goes
 //!                               PathOutput::Probe       ──▶ ToLane::Control on the newest session, by the probe's way
+//!                               PathOutput::Limit       ──▶ Output::PacketLimit
 //!                               PathOutput::OpenSearch  ──▶ ToLane::Control where data goes, and ToLane::OpenSearch: sockets for it
 //!                               PathOutput::CloseSearch ──▶ ToLane::CloseSearch
 //! FromLane::Control(Search) ──▶ Paths::handle_search            the peer requests a port search
 //! ```
-//! Extra lanes do not use relays: they are closed when the path is relayed or leads to another host, and are proven again when the path is direct.
+//! Extra lanes are closed when the path leads to another host or takes another relay, and are proven again there.
 //! Native peers have no paths: a lane follows their endpoint, like stock WireGuard.
 
 use std::net::SocketAddr;
@@ -73,6 +75,7 @@ impl<E: Entropy> Node<E> {
             own: self.nat_report.hosts(),
             seen: self.outside.reflexive(),
             longest: self.budget.longest(),
+            interface_mtu: self.interface_mtu,
         };
         Some(paths.report(&here, now))
     }
@@ -82,9 +85,14 @@ impl<E: Entropy> Node<E> {
         self.networks = networks;
     }
 
-    /// Sets the MTU of the TUN: the longest packet whose passage is tested.
-    pub fn set_mtu(&mut self, mtu: u16) {
+    /// Sets the longest packet limit that is looked for, as the user's `--mtu` does; `None`, as before the first call, for as much as the paths carry.
+    pub fn set_mtu(&mut self, mtu: Option<u16>) {
         self.budget.set_longest(mtu);
+    }
+
+    /// Sets the largest MTU of the interfaces that lead to peers. Only reports use it: a limit that it explains is not the network's.
+    pub fn set_interface_mtu(&mut self, mtu: Option<u16>) {
+        self.interface_mtu = mtu;
     }
 
     /// Tells the coordinator of the endpoints outside the NAT, if they changed.
@@ -154,6 +162,14 @@ impl<E: Entropy> Node<E> {
         self.relays_turn();
         self.steer(id);
         self.nat_report_turn();
+    }
+
+    /// Notes that long packets to the peer were lost although later packets arrived.
+    pub(super) fn handle_long_lost(&mut self, id: PeerId) {
+        let now = self.now;
+        let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
+        paths.handle_long_lost(now);
+        self.steer(id);
     }
 
     /// Notes that data flows.
@@ -231,6 +247,7 @@ impl<E: Entropy> Node<E> {
                     }
                 }
                 PathOutput::CloseSearch => self.outputs.tell(LaneId::FIRST, ToLane::CloseSearch(id)),
+                PathOutput::Limit(limit) => self.outputs.push(Output::PacketLimit { peer: id, limit }),
                 PathOutput::Event(event) => self.outputs.note(NodeEvent::Path { peer: id, event }),
             }
         }
@@ -256,6 +273,7 @@ impl<E: Entropy> Node<E> {
     fn take_choice(&mut self, id: PeerId, choice: Choice) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let former = peer.way.replace(choice.way);
+        peer.choice = Some(choice);
         if let Some(endpoint) = choice.way.direct() {
             peer.candidates.set_proven(endpoint);
         }
@@ -263,13 +281,13 @@ impl<E: Entropy> Node<E> {
             peer.round_trip = choice.round_trip;
         }
         self.tell_all(|| ToLane::SetPath { peer: id, choice });
-        let host = |way: Option<Way>| way.and_then(|way| way.direct()).map(|endpoint| endpoint.ip());
-        if host(former) != host(Some(choice.way)) {
+        if !former.is_some_and(|former| former.is_beside(&choice.way)) {
+            self.update_relay_lanes(id);
             self.prove_extra_lanes(id);
         }
     }
 
-    /// Closes the extra lanes of a peer whose path leads to another address, and probes them there.
+    /// Closes the extra lanes of a peer whose path leads to another address or takes another relay, and probes them there.
     fn prove_extra_lanes(&mut self, id: PeerId) {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };

@@ -49,12 +49,12 @@ impl<E: Entropy> Node<E> {
     }
 
     /// Takes a frame or a STUN answer from a relay's address. Its contents are not checked yet.
-    pub(super) fn handle_datagram(&mut self, source: SocketAddr, datagram: &Datagram) {
+    pub(super) fn handle_datagram(&mut self, lane: LaneId, source: SocketAddr, datagram: &Datagram) {
         let (bytes, members) = (datagram.as_bytes(), &self.by_key);
         let is_member = |key: &PublicKey| members.contains_key(key);
         if is_stun(bytes) {
             self.handle_answer(source, bytes);
-        } else if self.relays.handle_datagram(source, bytes, is_member, &mut self.entropy, self.now) {
+        } else if self.relays.handle_datagram(lane, source, bytes, is_member, &mut self.entropy, self.now) {
             self.nat_report.handle_doubt(self.now);
             self.nat_report_turn();
         }
@@ -102,9 +102,13 @@ impl<E: Entropy> Node<E> {
                     let places: Arc<[SocketAddr]> = places.into();
                     self.tell_all(|| ToLane::Relays(Arc::clone(&places)));
                 }
-                RelaysOutput::Transmit(destination, bytes) => {
-                    self.tell(LaneId::FIRST, ToLane::Datagram { destination, bytes });
+                RelaysOutput::Transmit(lane, destination, bytes) => {
+                    // A lane that has ended meanwhile sends nothing.
+                    if lane.0 < self.lanes.count() {
+                        self.tell(lane, ToLane::Datagram { destination, bytes });
+                    }
                 }
+                RelaysOutput::LanesChanged(relay) => self.handle_relay_lanes(relay),
                 RelaysOutput::WaysChanged(key) => {
                     if let Some(id) = self.by_key.get(&key).copied() {
                         self.update_relayed_ways(id);

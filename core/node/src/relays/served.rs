@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Entropy, PublicKey, RelayId, Time};
+use taut_base::{Entropy, LaneId, PublicKey, RelayId, Time};
 use taut_netmap::Relay;
 use taut_path::{Families, Way};
-use taut_relay::{BindingState, Client, ClientDatagram, ClientOutput, Credentials, LostCause, RelayEvent};
+use taut_relay::{BindingState, Client, ClientOutput, Credentials, LostCause, RelayEvent};
 
+use super::RelayFrame;
 use super::web::WebFallback;
 use crate::event::NodeEvent;
 
@@ -22,6 +23,10 @@ pub(super) struct KnownRelay {
     pub(super) client: Option<Client>,
     /// The address at which the relay answered; `None` until it does.
     pub(super) place: Option<SocketAddr>,
+    /// Number of lanes that the client binds.
+    pub(super) lanes: u8,
+    /// Time at which the client binds fewer lanes.
+    pub(super) fewer_lanes: Option<Time>,
     /// Index of the address of each family that is asked. It advances when the relay does not answer.
     turn: usize,
     /// The fallback to WebSocket, for networks that block UDP.
@@ -42,6 +47,8 @@ impl KnownRelay {
             relay: relay.clone(),
             client: None,
             place: None,
+            lanes: 1,
+            fewer_lanes: None,
             turn: 0,
             web: WebFallback::default(),
             needed: now,
@@ -73,6 +80,7 @@ impl KnownRelay {
     /// Ends the client.
     pub(super) fn end(&mut self) {
         (self.client, self.place, self.told) = (None, None, None);
+        (self.lanes, self.fewer_lanes) = (1, None);
         self.web.idle();
         self.known.clear();
     }
@@ -114,9 +122,16 @@ impl KnownRelay {
     }
 
     /// Takes a frame from the relay.
-    pub(super) fn handle_datagram(&mut self, source: SocketAddr, bytes: &[u8], entropy: &mut impl Entropy, now: Time) {
+    pub(super) fn handle_datagram(
+        &mut self,
+        lane: LaneId,
+        source: SocketAddr,
+        bytes: &[u8],
+        entropy: &mut impl Entropy,
+        now: Time,
+    ) {
         let Some(client) = &mut self.client else { return };
-        client.handle_datagram(bytes, now, entropy);
+        client.handle_lane_datagram(lane.0, bytes, now, entropy);
         if client.is_ready() {
             self.place.get_or_insert(source);
             self.web.answered();
@@ -176,16 +191,18 @@ impl KnownRelay {
 
     /// Takes the client's outputs up to the next event. Frames go to the address at which the relay answers; until it does, to one address of each family, and
     /// through the bridge.
-    pub(super) fn poll_event(
-        &mut self,
-        families: Families,
-        out: &mut VecDeque<(SocketAddr, ClientDatagram)>,
-    ) -> Option<RelayEvent> {
+    pub(super) fn poll_event(&mut self, families: Families, out: &mut VecDeque<RelayFrame>) -> Option<RelayEvent> {
         let client = self.client.as_mut()?;
         loop {
             let frame = match client.poll_output()? {
                 ClientOutput::Event(event) => return Some(event),
                 ClientOutput::Transmit(frame) => frame,
+                ClientOutput::LaneTransmit(lane, frame) => {
+                    // The client of a relay that was found without UDP meanwhile has lanes for a moment more.
+                    let place = self.place.filter(|place| self.relay.endpoints.contains(place));
+                    out.extend(place.map(|place| (LaneId(lane), place, frame)));
+                    continue;
+                }
             };
             let places = match self.place {
                 Some(place) => vec![place],
@@ -193,7 +210,7 @@ impl KnownRelay {
                     candidates(&self.relay.endpoints, families, self.turn).into_iter().chain(self.web.open).collect()
                 }
             };
-            out.extend(places.into_iter().map(|place| (place, frame.clone())));
+            out.extend(places.into_iter().map(|place| (LaneId::FIRST, place, frame.clone())));
         }
     }
 
@@ -206,6 +223,7 @@ impl KnownRelay {
             is_bridged: self.is_bridged(),
             round_trip: self.client.as_ref().and_then(Client::round_trip),
             standing: self.client.as_ref().map(Client::standing),
+            lost: self.told.and_then(Result::err),
             home,
         }
     }
@@ -238,6 +256,8 @@ pub struct RelayView<'a> {
     pub round_trip: Option<Duration>,
     /// The state of the binding; `None` while the relay is not in use.
     pub standing: Option<BindingState>,
+    /// The reason why the last binding ended, until the relay binds this node again.
+    pub lost: Option<LostCause>,
     /// 0 for the first home relay, 1 for the second; `None` for other relays.
     pub home: Option<usize>,
 }

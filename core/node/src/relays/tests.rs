@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{PrivateKey, PublicKey, RelayId, Time};
+use taut_base::{LaneId, PrivateKey, PublicKey, RelayId, Time};
 use taut_noise::public_key;
 use taut_relay::{
     Client, ClientAddress, ClientOutput, Credentials, NetworkTag, RelayLimits, Server, ServerClocks, ServerOutput,
@@ -112,7 +112,7 @@ impl World {
         let clocks = ServerClocks { now: self.now, wall: Duration::from_secs(WALL + 10) };
         while let Some(output) = self.relays.poll_output() {
             match output {
-                RelaysOutput::Transmit(_, frame) => {
+                RelaysOutput::Transmit(_, _, frame) => {
                     let _ = self.server.handle_frame(place(US), None, frame.as_bytes(), clocks, &mut self.entropy);
                 }
                 RelaysOutput::WaysChanged(peer) => drop(self.changed.insert(peer)),
@@ -129,7 +129,14 @@ impl World {
             let ServerOutput::Reply(reply) = output else { continue };
             if reply.address == place(US) {
                 let is_member = |key: &PublicKey| *key == node(PEER);
-                self.relays.handle_datagram(relay_place(), reply.as_bytes(), is_member, &mut self.entropy, self.now);
+                self.relays.handle_datagram(
+                    LaneId::FIRST,
+                    relay_place(),
+                    reply.as_bytes(),
+                    is_member,
+                    &mut self.entropy,
+                    self.now,
+                );
             }
             let other = self.others.iter_mut().find(|(number, _)| place(*number) == reply.address);
             other.into_iter().for_each(|(_, client)| {

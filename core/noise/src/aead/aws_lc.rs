@@ -9,10 +9,13 @@ use super::{Aead, Cipher, NONCE, TAG};
 pub struct AwsLc(LessSafeKey);
 
 impl Aead for AwsLc {
+    const CIPHERS: &'static [Cipher] = &[Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm];
+
     fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
         let algorithm = match cipher {
             Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
             Cipher::Aes256Gcm => &AES_256_GCM,
+            Cipher::Aegis256X4 => unreachable!("it is not one of CIPHERS"),
         };
         match UnboundKey::new(algorithm, key) {
             Ok(key) => Self(LessSafeKey::new(key)),

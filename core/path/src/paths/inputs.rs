@@ -160,7 +160,7 @@ impl Paths {
     /// An answer came by this path; the peer saw the probe come from `seen`.
     pub fn handle_answer(&mut self, way: Way, id: u64, seen: SocketAddr, now: Time) {
         let way = canonical_way(way);
-        if self.candidates.iter_mut().any(|candidate| candidate.sizes.answer(id)) {
+        if self.candidates.iter_mut().any(|candidate| candidate.limit.answer(id, now)) {
             return;
         }
         let Some(place) = self.candidates.iter().position(|candidate| candidate.probes.waits_for(id)) else { return };
@@ -218,6 +218,18 @@ impl Paths {
         }
     }
 
+    /// A lane reports that none of the long packets arrived that were sent on the path in use, although later packets did.
+    pub fn handle_long_lost(&mut self, now: Time) {
+        if let Some(candidate) = self.way.and_then(|way| self.find_mut(way)) {
+            candidate.limit.recheck(now);
+        }
+    }
+
+    /// The peer says whether it takes packets in pieces; not before the first call.
+    pub fn set_takes_pieces(&mut self, takes: bool) {
+        self.takes_pieces = takes;
+    }
+
     /// This host's addresses, routes or links changed, or it was suspended: everything is proven again.
     pub fn handle_network_change(&mut self, families: Families, now: Time) {
         self.families = families;
@@ -232,6 +244,7 @@ impl Paths {
                 lost |= way == Some(candidate.way);
             }
             candidate.suspect(Suspicion::NetworkChanged, now);
+            candidate.limit.handle_network_change(now);
             if !candidate.is_proven() {
                 candidate.start_burst(now);
             }

@@ -34,6 +34,8 @@ pub enum PathOutput {
     Probe(Probe),
     /// The sockets of the last port search are closed.
     CloseSearch,
+    /// The settled packet limit of the path in use: the host's routes follow it.
+    Limit(u16),
     /// A state changed.
     Event(PathEvent),
 }
@@ -45,6 +47,9 @@ impl Paths {
         let now = *now;
         if let Some(choice) = self.next_choice(now) {
             return Some(PathOutput::Choice(choice));
+        }
+        if let Some(limit) = self.next_limit() {
+            return Some(PathOutput::Limit(limit));
         }
         if let Some(endpoints) = self.next_endpoints(local_endpoints, now) {
             return Some(PathOutput::Endpoints(endpoints));
@@ -58,11 +63,16 @@ impl Paths {
         if self.close_search(now) {
             return Some(PathOutput::CloseSearch);
         }
-        self.next_event().map(PathOutput::Event)
+        if let Some(event) = self.next_event() {
+            return Some(PathOutput::Event(event));
+        }
+        // The end of a search changes the packet limit.
+        self.next_choice(now).map(PathOutput::Choice).or_else(|| self.next_limit().map(PathOutput::Limit))
     }
 
     /// Changes of candidates come before changes of the path, which follow from them.
     pub(super) fn next_event(&mut self) -> Option<PathEvent> {
-        self.candidates.iter_mut().find_map(super::CandidateState::poll_event).or_else(|| self.events.pop())
+        let changed = self.candidates.iter_mut().find_map(super::CandidateState::poll_event);
+        changed.or_else(|| self.events.pop()).or_else(|| self.next_limit_change())
     }
 }

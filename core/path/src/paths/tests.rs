@@ -1,16 +1,17 @@
 //! Two ends against each other, in thousands of seeded runs.
 
 mod events;
+mod limit;
 mod search;
 
 use std::collections::BTreeMap;
 
 use taut_testkit::{Seeded, Seeds, seeds};
 
-use super::world::{NatBehaviour, Outcome, TestNetwork, at, relay_of};
+use super::world::{NatBehaviour, Outcome, TestNetwork, TestNode, at, relay_of};
 use super::*;
 use crate::nat::Nat;
-use crate::report::{LocalNetwork, Verdict};
+use crate::report::{LimitCause, LocalNetwork, Verdict};
 
 /// Returns the seeds of a test: 250 by day and 5,000 by night, so that 99 of 100 is a figure in both.
 fn many() -> Seeds {
@@ -650,30 +651,35 @@ fn data_goes_through_the_relay_if_it_is_never_acknowledged_although_probes_are_a
 }
 
 #[test]
-fn fault_i10_the_longest_size_is_reported_where_data_is_lost_and_probes_pass() {
+fn fault_i10_the_longest_size_is_used_and_reported_where_long_data_is_lost_and_probes_pass() {
     let mut world = talking([NatBehaviour::Open, NatBehaviour::Open], 9);
     let direct = world.way(0).unwrap();
     let end = &mut world.ends[0];
-    let (mut now, mut sized) = (world.now, 0);
-    for round in 0..1_000 {
-        if round % 15 == 0 && end.paths.find(direct).is_some_and(CandidateState::is_unsuspected) {
+    let (mut now, mut sized, mut lost) = (world.now, 0, 0);
+    let limit = |end: &TestNode, now| end.paths.choice(now).map_or(0, |choice| choice.limit);
+    assert_eq!(limit(end, now), 1_440);
+    for round in 0..100 {
+        // A link of 1,400 bytes: 60 are headers. Longer data is lost.
+        if round % 15 == 0 && limit(end, now) > 1_340 {
+            lost += 1;
             end.paths.handle_suspicion(now);
         }
         end.paths.handle_active(now);
         end.paths.handle_timeout(now);
-        while let Some(probe) = end.paths.next_probe(&mut end.budget, &mut Seeded::new(now.0), now) {
+        while let Some(output) = end.poll_output(now) {
+            let PathOutput::Probe(probe) = output else { continue };
             now = now + Duration::from_millis(1);
             sized += usize::from(probe.size > 0);
-            // A link of 1,400 bytes: 60 are headers.
             if probe.size <= 1_340 {
                 end.paths.handle_answer(probe.way, probe.id, direct.first_hop(), now);
             }
         }
         now = now + Duration::from_millis(20);
-        if end.paths.report(&LocalNetwork::behind(Nat::Open), now).verdict == (Verdict::TooLong { fits: 1_340 }) {
-            assert!((10..40).contains(&sized), "{sized} probes");
-            return;
-        }
     }
-    panic!("{:?}", end.paths.report(&LocalNetwork::behind(Nat::Open), now));
+    assert!((10..80).contains(&sized) && lost == 1, "{sized} probes, {lost} times data was lost");
+    assert_eq!(end.paths.choice(now).map(|choice| (choice.way, choice.limit)), Some((direct, 1_340)));
+    let report = end.paths.report(&LocalNetwork::behind(Nat::Open), now);
+    let way = report.ways.iter().find(|way| way.way == direct).unwrap();
+    assert_eq!((report.verdict, way.fits), (Verdict::Direct, Some(1_340)));
+    assert_eq!(way.limit.unwrap().cause, LimitCause::Probes);
 }

@@ -8,7 +8,8 @@ use super::Paths;
 use crate::candidate_state::{CandidateState, State};
 use crate::choice;
 use crate::nat::Nat;
-use crate::report::{EndpointLocation, LocalNetwork, PathReport, Verdict, WayReport};
+use crate::packet_limit::Finding;
+use crate::report::{EndpointLocation, LocalNetwork, PathReport, Verdict, WayLimit, WayReport};
 use crate::way::Way;
 
 /// A summary of a peer's path, as `taut status` shows it.
@@ -22,6 +23,8 @@ pub struct PathView {
     pub round_trip: Option<Duration>,
     /// Lost probes in per cent, of the latest 16.
     pub loss: Option<u32>,
+    /// The settled packet limit of the path, once a search has ended.
+    pub limit: Option<u16>,
     /// True if the path is suspected.
     pub suspected: bool,
     /// True if nothing answers through the path, and there is no other one.
@@ -46,6 +49,7 @@ impl Paths {
             since: self.since,
             round_trip: candidate.and_then(|candidate| candidate.probes.round_trip()),
             loss: candidate.and_then(|candidate| candidate.probes.loss()),
+            limit: candidate.and_then(|candidate| candidate.limit.settled()),
             suspected: candidate.is_some_and(|candidate| matches!(candidate.state, State::Suspected { .. })),
             silent: candidate.is_some_and(|candidate| {
                 matches!(candidate.state, State::Down { .. })
@@ -97,7 +101,8 @@ impl Paths {
             refused: candidate.refused,
             round_trip: candidate.probes.round_trip(),
             loss: candidate.probes.loss(),
-            fits: candidate.sizes.fits(here.longest),
+            fits: candidate.limit.settled().filter(|_| candidate.limit.finding() == Finding::Answered),
+            limit: candidate.is_proven().then(|| WayLimit::of(candidate.way, &candidate.limit, here)),
             seen_as: candidate.seen,
             place: candidate.way.direct().map_or(EndpointLocation::Public, |endpoint| here.place(endpoint)),
             family: self.families.has(candidate.way),

@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
+use taut_base::SAFE_PACKET;
 use taut_testkit::Seeded;
 use taut_wire::control::{Endpoints, Search};
 
@@ -162,12 +163,48 @@ impl TestNat {
 /// A message between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Message {
-    Probe(u64),
+    Probe(u64, u16),
     Answer(u64, SocketAddr),
     Endpoints(Endpoints),
     Search(Search),
-    Data(u64),
-    Receipt(u64),
+    /// Number and length.
+    Data(u64, u16),
+    /// Highest number, and count of the long packets that arrived.
+    Receipt(u64, u64),
+}
+
+impl Message {
+    /// Returns the bytes of the inner packet of this length, as far as it matters.
+    fn size(&self) -> u16 {
+        match self {
+            Self::Probe(_, size) | Self::Data(_, size) => *size,
+            _ => 0,
+        }
+    }
+}
+
+/// Long packets that were sent, as a lane counts them.
+#[derive(Default)]
+struct LongPackets {
+    /// Numbers of those since the last progress.
+    sent: Vec<u64>,
+    acknowledged: u64,
+    told: Option<Time>,
+}
+
+impl LongPackets {
+    /// Returns true if none of three long packets arrived although what followed did; at most once a second.
+    fn receipted(&mut self, counter: u64, arrived: u64, now: Time) -> bool {
+        if arrived > self.acknowledged {
+            (self.acknowledged, self.sent) = (arrived, Vec::new());
+        }
+        let lost = self.sent.iter().filter(|number| **number < counter).count() >= 3;
+        let lost = lost && self.told.is_none_or(|told| now.since(told) >= Duration::from_secs(1));
+        if lost {
+            (self.told, self.sent) = (Some(now), Vec::new());
+        }
+        lost
+    }
 }
 
 /// One end.
@@ -183,12 +220,23 @@ pub(super) struct TestNode {
     last_source: Option<Way>,
     data: u64,
     receipt_due: Option<(Time, u64)>,
+    /// Lengths of data packets, in turns; a lane cuts what is longer than the packet limit.
+    pub(super) lengths: Vec<u16>,
+    long: LongPackets,
+    long_arrived: u64,
+    /// Bytes of data that arrived.
+    pub(super) bytes: u64,
     /// The latest data that arrived.
     pub(super) heard: u64,
     pub(super) arrived: BTreeSet<u64>,
     pub(super) last_data: Option<Time>,
-    /// Probes sent on each way.
+    /// Probes sent on each way: ordinary ones, and those as long as a packet.
     pub(super) probes: BTreeMap<Way, Vec<Time>>,
+    pub(super) sized: BTreeMap<Way, Vec<Time>>,
+    /// False for a peer that answers ordinary probes only.
+    pub(super) answers_sized: bool,
+    /// Settled packet limits of the path in use, and when they were reported.
+    pub(super) limits: Vec<(Time, u16)>,
     /// Paths taken, and when.
     pub(super) taken: Vec<(Time, Way)>,
     /// Sockets of a port search, as a lane has them: destination, first and last socket, end.
@@ -209,6 +257,10 @@ pub(super) struct TestLink {
     pub(super) jitter: Duration,
     /// Loss in thousandths.
     pub(super) loss: u64,
+    /// Bytes of the longest inner packet that passes.
+    pub(super) mtu: u16,
+    /// Loss of packets beyond the safe packet in thousandths.
+    pub(super) long_loss: u64,
 }
 
 pub(super) struct TestNetwork {
@@ -242,7 +294,7 @@ impl TestNetwork {
     pub(super) fn new(kinds: [NatBehaviour; 2], seed: u64) -> Self {
         let mut rng = Seeded::new(seed);
         let latency = Duration::from_millis(5 + rng.below_u64(15));
-        let link = TestLink { up: true, latency, jitter: Duration::from_millis(2), loss: 0 };
+        let link = TestLink { up: true, latency, jitter: Duration::from_millis(2), loss: 0, mtu: 1_440, long_loss: 0 };
         let relay = TestLink { latency: latency + Duration::from_millis(rng.below_u64(20)), ..link };
         let ends = [0, 1].map(|side| TestNode::new(side, kinds[side], &mut rng));
         let (queue, next_data) = (BTreeMap::new(), Time::ZERO);
@@ -318,7 +370,8 @@ impl TestNetwork {
                 end.paths.handle_suspicion(self.now);
             }
             if let Some((_, counter)) = end.receipt_due.take_if(|(due, _)| *due <= self.now) {
-                self.send_as_data(side, Message::Receipt(counter));
+                let arrived = end.long_arrived;
+                self.send_as_data(side, Message::Receipt(counter, arrived));
             }
             self.ends[side].paths.handle_timeout(self.now);
             self.drain(side);
@@ -332,7 +385,13 @@ impl TestNetwork {
         end.liveness.sent(self.now);
         let data = end.data;
         self.drain(side);
-        self.send_as_data(side, Message::Data(data));
+        let end = &mut self.ends[side];
+        let length = end.lengths[usize::try_from(data).unwrap() % end.lengths.len()];
+        let length = end.choice.map_or(length, |choice| choice.limit.min(length));
+        if length > SAFE_PACKET {
+            end.long.sent.push(data);
+        }
+        self.send_as_data(side, Message::Data(data, length));
     }
 
     fn send_as_data(&mut self, side: usize, message: Message) {
@@ -363,10 +422,12 @@ impl TestNetwork {
                 }
             }
             PathOutput::Probe(probe) => {
-                end.probes.entry(probe.way).or_default().push(now);
-                self.send(side, probe.way, Message::Probe(probe.id));
+                let sent = if probe.size > 0 { &mut end.sized } else { &mut end.probes };
+                sent.entry(probe.way).or_default().push(now);
+                self.send(side, probe.way, Message::Probe(probe.id, probe.size));
             }
             PathOutput::CloseSearch => (end.search_sockets, end.found) = (None, None),
+            PathOutput::Limit(limit) => end.limits.push((now, limit)),
             PathOutput::Event(event) => end.events.push(event),
         }
     }
@@ -379,7 +440,7 @@ impl TestNetwork {
         let last = end.last_socket;
         (end.search_sockets, end.found) = (Some((search.to, first, last, self.now + search.lasts)), None);
         for socket in first..=last {
-            self.send_from(side, socket, Way::Direct(search.to), Message::Probe(u64::from(socket)));
+            self.send_from(side, socket, Way::Direct(search.to), Message::Probe(u64::from(socket), 0));
         }
     }
 
@@ -396,7 +457,10 @@ impl TestNetwork {
             }
             Way::Relayed { .. } => (self.relay[side], Hop::Relay),
         };
-        if !link.up || self.rng.below_u64(1_000) < link.loss {
+        if !link.up || self.rng.below_u64(1_000) < link.loss || message.size() > link.mtu {
+            return;
+        }
+        if message.size() > SAFE_PACKET && link.long_loss > 0 && self.rng.below_u64(1_000) < link.long_loss {
             return;
         }
         let jitter = Duration::from_nanos(self.rng.below_u64(u64::try_from(link.jitter.as_nanos()).unwrap() + 1));
@@ -422,14 +486,19 @@ impl TestNetwork {
             end.paths.handle_arrival(way, now);
         }
         match message {
-            Message::Probe(id) => {
+            Message::Probe(id, size) => {
+                if size > 0 && !end.answers_sized {
+                    return;
+                }
                 end.paths.handle_probe_from(way, now);
                 self.send(side, way, Message::Answer(id, way.first_hop()));
             }
             Message::Answer(id, seen) => end.paths.handle_answer(way, id, seen, now),
             Message::Endpoints(endpoints) => end.paths.handle_endpoints(&endpoints, now),
             Message::Search(search) => end.paths.handle_search(&search, &end.local_endpoints, now),
-            Message::Data(counter) => {
+            Message::Data(counter, length) => {
+                end.bytes += u64::from(length);
+                end.long_arrived += u64::from(length > SAFE_PACKET);
                 end.liveness.heard(now);
                 end.arrived.insert(counter);
                 end.heard = end.heard.max(counter);
@@ -438,7 +507,12 @@ impl TestNetwork {
                 let due = end.receipt_due.map_or(now + Duration::from_millis(20), |(due, _)| due);
                 end.receipt_due = Some((due, heard));
             }
-            Message::Receipt(counter) => end.liveness.receipted(counter == end.data, now),
+            Message::Receipt(counter, arrived) => {
+                end.liveness.receipted(counter == end.data, now);
+                if end.long.receipted(counter, arrived, now) {
+                    end.paths.handle_long_lost(now);
+                }
+            }
         }
         self.drain(side);
     }
@@ -498,10 +572,17 @@ impl TestNode {
             last_source: None,
             data: 0,
             receipt_due: None,
+            lengths: vec![100],
+            long: LongPackets::default(),
+            long_arrived: 0,
+            bytes: 0,
             heard: 0,
             arrived: BTreeSet::new(),
             last_data: None,
             probes: BTreeMap::new(),
+            sized: BTreeMap::new(),
+            answers_sized: true,
+            limits: Vec::new(),
             taken: Vec::new(),
             search_sockets: None,
             found: None,
@@ -511,7 +592,7 @@ impl TestNode {
         }
     }
 
-    fn poll_output(&mut self, now: Time) -> Option<PathOutput> {
+    pub(super) fn poll_output(&mut self, now: Time) -> Option<PathOutput> {
         let (local_endpoints, budget, entropy) = (&self.local_endpoints, &mut self.budget, &mut self.rng);
         self.paths.poll_output(&mut PathContext { local_endpoints, budget, entropy, now })
     }

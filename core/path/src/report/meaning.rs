@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{EndpointLocation, WayReport};
+use super::{EndpointLocation, LimitCause, WayLimit, WayReport};
 use crate::reasons::DownCause;
 
 /// Unanswered probes that are enough to say that nothing comes back.
@@ -25,7 +25,7 @@ pub enum Meaning {
     Lossy,
     /// Probes pass, and data does not.
     NoData,
-    /// Packets up to this many bytes pass, and longer ones do not.
+    /// Short probes are answered, and none of the length of a packet is: packets of more than this many bytes may be lost.
     TooLong(u16),
     /// This host has no address of its family.
     NoFamily,
@@ -60,11 +60,11 @@ impl WayReport {
         let few = self.sent < ENOUGH;
         // True if packets came after it went down.
         let heard_since = |down| self.heard_ago.is_some_and(|heard| heard < down);
-        match (self.asleep, self.suspected, self.fits) {
+        match (self.asleep, self.suspected, self.limit) {
             (true, ..) => return Meaning::Asleep,
             (_, true, _) => return Meaning::Judged,
-            (.., Some(fits)) => return Meaning::TooLong(fits),
-            (.., None) => {}
+            (.., Some(WayLimit { bytes, cause: LimitCause::Unanswered })) => return Meaning::TooLong(bytes),
+            _ => {}
         }
         match self.down {
             Some((_, DownCause::Lossy)) => Meaning::Lossy,
@@ -136,14 +136,16 @@ impl Meaning {
 impl fmt::Display for Meaning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TooLong(fits) => return write!(f, "packets up to {fits} bytes pass, longer ones are lost"),
+            Self::TooLong(limit) => {
+                return write!(f, "short probes are answered, and none as long as a packet: more than {limit} bytes may be lost");
+            }
             Self::InUse => "carries data",
             Self::Ready => "leads to the peer; another path is better",
             Self::Promised => "the relay has the peer; not needed so far",
             Self::Judged => "suspected: a probe or data was not answered",
             Self::Died => "worked before, and nothing comes back any more",
             Self::Lossy => "loses much more than the relay",
-            Self::NoData => "probes pass and data does not: a filter drops it, or packets are too long",
+            Self::NoData => "probes pass and data does not: a filter drops it",
             Self::NoFamily => "not tried: this host has no address of that family",
             Self::Asleep => "not tried: there is no session with the peer, or no data flows",
             Self::Trying => "being tried",

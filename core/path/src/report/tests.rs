@@ -2,7 +2,10 @@ use std::string::ToString;
 use std::vec;
 
 use super::*;
+use taut_base::SAFE_PACKET;
+
 use crate::families::Families;
+use crate::packet_limit::PacketLimit;
 use crate::search::SearchProgress;
 
 fn way(endpoint: &str) -> WayReport {
@@ -23,6 +26,7 @@ fn way(endpoint: &str) -> WayReport {
         round_trip: None,
         loss: None,
         fits: None,
+        limit: None,
         seen_as: None,
         family: true,
         place: HERE.place(endpoint.parse().unwrap()),
@@ -68,9 +72,10 @@ fn the_same_silence_means_different_things() {
         (Meaning::Lossy, WayReport { down: Some((SECOND, DownCause::Lossy)), ..far.clone() }),
         (Meaning::NoData, WayReport { down: Some((SECOND, DownCause::NoData)), ..far.clone() }),
         (
-            Meaning::TooLong(1_340),
-            WayReport { down: Some((SECOND, DownCause::NoData)), fits: Some(1_340), ..far.clone() },
+            Meaning::TooLong(1_420),
+            WayReport { limit: UNANSWERED, proven_for: Some(SECOND), in_use: true, ..far.clone() },
         ),
+        (Meaning::InUse, WayReport { limit: found(1_340), proven_for: Some(SECOND), in_use: true, ..far.clone() }),
         // Without a session no data goes, whatever was chosen.
         (Meaning::Asleep, WayReport { asleep: true, in_use: true, sent: 0, ..far.clone() }),
         (Meaning::Asleep, WayReport { asleep: true, sent: 0, ..by_relay.clone() }),
@@ -179,9 +184,14 @@ fn fault_d5_the_first_reason_that_fits_is_reported() {
             Facts { families: only_v4, ..hard(vec![relay(), v6(false)], Nat::Blocked, Nat::Cone) },
         ),
         (Verdict::Filtered, hard(vec![relay(), v6(true)], Nat::Symmetric, Nat::Cone)),
-        // Long packets are lost, whatever the other ways do.
-        (Verdict::TooLong { fits: 1_332 }, facts(vec![WayReport { fits: Some(1_332), ..relay() }, long()])),
-        (Verdict::TooLong { fits: 1_340 }, facts(vec![relay_idle(), used(v6(true)), long()])),
+        // No sized probe is answered on the path in use, whatever the other ways do. A limit that was found is no problem.
+        (Verdict::TooLong { fits: 1_420 }, facts(vec![WayReport { limit: UNANSWERED, ..relay() }, silent()])),
+        (
+            Verdict::TooLong { fits: 1_420 },
+            facts(vec![relay_idle(), used(WayReport { limit: UNANSWERED, ..silent() })]),
+        ),
+        (Verdict::Direct, facts(vec![relay_idle(), used(WayReport { limit: found(1_240), ..silent() })])),
+        (Verdict::Direct, facts(vec![WayReport { limit: UNANSWERED, ..relay_idle() }, used(silent())])),
         // There is no session.
         (Verdict::Asleep, facts(vec![WayReport { asleep: true, ..relay() }])),
     ];
@@ -201,18 +211,27 @@ fn dead_idle() -> WayReport {
     WayReport { in_use: false, proven_for: None, down: Some((SECOND, DownCause::Silent)), ..relay() }
 }
 
-fn long() -> WayReport {
-    WayReport { fits: Some(1_340), down: Some((SECOND, DownCause::NoData)), answered: 9, ..way("192.0.2.1:1") }
+const UNANSWERED: Option<WayLimit> = Some(WayLimit { bytes: 1_420, cause: LimitCause::Unanswered });
+
+fn found(bytes: u16) -> Option<WayLimit> {
+    Some(WayLimit { bytes, cause: LimitCause::Probes })
 }
 
 #[test]
 fn fault_i10_the_mtu_that_passes_is_reported_with_the_fix() {
-    let told = Verdict::TooLong { fits: 1_340 };
-    assert_eq!(told.to_string(), "packets up to 1340 bytes get through, longer ones are lost on the way");
-    assert!(told.fix().unwrap().contains("`--mtu 1340`"));
-    // A link that no packet of the smallest MTU fits.
-    let told = Verdict::TooLong { fits: 1_240 }.fix().unwrap();
-    assert!(told.contains("`--mtu 1280`") && told.contains("1340 bytes over IPv4, or 1360 over IPv6"), "{told}");
+    // Where probes find the limit, it is named with its cause.
+    let limit = WayLimit { bytes: 1_340, cause: LimitCause::Probes };
+    assert_eq!(limit.to_string(), "packets up to 1340 bytes (found by probes: longer ones are lost)");
+    // A path that is not in use is not searched.
+    let untried = WayLimit::of(relay().way, &PacketLimit::default(), &HERE);
+    assert_eq!(untried, WayLimit { bytes: SAFE_PACKET, cause: LimitCause::Untried });
+    assert_eq!(untried.to_string(), "packets up to 1000 bytes (more is tried once this path is in use)");
+    // Where they do not, the first sentence names the problem and `--mtu` the fix, also for a link that no packet of the smallest MTU fits.
+    let told = Verdict::TooLong { fits: 1_420 };
+    assert!(["MTU", "1420 bytes", "`--mtu`"].iter().all(|part| told.to_string().contains(part)), "{told}");
+    let fix = told.fix().unwrap();
+    assert!(fix.contains("`--mtu`") && fix.contains("`--mtu 1280`"), "{fix}");
+    assert!(fix.contains("1340 bytes over IPv4, or 1360 over IPv6"), "{fix}");
 }
 
 #[test]

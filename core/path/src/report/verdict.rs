@@ -3,7 +3,7 @@
 use core::fmt;
 use std::string::String;
 
-use super::{LocalNetwork, Meaning, WayReport};
+use super::{LimitCause, LocalNetwork, Meaning, WayReport};
 use crate::families::Families;
 use crate::nat::Nat;
 use crate::search::SearchProgress;
@@ -56,9 +56,9 @@ pub enum Verdict {
     Poor,
     /// Relayed: the direct path answers probes and carries no data.
     NoData,
-    /// Long packets are lost, whatever the path is.
+    /// On the path in use short probes are answered, and none of the length of a packet is: the path's MTU could not be found.
     TooLong {
-        /// Bytes of the longest packet that passes.
+        /// Bytes of the longest packet that is assumed to pass.
         fits: u16,
     },
     /// Relayed: nothing comes back on any direct path.
@@ -82,11 +82,12 @@ impl Verdict {
         // A NAT for IPv4 explains nothing if one of the two ends has no IPv4 address.
         let by_v4 = direct().any(|way| way.family && way.way.first_hop().is_ipv4());
         let (ours, theirs) = (here.nat, peer_nat);
-        let fits = ways.iter().filter_map(|way| way.fits).min();
+        let unanswered = ways.iter().filter(|way| way.in_use).filter_map(|way| way.limit);
+        let assumed = unanswered.filter(|limit| limit.cause == LimitCause::Unanswered).map(|limit| limit.bytes).min();
         let is_direct = way.is_some_and(|way| !way.is_relayed());
         match way {
             _ if asleep => Self::Asleep,
-            _ if fits.is_some() => Self::TooLong { fits: fits.unwrap_or_default() },
+            _ if assumed.is_some() => Self::TooLong { fits: assumed.unwrap_or_default() },
             _ if !ways.iter().any(WayReport::may_carry) => Self::Unreachable,
             _ if is_direct && direct().any(|way| way.in_use && way.proven_for.is_some()) => Self::Direct,
             // No path is in use, or a direct one that is not proven now: another choice follows.
@@ -148,12 +149,10 @@ impl Verdict {
             Self::OneWay => "look for a firewall that drops one direction: UDP must pass both ways between the addresses above".into(),
             Self::Died => "nothing, if a link or NAT was just changed: the path is tried again all the time; otherwise check what changed between the two hosts".into(),
             Self::Poor => "check the link: the path is used again as soon as the loss ends".into(),
-            Self::NoData => "look for a filter between the two hosts; if long packets are lost, start both nodes with a smaller `--mtu`".into(),
-            Self::TooLong { fits } if fits >= LEAST => {
-                format!("start both nodes with `--mtu {fits}` (`taut down`, then `taut up --mtu {fits}`), or have the link carry longer packets")
-            }
+            Self::NoData => "look for a filter between the two hosts that lets short packets pass and drops others".into(),
             Self::TooLong { .. } => format!(
-                "have the link carry longer packets: the smallest MTU, `--mtu {LEAST}`, needs packets of {} bytes over IPv4, or {} over IPv6",
+                "if large transfers hang, start both nodes with a smaller `--mtu` (`taut down`, then `taut up --mtu {LEAST}`), and look for a filter that drops long UDP packets; \
+                 `--mtu {LEAST}` needs a link that carries {} bytes over IPv4, or {} over IPv6",
                 LEAST + OVERHEAD_V4,
                 LEAST + OVERHEAD_V6
             ),
@@ -189,7 +188,7 @@ impl fmt::Display for Verdict {
             Self::Died => f.write_str("the direct path stopped working"),
             Self::Poor => f.write_str("the direct path loses too much"),
             Self::NoData => f.write_str("the direct path answers probes and carries no data"),
-            Self::TooLong { fits } => write!(f, "packets up to {fits} bytes get through, longer ones are lost on the way"),
+            Self::TooLong { fits } => write!(f, "a problem with the MTU: no probe as long as a packet is answered, so packets of more than {fits} bytes may be lost, unless `--mtu` limits them"),
             Self::Filtered => f.write_str("no direct packet is answered; a firewall on one side or both drops them"),
             Self::Unreachable => f.write_str("nothing comes back on any path"),
         }

@@ -167,6 +167,7 @@ impl Client {
         self.next_bind = if better { now } else { Time(u64::MAX) };
         self.seen = Some(welcome.seen);
         self.out.clear();
+        self.lanes.announce(welcome.lanes, now);
         if let Some(sample) = sample {
             self.note_round_trip(sample);
         }
@@ -176,6 +177,7 @@ impl Client {
         while let Some(peer) = self.peers.take_due(now) {
             self.send_open(peer, now);
         }
+        self.lane_timeout(now, entropy);
         if !was_bound {
             self.events.push_back(RelayEvent::Ready);
         }

@@ -6,9 +6,10 @@ use taut_base::{Entropy, NodeId, PublicKey, Time};
 use taut_tunnel::Bucket;
 
 use super::channels::ChannelEnd;
+use super::lanes::LaneAddress;
 use super::moves::Challenge;
 use super::pendings::PendingBind;
-use super::{Claim, Member, Owner, Server};
+use super::{Claim, Holder, Member, Owner, Server};
 use crate::change::{Change, ClientAddress};
 use crate::control::{ControlLink, ControlMessage, LeaveReason};
 
@@ -23,6 +24,10 @@ pub(super) struct Binding {
     /// The address that the client has proven; `None` after another client proved to be at it.
     pub(super) address: Option<ClientAddress>,
     pub(super) challenge: Option<Challenge>,
+    /// Lanes beyond the first, by number.
+    pub(super) lanes: BTreeMap<u8, LaneAddress>,
+    /// Challenges of lanes that have no answer yet, one per lane.
+    pub(super) lane_challenges: BTreeMap<u8, Challenge>,
     /// Challenges that the client may still cause.
     pub(super) challenges: Bucket,
     /// The stamp of the bind that began the binding; 0 if the bind had none.
@@ -125,6 +130,7 @@ impl Server {
         let arrived: Vec<_> =
             binding.channels.iter().filter(|(_, side)| side.live).map(|(key, side)| (*key, side.id)).collect();
         self.by_index.remove(&former);
+        self.doubt_lanes(slot, now);
         self.schedule(slot);
         self.put(slot, address);
         // The program may have been restarted and have lost the numbers.
@@ -155,6 +161,8 @@ impl Server {
             index,
             address: None,
             challenge: None,
+            lanes: BTreeMap::new(),
+            lane_challenges: BTreeMap::new(),
             challenges: Bucket::default(),
             stamp,
             signed,
@@ -186,11 +194,12 @@ impl Server {
         Some(())
     }
 
-    /// Sets the time of a binding's next check: when it will have been silent for too long, or when its ticket expires.
-    fn schedule(&mut self, slot: u32) {
+    /// Sets the time of a binding's next check: when it or one of its lanes will have been silent for too long, or when its ticket expires.
+    pub(super) fn schedule(&mut self, slot: u32) {
         let patience = self.limits.patience;
         let Some(binding) = self.binding(slot) else { return };
-        let due = binding.expires.min(binding.heard + patience);
+        let lanes = binding.lanes.values().map(|bound| bound.until).min();
+        let due = lanes.into_iter().fold(binding.expires.min(binding.heard + patience), Time::min);
         let former = std::mem::replace(&mut binding.deadline, due);
         self.deadlines.remove(&(former, slot));
         self.deadlines.insert((due, slot));
@@ -199,6 +208,7 @@ impl Server {
     /// Ends a binding whose deadline has come, or sets its next deadline.
     pub(super) fn check_deadline(&mut self, slot: u32, now: Time) {
         let patience = self.limits.patience;
+        self.expire_lanes(slot, now);
         let Some(binding) = self.binding(slot) else { return };
         let (expires, silent) = (binding.expires, binding.heard + patience);
         if expires <= now {
@@ -222,7 +232,8 @@ impl Server {
         self.by_index.remove(&binding.index);
         self.by_age.remove(&(scope, binding.serial, slot));
         self.clients.remove(scope, 1);
-        self.vacate(binding.address, slot);
+        self.vacate(binding.address, Holder { slot, lane: 0 });
+        self.forget_lanes(scope, slot, &binding.lanes);
         self.deadlines.remove(&(binding.deadline, slot));
         self.forget_ends(scope, binding.channels.len(), slot);
         for (node, side) in &binding.channels {

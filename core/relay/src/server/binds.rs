@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::pendings::{BindRequest, NoRoom, PendingBind};
 use super::{Claim, Member, Refused, Reply, Server, ServerClocks, seen};
 use crate::change::ClientAddress;
-use crate::control::ControlLink;
+use crate::control::{ControlLink, MAX_LANES};
 use crate::frame::{BIND_LEN, CONTROL_LEN};
 use crate::handshake::{ReadBind, Welcome};
 
@@ -97,7 +97,9 @@ impl Server {
         };
         let remote = read.index;
         let BindRequest { address, is_proven, ephemeral, claim } = request;
-        let welcome = Welcome { seen: seen(Some(address)), patience: self.limits.patience, tickets: self.tickets() };
+        let lanes = if self.has_lanes() { MAX_LANES } else { 0 };
+        let welcome =
+            Welcome { seen: seen(Some(address)), patience: self.limits.patience, tickets: self.tickets(), lanes };
         let mut key = Zeroizing::new([0; 32]);
         entropy.fill(&mut *key);
         let (keys, bound) =
@@ -132,10 +134,11 @@ impl Server {
         let slot = self.make_binding(index, pending, now, entropy).ok_or(Refused::Full)?;
         self.tally.bound += 1;
         // The frame came from another address than the bind, and its source address may be forged.
-        if address != proven {
+        if address != proven && !opened.message.is_some_and(|message| message.is_of_lane()) {
             self.challenge(slot, address, now, entropy);
         }
         if let Some(message) = opened.message {
+            self.handle_lane_message(slot, address, &message, now, entropy);
             self.handle_message(slot, &message, entropy);
         }
         Ok(())

@@ -31,8 +31,13 @@ impl Server {
             }
             ControlMessage::Close { node } => self.close(slot, &node),
             ControlMessage::Leave(_) => self.end(slot),
-            // A response was handled before (moves.rs). The other messages are sent by relays only.
+            // A response and the messages of lanes were handled before (moves.rs, lanes.rs). The other messages are sent by relays only.
             ControlMessage::Response { .. }
+            | ControlMessage::Lane { .. }
+            | ControlMessage::Proof { .. }
+            | ControlMessage::LaneEnd { .. }
+            | ControlMessage::Prove { .. }
+            | ControlMessage::LaneBound { .. }
             | ControlMessage::Challenge { .. }
             | ControlMessage::Pong { .. }
             | ControlMessage::Opened { .. }

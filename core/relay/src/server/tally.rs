@@ -17,9 +17,11 @@ pub struct Tally {
     pub replaced: u64,
     /// Moves of clients: they returned a nonce from another address.
     pub moved: u64,
+    /// Lanes beyond the first that are bound at present.
+    pub lanes: u64,
     /// Challenges sent to addresses that a client used without having proven them.
     pub challenged: u64,
-    /// Clients whose address another client has proven.
+    /// Clients and lanes whose address another client has proven.
     pub displaced: u64,
     /// Frames from another address without a challenge, because the client was over its limit of challenges.
     pub move_rate: u64,

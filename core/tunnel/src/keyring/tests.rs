@@ -284,7 +284,7 @@ fn nothing_is_sealed_or_opened_after_180_seconds() {
     assert_eq!(sends_with(&mut ring, at(180)), None);
     assert_eq!(ring.poll_timeout(&LIMITS), Some(at(180)));
     assert!(actions(&mut ring, at(180)).is_empty());
-    let indices = SessionIndices { stock: ReceiverIndex(16), control: None, fast: None };
+    let indices = SessionIndices { stock: ReceiverIndex(16), control: None, fast: [None; 2] };
     assert_eq!(ring.take_retired(), [(SessionId(1), indices)]);
     assert_eq!(ring.poll_timeout(&LIMITS), None);
 }

@@ -150,6 +150,41 @@ fn another_suite_has_its_own_keys_and_is_used_when_both_are_ready() {
 }
 
 #[test]
+fn of_several_suites_the_one_agreed_on_stays() {
+    let all = Suites::STOCK.with(Suite::Aes256Gcm).with(Suite::Aegis256X4);
+    for (suite, other) in [(Suite::Aegis256X4, Suite::Aes256Gcm), (Suite::Aes256Gcm, Suite::Aegis256X4)] {
+        let (mut here, mut there) = taut_pair(all, all);
+        let indices = there.indices();
+        assert_eq!(indices.iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
+        here.use_suite(suite, Abilities::OURS);
+        assert_eq!((here.suite(), here.sends_partial_checksums()), (suite, true));
+        let first = sealed(&mut here, b"first");
+        assert!(open(&mut there, &mut first.clone()).unwrap().starts_with(b"first"));
+        let Some(ControlMessage::Receipt { suite: of, counter, longest }) = there.take_receipt() else {
+            unreachable!()
+        };
+        assert_eq!((of, here.acknowledge(of, counter, longest)), (suite, Acknowledged::Arrived));
+        there.use_suite(suite, Abilities::OURS);
+        assert!(open(&mut there, &mut sealed(&mut here, b"second")).unwrap().starts_with(b"second"));
+        assert_eq!(here.acknowledge(other, 0, 0), Acknowledged::Impossible);
+        assert_eq!(there.indices(), indices, "the agent frees all of them when the session ends");
+        there.use_suite(other, Abilities::OURS);
+        assert_eq!(there.suite(), Suite::ChaCha20Poly1305, "its pair is gone");
+    }
+}
+
+#[test]
+fn an_aegis_key_is_not_limited_by_blocks() {
+    let both = Suites::STOCK.with(Suite::Aegis256X4);
+    let (mut here, _) = taut_pair(both, both);
+    here.use_suite(Suite::Aegis256X4, Abilities::default());
+    here.fast[0].as_mut().unwrap().skip_to_block(REJECT_AFTER_BLOCKS);
+    assert!(!here.wants_rekey_by_use() && !here.exhausted());
+    here.fast[0].as_mut().unwrap().skip_to(REKEY_AFTER_MESSAGES);
+    assert!(here.wants_rekey_by_use());
+}
+
+#[test]
 fn partial_checksums_need_a_derived_pair_and_a_peer_that_accepts_them() {
     let both = Suites::STOCK.with(Suite::Aes256Gcm);
     let (mut here, mut there) = taut_pair(both, both);
@@ -165,7 +200,7 @@ fn partial_checksums_need_a_derived_pair_and_a_peer_that_accepts_them() {
     }
     let SessionIndices { stock, control, fast } = there.indices();
     assert!(!there.data_pair(stock).unwrap().allows_partial_checksums());
-    assert!(there.data_pair(fast.unwrap()).unwrap().allows_partial_checksums());
+    assert!(there.data_pair(fast[1].unwrap()).unwrap().allows_partial_checksums());
     assert!(there.data_pair(control.unwrap()).is_none() && !there.control_pair().unwrap().allows_partial_checksums());
     let (mut stock, _) = pair();
     stock.use_suite(Suite::Aes256Gcm, Abilities::OURS);
@@ -194,7 +229,7 @@ fn an_aes_key_is_limited_by_blocks() {
     let both = Suites::STOCK.with(Suite::Aes256Gcm);
     let (mut here, _) = taut_pair(both, both);
     here.use_suite(Suite::Aes256Gcm, Abilities::default());
-    let fast = |session: &mut Session, blocks| session.fast.as_mut().unwrap().skip_to_block(blocks);
+    let fast = |session: &mut Session, blocks| session.fast[1].as_mut().unwrap().skip_to_block(blocks);
     fast(&mut here, REKEY_AFTER_BLOCKS - 3);
     assert!(!here.wants_rekey_by_use());
     // Two blocks, and one for the tag.
@@ -220,12 +255,45 @@ fn receipts_tell_the_highest_counter_once() {
         open(&mut there, &mut sealed(&mut here, packet)).unwrap();
     }
     let suite = Suite::ChaCha20Poly1305;
-    assert_eq!(there.take_receipt(), Some(ControlMessage::Receipt { suite, counter: 1 }));
+    assert_eq!(there.take_receipt(), Some(ControlMessage::Receipt { suite, counter: 1, longest: 16 }));
     assert_eq!(there.take_receipt(), None);
-    assert!(here.acknowledge(suite, 1));
-    assert!(here.acknowledge(suite, 0), "an overtaken one is no lie");
+    assert_eq!(here.acknowledge(suite, 1, 0), Acknowledged::Arrived);
+    assert_eq!(here.acknowledge(suite, 0, 0), Acknowledged::Arrived, "an overtaken one is no lie");
     assert_eq!(here.acknowledged(), Some((suite, 1)));
-    assert!(!here.acknowledge(suite, 2), "nothing was sealed with that counter");
-    assert!(!here.acknowledge(Suite::Aes256Gcm, 0), "nor with that suite");
+    assert_eq!(here.acknowledge(suite, 2, 0), Acknowledged::Impossible, "nothing was sealed with that counter");
+    assert_eq!(here.acknowledge(Suite::Aes256Gcm, 0, 0), Acknowledged::Impossible, "nor with that suite");
     assert_eq!(here.acknowledged(), Some((suite, 1)));
+}
+
+#[test]
+fn the_longest_message_is_told_for_each_pair() {
+    let both = Suites::STOCK.with(Suite::Aes256Gcm);
+    let (mut here, mut there) = taut_pair(both, both);
+    let (short, long) = ([1; 1_000], [2; 1_001]);
+    let receipt = |there: &mut Session| match there.take_receipt() {
+        Some(ControlMessage::Receipt { suite, counter, longest }) => (suite, counter, longest),
+        other => panic!("no receipt: {other:?}"),
+    };
+    for packet in [&short[..], &long, &[3; 1_420], &short] {
+        open(&mut there, &mut sealed(&mut here, packet)).unwrap();
+    }
+    let (suite, counter, arrived) = receipt(&mut there);
+    assert_eq!((suite, counter, arrived), (Suite::ChaCha20Poly1305, 3, 1_420));
+    assert_eq!(here.acknowledge(suite, counter, arrived), Acknowledged::Arrived);
+
+    // Another pair starts again, and receipts for the former one stay valid.
+    here.use_suite(Suite::Aes256Gcm, Abilities::OURS);
+    for packet in [&short[..], &[4; 1_200], &short] {
+        open(&mut there, &mut sealed(&mut here, packet)).unwrap();
+    }
+    assert_eq!(here.acknowledge(suite, counter, arrived), Acknowledged::Arrived);
+    let (suite, counter, arrived) = receipt(&mut there);
+    assert_eq!((suite, counter, arrived), (Suite::Aes256Gcm, 2, 1_200));
+    assert_eq!(here.acknowledge(suite, counter, arrived), Acknowledged::Arrived);
+
+    // Three that do not arrive, and one short message that does.
+    (0..3).for_each(|_| drop(sealed(&mut here, &[5; 1_300])));
+    open(&mut there, &mut sealed(&mut here, &short)).unwrap();
+    let (suite, counter, arrived) = receipt(&mut there);
+    assert_eq!(here.acknowledge(suite, counter, arrived), Acknowledged::LongLost);
 }

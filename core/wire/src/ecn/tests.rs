@@ -60,3 +60,15 @@ fn a_wrong_header_checksum_stays_as_wrong() {
     packet[10] ^= 0x40;
     assert!(Packet::parse(&packet).unwrap().header_checksum_ok());
 }
+
+#[test]
+fn only_a_transport_that_supports_ecn_is_marked_and_only_once() {
+    for (six, inner) in [false, true].into_iter().flat_map(|six| ALL.map(|inner| (six, inner))) {
+        let sent = |ecn: Ecn| Ip { six, tos: 0xb8 | ecn.bits(), ..Ip::v4() }.udp((1, 2), &payload(100, 7));
+        let mut packet = sent(inner);
+        let capable = matches!(inner, Ecn::Ect0 | Ecn::Ect1);
+        assert_eq!(mark(&mut packet), capable);
+        assert_eq!(packet, sent(if capable { Ecn::Ce } else { inner }), "{inner:?}");
+        assert!(!mark(&mut packet));
+    }
+}

@@ -221,7 +221,94 @@ fn any_tcp() -> impl Strategy<Value = Tcp> {
     )
 }
 
+/// Returns the segments of a packet on a path that carries `limit` bytes; `None` if it cannot be cut.
+fn limited(header: VnetHeader, packet: &[u8], limit: usize) -> Option<Vec<Vec<u8>>> {
+    let mut split = Split::new(header, packet).unwrap();
+    let before = (split.segments(), split.largest());
+    if !split.limit_to(limit) {
+        assert_eq!((split.segments(), split.largest()), before);
+        return None;
+    }
+    assert!(split.largest() <= limit);
+    let mut out = vec![0; limit];
+    let mut segments = vec![];
+    while let Some(length) = split.write_next(&mut out) {
+        segments.push(out[..length].to_vec());
+    }
+    Some(segments)
+}
+
+#[test]
+fn only_tcp_segments_that_stay_the_same_stream_are_cut() {
+    let syn = tcp::SYN | tcp::ACK;
+    for ip in [Ip::v4(), Ip::v6()] {
+        let single = |flags| ip.tcp(&Tcp { flags, payload: payload(900, 1), ..Tcp::default() });
+        assert!(limited(VnetHeader::NONE, &single(tcp::ACK), 500).is_some());
+        assert_eq!(limited(VnetHeader::NONE, &single(syn), 500), None);
+        assert_eq!(limited(VnetHeader::NONE, &single(tcp::ACK | tcp::URG), 500), None);
+        let (header, packet) = ip.tcp_super(&Tcp { flags: syn, payload: payload(900, 1), ..Tcp::default() }, 600);
+        assert_eq!(limited(header, &packet, 500), None);
+        assert_eq!(limited(VnetHeader::NONE, &ip.udp((1, 2), &payload(900, 1)), 500), None);
+        let (header, packet) = ip.udp_super((1, 2), &payload(900, 1), 600);
+        assert_eq!(limited(header, &packet, 500), None);
+        assert_eq!(limited(header, &packet, 700).unwrap().len(), 2);
+        // No room for a byte of payload.
+        assert_eq!(limited(VnetHeader::NONE, &single(tcp::ACK), 40), None);
+        assert_eq!(limited(VnetHeader::NONE, &single(tcp::ACK), 0), None);
+        // A damaged packet stays damaged.
+        let mut damaged = single(tcp::ACK);
+        *damaged.last_mut().unwrap() ^= 1;
+        assert_eq!(limited(VnetHeader::NONE, &damaged, 500), None);
+        // A checksum that is not TCP's own.
+        let start = u16::try_from(upper_layer(&damaged).0).unwrap() + 4;
+        let other = VnetHeader { flags: NEEDS_CSUM, csum_start: start, csum_offset: 16, ..VnetHeader::NONE };
+        assert_eq!(limited(other, &single(tcp::ACK), 500), None);
+    }
+    let mut fragment = Ip::v4().tcp(&Tcp { payload: payload(900, 1), ..Tcp::default() });
+    fragment[6] |= 0x20;
+    assert_eq!(limited(VnetHeader::NONE, &fragment, 500), None);
+}
+
 proptest! {
+    #[test]
+    fn fault_i1_shorter_tcp_segments_equal_the_reference(ip in any_ip(), tcp in any_tcp(), len in 1_usize..9_000, gso_size in 8_u16..3_000,
+        limit in 150_usize..3_000, kind in 0..3) {
+        let tcp = Tcp { payload: payload(len, 1), flags: tcp.flags & !(tcp::SYN | tcp::URG), ..tcp };
+        let (header, packet) = match kind {
+            0 => (VnetHeader::NONE, ip.tcp(&tcp)),
+            1 => {
+                let (header, packet) = ip.tcp_super(&tcp, 0);
+                (VnetHeader { gso_type: GSO_NONE, ..header }, packet)
+            }
+            _ => ip.tcp_super(&tcp, gso_size),
+        };
+        let whole = if kind == 2 { usize::from(gso_size) } else { len };
+        let headers = packet.len() - len;
+        let found = limited(header, &packet, limit).unwrap();
+        prop_assert!(found.iter().all(|packet| is_right(packet)));
+        prop_assert_eq!(found, reference(&ip, Some(&tcp), &tcp.payload, whole.min(limit - headers)));
+    }
+
+    #[test]
+    fn shorter_segments_keep_partial_checksums(ip in any_ip(), tcp in any_tcp(), len in 1_usize..5_000, limit in 150_usize..3_000) {
+        let tcp = Tcp { payload: payload(len, 1), flags: tcp.flags & !(tcp::SYN | tcp::URG), ..tcp };
+        let (header, packet) = ip.tcp_super(&tcp, 0);
+        let header = VnetHeader { gso_type: GSO_NONE, ..header };
+        let complete = limited(header, &packet, limit).unwrap();
+        let mut split = Split::new(header, &packet).unwrap();
+        prop_assert!(split.limit_to(limit));
+        split.allow_partial_checksums();
+        for complete in complete {
+            let mut segment = vec![0; complete.len()];
+            split.write_next(&mut segment).unwrap();
+            if partial_checksum::clear_flag(&mut segment) {
+                PartialChecksum::of(&Packet::parse(&segment).unwrap()).unwrap().complete(&mut segment);
+            }
+            prop_assert_eq!(segment, complete);
+        }
+        prop_assert_eq!(split.remaining(), 0);
+    }
+
     #[test]
     fn tcp_equals_the_reference(ip in any_ip(), tcp in any_tcp(), len in 1_usize..9_000, gso_size in 8_u16..3_000, ecn: bool) {
         let tcp = Tcp { payload: payload(len, 1), ..tcp };

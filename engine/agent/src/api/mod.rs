@@ -23,7 +23,7 @@ pub use leave::{LeaveState, LeaveStatus};
 pub use log::LogPart;
 pub use nat::{Filtering, MappingBehaviour, NatKind, NatStatus};
 pub use path::{PathKind, PathStatus};
-pub use peer::{Bytes, PathChanges, PeerStatus, SessionStatus, Traffic};
+pub use peer::{Bytes, CongestionMarks, PathChanges, PeerStatus, SessionStatus, Traffic};
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
 pub use socket::private_socket;
 pub use why::{WayStatus, Why};
@@ -237,8 +237,17 @@ pub struct SelfStatus {
 /// The lanes: threads that move packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LanesStatus {
-    /// UDP ports, one per lane.
+    /// UDP ports, one per lane that runs.
     pub ports: Vec<u16>,
+    /// Whether lanes open and close by load.
+    #[serde(default)]
+    pub auto: bool,
+    /// The most lanes that may run.
+    #[serde(default)]
+    pub most: u8,
+    /// The reason why more lanes could not be started, if they were needed and could not.
+    #[serde(default)]
+    pub problem: Option<String>,
     /// The steering of the host's packets to lanes: `kernel`, or `first-lane` if the kernel does not accept the program.
     pub steering: String,
     /// Packets and superpackets of the host that one lane read and another one sealed.
@@ -286,6 +295,12 @@ pub struct CoordinatorStatus {
     pub connected: bool,
     /// The reason why the last attempt failed, while not connected.
     pub last_error: Option<String>,
+    /// Seconds since the control channel broke; `null` while it is open, and if none was open since the daemon started.
+    #[serde(default)]
+    pub disconnected_s: Option<f64>,
+    /// Seconds until the next attempt to connect; `null` while connected, and if no attempt follows.
+    #[serde(default)]
+    pub retry_in_s: Option<f64>,
     /// Version of the map in force.
     pub map_version: u64,
 }

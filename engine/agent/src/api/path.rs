@@ -24,6 +24,9 @@ pub struct PathStatus {
     /// True if nothing answers through this path, and there is no other one.
     #[serde(default)]
     pub silent: bool,
+    /// Bytes of the longest packet that the path in use carries; `null` until it was found. Longer ones are sent in parts.
+    #[serde(default)]
+    pub mtu: Option<u16>,
 }
 
 impl PathStatus {

@@ -41,6 +41,18 @@ pub struct PeerStatus {
     /// Effects of changes of its path and its lanes.
     #[serde(default)]
     pub changes: PathChanges,
+    /// Packets that got a congestion mark on this node, because their flow kept one of its queues long.
+    #[serde(default)]
+    pub congestion_marks: CongestionMarks,
+}
+
+/// Packets of a peer's flows that were marked on this node, since the daemon started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CongestionMarks {
+    /// Packets from the peer, which filled the receive queue of a socket.
+    pub received: u64,
+    /// Packets and superpackets to the peer, which filled the queue of the TUN device.
+    pub sent: u64,
 }
 
 /// Effects of changes of a peer's path and lanes, since the daemon started.
@@ -77,7 +89,7 @@ pub struct Bytes {
 pub struct SessionStatus {
     /// Seconds since its handshake.
     pub age_s: f64,
-    /// Its AEAD: `ChaCha20Poly1305` or `AES256GCM`.
+    /// Its AEAD: `ChaCha20Poly1305`, `AES256GCM` or `AEGIS256X4`.
     pub suite: String,
     /// Its lanes that carry data.
     #[serde(default)]
@@ -85,6 +97,9 @@ pub struct SessionStatus {
     /// Its lanes: as many as the node with more lanes has.
     #[serde(default)]
     pub lanes: u8,
+    /// The reason why it has no more lanes: `native`, `relayed`, `ports-closed`, `opening`, `fixed`, `one-core`, `no-gain` or `not-needed`; null if all are open.
+    #[serde(default)]
+    pub lanes_limit: Option<String>,
     /// Sessions finished with this peer since the daemon started, this one included.
     pub established: u64,
 }

@@ -67,6 +67,12 @@ pub struct WayStatus {
     /// Bytes of the longest inner packet that passes, if longer ones do not.
     #[serde(default)]
     pub fits: Option<u16>,
+    /// Bytes of the longest packet that is sent this way in one datagram; `null` if the way does not lead to the peer.
+    #[serde(default)]
+    pub mtu: Option<u16>,
+    /// The reason why no longer packets are sent, as a code: `searching`, `probes`, `unanswered`, `interface`, `mtu` or `largest`.
+    #[serde(default)]
+    pub mtu_cause: Option<String>,
     /// The meaning of these values, in words.
     pub meaning: String,
 }

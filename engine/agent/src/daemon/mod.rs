@@ -230,8 +230,24 @@ impl Daemon {
                     self.tell_endpoints();
                 }
                 OverlayOutput::HomeRelays(relays) => self.tell(Command::Relays(relays)),
+                OverlayOutput::LanesStarted(lanes) => {
+                    self.note(&kind::LANES_STARTED, &[Value::Number(lanes.into())]);
+                    self.map_ports();
+                }
+                OverlayOutput::LanesEnded => {
+                    self.note(&kind::LANES_ENDED, &[]);
+                    self.map_ports();
+                }
+                OverlayOutput::LanesRefused(reason) => self.note(&kind::LANES_REFUSED, &[Value::Text(reason)]),
                 OverlayOutput::Event(event) => self.note_node(&event),
             }
+        }
+    }
+
+    /// Has the router map the ports of the lanes that run now.
+    fn map_ports(&mut self) {
+        if let Some(overlay) = self.overlay.as_ref().filter(|_| self.config.portmap) {
+            self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
         }
     }
 

@@ -51,7 +51,7 @@ impl Daemon {
                 let away = self.coordinator.lost.take().map(|lost| Value::s(clocks().now.since(lost)));
                 self.note_coordinator(&kind::COORDINATOR_CONNECTED, &[Value::text(&url), away.unwrap_or(Value::None)]);
                 (self.coordinator.connected, self.coordinator.url) = (true, url);
-                self.coordinator.last_error = None;
+                (self.coordinator.last_error, self.coordinator.retry_at) = (None, None);
                 (self.problems.network, self.problems.duplicate) = (None, None);
             }
             ControlEvent::Disconnected { why, retry_in } => {
@@ -60,6 +60,7 @@ impl Daemon {
                     self.coordinator.lost = Some(clocks().now);
                 }
                 self.coordinator.connected = false;
+                self.coordinator.retry_at = Some(clocks().now + retry_in);
                 self.coordinator.presence = None;
                 self.coordinator.last_error = Some(why);
             }
@@ -120,7 +121,7 @@ impl Daemon {
         let values = [Value::text(&problem.message), Value::text(&problem.hint)];
         self.note_coordinator(&kind::COORDINATOR_REFUSED, &values);
         if problem.code.is_final() {
-            self.coordinator.connected = false;
+            (self.coordinator.connected, self.coordinator.retry_at) = (false, None);
             self.coordinator.last_error = Some(problem.to_string());
         }
         if problem.code == ProblemCode::NotAMember {

@@ -46,6 +46,8 @@ pub(super) struct CoordinatorState {
     pub(super) connected: bool,
     /// The time when the last open channel broke.
     pub(super) lost: Option<Time>,
+    /// The time of the next attempt to connect, if one follows.
+    pub(super) retry_at: Option<Time>,
     /// The reason why the last connection failed.
     pub(super) last_error: Option<String>,
     /// Whether each node is online; `None` while the coordinator is not connected.

@@ -94,8 +94,8 @@ impl Daemon {
     /// Records a network that came up.
     pub(super) fn note_up(&mut self, map: &NetworkMap) {
         let Some(overlay) = &self.overlay else { return };
-        let (interface, mtu) = (Value::text(overlay.interface()), Value::Number(u64::from(self.config.mtu)));
-        let (port, lanes) = (Value::Number(u64::from(overlay.port)), Value::Number(u64::from(self.config.lanes)));
+        let (interface, mtu) = (Value::text(overlay.interface()), Value::Number(u64::from(overlay.tun().mtu)));
+        let (port, lanes) = (Value::Number(u64::from(overlay.port)), Value::Number(overlay.ports().len() as u64));
         let network = Value::text(&map.network.name);
         self.log.begin_refusals(clocks().now);
         self.note(&kind::NETWORK_UP, &[network, interface, mtu, port, lanes, listed(&map.me.addresses)]);
@@ -218,6 +218,7 @@ impl Names for Overlay {
 fn note_host_event(log: &mut Log, event: HostEvent, interface: &str) {
     let count = |count: usize| Value::Number(count as u64);
     let device = || Value::text(interface);
+    let number = |mtu: u16| Value::Number(u64::from(mtu));
     let (kind, values) = match event {
         HostEvent::RoutesAdded(routes, first) => (&kind::ROUTES_ADDED, vec![count(routes), Value::text(first)]),
         HostEvent::RoutesRemoved(routes, first) => (&kind::ROUTES_REMOVED, vec![count(routes), Value::text(first)]),
@@ -227,6 +228,9 @@ fn note_host_event(log: &mut Log, event: HostEvent, interface: &str) {
         HostEvent::Restored(missing) => (&kind::DEVICE_RESTORED, vec![device(), Value::Text(missing)]),
         HostEvent::Contested(missing) => (&kind::DEVICE_CONTESTED, vec![device(), Value::Text(missing)]),
         HostEvent::Calm => (&kind::DEVICE_CALM, vec![device()]),
+        HostEvent::Mtu(from, to) => (&kind::MTU_CHANGED, vec![device(), number(from), number(to)]),
+        HostEvent::MtuTaken(from, to) => (&kind::MTU_TAKEN, vec![device(), number(from), number(to)]),
+        HostEvent::MtuRefused(reason) => (&kind::MTU_REFUSED, vec![device(), Value::Text(reason)]),
         HostEvent::Ipv6(on) => (&kind::IPV6_CHANGED, vec![device(), Value::Word(if on { "on" } else { "off" })]),
     };
     log.record(kind, EventSource::Node, &values, clocks());

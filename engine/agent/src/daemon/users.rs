@@ -95,7 +95,8 @@ impl Daemon {
                 (self.problems.network, self.problems.duplicate) = (None, None);
                 // The control thread closes the connection. A later `up` must report only its own attempt.
                 (self.coordinator.connected, self.coordinator.presence) = (false, None);
-                self.coordinator.last_error = None;
+                (self.coordinator.last_error, self.coordinator.retry_at) = (None, None);
+                self.coordinator.lost = None;
                 if let Some(identity) = &mut self.member.identity {
                     identity.wanted = false;
                 }
@@ -205,6 +206,8 @@ impl Daemon {
             url: self.coordinator.url.clone(),
             connected: self.coordinator.connected,
             last_error: self.coordinator.last_error.clone(),
+            disconnected_s: self.coordinator.lost.map(|lost| status::seconds(now.since(lost))),
+            retry_in_s: self.coordinator.retry_at.map(|next| status::seconds(next.since(now))),
             map_version: map.map_or(0, |map| map.version),
         });
         Status {

@@ -2,19 +2,24 @@
 //!
 //! - this file: the device's configuration, which is restored when another program removes it (fault J11);
 //! - `device`: the missing parts of the device's configuration;
+//! - `limits`: the MTUs that follow from the packet limits of the peers;
+//! - `mtu`: how the device and the routes get them;
 //! - `schedule`: the times of checks and restorations;
 //! - `surroundings`: the host's other interfaces, the endpoints that peers are told of, and other overlays;
 //! - `conflicts`: overlay addresses that this host uses for something else.
 
 mod conflicts;
 mod device;
+mod limits;
+mod mtu;
 mod schedule;
 mod surroundings;
 
 pub(crate) use conflicts::{first_join, warnings};
+pub(crate) use limits::PacketLimits;
 pub(crate) use surroundings::Surroundings;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -23,6 +28,7 @@ use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route};
 
 use crate::api::Failure;
 use device::{Ipv6, Missing, no_link_local, some_of};
+use mtu::DeviceMtu;
 use schedule::{CheckOutcome, IDLE, Schedule};
 
 /// Interval of checks while IPv6 is disabled on the device, 10 s: the kernel may not report that it was enabled.
@@ -52,6 +58,12 @@ pub(crate) enum HostEvent {
     Calm,
     /// IPv6 was switched on (`true`) or off.
     Ipv6(bool),
+    /// The device's MTU changed, from the first to the second.
+    Mtu(u16, u16),
+    /// Another program changed the device's MTU, from the first to the second.
+    MtuTaken(u16, u16),
+    /// The system refused to change the device's MTU.
+    MtuRefused(String),
 }
 
 /// The overlay's part of the host's network configuration.
@@ -64,8 +76,13 @@ pub(crate) struct Host {
     addresses: Vec<IpAddr>,
     /// The peers' overlay addresses, each of which should have a route to the device.
     wanted: BTreeSet<IpAddr>,
-    /// Addresses with such a route, as far as is known.
-    routed: BTreeSet<IpAddr>,
+    /// Addresses with such a route, as far as is known, each with the `mtu` of the route.
+    routed: BTreeMap<IpAddr, Option<u16>>,
+    /// The `mtu` that routes should have, by address; other routes should have none.
+    mtus: BTreeMap<IpAddr, u16>,
+    device_mtu: DeviceMtu,
+    /// True if routes have TCP ask for explicit congestion notification.
+    ecn: bool,
     /// Addresses that another program has a route for, with the interface of that route, if it has one.
     taken: Vec<(IpAddr, Option<u32>)>,
     ipv6: Ipv6,
@@ -79,12 +96,13 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Brings the TUN device `name` up with this MTU and these addresses. Where IPv6 is disabled, only IPv4 addresses are set (fault J12).
+    /// Brings the TUN device `name` up with this MTU and these addresses; `ecn` says whether its routes have TCP ask for explicit congestion notification. Where IPv6 is disabled, only IPv4 addresses are set (fault J12).
     pub(crate) fn configure(
         mut netlink: Netlink,
         name: &str,
         mtu: u16,
         addresses: &[IpAddr],
+        ecn: bool,
         now: Time,
     ) -> Result<Self, NetlinkError> {
         no_link_local(name);
@@ -96,7 +114,10 @@ impl Host {
             name: String::from(name),
             addresses: addresses.to_vec(),
             wanted: BTreeSet::new(),
-            routed: BTreeSet::new(),
+            routed: BTreeMap::new(),
+            mtus: BTreeMap::new(),
+            device_mtu: DeviceMtu::new(mtu),
+            ecn,
             taken: Vec::new(),
             ipv6: Ipv6::of(name),
             schedule: Schedule::new(now),
@@ -261,13 +282,14 @@ impl Host {
         &mut self.netlink
     }
 
-    /// Returns the missing parts of the device's configuration. The MTU is not checked, because users may change it.
+    /// Returns the missing parts of the device's configuration. Another MTU does not count as a missing part, because users may change the MTU.
     fn check(&mut self) -> Result<Missing, NetlinkError> {
         let Some(link) = self.netlink.link_at(self.index)? else {
             self.is_gone = true;
             return Ok(Missing::default());
         };
         self.name = link.name;
+        self.note_mtu(link.mtu);
         let before = std::mem::replace(&mut self.ipv6, Ipv6::of(&self.name));
         if before != self.ipv6 {
             self.note(HostEvent::Ipv6(self.has_ipv6()));
@@ -276,8 +298,10 @@ impl Host {
         let present: BTreeSet<IpAddr> = present.map(|address| address.ip).collect();
         let routes = self.netlink.routes_by(self.index)?;
         let ours = routes.iter().filter(|route| route.is_ours() && route.table == MAIN_TABLE);
-        self.routed = ours.map(|route| route.destination).collect();
+        let mtu_of = |route: &Route| route.mtu.and_then(|mtu| u16::try_from(mtu).ok());
+        self.routed = ours.map(|route| (route.destination, mtu_of(route))).collect();
         self.remove_unwanted()?;
+        self.adjust_routes();
         self.check_taken()?;
         let lacks = |address: &&IpAddr| self.carries(**address) && !present.contains(*address);
         let addresses = self.addresses.iter().filter(lacks).copied().collect();
@@ -286,7 +310,8 @@ impl Host {
 
     /// Removes our routes to addresses of no member: those whose removal failed before, or that were added again.
     fn remove_unwanted(&mut self) -> Result<(), NetlinkError> {
-        let unwanted: Vec<IpAddr> = self.routed.difference(&self.wanted).copied().collect();
+        let unwanted: Vec<IpAddr> =
+            self.routed.keys().filter(|address| !self.wanted.contains(*address)).copied().collect();
         for address in &unwanted {
             self.netlink.remove_route(&self.route(*address))?;
             self.routed.remove(address);
@@ -300,7 +325,7 @@ impl Host {
     /// Forgets routes of other programs that no longer replace ours.
     fn check_taken(&mut self) -> Result<(), NetlinkError> {
         for (address, by) in std::mem::take(&mut self.taken) {
-            if !self.routed.contains(&address) && self.netlink.interface_to(address)? == by {
+            if !self.routed.contains_key(&address) && self.netlink.interface_to(address)? == by {
                 self.taken.push((address, by));
             } else {
                 self.note(HostEvent::RouteFreed(address));
@@ -313,7 +338,7 @@ impl Host {
     fn unrouted(&self) -> Vec<IpAddr> {
         let lacks = |address: &&IpAddr| {
             let is_taken = || self.taken.iter().any(|(taken, _)| taken == *address);
-            self.carries(**address) && !self.routed.contains(*address) && !is_taken()
+            self.carries(**address) && !self.routed.contains_key(*address) && !is_taken()
         };
         self.wanted.iter().filter(lacks).copied().collect()
     }
@@ -345,7 +370,7 @@ impl Host {
         for address in self.unrouted() {
             match self.netlink.claim_route(&self.route(address)) {
                 Ok(true) => {
-                    self.routed.insert(address);
+                    self.routed.insert(address, self.mtus.get(&address).copied());
                     added.push(address);
                 }
                 Ok(false) => {
@@ -368,6 +393,7 @@ impl Host {
     }
 
     fn route(&self, address: IpAddr) -> Route {
-        Route::new(address, Prefix::host(address).length(), self.index)
+        let mtu = self.mtus.get(&address).copied().map(u32::from);
+        Route { mtu, ecn: self.ecn, ..Route::new(address, Prefix::host(address).length(), self.index) }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Surroundings {
     pub(super) routers: Vec<(IpAddr, String)>,
     /// Routes into other overlays.
     pub(super) routes: Vec<TunnelRoute>,
+    /// The largest MTU of an interface that is up.
+    pub(super) mtu: Option<u16>,
 }
 
 /// An address of this host.
@@ -79,6 +81,11 @@ impl Kind {
 }
 
 impl Surroundings {
+    /// Returns the largest MTU of an interface that is up: no packet to a peer can be longer.
+    pub(crate) fn mtu(&self) -> Option<u16> {
+        self.mtu
+    }
+
     /// Reads all interfaces except our own device `ours`, if it exists yet. The routes into tunnels are copied from `known` if it is given, and read otherwise.
     pub(crate) fn read(netlink: &mut Netlink, ours: Option<u32>, known: Option<&Self>) -> Result<Self, NetlinkError> {
         let mut links = netlink.links()?;
@@ -105,7 +112,9 @@ impl Surroundings {
                 routes
             }
         };
-        Ok(Self { own, routers, routes })
+        let largest = links.iter().filter(|link| link.up).map(|link| link.mtu).max();
+        let mtu = largest.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
+        Ok(Self { own, routers, routes, mtu })
     }
 
     /// Returns the endpoints of this host: its addresses with `port`, best first, without those of overlays.

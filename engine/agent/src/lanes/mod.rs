@@ -1,15 +1,17 @@
 //! The running lanes, seen from the agent: the agent's ends of their queues, and the commands on their way to them.
 
+mod growth;
 mod return_routes;
 mod steering;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Time};
 use taut_event::Waker;
-use taut_lane::{AgentEnd, Lane, LaneShared, LaneStartError, Rings, queues, rings};
+use taut_lane::{AgentEnd, Lane, LaneConfig, LaneEnd, LaneShared, LaneStartError, Rings, queues, rings};
 use taut_netlink::Netlink;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_tun::Tun;
@@ -18,8 +20,9 @@ use taut_tunnel::cookie::CookieChecker;
 use taut_udp::UdpSocket;
 
 use crate::basics::OsEntropy;
+use growth::Shrinking;
 use return_routes::ReturnRoutes;
-pub(crate) use steering::Steering;
+pub use steering::{Steer, Steering};
 
 /// Receive buffer of a socket, 16 MiB: the data of 10 ms at 10 Gbit/s (12.5 MB), while a lane is not scheduled, rounded up to a power of two.
 pub(crate) const RECEIVE_BUFFER: usize = buffer(10);
@@ -41,11 +44,18 @@ pub(crate) struct LaneThreads {
     steering: Steering,
     /// Commands that were not sent yet, or that found a lane's queue full. Commands of all lanes keep their order.
     commands: VecDeque<(LaneId, ToLane)>,
+    /// Whether each peer belongs to one lane.
+    by_peer: bool,
+    /// The end of all lanes but the first, while it is in progress.
+    shrinking: Option<Shrinking>,
+    /// The counters of lanes that ended; those that start in their place go on with them.
+    former: Vec<Arc<LaneShared>>,
 }
 
 struct RunningLane {
     lane: Lane,
     queue: AgentEnd,
+    waker: Waker,
     routes: ReturnRoutes,
 }
 
@@ -57,6 +67,41 @@ pub(crate) struct LaneOptions {
     pub(crate) limits: Limits,
     /// Whether lanes busy-poll after each packet.
     pub(crate) low_latency: bool,
+    /// Whether flows that keep a queue of a lane long get congestion marks.
+    pub(crate) congestion_marks: bool,
+    /// Whether each peer belongs to one lane.
+    pub(crate) by_peer: bool,
+}
+
+impl LaneOptions {
+    /// Returns what lane `own` of `lanes` is made of.
+    fn of_lane(
+        self,
+        own: LaneId,
+        lanes: u8,
+        rings: Rings,
+        handles: LaneHandles,
+        queues: LaneEnd,
+        waker: Waker,
+    ) -> LaneConfig {
+        let Self { mtu, limits, low_latency, congestion_marks, by_peer } = self;
+        let LaneHandles { tun, udp, checker } = handles;
+        LaneConfig {
+            own,
+            lanes,
+            rings,
+            tun,
+            mtu,
+            udp,
+            checker,
+            limits,
+            queues,
+            waker,
+            by_peer,
+            low_latency,
+            congestion_marks,
+        }
+    }
 }
 
 /// The device queue, the socket and the cookie checker of a lane, which closes them when it ends.
@@ -67,17 +112,6 @@ pub(crate) struct LaneHandles {
 }
 
 impl LaneThreads {
-    /// Starts one lane on these handles, which it closes when it ends. The lane wakes `agent`.
-    pub(crate) fn start(
-        tun: Tun,
-        udp: UdpSocket,
-        checker: CookieChecker,
-        options: LaneOptions,
-        agent: &Waker,
-    ) -> Result<Self, LaneStartError> {
-        Self::start_all(vec![LaneHandles { tun, udp, checker }], Steering::new(None, 1), options, agent)
-    }
-
     /// Starts a lane on each of these handles. All packets of the host wait on the first lane's queue.
     pub(crate) fn start_all(
         handles: Vec<LaneHandles>,
@@ -85,51 +119,66 @@ impl LaneThreads {
         options: LaneOptions,
         agent: &Waker,
     ) -> Result<Self, LaneStartError> {
-        let LaneOptions { mtu, limits, low_latency } = options;
         let wakers = handles.iter().map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
         let count = handles.len() as u8;
         let mut lanes = Vec::with_capacity(handles.len());
         for (((own, handles), waker), rings) in (0..).zip(handles).zip(&wakers).zip(all_rings(&wakers)) {
-            let LaneHandles { tun, udp, checker } = handles;
             let (queue, lane_end) = queues(agent.clone(), waker.clone());
-            let (own, queues, waker) = (LaneId(own), lane_end, waker.clone());
-            let config = taut_lane::LaneConfig {
-                own,
-                lanes: count,
-                rings,
-                tun,
-                mtu,
-                udp,
-                checker,
-                limits,
-                queues,
-                waker,
-                low_latency,
-            };
-            lanes.push(RunningLane { lane: Lane::start(config)?, queue, routes: ReturnRoutes::default() });
+            let config = options.of_lane(LaneId(own), count, rings, handles, lane_end, waker.clone());
+            let (lane, waker, routes) = (Lane::start(config)?, waker.clone(), ReturnRoutes::default());
+            lanes.push(RunningLane { lane, queue, waker, routes });
         }
-        Ok(Self { lanes, steering, commands: VecDeque::new() })
+        let by_peer = options.by_peer;
+        Ok(Self { lanes, steering, commands: VecDeque::new(), by_peer, shrinking: None, former: Vec::new() })
     }
 
-    /// Takes the messages of the lanes, and does the work that is due. The caller drains the node afterwards.
-    pub(crate) fn turn(&mut self, node: &mut Node<OsEntropy>, clocks: Clocks) {
-        let Self { lanes, steering, commands, .. } = self;
-        let mut tell = |lane, command| commands.push_back((lane, command));
-        for (place, running) in (0..).zip(lanes) {
-            while let Some(message) = running.queue.receive() {
+    /// Takes the messages of the lanes, and does the work that is due. The caller drains the node afterwards. Returns true if all lanes but the first have ended now,
+    /// as [`Self::shrink`] asked.
+    pub(crate) fn turn(&mut self, node: &mut Node<OsEntropy>, clocks: Clocks) -> bool {
+        for place in 0..self.lanes.len() {
+            let lane = LaneId(place as u8);
+            while let Some(message) = self.lanes.get(place).and_then(|running| running.queue.receive()) {
                 match message {
-                    FromLane::Drained => steering.drained(LaneId(place), clocks.now, &mut tell),
-                    message => node.handle(LaneId(place), message, clocks),
+                    FromLane::Drained => {
+                        self.steering
+                            .drained(lane, clocks.now, |lane, command| self.commands.push_back((lane, command)));
+                    }
+                    FromLane::Ended => self.ended(lane),
+                    // A peer's only lane is the first one for the node. An answer to a handshake leaves from the lane that received it.
+                    message => {
+                        let is_handshake = matches!(message, FromLane::Handshake { .. });
+                        let lane = if self.by_peer && !is_handshake { LaneId::FIRST } else { lane };
+                        node.handle(lane, message, clocks);
+                    }
                 }
             }
         }
         node.handle_timeout(clocks);
-        steering.turn(node.has_extra_lanes(), clocks.now, tell);
+        let spread = node.has_extra_lanes() && self.shrinking.is_none();
+        self.steering.turn(spread, clocks.now, |lane, command| self.commands.push_back((lane, command)));
+        self.shrink_further(clocks.now)
     }
 
     /// Adds a command, which [`Self::flush`] sends.
     pub(crate) fn push(&mut self, lane: LaneId, command: ToLane) {
         self.commands.push_back((lane, command));
+    }
+
+    /// Adds a command of a node whose peers are divided among the lanes: it goes to the lane of its peer, or to all lanes. An initiation leaves from the lane that its
+    /// answer comes to, which its index names.
+    pub(crate) fn push_by_peer(&mut self, lane: LaneId, command: ToLane) {
+        let lanes = u8::try_from(self.lanes.len()).unwrap_or(1);
+        let owner = command.peer().map(|peer| peer.only_lane(lanes));
+        match command {
+            ToLane::Routes(routes) => {
+                (0..lanes).for_each(|lane| self.push(LaneId(lane), ToLane::Routes(Arc::clone(&routes))));
+            }
+            ToLane::Send { way, message } => {
+                let sender = message.initiation_sender().map(|sender| sender.lane().served_by(lanes));
+                self.push(sender.unwrap_or(lane), ToLane::Send { way, message });
+            }
+            command => self.push(owner.unwrap_or(lane), command),
+        }
     }
 
     /// Sends commands in their order, whichever lanes they are for, until a lane's queue is full.
@@ -182,21 +231,28 @@ impl LaneThreads {
         }
     }
 
-    /// Gives the only lane another socket. Its sessions stay.
-    pub(crate) fn replace_socket(&self, udp: UdpSocket) {
-        if let [only] = &self.lanes[..] {
-            only.lane.replace_socket(udp);
+    /// Gives each lane another socket. Its sessions stay.
+    pub(crate) fn replace_sockets(&self, sockets: Vec<UdpSocket>) {
+        for (running, udp) in self.lanes.iter().zip(sockets) {
+            running.lane.replace_socket(udp);
         }
+    }
+
+    /// Forgets the counters of other peers on lanes that ended.
+    pub(crate) fn keep_only(&self, keep: impl Fn(PeerId) -> bool) {
+        self.former.iter().for_each(|former| former.traffic.keep_only(&keep));
     }
 
     /// Returns the time at which a waiting command is sent again or the steering continues.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
-        self.commands.front().map(|_| now + QUEUE_RETRY).into_iter().chain(self.steering.poll_timeout()).min()
+        let waits = (!self.commands.is_empty() || self.shrinking.is_some()).then(|| now + QUEUE_RETRY);
+        waits.into_iter().chain(self.steering.poll_timeout()).min()
     }
 
-    /// Returns the shared counters of each lane.
+    /// Returns the shared counters of each lane, and of those that ended.
     pub(crate) fn all_shared(&self) -> impl Iterator<Item = &LaneShared> {
-        self.lanes.iter().map(|running| &**running.lane.shared())
+        let running = self.lanes.iter().map(|running| &**running.lane.shared());
+        running.chain(self.former.iter().map(|former| &**former))
     }
 
     /// Returns the bytes of packets received from a peer and sent to it, on all lanes.
@@ -215,6 +271,12 @@ impl LaneThreads {
     pub(crate) fn held_of(&self, peer: PeerId) -> (u64, u64) {
         let all = self.all_shared().map(|shared| shared.traffic.held_of(peer));
         all.fold((0, 0), |(bytes, given_up), (here, there)| (bytes + here, given_up + there))
+    }
+
+    /// Returns the packets from a peer and to it that got a congestion mark here.
+    pub(crate) fn marked_of(&self, peer: PeerId) -> (u64, u64) {
+        let all = self.all_shared().map(|shared| shared.traffic.marked_of(peer));
+        all.fold((0, 0), |(received, sent), (here, there)| (received + here, sent + there))
     }
 
     /// Returns the bytes of data messages received from a peer and sent to it, on all lanes.

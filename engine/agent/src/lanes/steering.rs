@@ -14,18 +14,30 @@
 
 use std::time::Duration;
 
-use taut_base::{LaneId, Time};
+use taut_base::{LaneId, Placement, Time};
 use taut_node::{Reading, ToLane};
 use taut_tun::Tun;
 
 /// Time until a packet whose queue was chosen before a change is on that queue, 1 ms: the kernel disables preemption between the two steps.
 const SETTLE: Duration = Duration::from_millis(1);
 
-/// The state of the steering.
-pub(crate) struct Steering {
-    /// A handle of the TUN device, if the kernel steers.
-    kernel: Option<Tun>,
-    lanes: u8,
+/// A device with several queues, whose kernel chooses the queue of each packet by its flow.
+pub trait Steer {
+    /// Has packets wait on the queues of this placement. Returns false if the kernel refuses.
+    fn steer(&self, placement: Placement) -> bool;
+}
+
+impl Steer for Tun {
+    fn steer(&self, placement: Placement) -> bool {
+        Tun::steer(self, placement).is_ok()
+    }
+}
+
+/// The state of the steering of a TUN device, or of the simulator's model of one.
+pub struct Steering<D = Tun> {
+    /// A handle of the device, if the kernel steers.
+    kernel: Option<D>,
+    placement: Placement,
     phase: Phase,
 }
 
@@ -45,25 +57,35 @@ enum Phase {
     },
 }
 
-impl Steering {
-    /// Starts with all packets on the first lane's queue. `kernel` is a handle of the TUN device, if the kernel accepts the steering program.
-    pub(crate) fn new(kernel: Option<Tun>, lanes: u8) -> Self {
-        Self { kernel, lanes, phase: Phase::First }
+impl<D: Steer> Steering<D> {
+    /// Starts with all packets on the first lane's queue. `kernel` is a handle of the device, if the kernel accepts the steering program.
+    pub fn new(kernel: Option<D>, placement: Placement) -> Self {
+        Self { kernel, placement, phase: Phase::First }
+    }
+
+    /// Continues with another placement, as after [`Self::new`]. Call it only if [`Self::is_at_first`].
+    pub fn restart(&mut self, kernel: Option<D>, placement: Placement) {
+        *self = Self::new(kernel, placement);
+    }
+
+    /// Returns true if all packets wait on the first queue, and the other queues and rings are empty.
+    pub fn is_at_first(&self) -> bool {
+        self.phase == Phase::First
     }
 
     /// Returns true if the kernel steers, and false if the first lane distributes the packets.
-    pub(crate) fn is_by_kernel(&self) -> bool {
+    pub fn is_by_kernel(&self) -> bool {
         self.kernel.is_some()
     }
 
     /// Takes the next step towards the wanted state: all lanes read (`spread`), or only the first one.
-    pub(crate) fn turn(&mut self, spread: bool, now: Time, mut tell: impl FnMut(LaneId, ToLane)) {
-        if self.lanes < 2 {
+    pub fn turn(&mut self, spread: bool, now: Time, mut tell: impl FnMut(LaneId, ToLane)) {
+        if self.placement.lanes() < 2 {
             return;
         }
         match self.phase {
             Phase::First if spread => {
-                if self.steer(self.lanes) {
+                if self.steer(self.placement) {
                     self.phase = Phase::Settling { until: now + SETTLE, spread };
                 } else {
                     tell(LaneId::FIRST, ToLane::Read(Reading::Spread));
@@ -81,10 +103,10 @@ impl Steering {
     }
 
     /// Notes that a lane has carried out [`ToLane::Drain`].
-    pub(crate) fn drained(&mut self, lane: LaneId, now: Time, mut tell: impl FnMut(LaneId, ToLane)) {
+    pub fn drained(&mut self, lane: LaneId, now: Time, mut tell: impl FnMut(LaneId, ToLane)) {
         match &mut self.phase {
             Phase::Pausing => {
-                if self.steer(1) {
+                if self.steer(Placement::FIRST) {
                     self.phase = Phase::Settling { until: now + SETTLE, spread: false };
                 } else {
                     self.drain(false, tell);
@@ -98,7 +120,7 @@ impl Steering {
                 let (others, first) =
                     if *spread { (Reading::Own, None) } else { (Reading::Nothing, Some(Reading::Own)) };
                 self.phase = if *spread { Phase::Spread } else { Phase::First };
-                (1..self.lanes).for_each(|lane| tell(LaneId(lane), ToLane::Read(others)));
+                (1..self.placement.lanes()).for_each(|lane| tell(LaneId(lane), ToLane::Read(others)));
                 if let Some(reading) = first {
                     tell(LaneId::FIRST, ToLane::Read(reading));
                 }
@@ -108,7 +130,7 @@ impl Steering {
     }
 
     /// Returns the time at which [`Self::turn`] has something to do.
-    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         match self.phase {
             Phase::Settling { until, .. } => Some(until),
             _ => None,
@@ -117,7 +139,7 @@ impl Steering {
 
     /// Has the lanes whose flows moved away empty their queues.
     fn drain(&mut self, spread: bool, mut tell: impl FnMut(LaneId, ToLane)) {
-        let losing = if spread { 0..1 } else { 1..self.lanes };
+        let losing = if spread { 0..1 } else { 1..self.placement.lanes() };
         let mut lanes = 0;
         for lane in losing {
             lanes |= 1 << lane;
@@ -126,10 +148,10 @@ impl Steering {
         self.phase = Phase::Draining { lanes, spread };
     }
 
-    /// Spreads packets over this number of queues. If the kernel, which accepted the program before, refuses now, all packets stay on the first queue, and the first
+    /// Has packets wait on the queues of this placement. If the kernel, which accepted the program before, refuses now, all packets stay on the first queue, and the first
     /// lane distributes them. Returns true if the kernel steers.
-    fn steer(&mut self, queues: u8) -> bool {
-        let steered = self.kernel.as_ref().is_some_and(|tun| tun.steer(queues).is_ok());
+    fn steer(&mut self, placement: Placement) -> bool {
+        let steered = self.kernel.as_ref().is_some_and(|device| device.steer(placement));
         if !steered {
             self.kernel = None;
         }
@@ -156,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_first_lane_distributes_packets_where_the_kernel_does_not() {
-        let mut steering = Steering::new(None, 3);
+        let mut steering = Steering::<Tun>::new(None, Placement::new(3));
         let mut told = Vec::new();
         let all = |told: &mut Vec<(LaneId, ToLane)>| told.drain(..).map(described).collect::<Vec<_>>();
         let said = |lane, what: &str| (lane, String::from(what));
@@ -182,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_others_read_only_after_the_first_has_emptied_its_queue() {
-        let mut steering = Steering::new(None, 3);
+        let mut steering = Steering::<Tun>::new(None, Placement::new(3));
         steering.phase = Phase::Settling { until: at(1_000), spread: true };
         let mut told = Vec::new();
         steering.turn(true, at(999), |lane, command| told.push((lane, command)));

@@ -105,11 +105,16 @@ kinds! {
 
     SESSION_BEGAN Session Debug "session-began" "a session is in use" ["peer" "role" "number"]
     SESSION_EXPIRED Session Debug "session-expired" "the last session with a peer has ended" ["peer"]
+    LANES_WANTED Session Info "lanes-wanted" "flows of a peer keep a lane busy; its sessions get more lanes" ["peer" "lanes" "busy_percent"]
+    LANES_RETURNED Session Info "lanes-returned" "the sessions of a peer get one lane again" ["peer" "reason"]
     SUITE_CHOSEN Session Debug "suite-chosen" "both ends agreed on a suite" ["peer" "suite"]
 
     NETWORK_UP Host Info "network-up" "the network is up on this host" ["network" "interface" "mtu" "port" "lanes" "addresses"]
     NETWORK_DOWN Host Info "network-down" "the network is down on this host" ["reason"]
     NETWORK_FAILED Host Error "network-failed" "the network cannot come up on this host" ["reason"]
+    LANES_STARTED Host Info "lanes-started" "more lanes run, because one was busy" ["lanes"]
+    LANES_ENDED Host Info "lanes-ended" "one lane runs again, because more are not needed" []
+    LANES_REFUSED Host Warn "lanes-refused" "a lane is busy, and more could not be started" ["reason"]
     TUN_LOST Host Warn "tun-lost" "the TUN device was taken away; a new one is made" ["interface"]
     ENDPOINTS_CHANGED Host Info "endpoints-changed" "this host has other addresses" ["from" "to"]
     ROUTES_ADDED Host Debug "routes-added" "routes to peers were added" ["count" "first"]
@@ -120,6 +125,9 @@ kinds! {
     DEVICE_RESTORED Host Warn "device-restored" "another program changed the TUN device; it was restored" ["interface" "missing"]
     DEVICE_CONTESTED Host Error "device-contested" "another program keeps changing the TUN device" ["interface" "missing"]
     DEVICE_CALM Host Info "device-calm" "the TUN device is left alone again" ["interface"]
+    MTU_CHANGED Host Info "mtu-changed" "the TUN device has another MTU: the largest that a path carries" ["interface" "from" "to"]
+    MTU_TAKEN Host Warn "mtu-taken" "another program changed the MTU of the TUN device: it is left alone" ["interface" "from" "to"]
+    MTU_REFUSED Host Warn "mtu-refused" "the system refused to change the MTU of the TUN device" ["interface" "reason"]
     IPV6_CHANGED Host Info "ipv6-changed" "IPv6 was switched on or off on the TUN device" ["interface" "ipv6"]
 
     PORT_MAPPED Portmap Info "port-mapped" "the router maps a port to this node" ["port" "outside" "protocol"]

@@ -333,18 +333,18 @@ mod tests {
         let loud: usize =
             (0..100).map(|_| (0..12).filter(|peer| limiter.admit("a", "", EventSource::Peer(*peer), "")).count()).sum();
         assert_eq!(loud, PER_EVENT as usize);
-        let quiet = (100..100_000).filter(|peer| limiter.admit("a", "", EventSource::Peer(*peer), "")).count();
+        let quiet = (100..10_000).filter(|peer| limiter.admit("a", "", EventSource::Peer(*peer), "")).count();
         // The peers without a row together get as many lines as one peer.
         assert_eq!(quiet, (WITH_FIRST_LINES - PER_EVENT + PER_SOURCE) as usize);
         assert!(limiter.rows.len() <= MAX_ROWS + 1, "bounded memory");
         let suppressed = limiter.expire(at(60), false);
-        assert_eq!((suppressed.len(), suppressed[0].count), (1, 1_200 + 99_900 - WITH_FIRST_LINES - PER_SOURCE));
+        assert_eq!((suppressed.len(), suppressed[0].count), (1, 1_200 + 9_900 - WITH_FIRST_LINES - PER_SOURCE));
     }
 
     #[test]
     fn fault_p5_peers_in_any_number_leave_the_places_of_the_other_sources() {
         let mut limiter = started();
-        for id in 0..100_000 {
+        for id in 0..10_000 {
             limiter.admit("path-changed", "", EventSource::Peer(id), "x");
             limiter.admit("packet-limit-changed", "", EventSource::Peer(id), "x");
         }
@@ -370,7 +370,7 @@ mod tests {
             |limiter: &mut Limiter, source| (0..10_000).filter(|_| limiter.admit_to_disk(source, "p")).count();
         assert_eq!(admitted(&mut limiter, EventSource::Peer(1)), 60);
         assert_eq!(admitted(&mut limiter, EventSource::Peer(2)), 60);
-        let all = (1_000..100_000).filter(|peer| limiter.admit_to_disk(EventSource::Peer(*peer), "x")).count();
+        let all = (1_000..20_000).filter(|peer| limiter.admit_to_disk(EventSource::Peer(*peer), "x")).count();
         assert!(all < 900 && limiter.shares.len() <= MAX_SHARES + 1, "{all}");
         // The places of these sources are reserved, whatever the number of peers.
         assert_eq!(admitted(&mut limiter, EventSource::Node), 600);
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(limiter.poll_timeout(), Some(at(3_600)));
         assert_eq!(limiter.take_lost(at(3_599), false), None);
         let (lost, most) = limiter.take_lost(at(3_600), false).unwrap();
-        assert!(lost > 150_000 && most.contains("peer 98") && most.contains("p 9940"), "{lost} {most}");
+        assert!(lost > 70_000 && most.contains("peer 18") && most.contains("p 9940"), "{lost} {most}");
         assert_eq!((limiter.poll_timeout(), admitted(&mut limiter, EventSource::Peer(1))), (None, 60));
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use taut_base::{PeerId, RelayId};
-use taut_node::{Clocks, HandshakeFailure, HandshakeRefusal, NodeEvent};
+use taut_node::{Clocks, GatherReason, HandshakeFailure, HandshakeRefusal, NodeEvent};
 use taut_path::{
     DownCause, HomeChangeReason, HomeRelayEvent, Nat, NatEvent, PathChangeReason, PathEvent, Suspicion, Way,
 };
@@ -73,6 +73,17 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, EventSource,
             of_peer(&kind::SESSION_BEGAN, peer, vec![Value::Word(role), Value::Number(number)])
         }
         NodeEvent::SessionExpired { peer } => of_peer(&kind::SESSION_EXPIRED, peer, vec![]),
+        NodeEvent::LanesWanted { peer, lanes, busy } => {
+            let values = vec![Value::Number(lanes.into()), Value::Number(u64::from(busy) / 10)];
+            of_peer(&kind::LANES_WANTED, peer, values)
+        }
+        NodeEvent::LanesReturned { peer, reason } => {
+            let reason = match reason {
+                GatherReason::Idle => "not-needed",
+                GatherReason::NoGain => "no-gain",
+            };
+            of_peer(&kind::LANES_RETURNED, peer, vec![Value::Word(reason)])
+        }
         NodeEvent::SuiteChosen { peer, suite } => of_peer(&kind::SUITE_CHOSEN, peer, vec![Value::Word(suite.name())]),
         NodeEvent::Path { peer, event } => {
             let (kind, values) = path(&event, names);

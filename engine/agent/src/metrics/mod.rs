@@ -167,6 +167,14 @@ fn traffic(page: &mut Page, peers: &[PeerStatus]) {
         refused.series(&[("peer", &peer.name), ("why", "given-up")], peer.changes.given_up);
         refused.series(&[("peer", &peer.name), ("why", "ignored")], peer.changes.ignored);
     }
+    let mut marks = page.counter(
+        "taut_peer_congestion_marks_total",
+        "Packets from and to a peer that got a congestion mark here, because their flow kept a queue of this node long.",
+    );
+    for peer in peers {
+        marks.series(&[("peer", &peer.name), ("direction", "received")], peer.congestion_marks.received);
+        marks.series(&[("peer", &peer.name), ("direction", "sent")], peer.congestion_marks.sent);
+    }
 }
 
 fn relays(page: &mut Page, status: &Status) {

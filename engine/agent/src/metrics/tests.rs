@@ -4,8 +4,8 @@ use taut_base::PublicKey;
 
 use super::*;
 use crate::api::{
-    Bytes, CoordinatorStatus, Filtering, Handshakes, MappingBehaviour, NatStatus, PathChanges, PathStatus,
-    PortMapStatus, RelayStatus, RelayVia, SCHEMA, SessionStatus, Traffic,
+    Bytes, CongestionMarks, CoordinatorStatus, Filtering, Handshakes, MappingBehaviour, NatStatus, PathChanges,
+    PathStatus, PortMapStatus, RelayStatus, RelayVia, SCHEMA, SessionStatus, Traffic,
 };
 
 fn peer(name: &str, path: PathStatus) -> PeerStatus {
@@ -21,6 +21,7 @@ fn peer(name: &str, path: PathStatus) -> PeerStatus {
             suite: String::from("AES256GCM"),
             lanes_in_use: 1,
             lanes: 1,
+            lanes_limit: None,
             established: 2,
         }),
         rx_bytes: 8,
@@ -30,6 +31,7 @@ fn peer(name: &str, path: PathStatus) -> PeerStatus {
         round_trip_ms: Some(12.5),
         candidates: Vec::new(),
         changes: PathChanges { held_bytes: 9, given_up: 3, ignored: 5 },
+        congestion_marks: CongestionMarks { received: 11, sent: 12 },
     }
 }
 
@@ -47,6 +49,8 @@ pub(crate) fn sample() -> Status {
             url: String::from("http://10.0.0.1:8288"),
             connected: true,
             last_error: None,
+            disconnected_s: None,
+            retry_in_s: None,
             map_version: 4,
         }),
         problem: None,
@@ -91,6 +95,8 @@ fn the_series_of_a_dashboard() {
         "taut_peer_sent_bytes_total{peer=\"n2\",way=\"direct\"} 4",
         "taut_peer_changes_refused_total{peer=\"n2\",why=\"given-up\"} 3",
         "taut_peer_changes_refused_total{peer=\"n2\",why=\"ignored\"} 5",
+        "taut_peer_congestion_marks_total{peer=\"n2\",direction=\"received\"} 11",
+        "taut_peer_congestion_marks_total{peer=\"n2\",direction=\"sent\"} 12",
         "taut_peer_handshakes_total{peer=\"n2\"} 2",
         "taut_dropped_packets_total{reason=\"out-no-route\"} 3",
         "taut_handshakes_received_total{outcome=\"answered\"} 5",

@@ -2,10 +2,12 @@
 //!
 //! - this file: the overlay, and the one place where the node's outputs are carried out;
 //! - `open`: the TUN device and the sockets that it works on;
+//! - `growth`: lanes that come and go with the load;
 //! - `bridges`: WebSockets to relays that UDP does not reach;
 //! - `nat_test`: sockets for the test of the NAT's filter.
 
 mod bridges;
+mod growth;
 mod nat_test;
 mod open;
 
@@ -13,7 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{Prefix, PrivateKey, PublicKey, RelayId, Time};
+use taut_base::{Placement, Prefix, PrivateKey, PublicKey, RelayId, Time};
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
@@ -27,9 +29,10 @@ use taut_wire::control::Lanes;
 use crate::api::{Failure, TunStatus, UdpStatus};
 use crate::basics::OsEntropy;
 use crate::config::DaemonConfig;
-use crate::host::{self, Host, HostEvent, Surroundings};
-use crate::lanes::{LaneHandles, LaneOptions, LaneThreads};
+use crate::host::{self, Host, HostEvent, PacketLimits, Surroundings};
+use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
 use bridges::Bridges;
+use growth::{Growth, most_lanes};
 use nat_test::NatTestSockets;
 use open::{bind, bind_further, describe_tun, describe_udp, open_queues, search_sockets, suites};
 
@@ -61,11 +64,19 @@ pub(crate) struct Overlay {
     pub(crate) udp: UdpStatus,
     /// Duplicated handles of the lanes' sockets, for reading their counters.
     sockets: Vec<UdpSocket>,
+    /// Datagrams that the kernel dropped at sockets of lanes that ended.
+    dropped_before: u64,
+    /// What lanes are started with later; `None` if their number is fixed.
+    growth: Option<Growth>,
     /// Bridges to relays that UDP does not reach.
     bridges: Bridges,
     /// Sockets for the test of the NAT's filter.
     nat_test: NatTestSockets,
     outputs: VecDeque<OverlayOutput>,
+    /// The packet limits of the paths to the peers.
+    limits: PacketLimits,
+    /// True if the host's MTUs have to follow the limits.
+    follow: bool,
 }
 
 /// A task of the daemon for an overlay.
@@ -76,6 +87,12 @@ pub(crate) enum OverlayOutput {
     Endpoints(Vec<SocketAddr>),
     /// The relays that the node is bound to, for the coordinator.
     HomeRelays(Vec<RelayId>),
+    /// This number of lanes runs now, because one was busy.
+    LanesStarted(u8),
+    /// All lanes but the first have ended, because they were not needed.
+    LanesEnded,
+    /// More lanes were needed and could not be started, for this reason.
+    LanesRefused(String),
     /// What happened, for the event log.
     Event(NodeEvent),
 }
@@ -91,16 +108,19 @@ impl Overlay {
         clocks: Clocks,
     ) -> Result<Self, Failure> {
         let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
-        let multi_queue = config.lanes > 1;
+        // Lanes that open later need queues, too, and a device with one queue never gets more.
+        let multi_queue = config.lanes.unwrap_or_else(most_lanes) > 1;
+        let count = config.lanes.unwrap_or(1);
         let tun = Tun::create(&taut_tun::TunConfig { name: config.tun_name.clone(), offload, multi_queue })
             .map_err(|error| Failure::new(error, "taut needs a TUN device to carry packets"))?;
-        let (steering, queues) = open_queues(&tun, config)?;
+        let (kernel, queues) = open_queues(&tun, config, count)?;
         let (udp, mut ports_taken) = bind(config, remembered_port)?;
-        let further = bind_further(config, udp.port(), &mut ports_taken)?;
+        let further = bind_further(config, count, udp.port(), &mut ports_taken)?;
+        let mtu = PacketLimits::new(config.mtu).device(0);
         let netlink = Netlink::open()
             .map_err(|error| Failure::new(error, "taut configures addresses and routes through netlink"))?;
         let host =
-            Host::configure(netlink, tun.name(), config.mtu, &map.me.addresses, clocks.now).map_err(|error| {
+            Host::configure(netlink, tun.name(), mtu, &map.me.addresses, config.ecn, clocks.now).map_err(|error| {
                 Failure::new(
                     error,
                     "taut sets the MTU, addresses and routes of its device; it tries again automatically",
@@ -109,17 +129,24 @@ impl Overlay {
 
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
-        node.set_suites(suites(config.aes));
+        node.set_suites(suites(config.suites));
         node.set_mtu(config.mtu);
         node.set_search_sockets(search_sockets(config.search_sockets, open_files()));
         let ports: Vec<u16> = further.iter().map(UdpSocket::port).collect();
         node.set_lanes(Lanes::with_ports(&ports));
-        let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, config.mtu), describe_udp(&udp));
+        let growth = Growth::new(config, &tun, limits, waker)
+            .map_err(|error| Failure::new(error, "raise the limit of open files: `ulimit -n`"))?;
+        if config.lanes.is_none() {
+            node.set_auto_lanes(most_lanes());
+        }
+        let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, mtu), describe_udp(&udp));
         let sockets = std::iter::once(&udp).chain(&further).map(UdpSocket::try_clone).collect::<Result<Vec<_>, _>>();
         let sockets = sockets.map_err(|error| Failure::new(error, "raise the limit of open files: `ulimit -n`"))?;
         let handles = std::iter::once((tun, udp)).chain(queues.into_iter().zip(further));
         let handles = handles.map(|(tun, udp)| LaneHandles { tun, udp, checker: node.checker() }).collect();
-        let options = LaneOptions { mtu: config.mtu, limits, low_latency: config.low_latency };
+        let DaemonConfig { low_latency, ecn: congestion_marks, .. } = *config;
+        let options = LaneOptions { mtu, limits, low_latency, congestion_marks, by_peer: false };
+        let steering = Steering::new(kernel, Placement::new(count));
         let lanes = LaneThreads::start_all(handles, steering, options, waker).map_err(|error| {
             Failure::new(error, "free memory or threads on this host; taut tries again automatically")
         })?;
@@ -140,9 +167,13 @@ impl Overlay {
             tun: tun_status,
             udp: udp_status,
             sockets,
+            dropped_before: 0,
+            growth,
             bridges: Bridges::new(port, waker.clone()),
             nat_test: NatTestSockets::default(),
             outputs: VecDeque::new(),
+            limits: PacketLimits::new(config.mtu),
+            follow: false,
         };
         overlay.set_map(map, clocks);
         Ok(overlay)
@@ -160,6 +191,10 @@ impl Overlay {
         self.drain(clocks);
         let routed: BTreeSet<IpAddr> = map.peers.values().flat_map(|peer| peer.addresses.iter().copied()).collect();
         self.host.set_routes(routed, clocks.now);
+        let node = &self.node;
+        self.follow |= self.limits.keep_only(|peer| node.peer_name(peer).is_some());
+        self.lanes.keep_only(|peer| node.peer_name(peer).is_some());
+        self.follow_limits(clocks);
         self.conflicts = host::warnings(map, &self.surroundings);
     }
 
@@ -184,6 +219,7 @@ impl Overlay {
         let changed = endpoints != self.endpoints;
         self.endpoints = endpoints;
         self.node.set_networks(self.surroundings.networks());
+        self.node.set_interface_mtu(self.surroundings.mtu());
         self.node.set_interfaces(&self.endpoints, clocks);
         self.drain(clocks);
         changed
@@ -257,10 +293,38 @@ impl Overlay {
     /// Takes the messages of the lanes, and does the work that is due.
     pub(crate) fn turn(&mut self, clocks: Clocks) {
         self.host.handle_timeout(clocks.now);
+        // Another program may have changed it.
+        self.follow |= self.host.mtu() != self.tun.mtu;
         self.nat_test.read(&mut self.node, clocks);
-        self.lanes.turn(&mut self.node, clocks);
+        if self.lanes.turn(&mut self.node, clocks) {
+            self.lanes_ended(clocks);
+        }
         self.bridges.turn(&mut self.node, clocks);
         self.drain(clocks);
+        self.follow |= self.limits.handle_timeout(clocks.now);
+        self.follow_limits(clocks);
+    }
+
+    /// Has the host's MTUs follow the packet limits of the paths, if these changed.
+    fn follow_limits(&mut self, clocks: Clocks) {
+        if !std::mem::take(&mut self.follow) {
+            return;
+        }
+        let wanted = self.limits.device(self.node.peers().count());
+        let device = self.host.followed_mtu(wanted);
+        let limits = &self.limits;
+        let routes = self.node.peers().filter_map(|peer| {
+            let mtu = limits.route(peer.id, peer.path.is_none(), device)?;
+            Some(peer.addresses.iter().map(move |address| (*address, mtu)))
+        });
+        let routes = routes.flatten().collect();
+        self.host.set_mtus(device, routes);
+        let device = self.host.mtu();
+        if device != self.tun.mtu {
+            self.tun.mtu = device;
+            self.lanes.set_mtu(device);
+            self.drain(clocks);
+        }
     }
 
     /// Starts handshakes with these peers, which may still send to a session or an endpoint that no longer exists.
@@ -285,6 +349,8 @@ impl Overlay {
                 Output::StampCeiling(ceiling) => self.outputs.push_back(OverlayOutput::StampCeiling(ceiling)),
                 Output::Endpoints(endpoints) => self.outputs.push_back(OverlayOutput::Endpoints(endpoints)),
                 Output::HomeRelays(relays) => self.outputs.push_back(OverlayOutput::HomeRelays(relays)),
+                Output::Lanes(placement) => self.set_lanes(placement, clocks),
+                Output::PacketLimit { peer, limit } => self.follow |= self.limits.set(peer, limit, clocks.now),
                 Output::Event(event) => self.outputs.push_back(OverlayOutput::Event(event)),
             }
         }
@@ -293,7 +359,12 @@ impl Overlay {
 
     /// Returns the time at which [`Self::turn`] has something to do.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
-        let own = [self.node.poll_timeout(), self.lanes.poll_timeout(now), self.nat_test.poll_timeout()];
+        let own = [
+            self.node.poll_timeout(),
+            self.lanes.poll_timeout(now),
+            self.nat_test.poll_timeout(),
+            self.limits.poll_timeout(),
+        ];
         own.into_iter().flatten().chain([self.host.poll_timeout()]).min()
     }
 
@@ -305,7 +376,8 @@ impl Overlay {
     /// Returns the drops of the kernel, by reason, like those of [`taut_lane::DropReason`]: in front of the TUN, where a superpacket counts once, and at full
     /// sockets.
     pub(crate) fn dropped_by_kernel(&mut self) -> [(&'static str, u64); 2] {
-        let sockets = self.sockets.iter().filter_map(UdpSocket::dropped).map(u64::from).sum();
+        let sockets =
+            self.sockets.iter().filter_map(UdpSocket::dropped).map(u64::from).sum::<u64>() + self.dropped_before;
         [("out-tun-full", self.host.dropped_before_tun()), ("in-socket-full", sockets)]
     }
 

@@ -1,33 +1,36 @@
 //! The TUN queues and the UDP sockets of an overlay, and the features that the kernel granted for them.
 
-use taut_base::DEFAULT_PORT;
+use taut_aegis::Aegis256X4;
+use taut_base::{DEFAULT_PORT, Placement};
 use taut_tun::Tun;
 use taut_udp::{BindError, UdpConfig, UdpSocket};
 use taut_wire::control::{Suite, Suites};
 
 use crate::api::{Failure, TunStatus, UdpStatus};
 use crate::config::DaemonConfig;
-use crate::lanes::{RECEIVE_BUFFER, SEND_BUFFER, Steering};
+use crate::lanes::{RECEIVE_BUFFER, SEND_BUFFER};
 
-/// Returns the suites that this processor seals fast and in constant time (protocol.md 1.10): AES needs AES instructions, and carry-less multiplication for GCM.
-pub(super) fn suites(aes: bool) -> Suites {
+/// Returns those of the allowed suites that this processor seals fast and in constant time (protocol.md 1.10): AES needs AES instructions, and carry-less
+/// multiplication for GCM; AEGIS-256X4 needs vector AES instructions.
+pub(super) fn suites(allowed: Suites) -> Suites {
     #[cfg(target_arch = "x86_64")]
-    let hardware = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
+    let gcm = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
     #[cfg(target_arch = "aarch64")]
-    let hardware = std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull");
+    let gcm = std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull");
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let hardware = false;
-    if aes && hardware { Suites::STOCK.with(Suite::Aes256Gcm) } else { Suites::STOCK }
+    let gcm = false;
+    let fast = [(Suite::Aes256Gcm, gcm), (Suite::Aegis256X4, Aegis256X4::detect().is_fast())];
+    let usable = fast.into_iter().filter(|(suite, fast)| *fast && allowed.has(*suite));
+    usable.fold(Suites::STOCK, |suites, (suite, _)| suites.with(suite))
 }
 
-/// Opens a TUN queue for each extra lane, and chooses the steering. Where the kernel does not steer, the queues are duplicated handles of the first queue, which
-/// are only written to.
-pub(super) fn open_queues(tun: &Tun, config: &DaemonConfig) -> Result<(Steering, Vec<Tun>), Failure> {
-    let lanes = config.lanes;
+/// Opens a TUN queue for each extra lane, and returns a handle of the device if the kernel steers. Where it does not, the queues are duplicated handles of the first
+/// queue, which are only written to.
+pub(super) fn open_queues(tun: &Tun, config: &DaemonConfig, lanes: u8) -> Result<(Option<Tun>, Vec<Tun>), Failure> {
     if lanes < 2 {
-        return Ok((Steering::new(None, lanes), Vec::new()));
+        return Ok((None, Vec::new()));
     }
-    let by_kernel = config.tun_steering && tun.steer(1).is_ok();
+    let by_kernel = config.tun_steering && tun.steer(Placement::FIRST).is_ok();
     let queues = (1..lanes).map(|_| {
         if by_kernel {
             tun.add_queue().map_err(|error| Failure::new(error, "start the daemon with fewer --lanes"))
@@ -38,7 +41,7 @@ pub(super) fn open_queues(tun: &Tun, config: &DaemonConfig) -> Result<(Steering,
     let queues = queues.collect::<Result<Vec<_>, _>>()?;
     let handle = by_kernel.then(|| tun.try_clone()).transpose();
     let handle = handle.map_err(|error| Failure::new(error, "raise the limit of open files: `ulimit -n`"))?;
-    Ok((Steering::new(handle, lanes), queues))
+    Ok((handle, queues))
 }
 
 /// Returns the number of sockets of a port search: at most a quarter of the limit of open files, because the control channel, the local API and others need
@@ -49,12 +52,17 @@ pub(super) fn search_sockets(wanted: u16, open_files: Option<u64>) -> u16 {
 }
 
 /// Opens a socket for each extra lane, on the ports that follow the first lane's port or on any free port. Adds ports that other programs use to `taken`.
-pub(super) fn bind_further(config: &DaemonConfig, first: u16, taken: &mut Vec<u16>) -> Result<Vec<UdpSocket>, Failure> {
+pub(super) fn bind_further(
+    config: &DaemonConfig,
+    lanes: u8,
+    first: u16,
+    taken: &mut Vec<u16>,
+) -> Result<Vec<UdpSocket>, Failure> {
     let open = |lane: u8| {
         let near = first.checked_add(lane.into()).unwrap_or(0);
         open_free(config, near, taken).unwrap_or_else(|| open(config, 0))
     };
-    let sockets = (1..config.lanes).map(open).collect::<Result<Vec<_>, _>>();
+    let sockets = (1..lanes).map(open).collect::<Result<Vec<_>, _>>();
     sockets.map_err(|error| {
         Failure::new(error, "each lane needs a UDP port of its own; start the daemon with fewer --lanes")
     })

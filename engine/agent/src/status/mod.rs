@@ -9,14 +9,14 @@ use std::time::Duration;
 use taut_base::{NodeId, RelayId, Time};
 use taut_lane::{DropReason, LaneShared};
 use taut_netmap::NetworkMap;
-use taut_node::{HandshakeCounts, PeerView, RelayView};
+use taut_node::{HandshakeCounts, LanesLimit, PeerView, RelayView};
 use taut_path::{Nat, NatReportView, Way};
-use taut_relay::BindingState;
+use taut_relay::{BindingState, LostCause};
 use taut_wire::control::Suite;
 
 use crate::api::{
-    Bytes, Filtering, Handshakes, LanesStatus, MappingBehaviour, NatStatus, PathChanges, PathStatus, PeerStatus,
-    RelayState, RelayStatus, RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
+    Bytes, CongestionMarks, Filtering, Handshakes, LanesStatus, MappingBehaviour, NatStatus, PathChanges, PathStatus,
+    PeerStatus, RelayState, RelayStatus, RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
 };
 use crate::overlay::Overlay;
 
@@ -43,6 +43,9 @@ fn lanes(overlay: &Overlay) -> LanesStatus {
     let by_kernel = ports.len() < 2 || lanes.is_steered_by_kernel();
     LanesStatus {
         ports,
+        auto: overlay.node().most_lanes().is_some(),
+        most: overlay.node().most_lanes().unwrap_or(overlay.ports().len() as u8),
+        problem: overlay.lanes_problem().map(ToString::to_string),
         steering: String::from(if by_kernel { "kernel" } else { "first-lane" }),
         handed_over: lanes.all_shared().map(LaneShared::handed_off).sum(),
         strays: lanes.all_shared().map(LaneShared::strays).sum(),
@@ -109,6 +112,7 @@ fn path(peer: &PeerView<'_>, overlay: &Overlay, now: Time) -> PathStatus {
             since_s: view.map(|view| seconds(now.since(view.since))),
             loss: view.and_then(|view| view.loss).map(share),
             silent: view.is_some_and(|view| view.silent),
+            mtu: view.and_then(|view| view.limit),
             ..match way {
                 Way::Direct(endpoint) => PathStatus::direct(Some(endpoint)),
                 Way::Relayed { relay, .. } => PathStatus::relayed(relay_name(overlay, relay)),
@@ -151,14 +155,26 @@ pub(crate) fn relays(map: &NetworkMap, overlay: Option<&Overlay>) -> Vec<RelaySt
             websocket: overlay.and_then(|overlay| websocket(overlay, relay.id)),
             problem: match standing {
                 Some(BindingState::Suspected) => Some(String::from("does not answer at the moment")),
-                Some(BindingState::Lost) => Some(String::from(
-                    "does not answer, ended, or refuses this node; `taut log --area relay` shows when it was lost",
-                )),
+                Some(BindingState::Lost) => Some(String::from(lost(view.as_ref().and_then(|view| view.lost)))),
                 None | Some(BindingState::Binding | BindingState::Ready) => None,
             },
         }
     };
     map.relays.iter().map(shown).collect()
+}
+
+/// Explains why a relay does not serve this node.
+fn lost(cause: Option<LostCause>) -> &'static str {
+    match cause {
+        None | Some(LostCause::Silent) => "does not answer",
+        Some(LostCause::Left) => "said that it stops; it is asked again",
+        Some(LostCause::Replaced) => {
+            "serves another program that has this node's keys: a copy of its state directory runs on another host"
+        }
+        Some(LostCause::Expired) => {
+            "the node's ticket has expired; the coordinator issues a new one when it is connected"
+        }
+    }
 }
 
 /// Returns the transport to a relay, if the relay is reached.
@@ -223,6 +239,7 @@ fn connected(peer: &PeerView<'_>, overlay: &Overlay, online: Option<bool>, now: 
             suite: String::from(peer.suite.map_or("", Suite::name)),
             lanes_in_use: peer.lanes.0,
             lanes: peer.lanes.1,
+            lanes_limit: overlay.node().lanes_limit(peer.id).and_then(lanes_limit).map(String::from),
             established: peer.established,
         }),
         rx_bytes: received,
@@ -232,7 +249,28 @@ fn connected(peer: &PeerView<'_>, overlay: &Overlay, online: Option<bool>, now: 
         round_trip_ms: peer.round_trip.map(|time| time.as_secs_f64() * 1e3),
         candidates: peer.candidates.to_vec(),
         changes: changes(peer, overlay),
+        congestion_marks: congestion_marks(peer, overlay),
     }
+}
+
+/// Returns the word for what keeps a peer from having more lanes.
+fn lanes_limit(limit: LanesLimit) -> Option<&'static str> {
+    Some(match limit {
+        LanesLimit::AllOpen => return None,
+        LanesLimit::Native => "native",
+        LanesLimit::Relayed => "relayed",
+        LanesLimit::PortsClosed => "ports-closed",
+        LanesLimit::Opening => "opening",
+        LanesLimit::Fixed => "fixed",
+        LanesLimit::OneCore => "one-core",
+        LanesLimit::NoGain => "no-gain",
+        LanesLimit::NotNeeded => "not-needed",
+    })
+}
+
+fn congestion_marks(peer: &PeerView<'_>, overlay: &Overlay) -> CongestionMarks {
+    let (received, sent) = overlay.lanes().marked_of(peer.id);
+    CongestionMarks { received, sent }
 }
 
 fn changes(peer: &PeerView<'_>, overlay: &Overlay) -> PathChanges {
@@ -256,5 +294,6 @@ fn listed(peer: &taut_netmap::Peer, online: Option<bool>) -> PeerStatus {
         round_trip_ms: None,
         candidates: peer.endpoints.clone(),
         changes: PathChanges::default(),
+        congestion_marks: CongestionMarks::default(),
     }
 }

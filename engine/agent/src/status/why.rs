@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use taut_path::{Nat, Origins, PathReport, Verdict, Way, WayReport};
+use taut_path::{LimitCause, Nat, Origins, PathReport, Verdict, Way, WayReport};
 
 use super::{seconds, share};
 use crate::api::{NatKind, NatStatus, PathKind, PeerStatus, RelayState, RelayStatus, RelayVia, SCHEMA, WayStatus, Why};
@@ -42,7 +42,11 @@ pub(crate) fn answers(report: &PathReport) -> bool {
 pub(crate) fn explain(evidence: Evidence<'_>) -> Why {
     let Explanation { cause, reason, fix } = Explanation::of(&evidence);
     let Evidence { peer, report, ours, relays, .. } = evidence;
-    let said = std::iter::once(path(peer, relays)).chain(reason).map(|text| sentence(&text)).collect();
+    let mut said: Vec<String> = std::iter::once(path(peer, relays)).chain(reason).map(|text| sentence(&text)).collect();
+    // The path itself is as it should be, so the problem with its MTU comes first.
+    if matches!(report.as_ref().map(|report| report.verdict), Some(Verdict::TooLong { .. })) {
+        said.rotate_left(1);
+    }
     Why {
         schema: SCHEMA,
         peer: peer.name.clone(),
@@ -207,7 +211,13 @@ fn way_status(way: &WayReport, relays: &[RelayStatus]) -> WayStatus {
         round_trip_ms: way.round_trip.map(seconds).map(|time| time * 1e3),
         loss: way.loss.map(share),
         fits: way.fits,
-        meaning: meaning.to_string(),
+        mtu: way.limit.map(|limit| limit.bytes),
+        mtu_cause: way.limit.map(|limit| String::from(limit.cause.name())),
+        // The meaning of a way whose limit is unknown says so already.
+        meaning: match way.limit.filter(|limit| limit.cause != LimitCause::Unanswered) {
+            Some(limit) => format!("{meaning}; {limit}"),
+            None => meaning.to_string(),
+        },
     }
 }
 

@@ -3,26 +3,30 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use taut_base::{DEFAULT_MTU, Entropy, PeerId, Prefix, PrivateKey, Time};
+use taut_base::{DEFAULT_MTU, Entropy, LaneId, PeerId, Placement, Prefix, PrivateKey, Time};
 use taut_event::Waker;
 use taut_netlink::Netlink;
 use taut_node::uapi::{self, Errno, Reply, Set};
-use taut_node::{Clocks, Node, Output};
-use taut_tun::Tun;
+use taut_node::{Clocks, Node, Output, Reading, ToLane};
+use taut_tun::{Tun, TunError};
 use taut_tunnel::Limits;
-use taut_udp::{BindError, UdpSocket};
+use taut_udp::{BindError, SocketChoice, UdpSocket};
+use taut_wire::wireguard::{TYPE_COOKIE_REPLY, TYPE_DATA, TYPE_RESPONSE, cookie_reply, data, response};
 
 use super::links::InterfaceNames;
 use super::{WgConfig, WgError, limits};
 use crate::basics::{OsEntropy, clocks};
-use crate::lanes::{LaneOptions, LaneThreads, RECEIVE_BUFFER, SEND_BUFFER};
+use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, RECEIVE_BUFFER, SEND_BUFFER, Steering};
 
 /// A WireGuard interface. While it is down it has no socket. Without a socket or a private key it has no lane: packets wait in the device, and nothing is sent.
 pub(super) struct Device {
     config: WgConfig,
     limits: Limits,
     tun: Tun,
-    udp: Option<UdpSocket>,
+    /// The queues of the device after the first, one for each lane; none if the kernel does not steer packets to queues.
+    queues: Vec<Tun>,
+    /// The sockets of the lanes, all on one port; none while the interface is down.
+    udp: Vec<UdpSocket>,
     /// Port of the present or the next socket; 0 for any.
     port: u16,
     mtu: u16,
@@ -50,12 +54,15 @@ impl Device {
     /// If no UDP socket can be opened: the user learns of this at the start.
     pub(super) fn new(config: &WgConfig, tun: Tun, waker: Waker) -> Result<Self, WgError> {
         open(config, 0, 0).map_err(WgError::Udp)?;
-        let node = Node::new(placeholder_key(), limits(config), OsEntropy::new());
+        let queues = open_queues(&tun, config.lanes).map_err(WgError::Tun)?;
+        let mut node = Node::new(placeholder_key(), limits(config), OsEntropy::new());
+        node.divide_peers(config.lanes);
         Ok(Self {
             config: config.clone(),
             limits: limits(config),
             tun,
-            udp: None,
+            queues,
+            udp: Vec::new(),
             port: 0,
             mtu: DEFAULT_MTU,
             fwmark: 0,
@@ -75,12 +82,14 @@ impl Device {
         }
         self.node.would_configure(set.replace_peers, &set.peers)?;
         let fwmark = set.fwmark.unwrap_or(self.fwmark);
-        match (set.listen_port, &self.udp) {
+        match (set.listen_port, self.udp.first()) {
             (Some(port), Some(udp)) if port == 0 || port != udp.port() => {
                 let fresh = open(&self.config, port, fwmark).map_err(|error| errno(&error))?;
-                self.take_socket(fresh)?;
+                self.take_sockets(fresh)?;
             }
-            (_, Some(udp)) if fwmark != self.fwmark => udp.set_mark(fwmark).map_err(|_| Errno::Access)?,
+            (_, Some(_)) if fwmark != self.fwmark => {
+                self.udp.iter().try_for_each(|udp| udp.set_mark(fwmark)).map_err(|_| Errno::Access)?;
+            }
             (Some(port), None) => self.port = port,
             _ => {}
         }
@@ -98,27 +107,29 @@ impl Device {
         configured
     }
 
-    /// Replaces the socket. Sessions continue on the new one.
-    fn take_socket(&mut self, udp: UdpSocket) -> Result<(), Errno> {
+    /// Replaces the sockets. Sessions continue on the new ones.
+    fn take_sockets(&mut self, udp: Vec<UdpSocket>) -> Result<(), Errno> {
         if let Some(lanes) = &self.lanes {
-            lanes.replace_socket(udp.try_clone().map_err(|_| Errno::Io)?);
+            let handles = udp.iter().map(UdpSocket::try_clone).collect::<Result<_, _>>().map_err(|_| Errno::Io)?;
+            lanes.replace_sockets(handles);
         }
-        self.port = udp.port();
-        self.udp = Some(udp);
+        self.port = udp.first().map_or(0, UdpSocket::port);
+        self.udp = udp;
         Ok(())
     }
 
     /// Brings the interface up or down. Like the kernel's WireGuard, it keeps only port and peers while it is down. If another program uses the port when the
     /// interface comes up, every later check tries again.
     pub(super) fn set_up(&mut self, up: bool) -> Result<(), WgError> {
-        if up == self.udp.is_some() {
+        if up != self.udp.is_empty() {
             return Ok(());
         }
-        self.udp = up.then(|| open(&self.config, self.port, self.fwmark)).transpose().map_err(WgError::Udp)?;
-        self.port = self.udp.as_ref().map_or(self.port, UdpSocket::port);
+        let opened = up.then(|| open(&self.config, self.port, self.fwmark)).transpose().map_err(WgError::Udp)?;
+        self.udp = opened.unwrap_or_default();
+        self.port = self.udp.first().map_or(self.port, UdpSocket::port);
         let result = self.restart();
         if result.is_err() {
-            self.udp = None;
+            self.udp.clear();
         }
         self.drain();
         result
@@ -132,7 +143,7 @@ impl Device {
         true
     }
 
-    /// Starts a lane without sessions, if there are a socket and a private key.
+    /// Starts lanes without sessions, if there are sockets and a private key.
     fn restart(&mut self) -> Result<(), WgError> {
         self.update_counters(clocks());
         self.keep_bytes();
@@ -140,14 +151,31 @@ impl Device {
             lanes.stop();
         }
         self.node.start_over();
-        if let (Some(udp), true) = (&self.udp, self.private_key.is_some()) {
-            let checker = self.node.checker();
-            // The lane gets handles of its own, so device and socket survive a restart of the lane.
+        if !self.udp.is_empty() && self.private_key.is_some() {
+            // The lanes get handles of their own, so device and sockets survive a restart of the lanes.
             let system = |error| WgError::System("duplicate a file descriptor", error);
-            let (tun, udp) = (self.tun.try_clone().map_err(system)?, udp.try_clone().map_err(system)?);
-            let options = LaneOptions { mtu: self.mtu, limits: self.limits, low_latency: self.config.low_latency };
-            let lanes = LaneThreads::start(tun, udp, checker, options, &self.waker);
-            self.lanes = Some(lanes.map_err(WgError::Lane)?);
+            let mut handles = Vec::with_capacity(self.udp.len());
+            for (place, udp) in self.udp.iter().enumerate() {
+                let queue = place.checked_sub(1).and_then(|place| self.queues.get(place)).unwrap_or(&self.tun);
+                let (tun, udp) = (queue.try_clone().map_err(system)?, udp.try_clone().map_err(system)?);
+                handles.push(LaneHandles { tun, udp, checker: self.node.checker() });
+            }
+            // Marks need the round trip to the peer, which nobody measures here.
+            let options = LaneOptions {
+                mtu: self.mtu,
+                limits: self.limits,
+                low_latency: self.config.low_latency,
+                congestion_marks: false,
+                by_peer: self.config.lanes > 1,
+            };
+            // Without queues, the first lane reads all packets of the host, and hands them off to the lanes of their peers.
+            let steering = Steering::new(None, Placement::new(self.config.lanes));
+            let lanes = LaneThreads::start_all(handles, steering, options, &self.waker);
+            let mut lanes = lanes.map_err(WgError::Lane)?;
+            for (own, _) in (1..).zip(&self.queues) {
+                lanes.push(LaneId(own), ToLane::Read(Reading::Own));
+            }
+            self.lanes = Some(lanes);
         }
         Ok(())
     }
@@ -159,18 +187,20 @@ impl Device {
                 // Without a lane the command is dropped: a lane that is started later is told everything from the beginning.
                 Output::Lane(lane, command) => {
                     if let Some(lanes) = &mut self.lanes {
-                        lanes.push(lane, command);
+                        lanes.push_by_peer(lane, command);
                     }
                 }
                 // The interface keeps nothing on the disk, like the kernel's WireGuard.
                 Output::StampCeiling(_) => {}
-                // Without a network map a node has no coordinator and no relays.
+                // Without a network map a node has no coordinator and no relays, and one lane.
                 Output::Event(_)
                 | Output::Endpoints(_)
                 | Output::HomeRelays(_)
                 | Output::NatTest { .. }
                 | Output::Bridges(_)
-                | Output::ResetBridge(_) => {}
+                | Output::ResetBridge(_)
+                | Output::Lanes(_)
+                | Output::PacketLimit { .. } => {}
             }
         }
         if let Some(lanes) = &mut self.lanes {
@@ -281,8 +311,31 @@ fn placeholder_key() -> PrivateKey {
     PrivateKey::from_bytes(bytes)
 }
 
-/// Opens a UDP socket like that of the kernel's WireGuard. Routers may fragment its datagrams, because the path MTU to a stock peer cannot be measured.
-fn open(config: &WgConfig, port: u16, fwmark: u32) -> Result<UdpSocket, BindError> {
+/// Opens a queue of the device for each lane after the first. The kernel puts a packet on a queue by its destination, so that most packets are read by the lane of their
+/// peer (`Node::divide_peers`). Returns none if the kernel does not accept the program.
+fn open_queues(tun: &Tun, lanes: u8) -> Result<Vec<Tun>, TunError> {
+    if lanes < 2 || tun.steer_by_destination(1).is_err() {
+        return Ok(Vec::new());
+    }
+    let queues = (1..lanes).map(|_| tun.add_queue()).collect::<Result<_, _>>();
+    match queues {
+        // An inherited descriptor may belong to a device with one queue.
+        Err(TunError::SingleQueue { .. }) => Ok(Vec::new()),
+        Ok(queues) => tun.steer_by_destination(lanes).map(|()| queues),
+        Err(error) => Err(error),
+    }
+}
+
+/// The messages that name a receiver index, whose low 4 bits are the lane ([`taut_base::ReceiverIndex`]). Initiations name none: they go to the first lane.
+const BY_RECEIVER: [SocketChoice; 3] = [
+    SocketChoice { first: TYPE_DATA as u8, offset: data::RECEIVER.start as u8 },
+    SocketChoice { first: TYPE_RESPONSE as u8, offset: response::RECEIVER.start as u8 },
+    SocketChoice { first: TYPE_COOKIE_REPLY as u8, offset: cookie_reply::RECEIVER.start as u8 },
+];
+
+/// Opens a UDP socket for each lane, all on one port, like that of the kernel's WireGuard. Routers may fragment its datagrams, because the path MTU to a stock peer cannot be measured.
+fn open(config: &WgConfig, port: u16, fwmark: u32) -> Result<Vec<UdpSocket>, BindError> {
+    let lanes = config.lanes;
     let config = taut_udp::UdpConfig {
         port,
         ipv4_only: false,
@@ -291,13 +344,15 @@ fn open(config: &WgConfig, port: u16, fwmark: u32) -> Result<UdpSocket, BindErro
         gso: config.udp_gso,
         gro: config.udp_gro,
     };
-    let udp = UdpSocket::bind(&config)?;
+    let sockets = UdpSocket::bind_chosen(&config, lanes, &BY_RECEIVER)?;
     let refused = |step| move |source| BindError::Kernel { step, source };
-    udp.allow_fragmentation(true).map_err(refused("allow fragmentation on the UDP socket"))?;
-    if fwmark != 0 {
-        udp.set_mark(fwmark).map_err(refused("mark the UDP socket"))?;
+    for udp in &sockets {
+        udp.allow_fragmentation(true).map_err(refused("allow fragmentation on the UDP socket"))?;
+        if fwmark != 0 {
+            udp.set_mark(fwmark).map_err(refused("mark the UDP socket"))?;
+        }
     }
-    Ok(udp)
+    Ok(sockets)
 }
 
 fn errno(error: &BindError) -> Errno {

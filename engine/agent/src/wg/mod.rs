@@ -60,6 +60,8 @@ pub struct WgConfig {
     pub udp_gso: bool,
     /// Whether GRO is used on the UDP socket.
     pub udp_gro: bool,
+    /// Threads that move packets, which peers are divided among.
+    pub lanes: u8,
     /// Whether the lane busy-polls for 50 ms after each packet: lower latency, up to one core of CPU time.
     pub low_latency: bool,
     /// Lifetime of sessions in tests, shorter than WireGuard's.
@@ -100,7 +102,8 @@ pub fn run(
         Some(fd) => UapiSocket::inherit(fd, DIRECTORY.as_ref(), name)?,
         None => UapiSocket::listen(DIRECTORY.as_ref(), name)?,
     };
-    let made = || Tun::create(&taut_tun::TunConfig { name: config.interface.clone(), offload, multi_queue: false });
+    let made =
+        || Tun::create(&taut_tun::TunConfig { name: config.interface.clone(), offload, multi_queue: config.lanes > 1 });
     let tun = inherited_tun.map_or_else(made, Ok).map_err(WgError::Tun)?;
     let mut host = DeviceObserver::prepare(tun.name())?;
     let waker = Waker::new().map_err(|error| WgError::System("be woken", error))?;

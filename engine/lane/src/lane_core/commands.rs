@@ -1,6 +1,5 @@
 //! The agent's commands.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use taut_base::{LaneId, PeerId, SessionId, Time};
@@ -13,6 +12,7 @@ use super::LaneCore;
 use crate::batch::SendBatch;
 use crate::drops::DropReason;
 use crate::peers::{LanePeer, SessionLane};
+use crate::piece_support::PieceSupport;
 
 impl LaneCore {
     /// Carries out a command of the agent.
@@ -20,9 +20,10 @@ impl LaneCore {
         match command {
             ToLane::Routes(routes) => self.set_routes(routes),
             ToLane::AddPeer { peer, persistent_keepalive, roams } => {
-                let first = self.own == LaneId::FIRST;
+                let own = if self.by_peer { LaneId::FIRST } else { self.own };
+                let first = own == LaneId::FIRST;
                 let keyring = if first { Keyring::new(persistent_keepalive) } else { Keyring::for_extra_lane() };
-                let first = SessionLane::new(self.own, keyring);
+                let first = SessionLane::new(own, keyring);
                 self.peers.insert(peer, LanePeer::new(first, roams, self.traffic.add(peer)));
             }
             ToLane::SetEndpoint { peer, endpoint } => {
@@ -49,7 +50,7 @@ impl LaneCore {
                 self.add_session(peer, lane, Session::new(id, *keys, born), proven, out, now);
             }
             ToLane::Confirm { peer, id } => self.confirm(peer, id, out, now),
-            ToLane::OpenLanes { peer, lanes, barrier } => self.open_lanes(peer, &lanes, barrier),
+            ToLane::OpenLanes { peer, lanes, whole, barrier } => self.open_lanes(peer, &lanes, whole, barrier),
             ToLane::Passed { peer, barrier } => {
                 if let Some(known) = self.peers.get_mut(peer) {
                     known.selector.passed(barrier, now);
@@ -71,18 +72,27 @@ impl LaneCore {
             }
             ToLane::Relays(addresses) => self.relays.set(&addresses),
             ToLane::Control { peer, session, lane, way, message } => {
+                if let ControlMessage::Probe { id } = message {
+                    self.probe_sent(peer, way, id, now);
+                }
                 self.send_control(peer, session, lane, way, message, out);
             }
             ToLane::SizedProbe { peer, session, way, id, size } => {
+                self.probe_sent(peer, Some(way), id, now);
                 if let Some(peer) = self.peers.get_mut(peer) {
                     peer.send_sized_probe(session, way, id, size, out);
                 }
             }
-            ToLane::UseSuite { peer, session, suite, abilities } => {
-                let lanes = self.peers.get_mut(peer).into_iter().flat_map(LanePeer::lanes);
-                for session in lanes.filter_map(|lane| lane.keyring.session(session)) {
+            ToLane::UseSuite { peer: id, session, suite, abilities } => {
+                let Some(peer) = self.peers.get_mut(id) else { return };
+                // A new session begins with what is known from the last one.
+                peer.pieces = PieceSupport::Told { takes: abilities.takes_pieces() };
+                for session in peer.lanes().filter_map(|lane| lane.keyring.session(session)) {
                     session.use_suite(suite, abilities);
                 }
+                // Long packets may have waited for this.
+                self.send_staged(id, out, now);
+                self.schedule(id);
             }
             ToLane::SetRoundTrip { peer, round_trip } => {
                 if let Some(peer) = self.peers.get_mut(peer) {
@@ -90,7 +100,9 @@ impl LaneCore {
                 }
             }
             // The thread carries these out.
-            ToLane::Read(_) | ToLane::Drain | ToLane::OpenSearch { .. } | ToLane::CloseSearch(_) => {}
+            ToLane::Read(_) | ToLane::Drain | ToLane::Lanes(_) | ToLane::OpenSearch { .. } | ToLane::CloseSearch(_) => {
+            }
+            ToLane::End => self.end_sessions(),
             ToLane::GiveUp(peer) => {
                 let waiting = self.staging.clear(peer);
                 self.drops.add(DropReason::NoHandshake, waiting);
@@ -181,19 +193,30 @@ impl LaneCore {
         self.schedule(id);
     }
 
-    fn open_lanes(&mut self, id: PeerId, lanes: &[(LaneId, SocketAddr)], barrier: u64) {
+    fn open_lanes(&mut self, id: PeerId, lanes: &[(LaneId, Way)], whole: bool, barrier: u64) {
         let Some(peer) = self.peers.get_mut(id) else { return };
         if peer.path.is_single_lane() && !peer.selector.are_open() {
             return self.outbox.push(FromLane::Silent { peer: id });
         }
-        for (lane, endpoint) in lanes {
+        peer.whole = whole;
+        for (lane, way) in lanes {
             if let Some(lane) = peer.lane(*lane) {
-                lane.way = Some(Way::Direct(*endpoint));
+                lane.way = Some(*way);
             }
         }
         let first = Some(LaneId::FIRST).filter(|first| *first == self.own);
         peer.selector.open(first.into_iter().chain(lanes.iter().map(|(lane, _)| *lane)).collect(), barrier);
         self.held.retry(id);
+    }
+
+    /// Ends the sessions of all peers on this lane, and tells the agent of each.
+    fn end_sessions(&mut self) {
+        for id in self.peers.ids() {
+            let Some(peer) = self.peers.get_mut(id) else { continue };
+            peer.lanes().for_each(|lane| lane.keyring.clear());
+            self.report_retired(id);
+        }
+        self.outbox.push(FromLane::Ended);
     }
 
     fn close_lanes(&mut self, id: PeerId, now: Time) {
@@ -214,12 +237,12 @@ impl LaneCore {
     /// Follows the agent's choice of a peer's path. On a lane of ours other than the first, the choice only decides whether extra lanes may be open.
     fn set_path(&mut self, id: PeerId, choice: Choice, out: &mut SendBatch, now: Time) {
         let Some(peer) = self.peers.get_mut(id) else { return };
+        if peer.path.chosen() != Some(choice.way) {
+            peer.base_round_trip.forget();
+        }
         if let Some(round_trip) = choice.round_trip {
             peer.set_round_trip(round_trip);
         }
-        // Through a relay there is one lane. While a path is judged, no lane opens or closes: a host that was busy for a moment would otherwise have flows
-        // change their lane twice, and if the path is dead, that is known a few round trips later.
-        let relayed = choice.way.is_relayed();
         if peer.first.lane == LaneId::FIRST {
             let way = &mut peer.first.way;
             for former in peer.path.ways().chain(*way) {
@@ -229,11 +252,12 @@ impl LaneCore {
             for way in peer.path.ways().chain(*way) {
                 self.ingress.peer_moved(id, None, Some(way));
             }
+        } else {
+            peer.path.choose_on_extra_lane(choice);
         }
-        peer.path.set_single_lane(relayed || choice.also.is_some());
-        if relayed {
-            self.close_silent_lanes(id, now);
-        }
+        // While a path is judged, no lane opens or closes: a host that was busy for a moment would otherwise have flows change their lane twice, and if the
+        // path is dead, that is known a few round trips later.
+        peer.path.set_single_lane(choice.also.is_some());
         self.held.retry(id);
         self.send_staged(id, out, now);
         self.schedule(id);
@@ -242,19 +266,21 @@ impl LaneCore {
     fn remove_peer(&mut self, id: PeerId) {
         if self.peers.remove(id) {
             self.drops.add(DropReason::NoRoute, self.held.clear(id) + self.staging.clear(id));
+            self.reassembly.clear(id);
+            self.drops.add(DropReason::Incomplete, self.reassembly.take_dropped());
             self.ingress.peer_left(id);
             self.traffic.remove(id);
         }
     }
 
     /// Holds no packet until [`Self::end_drain`], and releases those that are held: the agent waits until all that was read is sent.
-    pub(crate) fn begin_drain(&mut self, now: Time) {
+    pub fn begin_drain(&mut self, now: Time) {
         self.held.set_suspended(true);
         self.held.peers().into_iter().for_each(|id| self.give_up_changes(id, now));
     }
 
     /// Tells the agent that all was sent, and lets packets be held again.
-    pub(crate) fn end_drain(&mut self) {
+    pub fn end_drain(&mut self) {
         self.held.set_suspended(false);
         self.outbox.push(FromLane::Drained);
     }

@@ -1,4 +1,4 @@
-//! The way in: UDP → session by index → open in place → source check → merge → TUN.
+//! The way in: UDP → session by index → open in place → (join pieces) → source check → merge → TUN.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -7,12 +7,14 @@ use std::ops::Range;
 use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
 use taut_node::{FromLane, Routes};
 use taut_path::Way;
-use taut_tunnel::OpenError;
+use taut_tun::flow;
+use taut_tunnel::{Acknowledged, OpenError};
 use taut_udp::Local;
 use taut_wire::control::ControlMessage;
 use taut_wire::ecn::{self, Ecn};
 use taut_wire::ip;
 use taut_wire::merge::Run;
+use taut_wire::mss;
 use taut_wire::partial_checksum::{self, PartialChecksum};
 use taut_wire::relay;
 use taut_wire::wireguard::{DATA_HEADER, Message, classify};
@@ -65,7 +67,8 @@ impl LaneCore {
                     self.data(&way, data, datagram, index, counter, io, out, now)
                 }
                 Ok(handshake) => {
-                    self.handshake(way, &handshake, &data[datagram], out, now);
+                    // Handshakes belong to no lane.
+                    self.handshake(way.to_lane(LaneId::FIRST), &handshake, &data[datagram], out, now);
                     None
                 }
                 Err(_) if !way.is_relayed() => {
@@ -133,9 +136,10 @@ impl LaneCore {
             Some(id) => id,
             None => {
                 let own = index.lane().served_by(self.lanes);
-                // A relay sends to the first lane only.
-                let from = source.direct().filter(|_| own != self.own);
-                if from.is_some_and(|from| io.hand_off(own, from, &data[datagram.clone()])) {
+                // A relay's header is handed off, too: the other lane takes it off.
+                let header = if source.is_relayed() { relay::HEADER } else { 0 };
+                let (from, frame) = (source.first_hop(), datagram.start - header..datagram.end);
+                if own != self.own && io.hand_off(own, from, &data[frame.clone()]) {
                     return None;
                 }
                 while let Some(command) = io.next_command() {
@@ -143,13 +147,21 @@ impl LaneCore {
                 }
                 match self.peers.by_index(index) {
                     Some(id) => id,
-                    None => return self.drop_inbound(DropReason::UnknownIndex),
+                    None => {
+                        // The first lane has the sessions from before this lane was started.
+                        let may_know = own == self.own && own != LaneId::FIRST && !self.by_peer;
+                        if may_know && io.hand_off(LaneId::FIRST, from, &data[frame]) {
+                            return None;
+                        }
+                        return self.drop_inbound(DropReason::UnknownIndex);
+                    }
                 }
             }
         };
         let Some(peer) = self.peers.get_mut(id) else { return self.drop_inbound(DropReason::UnknownIndex) };
         let sealed = datagram.start + DATA_HEADER..datagram.end;
-        let Some(lane) = peer.lane(index.lane()) else { return self.drop_inbound(DropReason::UnknownIndex) };
+        let on = if self.by_peer { LaneId::FIRST } else { index.lane() };
+        let Some(lane) = peer.lane(on) else { return self.drop_inbound(DropReason::UnknownIndex) };
         let Some((session, pair)) = lane.keyring.receiving(index, &self.limits, now) else {
             return self.control(*source, id, &mut data[sealed], index, counter, out, now);
         };
@@ -158,7 +170,7 @@ impl LaneCore {
         let length = match pair.open(counter, &mut data[sealed.clone()]) {
             Ok(plain) => plain.len(),
             Err(OpenError::Replayed) => {
-                let reason = peer.reason_for_repeat(index.lane(), *source, now);
+                let reason = peer.reason_for_repeat(on, *source, now);
                 return self.drop_inbound(reason);
             }
             Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => {
@@ -176,7 +188,7 @@ impl LaneCore {
         peer.traffic.add_outer_received(datagram.len());
         let mut active = false;
         if length > 0 {
-            if index.lane() == LaneId::FIRST {
+            if on == LaneId::FIRST {
                 peer.path.heard(now);
             }
             active = peer.path.reports_active(now);
@@ -185,20 +197,26 @@ impl LaneCore {
         // May the peer send from that address, and to this one? Then the packet goes to the TUN, together with its neighbours.
         if length > 0 {
             match parse_inner(&data[packet.clone()], partial) {
-                None => self.drops.add(DropReason::BadOuter, 1),
+                None => self.piece(source, data, packet, index, id, io, now),
                 Some(inner) => match refusal(&self.routes, id, &inner, peer.allowed_ends) {
                     Some(reason) => self.drops.add(reason, 1),
                     None => {
                         peer.allowed_ends = Some(inner.ends);
                         peer.traffic.add_received(inner.bytes, source.is_relayed());
-                        self.deliver(data, packet, inner.bytes, index, inner.partial, io);
+                        if self.load.wants_flow() {
+                            self.load.sampled(id, flow(&data[packet.clone()]));
+                        }
+                        if self.socket_queue.is_long() {
+                            self.mark_inbound(id, &mut data[packet.start..packet.start + inner.bytes]);
+                        }
+                        self.deliver(data, packet, &inner, index, io);
                     }
                 },
             }
         }
 
         if elsewhere {
-            self.heard_elsewhere(id, index.lane(), *source, now);
+            self.heard_elsewhere(id, on, *source, now);
         }
         if confirms {
             self.confirmed(id, session, out, now);
@@ -212,19 +230,22 @@ impl LaneCore {
         Some(id)
     }
 
-    /// Passes a packet of `bytes` bytes to the TUN, perhaps together with its neighbours. Padding may follow the packet.
-    fn deliver(
+    /// Passes a packet to the TUN, perhaps together with its neighbours. Padding may follow the packet.
+    pub(super) fn deliver(
         &mut self,
         data: &mut [u8],
         packet: Range<usize>,
-        bytes: usize,
+        parsed: &InnerPacket,
         index: ReceiverIndex,
-        mut partial: Option<PartialChecksum>,
         io: &mut impl InboundIo,
     ) {
-        let inner = &mut data[packet.start..packet.start + bytes];
+        let mut partial = parsed.partial;
+        let inner = &mut data[packet.start..packet.start + parsed.bytes];
         if ecn::decapsulate(inner, self.congestion).is_err() {
             return self.drops.add(DropReason::CongestionMet, 1);
+        }
+        if parsed.opens_connection {
+            mss::lower(inner, self.mtu, partial.is_some());
         }
         if !self.vnet_header
             && let Some(partial) = partial.take()
@@ -241,10 +262,13 @@ impl LaneCore {
     #[cold]
     fn heard_elsewhere(&mut self, id: PeerId, on: LaneId, way: Way, now: Time) {
         let Some(peer) = self.peers.get_mut(id) else { return };
-        let roams = peer.path.roams();
+        let (roams, chosen) = (peer.path.roams(), peer.path.chosen());
         let Some(lane) = peer.lane(on) else { return };
         let former = lane.way;
-        let follows = roams || former.is_none();
+        // A closed lane keeps the way of a former path of the peer. Its receipts have to follow the peer to the present one.
+        let leads_there = |lane: Way| chosen.is_some_and(|chosen| chosen.is_beside(&lane));
+        let left = on != LaneId::FIRST && leads_there(way) && !former.is_some_and(leads_there);
+        let follows = roams || former.is_none() || left;
         if follows {
             lane.way = Some(way);
         }
@@ -306,11 +330,20 @@ impl LaneCore {
                 }
                 may.then_some(()).ok_or(DropReason::ControlRate)
             }
-            Some(ControlMessage::Receipt { suite, counter }) => {
-                let known = peer.acknowledge(session, lane, suite, counter, now);
-                known.then_some(()).ok_or(DropReason::BadControl)
+            Some(ControlMessage::Receipt { suite, counter, longest }) => {
+                match peer.acknowledge(session, lane, suite, counter, longest, now) {
+                    Acknowledged::Impossible => Err(DropReason::BadControl),
+                    Acknowledged::LongLost if peer.path.reports_long_lost(now) => {
+                        self.outbox.push(FromLane::LongLost { peer: id });
+                        Ok(())
+                    }
+                    Acknowledged::Arrived | Acknowledged::LongLost => Ok(()),
+                }
             }
             Some(message) => {
+                if let ControlMessage::Answer { id: probe, .. } = message {
+                    peer.base_round_trip.answered(probe, now);
+                }
                 let may = peer.control.may_reach_agent(now);
                 if may {
                     self.outbox.push(FromLane::Control { peer: id, session, lane, source, message });
@@ -367,27 +400,40 @@ impl LaneCore {
 }
 
 /// What the way to the TUN needs to know of a packet that a peer sealed.
-struct InnerPacket {
+pub(super) struct InnerPacket {
     /// Source and destination.
-    ends: (IpAddr, IpAddr),
-    bytes: usize,
+    pub(super) ends: (IpAddr, IpAddr),
+    pub(super) bytes: usize,
     /// The position of its checksum, if that is partial.
     partial: Option<PartialChecksum>,
+    /// True if it is a SYN of TCP.
+    opens_connection: bool,
     source_routed: bool,
 }
 
 /// Reads the packet that a peer sealed. Returns `None` if it is no IP packet, or if its checksum is said to be partial and cannot be.
-fn parse_inner(bytes: &[u8], partial: bool) -> Option<InnerPacket> {
+pub(super) fn parse_inner(bytes: &[u8], partial: bool) -> Option<InnerPacket> {
     let inner = ip::Packet::parse(bytes).ok()?;
     let partial = if partial { Some(PartialChecksum::of(&inner)?) } else { None };
     let ends = (inner.source(), inner.destination());
-    Some(InnerPacket { ends, bytes: inner.bytes().len(), partial, source_routed: inner.is_source_routed() })
+    Some(InnerPacket {
+        ends,
+        bytes: inner.bytes().len(),
+        partial,
+        opens_connection: mss::opens_connection(&inner),
+        source_routed: inner.is_source_routed(),
+    })
 }
 
 /// Returns the reason to drop a packet of the peer: it may not send from that source, or the destination is not ours. `allowed` are the ends of the last
 /// packet that was not dropped.
 #[inline]
-fn refusal(routes: &Routes, id: PeerId, inner: &InnerPacket, allowed: Option<(IpAddr, IpAddr)>) -> Option<DropReason> {
+pub(super) fn refusal(
+    routes: &Routes,
+    id: PeerId,
+    inner: &InnerPacket,
+    allowed: Option<(IpAddr, IpAddr)>,
+) -> Option<DropReason> {
     if allowed == Some(inner.ends) && !inner.source_routed {
         return None;
     }
@@ -398,7 +444,7 @@ fn refusal(routes: &Routes, id: PeerId, inner: &InnerPacket, allowed: Option<(Ip
     (!routes.delivers_to(destination, inner.source_routed)).then_some(DropReason::DestinationNotOurs)
 }
 
-fn write(io: &mut impl InboundIo, drops: &DropCounts, run: Run<'_>) {
+pub(super) fn write(io: &mut impl InboundIo, drops: &DropCounts, run: Run<'_>) {
     let packets = run.packets() as u64;
     if !io.write(run) {
         drops.add(DropReason::TunWrite, packets);

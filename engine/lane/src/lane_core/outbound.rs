@@ -1,4 +1,4 @@
-//! The way out: TUN → route → lane → segment → seal → send batch.
+//! The way out: TUN → route → lane → segment → seal → send batch. Packets that their path does not carry: `send_pieces`.
 
 use taut_base::{LaneId, PeerId, Time};
 use taut_node::FromLane;
@@ -7,23 +7,27 @@ use taut_tunnel::{Limits, Session};
 use taut_wire::control::ControlMessage;
 use taut_wire::ecn::Ecn;
 use taut_wire::ip;
-use taut_wire::relay;
+use taut_wire::mss;
 use taut_wire::split::Split;
 use taut_wire::vnet::VnetHeader;
-use taut_wire::wireguard::DATA_HEADER;
 
 use super::LaneCore;
-use crate::batch::{Destination, SEALED_SUPERPACKET_MAX, SendBatch};
-use crate::drops::{DropCounts, DropReason};
-use crate::held::HeldEntry;
+use super::loops::leads_back;
+use super::seal::{Outgoing, Sealed, seal_segments};
+use super::send_pieces::{Fit, fit};
+use crate::batch::{Destination, SendBatch};
+use crate::drops::DropReason;
+use crate::held::{HeldEntry, HeldScope};
 use crate::peers::{LanePeer, SessionLane};
-use crate::selector::{Decision, Mark};
+use crate::selector::{Decision, Mark, apart, bucket};
 
-/// What the caller hands off to the first lane, in this order. It is empty on a node with one lane, and on the first lane itself.
+/// What the caller hands off to the first lane, in this order. It is empty on a node with one lane, and on the first lane itself unless each peer belongs to one lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandOff {
-    /// True if the first lane seals the packet that the caller passed in.
+    /// True if the first lane seals the packet that the caller passed in, or the lane `to`.
     pub packet: bool,
+    /// The lane that the packet's peer belongs to, where each peer belongs to one.
+    pub to: Option<LaneId>,
     /// A mark behind all packets that were handed off so far.
     pub mark: Option<Mark>,
 }
@@ -46,8 +50,8 @@ enum PacketOrigin {
     HandedOff,
     /// It was held (see `held`).
     Held { handed_off: bool },
-    /// It waited for a session. Other packets queue up behind such packets, which keeps their order.
-    Staged,
+    /// It waited in [`Staging`](crate::staging) for this peer. Other packets queue up behind such packets, which keeps their order.
+    Staged { peer: PeerId },
 }
 
 /// What becomes of a packet.
@@ -56,30 +60,42 @@ enum SendOutcome {
     Done,
     /// The first lane seals it.
     FirstLane,
-    /// It has to wait, with all later packets of this peer.
-    Hold(PeerId),
+    /// The lane that its peer belongs to seals it.
+    OtherLane(LaneId),
+    /// It has to wait, with all later packets of this peer and scope.
+    Hold(PeerId, HeldScope),
+    /// It was staged and still has to be, before all other packets of its peer.
+    StillStaged,
 }
 
 impl LaneCore {
     /// Seals one packet or superpacket, as read from the TUN, into `out`, which [has room](SendBatch::has_room). Returns what the caller hands off to the
     /// first lane.
     pub fn outbound(&mut self, read: &[u8], out: &mut SendBatch, now: Time) -> HandOff {
-        let mut mark = None;
+        let (mut mark, mut to) = (None, None);
         let packet = match self.send_out(read, PacketOrigin::Read, &mut mark, out, now) {
-            SendOutcome::Done => false,
+            SendOutcome::Done | SendOutcome::StillStaged => false,
             SendOutcome::FirstLane => true,
-            SendOutcome::Hold(id) => {
-                self.hold(id, read, false, now);
+            SendOutcome::OtherLane(lane) => {
+                to = Some(lane);
+                true
+            }
+            SendOutcome::Hold(id, scope) => {
+                self.hold(id, read, false, scope, now);
                 false
             }
         };
-        HandOff { packet, mark: mark.and_then(|mark| self.mark_or_hand_off(mark, out)) }
+        HandOff { packet, to, mark: mark.and_then(|mark| self.mark_or_hand_off(mark, out)) }
     }
 
     /// Seals a packet that another lane read and handed off to this lane, the first.
     pub fn outbound_handed_off(&mut self, read: &[u8], out: &mut SendBatch, now: Time) {
-        if let SendOutcome::Hold(id) = self.send_out(read, PacketOrigin::HandedOff, &mut None, out, now) {
-            self.hold(id, read, true, now);
+        let mut mark = None;
+        if let SendOutcome::Hold(id, scope) = self.send_out(read, PacketOrigin::HandedOff, &mut mark, out, now) {
+            self.hold(id, read, true, scope, now);
+        }
+        if let Some(mark) = mark {
+            self.send_mark(mark, out);
         }
     }
 
@@ -105,10 +121,10 @@ impl LaneCore {
         };
         let mut mark = None;
         let packet = match self.send_out(&bytes, PacketOrigin::Held { handed_off }, &mut mark, out, now) {
-            SendOutcome::Done => None,
+            SendOutcome::Done | SendOutcome::StillStaged | SendOutcome::OtherLane(_) => None,
             SendOutcome::FirstLane => Some(bytes),
-            SendOutcome::Hold(still) if still == id => {
-                self.held.put_back(id, HeldEntry::Packet { bytes, handed_off });
+            SendOutcome::Hold(still, scope) if still == id => {
+                self.held.put_back(id, HeldEntry::Packet { bytes, handed_off }, scope);
                 self.held.wait(id);
                 if self.held.is_suspended() {
                     self.give_up_changes(id, now);
@@ -117,8 +133,8 @@ impl LaneCore {
                 None
             }
             // The routes changed, and its destination belongs to another peer now.
-            SendOutcome::Hold(other) => {
-                self.hold(other, &bytes, handed_off, now);
+            SendOutcome::Hold(other, scope) => {
+                self.hold(other, &bytes, handed_off, scope, now);
                 None
             }
         };
@@ -127,11 +143,11 @@ impl LaneCore {
 
     /// Holds a packet that has to wait. If there is no room for it, the changes of its peer are given up.
     #[cold]
-    fn hold(&mut self, id: PeerId, read: &[u8], handed_off: bool, now: Time) {
+    fn hold(&mut self, id: PeerId, read: &[u8], handed_off: bool, scope: HeldScope, now: Time) {
         let Some(peer) = self.peers.get_mut(id) else { return };
-        let has_room = self.held.has_room(id, read.len());
+        let has_room = self.held.has_room(id, read.len(), scope);
         peer.traffic.add_held(read.len());
-        self.held.push(id, HeldEntry::Packet { bytes: read.into(), handed_off });
+        self.held.push(id, HeldEntry::Packet { bytes: read.into(), handed_off }, scope);
         if !has_room {
             self.give_up_changes(id, now);
         }
@@ -161,30 +177,59 @@ impl LaneCore {
         let Some((vnet, packet)) = self.take_header(read) else { return self.drop_outbound(DropReason::BadInner) };
         let Ok(inner) = ip::Packet::parse(packet) else { return self.drop_outbound(DropReason::BadInner) };
         let Some(id) = self.routes.lookup(inner.destination()) else { return self.drop_outbound(DropReason::NoRoute) };
-        let Ok(split) = Split::new(vnet, packet) else { return self.drop_outbound(DropReason::BadInner) };
-        let Some(peer) = self.peers.get_mut(id) else { return self.drop_outbound(DropReason::NoRoute) };
-        if matches!(origin, PacketOrigin::Read | PacketOrigin::HandedOff) && self.held.has(id) {
-            return SendOutcome::Hold(id);
+        if self.by_peer && id.only_lane(self.lanes) != self.own {
+            // A packet that waited here was for another peer, to which its destination no longer belongs.
+            return match origin {
+                PacketOrigin::Read => SendOutcome::OtherLane(id.only_lane(self.lanes)),
+                _ => self.drop_outbound(DropReason::NoRoute),
+            };
         }
-        let in_order = origin == PacketOrigin::Staged || !self.staging.has(id);
+        let Ok(mut split) = Split::new(vnet, packet) else { return self.drop_outbound(DropReason::BadInner) };
+        let Some(peer) = self.peers.get_mut(id) else { return self.drop_outbound(DropReason::NoRoute) };
+        let flow = flow(packet);
+        let bucket = bucket(flow);
+        if matches!(origin, PacketOrigin::Read | PacketOrigin::HandedOff) && self.held.precedes(id, bucket) {
+            return SendOutcome::Hold(id, HeldScope::Flows(bucket));
+        }
+        // Only for peers that roam: the overlay's prefixes have no endpoints of Taut peers.
+        let endpoint = peer.first.way.and_then(|way| way.direct()).filter(|_| peer.path.roams());
+        if endpoint.is_some_and(|endpoint| leads_back(&inner, endpoint)) {
+            return self.drop_outbound(DropReason::Loop);
+        }
+        let was_staged = origin == PacketOrigin::Staged { peer: id };
+        let in_order = was_staged || !self.staging.has(id);
 
-        // On which lane? Mostly on the first, because the peer has no other: its selector is closed.
-        let may_choose = matches!(origin, PacketOrigin::Read | PacketOrigin::Held { handed_off: false });
+        // On which lane? Mostly on the first, because the peer has no other: its selector is closed. A packet that another lane handed off stays on the first,
+        // unless no other thread serves lanes of this peer.
+        let may_choose = match origin {
+            PacketOrigin::Read | PacketOrigin::Held { handed_off: false } => true,
+            PacketOrigin::HandedOff | PacketOrigin::Held { handed_off: true } => peer.whole,
+            PacketOrigin::Staged { .. } => false,
+        };
         let on = if !may_choose || peer.selector.are_closed() {
             LaneId::FIRST
         } else {
             let mark_behind = |barrier| *mark = Some(Mark { peer: id, barrier });
-            match choose_lane(peer, packet, &self.limits, self.lanes, in_order, now, mark_behind) {
+            match choose_lane(peer, flow, &self.limits, in_order, now, mark_behind) {
                 Decision::Lane(lane) => lane,
                 Decision::First => LaneId::FIRST,
-                Decision::Hold => return SendOutcome::Hold(id),
+                Decision::Hold => return SendOutcome::Hold(id, HeldScope::Peer),
+                Decision::HoldFlow => return SendOutcome::Hold(id, HeldScope::Flows(bucket)),
             }
         };
         if on == LaneId::FIRST && peer.path.is_changing() {
             let waits = peer.path.try_change(&mut peer.first.way, out, now);
-            if waits && origin != PacketOrigin::Staged && in_order {
-                return SendOutcome::Hold(id);
+            if waits && !was_staged && in_order {
+                return SendOutcome::Hold(id, HeldScope::Peer);
             }
+        }
+
+        // Does the path carry it? TCP is cut to segments that fit.
+        let limit = peer.path.limit();
+        let fit = fit(&mut split, limit, peer.pieces);
+        if let Fit::TooLong(mtu) = fit {
+            self.host_errors.too_big(&inner, mtu, &mut peer.errors, now);
+            return self.drop_outbound(DropReason::TooLong);
         }
         let Some(lane) = peer.lane(on) else { return SendOutcome::FirstLane };
 
@@ -193,12 +238,18 @@ impl LaneCore {
         let way = lane.way;
         let mut active = false;
         match (lane.keyring.sending(&self.limits, now), way) {
-            (Ok(session), Some(way)) if in_order => {
+            (Ok(session), Some(way)) if in_order && fit != Fit::Unknown => {
                 // Each segment is written into the batch and sealed there.
                 let destination = Destination { way, ecn: Ecn::of(inner.traffic_class()) };
+                let outgoing = Outgoing { destination, mtu: self.mtu, opens_connection: mss::opens_connection(&inner) };
                 let start = out.position();
-                let Sealed { bytes, outer, size } =
-                    seal_segments(split, session, destination, self.mtu, out, &self.drops);
+                self.load.sent(id, flow, split.segments());
+                let Sealed { bytes, outer } = match fit {
+                    Fit::Pieces(limit) => self.pieces.seal(split, limit, session, outgoing, out, &self.drops),
+                    Fit::Whole | Fit::TooLong(_) | Fit::Unknown => {
+                        seal_segments(split, limit, session, outgoing, out, &self.drops)
+                    }
+                };
                 let sealed = (session.id, session.newest().filter(|_| session.has_receipts()));
                 lane.keyring.sent(true, &self.limits, now);
                 peer.traffic.add_sent(bytes, outer, way.is_relayed());
@@ -207,13 +258,20 @@ impl LaneCore {
                     // While the path is in doubt, a copy takes a second one.
                     if let Some(second) = peer.path.copy_way(way) {
                         let to = Destination { way: second, ..destination };
-                        let copied = out.repeat(start, size, way, to, || peer.path.may_copy(now));
+                        let copied = out.repeat(start, way, to, || peer.path.may_copy(now));
                         peer.traffic.add_copied(copied);
                     }
                 }
                 active = peer.path.reports_active(now);
             }
-            _ => {
+            (session, way) => {
+                if fit == Fit::Unknown && session.is_ok() && way.is_some() {
+                    peer.pieces.wait(now);
+                }
+                if was_staged {
+                    self.schedule(id);
+                    return SendOutcome::StillStaged;
+                }
                 let dropped = self.staging.push(id, read);
                 self.drops.add(DropReason::StagedOverflow, dropped);
             }
@@ -234,9 +292,10 @@ impl LaneCore {
         SendOutcome::Done
     }
 
-    /// Sends the packets that waited for a session of the peer. Returns false if none waited. Packets that do not fit into the batch are sent by
+    /// Sends the packets that waited for a session of the peer, up to one that still has to wait. Returns false if none was sent. Packets that do not fit into the batch are sent by
     /// [`Self::send_backlog`].
     pub(super) fn send_staged(&mut self, id: PeerId, out: &mut SendBatch, now: Time) -> bool {
+        let origin = PacketOrigin::Staged { peer: id };
         let mut any = false;
         while let Some(peer) = self.peers.get_mut(id) {
             if !out.has_room() && self.staging.has(id) {
@@ -247,7 +306,10 @@ impl LaneCore {
                 break;
             }
             let Some(packet) = self.staging.pop(id) else { break };
-            self.send_out(&packet, PacketOrigin::Staged, &mut None, out, now);
+            if matches!(self.send_out(&packet, origin, &mut None, out, now), SendOutcome::StillStaged) {
+                self.staging.put_back(id, packet);
+                break;
+            }
             any = true;
         }
         any
@@ -286,7 +348,7 @@ impl LaneCore {
     /// Follows a mark that another lane handed off to this lane, the first. It waits behind the packets of its peer that came before it and are held.
     pub fn mark_handed_off(&mut self, mark: Mark, out: &mut SendBatch) {
         if self.held.has(mark.peer) {
-            self.held.push(mark.peer, HeldEntry::Mark(mark.barrier));
+            self.held.push(mark.peer, HeldEntry::Mark(mark.barrier), HeldScope::Peer);
         } else {
             self.send_mark(mark, out);
         }
@@ -309,16 +371,13 @@ impl LaneCore {
 /// have to wait for a mark again. `in_order` is false while packets of the peer wait for a session.
 fn choose_lane(
     peer: &mut LanePeer,
-    packet: &[u8],
+    flow: u16,
     limits: &Limits,
-    lanes: u8,
     in_order: bool,
     now: Time,
     mark_behind: impl FnOnce(u64),
 ) -> Decision {
-    // All flows that are read here have the same remainder (`Tun::steer`). The quotient tells them apart.
-    let flow = usize::from(flow(packet)) / usize::from(lanes);
-    let decision = peer.selector.choose(flow, now, mark_behind);
+    let decision = peer.selector.choose(apart(flow), now, mark_behind);
     let Decision::Lane(lane) = decision else { return decision };
     let ready = |lane: &mut SessionLane| lane.way.is_some() && lane.keyring.sending(limits, now).is_ok();
     if in_order && peer.lane(lane).is_some_and(ready) {
@@ -326,56 +385,6 @@ fn choose_lane(
     }
     peer.selector.again(now);
     Decision::First
-}
-
-/// The messages that a superpacket became.
-struct Sealed {
-    /// Bytes of inner packets.
-    bytes: usize,
-    /// Bytes of the messages that carry them.
-    outer: usize,
-    /// Bytes of the longest message, which is the first.
-    size: usize,
-}
-
-/// Writes and seals one segment after the other.
-fn seal_segments(
-    mut split: Split<'_>,
-    session: &mut Session,
-    destination: Destination,
-    mtu: usize,
-    out: &mut SendBatch,
-    drops: &DropCounts,
-) -> Sealed {
-    let mut sealed = Sealed { bytes: 0, outer: 0, size: 0 };
-    if split.segments() * (relay::HEADER + Session::sealed_len(split.largest(), mtu)) > SEALED_SUPERPACKET_MAX {
-        drops.add(DropReason::BadInner, 1);
-        return sealed;
-    }
-    // Checksums stay partial where the session allows that: it authenticates the packet.
-    if session.sends_partial_checksums() {
-        split.allow_partial_checksums();
-    }
-    while let Some(length) = split.next_len() {
-        let size = Session::sealed_len(length, mtu);
-        let appended = out.append(destination, size, |datagram| {
-            split.write_next(&mut datagram[DATA_HEADER..]);
-            session.seal(datagram, length)
-        });
-        match appended {
-            Some(Ok(())) => {
-                sealed.bytes += length;
-                sealed.outer += size;
-                sealed.size = sealed.size.max(size);
-            }
-            // The key is used up in the middle of a superpacket: the rest is lost, and the next packet asks for a handshake.
-            Some(Err(_)) | None => {
-                drops.add(DropReason::NoHandshake, split.remaining() as u64 + 1);
-                break;
-            }
-        }
-    }
-    sealed
 }
 
 fn seal_empty(peer: &mut LanePeer, limits: &Limits, out: &mut SendBatch, now: Time) -> bool {

@@ -1,10 +1,12 @@
 //! Two lane cores connected by the tests: what one sends, the other receives.
 
+mod by_peer;
 mod congestion;
 mod control;
 mod inbound;
 mod kit;
 mod locals;
+mod long;
 mod outbound;
 mod outputs;
 mod partial_checksums;

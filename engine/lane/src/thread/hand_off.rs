@@ -13,6 +13,7 @@ use taut_wire::vnet;
 use super::LaneThread;
 use super::io::ThreadIo;
 use crate::batch::Flush;
+use crate::drops::DropReason;
 use crate::ring::{PacketBuffer, RingItem};
 use crate::selector::Mark;
 
@@ -25,6 +26,11 @@ impl LaneThread {
         self.waiting_for_ring.is_empty() && !self.core.has_released()
     }
 
+    /// Returns true if this lane may hand off again what it was handed off.
+    fn hands_on(&self) -> bool {
+        self.own != LaneId::FIRST && !self.by_peer
+    }
+
     /// Sends a packet of `length` bytes that was just read, or hands it off to the lane that it belongs to.
     pub(super) fn route(&mut self, length: usize, now: Time) {
         if let Some(drain) = &mut self.drain {
@@ -32,7 +38,7 @@ impl LaneThread {
         }
         if self.reading == Reading::Spread {
             let header = if self.tun.offload().vnet_header { vnet::LEN } else { 0 };
-            let lane = LaneId((flow(self.read.get(header..length).unwrap_or_default()) % u16::from(self.lanes)) as u8);
+            let lane = self.placement.lane(flow(self.read.get(header..length).unwrap_or_default()));
             if lane != self.own {
                 let buffer = self.take_read(lane);
                 return self.hand_off(lane, RingItem::Packet { buffer, length, steered: true });
@@ -40,8 +46,9 @@ impl LaneThread {
         }
         let hand_off = self.core.outbound(&self.read[..length], &mut self.out, now);
         if hand_off.packet {
-            let buffer = self.take_read(LaneId::FIRST);
-            self.hand_off(LaneId::FIRST, RingItem::Packet { buffer, length, steered: false });
+            let to = hand_off.to.unwrap_or(LaneId::FIRST);
+            let buffer = self.take_read(to);
+            self.hand_off(to, RingItem::Packet { buffer, length, steered: hand_off.to.is_some() });
         }
         self.hand_off_mark(hand_off.mark);
         self.release(now);
@@ -53,8 +60,7 @@ impl LaneThread {
             if !self.out.has_room() || self.out.is_worth_sending() {
                 self.send(Flush::Full);
             }
-            if self.blocked || !self.out.has_room() || (self.own != LaneId::FIRST && !self.waiting_for_ring.is_empty())
-            {
+            if self.blocked || !self.out.has_room() || (self.hands_on() && !self.waiting_for_ring.is_empty()) {
                 return;
             }
             let Some(released) = self.core.release(&mut self.out, now) else { return };
@@ -116,7 +122,7 @@ impl LaneThread {
                 self.send(Flush::Full);
             }
             // On the first lane, only a full socket stops an item.
-            if self.blocked || !self.out.has_room() || (self.own != LaneId::FIRST && !self.may_overtake_nothing()) {
+            if self.blocked || !self.out.has_room() || (self.hands_on() && !self.may_overtake_nothing()) {
                 return false;
             }
             match self.rings.take(from) {
@@ -140,7 +146,11 @@ impl LaneThread {
     /// Sends a packet that lane `from` handed off, as if it had been read here just now.
     fn take_steered(&mut self, buffer: PacketBuffer, length: usize, from: usize, now: Time) {
         let hand_off = self.core.outbound(&buffer[..length], &mut self.out, now);
-        if hand_off.packet {
+        if hand_off.to.is_some() {
+            // The routes changed while it was on its way. It is handed off once, so nothing goes in circles.
+            self.shared.drops.add(DropReason::NoRoute, 1);
+            self.rings.give_back(from, buffer);
+        } else if hand_off.packet {
             // Another buffer goes back, so that as many go back as came.
             self.rings.give_back(from, self.rings.empty_buffer(LaneId::FIRST));
             self.hand_off(LaneId::FIRST, RingItem::Packet { buffer, length, steered: false });
@@ -157,6 +167,7 @@ impl LaneThread {
             let (mut datagram, source) = (stray.datagram, stray.source);
             let length = datagram.len();
             let mut io = ThreadIo::new(&self.tun, &self.queues, &mut self.rings, &self.shared);
+            io.handed_off = true;
             self.core.arrived_at(stray.meta.local, stray.meta.congestion);
             self.core.inbound(source, &mut datagram, length, &mut io, &mut self.out, now);
             for command in io.later {

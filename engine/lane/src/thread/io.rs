@@ -21,6 +21,8 @@ pub(super) struct ThreadIo<'a> {
     vnet_header: bool,
     rings: &'a mut Rings,
     shared: &'a LaneShared,
+    /// True while strays are received: nothing is handed off a second time, so nothing goes in circles.
+    pub(super) handed_off: bool,
     /// What the socket told about the datagrams that are being received.
     pub(super) meta: DatagramMeta,
     /// UDP datagrams that were written since the host's programs last had a chance to read.
@@ -32,7 +34,8 @@ pub(super) struct ThreadIo<'a> {
 impl<'a> ThreadIo<'a> {
     pub(super) fn new(tun: &'a Tun, queues: &'a LaneEnd, rings: &'a mut Rings, shared: &'a LaneShared) -> Self {
         let vnet_header = tun.offload().vnet_header;
-        Self { tun, queues, vnet_header, rings, shared, meta: DatagramMeta::UNKNOWN, unread: 0, later: Vec::new() }
+        let meta = DatagramMeta::UNKNOWN;
+        Self { tun, queues, vnet_header, rings, shared, handed_off: false, meta, unread: 0, later: Vec::new() }
     }
 }
 
@@ -53,7 +56,7 @@ impl InboundIo for ThreadIo<'_> {
     }
 
     fn hand_off(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
-        let taken = self.rings.hand_off_stray(to, source, self.meta, datagram);
+        let taken = !self.handed_off && self.rings.hand_off_stray(to, source, self.meta, datagram);
         if taken {
             self.shared.add_stray();
         }
@@ -63,7 +66,11 @@ impl InboundIo for ThreadIo<'_> {
     fn next_command(&mut self) -> Option<ToLane> {
         loop {
             match self.queues.command()? {
-                command @ (ToLane::Read(_) | ToLane::Drain | ToLane::OpenSearch { .. } | ToLane::CloseSearch(_)) => {
+                command @ (ToLane::Read(_)
+                | ToLane::Drain
+                | ToLane::Lanes(_)
+                | ToLane::OpenSearch { .. }
+                | ToLane::CloseSearch(_)) => {
                     self.later.push(command);
                 }
                 command => return Some(command),

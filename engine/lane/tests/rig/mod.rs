@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
+use taut_base::{DEFAULT_MTU, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, SendBatch};
 use taut_node::{Routes, ToLane};
 use taut_path::{Choice, Way};
@@ -143,23 +143,37 @@ impl Host {
     pub(crate) fn use_relay(&mut self, also: bool) {
         let place = outer(3 - self.side);
         self.command(ToLane::Relays(Arc::new([place])));
+        self.use_path(
+            |peer| Way::Relayed { relay: place, id: peer.into() },
+            also.then_some(Way::Direct(place)),
+            DEFAULT_MTU,
+        );
+    }
+
+    /// Has all peers reached on the direct path, which carries packets of `limit` bytes.
+    pub(crate) fn use_limit(&mut self, limit: u16) {
+        let place = outer(3 - self.side);
+        self.use_path(|_| Way::Direct(place), None, limit);
+    }
+
+    fn use_path(&mut self, way: impl Fn(u16) -> Way, also: Option<Way>, limit: u16) {
+        let round_trip = Some(Duration::from_millis(10));
         for peer in 0..PEERS {
-            let way = Way::Relayed { relay: place, id: peer.into() };
-            let also = also.then_some(Way::Direct(place));
-            let choice =
-                Choice { way, also, spare: None, behind: Duration::ZERO, round_trip: Some(Duration::from_millis(10)) };
+            let choice = Choice { way: way(peer), also, spare: None, behind: Duration::ZERO, round_trip, limit };
             self.command(ToLane::SetPath { peer: PeerId(peer.into()), choice });
         }
     }
 }
 
-/// Returns two hosts with confirmed sessions.
+/// Returns two hosts with confirmed sessions, on a direct path that carries packets of the default MTU.
 pub(crate) fn pair(suite: Suite) -> (Host, Host) {
     let (mut here, mut there) = (Host::new(1), Host::new(2));
     for peer in 0..PEERS {
         there.add_session(peer, suite);
         here.add_session(peer, suite);
     }
+    here.use_limit(DEFAULT_MTU);
+    there.use_limit(DEFAULT_MTU);
     let mut wire = vec![0; 1 << 16];
     here.deliver(&mut there, &mut wire, at(0));
     there.deliver(&mut here, &mut wire, at(0));

@@ -185,7 +185,11 @@ fn some_message(chance: &mut Seeded) -> ControlMessage {
         1 => ControlMessage::Accept { lanes: some_lanes(chance), suite, abilities: Abilities::OURS },
         2 => ControlMessage::Probe { id: chance.next_u64() },
         3 => ControlMessage::Answer { id: chance.next_u64(), seen: SocketAddr::from(([192, 0, 2, 3], 8_288)) },
-        4 => ControlMessage::Receipt { suite, counter: chance.next_u64() >> chance.below(64) },
+        4 => ControlMessage::Receipt {
+            suite,
+            counter: chance.next_u64() >> chance.below(64),
+            longest: chance.next_u32().to_le_bytes()[0].into(),
+        },
         5 => {
             let (serial, heard) = (chance.next_u32(), chance.next_u32());
             let places: Vec<SocketAddr> = (0..chance.below(9)).map(|_| some_place(chance)).collect();

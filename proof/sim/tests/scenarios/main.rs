@@ -1,6 +1,7 @@
 //! Whole nodes that follow WireGuard's rules for hours: loss, reordering, duplicates, crossing handshakes, restarts, moves, replays, wrong clocks, years of
 //! uptime, and another implementation on the other side. The world checks every packet and every bound; the scenarios check that traffic continues.
 
+mod auto_lanes;
 mod control;
 mod crossing;
 mod decade;
@@ -8,11 +9,14 @@ mod first_packet;
 mod flood;
 mod hostile;
 mod lanes;
+mod long_packets;
 mod loss;
 mod map;
+mod mtu;
 mod native;
 mod outage;
 mod random;
+mod relayed_lanes;
 mod relays;
 mod replay;
 mod restart;

@@ -14,7 +14,7 @@ fn some_link(chance: &mut Seeded) -> Link {
     let delay = [ms(0), ms(1), ms(20), ms(300)][chance.below(4) as usize];
     let jitter = if chance.below(2) == 0 { Duration::ZERO } else { chance.up_to(ms(400)) };
     let loss = if chance.below(6) == 0 { Probability::ALWAYS } else { percent(chance, 60) };
-    Link { delay, jitter, loss, duplication: percent(chance, 50) }
+    Link { jitter, loss, duplication: percent(chance, 50), ..Link::clean(delay) }
 }
 
 /// A random duration, mostly short, sometimes minutes.

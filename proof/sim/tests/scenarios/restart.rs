@@ -42,6 +42,8 @@ fn a_restarted_side_that_is_spoken_to_is_found_within_fifteen_seconds() {
     for_seeds(40, |seed| {
         let mut world = acquainted(seed);
         world.with_a(|host, now| host.restart(now));
+        // A packet that was on its way when A restarted would be an answer to what B sends.
+        world.run(DELAY);
         let start = world.now();
         world.flow(Side::B, ms(100));
         world.run(secs(30));

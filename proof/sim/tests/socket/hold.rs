@@ -3,6 +3,7 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use taut_base::DEFAULT_MTU;
 use taut_namespace::in_namespace;
 use taut_node::ToLane;
 use taut_path::Choice;
@@ -46,7 +47,7 @@ fn fault_b11_packets_held_for_closing_lanes_do_not_delay_another_peer() {
         let (rig, member, bystander) = rig();
         // If this thread does not run for 50 ms, the wait is over before it begins. The attempt is then repeated.
         let overtaken = (0..TRIES).any(|_| {
-            rig.tell(ToLane::OpenLanes { peer: member.id, lanes: Vec::new(), barrier: 1 });
+            rig.tell(ToLane::OpenLanes { peer: member.id, lanes: Vec::new(), whole: false, barrier: 1 });
             rig.tell(ToLane::CloseLanes(member.id));
             send(&rig, &member);
             send(&rig, &bystander);
@@ -64,7 +65,14 @@ fn fault_b11_packets_held_for_a_change_of_path_do_not_delay_another_peer() {
         let other = Rig::endpoint(2);
         other.set_nonblocking(true).unwrap();
         let way = other.local_addr().unwrap().into();
-        let choice = Choice { way, also: None, spare: None, behind: Duration::from_millis(50), round_trip: None };
+        let choice = Choice {
+            way,
+            also: None,
+            spare: None,
+            behind: Duration::from_millis(50),
+            round_trip: None,
+            limit: DEFAULT_MTU,
+        };
         // A packet has to be on its way that could be overtaken.
         send(&rig, &member);
         assert_eq!(next_is_bystanders(&rig.wire, &bystander), Some(false));

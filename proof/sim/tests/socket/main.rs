@@ -9,6 +9,7 @@
 mod hold;
 mod port_search;
 mod rig;
+mod too_long;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

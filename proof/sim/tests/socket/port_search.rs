@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
+use taut_base::{DEFAULT_MTU, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_event::boot_time;
 use taut_lane::{Flush, InboundIo, LaneCore, SendBatch};
 use taut_namespace::in_namespace;
@@ -187,6 +187,7 @@ fn the_socket_that_the_peer_reaches_is_kept_and_used_and_the_others_are_closed()
             spare: None,
             behind: Duration::ZERO,
             round_trip: None,
+            limit: DEFAULT_MTU,
         };
         rig.tell(ToLane::SetPath { peer: far.id, choice });
         rig.app.send_to(b"data", (peer.inner, 9000)).unwrap();

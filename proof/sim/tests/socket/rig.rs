@@ -150,7 +150,9 @@ impl Rig {
             limits,
             queues: lane_end,
             waker,
+            by_peer: false,
             low_latency: false,
+            congestion_marks: true,
         };
         let lane = Lane::start(config).unwrap();
         let routes: Vec<_> = peers.iter().map(|peer| (Prefix::host(peer.inner.into()), peer.id)).collect();

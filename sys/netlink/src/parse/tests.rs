@@ -30,7 +30,11 @@ fn address_bytes() -> Vec<u8> {
 }
 
 fn route_bytes() -> Vec<u8> {
-    let metrics = NetlinkRequest::new(0, 0, &[]).number(1, 7).number(abi::RTAX_MTU, 1_300).finish(0);
+    let metrics = NetlinkRequest::new(0, 0, &[])
+        .number(1, 7)
+        .number(abi::RTAX_MTU, 1_300)
+        .number(abi::RTAX_FEATURES, 3)
+        .finish(0);
     NetlinkRequest::new(abi::RTM_NEWROUTE, 0, &[abi::AF_INET, 8, 0, 0, 254, 116, 0, abi::RTN_UNICAST, 0, 0, 0, 0])
         .number(abi::RTA_TABLE, 51_820)
         .attribute(abi::RTA_DST, &[10, 0, 0, 0])

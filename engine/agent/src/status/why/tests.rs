@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_path::{EndpointLocation, SearchProgress};
+use taut_path::{EndpointLocation, LimitCause, SearchProgress, WayLimit};
 
 use super::*;
 use crate::api::{PathStatus, RelayVia, WebSocketStatus};
@@ -27,6 +27,7 @@ fn way(way: Way) -> WayReport {
         round_trip: None,
         loss: None,
         fits: None,
+        limit: None,
         seen_as: None,
         family: true,
         place: EndpointLocation::Public,
@@ -212,16 +213,20 @@ fn every_verdict_becomes_sentences() {
 }
 
 #[test]
-fn fault_i10_a_direct_path_that_loses_long_packets_is_reported() {
+fn fault_i10_a_direct_path_that_answers_no_long_probe_is_reported() {
     let mut long = report(Verdict::TooLong { fits: 1_340 });
-    long.ways[1].fits = Some(1_340);
+    long.ways[1].limit = Some(WayLimit { bytes: 1_340, cause: LimitCause::Unanswered });
     let explanation = why(Some(long), |Scene { peer, .. }| {
         peer.path = PathStatus::direct(Some(endpoint("198.51.100.1:1")));
     });
-    assert_eq!((explanation.cause.as_deref(), explanation.ways[1].fits), (Some("mtu"), Some(1_340)));
-    assert_eq!(explanation.ways[1].meaning, "packets up to 1340 bytes pass, longer ones are lost");
+    assert_eq!((explanation.cause.as_deref(), explanation.ways[1].fits), (Some("mtu"), None));
+    assert!(explanation.ways[1].meaning.ends_with("more than 1340 bytes may be lost"), "{explanation:?}");
     assert!(
-        explanation.said[1].contains("1340 bytes") && explanation.mend[0].contains("`--mtu 1340`"),
+        explanation.said[0].contains("MTU")
+            && explanation.said[0].contains("1340 bytes")
+            && explanation.said[0].contains("`--mtu`")
+            && explanation.said[1].contains("directly")
+            && explanation.mend[0].contains("`--mtu 1280`"),
         "{explanation:?}"
     );
 }

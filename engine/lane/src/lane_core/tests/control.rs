@@ -109,7 +109,7 @@ fn fault_b11_probes_of_one_peer_are_answered_within_a_rate() {
 #[test]
 fn fault_b11_a_peer_that_sends_too_many_messages_is_muted_and_no_third_party_can_cause_that() {
     let (mut end, mut peer) = taut_lane();
-    let receipt = ControlMessage::Receipt { suite: Suite::ChaCha20Poly1305, counter: 0 };
+    let receipt = ControlMessage::Receipt { suite: Suite::ChaCha20Poly1305, counter: 0, longest: 0 };
     let messages: Vec<Vec<u8>> = (0..3_000).map(|_| message_of(&mut peer, receipt)).collect();
     // Forged messages do not mute the peer.
     for datagram in &messages {
@@ -135,7 +135,7 @@ fn fault_b11_a_peer_that_sends_too_many_messages_is_muted_and_no_third_party_can
 fn unknown_and_impossible_messages_are_counted() {
     let (mut end, mut peer) = taut_lane();
     let unknown = sealed(&mut peer, &[200; 32]);
-    let impossible = message_of(&mut peer, ControlMessage::Receipt { suite: Suite::Aes256Gcm, counter: 0 });
+    let impossible = message_of(&mut peer, ControlMessage::Receipt { suite: Suite::Aes256Gcm, counter: 0, longest: 0 });
     for datagram in [unknown, impossible] {
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }

@@ -5,13 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
+use taut_base::{LaneId, MAX_MTU, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_path::{Choice, Way};
 use taut_testkit::packets;
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
 use taut_udp::Transmit;
+use taut_wire::control::Suites;
 use taut_wire::icmp::{Echo, EchoKind};
 use taut_wire::merge::{Offloads, Run};
 use taut_wire::vnet::VnetHeader;
@@ -55,12 +56,19 @@ pub(super) struct TestIo {
     pub(super) written: Vec<(VnetHeader, Vec<u8>)>,
     pub(super) commands: VecDeque<ToLane>,
     pub(super) refuses: bool,
+    /// Datagrams that were handed off to other lanes.
+    pub(super) strays: Vec<(LaneId, SocketAddr, Vec<u8>)>,
 }
 
 impl InboundIo for TestIo {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.written.push((run.header(), run.slices().collect::<Vec<_>>().concat()));
         !self.refuses
+    }
+
+    fn hand_off(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
+        self.strays.push((to, source, datagram.to_vec()));
+        true
     }
 
     fn next_command(&mut self) -> Option<ToLane> {
@@ -72,6 +80,11 @@ impl TestLane {
     /// Returns host `number`, whose only peer is host `peer`, a native peer.
     pub(super) fn new(number: u8, peer: u8) -> Self {
         Self::with(number, peer, true)
+    }
+
+    /// Returns host `number`, whose only peer is host `peer`, a Taut node.
+    pub(super) fn taut(number: u8, peer: u8) -> Self {
+        Self::with(number, peer, false)
     }
 
     fn with(number: u8, peer: u8, roams: bool) -> Self {
@@ -193,10 +206,16 @@ pub(super) fn pair() -> (TestLane, TestLane) {
 
 /// Returns the same as [`pair`] for Taut nodes; host 1 knows the endpoint of host 2.
 pub(super) fn taut_pair() -> (TestLane, TestLane) {
+    taut_pair_with(Suites::STOCK)
+}
+
+/// Returns the same as [`taut_pair`] for nodes that have these suites.
+pub(super) fn taut_pair_with(suites: Suites) -> (TestLane, TestLane) {
     let (mut here, mut there) = (TestLane::with(1, 2, false), TestLane::with(2, 1, false));
     let (ours, theirs) = keys(1);
     let extended = |keys: SessionKeys| SessionKeys {
         extension: Some(exporter(keys.role, keys.stock.local, keys.stock.remote)),
+        suites,
         ..keys
     };
     there.command(add_session(1, extended(theirs), None, at(0)), at(0));
@@ -206,10 +225,10 @@ pub(super) fn taut_pair() -> (TestLane, TestLane) {
     (here, there)
 }
 
-/// Returns the choice of this path alone, with a short round trip.
+/// Returns the choice of this path alone, with a short round trip. It carries packets of any length.
 pub(super) fn choice(way: Way) -> Choice {
     let round_trip = Some(Duration::from_millis(10));
-    Choice { way, also: None, spare: None, behind: Duration::ZERO, round_trip }
+    Choice { way, also: None, spare: None, behind: Duration::ZERO, round_trip, limit: MAX_MTU }
 }
 
 /// Returns a packet of `length` bytes from host `from` to host `to`.

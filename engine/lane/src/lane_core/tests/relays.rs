@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use taut_base::{LaneId, SessionId};
+use taut_base::{LaneId, ReceiverIndex, SessionId};
 use taut_node::{Datagram, FromLane, HandshakeMessage, ToLane};
 use taut_path::Way;
 use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
-use taut_wire::control::ControlMessage;
+use taut_tunnel::{Role, SessionKeys};
+use taut_wire::control::{ControlMessage, Suites};
 use taut_wire::relay::{HEADER, header, id};
 use taut_wire::wireguard::{cookie_reply, initiation};
 
-use super::kit::{PEER, TestLane, at, choice, identity, outer, packet, pair, read, superpacket, taut_pair};
+use super::kit::{
+    PEER, TestLane, add_session, at, choice, exporter, identity, outer, packet, pair, read, superpacket, taut_pair,
+};
 use crate::drops::DropReason;
 
 /// The relay's host number.
@@ -253,8 +256,7 @@ fn fault_b3_a_flood_through_a_relay_is_asked_for_cookies_and_a_client_that_shows
     let remote = Remote::new(&identity(1), identity(2).public(), taut_base::PresharedKey::NONE).unwrap();
     let stamp = Timestamp::from_wall_clock(std::time::Duration::from_secs(1));
     let key = taut_base::PrivateKey::from_bytes([3; 32]);
-    let (_, message) =
-        SentInitiation::start(&identity(1), &remote, taut_base::ReceiverIndex(0x1230), stamp, key).unwrap();
+    let (_, message) = SentInitiation::start(&identity(1), &remote, ReceiverIndex(0x1230), stamp, key).unwrap();
     let frame = |id: u32, message: &[u8]| [&header(id), message].concat();
     let ask = |there: &mut TestLane, id: u32, message: &[u8]| {
         let frame = frame(id, message);
@@ -262,23 +264,89 @@ fn fault_b3_a_flood_through_a_relay_is_asked_for_cookies_and_a_client_that_shows
         let taken = there.outputs().len();
         (taken, there.datagrams())
     };
-    let taken: usize = (0..100).map(|_| ask(&mut there, 1, &message).0).sum();
-    assert_eq!(taken, 5, "the burst of one client");
-    let (taken, answers) = ask(&mut there, 1, &message);
+    let taken: usize = (0..100).map(|lane| ask(&mut there, 0x10 | (lane % 16), &message).0).sum();
+    assert_eq!(taken, 5, "the burst of one client, on all its lanes together");
+    let (taken, answers) = ask(&mut there, 0x10, &message);
     assert!(taken == 0 && answers.len() == 1, "a cookie");
-    assert_eq!((id(&answers[0]), answers[0].len()), (Some(1), HEADER + cookie_reply::LEN));
+    assert_eq!((id(&answers[0]), answers[0].len()), (Some(0x10), HEADER + cookie_reply::LEN));
     let Ok(taut_wire::wireguard::Message::CookieReply(reply)) = taut_wire::wireguard::classify(&answers[0][HEADER..])
     else {
         panic!("no cookie reply")
     };
-    assert_eq!(ask(&mut there, 2, &message).0, 1, "another client of that relay needs no cookie (fault B5)");
+    assert_eq!(ask(&mut there, 0x20, &message).0, 1, "another client of that relay needs no cookie (fault B5)");
     let (mut cookies, mut shown) = (taut_tunnel::cookie::Cookies::default(), message);
-    let source = taut_node::source_of(through(1));
+    let source = taut_node::source_of(through(0x10));
     assert!(cookies.take(&remote, taut_tunnel::cookie::mac1(&message).unwrap(), source, &reply, at(1)));
     cookies.write_mac2(source, &mut shown, at(1));
-    assert_eq!(ask(&mut there, 1, &shown).0, 1, "with the cookie it passes");
-    assert_eq!(ask(&mut there, 1, &message).0, 0);
+    assert_eq!(ask(&mut there, 0x10, &shown).0, 1, "with the cookie it passes");
+    assert_eq!(ask(&mut there, 0x10, &message).0, 0);
     // The cookie is this client's: another client of the relay cannot use it.
-    while ask(&mut there, 3, &message).0 == 1 {}
-    assert_eq!(ask(&mut there, 3, &shown).0, 0);
+    while ask(&mut there, 0x30, &message).0 == 1 {}
+    assert_eq!(ask(&mut there, 0x30, &shown).0, 0);
+}
+
+/// Returns lane 1 of two of host `number`, with lane 1 of a session of this role.
+fn second_lane(number: u8, peer: u8, role: Role) -> TestLane {
+    let mut end = TestLane::taut(number, peer);
+    end.command(ToLane::RemovePeer(PEER), at(0));
+    let TestLane { core, out, io } = end;
+    let mut end = TestLane { core: core.as_lane(LaneId(1), 2), out, io };
+    end.command(ToLane::AddPeer { peer: PEER, persistent_keepalive: None, roams: false }, at(0));
+    let (local, remote) = if role == Role::Initiator { (0x20, 0x30) } else { (0x30, 0x20) };
+    let exporter = exporter(role, ReceiverIndex(local), ReceiverIndex(remote));
+    let keys = SessionKeys::for_extra_lane(role, exporter, Suites::STOCK, LaneId(1));
+    end.command(add_session(1, keys, None, at(0)), at(0));
+    name_relay(&mut end);
+    end
+}
+
+fn probe(way: Way) -> ToLane {
+    let (session, lane, message) = (SessionId(1), LaneId(1), ControlMessage::Probe { id: 3 });
+    ToLane::Control { peer: PEER, session, lane, way: Some(way), message }
+}
+
+#[test]
+fn relayed_data_of_another_lane_is_handed_off_with_the_relays_header() {
+    let mut here = second_lane(1, 2, Role::Initiator);
+    here.command(probe(through(0x71)), at(1));
+    let (_, frame, size) = here.runs().remove(0);
+    // The relay knows no address of the receiver's second lane.
+    let mut first = TestLane::taut(2, 1);
+    first.core = first.core.as_lane(LaneId::FIRST, 2);
+    name_relay(&mut first);
+    let frame = relayed(&frame, size, 0x71, 0x31);
+    first.inbound(outer(RELAY), &frame, size, at(1));
+    let (to, source, stray) = first.io.strays.remove(0);
+    assert_eq!((to, source, &stray), (LaneId(1), outer(RELAY), &frame));
+    let mut second = second_lane(2, 1, Role::Responder);
+    second.inbound(source, &stray, stray.len(), at(1));
+    let answers = second.datagrams();
+    assert_eq!(id(&answers[0]), Some(0x31), "the answer goes to the sender's lane");
+}
+
+#[test]
+fn the_way_of_a_closed_lane_follows_the_peer_to_its_present_path() {
+    let mut here = second_lane(1, 2, Role::Initiator);
+    let mut there = second_lane(2, 1, Role::Responder);
+    let way = |end: &mut TestLane| end.core.peers.get_mut(PEER).and_then(|peer| peer.lane(LaneId(1))?.way);
+    let mut comes_by = |there: &mut TestLane, source: Way, sent: Way, place| {
+        here.command(probe(sent), at(1));
+        let (_, frame, size) = here.runs().remove(0);
+        let frame = if let (Way::Relayed { id: to, .. }, Way::Relayed { id: from, .. }) = (source, sent) {
+            relayed(&frame, size, from, to)
+        } else {
+            frame
+        };
+        there.inbound(place, &frame, frame.len(), at(1));
+        there.runs();
+        way(there)
+    };
+    let (direct, there_by_relay) = (Way::Direct(outer(1)), through(0x31));
+    set_path(&mut there, direct);
+    assert_eq!(comes_by(&mut there, direct, outer(2).into(), outer(1)), Some(direct), "the first one");
+    // Another way is followed only where it leads to the chosen path.
+    assert_eq!(comes_by(&mut there, there_by_relay, through(0x71), outer(RELAY)), Some(direct));
+    set_path(&mut there, through(0x30));
+    assert_eq!(comes_by(&mut there, there_by_relay, through(0x71), outer(RELAY)), Some(there_by_relay));
+    assert_eq!(comes_by(&mut there, direct, outer(2).into(), outer(1)), Some(there_by_relay));
 }

@@ -51,7 +51,7 @@ fn an_old_session_is_retired_and_opens_nothing() {
     assert!(there.outputs().contains(&FromLane::Retired {
         peer: PEER,
         id: SessionId(1),
-        indices: SessionIndices { stock: ReceiverIndex(3 << 4), control: None, fast: None }
+        indices: SessionIndices { stock: ReceiverIndex(3 << 4), control: None, fast: [None; 2] }
     }));
     there.inbound(outer(1), &datagrams[0], datagrams[0].len(), at(180));
     there.assert_dropped(DropReason::UnknownIndex, 1);

@@ -8,6 +8,7 @@ use taut_base::Time;
 
 use super::{PORT, Scene, Setup};
 use crate::host::Host;
+use crate::link::packet_len;
 use crate::nat::internet::{HostId, Internet, Transit};
 use crate::relay::SimRelay;
 use crate::side::Side;
@@ -113,8 +114,9 @@ impl Scene {
     fn put(&mut self, from: HostId, port: u16, destination: SocketAddr, datagram: &[u8]) {
         let SocketAddr::V4(destination) = destination else { return };
         let Ok(transit) = self.net.depart(from, port, destination, self.now) else { return };
-        let there = self.delays(Some(from));
-        let and_on = self.delays(self.server_at(destination));
+        let length = packet_len(destination.into(), datagram.len());
+        let there = self.delays(Some(from), length);
+        let and_on = self.delays(self.server_at(destination), length);
         for delay in there.iter().flat_map(|delay| and_on.iter().map(|more| *delay + *more)) {
             self.put_on_wire += 1;
             let (due, number, datagram) = (self.now + delay, self.put_on_wire, datagram.to_vec());
@@ -122,11 +124,11 @@ impl Scene {
         }
     }
 
-    /// Returns the delay of each copy between this host and the middle. All hosts except servers share one kind of wire.
-    fn delays(&mut self, host: Option<HostId>) -> Vec<Duration> {
+    /// Returns the delay of each copy of a packet of `length` bytes between this host and the middle. All hosts except servers share one kind of wire.
+    fn delays(&mut self, host: Option<HostId>, length: usize) -> Vec<Duration> {
         match self.posts.iter().find(|post| Some(post.host) == host) {
             Some(post) => vec![post.delay],
-            None => self.access.copies(&mut self.chance).collect(),
+            None => self.access.copies(length, &mut self.chance).collect(),
         }
     }
 

@@ -1,0 +1,86 @@
+//! The packet limits of the candidates: when they are searched, and what is reported of them. The search itself is [`crate::packet_limit`].
+
+use taut_base::{Entropy, SAFE_PACKET, Time};
+
+use super::pace::CONSENT_LASTS;
+use super::{BUDGET_RETRY, Paths, Probe, SIZED, draw_id};
+use crate::budget::Budget;
+use crate::candidate_state::CandidateState;
+use crate::event::PathEvent;
+use crate::packet_limit::Conditions;
+use crate::way::Way;
+
+impl Paths {
+    /// Returns the packet limit of data on `way` now. Copies of it take the path `also`, and shall pass there, too.
+    pub(super) fn limit(&self, way: Way, also: Option<Way>) -> u16 {
+        let momentary = |way| self.find(way).map_or(SAFE_PACKET, |candidate| candidate.limit.momentary());
+        also.map_or(u16::MAX, momentary).min(momentary(way))
+    }
+
+    /// Returns the settled limit of the path in use if it differs from the one returned last.
+    pub(super) fn next_limit(&mut self) -> Option<u16> {
+        let settled = self.find(self.way?)?.limit.settled()?;
+        (self.reported_limit.replace(settled) != Some(settled)).then_some(settled)
+    }
+
+    /// Returns the next change of a settled limit.
+    pub(super) fn next_limit_change(&mut self) -> Option<PathEvent> {
+        self.candidates.iter_mut().find_map(|candidate| {
+            let longest = candidate.limit.poll_change()?;
+            Some(PathEvent::PacketLimitChanged { way: candidate.way, longest })
+        })
+    }
+
+    /// Returns the next sized probe. They are sent on the path in use and its spare, and only where a probe was answered within the last minute.
+    pub(super) fn next_sized(&mut self, budget: &Budget, entropy: &mut impl Entropy, now: Time) -> Option<Probe> {
+        for place in 0..self.candidates.len() {
+            if !self.is_searched(&self.candidates[place], now) {
+                continue;
+            }
+            let (takes_pieces, longest) = (self.takes_pieces, budget.longest());
+            let candidate = &mut self.candidates[place];
+            let conditions = Conditions {
+                way: candidate.way,
+                round_trip: candidate.probes.round_trip(),
+                answers: candidate.is_unsuspected(),
+                takes_pieces,
+                longest,
+            };
+            candidate.limit.begin(&conditions, now);
+            if candidate.limit.due().is_none_or(|due| now < due) {
+                continue;
+            }
+            if !self.sized.has(&SIZED, now) {
+                candidate.limit.postpone(now + BUDGET_RETRY);
+                continue;
+            }
+            let id = draw_id(entropy);
+            let size = candidate.limit.poll(&conditions, id, now);
+            if candidate.limit.take_lowered() {
+                candidate.excuse_data();
+            }
+            if let Some(size) = size {
+                self.sized.take(&SIZED, now);
+                return Some(Probe { way: candidate.way, id, size });
+            }
+        }
+        None
+    }
+
+    /// Returns true if sized probes may be sent on a candidate.
+    fn is_searched(&self, candidate: &CandidateState, now: Time) -> bool {
+        let way = Some(candidate.way);
+        let spare = self.reported_choice.and_then(|choice| choice.spare);
+        let consents = candidate.probes.last_answer.is_some_and(|last| now.since(last) < CONSENT_LASTS);
+        let usable = self.session && !self.is_idle && self.families.has(candidate.way);
+        usable && consents && candidate.is_proven() && (self.way == way || spare == way)
+    }
+
+    /// Returns when the next sized probe, or the end of a round of them, is due.
+    pub(super) fn sized_due(&self, now: Time) -> Option<Time> {
+        let searched = self.candidates.iter().filter(|candidate| self.is_searched(candidate, now));
+        searched
+            .filter_map(|candidate| if candidate.limit.is_unknown() { Some(now) } else { candidate.limit.due() })
+            .min()
+    }
+}

@@ -1,0 +1,84 @@
+//! The rate limits of all clients, which the threads of a relay share: the lanes of one client may arrive at different threads, and count together.
+//!
+//! The generic cell rate algorithm of ITU-T I.371, in bytes: one number per client, the time at which its whole burst is available again. Threads that count for the
+//! same client at the same moment try again; clients do not wait for each other.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use taut_base::Time;
+
+/// Clients per block of memory, 1,024: a relay with few clients takes 8 KiB.
+const BLOCK: usize = 1_024;
+
+/// The rate limit of the data that one client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardRate {
+    /// Bytes per second on average, frame headers included; at least 1.
+    pub bytes_per_second: u64,
+    /// Bytes that may exceed the average at once.
+    pub burst: u64,
+}
+
+impl ForwardRate {
+    /// Returns a limit of this many bits per second, with a burst of 50 ms: enough for a TCP window, and no more than a queue on the path would hold.
+    pub const fn bits_per_second(bits: u64) -> Self {
+        let bytes_per_second = if bits < 8 { 1 } else { bits / 8 };
+        let burst = bytes_per_second / 20;
+        // At least one superpacket of 64 KiB.
+        Self { bytes_per_second, burst: if burst < 65_536 { 65_536 } else { burst } }
+    }
+
+    fn time_of(&self, bytes: u64) -> Duration {
+        let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
+        Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+}
+
+/// The rate limits of a relay's clients.
+pub struct Shares {
+    rate: ForwardRate,
+    /// Time of a whole burst.
+    burst: Duration,
+    blocks: Box<[OnceLock<Box<[AtomicU64]>>]>,
+}
+
+impl Shares {
+    /// Returns the limits of at most this many clients, each with this rate.
+    pub fn new(rate: ForwardRate, clients: usize) -> Self {
+        Self { rate, burst: rate.time_of(rate.burst), blocks: (0..=clients / BLOCK).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// Counts a frame of the client in `slot`. Returns false if the client is over its limit; the frame does not count then.
+    pub(crate) fn take(&self, slot: u32, bytes: u64, now: Time) -> bool {
+        let place = slot as usize;
+        let Some(block) = self.blocks.get(place / BLOCK) else { return false };
+        let block = block.get_or_init(|| (0..BLOCK).map(|_| AtomicU64::new(0)).collect());
+        let Some(full_at) = block.get(place % BLOCK) else { return false };
+        let latest = now + self.burst;
+        let cost = self.rate.time_of(bytes);
+        let counted = |full_at: u64| (full_at <= latest.0).then(|| (Time(full_at).max(now) + cost).0);
+        // Only this number is shared, so no order with other memory is needed.
+        full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: ForwardRate = ForwardRate { bytes_per_second: 1_000, burst: 5_000 };
+
+    #[test]
+    fn each_client_of_any_slot_has_its_own_limit() {
+        let shares = Shares::new(RATE, 3_000);
+        for slot in [0, 1, 1_023, 1_024, 2_999] {
+            let taken = (0..100).filter(|_| shares.take(slot, 1_000, Time::ZERO)).count();
+            assert_eq!(taken, 6, "the burst, and the frame that exceeds it");
+        }
+        assert!(!shares.take(3_072, 1, Time::ZERO), "no such client");
+        assert!(!shares.take(0, 1_000, Time::ZERO + Duration::from_millis(999)));
+        assert!(shares.take(0, 1_000, Time::ZERO + Duration::from_secs(1)));
+    }
+}
