@@ -31,6 +31,7 @@ mod outside_endpoints;
 mod peer;
 mod relays;
 mod routes;
+mod spread_peers;
 mod stamps;
 pub mod uapi;
 

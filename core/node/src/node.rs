@@ -46,6 +46,7 @@ use crate::outside_endpoints::OutsideEndpoints;
 use crate::peer::{LaneSource, MAX_SESSIONS, Peer, PeerView};
 use crate::relays::Relays;
 use crate::routes::Routes;
+use crate::spread_peers::SpreadPeers;
 use crate::stamps::InitiationStamps;
 
 /// Time after an answered initiation in which this node sends no initiation of its own, 500 ms: the peer's first packet is on its way and will confirm the
@@ -99,7 +100,7 @@ pub struct Node<E> {
     /// Opens and closes lanes by load; `None` if their number is fixed.
     auto: Option<AutoLanes>,
     /// Peers whose sessions have extra lanes that other local lanes than the first serve.
-    multi_lane: BTreeSet<PeerId>,
+    spread_peers: SpreadPeers,
     /// Peers whose extra lanes take a relay: the relay's address, and the number of local lanes that have to be bound there.
     relay_lanes: BTreeMap<PeerId, (SocketAddr, u8)>,
     /// The endpoints of this node that peers are told of.
@@ -148,7 +149,7 @@ impl<E: Entropy> Node<E> {
             lanes: Lanes::ONE,
             peer_lanes: 1,
             auto: None,
-            multi_lane: BTreeSet::new(),
+            spread_peers: SpreadPeers::default(),
             relay_lanes: BTreeMap::new(),
             local_endpoints,
             budget: Budget::new(),
@@ -220,7 +221,8 @@ impl<E: Entropy> Node<E> {
     /// Returns the time at which [`Self::handle_timeout`] has something to do. It may change with every input.
     pub fn poll_timeout(&self) -> Option<Time> {
         let peers = self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits, self.now));
-        let lanes = self.auto.as_ref().and_then(AutoLanes::poll_timeout);
+        let lanes = [self.auto.as_ref().and_then(AutoLanes::poll_timeout), self.spread_peers.poll_timeout()];
+        let lanes = lanes.into_iter().flatten();
         peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).chain(lanes).min()
     }
 
@@ -308,7 +310,7 @@ impl<E: Entropy> Node<E> {
             self.by_key.remove(&peer.key);
             self.relays.forget_peer(&peer.key);
             self.indices.release_all(id);
-            self.multi_lane.remove(&id);
+            self.spread_peers.remove(id);
             self.update_relay_lanes(id);
             self.auto_forget(id);
             if peer.paths.is_some_and(|paths| paths.has_open_search()) {
@@ -383,6 +385,7 @@ impl<E: Entropy> Node<E> {
         self.set_clocks(clocks);
         self.relays_timeout(clocks);
         self.auto_timeout();
+        self.spread_peers.handle_timeout(clocks.now);
         let talking = self.peers.values().any(|peer| peer.since().is_some());
         self.nat_report.set_talking(talking, clocks.now);
         self.relays_turn();
@@ -657,9 +660,10 @@ impl<E: Entropy> Node<E> {
         // The next session begins with the first lane.
         let were_open = known.extra_lanes.in_use() > 1;
         known.extra_lanes.forget();
-        if self.multi_lane.remove(&peer) || were_open {
-            self.tell_all(|| ToLane::CloseLanes(peer));
+        if self.spread_peers.contains(peer) || were_open {
+            self.close_lanes(peer);
         }
+        self.spread_peers.set(peer, false, self.now);
         self.update_relay_lanes(peer);
         self.end_paths(peer);
         self.outputs.note(NodeEvent::SessionExpired { peer });

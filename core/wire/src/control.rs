@@ -457,7 +457,7 @@ mod tests {
         let mut bytes = [0; MAX];
         let offer = ControlMessage::Offer { lanes: three, suites: Suites::STOCK, abilities: Abilities::OURS };
         assert_eq!(offer.write(&mut bytes), 16, "as before lanes had ports");
-        assert_eq!(bytes[..8], [1, 3, 1, 3, 0x61, 0x20, 0xa0, 0x0f]);
+        assert_eq!(bytes[..8], [1, 3, 1, Abilities::OURS.0, 0x61, 0x20, 0xa0, 0x0f]);
         let lengths = [7, 8, 15, 16].map(|count| many(count).message_len());
         assert_eq!(lengths, [16, 32, 32, 48]);
     }

@@ -19,7 +19,8 @@
 //! On a network that loses or reorders packets, a flow may be reordered once more, at the moment of its change.
 //!
 //! Closing lanes works the other way round. Packets on a dead lane are lost and cannot be overtaken. But a lane that only looked dead still has packets on
-//! their way, so the peer's packets are held for [`HOLD`] before they take the first lane.
+//! their way, so the peer's packets are held for [`HOLD`] before they take the first lane. Lanes that open again meanwhile wait until then. The first lane
+//! holds packets and marks that other lanes hand off as well: it may have served several lanes of the session itself.
 //!
 //! No wait is longer than [`HOLD`], and none holds up another peer. When a bound on held packets is reached, the wait is given up: packets take the first
 //! lane at once, and after [`GIVE_UPS`] such waits in a row no pause is made until lanes open again.
@@ -83,8 +84,8 @@ enum SelectorState {
     Moving(Box<MovingFlows>),
     /// Each flow takes its lane.
     Open,
-    /// Packets are held until this time, and take the first lane from then on.
-    Closing { until: Time },
+    /// Packets are held until this time. From then on they take the first lane, or lanes open, if the agent has opened them again.
+    Closing { until: Time, reopens: bool },
 }
 
 /// Flows of which some still take the first lane. Packets that were handed off are numbered since the lanes opened.
@@ -127,15 +128,19 @@ impl LaneSelector {
         matches!(self.state, SelectorState::Closed)
     }
 
-    /// Returns true if packets may take extra lanes.
+    /// Returns true if packets may take extra lanes, now or when a wait is over.
     pub(crate) fn are_open(&self) -> bool {
-        matches!(self.state, SelectorState::Open | SelectorState::Moving(_))
+        matches!(self.state, SelectorState::Open | SelectorState::Moving(_) | SelectorState::Closing { reopens: true, .. })
     }
 
     /// Opens these lanes to the peer. The ids that follow `barrier` are for the probes behind marks.
     pub(crate) fn open(&mut self, lanes: Vec<LaneId>, barrier: u64) {
         (self.lanes, self.barrier) = (lanes, barrier);
-        self.start_moving(None, !self.are_closed());
+        match &mut self.state {
+            SelectorState::Closing { reopens, .. } => *reopens = true,
+            SelectorState::Closed => self.start_moving(None, false),
+            SelectorState::Moving(_) | SelectorState::Open => self.start_moving(None, true),
+        }
     }
 
     fn start_moving(&mut self, next: Option<Time>, after_others: bool) {
@@ -152,8 +157,34 @@ impl LaneSelector {
 
     /// Closes all lanes except the first.
     pub(crate) fn close(&mut self, now: Time) {
-        if self.are_open() {
-            self.state = SelectorState::Closing { until: now + HOLD };
+        match &mut self.state {
+            SelectorState::Closing { reopens, .. } => *reopens = false,
+            SelectorState::Closed => {}
+            SelectorState::Moving(_) | SelectorState::Open => {
+                self.state = SelectorState::Closing { until: now + HOLD, reopens: false };
+            }
+        }
+    }
+
+    /// Returns true if packets may be on their way on lanes that were closed a moment ago.
+    pub(crate) fn is_closing(&mut self, now: Time) -> bool {
+        self.end_closing(now);
+        matches!(self.state, SelectorState::Closing { .. })
+    }
+
+    /// Returns true if a packet that another lane handed off may overtake packets that this lane sent on extra lanes a moment ago: then it waits with the
+    /// packets that are read here, as [`Self::choose`] decides.
+    pub(crate) fn may_overtake_others(&mut self, now: Time) -> bool {
+        self.is_closing(now) || matches!(&self.state, SelectorState::Moving(moving) if moving.after_others)
+    }
+
+    /// Takes the step that follows the wait for closed lanes, once it is over.
+    fn end_closing(&mut self, now: Time) {
+        match self.state {
+            SelectorState::Closing { until, .. } if now < until => {}
+            SelectorState::Closing { reopens: true, .. } => self.start_moving(None, false),
+            SelectorState::Closing { reopens: false, .. } => self.state = SelectorState::Closed,
+            SelectorState::Closed | SelectorState::Moving(_) | SelectorState::Open => {}
         }
     }
 
@@ -174,7 +205,7 @@ impl LaneSelector {
 
     /// Has all flows wait for a mark again, because a packet takes the first lane although extra lanes are open.
     pub(crate) fn again(&mut self, now: Time) {
-        if self.are_open() {
+        if matches!(self.state, SelectorState::Moving(_) | SelectorState::Open) {
             self.start_moving(Some(now + MARK_INTERVAL), false);
         }
     }
@@ -187,7 +218,7 @@ impl LaneSelector {
     /// Returns the time until which packets are held at most; `None` while none has to be held.
     pub(crate) fn holds_until(&self) -> Option<Time> {
         match &self.state {
-            SelectorState::Closing { until } => Some(*until),
+            SelectorState::Closing { until, .. } => Some(*until),
             SelectorState::Moving(moving) => {
                 moving.pending.as_ref().filter(|mark| mark.holds != Holds::Nothing).map(|mark| mark.since + HOLD)
             }
@@ -196,9 +227,10 @@ impl LaneSelector {
     }
 
     /// Ends the wait because a bound on held packets was reached: packets take the first lane at once. Returns true if there was a wait.
-    pub(crate) fn give_up(&mut self) -> bool {
+    pub(crate) fn give_up(&mut self, now: Time) -> bool {
         match &mut self.state {
-            SelectorState::Closing { .. } => self.state = SelectorState::Closed,
+            SelectorState::Closing { reopens: false, .. } => self.state = SelectorState::Closed,
+            SelectorState::Closing { reopens: true, .. } => self.start_moving(Some(now + MARK_INTERVAL), false),
             SelectorState::Moving(moving) => {
                 let holding = moving.pending.as_mut().filter(|mark| mark.holds != Holds::Nothing);
                 let Some(mark) = holding else { return false };
@@ -213,13 +245,10 @@ impl LaneSelector {
     /// Returns the lane of a flow's next packet. Calls `mark` with the barrier's id if a mark should follow what was handed off, including the present packet
     /// if the decision is [`Decision::First`].
     pub(crate) fn choose(&mut self, flow: usize, now: Time, mark: impl FnOnce(u64)) -> Decision {
+        self.end_closing(now);
         let moving = match &mut self.state {
             SelectorState::Closed => return Decision::First,
-            SelectorState::Closing { until } if now < *until => return Decision::Hold,
-            SelectorState::Closing { .. } => {
-                self.state = SelectorState::Closed;
-                return Decision::First;
-            }
+            SelectorState::Closing { .. } => return Decision::Hold,
             SelectorState::Open => return lane_of(&self.lanes, flow),
             SelectorState::Moving(moving) => moving,
         };
@@ -375,6 +404,30 @@ mod tests {
     }
 
     #[test]
+    fn lanes_that_open_again_while_they_close_wait_until_nothing_can_be_overtaken() {
+        let mut selector = proven(Some(1));
+        assert_eq!(choose(&mut selector, 0), (Decision::HoldFlow, Some(78)));
+        selector.passed(78, at(1));
+        selector.close(at(10));
+        selector.open(vec![LaneId(1), LaneId(2)], 90);
+        assert!(selector.are_open() && selector.is_closing(at(59)));
+        assert_eq!(choose(&mut selector, 59), (Decision::Hold, None));
+        assert!(selector.may_overtake_others(at(59)) && !selector.may_overtake_others(at(60)));
+        assert_eq!(choose(&mut selector, 60), (Decision::HoldFlow, Some(91)));
+        // Closed again before the wait is over: the first lane follows. The wait does not begin again.
+        selector.close(at(70));
+        selector.open(vec![LaneId(1)], 100);
+        selector.close(at(100));
+        assert_eq!((choose(&mut selector, 119), choose(&mut selector, 120)), ((Decision::Hold, None), (Decision::First, None)));
+        // A wait that is given up ends at once, and flows change their lanes later.
+        selector.open(vec![LaneId(1)], 110);
+        selector.close(at(200));
+        selector.open(vec![LaneId(1)], 120);
+        assert!(selector.give_up(at(210)));
+        assert_eq!((choose(&mut selector, 210), choose(&mut selector, 1_210)), ((Decision::First, None), (Decision::HoldFlow, Some(121))));
+    }
+
+    #[test]
     fn where_lanes_were_open_a_moment_ago_all_packets_are_held_for_the_first_answer() {
         let mut selector = proven(Some(1));
         assert_eq!(choose(&mut selector, 0), (Decision::HoldFlow, Some(78)));
@@ -422,11 +475,11 @@ mod tests {
     #[test]
     fn fault_b11_a_wait_that_is_given_up_ends_and_after_three_no_other_begins() {
         let mut selector = proven(Some(1));
-        assert!(!selector.give_up(), "there is no wait");
+        assert!(!selector.give_up(at(0)), "there is no wait");
         for (number, second) in (78..81).zip([0, 6_000, 12_000]) {
             assert_eq!(choose(&mut selector, second), (Decision::HoldFlow, Some(number)));
             assert_eq!(selector.holds_until(), Some(at(second + 50)));
-            assert!(selector.give_up() && !selector.give_up());
+            assert!(selector.give_up(at(second)) && !selector.give_up(at(second)));
             assert_eq!((choose(&mut selector, second), selector.holds_until()), ((Decision::First, None), None));
             // Without an answer, the next mark follows after a second.
             assert_eq!(choose(&mut selector, second + 1_000), (Decision::First, None));
@@ -436,7 +489,7 @@ mod tests {
         assert_eq!(choose_for(&mut selector, 6, 18_011).0, Decision::Lane(LaneId(1)));
         selector.close(at(18_020));
         assert_eq!((choose(&mut selector, 18_021).0, selector.holds_until()), (Decision::Hold, Some(at(18_070))));
-        assert!(selector.give_up());
+        assert!(selector.give_up(at(18_022)));
         assert_eq!(choose(&mut selector, 18_022), (Decision::First, None));
     }
 

@@ -181,16 +181,12 @@ impl<E: Entropy> Node<E> {
         let change = peer.extra_lanes.learn(own, theirs, clocks.now);
         let lanes = peer.extra_lanes.count();
         if change != LaneChange::Known && former > 1 {
-            self.tell_all(|| ToLane::CloseLanes(id));
+            self.close_lanes(id);
         }
         if change == LaneChange::TooSoon {
             return;
         }
-        if lanes > 1 && own > 1 {
-            self.multi_lane.insert(id);
-        } else {
-            self.multi_lane.remove(&id);
-        }
+        self.spread_peers.set(id, lanes > 1 && own > 1, clocks.now);
         self.update_relay_lanes(id);
         self.give_lanes(id, session, lanes);
     }

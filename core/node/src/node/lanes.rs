@@ -79,9 +79,16 @@ impl<E: Entropy> Node<E> {
         })
     }
 
-    /// Returns true if sessions of a peer have extra lanes that other threads serve: then all local lanes should read the host's packets.
+    /// Returns true if sessions of a peer have extra lanes that other threads serve: then all local lanes should read the host's packets. A change follows only
+    /// when no packet of the peer is held any more because its lanes closed; [`Self::poll_timeout`] says when.
     pub fn has_extra_lanes(&self) -> bool {
-        !self.multi_lane.is_empty()
+        self.spread_peers.any()
+    }
+
+    /// Has all lanes close the extra lanes of a peer.
+    pub(super) fn close_lanes(&mut self, id: PeerId) {
+        self.spread_peers.lanes_close(id, self.now);
+        self.tell_all(|| ToLane::CloseLanes(id));
     }
 
     /// Returns the lanes that new sessions with a peer have.
@@ -171,11 +178,11 @@ impl<E: Entropy> Node<E> {
         peer.ports_closed = !spread && peer.extra_lanes.is_unanswered();
         let were_open = peer.extra_lanes.in_use() > 1;
         peer.extra_lanes.handle_own_change();
-        self.multi_lane.remove(&id);
-        self.update_relay_lanes(id);
         if were_open {
-            self.tell_all(|| ToLane::CloseLanes(id));
+            self.close_lanes(id);
         }
+        self.spread_peers.set(id, false, self.now);
+        self.update_relay_lanes(id);
         self.renew_for_lanes(id);
     }
 

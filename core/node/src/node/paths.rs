@@ -292,7 +292,7 @@ impl<E: Entropy> Node<E> {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.extra_lanes.in_use() > 1 {
-            self.tell_all(|| ToLane::CloseLanes(id));
+            self.close_lanes(id);
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.extra_lanes.void_proofs(now);

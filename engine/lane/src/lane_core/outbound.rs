@@ -111,7 +111,7 @@ impl LaneCore {
         let (bytes, handed_off) = match self.held.pop(id) {
             Some(HeldEntry::Packet { bytes, handed_off }) => (bytes, handed_off),
             Some(HeldEntry::Mark(barrier)) => {
-                self.send_mark(Mark { peer: id, barrier }, out);
+                self.follow_mark(Mark { peer: id, barrier }, out, now);
                 return Some(Released::default());
             }
             None => {
@@ -157,7 +157,7 @@ impl LaneCore {
     /// Gives up the changes of a peer's path and lanes: its held packets leave on the path and lane that are in use.
     pub(super) fn give_up_changes(&mut self, id: PeerId, now: Time) {
         let Some(peer) = self.peers.get_mut(id) else { return };
-        let lanes = peer.selector.give_up();
+        let lanes = peer.selector.give_up(now);
         let path = peer.path.give_up(&mut peer.first.way, now);
         if lanes || path {
             peer.traffic.add_given_up();
@@ -200,10 +200,12 @@ impl LaneCore {
         let in_order = was_staged || !self.staging.has(id);
 
         // On which lane? Mostly on the first, because the peer has no other: its selector is closed. A packet that another lane handed off stays on the first,
-        // unless no other thread serves lanes of this peer.
+        // unless no other thread serves lanes of this peer, or did so a moment ago.
         let may_choose = match origin {
             PacketOrigin::Read | PacketOrigin::Held { handed_off: false } => true,
-            PacketOrigin::HandedOff | PacketOrigin::Held { handed_off: true } => peer.whole,
+            PacketOrigin::HandedOff | PacketOrigin::Held { handed_off: true } => {
+                peer.whole || peer.selector.may_overtake_others(now)
+            }
             PacketOrigin::Staged { .. } => false,
         };
         let on = if !may_choose || peer.selector.are_closed() {
@@ -346,12 +348,27 @@ impl LaneCore {
     }
 
     /// Follows a mark that another lane handed off to this lane, the first. It waits behind the packets of its peer that came before it and are held.
-    pub fn mark_handed_off(&mut self, mark: Mark, out: &mut SendBatch) {
+    pub fn mark_handed_off(&mut self, mark: Mark, out: &mut SendBatch, now: Time) {
         if self.held.has(mark.peer) {
             self.held.push(mark.peer, HeldEntry::Mark(mark.barrier), HeldScope::Peer);
         } else {
-            self.send_mark(mark, out);
+            self.follow_mark(mark, out, now);
         }
+    }
+
+    /// Sends a mark's probe, unless packets of the peer may be on their way on lanes that were closed a moment ago: the answer would prove nothing about
+    /// these, so the mark is held until they have arrived.
+    fn follow_mark(&mut self, mark: Mark, out: &mut SendBatch, now: Time) {
+        let Mark { peer: id, barrier } = mark;
+        if !self.peers.get_mut(id).is_some_and(|peer| peer.selector.is_closing(now)) {
+            return self.send_mark(mark, out);
+        }
+        self.held.put_back(id, HeldEntry::Mark(barrier), HeldScope::Peer);
+        self.held.wait(id);
+        if self.held.is_suspended() {
+            self.give_up_changes(id, now);
+        }
+        self.schedule(id);
     }
 
     /// Sends a mark's probe, behind all packets of the peer that were sent before and on the same path. While some of these wait for a session, it sends

@@ -127,7 +127,7 @@ impl LaneThread {
             }
             match self.rings.take(from) {
                 None => return true,
-                Some(RingItem::Mark(mark)) => self.core.mark_handed_off(mark, &mut self.out),
+                Some(RingItem::Mark(mark)) => self.core.mark_handed_off(mark, &mut self.out, now),
                 Some(RingItem::Packet { buffer, length, steered: true }) => {
                     self.take_steered(buffer, length, from, now);
                 }

@@ -164,7 +164,7 @@ impl SimThread {
             match item {
                 HandedOff::Packet { packet, steered: true } => self.send(packet, outputs, now),
                 HandedOff::Packet { packet, .. } => self.core.outbound_handed_off(&packet, &mut self.out, now),
-                HandedOff::Mark(mark) => self.core.mark_handed_off(mark, &mut self.out),
+                HandedOff::Mark(mark) => self.core.mark_handed_off(mark, &mut self.out, now),
             }
             self.transmit(outputs, now);
             self.release(outputs, now);
