@@ -36,7 +36,7 @@ mod send_pieces;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{LaneId, PeerId, ReceiverIndex, Time};
+use taut_base::{LaneId, PeerId, Placement, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes};
 use taut_tunnel::cookie::CookieChecker;
 use taut_tunnel::{KeyringAction, Limits, Session};
@@ -63,8 +63,8 @@ use send_pieces::{HostErrors, PieceSender};
 pub struct LaneCore {
     /// This lane's number.
     own: LaneId,
-    /// Number of the node's lanes.
-    lanes: u8,
+    /// The lane of each flow that the host sends, among the node's lanes.
+    placement: Placement,
     /// True if each peer belongs to one lane, which is the first one for it.
     by_peer: bool,
     limits: Limits,
@@ -108,7 +108,7 @@ impl LaneCore {
     ) -> Self {
         Self {
             own: LaneId::FIRST,
-            lanes: 1,
+            placement: Placement::FIRST,
             by_peer: false,
             limits,
             mtu: usize::from(mtu),
@@ -137,7 +137,7 @@ impl LaneCore {
     /// Makes this the core of lane `own` of `lanes` lanes of one node.
     #[must_use]
     pub fn as_lane(mut self, own: LaneId, lanes: u8) -> Self {
-        (self.own, self.lanes) = (own, lanes);
+        (self.own, self.placement) = (own, Placement::new(lanes));
         self
     }
 
@@ -149,9 +149,9 @@ impl LaneCore {
         self
     }
 
-    /// Changes the number of lanes that run.
-    pub fn set_lanes(&mut self, lanes: u8) {
-        self.lanes = lanes;
+    /// Changes the number of lanes that run, and the lane of each flow.
+    pub fn set_placement(&mut self, placement: Placement) {
+        self.placement = placement;
     }
 
     /// Notes that a turn of the thread begins. Reports the work of the last turns to the agent from time to time. `wanted` is the time for which the thread ran or

@@ -130,7 +130,10 @@ impl LaneSelector {
 
     /// Returns true if packets may take extra lanes, now or when a wait is over.
     pub(crate) fn are_open(&self) -> bool {
-        matches!(self.state, SelectorState::Open | SelectorState::Moving(_) | SelectorState::Closing { reopens: true, .. })
+        matches!(
+            self.state,
+            SelectorState::Open | SelectorState::Moving(_) | SelectorState::Closing { reopens: true, .. }
+        )
     }
 
     /// Opens these lanes to the peer. The ids that follow `barrier` are for the probes behind marks.
@@ -418,13 +421,19 @@ mod tests {
         selector.close(at(70));
         selector.open(vec![LaneId(1)], 100);
         selector.close(at(100));
-        assert_eq!((choose(&mut selector, 119), choose(&mut selector, 120)), ((Decision::Hold, None), (Decision::First, None)));
+        assert_eq!(
+            (choose(&mut selector, 119), choose(&mut selector, 120)),
+            ((Decision::Hold, None), (Decision::First, None))
+        );
         // A wait that is given up ends at once, and flows change their lanes later.
         selector.open(vec![LaneId(1)], 110);
         selector.close(at(200));
         selector.open(vec![LaneId(1)], 120);
         assert!(selector.give_up(at(210)));
-        assert_eq!((choose(&mut selector, 210), choose(&mut selector, 1_210)), ((Decision::First, None), (Decision::HoldFlow, Some(121))));
+        assert_eq!(
+            (choose(&mut selector, 210), choose(&mut selector, 1_210)),
+            ((Decision::First, None), (Decision::HoldFlow, Some(121)))
+        );
     }
 
     #[test]

@@ -301,7 +301,7 @@ impl LaneThread {
             ToLane::Lanes(placement) => {
                 let lanes = placement.lanes();
                 (self.lanes, self.placement) = (lanes, placement);
-                self.core.set_lanes(lanes);
+                self.core.set_placement(placement);
                 self.rings = self.shared.take_rings();
                 self.rings_first &= lanes > 1;
             }

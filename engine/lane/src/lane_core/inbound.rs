@@ -135,7 +135,7 @@ impl LaneCore {
         let id = match self.peers.by_index(index) {
             Some(id) => id,
             None => {
-                let own = index.lane().served_by(self.lanes);
+                let own = index.lane().served_by(self.placement.lanes());
                 // A relay's header is handed off, too: the other lane takes it off.
                 let header = if source.is_relayed() { relay::HEADER } else { 0 };
                 let (from, frame) = (source.first_hop(), datagram.start - header..datagram.end);

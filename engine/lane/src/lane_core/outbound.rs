@@ -177,10 +177,10 @@ impl LaneCore {
         let Some((vnet, packet)) = self.take_header(read) else { return self.drop_outbound(DropReason::BadInner) };
         let Ok(inner) = ip::Packet::parse(packet) else { return self.drop_outbound(DropReason::BadInner) };
         let Some(id) = self.routes.lookup(inner.destination()) else { return self.drop_outbound(DropReason::NoRoute) };
-        if self.by_peer && id.only_lane(self.lanes) != self.own {
+        if self.by_peer && id.only_lane(self.placement.lanes()) != self.own {
             // A packet that waited here was for another peer, to which its destination no longer belongs.
             return match origin {
-                PacketOrigin::Read => SendOutcome::OtherLane(id.only_lane(self.lanes)),
+                PacketOrigin::Read => SendOutcome::OtherLane(id.only_lane(self.placement.lanes())),
                 _ => self.drop_outbound(DropReason::NoRoute),
             };
         }
@@ -199,16 +199,14 @@ impl LaneCore {
         let was_staged = origin == PacketOrigin::Staged { peer: id };
         let in_order = was_staged || !self.staging.has(id);
 
-        // On which lane? Mostly on the first, because the peer has no other: its selector is closed. A packet that another lane handed off stays on the first,
-        // unless no other thread serves lanes of this peer, or did so a moment ago.
-        let may_choose = match origin {
-            PacketOrigin::Read | PacketOrigin::Held { handed_off: false } => true,
-            PacketOrigin::HandedOff | PacketOrigin::Held { handed_off: true } => {
-                peer.whole || peer.selector.may_overtake_others(now)
-            }
-            PacketOrigin::Staged { .. } => false,
-        };
-        let on = if !may_choose || peer.selector.are_closed() {
+        // On which lane? Mostly on the first, because the peer has no other: its selector is closed. If other threads serve lanes of this peer, their flows stay on
+        // the first lane here, both packets that they handed off and those that the first lane still reads itself. Such a packet waits if it may overtake others.
+        let is_read_here = matches!(origin, PacketOrigin::Read | PacketOrigin::Held { handed_off: false });
+        let is_own_flow = || is_read_here && (self.own != LaneId::FIRST || self.placement.lane(flow) == LaneId::FIRST);
+        let takes_first = peer.selector.are_closed()
+            || was_staged
+            || !(peer.whole || is_own_flow() || peer.selector.may_overtake_others(now));
+        let on = if takes_first {
             LaneId::FIRST
         } else {
             let mark_behind = |barrier| *mark = Some(Mark { peer: id, barrier });

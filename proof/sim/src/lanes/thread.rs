@@ -219,7 +219,7 @@ impl SimThread {
             }
             ToLane::Lanes(placement) => {
                 self.placement = placement;
-                self.core.set_lanes(placement.lanes());
+                self.core.set_placement(placement);
             }
             other => self.core.command(other, &mut self.out, now),
         }

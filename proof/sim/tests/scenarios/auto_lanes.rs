@@ -11,7 +11,6 @@ use std::time::Duration;
 use taut_base::{Entropy, LaneId, Time};
 use taut_lane::DropReason;
 use taut_sim::{AutoSettings, Host, LanesHost, Ledger, Link, Party, Seeded, Settings, Side, Station, World, map_for};
-use taut_testkit::thorough;
 use taut_tunnel::Limits;
 use taut_wire::control::{Abilities, ControlMessage, Lanes, Suites};
 
@@ -143,13 +142,10 @@ fn lanes_that_open_and_close_by_load_reorder_and_lose_nothing() {
         grown.set(grown.get() + world.a().grown() + world.b().grown());
         assert!(nonces_used_once(&world.take_history()) > 5_000);
     };
-    // How often lanes open depends on what the seeds draw, so these are the same in every run.
-    (0..4).for_each(scenario);
+    // How often lanes open depends on what the seeds draw, so these are the same in every run. The last two once found packets that were overtaken.
+    [0, 1, 2, 3, 3_400, 9_079].into_iter().for_each(scenario);
     assert!(grown.get() > 4 && opened.get() > 40, "lanes were started {} times", grown.get());
-    // Other seeds are drawn by night only, because they still find open cases (docs/internals/thin-places.md).
-    if thorough() {
-        for_seeds(8, scenario);
-    }
+    for_seeds(8, scenario);
 }
 
 /// Returns the number of lanes in use with a peer.
