@@ -3,6 +3,7 @@
 mod by_peer;
 mod congestion;
 mod control;
+mod handed_off;
 mod inbound;
 mod kit;
 mod locals;
