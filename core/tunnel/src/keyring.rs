@@ -134,9 +134,12 @@ impl Keyring {
                 self.retire(pushed_out);
             }
             Role::Responder => {
-                // A peer that has received nothing since two handshakes crossed does not know which session this node uses.
-                let may_be_used =
-                    self.previous.as_ref().zip(self.current.as_ref()).is_some_and(|(one, other)| crosses(one, other));
+                // A peer that has received nothing since two handshakes crossed does not know which session this node uses. And if the new handshake crossed with
+                // that of *current*, the peer may use *previous* until it receives this node's response.
+                let may_be_used = self.current.as_ref().is_some_and(|current| {
+                    crosses(current, &session)
+                        || self.previous.as_ref().is_some_and(|previous| crosses(previous, current))
+                });
                 let previous = self.previous.take();
                 if may_be_used {
                     self.former = previous.map(Box::new);

@@ -110,6 +110,20 @@ fn which_of_two_is_used_is_the_same_on_all_lanes() {
 
 /// The peer seals with the session before both until it receives a packet in one of them.
 #[test]
+fn a_peer_that_renews_while_this_node_does_may_still_seal_with_the_session_before() {
+    let mut ring = Keyring::new(None);
+    ring.add(session(1, Role::Initiator, at(0)));
+    ring.add(session(2, Role::Initiator, at(120)));
+    // The peer sent this initiation before it received ours, and seals with session 1 until our response comes.
+    ring.add(session(3, Role::Responder, at(121)));
+    let mut opens = |number: u32| ring.receiving(ReceiverIndex(number << 4), &LIMITS, at(121)).is_some();
+    assert_eq!([1, 2, 3].map(&mut opens), [true; 3]);
+    // Handshakes that are further apart have not crossed.
+    ring.add(session(4, Role::Responder, at(140)));
+    assert!(ring.receiving(ReceiverIndex(1 << 4), &LIMITS, at(140)).is_none());
+}
+
+#[test]
 fn while_handshakes_cross_the_session_before_them_still_opens() {
     let opens = |ring: &mut Keyring, now| {
         (1..=5_u32)
