@@ -368,10 +368,9 @@ impl Watched {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let idle = self.needed + LINGER;
         match self.state {
-            State::Trial { since, .. } => Some(idle.min(since + SETTLE + TRIAL)),
-            State::Open => Some(idle),
+            State::Trial { since, .. } => Some(since + SETTLE + TRIAL),
+            State::Open => Some(self.needed + LINGER),
             State::Closed | State::Opening | State::Blocked { .. } => None,
         }
     }

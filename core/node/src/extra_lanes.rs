@@ -181,6 +181,13 @@ impl ExtraLanes {
         *self = Self { changed: self.changed, opened: self.opened, ignored: self.ignored, ..Self::default() };
     }
 
+    /// Forgets the newest change that came too soon, because no session can take it: the peer names its lanes again in the next one.
+    pub(crate) fn void_deferred(&mut self) {
+        let named = self.deferred;
+        self.forget();
+        self.former = named;
+    }
+
     /// Closes all lanes because this node's own lanes change: the next session has others, and the peer names its lanes again there. This is no change of the
     /// peer's.
     pub(crate) fn handle_own_change(&mut self) {

@@ -598,6 +598,7 @@ impl<E: Entropy> Node<E> {
     /// Gives each local lane the keys of the session lanes that it serves and does not have yet. `lanes` is the number of lanes of the session.
     fn give_lanes(&mut self, id: PeerId, session: SessionId, lanes: u8) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
+        let agreed = peer.agreed(session);
         let Some(made) = peer.derived.iter_mut().find(|made| made.session == session) else { return };
         while made.lanes < lanes {
             let lane = LaneId(made.lanes);
@@ -610,6 +611,10 @@ impl<E: Entropy> Node<E> {
             let (keys, born, own) = (Box::new(keys), made.born, made.own);
             let add = ToLane::AddSession { peer: id, id: session, keys, born, proven: None };
             self.outputs.tell(lane.served_by(own), add);
+            // A lane that comes after the agreement has missed it, and would go on sealing with an earlier session, in which the peer may not have this lane.
+            if let Some((suite, abilities)) = agreed {
+                self.outputs.tell(lane.served_by(own), ToLane::UseSuite { peer: id, session, suite, abilities });
+            }
         }
     }
 

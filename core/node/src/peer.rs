@@ -9,7 +9,7 @@ use taut_path::{Candidates, Choice, PathView, Paths, Way};
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
 use taut_tunnel::{Attempt, Bucket, CROSSING, Exporter, Limits, Retry, Role};
-use taut_wire::control::Suite;
+use taut_wire::control::{Abilities, Suite};
 use taut_wire::wireguard::CookieReply;
 
 use crate::answer::{REPEAT, SentResponse};
@@ -72,8 +72,8 @@ pub(crate) struct Peer {
     pub(crate) handshake_bytes: (u64, u64),
     /// The negotiation on the control pair of the newest session.
     pub(crate) negotiation: Option<Negotiation>,
-    /// The agreed suite of each session.
-    agreed: Vec<(SessionId, Suite)>,
+    /// The agreed suite of each session, and what the peer said there about its abilities.
+    agreed: Vec<(SessionId, Suite, Abilities)>,
     /// The paths to the peer; `None` for a native peer, which roams.
     pub(crate) paths: Option<Paths>,
     /// The way for data that the paths chose.
@@ -325,6 +325,16 @@ impl Peer {
         self.derived.iter().find(|made| made.session == session).map(|made| made.own)
     }
 
+    /// Returns true if a session's lanes are spread over this number of local lanes, as far as is known.
+    pub(crate) fn has_own(&self, session: SessionId, own: u8) -> bool {
+        self.own_of(session).is_none_or(|made| made == own)
+    }
+
+    /// Returns the newest session in use whose lanes are spread over this number of local lanes.
+    pub(crate) fn newest_with(&self, own: u8) -> Option<SessionId> {
+        self.sessions.iter().rev().map(|(session, _)| *session).find(|session| self.has_own(*session, own))
+    }
+
     /// Returns the index that the next session's name must be less than, while both nodes could take that session and one that exists for crossed. Of crossed sessions
     /// the one with the smaller name is used ([`taut_tunnel::Keyring`]). This must be the next one: the node renews a young session because its lanes change.
     pub(crate) fn young_name(&self, now: Time) -> Option<ReceiverIndex> {
@@ -333,13 +343,18 @@ impl Peer {
         young.map(|made| made.exporter.name().0).min()
     }
 
-    /// Sets the suite that both ends agreed on for a session.
-    pub(crate) fn agree(&mut self, id: SessionId, suite: Suite) {
-        self.agreed.retain(|(session, _)| *session != id);
+    /// Sets the suite that both ends agreed on for a session, and the peer's abilities.
+    pub(crate) fn agree(&mut self, id: SessionId, suite: Suite, abilities: Abilities) {
+        self.agreed.retain(|(session, ..)| *session != id);
         if self.agreed.len() == MAX_SESSIONS {
             self.agreed.remove(0);
         }
-        self.agreed.push((id, suite));
+        self.agreed.push((id, suite, abilities));
+    }
+
+    /// Returns what [`Self::agree`] set for a session.
+    pub(crate) fn agreed(&self, id: SessionId) -> Option<(Suite, Abilities)> {
+        self.agreed.iter().find(|(session, ..)| *session == id).map(|(_, suite, abilities)| (*suite, *abilities))
     }
 
     /// Forgets a session that the first lane has retired. The other lanes keep it for the same time.
@@ -348,14 +363,13 @@ impl Peer {
         self.sessions.retain(|(session, _)| *session != id);
         self.unconfirmed.take_if(|(session, _)| *session == id);
         self.negotiation.take_if(|negotiation| negotiation.session() == id);
-        self.agreed.retain(|(session, _)| *session != id);
+        self.agreed.retain(|(session, ..)| *session != id);
     }
 
     /// Returns the suite of data in the session in use.
     fn suite(&self) -> Option<Suite> {
         let (newest, _) = self.sessions.last()?;
-        let agreed = self.agreed.iter().find(|(session, _)| session == newest);
-        Some(agreed.map_or(Suite::ChaCha20Poly1305, |(_, suite)| *suite))
+        Some(self.agreed(*newest).map_or(Suite::ChaCha20Poly1305, |(suite, _)| suite))
     }
 
     /// Returns the endpoint that packets to the peer go to; `None` on a relayed path.

@@ -140,6 +140,22 @@ fn lanes_that_carry_more_stay_until_nobody_needs_them() {
 }
 
 #[test]
+fn a_timeout_that_was_handled_is_over() {
+    // The load ends as soon as lanes are open, so they are not needed for longer than the trial lasts.
+    let mut auto = opened();
+    let mut times = Vec::new();
+    while let Some(due) = auto.poll_timeout() {
+        auto.handle_timeout(due);
+        assert!(auto.poll_timeout().is_none_or(|next| next > due), "due again at {due:?}");
+        times.push(due);
+        if outputs(&mut auto).contains(&AutoOutput::Run(Placement::FIRST)) {
+            auto.running(1, due);
+        }
+    }
+    assert_eq!(times, [at(400 + 5_500), at(400 + 5_500 + 3_000)]);
+}
+
+#[test]
 fn one_flow_that_is_left_needs_one_lane() {
     let mut auto = opened();
     both(&mut auto, 2_600, 500, 5_000);

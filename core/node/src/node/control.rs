@@ -47,10 +47,20 @@ impl<E: Entropy> Node<E> {
             let lane = LaneId::FIRST;
             self.outputs.tell(lane, ToLane::Control { peer: id, session, lane, way: None, message });
         }
-        if let Some(lanes) = self.peers.get_mut(&id).and_then(|peer| peer.extra_lanes.deferred(clocks.now)) {
-            self.learn_lanes(id, session, lanes, clocks);
-        }
+        self.learn_deferred_lanes(id, clocks);
         self.probe_lanes(id, session, clocks.now);
+    }
+
+    /// Follows a peer's change of lanes that came too soon after another one, once it may. It counts for the newest session with this node's present lanes. If
+    /// there is none, a new session is on its way, and the peer names its lanes again there.
+    fn learn_deferred_lanes(&mut self, id: PeerId, clocks: Clocks) {
+        let own = self.lanes_for(id).count();
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(lanes) = peer.extra_lanes.deferred(clocks.now) else { return };
+        match peer.newest_with(own) {
+            Some(session) => self.learn_lanes(id, session, lanes, clocks),
+            None => peer.extra_lanes.void_deferred(),
+        }
     }
 
     /// Probes the extra lanes that are due, at the peer's address or through its relay.
@@ -159,7 +169,7 @@ impl<E: Entropy> Node<E> {
     /// the peer has the suite.
     fn use_suite(&mut self, id: PeerId, session: SessionId, suite: Suite, abilities: Abilities) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.agree(session, suite);
+        peer.agree(session, suite, abilities);
         peer.has_relayed_lanes = abilities.has_relayed_lanes();
         if let Some(paths) = &mut peer.paths {
             paths.set_takes_pieces(abilities.takes_pieces());
@@ -173,10 +183,7 @@ impl<E: Entropy> Node<E> {
     /// If this node's own lanes have changed since the session was made, nothing is learned: a new session is on its way.
     fn learn_lanes(&mut self, id: PeerId, session: SessionId, theirs: Lanes, clocks: Clocks) {
         let own = self.lanes_for(id).count();
-        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.own_of(session).is_none_or(|made| made == own))
-        else {
-            return;
-        };
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.has_own(session, own)) else { return };
         let former = peer.extra_lanes.in_use();
         let change = peer.extra_lanes.learn(own, theirs, clocks.now);
         let lanes = peer.extra_lanes.count();
