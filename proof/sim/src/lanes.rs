@@ -35,6 +35,9 @@ use thread::{SimThread, TurnContext, TurnOutputs};
 /// The lanes of sessions that were given to lanes: lane of ours, peer, session, lane of the session.
 type Given = BTreeSet<(LaneId, PeerId, SessionId, LaneId)>;
 
+/// Timeouts of a node at one instant, 1,000: far more than it has reasons for.
+const MANY: u32 = 1_000;
+
 /// A node with several lanes, without threads, sockets and clock.
 pub struct LanesHost {
     me: Party,
@@ -242,6 +245,7 @@ impl LanesHost {
 
     /// Runs threads and agent until no input is due, and sends.
     fn pump(&mut self, now: Time) {
+        let mut timeouts = 0;
         loop {
             let mut busy = false;
             while let Some(output) = self.node.poll_output() {
@@ -259,6 +263,8 @@ impl LanesHost {
                 busy = true;
             } else if self.node.poll_timeout().is_some_and(|due| due <= now) {
                 self.node.handle_timeout(clocks(now));
+                timeouts += 1;
+                assert!(timeouts < MANY, "a timeout of the node stays due, so its thread would never sleep");
                 busy = true;
             }
             busy |= self.steer(now);

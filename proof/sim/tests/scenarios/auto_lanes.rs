@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, Time};
-use taut_lane::DropReason;
 use taut_sim::{AutoSettings, Host, LanesHost, Ledger, Link, Party, Seeded, Settings, Side, Station, World, map_for};
 use taut_tunnel::Limits;
 use taut_wire::control::{Abilities, ControlMessage, Lanes, Suites};
@@ -84,20 +83,14 @@ fn assert_exact(world: &mut LanesWorld) {
     Side::BOTH.into_iter().for_each(|side| world.stop(side));
     world.run(secs(3));
     let hosts = [world.a(), world.b()];
-    // A probe may arrive before its lane has learned of the session; it carries no packet. Where both nodes renew within a round trip, a packet in flight may find
-    // that two newer sessions have displaced its own.
-    let displaced = |host: &LanesHost| host.drops().count(DropReason::UnknownIndex);
+    // A probe may arrive before its lane has learned of the session; it carries no packet.
     let named = |host: &&LanesHost| host.drops().iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>();
     let other: Vec<_> = hosts.iter().flat_map(named).filter(|(name, _)| *name != "in-unknown-index").collect();
     assert_eq!(other, [], "packets were dropped");
-    for (side, [host, peer]) in Side::BOTH.into_iter().zip([hosts, [hosts[1], hosts[0]]]) {
+    for (side, host) in Side::BOTH.into_iter().zip(hosts) {
         let ledger = world.ledger(side);
-        let (missing, full) = ((ledger.sent() - ledger.arrived()) as u64, host.queue_drops());
-        let explained = full..=full + displaced(peer);
-        assert!(
-            explained.contains(&missing),
-            "{missing} packets from {side:?} are missing, {explained:?} were dropped"
-        );
+        let missing = (ledger.sent() - ledger.arrived()) as u64;
+        assert_eq!(missing, host.queue_drops(), "packets from {side:?} are missing that found room in their queue");
         assert_eq!(ledger.overtaken(), 0, "packets from {side:?} were overtaken");
     }
 }
@@ -142,8 +135,9 @@ fn lanes_that_open_and_close_by_load_reorder_and_lose_nothing() {
         grown.set(grown.get() + world.a().grown() + world.b().grown());
         sealed.set(sealed.get() + nonces_used_once(&world.take_history()));
     };
-    // How often lanes open depends on what the seeds draw, so these are the same in every run. The last two once found packets that were overtaken.
-    [0, 1, 2, 3, 3_400, 9_079].into_iter().for_each(scenario);
+    // How often lanes open depends on what the seeds draw, so these are the same in every run. The later ones have found overtaken packets, lost packets, and a
+    // timeout that stayed due.
+    [0, 1, 2, 3, 600, 3_400, 9_079, 41_400, 61_208].into_iter().for_each(scenario);
     assert!(grown.get() > 4 && opened.get() > 40, "lanes were started {} times", grown.get());
     assert!(sealed.get() > 30_000, "{} packets were sealed", sealed.get());
     for_seeds(8, scenario);
