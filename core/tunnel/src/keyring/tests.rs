@@ -230,7 +230,7 @@ fn control_messages_open_under_every_session_that_is_held() {
     let taut = |number, role| {
         let keys = taut_keys(number, role);
         let control = keys.indices().control.unwrap();
-        (control, Session::new(SessionId(u64::from(number)), keys, at(0)))
+        (control, Session::new(SessionId(u64::from(number)), keys, at(10 * u64::from(number))))
     };
     let mut ring = Keyring::new(None);
     let mut indices = Vec::new();
@@ -239,10 +239,10 @@ fn control_messages_open_under_every_session_that_is_held() {
         indices.push(index);
         ring.add(session);
     }
-    let opened = |ring: &mut Keyring, index| Some(ring.control(index, &LIMITS, at(1))?.0.0);
+    let opened = |ring: &mut Keyring, index| Some(ring.control(index, &LIMITS, at(41))?.0.0);
     let held = indices.iter().map(|index| opened(&mut ring, *index)).collect::<Vec<_>>();
     assert_eq!(held, [None, None, Some(3), Some(4)], "a session as responder replaces the oldest session");
-    assert!(ring.received_control(SessionId(4), &LIMITS, at(2)));
+    assert!(ring.received_control(SessionId(4), &LIMITS, at(42)));
     assert_eq!(opened(&mut ring, indices[2]), Some(3), "the previous session still opens");
     assert_eq!(opened(&mut ring, ReceiverIndex(9)), None);
 }
