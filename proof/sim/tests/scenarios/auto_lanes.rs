@@ -115,7 +115,8 @@ fn lanes_that_open_and_close_by_load_reorder_and_lose_nothing() {
         let mut world = World::new((&a, hosts.0), (&b, hosts.1), Link::clean(delay), seed);
         world.set_flows(FLOWS);
         world.record();
-        // Both nodes start at once, so their first handshakes cross. If the next ones did so within 5 s, packets in flight would be lost.
+        // If both nodes speak first at once, their handshakes cross. If the next ones did so within 5 s, packets in flight would be lost.
+        world.send_in(Side::A, 0);
         world.run(secs(6));
         let mut applications = Side::BOTH.map(|side| Applications { side, rate: 0, next: world.now() });
         let end = world.now() + secs(40);
