@@ -160,11 +160,13 @@ fn data_of_a_lane_arrives_at_the_peers_lane_that_it_names() {
     for lane in 0..3 {
         let from = a.lanes[2 - usize::from(lane)].try_clone().unwrap();
         let mut buffer = [0; 100];
-        a.send_from(&from, id | u32::from(lane), &[lane]);
         let end = Instant::now() + PATIENCE;
         let at = if lane == 0 { &b.socket } else { &b.lanes[usize::from(lane) - 1] };
         let frame = loop {
             assert!(Instant::now() < end, "nothing came to lane {lane}");
+            // The thread that this packet comes to may learn of the channel after the others; nodes probe a lane before they use it.
+            a.send_from(&from, id | u32::from(lane), &[lane]);
+            std::thread::sleep(Duration::from_millis(5));
             if let Ok((length, _)) = at.recv_from(&mut buffer)
                 && let Some((id, inner)) = frame::data(&buffer[..length])
             {
