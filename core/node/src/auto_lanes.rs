@@ -1,10 +1,10 @@
 //! When a node opens more lanes for a peer, and when it gives them back: a rule without clock and system calls (`--lanes auto`, docs/internals/lanes.md).
 //!
 //! ```text
-//! FromLane::Load ──▶ handle_load ──▶ closed ── 300 ms of load ──▶ opening ── threads run ──▶ trial ── it helped ──▶ open
+//! FromLane::Load ──▶ handle_load ──▶ closed ──── 1 s of load ───▶ opening ── threads run ──▶ trial ── it helped ──▶ open
 //!                                      ▲                             │                         │                    │
 //!                                      ├── after a while ◀── blocked ◀─── refused, no gain ────┘                    │
-//!                                      └──────────────────────────────── 5 s without need ──────────────────────────┘
+//!                                      └────────────────────── 5 s without need, 1 s of one flow alone ─────────────┘
 //! ```
 //! Each peer is judged by its own flows alone: no other peer, and nobody who sends garbage, can open or close lanes for it (law 15).
 
@@ -26,12 +26,19 @@ const OWN: u32 = 400;
 const NEEDED: u32 = 300;
 /// Share of a lane's time, in thousandths, below which a peer's flows are not looked at.
 const NOTABLE: u32 = 50;
-/// Time for which a peer's load must last before lanes open for it, 300 ms: longer than a web page takes, short beside a transfer.
-const OPEN_AFTER: Duration = Duration::from_millis(300);
-/// Longest age of a report that still tells of the present, 300 ms: a lane that is busy reports every 100 ms.
+/// Time for which a peer's load must last before lanes open for it, 1 s: longer than a web page takes, short beside a transfer. The rate on one lane is
+/// measured meanwhile.
+const OPEN_AFTER: Duration = Duration::from_secs(1);
+/// Longest age of a report that still tells of the present, and longest break of a load, 300 ms: a lane that is busy reports every 100 ms.
 const FRESH: Duration = Duration::from_millis(300);
 /// Time without need after which a peer's lanes are closed, 5 s. It also keeps a node from changing the lanes of a peer more often (protocol.md 5.8).
 const LINGER: Duration = Duration::from_secs(5);
+/// The same while one flow keeps a lane busy, 1 s: it is alone, and a second thread only takes time from the programs at its ends.
+const LINGER_ALONE: Duration = Duration::from_secs(1);
+/// Gain in datagrams per second, in percent, from which lanes stay open: less is not worth a second thread, and may be chance.
+const GAIN: u64 = 10;
+/// A flow is heavy if it has at least this part of the heaviest flow's datagrams: a quarter.
+const HEAVY: u32 = 4;
 /// Time for which the threads stay when no peer needs them any more, 3 s: peers learn within it that their lanes are closed, and send nothing there.
 const THREADS_LINGER: Duration = Duration::from_secs(3);
 /// Time after opening at which the rate is measured, 2 s: flows moved and TCP found its new rate by then. It is measured for [`TRIAL`].
@@ -105,7 +112,7 @@ struct Watched {
     state: State,
     /// The latest report of each lane.
     parts: Vec<Part>,
-    /// Since when its load has been worth more lanes, without a break.
+    /// Since when its load has been worth more lanes, without a break of [`FRESH`].
     loaded: Option<Time>,
     /// Its datagrams since then, and the time that they were counted for.
     before: (u64, Duration),
@@ -113,6 +120,10 @@ struct Watched {
     busy: u32,
     /// When it last needed its lanes.
     needed: Time,
+    /// At the last report one flow kept a lane busy, and nothing was left to spread.
+    is_alone: bool,
+    /// When its lanes were closed.
+    closed: Option<Time>,
     /// Times in a row that lanes did not help.
     failures: u32,
 }
@@ -198,14 +209,17 @@ impl AutoLanes {
             let full = u32::from(load.busy) >= FULL && own >= OWN && may(peer);
             let best = if full { best_placement(&watched.flows(now), self.most, self.running) } else { None };
             watched.judge(self.running, best.is_some(), (datagrams, load.span), now);
-            if watched.is_due(now) && self.asked.is_none() {
+            if let Some(placement) = best
+                && watched.is_due(now)
+                && self.asked.is_none()
+            {
                 (watched.state, watched.busy) = (State::Opening, load.busy.into());
                 if self.running.lanes() > 1 {
                     watched.open(now);
                     self.outputs.push_back(AutoOutput::Spread { peer, busy: watched.busy });
                 } else {
-                    self.asked = best;
-                    self.outputs.extend(best.map(AutoOutput::Run));
+                    self.asked = Some(placement);
+                    self.outputs.push_back(AutoOutput::Run(placement));
                 }
                 self.spare = None;
             }
@@ -282,6 +296,8 @@ impl Watched {
             before: (0, Duration::ZERO),
             busy: 0,
             needed: now,
+            is_alone: false,
+            closed: None,
             failures: 0,
         }
     }
@@ -318,27 +334,38 @@ impl Watched {
         }
         match self.state {
             State::Trial { .. } | State::Open => {
-                let own: u32 = self.recent(now).map(|part| part.own).sum();
-                if own >= NEEDED && is_spread(&self.flows(now), running) {
+                let is_busy = self.recent(now).map(|part| part.own).sum::<u32>() >= NEEDED;
+                let is_spread = is_spread(&self.flows(now), running);
+                self.is_alone = is_busy && !is_spread;
+                if is_busy && is_spread {
                     self.needed = now;
                 }
             }
-            State::Closed if worth_more => {
-                if self.loaded.is_none_or(|_| now >= self.needed + FRESH) {
-                    (self.loaded, self.before) = (Some(now), (0, Duration::ZERO));
-                } else {
+            State::Closed => {
+                self.loaded = self.loaded.filter(|_| now < self.needed + FRESH);
+                if self.loaded.is_some() {
                     self.before = (self.before.0 + counted.0, self.before.1 + counted.1);
+                } else if worth_more {
+                    (self.loaded, self.before) = (Some(now), (0, Duration::ZERO));
                 }
-                self.needed = now;
+                if worth_more {
+                    self.needed = now;
+                }
             }
-            State::Closed => self.loaded = None,
             State::Opening | State::Blocked { .. } => {}
         }
     }
 
-    /// Returns true if lanes should open.
+    /// Returns true if lanes should open: the load has lasted, and the last change was long ago.
     fn is_due(&self, now: Time) -> bool {
-        self.state == State::Closed && self.loaded.is_some_and(|since| now >= since + OPEN_AFTER)
+        self.state == State::Closed
+            && self.loaded.is_some_and(|since| now >= since + OPEN_AFTER)
+            && !self.has_just_closed(now)
+    }
+
+    /// Returns true if the peer's lanes were closed so shortly ago that they may not open yet.
+    fn has_just_closed(&self, now: Time) -> bool {
+        self.closed.is_some_and(|closed| now < closed + LINGER)
     }
 
     /// Starts the trial of lanes that open now.
@@ -346,6 +373,7 @@ impl Watched {
         let before = rate(self.before);
         self.parts.iter_mut().for_each(|part| part.trial = (0, Duration::ZERO));
         (self.state, self.needed, self.loaded) = (State::Trial { since: now, before }, now, None);
+        self.is_alone = false;
     }
 
     fn block(&mut self, now: Time) {
@@ -361,16 +389,21 @@ impl Watched {
     /// Returns true while something about the peer must be remembered.
     fn is_of_interest(&self, now: Time) -> bool {
         match self.state {
-            State::Closed => self.recent(now).next().is_some(),
+            State::Closed => self.recent(now).next().is_some() || self.has_just_closed(now),
             State::Blocked { until } => now < until,
             _ => true,
         }
     }
 
+    /// Returns the time without need after which lanes that are open are closed.
+    fn linger(&self) -> Duration {
+        if self.is_alone { LINGER_ALONE } else { LINGER }
+    }
+
     fn poll_timeout(&self) -> Option<Time> {
         match self.state {
             State::Trial { since, .. } => Some(since + SETTLE + TRIAL),
-            State::Open => Some(self.needed + LINGER),
+            State::Open => Some(self.needed + self.linger()),
             State::Closed | State::Opening | State::Blocked { .. } => None,
         }
     }
@@ -383,15 +416,15 @@ impl Watched {
             // Where the transfer ended meanwhile, there is nothing to compare.
             let lasts = now < self.needed + FRESH;
             let after: u64 = self.parts.iter().map(|part| rate(part.trial)).sum();
-            if lasts && after <= before {
+            if lasts && after * 100 < before * (100 + GAIN) {
                 self.block(now);
                 return Some(GatherReason::NoGain);
             }
             self.failures = if lasts { 0 } else { self.failures };
             self.state = State::Open;
         }
-        if self.state == State::Open && now >= self.needed + LINGER {
-            self.state = State::Closed;
+        if self.state == State::Open && now >= self.needed + self.linger() {
+            (self.state, self.closed) = (State::Closed, Some(now));
             return Some(GatherReason::Idle);
         }
         None
@@ -411,19 +444,30 @@ fn is_spread(flows: &[(u16, u32)], placement: Placement) -> bool {
 
 /// Returns the lanes that are worth their threads for these flows, up to `most`, and the placement that spreads the flows best: each step to more lanes takes a
 /// fifth of its load from the busiest lane. If several lanes run already, only these come into question.
+///
+/// Heavy flows count alike, and of equal placements the first is taken: both nodes see the same flows, and shall make the same choice, though what they counted
+/// differs a little. Otherwise a flow's answers use another lane than the flow, and wake two threads at each end instead of one: a single stream has two
+/// thirds of its speed then.
 fn best_placement(flows: &[(u16, u32)], most: u8, running: Placement) -> Option<Placement> {
     if running.lanes() > 1 {
         return Some(running).filter(|running| is_spread(flows, *running));
     }
-    let mut best = (Placement::FIRST, Placement::FIRST.busiest(flows));
+    let heavy = heavy_flows(flows);
+    let mut best = (Placement::FIRST, Placement::FIRST.busiest(&heavy));
     for lanes in 2..=most {
-        let tops = Placement::candidates(lanes).map(|placement| (placement, placement.busiest(flows)));
+        let tops = Placement::candidates(lanes).map(|placement| (placement, placement.busiest(&heavy)));
         let Some((placement, top)) = tops.min_by_key(|(_, top)| *top) else { continue };
         if top * 5 <= best.1 * 4 {
             best = (placement, top);
         }
     }
-    Some(best.0).filter(|placement| placement.lanes() > 1)
+    Some(best.0).filter(|placement| placement.lanes() > 1 && is_spread(flows, *placement))
+}
+
+/// Returns the flows with at least the [`HEAVY`]th part of the heaviest flow's datagrams, each with weight 1.
+fn heavy_flows(flows: &[(u16, u32)]) -> Vec<(u16, u32)> {
+    let heaviest = flows.iter().map(|(_, weight)| *weight).max().unwrap_or(0);
+    flows.iter().filter(|(_, weight)| *weight >= heaviest.div_ceil(HEAVY)).map(|(flow, _)| (*flow, 1)).collect()
 }
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ fn load_makes_a_session_with_more_lanes_and_idleness_one_with_one() {
     let mut net = Net::new(None);
     assert_eq!((net.view(0), net.view(1), net.sessions(0)), ((1, 1), (1, 1), 1));
     assert_eq!(net.hosts[0].node.lanes_limit(PEER), Some(LanesLimit::NotNeeded));
-    net.load(0, Duration::from_millis(500));
+    net.load(0, Duration::from_millis(1_200));
     assert_eq!(net.follow(0), 4);
     // The new lanes know the peer; the second session has four lanes, on four threads here and on the first one there.
     assert!((1..4).all(|lane| net.hosts[0].told[&LaneId(lane)] == 1));
@@ -224,7 +224,7 @@ fn load_makes_a_session_with_more_lanes_and_idleness_one_with_one() {
     assert!((0..4).all(|lane| net.hosts[1].given[&(newest, LaneId(lane))] == LaneId::FIRST));
 
     // The other end opens its lanes a moment later: no interval of five seconds keeps it from that.
-    net.load(1, Duration::from_millis(500));
+    net.load(1, Duration::from_millis(1_200));
     assert_eq!(net.follow(1), 4);
     assert_eq!((net.view(0), net.view(1), net.sessions(0)), ((4, 4), (4, 4), 3));
     for host in &net.hosts {
@@ -255,7 +255,7 @@ fn a_peer_with_a_fixed_number_keeps_its_lanes_when_this_node_has_one_again() {
     let mut net = Net::new(Some(2));
     assert_eq!((net.view(0), net.view(1)), ((2, 2), (2, 2)));
     assert!(!net.hosts[0].node.has_extra_lanes(), "the first thread serves both");
-    net.load(0, Duration::from_millis(500));
+    net.load(0, Duration::from_millis(1_200));
     assert_eq!(net.follow(0), 4);
     // The peer's own lanes opened less than 5 s before, so it uses the new ones when that time is over.
     net.load(0, Duration::from_secs(4));
@@ -272,7 +272,7 @@ fn a_peer_with_a_fixed_number_keeps_its_lanes_when_this_node_has_one_again() {
 #[test]
 fn lanes_that_cannot_be_started_change_nothing() {
     let mut net = Net::new(None);
-    net.load(0, Duration::from_millis(500));
+    net.load(0, Duration::from_millis(1_200));
     let clocks = net.clocks();
     assert_eq!(net.hosts[0].asked.take(), Some(4));
     net.hosts[0].node.lanes_refused(clocks);

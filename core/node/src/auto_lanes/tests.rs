@@ -38,11 +38,11 @@ fn run_two() -> AutoOutput {
     AutoOutput::Run(best_placement(&FOUR.map(|(_, flow, count)| (flow, count)), 2, Placement::FIRST).unwrap())
 }
 
-/// Opens two lanes for [`PEER`] at 400 ms.
+/// Opens two lanes for [`PEER`] at 1,100 ms.
 fn opened() -> AutoLanes {
     let mut auto = AutoLanes::new(2);
-    assert_eq!(report(&mut auto, &load(950, &FOUR, 0), 0, 500), [(300, run_two())]);
-    auto.running(2, at(400));
+    assert_eq!(report(&mut auto, &load(950, &FOUR, 0), 0, 1_200), [(1_000, run_two())]);
+    auto.running(2, at(1_100));
     assert_eq!(outputs(&mut auto), [AutoOutput::Spread { peer: PEER, busy: 950 }]);
     auto
 }
@@ -90,14 +90,17 @@ fn what_would_not_be_spread_or_is_not_busy_opens_nothing() {
 #[test]
 fn a_short_burst_opens_nothing() {
     let mut auto = AutoLanes::new(2);
-    for start in (0..10_000).step_by(1_000) {
-        assert_eq!(report(&mut auto, &load(1000, &FOUR, 0), start, start + 300), []);
+    for start in (0..20_000).step_by(2_000) {
+        assert_eq!(report(&mut auto, &load(1000, &FOUR, 0), start, start + 1_000), []);
     }
-    // A single report of little load starts the 300 ms again.
-    for start in (20_000..30_000).step_by(400) {
-        assert_eq!(report(&mut auto, &load(1000, &FOUR, 0), start, start + 300), []);
-        assert_eq!(report(&mut auto, &load(500, &FOUR, 0), start + 300, start + 400), []);
+    // Two reports of little load start the second again, and one does not.
+    for start in (20_000..40_000).step_by(1_100) {
+        assert_eq!(report(&mut auto, &load(1000, &FOUR, 0), start, start + 900), []);
+        assert_eq!(report(&mut auto, &load(500, &FOUR, 0), start + 900, start + 1_100), []);
     }
+    assert_eq!(report(&mut auto, &load(1000, &FOUR, 0), 50_000, 50_900), []);
+    assert_eq!(report(&mut auto, &load(500, &FOUR, 0), 50_900, 51_000), []);
+    assert_eq!(report(&mut auto, &load(1000, &FOUR, 0), 51_000, 51_100), [(51_000, run_two())]);
 }
 
 #[test]
@@ -105,16 +108,16 @@ fn fault_b11_no_peer_and_no_garbage_opens_or_closes_lanes_of_another() {
     // Another peer and senders of garbage keep the lane busy. The peer's few packets would be spread well.
     let few = [(PEER, 10, 100), (PEER, 11, 100), (OTHER, 10, 1_000), (OTHER, 11, 1_000)];
     let mut auto = AutoLanes::new(2);
-    let told = report(&mut auto, &load(1000, &few, 0), 0, 500);
-    assert!(matches!(told[..], [(300, AutoOutput::Run(placement))] if placement.lanes() == 2), "{told:?}");
-    auto.running(2, at(500));
+    let told = report(&mut auto, &load(1000, &few, 0), 0, 1_200);
+    assert!(matches!(told[..], [(1_000, AutoOutput::Run(placement))] if placement.lanes() == 2), "{told:?}");
+    auto.running(2, at(1_200));
     assert_eq!(outputs(&mut auto), [AutoOutput::Spread { peer: OTHER, busy: 1_000 }]);
     assert_eq!(auto.state(PEER), AutoState::Quiet);
     assert_eq!(report(&mut AutoLanes::new(2), &load(1000, &FOUR, 3_500), 0, 3_000), [], "garbage fills the lane");
 
     // Lanes that are open stay open, whatever another peer does.
     let mut auto = opened();
-    for now in (500..20_000).step_by(100) {
+    for now in (1_200..20_000).step_by(100) {
         let noise: Vec<_> = (0..16).map(|flow| (OTHER, flow, 400)).chain(FOUR).collect();
         auto.handle_load(LaneId::FIRST, &load(1000, &noise[..], 0), |peer| peer == PEER, at(now));
         auto.handle_load(LaneId(1), &load(900, &FOUR, 0), |peer| peer == PEER, at(now));
@@ -126,7 +129,7 @@ fn fault_b11_no_peer_and_no_garbage_opens_or_closes_lanes_of_another() {
 #[test]
 fn lanes_that_carry_more_stay_until_nobody_needs_them() {
     let mut auto = opened();
-    assert_eq!(both(&mut auto, 2_600, 500, 20_000), []);
+    assert_eq!(both(&mut auto, 2_600, 1_200, 20_000), []);
     // The transfer ends: 5 s later the peer has one lane, and 3 s after that the threads end.
     let mut told = Vec::new();
     while let Some(due) = auto.poll_timeout() {
@@ -152,24 +155,59 @@ fn a_timeout_that_was_handled_is_over() {
             auto.running(1, due);
         }
     }
-    assert_eq!(times, [at(400 + 5_500), at(400 + 5_500 + 3_000)]);
+    assert_eq!(times, [at(1_100 + 5_500), at(1_100 + 5_500 + 3_000)]);
 }
 
 #[test]
-fn one_flow_that_is_left_needs_one_lane() {
+fn one_flow_that_is_left_has_one_lane_after_a_second() {
     let mut auto = opened();
-    both(&mut auto, 2_600, 500, 5_000);
-    let told = report(&mut auto, &load(1000, &[(PEER, 10, 2_000)], 0), 5_000, 20_000);
-    assert_eq!(
-        told.iter().map(|(_, output)| *output).collect::<Vec<_>>()[..1],
-        [AutoOutput::Gather { peer: PEER, reason: GatherReason::Idle }]
-    );
+    both(&mut auto, 2_600, 1_200, 8_000);
+    // It keeps one of the lanes busy, and its answers come on the other.
+    let alone = load(1000, &[(PEER, 10, 2_000)], 0);
+    let gather = AutoOutput::Gather { peer: PEER, reason: GatherReason::Idle };
+    assert_eq!(report(&mut auto, &alone, 8_000, 9_200)[..], [(8_900, gather)]);
+    // If flows begin again at once, the lanes do not change twice within 5 s.
+    assert_eq!(report(&mut auto, &load(1000, &FOUR, 0), 9_200, 12_000), [(11_900, AutoOutput::Run(Placement::FIRST))]);
+    auto.running(1, at(12_000));
+    assert_eq!(report(&mut auto, &load(1000, &FOUR, 0), 12_000, 14_000), [(13_900, run_two())]);
+}
+
+#[test]
+fn one_flow_that_is_alone_during_the_trial_has_one_lane_after_it() {
+    let mut auto = opened();
+    both(&mut auto, 2_600, 1_200, 3_000);
+    let told = report(&mut auto, &load(1000, &[(PEER, 10, 2_000)], 0), 3_000, 7_000);
+    assert_eq!(told, [(6_600, AutoOutput::Gather { peer: PEER, reason: GatherReason::Idle })]);
+}
+
+#[test]
+fn both_ends_place_the_same_flows_alike() {
+    let mut state = 1_u32;
+    let mut draw = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 16
+    };
+    for count in 2..=8 {
+        let mut differ = 0;
+        for _ in 0..500 {
+            // Flows with up to twice the load of others, which the two nodes count with an error of a fifth.
+            let flows: Vec<(u16, u32)> = (0..count).map(|_| (draw() as u16, 1_000 + draw() % 1_000)).collect();
+            let mut seen = || {
+                let flows: Vec<_> =
+                    flows.iter().map(|(flow, weight)| (*flow, weight * (900 + draw() % 200) / 1_000)).collect();
+                best_placement(&flows, 2, Placement::FIRST)
+            };
+            differ += u32::from(seen() != seen());
+        }
+        assert!(differ <= 25, "{count} flows: {differ} of 500");
+    }
 }
 
 #[test]
 fn lanes_that_carry_no_more_are_given_back_and_not_tried_again_soon() {
     let mut auto = opened();
-    let told = both(&mut auto, 1_900, 500, 7_000);
+    // 2,000 datagrams before, and a twentieth more now.
+    let told = both(&mut auto, 2_100, 1_200, 7_000);
     let no_gain = AutoOutput::Gather { peer: PEER, reason: GatherReason::NoGain };
     assert_eq!((told, auto.state(PEER)), (vec![no_gain], AutoState::Blocked));
     // The threads end while the load lasts. Lanes are tried again after 15 s, then after 30 s.
@@ -192,9 +230,9 @@ fn lanes_that_carry_no_more_are_given_back_and_not_tried_again_soon() {
 #[test]
 fn a_refusal_is_not_repeated_at_once() {
     let mut auto = AutoLanes::new(2);
-    assert_eq!(report(&mut auto, &load(950, &FOUR, 0), 0, 400), [(300, run_two())]);
-    auto.refused(at(400));
-    assert_eq!(report(&mut auto, &load(950, &FOUR, 0), 400, 15_000), []);
+    assert_eq!(report(&mut auto, &load(950, &FOUR, 0), 0, 1_100), [(1_000, run_two())]);
+    auto.refused(at(1_100));
+    assert_eq!(report(&mut auto, &load(950, &FOUR, 0), 1_100, 15_000), []);
     assert_eq!(auto.state(PEER), AutoState::Blocked);
 }
 
@@ -219,7 +257,7 @@ fn flows_that_fall_on_one_lane_are_placed_anew_when_lanes_open_again() {
     let unlucky: Vec<_> =
         (100..).filter(|flow| placement.lane(*flow) == LaneId(1)).map(|flow| (PEER, flow, 500)).take(4).collect();
     let mut told = Vec::new();
-    for now in (500..12_000).step_by(100) {
+    for now in (1_200..20_000).step_by(100) {
         auto.handle_load(LaneId::FIRST, &load(1000, &unlucky, 0), |_| true, at(now));
         auto.handle_timeout(at(now));
         for output in outputs(&mut auto) {
