@@ -175,12 +175,12 @@ impl Keyring {
     /// [`NoSession`] if there is none, or if it is too old or has reached its limit.
     pub fn sending(&mut self, limits: &Limits, now: Time) -> Result<&mut Session, NoSession> {
         let slot = if self.previous_seals(limits, now) { &mut self.previous } else { &mut self.current };
-        slot.as_mut().filter(|session| usable(session, limits, now)).ok_or(NoSession)
+        slot.as_mut().filter(|session| may_seal(session, limits, now)).ok_or(NoSession)
     }
 
     /// Returns true if *previous* still seals, see the module.
     fn previous_seals(&self, limits: &Limits, now: Time) -> bool {
-        let agreed = |session: &&Session| session.is_agreed() && usable(session, limits, now);
+        let agreed = |session: &&Session| session.is_agreed() && may_seal(session, limits, now);
         self.is_extra_lane
             && self.current.as_ref().filter(agreed).is_none()
             && self.previous.as_ref().is_some_and(|previous| agreed(&previous))
@@ -325,7 +325,7 @@ impl Keyring {
     /// current one and it is old, or its key is worn (paper, section 6.2). Returns true at most once per second.
     pub fn needs_handshake_to_send(&mut self, limits: &Limits, now: Time) -> bool {
         let needed = match &self.current {
-            Some(session) if usable(session, limits, now) => {
+            Some(session) if may_seal(session, limits, now) => {
                 let old = session.role == Role::Initiator && now.since(session.born) >= limits.rekey_after;
                 old || session.wants_rekey_by_use()
             }
@@ -406,6 +406,10 @@ impl Keyring {
 /// Returns true if the two sessions were made in opposite directions, each while the initiation of the other may have been in flight.
 fn crosses(one: &Session, other: &Session) -> bool {
     one.role != other.role && one.born.max(other.born).since(one.born.min(other.born)) < CROSSING
+}
+
+fn may_seal(session: &Session, limits: &Limits, now: Time) -> bool {
+    now < session.born + limits.stop_sealing() && !session.exhausted()
 }
 
 fn usable(session: &Session, limits: &Limits, now: Time) -> bool {

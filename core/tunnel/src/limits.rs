@@ -16,12 +16,15 @@ pub const REKEY_AFTER_BLOCKS: u64 = 1 << 33;
 /// square of the blocks, over 2^129; it is 2^-59 at this limit.
 pub const REJECT_AFTER_BLOCKS: u64 = 1 << 35;
 
+/// Time that a packet and the message of the handshake may be on the way together, 1 s.
+const ON_THE_WAY: Duration = Duration::from_secs(1);
+
 /// Time limits of sessions and handshakes. They are an argument, so that a test can simulate hours in seconds (law 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Age of a session at which its initiator renews it on the next packet it sends: 120 s.
     pub rekey_after: Duration,
-    /// Age of a session at which it stops sealing and opening: 180 s.
+    /// Age of a session at which it stops opening: 180 s. It stops sealing a moment earlier, see `Limits::stop_sealing`.
     pub reject_after: Duration,
     /// Timeout of a handshake, retransmissions included: 90 s.
     pub attempt: Duration,
@@ -44,6 +47,12 @@ impl Limits {
     /// Returns limits of shorter sessions, with the paper's ratio of 2 to 3 between renewal and rejection. For tests only.
     pub fn with_rekey_after(rekey_after: Duration) -> Self {
         Self { rekey_after, reject_after: rekey_after * 3 / 2, ..Self::WIREGUARD }
+    }
+
+    /// Returns the age at which a session stops sealing, a second before the peer stops opening. The peer's session may be older by a round trip, and what is on
+    /// the way then would be lost; now it waits for the next session instead.
+    pub(crate) fn stop_sealing(&self) -> Duration {
+        self.reject_after.saturating_sub(ON_THE_WAY.min(self.reject_after / 4))
     }
 
     /// Returns the time without an answer to data after which the peer has probably lost the session and a new one is made (paper, section 6.5).

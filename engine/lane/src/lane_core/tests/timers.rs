@@ -45,8 +45,10 @@ fn the_timer_heap_does_not_grow_with_traffic() {
 #[test]
 fn an_old_session_is_retired_and_opens_nothing() {
     let (mut here, mut there) = pair();
-    here.outbound(&packet(1, 2, 100), at(179));
+    here.outbound(&packet(1, 2, 100), at(178));
     let datagrams = here.datagrams();
+    here.outbound(&packet(1, 2, 100), at(179));
+    assert!(here.out.is_empty(), "a packet in the last second waits for a new session");
     pass(&mut there, 180);
     assert!(there.outputs().contains(&FromLane::Retired {
         peer: PEER,
@@ -55,8 +57,6 @@ fn an_old_session_is_retired_and_opens_nothing() {
     }));
     there.inbound(outer(1), &datagrams[0], datagrams[0].len(), at(180));
     there.assert_dropped(DropReason::UnknownIndex, 1);
-    here.outbound(&packet(1, 2, 100), at(180));
-    assert!(here.out.is_empty(), "the packet waits for a new session");
     assert!(here.outputs().contains(&FromLane::WantsHandshake(PEER)));
 }
 
