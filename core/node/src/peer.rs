@@ -343,6 +343,13 @@ impl Peer {
         young.map(|made| made.exporter.name().0).min()
     }
 
+    /// Returns true if handshakes with the peer have just crossed. If the next ones crossed, too, there would be more sessions than a lane keeps, and packets of
+    /// the oldest that are on the way would be lost; so the node changes no lanes meanwhile.
+    pub(crate) fn has_just_crossed(&self, now: Time) -> bool {
+        let mut young = self.derived.iter().filter(|made| now < made.born + CROSSING).map(|made| made.role);
+        young.next().is_some_and(|first| young.any(|role| role != first))
+    }
+
     /// Sets the suite that both ends agreed on for a session, and the peer's abilities.
     pub(crate) fn agree(&mut self, id: SessionId, suite: Suite, abilities: Abilities) {
         self.agreed.retain(|(session, ..)| *session != id);

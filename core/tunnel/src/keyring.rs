@@ -8,7 +8,7 @@
 //! as responder, response sent:     previous ◀─ nothing              next ◀─ new      (former ◀─ previous, if it crossed with current: the peer may use either)
 //! a packet opens with next:        previous ◀─ current              current ◀─ next
 //! handshakes crossed (one in each direction, within 5 s), and a packet opens with previous or former: that session and current swap, if its name is smaller
-//! response came, next is occupied: former ◀─ current, until the next new session; likewise previous, if it crossed with the new one
+//! response came, next is occupied: former ◀─ current, until the next new session; likewise previous, if it crossed with the new one or with current
 //! ```
 //!
 //! Only the first lane runs session timers. An extra lane ([`Keyring::for_extra_lane`]) sends no keepalives, and if it hears nothing it is abandoned for the
@@ -123,7 +123,11 @@ impl Keyring {
         match session.role {
             Role::Initiator => {
                 self.requested = None;
-                let may_be_used = self.previous.as_ref().is_some_and(|previous| crosses(previous, &session));
+                // A peer that has received nothing since two handshakes crossed may use either session until it receives something in the new one.
+                let may_be_used = self.previous.as_ref().is_some_and(|previous| {
+                    crosses(previous, &session)
+                        || self.current.as_ref().is_some_and(|current| crosses(previous, current))
+                });
                 let (before, used) = (self.previous.take(), self.current.replace(session));
                 let (previous, former, pushed_out) = match self.next.take() {
                     Some(answered) => (Some(answered), used, before),

@@ -108,9 +108,10 @@ impl<E: Entropy> Node<E> {
         let Some(mut auto) = self.auto.take() else { return };
         // A native peer has one lane, and so has every peer on some relays.
         let may = |id| {
-            self.peers
-                .get(&id)
-                .is_some_and(|peer| !peer.native && peer.way.is_some_and(|way| self.has_lanes_on(peer, way)))
+            self.peers.get(&id).is_some_and(|peer| {
+                let may_have = !peer.native && peer.way.is_some_and(|way| self.has_lanes_on(peer, way));
+                may_have && !peer.has_just_crossed(self.now)
+            })
         };
         auto.handle_load(lane, load, may, self.now);
         self.auto = Some(auto);
