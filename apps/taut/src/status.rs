@@ -255,8 +255,10 @@ fn path(peer: &PeerStatus) -> String {
         if session.lanes > 1 {
             let _ = write!(text, ", {} of {} lanes", session.lanes_in_use, session.lanes);
         }
-        if session.lanes_limit.as_deref() == Some("ports-closed") {
-            text.push_str(", no more lanes: a firewall or NAT lets only the first port in");
+        match session.lanes_limit.as_deref() {
+            Some("ports-closed") => text.push_str(", no more lanes: a firewall or NAT lets only the first port in"),
+            Some("no-gain") => text.push_str(", one lane: more carried no more"),
+            _ => {}
         }
     }
     if peer.changes.ignored > 0 {

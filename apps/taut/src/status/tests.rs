@@ -114,6 +114,12 @@ fn lanes_are_shown_where_there_are_several() {
     let text = render(&status);
     assert!(text.contains("UDP ports 8288 8289, one per lane\n"), "{text}");
     assert!(text.contains("direct via 10.0.0.2:8288, 0.3 ms, 1 of 4 lanes "), "{text}");
+
+    if let Some(session) = &mut status.peers[0].session {
+        (session.lanes, session.lanes_limit) = (1, Some(String::from("no-gain")));
+    }
+    let text = render(&status);
+    assert!(text.contains("direct via 10.0.0.2:8288, 0.3 ms, one lane: more carried no more "), "{text}");
 }
 
 #[test]

@@ -113,7 +113,7 @@ kinds! {
     NETWORK_DOWN Host Info "network-down" "the network is down on this host" ["reason"]
     NETWORK_FAILED Host Error "network-failed" "the network cannot come up on this host" ["reason"]
     LANES_STARTED Host Info "lanes-started" "more lanes run, because one was busy" ["lanes"]
-    LANES_ENDED Host Info "lanes-ended" "one lane runs again, because more are not needed" []
+    LANES_ENDED Host Info "lanes-ended" "one lane runs again, because no peer uses more" []
     LANES_REFUSED Host Warn "lanes-refused" "a lane is busy, and more could not be started" ["reason"]
     TUN_LOST Host Warn "tun-lost" "the TUN device was taken away; a new one is made" ["interface"]
     ENDPOINTS_CHANGED Host Info "endpoints-changed" "this host has other addresses" ["from" "to"]

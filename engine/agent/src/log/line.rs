@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"schema":1,"time":"2026-11-24T03:12:07.123Z","level":"info","area":"path","event":"path-changed","message":"…","peer":"nas","to":"…","reason":"…"}
-//! 2026-11-24T03:12:07.123Z info  path: the path to the peer changed peer=nas to=… reason=…
+//! 2026-11-24T03:12:07.123Z info  path: the path to the peer changed event=path-changed peer=nas to=… reason=…
 //! ```
 //! Lines are stored as JSON, in memory and on the disk, and parsed again to show them as text. Texts from outside are not trusted: they are cut and escaped
 //! when a line is written and when it is shown; characters that are not printable are removed.
@@ -173,7 +173,7 @@ impl Entry {
     /// Returns the line for people, without a newline.
     pub fn text(&self) -> String {
         let (time, level) = (format_time(self.time), self.level.name());
-        let mut text = format!("{time} {level:<5} {}: {}", self.area, self.message);
+        let mut text = format!("{time} {level:<5} {}: {} event={}", self.area, self.message, self.event);
         for (name, value) in &self.fields {
             text.push(' ');
             text.push_str(name);
@@ -279,7 +279,10 @@ mod tests {
         );
         let entry = Entry::parse(&line).unwrap();
         assert_eq!((&entry.area[..], &entry.event[..], entry.field("peer")), ("map", "peer-added", Some("nas")));
-        assert_eq!(entry.text(), "2026-11-24T03:12:07.123Z info  map: the map has a new peer peer=nas");
+        assert_eq!(
+            entry.text(),
+            "2026-11-24T03:12:07.123Z info  map: the map has a new peer event=peer-added peer=nas"
+        );
         assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok());
         assert_eq!(Entry::parse(&sample(&[Value::None])).unwrap().fields, []);
         assert_eq!(Entry::parse(&sample(&[Value::Number(7)])).unwrap().field("peer"), Some("7"));

@@ -75,8 +75,8 @@ mod tests {
     fn each_line_for_journald_begins_with_a_priority() {
         let line = "{\"schema\":1,\"time\":\"2026-11-24\",\"level\":\"warn\",\"area\":\"host\",\"event\":\"e\",\"message\":\"m\"}";
         let entry = Entry::parse(line).unwrap();
-        assert_eq!(shown(&entry, StderrFormat::Journal), "<4>2026-11-24T00:00:00.000Z warn  host: m");
-        assert_eq!(shown(&entry, StderrFormat::Text), "2026-11-24T00:00:00.000Z warn  host: m");
+        assert_eq!(shown(&entry, StderrFormat::Journal), "<4>2026-11-24T00:00:00.000Z warn  host: m event=e");
+        assert_eq!(shown(&entry, StderrFormat::Text), "2026-11-24T00:00:00.000Z warn  host: m event=e");
         assert!(Stderr::new(StderrFormat::None).is_none());
     }
 }

@@ -226,18 +226,24 @@ fn events_of_the_node_contain_names() {
     let all = [
         (
             path(Some(relayed), direct),
-            "info  path: the path to the peer changed peer=nas from=relay:home to=198.51.100.2:8288 reason=direct-proven",
+            "info  path: the path to the peer changed event=path-changed peer=nas from=relay:home to=198.51.100.2:8288 reason=direct-proven",
         ),
         (
             path(None, relayed),
-            "debug path: data to the peer takes another path peer=nas from=none to=relay:home reason=direct-proven",
+            "debug path: data to the peer takes another path event=path-moved peer=nas from=none to=relay:home reason=direct-proven",
         ),
         (
             NodeEvent::RelayLost { relay: RelayId(0), reason: LostCause::Silent },
-            "info  relay: a relay does not serve this node any more relay=home reason=silent",
+            "info  relay: a relay does not serve this node any more event=relay-lost relay=home reason=silent",
         ),
-        (NodeEvent::RelayReleased { relay: RelayId(9) }, "debug relay: a relay that nobody needed was left relay=9"),
-        (NodeEvent::SessionExpired { peer: PeerId(4) }, "debug session: the last session with a peer has ended"),
+        (
+            NodeEvent::RelayReleased { relay: RelayId(9) },
+            "debug relay: a relay that nobody needed was left event=relay-released relay=9",
+        ),
+        (
+            NodeEvent::SessionExpired { peer: PeerId(4) },
+            "debug session: the last session with a peer has ended event=session-expired",
+        ),
     ];
     for (event, _) in &all {
         note_node_event(&mut log, event, &TestNames, clocks(0));
