@@ -20,10 +20,10 @@ impl Default for Families {
 }
 
 impl Families {
-    /// Returns true if this host can send on a way. A relay at loopback is a bridge on this host, which reaches the relay in a family of its own.
+    /// Returns true if this host can send on a way. A bridge reaches its relay in a family of its own.
     pub(crate) fn has(self, way: Way) -> bool {
         match way.first_hop() {
-            place if place.ip().is_loopback() => true,
+            _ if way.is_bridged() => true,
             SocketAddr::V4(_) => self.v4,
             SocketAddr::V6(_) => self.v6,
         }

@@ -26,7 +26,7 @@ use taut_base::{DEFAULT_MTU, SAFE_PACKET, Time};
 
 use crate::way::Way;
 
-pub(crate) use sizes::{PRECISION, overhead};
+pub(crate) use sizes::{PRECISION, longest_on, overhead};
 
 /// The shortest limit, 500 bytes: every IPv4 host takes 576 bytes (RFC 791), and 500 are left of them over IPv4 and through a relay. With pieces of this length even IPv6's
 /// 1,280 bytes pass in three.

@@ -58,6 +58,11 @@ impl Way {
         }
     }
 
+    /// Returns true if a WebSocket leads to the relay. The agent shows it as an address of this host's loopback.
+    pub const fn is_bridged(&self) -> bool {
+        matches!(self, Self::Relayed { relay, .. } if relay.ip().is_loopback())
+    }
+
     /// Returns true if a relay is between.
     pub const fn is_relayed(&self) -> bool {
         matches!(self, Self::Relayed { .. })

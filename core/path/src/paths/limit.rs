@@ -7,7 +7,7 @@ use super::{BUDGET_RETRY, Paths, Probe, SIZED, draw_id};
 use crate::budget::Budget;
 use crate::candidate_state::CandidateState;
 use crate::event::PathEvent;
-use crate::packet_limit::Conditions;
+use crate::packet_limit::{Conditions, longest_on};
 use crate::way::Way;
 
 impl Paths {
@@ -37,14 +37,14 @@ impl Paths {
             if !self.is_searched(&self.candidates[place], now) {
                 continue;
             }
-            let (takes_pieces, longest) = (self.takes_pieces, budget.longest());
+            let takes_pieces = self.takes_pieces;
             let candidate = &mut self.candidates[place];
             let conditions = Conditions {
                 way: candidate.way,
                 round_trip: candidate.probes.round_trip(),
                 answers: candidate.is_unsuspected(),
                 takes_pieces,
-                longest,
+                longest: longest_on(candidate.way, budget.longest()),
             };
             candidate.limit.begin(&conditions, now);
             if candidate.limit.due().is_none_or(|due| now < due) {
@@ -56,15 +56,23 @@ impl Paths {
             }
             let id = draw_id(entropy);
             let size = candidate.limit.poll(&conditions, id, now);
+            let way = candidate.way;
             if candidate.limit.take_lowered() {
                 candidate.excuse_data();
+                self.recheck_others(place, now);
             }
             if let Some(size) = size {
                 self.sized.take(&SIZED, now);
-                return Some(Probe { way: candidate.way, id, size });
+                return Some(Probe { way, id, size });
             }
         }
         None
+    }
+
+    /// Rechecks all candidates but the one at `place`, whose path shrank: they may have the same router in them, and the spare should know before it is used.
+    fn recheck_others(&mut self, place: usize, now: Time) {
+        let others = self.candidates.iter_mut().enumerate().filter(|(other, _)| *other != place);
+        others.for_each(|(_, candidate)| candidate.limit.recheck(now));
     }
 
     /// Returns true if sized probes may be sent on a candidate.

@@ -669,7 +669,7 @@ fn fault_i10_the_longest_size_is_used_and_reported_where_long_data_is_lost_and_p
         while let Some(output) = end.poll_output(now) {
             let PathOutput::Probe(probe) = output else { continue };
             now = now + Duration::from_millis(1);
-            sized += usize::from(probe.size > 0);
+            sized += usize::from(probe.size > 0 && probe.way == direct);
             if probe.size <= 1_340 {
                 end.paths.handle_answer(probe.way, probe.id, direct.first_hop(), now);
             }

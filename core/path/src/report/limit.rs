@@ -5,7 +5,7 @@ use core::fmt;
 use taut_base::MAX_MTU;
 
 use super::LocalNetwork;
-use crate::packet_limit::{Finding, PRECISION, PacketLimit, overhead};
+use crate::packet_limit::{Finding, PRECISION, PacketLimit, longest_on, overhead};
 use crate::way::Way;
 
 /// The packet limit of one candidate, and what limits it.
@@ -34,6 +34,8 @@ pub enum LimitCause {
     Setting,
     /// No longer packet exists.
     Largest,
+    /// A WebSocket leads to the relay, see [`longest_on`].
+    WebSocket,
 }
 
 impl WayLimit {
@@ -41,12 +43,14 @@ impl WayLimit {
         let bytes = limit.momentary();
         let outer = bytes.saturating_add(overhead(way));
         let by_interface = here.interface_mtu.is_some_and(|mtu| outer <= mtu && mtu - outer < PRECISION);
+        let longest = longest_on(way, here.longest);
         let cause = match limit.finding() {
             _ if limit.is_unknown() => LimitCause::Untried,
             _ if limit.settled() != Some(bytes) => LimitCause::Searching,
             Finding::None => LimitCause::Searching,
             Finding::Unanswered => LimitCause::Unanswered,
             Finding::Answered if bytes >= here.longest && here.longest < MAX_MTU => LimitCause::Setting,
+            Finding::Answered if bytes >= longest && longest < here.longest => LimitCause::WebSocket,
             Finding::Answered if by_interface => LimitCause::Interface,
             Finding::Answered if bytes >= here.longest => LimitCause::Largest,
             Finding::Answered => LimitCause::Probes,
@@ -66,6 +70,7 @@ impl LimitCause {
             Self::Interface => "interface",
             Self::Setting => "mtu",
             Self::Largest => "largest",
+            Self::WebSocket => "websocket",
         }
     }
 }
@@ -80,6 +85,7 @@ impl fmt::Display for WayLimit {
             LimitCause::Interface => "this host's interface carries no longer ones",
             LimitCause::Setting => "the limit that `--mtu` sets",
             LimitCause::Largest => "the longest that exist",
+            LimitCause::WebSocket => "longer ones would delay all others on the WebSocket",
         };
         write!(f, "packets up to {} bytes ({cause})", self.bytes)
     }

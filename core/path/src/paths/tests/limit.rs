@@ -154,6 +154,48 @@ fn one_sized_probe_in_ten_minutes_while_nothing_changes() {
     }
 }
 
+/// A router that both paths lead through carries less. The direct path notices by its data, and the relay is searched at once, before it is used.
+#[test]
+fn a_spare_is_searched_again_after_the_path_in_use_shrank() {
+    for seed in few() {
+        let mut world = loaded(seed);
+        (0..2).for_each(|side| (world.direct[side].mtu, world.relay[side].mtu) = (1_240, 1_232));
+        world.run(Duration::from_secs(5));
+        assert!(world.both_direct(), "seed {seed}");
+        for side in 0..2 {
+            let paths = &world.ends[side].paths;
+            let relay = paths.candidates.iter().find(|candidate| candidate.way.is_relayed()).unwrap();
+            assert!(relay.limit.settled().is_some_and(|found| (1_224..=1_232).contains(&found)), "seed {seed}");
+            assert!(has_found(&world, side, 1_240), "seed {seed}");
+        }
+    }
+}
+
+/// TCP carries packets of any length, so all probes would be answered.
+#[test]
+fn nothing_longer_than_usual_is_looked_for_on_a_bridge() {
+    let mut world = talking(KINDS, 4);
+    let bridge = Way::Relayed { relay: ([127, 0, 0, 1], 40_000).into(), id: 16 };
+    let (end, mut now, mut longest) = (&mut world.ends[0], world.now, 0);
+    end.paths.set_relays(&[bridge], now);
+    for _ in 0..500 {
+        end.paths.handle_active(now);
+        end.paths.handle_timeout(now);
+        while let Some(output) = end.poll_output(now) {
+            let PathOutput::Probe(probe) = output else { continue };
+            if probe.way == bridge {
+                longest = longest.max(probe.size);
+                end.paths.handle_answer(probe.way, probe.id, bridge.first_hop(), now);
+            }
+        }
+        now = now + Duration::from_millis(20);
+    }
+    let report = end.paths.report(&LocalNetwork::behind(Nat::Open), now);
+    let way = report.ways.iter().find(|way| way.way == bridge).unwrap();
+    let limit = way.limit.unwrap();
+    assert_eq!((limit.bytes, limit.cause, longest), (1_420, LimitCause::WebSocket, 1_420));
+}
+
 #[test]
 fn the_relay_has_a_limit_of_its_own() {
     let mut world = TestNetwork::new(KINDS, 3);
