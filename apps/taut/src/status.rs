@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use taut_agent::api::{
-    CoordinatorStatus, LanesStatus, LeaveState, NatStatus, NodeState, PathKind, PeerStatus, PortMapStatus, RelayStatus,
-    RelayVia, Status,
+    CoordinatorStatus, LanesStatus, LeaveState, MtuSource, NatStatus, NodeState, PathKind, PeerStatus, PortMapStatus,
+    RelayStatus, RelayVia, Status,
 };
 
 use crate::client::{Client, NoDaemon};
@@ -103,7 +103,12 @@ fn surroundings(status: &Status) -> String {
                 _ => format!("UDP port {}", me.port),
             };
             let families = if tun.ipv6 { "" } else { ", IPv4 only" };
-            let device = format!("{}, MTU {}{families}, {port}{}", tun.name, tun.mtu, taken(&me.ports_taken));
+            let by = match tun.mtu_by {
+                Some(MtuSource::Setting) => " by --mtu",
+                Some(MtuSource::Program) => " by another program",
+                _ => "",
+            };
+            let device = format!("{}, MTU {}{by}{families}, {port}{}", tun.name, tun.mtu, taken(&me.ports_taken));
             rows.push(vec![String::from("device"), device]);
         }
         rows.extend(me.lanes.iter().map(|status| vec![String::from("lanes"), lanes(status)]));
@@ -257,6 +262,7 @@ fn path(peer: &PeerStatus) -> String {
         }
         match session.lanes_limit.as_deref() {
             Some("ports-closed") => text.push_str(", no more lanes: a firewall or NAT lets only the first port in"),
+            Some("relayed") if session.lanes > 1 => text.push_str(", one lane on this relay"),
             Some("no-gain") => text.push_str(", one lane: more carried no more"),
             _ => {}
         }

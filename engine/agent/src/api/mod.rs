@@ -263,11 +263,29 @@ pub struct TunStatus {
     pub name: String,
     /// MTU in bytes.
     pub mtu: u16,
+    /// What decides on it; `None` from a daemon of release 0.1.0, whose MTU is fixed.
+    #[serde(default)]
+    pub mtu_by: Option<MtuSource>,
     /// Whether the device carries IPv6; `false` if IPv6 is disabled on the host.
     #[serde(default = "yes")]
     pub ipv6: bool,
     /// Offloads that the kernel granted: `vnet-header`, `checksum`, `tso`, `uso`.
     pub offload: Vec<String>,
+}
+
+/// What decides on the MTU of the TUN device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MtuSource {
+    /// What the paths carry.
+    Paths,
+    /// The user's `--mtu`.
+    Setting,
+    /// Another program, which changed it.
+    Program,
+    /// A value of a later release.
+    #[serde(other)]
+    Other,
 }
 
 /// The default for a daemon of release 0.1.0, which does not run without IPv6.

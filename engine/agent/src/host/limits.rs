@@ -35,6 +35,11 @@ impl PacketLimits {
         Self { fixed, peers: BTreeMap::new() }
     }
 
+    /// Returns true if the user fixed the device's MTU.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.fixed.is_some()
+    }
+
     /// Takes the limit of a peer. Returns true if the host has to follow now.
     pub(crate) fn set(&mut self, peer: PeerId, limit: u16, now: Time) -> bool {
         let known = self.peers.entry(peer).or_insert(PeerLimit { applied: 0, latest: limit, rises_from: now });

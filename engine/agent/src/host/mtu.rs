@@ -41,6 +41,11 @@ impl Host {
         self.device_mtu.present
     }
 
+    /// Returns true if another program has given the device its MTU.
+    pub(crate) fn has_foreign_mtu(&self) -> bool {
+        self.device_mtu.present != self.device_mtu.given
+    }
+
     /// Returns the MTU that the device should have: `wanted`, or what another program gave it.
     pub(crate) fn followed_mtu(&mut self, wanted: u16) -> u16 {
         // A device that is gone and an error have no MTU: what is known stays in force (law 6).

@@ -26,7 +26,7 @@ use taut_tunnel::Limits;
 use taut_udp::UdpSocket;
 use taut_wire::control::Lanes;
 
-use crate::api::{Failure, TunStatus, UdpStatus};
+use crate::api::{Failure, MtuSource, TunStatus, UdpStatus};
 use crate::basics::OsEntropy;
 use crate::config::DaemonConfig;
 use crate::host::{self, Host, HostEvent, PacketLimits, Surroundings};
@@ -252,7 +252,12 @@ impl Overlay {
 
     /// Returns the state of the TUN device for users.
     pub(crate) fn tun(&self) -> TunStatus {
-        TunStatus { ipv6: self.host.has_ipv6(), ..self.tun.clone() }
+        let mtu_by = match (self.host.has_foreign_mtu(), self.limits.is_fixed()) {
+            (true, _) => MtuSource::Program,
+            (false, true) => MtuSource::Setting,
+            (false, false) => MtuSource::Paths,
+        };
+        TunStatus { ipv6: self.host.has_ipv6(), mtu_by: Some(mtu_by), ..self.tun.clone() }
     }
 
     /// Notes that the host's routes, addresses or links changed, or that the host slept: lanes choose their local addresses again, and all paths need a new proof.

@@ -119,7 +119,7 @@ pub(super) fn describe_tun(tun: &Tun, mtu: u16) -> TunStatus {
         (granted.tso, "tso"),
         (granted.uso, "uso"),
     ];
-    TunStatus { name: String::from(tun.name()), mtu, ipv6: true, offload: names(&all) }
+    TunStatus { name: String::from(tun.name()), mtu, mtu_by: None, ipv6: true, offload: names(&all) }
 }
 
 pub(super) fn describe_udp(udp: &UdpSocket) -> UdpStatus {

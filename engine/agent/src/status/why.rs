@@ -207,7 +207,8 @@ fn way_status(way: &WayReport, relays: &[RelayStatus]) -> WayStatus {
         last_heard_s: way.heard_ago.map(|ago| ago.as_secs_f64()),
         held_back: way.refused,
         proven_s: way.proven_for.map(|time| time.as_secs_f64()),
-        seen_as: way.seen_as,
+        // An answer through a relay names no address.
+        seen_as: way.seen_as.filter(|seen| !seen.ip().is_unspecified()),
         round_trip_ms: way.round_trip.map(seconds).map(|time| time * 1e3),
         loss: way.loss.map(share),
         fits: way.fits,
