@@ -554,7 +554,8 @@ fn after_any_inputs_no_path_is_chosen_without_proof_and_no_probe_exceeds_the_bud
         let mut local_endpoints = LocalEndpoints::new(&mut rng);
         let (mut paths, mut budget) =
             (Paths::new(Arc::from(["198.51.100.4/32".parse().unwrap()]), Families::default()), Budget::new());
-        let (mut now, mut sent, mut answered, mut times) = (at(1_000), Vec::new(), Vec::new(), Vec::new());
+        let (mut now, mut sent, mut answered, mut times) =
+            (at(1_000), Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
         for _ in 0..300 {
             let span = 1 << rng.below_u64(14);
             now = now + Duration::from_millis(rng.below_u64(span));
@@ -564,7 +565,7 @@ fn after_any_inputs_no_path_is_chosen_without_proof_and_no_probe_exceeds_the_bud
                 assert!(probe.way.direct().is_none_or(|endpoint| acceptable(endpoint, &paths.overlay)), "seed {seed}");
                 assert!(sent.iter().all(|(_, id)| *id != probe.id), "an id is used once");
                 sent.push((probe.way, probe.id));
-                times.push(now);
+                times[usize::from(probe.size > 0)].push(now);
             }
             while paths.next_endpoints(&local_endpoints, now).is_some() {}
             if let Some(choice) = paths.choice(now) {
@@ -579,10 +580,13 @@ fn after_any_inputs_no_path_is_chosen_without_proof_and_no_probe_exceeds_the_bud
                 now = now.max(due.min(now + Duration::from_millis(rng.below_u64(200))));
             }
         }
-        // 20 per second and 60 at once, and three for each verdict on a proven candidate.
-        for (place, from) in times.iter().enumerate() {
-            let second = times[place..].iter().take_while(|time| time.since(*from) < Duration::from_secs(1)).count();
-            assert!(second <= 80 + 60, "seed {seed}: {second} in a second");
+        // 20 per second and 60 at once, and three for each verdict on a proven candidate; of sized probes 20 and 150.
+        for (times, most) in times.iter().zip([80 + 60, 20 + 150]) {
+            for (place, from) in times.iter().enumerate() {
+                let second =
+                    times[place..].iter().take_while(|time| time.since(*from) < Duration::from_secs(1)).count();
+                assert!(second <= most, "seed {seed}: {second} in a second");
+            }
         }
     }
 }
