@@ -34,7 +34,7 @@ pub enum LimitCause {
     Setting,
     /// No longer packet exists.
     Largest,
-    /// A WebSocket leads to the relay, see [`longest_on`].
+    /// A WebSocket leads to the relay: longer packets would delay all others on it.
     WebSocket,
 }
 
