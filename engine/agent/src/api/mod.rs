@@ -263,7 +263,7 @@ pub struct TunStatus {
     pub name: String,
     /// MTU in bytes.
     pub mtu: u16,
-    /// What decides on it; `None` from a daemon of release 0.1.0, whose MTU is fixed.
+    /// Its source; `None` from a daemon of release 0.1.0, whose MTU is fixed.
     #[serde(default)]
     pub mtu_by: Option<MtuSource>,
     /// Whether the device carries IPv6; `false` if IPv6 is disabled on the host.
@@ -273,11 +273,11 @@ pub struct TunStatus {
     pub offload: Vec<String>,
 }
 
-/// What decides on the MTU of the TUN device.
+/// The source of the MTU of the TUN device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MtuSource {
-    /// What the paths carry.
+    /// The limits of the paths to peers.
     Paths,
     /// The user's `--mtu`.
     Setting,
