@@ -4,10 +4,13 @@
 //!   network map ─▶ relays ─┬─ home relays: the nearest and the second nearest ── bound while the node has a ticket; the coordinator is told of them
 //!                          └─ others ── bound while a peer that is bound only there is needed, and for 5 minutes after
 //!
-//!   request(peer) ─▶ the relays of both, two at most; else those of the peer ─▶ Client::open ─▶ a way, at once if the node is bound there,
-//!                                                                                               otherwise as soon as it is
-//!   a way ends: the relay is lost, or says that the peer is not bound there
+//!   request(peer) ─▶ two relays: those of both, else those of the peer, then own ones ─▶ Client::open ─▶ a way, at once if the node is bound there,
+//!                                                                                                        otherwise as soon as it is
+//!   a way ends: the relay is lost, or says that the peer is not bound there; when a relay is lost or back, each peer's two are chosen again
 //! ```
+//! What the map says of a peer's relays may be old: the coordinator may be away when they change. So a peer is looked for at this node's own relays, too; it
+//! does the same, and one of the two directions is enough.
+//!
 //! There is one [`taut_relay::Client`] for each relay in use. Clients send frames through the first lane's socket, and those about another lane through that lane's
 //! ([`lanes`]). The lane does not interpret them. A client
 //! asks the relay's addresses of both families at once, and the first that answers is used until the relay is lost. Frames of a relay are believed only
@@ -108,7 +111,9 @@ pub(crate) enum RelaysOutput {
 
 /// A peer that is reached through relays.
 struct WantedPeer {
-    /// The relays, best first.
+    /// The relays that the peer is bound to, as the map says.
+    at: Vec<RelayId>,
+    /// The relays through which it is reached, best first.
     by: Vec<RelayId>,
     /// Time at which the peer was last needed.
     since: Time,
@@ -184,15 +189,31 @@ impl Relays {
 
     /// Opens ways to a peer that is bound to these relays.
     pub(crate) fn request(&mut self, peer: PublicKey, at: &[RelayId], entropy: &mut impl Entropy, now: Time) {
-        let by = self.common_relays(at);
-        let wanted = self.wanted.entry(peer).or_insert_with(|| WantedPeer { by: Vec::new(), since: now });
+        let wanted =
+            self.wanted.entry(peer).or_insert_with(|| WantedPeer { at: Vec::new(), by: Vec::new(), since: now });
         wanted.since = now;
-        if by.iter().all(|id| wanted.by.contains(id)) {
-            return;
+        if wanted.at != at {
+            wanted.at = at.to_vec();
         }
-        wanted.by = by;
-        self.bind(now);
-        self.open(peer, entropy, now);
+        self.choose_relays(peer, entropy, now);
+    }
+
+    /// Chooses the relays to a wanted peer, and opens ways through those that are new.
+    fn choose_relays(&mut self, peer: PublicKey, entropy: &mut impl Entropy, now: Time) {
+        let Some(by) = self.wanted.get(&peer).map(|wanted| self.relays_to(&wanted.at)) else { return };
+        let Some(wanted) = self.wanted.get_mut(&peer) else { return };
+        let former = std::mem::replace(&mut wanted.by, by);
+        if !wanted.by.iter().all(|id| former.contains(id)) {
+            self.bind(now);
+            self.open(peer, entropy, now);
+        }
+    }
+
+    /// A relay was lost, or is back: chooses the relays to all wanted peers again.
+    fn choose_again(&mut self, entropy: &mut impl Entropy, now: Time) {
+        for peer in self.wanted.keys().copied().collect::<Vec<_>>() {
+            self.choose_relays(peer, entropy, now);
+        }
     }
 
     /// Notes that the peer is still in use.
@@ -200,15 +221,23 @@ impl Relays {
         self.wanted.get_mut(peer).into_iter().for_each(|wanted| wanted.since = now);
     }
 
-    /// Returns the relays that both nodes are bound to; otherwise those of the peer; if these are unknown, the home relays.
-    fn common_relays(&self, at: &[RelayId]) -> Vec<RelayId> {
-        let known = at.iter().filter(|id| self.served.contains_key(id));
-        let both: Vec<RelayId> = self.homes.iter().filter(|id| at.contains(id)).copied().collect();
-        match () {
-            () if !both.is_empty() => both,
-            () if at.is_empty() => self.homes.clone(),
-            () => known.copied().take(PER_PEER).collect(),
+    /// Returns the relays through which a peer is reached that is bound to `at`, two at most, best first: those that both nodes are bound to; if there are none,
+    /// those of the peer; then the home relays. Lost relays are taken only where others are too few.
+    fn relays_to(&self, at: &[RelayId]) -> Vec<RelayId> {
+        let is_lost = |id: &RelayId| self.served.get(id).is_none_or(KnownRelay::is_lost);
+        let both = |lost: bool| self.homes.iter().filter(move |id| at.contains(id) && is_lost(id) == lost);
+        let theirs = |lost: bool| at.iter().filter(move |id| self.served.contains_key(id) && is_lost(id) == lost);
+        let own = |lost: bool| self.homes.iter().filter(move |id| is_lost(id) == lost);
+        let mut by = Vec::with_capacity(PER_PEER);
+        for lost in [false, true] {
+            let none = both(lost).next().is_none();
+            for id in both(lost).chain(theirs(lost).filter(|_| none)).chain(own(lost)) {
+                if by.len() < PER_PEER && !by.contains(id) {
+                    by.push(*id);
+                }
+            }
         }
+        by
     }
 
     /// Has the clients at the relays of a peer open it.
@@ -433,6 +462,7 @@ impl Relays {
             RelayEvent::Ready => {
                 let bound = self.served.get_mut(&id).and_then(KnownRelay::note_bound);
                 self.story.extend(bound);
+                self.choose_again(entropy, now);
                 let wanted = self.wanted.iter().filter(|(_, wanted)| wanted.by.contains(&id)).map(|(peer, _)| *peer);
                 for peer in wanted.collect::<Vec<_>>() {
                     self.open(peer, entropy, now);
@@ -445,6 +475,7 @@ impl Relays {
                 let known = served.map(|served| served.lost(why, entropy, now)).unwrap_or_default();
                 self.story.extend(self.served.get_mut(&id).and_then(|served| served.note_lost(why)));
                 self.changed.extend(self.wanted.keys().copied().chain(known));
+                self.choose_again(entropy, now);
             }
         }
     }

@@ -163,6 +163,11 @@ impl KnownRelay {
         is_news.then_some(NodeEvent::RelayLost { relay: self.relay.id, reason })
     }
 
+    /// Returns true if the relay was lost and is not back.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self.told, Some(Err(_)))
+    }
+
     /// Forgets a peer that has left the network.
     pub(super) fn forget(&mut self, peer: &PublicKey) {
         self.client.as_mut().into_iter().for_each(|client| client.forget(peer));

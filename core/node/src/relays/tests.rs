@@ -4,8 +4,8 @@ use std::time::Duration;
 use taut_base::{LaneId, PrivateKey, PublicKey, RelayId, Time};
 use taut_noise::public_key;
 use taut_relay::{
-    Client, ClientAddress, ClientOutput, Credentials, NetworkTag, RelayLimits, Server, ServerClocks, ServerOutput,
-    SigningKey, Terms, Ticket,
+    Client, ClientAddress, ClientOutput, Credentials, LostCause, NetworkTag, RelayLimits, Server, ServerClocks,
+    ServerOutput, SigningKey, Terms, Ticket,
 };
 
 use taut_testkit::Seeded;
@@ -181,4 +181,47 @@ fn fault_f18_one_relay_makes_the_node_ask_the_others_once_in_two_seconds() {
     let mut served = KnownRelay::new(&relay, Time::ZERO);
     let told = (0..10_000).filter(|now| served.take_move(Time::ZERO + Duration::from_millis(*now))).count();
     assert_eq!(told, 5);
+}
+
+#[test]
+fn fault_n1_a_peer_is_looked_for_at_own_relays_when_the_map_is_old_and_its_relay_is_lost() {
+    const ALL: [RelayId; 4] = [RelayId(1), RelayId(2), RelayId(3), RelayId(4)];
+    let [first, second, third, other] = ALL;
+    let relays = ALL.map(|id| taut_netmap::Relay {
+        id,
+        name: format!("r{}", id.0),
+        key: node(u16::try_from(id.0).unwrap()),
+        endpoints: vec![SocketAddr::from(([192, 0, 2, 9], 3478 + u16::try_from(id.0).unwrap()))],
+        stun_port: 0,
+        web: None,
+    });
+    let (now, mut entropy) = (Time::ZERO, Seeded::new(7));
+    let mut node_relays = Relays::default();
+    node_relays.set_map(&relays, now);
+    node_relays.set_credentials(credentials(US), now);
+    node_relays.set_homes(&[first, second], now);
+    let peer = node(PEER);
+    let by = |relays: &Relays| relays.wanted[&peer].by.clone();
+    for (at, expected) in [
+        (&[first, second][..], [first, second]),
+        (&[second, first], [first, second]),
+        (&[second], [second, first]),
+        (&[third], [third, first]),
+        (&[third, other], [third, other]),
+        (&[], [first, second]),
+    ] {
+        node_relays.request(peer, at, &mut entropy, now);
+        assert_eq!(by(&node_relays), expected, "bound to {at:?}");
+    }
+    // The only relay that the map names is lost, and comes back.
+    node_relays.request(peer, &[first], &mut entropy, now);
+    node_relays.handle_event(first, RelayEvent::Lost(LostCause::Silent), &mut entropy, now);
+    assert_eq!(by(&node_relays), [second, first]);
+    node_relays.request(peer, &[first, third], &mut entropy, now);
+    assert_eq!(by(&node_relays), [third, second], "the peer's other relay, and an own one");
+    assert!(node_relays.served[&third].client.is_some(), "the node binds there");
+    let place = node_relays.served[&first].relay.endpoints[0];
+    node_relays.served.get_mut(&first).unwrap().place = Some(place);
+    node_relays.handle_event(first, RelayEvent::Ready, &mut entropy, now);
+    assert_eq!(by(&node_relays), [first, second]);
 }
