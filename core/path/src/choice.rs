@@ -7,11 +7,12 @@
 //!       1   through a relay that has the peer           + 1 ms per per cent of lost probes
 //!       2   through a relay that answers nothing        + 3 ms unless both ends are private
 //!       3   direct, down, but answered again            + 1 ms for IPv4
-//!       -   any other candidate carries nothing
+//!       -   any other candidate carries nothing         + 50 ms by WebSocket
 //! ```
 //! Within a grade users feel the round-trip time. 3 ms is less than any detour that matters and more than a local network takes, so that two hosts of
 //! one network use it and not their router's outer side. 1 ms makes equal paths use IPv6, which has no mappings that expire. A per cent of loss costs
-//! a millisecond: below that nobody would change paths for it, and thirty per cent outweigh a continent.
+//! a millisecond: below that nobody would change paths for it, and thirty per cent outweigh a continent. By WebSocket all packets wait for a lost one, at
+//! least a round trip, and they share one TCP connection: another relay by UDP may be a good part of a continent farther away.
 //!
 //! A *clear gain* is more than a tenth of the present cost and more than 2 ms, over at least three samples each, and five seconds after the last
 //! change. The shortest of four round-trip times varies by less on all links of the lab, so two similar paths do not alternate.
@@ -31,6 +32,7 @@ const UNMEASURED: Duration = Duration::from_millis(100);
 const PUBLIC_PENALTY: Duration = Duration::from_millis(3);
 const IPV4_PENALTY: Duration = Duration::from_millis(1);
 const LOSS_PENALTY: Duration = Duration::from_millis(1);
+const BRIDGE_PENALTY: Duration = Duration::from_millis(50);
 
 /// Least gain of another path of the same grade: in time, and as a part of the present cost.
 const MIN_GAIN: Duration = Duration::from_millis(2);
@@ -85,7 +87,8 @@ pub(crate) fn rank(candidate: &CandidateState, place: usize) -> Option<(u8, Dura
             let grade = if nothing_back { 2 } else { 1 };
             let order = Duration::from_millis(u64::try_from(place).unwrap_or(0));
             let base = candidate.probes.shortest_yet().unwrap_or(UNMEASURED + order);
-            Some((grade, base + loss(candidate)))
+            let bridge = if candidate.way.is_bridged() { BRIDGE_PENALTY } else { Duration::ZERO };
+            Some((grade, base + loss(candidate) + bridge))
         }
     }
 }
@@ -204,4 +207,36 @@ pub(crate) fn behind(candidates: &[CandidateState], from: Way, to: Way) -> Durat
     let Some(before) = old.probes.round_trip() else { return MAX_BEHIND };
     let after = new.probes.shortest_yet().unwrap_or(Duration::ZERO);
     (before.saturating_sub(after) / 2 + old.probes.variation()).min(MAX_BEHIND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidate_state::Origins;
+
+    /// Returns a relay at this address whose probes were answered after `round_trip`.
+    fn relay(address: [u8; 4], round_trip: Duration) -> CandidateState {
+        let relay = SocketAddr::from((address, 3478));
+        let mut candidate = CandidateState::new(Way::Relayed { relay, id: 1 }, Origins::default(), Time::ZERO);
+        for probe in 0..4 {
+            let sent = Time::ZERO + Duration::from_secs(probe);
+            candidate.send(probe, sent);
+            candidate.answer(probe, relay, sent + round_trip);
+        }
+        candidate
+    }
+
+    #[test]
+    fn a_relay_by_udp_is_preferred_to_a_nearer_one_by_websocket_until_it_is_much_farther_away() {
+        let now = Time::ZERO + Duration::from_secs(20);
+        for (by_udp, expected) in [(2, 1), (45, 1), (70, 0)] {
+            let ways =
+                [relay([127, 0, 0, 1], Duration::from_millis(2)), relay([192, 0, 2, 1], Duration::from_millis(by_udp))];
+            for present in [0, 1] {
+                let chosen = choose(&ways, Some((ways[present].way, Time::ZERO)), now);
+                assert_eq!(chosen, Some(ways[expected].way), "{by_udp} ms, on {present}");
+            }
+            assert_eq!(choose(&ways, None, now), Some(ways[expected].way), "{by_udp} ms");
+        }
+    }
 }
