@@ -109,7 +109,7 @@ def test_the_relay_inside_the_coordinator_is_in_every_map_and_answers(mesh):
     net.coordinator.start("--no-relay")
     wait_until(lambda: not named(node, "coordinator"), "the node to learn that the relay is gone")
     net.coordinator.stop()
-    net.coordinator.start("--relay-port", "5000", "--relay-address", "192.0.2.9", "--relay-address", "192.0.2.9:6000")
+    net.coordinator.start("--relay-port", "5000", "--relay-address", "192.0.2.9", "--relay-address", "192.0.2.9:6000", "--relay-rate", "2G")
     wait_until(lambda: named(node, "coordinator"), "the relay to be back")
     again = named(node, "coordinator")
     assert (again["endpoints"], again["stun_port"]) == (["192.0.2.9:5000", "192.0.2.9:6000"], 5001)

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use taut_netmap::{Relay as NetmapRelay, coordinator_relay_url};
+use taut_relay::ForwardRate;
 use taut_relay_server::{ConnectionAdmission, DEFAULT_PORT, DEFAULT_STUN_PORT, RelayConfig, RelayServer, WebConfig};
 
 use crate::log;
@@ -19,6 +20,8 @@ pub(crate) struct RelayOptions {
     pub(crate) port: u16,
     /// Addresses at which nodes reach the relay; empty for those at which they reach the coordinator.
     pub(crate) addresses: Vec<RelayAddress>,
+    /// Limit on the traffic that is forwarded for one node.
+    pub(crate) rate: ForwardRate,
     /// Limit on WebSockets of bound clients.
     pub(crate) streams: usize,
 }
@@ -32,7 +35,7 @@ pub(crate) struct RelayAddress {
 
 impl Default for RelayOptions {
     fn default() -> Self {
-        Self { port: DEFAULT_PORT, addresses: Vec::new(), streams: 0 }
+        Self { port: DEFAULT_PORT, addresses: Vec::new(), rate: ForwardRate::DEFAULT, streams: 0 }
     }
 }
 
@@ -68,6 +71,7 @@ fn open(state: &State, wanted: &RelayOptions, admission: &Arc<ConnectionAdmissio
     config.port = wanted.port;
     config.stun_port = stun_port(wanted.port);
     config.trusted = vec![state.ticket_key()];
+    config.share = wanted.rate;
     let (admission, streams) = (Arc::clone(admission), wanted.streams);
     config.web = Some(WebConfig { address: None, certificate: None, admission, streams });
     match RelayServer::start(&config) {

@@ -108,7 +108,7 @@ struct Flags {
     listen: u16,
     stun_port: u16,
     trust: Vec<taut_relay::VerifyingKey>,
-    rate: u64,
+    rate: ForwardRate,
     threads: usize,
     metrics: Option<SocketAddr>,
     key: PathBuf,
@@ -191,7 +191,7 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
         listen: defaults.0,
         stun_port: defaults.1,
         trust: Vec::new(),
-        rate: 1_000_000_000,
+        rate: ForwardRate::DEFAULT,
         threads: 0,
         metrics: None,
         key: PathBuf::from(KEY),
@@ -211,7 +211,7 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
             Arg::Long("listen") => flags.listen = parser.value()?.parse()?,
             Arg::Long("stun-port") => flags.stun_port = parser.value()?.parse()?,
             Arg::Long("trust") => flags.trust.push(parser.value()?.parse()?),
-            Arg::Long("rate") => flags.rate = parser.value()?.parse_with(bits)?,
+            Arg::Long("rate") => flags.rate = parser.value()?.parse()?,
             Arg::Long("threads") => flags.threads = parser.value()?.parse()?,
             Arg::Long("metrics") => flags.metrics = Some(parser.value()?.parse()?),
             Arg::Long("web") => flags.web = Some(parser.value()?.parse()?),
@@ -233,18 +233,6 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
     Ok(Some((verb, flags)))
 }
 
-/// Parses a rate such as `500M`.
-fn bits(text: &str) -> Result<u64, String> {
-    let (number, scale) = match text.as_bytes().last() {
-        Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
-        Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
-        Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
-        _ => (text, 1),
-    };
-    let bits = number.parse().ok().and_then(|number: u64| number.checked_mul(scale)).filter(|bits| *bits >= 8);
-    bits.ok_or_else(|| String::from("a rate is a number of bits per second, such as 500M"))
-}
-
 fn serve(flags: &Flags) -> Result<(), Failed> {
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Inquire]).map_err(run_failed)?;
     let log = log::start(flags.log_format, flags.log_levels.clone());
@@ -253,7 +241,7 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     let mut config = RelayConfig::new(key_from_file(&flags.key).map_err(run_failed)?);
     (config.port, config.stun_port, config.workers) = (flags.listen, flags.stun_port, flags.threads);
     config.trusted.clone_from(&flags.trust);
-    config.share = ForwardRate::bits_per_second(flags.rate);
+    config.share = flags.rate;
     let descriptors = Descriptors::divide(raise_open_files(), Uses { channels: false, streams: flags.web.is_some() });
     config.web = web(flags, &descriptors)?;
     let relay = RelayServer::start(&config).map_err(run_failed)?;

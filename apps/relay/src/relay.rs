@@ -56,7 +56,7 @@ impl RelayConfig {
             stun_port: DEFAULT_STUN_PORT,
             key,
             trusted: Vec::new(),
-            share: ForwardRate::bits_per_second(1_000_000_000),
+            share: ForwardRate::DEFAULT,
             limits: RelayLimits::DEFAULT,
             workers: 0,
             web: None,

@@ -39,5 +39,5 @@ pub use change::{Change, ClientAddress};
 pub use client::{BindingState, Client, ClientDatagram, ClientOutput, Credentials, LostCause, RelayEvent};
 pub use forward::{ClientLane, Forward, ForwardCounts, ForwardOutput, NoForward};
 pub use server::{Refused, RelayLimits, Removal, Reply, Server, ServerClocks, ServerOutput, Tally};
-pub use shares::{ForwardRate, Shares};
+pub use shares::{BadRate, ForwardRate, Shares};
 pub use ticket::{BadTicket, NetworkTag, SigningKey, Terms, Ticket, VerifyingKey};

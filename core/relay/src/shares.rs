@@ -3,6 +3,8 @@
 //! The generic cell rate algorithm of ITU-T I.371, in bytes: one number per client, the time at which its whole burst is available again. Threads that count for the
 //! same client at the same moment try again; clients do not wait for each other.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,9 +32,40 @@ impl ForwardRate {
         Self { bytes_per_second, burst: if burst < 65_536 { 65_536 } else { burst } }
     }
 
+    /// The limit of a relay whose operator gives none, 1 Gbit/s: what one node sends at most over the links that most hosts have.
+    pub const DEFAULT: Self = Self::bits_per_second(1_000_000_000);
+
     fn time_of(&self, bytes: u64) -> Duration {
         let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+}
+
+/// The text is not a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRate;
+
+impl fmt::Display for BadRate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a rate is a number of bits per second, such as 500M")
+    }
+}
+
+impl std::error::Error for BadRate {}
+
+impl FromStr for ForwardRate {
+    type Err = BadRate;
+
+    /// Reads bits per second: `500000000`, `500M`.
+    fn from_str(text: &str) -> Result<Self, BadRate> {
+        let (number, scale) = match text.as_bytes().last() {
+            Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
+            Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
+            Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
+            _ => (text, 1),
+        };
+        let bits = number.parse().ok().and_then(|number: u64| number.checked_mul(scale)).filter(|bits| *bits >= 8);
+        bits.map(Self::bits_per_second).ok_or(BadRate)
     }
 }
 
@@ -69,6 +102,15 @@ mod tests {
     use super::*;
 
     const RATE: ForwardRate = ForwardRate { bytes_per_second: 1_000, burst: 5_000 };
+
+    #[test]
+    fn rates_are_read_with_and_without_a_letter() {
+        let read = |text: &str| text.parse::<ForwardRate>().map(|rate| rate.bytes_per_second);
+        assert_eq!(["8", "80k", "500M", "2G"].map(read), [Ok(1), Ok(10_000), Ok(62_500_000), Ok(250_000_000)]);
+        for text in ["", "7", "M", "-1", "1.5G", "1T", "1 G", "99999999999G", "ü"] {
+            assert_eq!(read(text), Err(BadRate), "{text}");
+        }
+    }
 
     #[test]
     fn each_client_of_any_slot_has_its_own_limit() {

@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 17] = [
+const VALUED: [&str; 18] = [
     "state",
     "listen",
     "url",
@@ -24,6 +24,7 @@ const VALUED: [&str; 17] = [
     "relay-port",
     "relay-address",
     "relay-metrics",
+    "relay-rate",
     "trusted-proxy",
     "log-format",
     "log-level",

@@ -83,6 +83,8 @@ is blocked reach the relay by WebSocket, at the URL at which they reach the coor
   --relay-port PORT    UDP port of the relay (default 3478); the next port answers STUN
   --relay-address IP[:PORT]
                        address of the relay for nodes, if it differs from that of the coordinator; repeat for several
+  --relay-rate BITS    limit on the traffic that the relay forwards for one node, in bits per second; K, M or G after the
+                       number (default 1G)
   --relay-metrics ADDR:PORT
                        serve the relay's counters at this address, as /metrics for Prometheus and /status as JSON; anyone who can
                        connect can read them, so use a loopback address

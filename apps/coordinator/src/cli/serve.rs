@@ -30,6 +30,7 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
     let urls = arguments.values("url");
     let (network, ipv4) = (arguments.value("network")?, arguments.value("ipv4-prefix")?);
     let (relay_port, relay_addresses) = (arguments.value("relay-port")?, arguments.values("relay-address"));
+    let relay_rate = arguments.value("relay-rate")?;
     let (no_relay, metrics) = (arguments.switch("no-relay"), arguments.value("relay-metrics")?);
     let proxies = arguments.values("trusted-proxy");
     let (log_format, log_level) = (arguments.value("log-format")?, arguments.value("log-level")?);
@@ -42,7 +43,8 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
         .map_err(|error| CommandError::Run(format!("signals cannot be waited for: {error}")))?;
     let proxies: Vec<Prefix> =
         proxies.iter().map(|text| text.parse().map_err(|_| bad_proxy(text))).collect::<Result<_, _>>()?;
-    let mut relay = if no_relay { None } else { Some(relay_options(relay_port.as_deref(), &relay_addresses)?) };
+    let relay = || relay_options(relay_port.as_deref(), &relay_addresses, relay_rate.as_deref());
+    let mut relay = if no_relay { None } else { Some(relay()?) };
     let metrics = metrics.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_metrics(&text))).transpose()?;
     let listen = listen.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_listen(&text))).transpose()?;
     for url in &urls {
@@ -163,11 +165,14 @@ fn outgoing_addresses() -> Vec<IpAddr> {
     if found.is_empty() { vec![IpAddr::V4(Ipv4Addr::LOCALHOST)] } else { found }
 }
 
-fn relay_options(port: Option<&str>, addresses: &[String]) -> Result<RelayOptions, CommandError> {
+fn relay_options(port: Option<&str>, addresses: &[String], rate: Option<&str>) -> Result<RelayOptions, CommandError> {
     let mut wanted = RelayOptions::default();
     if let Some(text) = port {
         let bad = |_| CommandError::Usage(format!("--relay-port `{text}` is not a port; write 3478"));
         wanted.port = text.parse().map_err(bad)?;
+    }
+    if let Some(text) = rate {
+        wanted.rate = text.parse().map_err(|error| CommandError::Usage(format!("--relay-rate `{text}`: {error}")))?;
     }
     for text in addresses {
         let bad = || {
