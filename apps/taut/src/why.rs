@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use taut_agent::api::{NatKind, PathKind, WayStatus, Why};
+use taut_agent::api::{NatKind, PathKind, SessionStatus, WayStatus, Why};
 
 use crate::client::Client;
 use crate::fault::Fault;
@@ -58,7 +58,9 @@ pub(crate) fn render(why: &Why) -> String {
     }
     let ours = why.ours.as_ref().map(status::nat);
     let theirs = (why.theirs != NatKind::Unknown).then(|| why.theirs.to_string());
-    let known: Vec<Vec<String>> = [("this host", ours), (&*why.peer, theirs)]
+    let lanes = why.session.as_ref().map(lanes);
+    let cipher = why.session.as_ref().map(|session| session.suite.clone()).filter(|suite| !suite.is_empty());
+    let known: Vec<Vec<String>> = [("this host", ours), (&*why.peer, theirs), ("lanes", lanes), ("cipher", cipher)]
         .into_iter()
         .filter_map(|(name, nat)| Some(vec![format!("{name}:"), nat?]))
         .collect();
@@ -83,6 +85,27 @@ fn headline(why: &Why) -> String {
         let _ = write!(text, ", for {}", table::time(since));
     }
     text
+}
+
+/// Describes the lanes of a session, and why there are no more.
+fn lanes(session: &SessionStatus) -> String {
+    let why = match session.lanes_limit.as_deref() {
+        Some("native") => ": a stock WireGuard peer has one",
+        Some("relayed") => {
+            ": one lane on this relay, which is reached by WebSocket, or which runs release 0.1.0 as the peer may do"
+        }
+        Some("ports-closed") => ": a firewall or NAT lets only the first port in",
+        Some("opening") => ": more are being opened",
+        Some("fixed") => ": fixed by --lanes",
+        Some("one-core") => ": taut may use one core only",
+        Some("no-gain") => ": more were tried a short time ago and carried no more",
+        Some("not-needed") => ": more are opened when several transfers need them",
+        _ => "",
+    };
+    match session.lanes {
+        0 | 1 => format!("1{why}"),
+        all => format!("{} of {all}{why}", session.lanes_in_use),
+    }
 }
 
 fn rows(ways: &[WayStatus]) -> Vec<Vec<String>> {

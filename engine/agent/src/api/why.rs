@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{NatKind, NatStatus, PathStatus};
+use super::{NatKind, NatStatus, PathStatus, SessionStatus};
 
 /// The path to a peer, its reason, and what was tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct Why {
     pub ours: Option<NatStatus>,
     /// The NAT in front of the peer, as the peer reports it.
     pub theirs: NatKind,
+    /// The session with the peer, with its cipher, its lanes and why they are not more; `null` if there is none.
+    #[serde(default)]
+    pub session: Option<SessionStatus>,
     /// The ways that were tried: relays, then endpoints of the peer.
     pub ways: Vec<WayStatus>,
 }

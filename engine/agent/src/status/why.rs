@@ -58,6 +58,7 @@ pub(crate) fn explain(evidence: Evidence<'_>) -> Why {
         mend: fix.iter().map(|text| sentence(text)).collect(),
         ours,
         theirs: report.as_ref().map_or(NatKind::Unknown, |report| nat_kind(report.peer_nat)),
+        session: peer.session.clone(),
         ways: report.iter().flat_map(|report| &report.ways).map(|way| way_status(way, relays)).collect(),
     }
 }
