@@ -80,6 +80,8 @@ pub enum GatherReason {
     Idle,
     /// They carried no more than one lane did.
     NoGain,
+    /// The ports of the further lanes did not answer.
+    PortsClosed,
 }
 
 /// The number of lanes that a peer's load asks for.

@@ -12,7 +12,7 @@ use taut_tunnel::Attempt;
 use taut_wire::control::Lanes;
 
 use super::Node;
-use crate::auto_lanes::{AutoLanes, AutoOutput, AutoState};
+use crate::auto_lanes::{AutoLanes, AutoOutput, AutoState, GatherReason};
 use crate::contract::{Clocks, LaneLoad, ToLane};
 use crate::event::NodeEvent;
 use crate::output::Output;
@@ -165,6 +165,8 @@ impl<E: Entropy> Node<E> {
                     self.set_spread(peer, true);
                 }
                 AutoOutput::Gather { peer, reason } => {
+                    let is_unanswered = self.peers.get(&peer).is_some_and(|peer| peer.extra_lanes.is_unanswered());
+                    let reason = if is_unanswered { GatherReason::PortsClosed } else { reason };
                     self.outputs.note(NodeEvent::LanesReturned { peer, reason });
                     self.set_spread(peer, false);
                 }

@@ -81,6 +81,7 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, EventSource,
             let reason = match reason {
                 GatherReason::Idle => "not-needed",
                 GatherReason::NoGain => "no-gain",
+                GatherReason::PortsClosed => "ports-closed",
             };
             of_peer(&kind::LANES_RETURNED, peer, vec![Value::Word(reason)])
         }
