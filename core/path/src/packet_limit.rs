@@ -118,6 +118,11 @@ impl PacketLimit {
         self.step == Step::Unknown
     }
 
+    /// Returns true until a search has ended.
+    pub(crate) fn is_searching(&self) -> bool {
+        self.step != Step::Settled
+    }
+
     /// Starts the first search, unless one has begun.
     pub(crate) fn begin(&mut self, of: &Conditions, now: Time) {
         if self.is_unknown() {

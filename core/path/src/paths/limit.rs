@@ -75,13 +75,24 @@ impl Paths {
         others.for_each(|(_, candidate)| candidate.limit.recheck(now));
     }
 
-    /// Returns true if sized probes may be sent on a candidate.
+    /// Returns true if sized probes may be sent on a candidate: the path in use, and its spare as soon as the search on the path in use has ended, because
+    /// both searches share one allowance.
     fn is_searched(&self, candidate: &CandidateState, now: Time) -> bool {
         let way = Some(candidate.way);
-        let spare = self.reported_choice.and_then(|choice| choice.spare);
+        if self.way == way {
+            return self.may_probe_sizes(candidate, now);
+        }
+        let is_spare = self.reported_choice.is_some_and(|choice| choice.spare == way);
+        let in_use = self.way.and_then(|way| self.find(way));
+        let waits = in_use.is_some_and(|in_use| in_use.limit.is_searching() && self.may_probe_sizes(in_use, now));
+        is_spare && !waits && self.may_probe_sizes(candidate, now)
+    }
+
+    /// Returns true if a candidate leads to the peer, and sized probes to it are wanted there.
+    fn may_probe_sizes(&self, candidate: &CandidateState, now: Time) -> bool {
         let consents = candidate.probes.last_answer.is_some_and(|last| now.since(last) < CONSENT_LASTS);
         let usable = self.session && !self.is_idle && self.families.has(candidate.way);
-        usable && consents && candidate.is_proven() && (self.way == way || spare == way)
+        usable && consents && candidate.is_proven()
     }
 
     /// Returns when the next sized probe, or the end of a round of them, is due.
