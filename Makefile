@@ -201,6 +201,13 @@ mtu: ## measures how soon the MTU of a path is found, and what waits meanwhile; 
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.mtu --document docs/mtu.md $(ARGS)
 
+.PHONY: lanes
+lanes: ## measures what lanes that open by load give and cost; fills docs/lanes.md (half an hour; needs root, nft, iperf3); ARGS='--runs 5 --json'
+	@tools/preflight test
+	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
+	    python3 -m lab.runs.lanes --document docs/lanes.md $(ARGS)
+
 .PHONY: paths-sim
 paths-sim: ## the same in virtual time: the 99th of a hundred, a thousand seeded runs each; fills its half of docs/paths.md; RUNS=1000 (minutes)
 	@$(ENV) && say 'building the simulator' && cargo build --profile ci --locked -p taut-sim --example paths

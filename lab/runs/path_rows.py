@@ -13,6 +13,8 @@ TAKES_EFFECT_S = 0.5
 IPERF_S = 2
 # Largest difference of two equal runs around a third one, as a share of the faster one. A larger difference means that the machine was disturbed.
 UNEVEN = 0.25
+# Units of whole numbers.
+_COUNTED = ("packets", "segments", "threads")
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Row:
         return [self._shown(median), f"{self._shown(worst)} ({len(self.values)} {self.of}){note}", verdict]
 
     def _shown(self, value):
-        return f"{value:.0f} {self.unit}" if self.unit == "packets" else f"{value:.1f} {self.unit}"
+        return f"{value:.0f} {self.unit}" if self.unit in _COUNTED else f"{value:.1f} {self.unit}"
 
 
 def both_direct(here, there, two, one):
