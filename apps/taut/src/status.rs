@@ -268,7 +268,7 @@ fn path(peer: &PeerStatus) -> String {
         }
     }
     if peer.changes.ignored > 0 {
-        let _ = write!(text, ", {} changes of its lanes ignored: more than one in 5 s", peer.changes.ignored);
+        let _ = write!(text, ", {} changes of its lanes put off: more than one in 5 s", peer.changes.ignored);
     }
     text
 }

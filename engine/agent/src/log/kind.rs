@@ -85,7 +85,7 @@ kinds! {
     SEARCH_OPENED Path Debug "search-opened" "a search for ports of the peer's NAT began" ["peer" "round" "ports" "sockets"]
     SEARCH_CLOSED Path Debug "search-closed" "a search for ports of the peer's NAT ended" ["peer" "target" "found"]
     SEARCH_REQUESTED Path Debug "search-requested" "the peer asked this node to guess ports" ["peer" "endpoint" "ports"]
-    PACKET_LIMIT_CHANGED Path Info "packet-limit-changed" "other packet sizes pass the path to the peer" ["peer" "path" "longest"]
+    PACKET_LIMIT_CHANGED Path Info "packet-limit-changed" "the longest packet that the path carries changed" ["peer" "path" "longest"]
     PEER_NAT_CHANGED Path Debug "peer-nat-changed" "the peer reports another kind of NAT" ["peer" "from" "to"]
 
     HOME_RELAYS_CHANGED Relay Info "home-relays-changed" "this node's home relays changed" ["from" "to" "reason"]

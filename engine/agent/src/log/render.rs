@@ -97,7 +97,9 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, EventSource,
         NodeEvent::HomeRelay(ref event) => home_relay(event, names),
         NodeEvent::RelayBound { relay, place, by_bridge } => {
             let via = if by_bridge { "websocket" } else { "udp" };
-            of_relay(&kind::RELAY_BOUND, relay, vec![Value::text(place), Value::Word(via)])
+            // The address of a bridge is this host's own, and says nothing to users.
+            let endpoint = if by_bridge { Value::Word("none") } else { Value::text(place) };
+            of_relay(&kind::RELAY_BOUND, relay, vec![endpoint, Value::Word(via)])
         }
         NodeEvent::RelayLost { relay, reason } => {
             let reason = match reason {
