@@ -24,7 +24,7 @@ def _made():
 def test_a_measurement_that_fails_is_a_row_that_says_so(tmp_path):
     figures = _made()
     rows = list(figures.measure(["good", "bad"], 2))
-    page = tmp_path / "page.md"
+    page = tmp_path / "page"
     page.write_text("before\n<!-- made by make trial: begin -->\nold\n<!-- made by make trial: end -->\nafter\n")
     figures.fill(page, "Made today.", rows)
     assert page.read_text() == (
