@@ -57,7 +57,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         Ok(client) => {
             if options.for_new_daemon {
                 output::complain(
-                    "taut: a daemon runs already and keeps its flags; run `taut down`, then `taut up` with the new ones",
+                    "taut: a daemon runs already and keeps its flags; run `taut down`, then `taut up` with the new ones; if it runs as a service, add them to FLAGS in /etc/default/taut and restart the service",
                 );
             }
             (client, false)

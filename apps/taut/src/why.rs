@@ -92,9 +92,9 @@ fn lanes(session: &SessionStatus) -> String {
     let why = match session.lanes_limit.as_deref() {
         Some("native") => ": a stock WireGuard peer has one",
         Some("relayed") => {
-            ": one lane on this relay, which is reached by WebSocket, or which runs release 0.1.0 as the peer may do"
+            ": one lane on this relay (it is reached by WebSocket, or it or the peer runs release 0.1.0)"
         }
-        Some("ports-closed") => ": a firewall or NAT lets only the first port in",
+        Some("ports-closed") => ": a firewall or NAT lets only the first port in; open UDP 8288 to 8303 on both nodes",
         Some("opening") => ": more are being opened",
         Some("fixed") => ": fixed by --lanes",
         Some("one-core") => ": taut may use one core only",

@@ -29,6 +29,8 @@ struct Host {
     newest: Option<SessionId>,
     /// Lanes of ours that were opened, in the newest session.
     open: Vec<LaneId>,
+    /// Where the lanes that were opened lead.
+    ways: Vec<taut_path::Way>,
     /// Lanes that the node asked for and that the agent has not started yet.
     asked: Option<u8>,
     events: Vec<NodeEvent>,
@@ -37,6 +39,8 @@ struct Host {
 }
 
 struct Net {
+    /// The source that the second node forges in its answers on extra lanes.
+    victim: Option<SocketAddr>,
     hosts: [Host; 2],
     now: Time,
 }
@@ -66,12 +70,13 @@ impl Net {
                 same: BTreeMap::new(),
                 newest: None,
                 open: Vec::new(),
+                ways: Vec::new(),
                 asked: None,
                 events: Vec::new(),
                 told: BTreeMap::new(),
             }
         };
-        let mut net = Self { hosts: [host(0), host(1)], now: Time::ZERO + Duration::from_secs(1_000) };
+        let mut net = Self { victim: None, hosts: [host(0), host(1)], now: Time::ZERO + Duration::from_secs(1_000) };
         for number in 0..2 {
             let clocks = net.clocks();
             net.hosts[number].node.handle_look_around(Families { v4: true, v6: true }, clocks);
@@ -141,7 +146,10 @@ impl Net {
                         }
                     }
                 }
-                ToLane::OpenLanes { .. } => host.open.push(own),
+                ToLane::OpenLanes { lanes, .. } => {
+                    host.open.push(own);
+                    host.ways.extend(lanes.iter().map(|(_, way)| *way));
+                }
                 ToLane::CloseLanes(_) => host.open.retain(|open| *open != own),
                 ToLane::Control { session, lane, way, message, .. } => {
                     let Some(theirs) = host.same.get(&session).copied() else { return };
@@ -153,7 +161,10 @@ impl Net {
                     match message {
                         ControlMessage::Probe { id } => {
                             let message = ControlMessage::Answer { id, seen: source };
-                            let source = place(other, at).into();
+                            let mut source: taut_path::Way = place(other, at).into();
+                            if other == 1 && lane != LaneId::FIRST && self.victim.is_some() {
+                                source = self.victim.unwrap().into();
+                            }
                             inputs.push_back((
                                 number,
                                 own,
@@ -279,4 +290,21 @@ fn lanes_that_cannot_be_started_change_nothing() {
     net.load(0, Duration::from_secs(10));
     assert_eq!((net.view(0), net.sessions(0), net.hosts[0].asked), ((1, 1), 1, None));
     assert_eq!(net.hosts[0].node.lanes_limit(PEER), Some(LanesLimit::NoGain));
+}
+
+/// The answers come, but from an address to which no probe was sent: a hostile peer forges their source, so that data for it would hit a stranger.
+#[test]
+fn fault_d10_a_lane_opens_only_where_it_was_probed() {
+    for victim in ["198.51.100.7:53", "127.0.0.1:6379", "[2001:db8::1]:9", "192.0.2.2:9"] {
+        let mut net = Net::new(None);
+        net.victim = Some(victim.parse().unwrap());
+        net.load(0, Duration::from_millis(1_200));
+        assert_eq!(net.follow(0), 4);
+        assert!(net.hosts[0].ways.iter().all(|way| way.direct() != net.victim), "data goes to {victim}");
+        assert_eq!(net.view(0).0, 1, "{victim}: nothing was proven");
+    }
+    let mut net = Net::new(None);
+    net.load(0, Duration::from_millis(1_200));
+    net.follow(0);
+    assert_eq!(net.view(0).0, 4, "honest answers prove the lanes");
 }

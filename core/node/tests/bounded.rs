@@ -44,6 +44,8 @@ struct Host {
     probes: BTreeMap<(PeerId, SessionId, LaneId), (u64, usize)>,
     /// The newest probe of a way, by session.
     asked: BTreeMap<(PeerId, SessionId), (Way, u64)>,
+    /// Where the latest probe of each extra lane went.
+    lane_ways: BTreeMap<(PeerId, SessionId, LaneId), Way>,
     seen: Seen,
 }
 
@@ -76,6 +78,7 @@ impl Host {
             sent: Vec::new(),
             probes: BTreeMap::new(),
             asked: BTreeMap::new(),
+            lane_ways: BTreeMap::new(),
             seen: Seen::default(),
         }
     }
@@ -116,7 +119,8 @@ impl Host {
                 } => {
                     self.asked.insert((peer, session), (way, id));
                 }
-                ToLane::Control { peer, session, lane, message: ControlMessage::Probe { id }, .. } => {
+                ToLane::Control { peer, session, lane, way, message: ControlMessage::Probe { id } } => {
+                    self.lane_ways.extend(way.map(|way| ((peer, session, lane), way)));
                     let probes = self.probes.entry((peer, session, lane)).or_default();
                     *probes = (id, probes.1 + 1);
                     assert!(lane != LaneId::FIRST || probes.1 <= PROBES, "{} probes of one session", probes.1);
@@ -296,6 +300,9 @@ impl Run {
         let asked = asked.filter(|_| fits && lane == LaneId::FIRST && lanes.is_multiple_of(2));
         let source = endpoint(lanes / 2);
         let (way, probe) = asked.map_or((Way::Direct(source), probe), |(way, id)| (way, Some(id)));
+        // An answer on an extra lane comes from where the probe went, or from anywhere.
+        let probed = self.hosts[host_index].lane_ways.get(&(peer, session, lane)).copied();
+        let way = probed.filter(|_| fits && lanes.is_multiple_of(2)).unwrap_or(way);
         let suite = [Suite::ChaCha20Poly1305, Suite::Aes256Gcm][usize::from(lanes % 2)];
         let message = match self.draw(10) {
             9 => {

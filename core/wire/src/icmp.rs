@@ -1,10 +1,12 @@
-//! Echo requests and replies of ICMP (RFC 792) and ICMPv6 (RFC 4443, 4): read, and written whole; and the error about a packet that is too long.
+//! Echo requests and replies of ICMP (RFC 792) and ICMPv6 (RFC 4443, 4): read, and written whole; the error about a packet that is too long; and what an error is about.
 
+mod about;
 mod too_big;
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub use about::ErrorAbout;
 pub use too_big::{TOO_BIG_MAX, write_too_big};
 
 use crate::bytes::{be16, low16, put, put8, put16, put32};

@@ -38,6 +38,8 @@ pub(crate) mod v4 {
     pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
     /// "More fragments" and the fragment offset, in the word at [`FLAGS`].
     pub(crate) const FRAGMENT: u16 = 0x3fff;
+    /// The fragment offset, in the word at [`FLAGS`].
+    pub(crate) const OFFSET: u16 = 0x1fff;
 }
 
 /// Offsets of the fields of an IPv6 header (RFC 8200, 3).
@@ -95,6 +97,8 @@ pub struct Packet<'a> {
     transport: usize,
     protocol: u8,
     fragment: bool,
+    /// True for a fragment of IPv6 other than the first.
+    later_v6: bool,
     extras: bool,
     routing: bool,
 }
@@ -131,6 +135,7 @@ impl<'a> Packet<'a> {
             transport: header,
             protocol: u8_at(bytes, v4::PROTOCOL),
             fragment: be16(bytes, v4::FLAGS) & v4::FRAGMENT != 0,
+            later_v6: false,
             extras: header > V4_HEADER,
             routing: false,
         })
@@ -148,6 +153,7 @@ impl<'a> Packet<'a> {
             transport: V6_HEADER,
             protocol: u8_at(bytes, v6::NEXT_HEADER),
             fragment: false,
+            later_v6: false,
             extras: false,
             routing: false,
         };
@@ -181,8 +187,8 @@ impl<'a> Packet<'a> {
         self.routing |= self.protocol == extension::ROUTING;
         self.transport = transport;
         self.protocol = header[0];
-        let later_fragment = fragment && be16(header, 2) >> 3 != 0;
-        Ok(!later_fragment)
+        self.later_v6 = fragment && be16(header, 2) >> 3 != 0;
+        Ok(!self.later_v6)
     }
 
     /// Returns the packet without bytes beyond its IP length.
@@ -251,6 +257,16 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub const fn is_fragment(&self) -> bool {
         self.fragment
+    }
+
+    /// Returns true if this is a fragment other than the first. It has no upper-layer header.
+    #[must_use]
+    pub fn is_later_fragment(&self) -> bool {
+        self.fragment
+            && match self.version {
+                Version::V4 => be16(self.bytes, v4::FLAGS) & v4::OFFSET != 0,
+                Version::V6 => self.later_v6,
+            }
     }
 
     /// Returns true if there are IPv4 options or IPv6 extension headers.

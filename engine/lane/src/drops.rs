@@ -51,6 +51,8 @@ pub enum DropReason {
     SourceNotAllowed,
     /// In: the inner destination is not an address of this node, or the packet names further destinations (source routing).
     DestinationNotOurs,
+    /// In: an ICMP error about a packet that does not go to the peer that sent the error, or that the error does not show.
+    ForeignError,
     /// In: a router marked the packet instead of dropping it, and the inner flow does not support such marks (RFC 6040, section 4.2).
     CongestionMet,
     /// In: the TUN did not take the packet.
@@ -58,7 +60,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    const ALL: [(Self, &'static str); 25] = [
+    const ALL: [(Self, &'static str); 26] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
         (Self::NoHandshake, "out-no-handshake"),
@@ -82,6 +84,7 @@ impl DropReason {
         (Self::Incomplete, "in-incomplete"),
         (Self::SourceNotAllowed, "in-source-not-allowed"),
         (Self::DestinationNotOurs, "in-destination-not-ours"),
+        (Self::ForeignError, "in-foreign-error"),
         (Self::CongestionMet, "in-congestion-met"),
         (Self::TunWrite, "in-tun-write"),
     ];

@@ -15,8 +15,10 @@
 //!          came for STALE
 //! ```
 //!
-//! Who is marked (law 15): only a packet whose flow *and* whose peer have at least the mean share of the bytes that passed while the queue was long. A peer that floods the queue, with one flow or
-//! with thousands, raises its own share and not that of others. A flow with less than [`HEAVY_BYTES`] per [`EPOCH`] is never marked.
+//! Who is marked (law 15): only a packet whose flow *and* whose peer have at least the mean of the bytes that all heavy ones passed while the queue was long. A peer that floods the queue, with one
+//! flow or with thousands, raises its own share and the mean. Who has less than [`HEAVY_BYTES`] per [`EPOCH`] is not heavy: it is never marked, and lowers no mean.
+//!
+//! A lane that had to wait for a core finds a queue that came meanwhile, and that the flows need to keep their speed until its next turn. So after such a gap a queue has to stand longer by as much.
 //!
 //! Over a long round trip, TCP needs a queue to keep its speed after it slowed down. So peers beyond [`LONGEST_ROUND_TRIP`] are not marked, nor those whose round trip is unknown.
 
@@ -38,6 +40,12 @@ const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(2);
 const LONGEST_STEP: Duration = Duration::from_micros(250);
 /// Time without a look, 4 ms, after which a long queue is a new one. A busy lane looks every 0.1 ms; a lane that waits for its core, or for a full socket, is back within a tick of the scheduler.
 const STALE: Duration = Duration::from_millis(4);
+/// Shortest time between two looks that counts as waiting for a core, 1.5 ms: a slow cipher needs nearly as much for the packets of one look, and another program gets a core for longer.
+const SHORTEST_GAP: Duration = Duration::from_micros(1_500);
+/// Longest time between two looks that counts as waiting for a core, 20 ms: a lane that looks later had nothing to do.
+const LONGEST_GAP: Duration = Duration::from_millis(20);
+/// Time for which a gap between two looks is remembered, 0.25 s: programs that compete for the cores go on for longer than that.
+const GAP_LASTS: Duration = Duration::from_millis(250);
 /// Time after which shares are counted from zero, 16 ms: a flow that ended does not count any more.
 const EPOCH: Duration = Duration::from_millis(16);
 /// Bytes of a heavy flow per epoch, 64 KiB: 32 Mbit/s. A flow with less does not make a queue stand.
@@ -52,8 +60,10 @@ pub(crate) struct QueueMarks {
     stood: Option<Duration>,
     /// True if a packet was marked since the last look.
     marked: bool,
-    /// The last look.
+    /// The last look that found a long queue.
     looked: Time,
+    /// The longest time lately in which a lane with a long queue did not look, because it had no core, and when that was.
+    gap: (Duration, Time),
     /// Bytes that were taken from the queue since it was last empty, as far as the caller counts them one by one.
     taken: usize,
     epoch: Time,
@@ -67,6 +77,7 @@ impl QueueMarks {
             stood: None,
             marked: false,
             looked: Time::ZERO,
+            gap: (Duration::ZERO, Time::ZERO),
             taken: 0,
             epoch: Time::ZERO,
             peers: Shares::new(),
@@ -82,6 +93,9 @@ impl QueueMarks {
         }
         let pause = now.since(self.looked);
         self.looked = now;
+        if self.stood.is_some() {
+            self.note_gap(pause, now);
+        }
         let stood = self.stood.filter(|_| pause <= STALE);
         if stood.is_none() || now.since(self.epoch) > EPOCH {
             self.forget_shares(now);
@@ -115,13 +129,22 @@ impl QueueMarks {
         let bytes = packet.len() as u64;
         let peer = self.peers.add(peer.0 as usize % PEERS, bytes);
         let flow = self.flows.add(usize::from(flow(packet)) % FLOWS, bytes);
-        let marks = stood >= PATIENCE
+        let marks = stood >= PATIENCE + self.gap.0
             && round_trip.is_some_and(|round_trip| round_trip <= LONGEST_ROUND_TRIP)
             && flow >= HEAVY_BYTES
             && self.flows.has_mean(flow)
             && self.peers.has_mean(peer);
         self.marked |= marks;
         marks
+    }
+
+    fn note_gap(&mut self, pause: Duration, now: Time) {
+        let (longest, since) = self.gap;
+        if pause >= longest.max(SHORTEST_GAP) && pause <= LONGEST_GAP {
+            self.gap = (pause, now);
+        } else if now.since(since) > GAP_LASTS {
+            self.gap = (Duration::ZERO, now);
+        }
     }
 
     fn forget_shares(&mut self, now: Time) {
@@ -134,28 +157,33 @@ impl QueueMarks {
 /// The bytes of each party, in a fixed number of slots.
 struct Shares<const SLOTS: usize> {
     bytes: [u64; SLOTS],
-    /// Slots that are not zero.
-    parties: u64,
+    /// Slots of at least [`HEAVY_BYTES`], and their bytes.
+    heavy: u64,
     total: u64,
 }
 
 impl<const SLOTS: usize> Shares<SLOTS> {
     const fn new() -> Self {
-        Self { bytes: [0; SLOTS], parties: 0, total: 0 }
+        Self { bytes: [0; SLOTS], heavy: 0, total: 0 }
     }
 
     /// Adds to a slot and returns its bytes.
     fn add(&mut self, slot: usize, bytes: u64) -> u64 {
         let Some(own) = self.bytes.get_mut(slot) else { return 0 };
-        self.parties += u64::from(*own == 0 && bytes > 0);
+        let was_heavy = *own >= HEAVY_BYTES;
         *own += bytes;
-        self.total += bytes;
+        if was_heavy {
+            self.total += bytes;
+        } else if *own >= HEAVY_BYTES {
+            self.heavy += 1;
+            self.total += *own;
+        }
         *own
     }
 
-    /// Returns true if a party with these bytes has at least the mean share.
+    /// Returns true if a party with these bytes has at least the mean of the heavy ones.
     fn has_mean(&self, bytes: u64) -> bool {
-        bytes.saturating_mul(self.parties) >= self.total
+        bytes.saturating_mul(self.heavy) >= self.total
     }
 }
 

@@ -4,7 +4,7 @@
 //! first piece ──▶ incomplete ──▶ all pieces ──▶ the packet
 //!                     └── 1 s, or no room for a newer one of the peer: dropped
 //! ```
-//! A peer never gets more than half of what the lane has left (as in `staging`), so however many peers send incomplete packets, the next one finds room.
+//! A lane that is full drops the oldest packet of the peer with the most, so however many peers send incomplete packets, one with less finds room.
 //! Nothing is allocated before the first piece. The copy is an exception to law 8.
 
 use std::time::Duration;
@@ -137,13 +137,18 @@ impl Reassembly {
         loop {
             let packets = self.peers.get(&id).map_or(&[][..], Vec::as_slice);
             let used: usize = packets.iter().map(Incomplete::cost).sum();
-            let room = PER_PEER.min((PER_LANE - self.cost + used) / 2);
-            if packets.len() < PACKETS && used + cost <= room {
+            let has_room = packets.len() < PACKETS && used + cost <= PER_PEER;
+            if has_room && self.cost + cost <= PER_LANE {
                 break;
             }
             self.dropped += 1;
+            let drops = if has_room {
+                self.largest().filter(|(_, most)| *most > used + cost).map_or(id, |(id, _)| id)
+            } else {
+                id
+            };
             // Without a packet to drop, the new one is dropped.
-            self.remove(id, 0)?;
+            self.remove(drops, 0)?;
         }
         self.cost += cost;
         self.sweep.get_or_insert(now + TIMEOUT);
@@ -158,6 +163,13 @@ impl Reassembly {
             deadline: now + TIMEOUT,
         });
         Some(packets.len() - 1)
+    }
+
+    /// Returns the peer whose packets cost the most, and how much.
+    #[cold]
+    fn largest(&self) -> Option<(PeerId, usize)> {
+        let costs = self.peers.iter().map(|(id, packets)| (*id, packets.iter().map(Incomplete::cost).sum()));
+        costs.max_by_key(|(_, cost)| *cost)
     }
 
     fn remove(&mut self, id: PeerId, place: usize) -> Option<Incomplete> {

@@ -117,9 +117,11 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.native) else { return };
         match message {
             ControlMessage::Answer { id: probe, .. } if lane != LaneId::FIRST => {
-                // An answer on another path than that of data proves nothing about it.
-                let is_here = |way: Way| if way.is_relayed() { way.is_beside(&source) } else { !source.is_relayed() };
-                if peer.way.is_some_and(is_here) {
+                // An answer proves the place that was probed, and no other: its source may be forged, and data for it would hit a stranger (fault D10).
+                let asked = self.lane_ways(id).get(usize::from(lane.0)).copied().flatten();
+                if asked == Some(source)
+                    && let Some(peer) = self.peers.get_mut(&id)
+                {
                     peer.extra_lanes.handle_answer(lane, probe, source, &mut self.entropy, clocks.now);
                     self.drain_lanes(id, session);
                 }

@@ -20,6 +20,8 @@ use crate::control::{ControlMessage, MAX_LANES, NONCE_LEN};
 const RETRY: Duration = Duration::from_millis(250);
 /// Longest pause between two messages of a lane that is not bound, 32 s: as rare as keepalives, because a filter in front of the socket may never open.
 const RETRY_MAX: Duration = Duration::from_secs(32);
+/// Shortest time between two messages that a relay's `again` causes on one lane, 1 s: anyone who knows the relay's address can forge that frame.
+const AFTER_AGAIN: Duration = Duration::from_secs(1);
 /// Number of unanswered messages after which a bound lane counts as lost. With the pauses above that takes 1.75 s.
 const TRIES: u32 = 3;
 
@@ -30,6 +32,8 @@ struct WantedLane {
     tries: u32,
     /// Time of the next message.
     due: Time,
+    /// Time from which `again` may cause a message.
+    heeds_again: Time,
 }
 
 /// The lanes beyond the first, from lane 1 on.
@@ -84,7 +88,7 @@ impl Client {
             let ended = (count..MAX_LANES).zip(wanted.drain(extra..)).filter(|(_, lane)| lane.is_bound);
             self.out.extend(ended.map(|(lane, _)| Outgoing::Control(0, ControlMessage::LaneEnd { lane })));
         }
-        wanted.resize_with(extra, || WantedLane { is_bound: false, tries: 0, due: now });
+        wanted.resize_with(extra, || WantedLane { is_bound: false, tries: 0, due: now, heeds_again: now });
         self.lane_timeout(now, entropy);
     }
 
@@ -102,8 +106,9 @@ impl Client {
     /// Names a lane again at once, because the relay does not know the lane's address.
     pub(super) fn doubt_lane(&mut self, lane: u8, now: Time) {
         // Data frames cause this, and many of them may be answered: a message is already on its way.
-        if let Some(known) = self.lanes.get_mut(lane).filter(|known| known.tries == 0) {
-            known.due = now;
+        let known = self.lanes.get_mut(lane).filter(|known| known.tries == 0 && now >= known.heeds_again);
+        if let Some(known) = known {
+            (known.due, known.heeds_again) = (now, now + AFTER_AGAIN);
         }
     }
 

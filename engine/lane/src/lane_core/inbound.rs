@@ -12,6 +12,7 @@ use taut_tunnel::{Acknowledged, OpenError};
 use taut_udp::Local;
 use taut_wire::control::ControlMessage;
 use taut_wire::ecn::{self, Ecn};
+use taut_wire::icmp::ErrorAbout;
 use taut_wire::ip;
 use taut_wire::merge::Run;
 use taut_wire::mss;
@@ -265,10 +266,11 @@ impl LaneCore {
         let (roams, chosen) = (peer.path.roams(), peer.path.chosen());
         let Some(lane) = peer.lane(on) else { return };
         let former = lane.way;
-        // A closed lane keeps the way of a former path of the peer. Its receipts have to follow the peer to the present one.
+        // A closed lane keeps the way of a former path of the peer. Its receipts have to follow the peer to the present one, and go nowhere else: a hostile peer forges
+        // the source of its packets.
         let leads_there = |lane: Way| chosen.is_some_and(|chosen| chosen.is_beside(&lane));
         let left = on != LaneId::FIRST && leads_there(way) && !former.is_some_and(leads_there);
-        let follows = roams || former.is_none() || left;
+        let follows = roams || left || on == LaneId::FIRST && former.is_none();
         if follows {
             lane.way = Some(way);
         }
@@ -409,6 +411,8 @@ pub(super) struct InnerPacket {
     /// True if it is a SYN of TCP.
     opens_connection: bool,
     source_routed: bool,
+    /// What it is about, if it is an ICMP error.
+    error: ErrorAbout,
 }
 
 /// Reads the packet that a peer sealed. Returns `None` if it is no IP packet, or if its checksum is said to be partial and cannot be.
@@ -422,6 +426,7 @@ pub(super) fn parse_inner(bytes: &[u8], partial: bool) -> Option<InnerPacket> {
         partial,
         opens_connection: mss::opens_connection(&inner),
         source_routed: inner.is_source_routed(),
+        error: ErrorAbout::of(&inner),
     })
 }
 
@@ -434,6 +439,9 @@ pub(super) fn refusal(
     inner: &InnerPacket,
     allowed: Option<(IpAddr, IpAddr)>,
 ) -> Option<DropReason> {
+    if inner.error != ErrorAbout::Nothing && !concerns(routes, id, inner.error) {
+        return Some(DropReason::ForeignError);
+    }
     if allowed == Some(inner.ends) && !inner.source_routed {
         return None;
     }
@@ -442,6 +450,13 @@ pub(super) fn refusal(
         return Some(DropReason::SourceNotAllowed);
     }
     (!routes.delivers_to(destination, inner.source_routed)).then_some(DropReason::DestinationNotOurs)
+}
+
+/// Returns true if an ICMP error is about a packet to this peer. The kernel believes an error without asking who sent it: a peer could otherwise cut the packets to all
+/// other hosts down to 552 bytes, or end connections to them (fault I3).
+#[cold]
+fn concerns(routes: &Routes, id: PeerId, error: ErrorAbout) -> bool {
+    matches!(error, ErrorAbout::PacketTo(address) if routes.lookup(address) == Some(id))
 }
 
 pub(super) fn write(io: &mut impl InboundIo, drops: &DropCounts, run: Run<'_>) {

@@ -126,6 +126,32 @@ fn fault_g15_a_packet_to_a_destination_that_is_not_ours_is_dropped() {
     assert_eq!(there.written(), [packet(1, 3, 100)]);
 }
 
+/// The kernel believes an ICMP error without asking who sent it: one about a packet to another host would cut the packets to that host short.
+#[test]
+fn fault_i3_an_icmp_error_about_a_packet_to_another_peer_is_dropped() {
+    let (mut here, mut there) = pair();
+    let own = Routes::new([(Prefix::host(inner(1)), PEER), (Prefix::host(inner(3)), taut_base::PeerId(77))])
+        .only_to(&[inner(2)]);
+    there.command(ToLane::Routes(own.into()), at(0));
+    // "Fragmentation needed, 552 bytes", about a packet that we sent to this host.
+    let about = |host: u8| {
+        let quoted = packet(2, host, 28);
+        let mut error = packet(1, 2, 28 + 28);
+        (error[9], error[20], error[21]) = (1, 3, 4);
+        error[26..28].copy_from_slice(&552_u16.to_be_bytes());
+        error[28..].copy_from_slice(&quoted);
+        error
+    };
+    let fine = about(1);
+    // A packet between them has the same ends, so the remembered pair of addresses must not let an error pass.
+    for packet in [&fine, &packet(1, 2, 100), &about(3), &about(9), &fine] {
+        let datagram = sealed(&mut here, packet);
+        there.inbound(outer(1), &datagram, datagram.len(), at(1));
+    }
+    assert_eq!(there.written(), [fine.clone(), packet(1, 2, 100), fine]);
+    there.assert_dropped(DropReason::ForeignError, 2);
+}
+
 #[test]
 fn fault_g15_a_source_route_does_not_bypass_the_destination_check() {
     let (mut here, mut there) = pair();
