@@ -162,8 +162,8 @@ impl Net {
                         ControlMessage::Probe { id } => {
                             let message = ControlMessage::Answer { id, seen: source };
                             let mut source: taut_path::Way = place(other, at).into();
-                            if other == 1 && lane != LaneId::FIRST && self.victim.is_some() {
-                                source = self.victim.unwrap().into();
+                            if let Some(victim) = self.victim.filter(|_| other == 1 && lane != LaneId::FIRST) {
+                                source = victim.into();
                             }
                             inputs.push_back((
                                 number,
