@@ -160,6 +160,8 @@ impl LaneCore {
         if let Some(load) = self.load.turn_begins(now, counted) {
             self.outbox.push(FromLane::Load(load));
         }
+        self.socket_queue.set_waited(self.load.waited());
+        self.tun_queue.set_waited(self.load.waited());
     }
 
     /// Notes that a turn of the thread ended and a wait begins.

@@ -41,6 +41,8 @@ pub(crate) struct LoadMeter {
     polled: Duration,
     /// What the kernel had counted when the interval began: running and waiting for a core.
     counted: Option<(Duration, Duration)>,
+    /// The part of the time that the lane wanted a core and had none, in thousandths, in the last interval.
+    waited: u16,
     datagrams: u64,
     /// Received packets since the last one that was attributed.
     passed: u32,
@@ -62,6 +64,7 @@ impl LoadMeter {
             busy: Duration::ZERO,
             polled: Duration::ZERO,
             counted: None,
+            waited: 0,
             datagrams: 0,
             passed: 0,
             sets: [[Slot::default(); WAYS]; SETS],
@@ -82,6 +85,10 @@ impl LoadMeter {
             return None;
         }
         let counted = counted();
+        self.waited = counted.zip(self.counted).map_or(0, |((ran, waited), before)| {
+            let (ran, waited) = (ran.saturating_sub(before.0), waited.saturating_sub(before.1));
+            (1000 * waited.as_micros() / (ran + waited).as_micros().max(1)) as u16
+        });
         let wanted = counted.zip(self.counted).map(|((ran, waited), before)| {
             let ran = ran.saturating_sub(before.0 + self.polled);
             ran + waited.saturating_sub(before.1).min(WAITS * ran)
@@ -93,6 +100,11 @@ impl LoadMeter {
         (self.busy, self.polled) = (Duration::ZERO, Duration::ZERO);
         self.sets = [[Slot::default(); WAYS]; SETS];
         report
+    }
+
+    /// Returns the part of the time that the lane wanted a core and had none, in thousandths; 0 if the kernel does not count it.
+    pub(crate) fn waited(&self) -> u16 {
+        self.waited
     }
 
     /// Notes that the turn ended, and a wait begins.

@@ -7,7 +7,7 @@
 //! The idea is CoDel's (RFC 8289): a queue that was short at one look is a burst and does no harm; a queue that was long at every look for a while stands, and only adds delay.
 //!
 //! ```text
-//!              a look finds STANDING_BYTES               every look does, for PATIENCE
+//!              a look finds STANDING_BYTES               every look does, for `patience`
 //!    short ──────────────────────────────▶ counts bytes ────────────────────────────────▶ marks heavy flows
 //!      ▲                                     │      ▲                                           │ the next look
 //!      │                                     │      └───────────────────────────────────────────┘
@@ -17,8 +17,6 @@
 //!
 //! Who is marked (law 15): only a packet whose flow *and* whose peer have at least the mean of the bytes that all heavy ones passed while the queue was long. A peer that floods the queue, with one
 //! flow or with thousands, raises its own share and the mean. Who has less than [`HEAVY_BYTES`] per [`EPOCH`] is not heavy: it is never marked, and lowers no mean.
-//!
-//! A lane that had to wait for a core finds a queue that came meanwhile, and that the flows need to keep their speed until its next turn. So after such a gap a queue has to stand longer by as much.
 //!
 //! Over a long round trip, TCP needs a queue to keep its speed after it slowed down. So peers beyond [`LONGEST_ROUND_TRIP`] are not marked, nor those whose round trip is unknown.
 
@@ -33,6 +31,9 @@ const STANDING_BYTES: usize = 128 * 1024;
 /// Time for which a queue is long at every look before flows are marked, and before they are marked again, 1 ms: several round trips between hosts of one site. Below that, the wake-ups of four programs
 /// make queues longer than TCP does.
 const PATIENCE: Duration = Duration::from_millis(1);
+/// Further such time for a lane that never has a core when it wants one, 6 ms; a part of it for a lane that sometimes has none. Programs that share cores take turns of milliseconds, and each turn needs
+/// something to work on: with a queue of a millisecond, one stream beside two busy programs on two cores had 0.6 of its speed.
+const PATIENCE_WITHOUT_CORE: Duration = Duration::from_millis(6);
 /// Longest round trip of peers whose flows are marked, 2 ms: a host on the same site. TCP slows down by 30 % (RFC 9438). Without a queue of half a round trip, that costs throughput until the window
 /// has grown again, which takes longer the longer the round trip is.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(2);
@@ -40,12 +41,6 @@ const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(2);
 const LONGEST_STEP: Duration = Duration::from_micros(250);
 /// Time without a look, 4 ms, after which a long queue is a new one. A busy lane looks every 0.1 ms; a lane that waits for its core, or for a full socket, is back within a tick of the scheduler.
 const STALE: Duration = Duration::from_millis(4);
-/// Shortest time between two looks that counts as waiting for a core, 1.5 ms: a slow cipher needs nearly as much for the packets of one look, and another program gets a core for longer.
-const SHORTEST_GAP: Duration = Duration::from_micros(1_500);
-/// Longest time between two looks that counts as waiting for a core, 20 ms: a lane that looks later had nothing to do.
-const LONGEST_GAP: Duration = Duration::from_millis(20);
-/// Time for which a gap between two looks is remembered, 0.25 s: programs that compete for the cores go on for longer than that.
-const GAP_LASTS: Duration = Duration::from_millis(250);
 /// Time after which shares are counted from zero, 16 ms: a flow that ended does not count any more.
 const EPOCH: Duration = Duration::from_millis(16);
 /// Bytes of a heavy flow per epoch, 64 KiB: 32 Mbit/s. A flow with less does not make a queue stand.
@@ -58,12 +53,12 @@ const FLOWS: usize = 256;
 pub(crate) struct QueueMarks {
     /// Time for which every look found a long queue, and no packet was marked; `None` while the queue is short.
     stood: Option<Duration>,
+    /// The time for which it has to stand.
+    patience: Duration,
     /// True if a packet was marked since the last look.
     marked: bool,
-    /// The last look that found a long queue.
+    /// The last look.
     looked: Time,
-    /// The longest time lately in which a lane with a long queue did not look, because it had no core, and when that was.
-    gap: (Duration, Time),
     /// Bytes that were taken from the queue since it was last empty, as far as the caller counts them one by one.
     taken: usize,
     epoch: Time,
@@ -75,14 +70,19 @@ impl QueueMarks {
     pub(crate) fn new() -> Self {
         Self {
             stood: None,
+            patience: PATIENCE,
             marked: false,
             looked: Time::ZERO,
-            gap: (Duration::ZERO, Time::ZERO),
             taken: 0,
             epoch: Time::ZERO,
             peers: Shares::new(),
             flows: Shares::new(),
         }
+    }
+
+    /// Notes the part of the time that the lane wanted a core and had none, in thousandths.
+    pub(crate) fn set_waited(&mut self, thousandths: u16) {
+        self.patience = PATIENCE + PATIENCE_WITHOUT_CORE * u32::from(thousandths.min(1000)) / 1000;
     }
 
     /// Notes a look at a queue in which `bytes` waited, or more than that if the look did not reach the queue's end.
@@ -93,9 +93,6 @@ impl QueueMarks {
         }
         let pause = now.since(self.looked);
         self.looked = now;
-        if self.stood.is_some() {
-            self.note_gap(pause, now);
-        }
         let stood = self.stood.filter(|_| pause <= STALE);
         if stood.is_none() || now.since(self.epoch) > EPOCH {
             self.forget_shares(now);
@@ -129,22 +126,13 @@ impl QueueMarks {
         let bytes = packet.len() as u64;
         let peer = self.peers.add(peer.0 as usize % PEERS, bytes);
         let flow = self.flows.add(usize::from(flow(packet)) % FLOWS, bytes);
-        let marks = stood >= PATIENCE + self.gap.0
+        let marks = stood >= self.patience
             && round_trip.is_some_and(|round_trip| round_trip <= LONGEST_ROUND_TRIP)
             && flow >= HEAVY_BYTES
             && self.flows.has_mean(flow)
             && self.peers.has_mean(peer);
         self.marked |= marks;
         marks
-    }
-
-    fn note_gap(&mut self, pause: Duration, now: Time) {
-        let (longest, since) = self.gap;
-        if pause >= longest.max(SHORTEST_GAP) && pause <= LONGEST_GAP {
-            self.gap = (pause, now);
-        } else if now.since(since) > GAP_LASTS {
-            self.gap = (Duration::ZERO, now);
-        }
     }
 
     fn forget_shares(&mut self, now: Time) {
