@@ -13,7 +13,7 @@ FIGURES = Figures(
         "four-bbr": ("the same with BBR", "≥ 120 %"),
         "single": ("throughput of one stream by `--lanes auto`, compared with one lane", "≥ 97 %"),
         "single-after": ("the same right after four streams, whose lanes are still open", "≥ 97 %"),
-        "order": ("segments out of order in all these streams", "0"),
+        "order": ("segments in all these streams that came behind a missing one: out of order, or after a loss", "0"),
         "relayed": ("throughput of four streams through a relay on the same cores, compared with the direct path, two lanes each", "≥ 70 %"),
         "idle-threads": ("threads of an idle node by `--lanes auto`, more than with one lane", "0"),
         "idle-memory": ("its memory (RSS), more than with one lane", "≤ 50 kB"),
