@@ -142,7 +142,8 @@ def test_status_says_that_only_the_first_port_is_let_in(layout):
     )
     assert "lets only the first port in" in one.taut("status").stdout
     assert "a firewall or NAT lets only the first port in" in one.taut("why", two.name).stdout
-    wait_until(lambda: any(_events(node, "reason=ports-closed") for node in (one, two)), "the reason in the log", _PATIENCE_S)
     assert one.peer(two.name)["session"]["lanes_in_use"] == 1
     for transfer in transfers:
         assert transfer.finish()["equal"]
+    # The lanes are given back when the trial ends, or with the load if the machine was faster by chance.
+    wait_until(lambda: any(_events(node, "reason=ports-closed") for node in (one, two)), "the reason in the log", _PATIENCE_S)
