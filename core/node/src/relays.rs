@@ -8,7 +8,7 @@
 //!                                                                                                        otherwise as soon as it is
 //!   a way ends: the relay is lost, or says that the peer is not bound there; when a relay is lost or back, each peer's two are chosen again
 //! ```
-//! What the map says of a peer's relays may be old: the coordinator may be away when they change. So a peer is looked for at this node's own relays, too; it
+//! The map may name old relays of a peer, because the coordinator is away when they change. So this node also looks for the peer at its own relays. The peer
 //! does the same, and one of the two directions is enough.
 //!
 //! There is one [`taut_relay::Client`] for each relay in use. Clients send frames through the first lane's socket, and those about another lane through that lane's

@@ -15,7 +15,7 @@
 //!          came for STALE
 //! ```
 //!
-//! Who is marked (law 15): only a packet whose flow *and* whose peer have at least the mean of the bytes that all heavy ones passed while the queue was long. A peer that floods the queue, with one
+//! A packet is marked (law 15) only if its flow *and* its peer have at least the mean of what all heavy flows and peers sent while the queue was long. A peer that floods the queue, with one
 //! flow or with thousands, raises its own share and the mean. Who has less than [`HEAVY_BYTES`] per [`EPOCH`] is not heavy: it is never marked, and lowers no mean.
 //!
 //! Over a long round trip, TCP needs a queue to keep its speed after it slowed down. So peers beyond [`LONGEST_ROUND_TRIP`] are not marked, nor those whose round trip is unknown.

@@ -1,4 +1,4 @@
-//! What an ICMP error is about: the destination of the packet that it quotes (RFC 792; RFC 4443, 2.4).
+//! The packet that an ICMP error quotes, and its destination (RFC 792; RFC 4443, 2.4).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -411,7 +411,7 @@ pub(super) struct InnerPacket {
     /// True if it is a SYN of TCP.
     opens_connection: bool,
     source_routed: bool,
-    /// What it is about, if it is an ICMP error.
+    /// The destination of the quoted packet, if it is an ICMP error.
     error: ErrorAbout,
 }
 
