@@ -53,13 +53,13 @@ def rate(net, *options, seconds=COUNTED_S):
 
 
 def disordered(net):
-    """Returns the segments that arrived at the second node behind later ones."""
+    """Returns the segments that arrived at the second node behind a missing one: out of order, or after a loss."""
     text = net.nodes[1].host.run("cat", "/proc/net/netstat").stdout
     return counters(text)["TcpExt.TCPOFOQueue"]
 
 
 def compare(net, runs, work):
-    """Returns what `work` gives with `--lanes auto` in per cent of one lane, in pairs, and the segments out of order of each run with `auto`."""
+    """Returns what `work` gives with `--lanes auto` in per cent of one lane, in pairs, and `disordered` of each run with `auto`."""
     shares, disorder = [], []
     for number in range(runs):
         rates = {}

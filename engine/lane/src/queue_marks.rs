@@ -53,7 +53,7 @@ const FLOWS: usize = 256;
 pub(crate) struct QueueMarks {
     /// Time for which every look found a long queue, and no packet was marked; `None` while the queue is short.
     stood: Option<Duration>,
-    /// The time for which it has to stand.
+    /// Time for which every look has to find the queue long before flows are marked.
     patience: Duration,
     /// True if a packet was marked since the last look.
     marked: bool,

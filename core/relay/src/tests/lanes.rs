@@ -262,3 +262,29 @@ fn a_client_that_is_not_answered_on_a_lane_asks_rarely() {
     assert!((20..=30).contains(&asked.len()), "{} in ten minutes", asked.len());
     assert!(net.clients[0].1.is_ready() && !net.clients[0].1.has_lane(1));
 }
+
+/// Anyone who knows the relay's address can forge `again`. Each lane heeds one within a second.
+#[test]
+fn fault_f15_forged_agains_at_lanes_do_not_make_the_client_name_them_without_end() {
+    let (mut net, _) = two_with_lanes(4);
+    net.run(Duration::from_secs(5));
+    let again = frame::again(7, &[1; 40]).unwrap();
+    let mut named = 0;
+    for _ in 0..1_000 {
+        net.now = net.now + Duration::from_millis(10);
+        let now = net.now;
+        for lane in 1..4 {
+            net.clients[0].1.handle_lane_datagram(lane, &again, now, &mut net.random);
+        }
+        if net.clients[0].1.poll_timeout().is_some_and(|due| now >= due) {
+            net.clients[0].1.handle_timeout(now, &mut net.random);
+        }
+        while let Some((lane, datagram)) = net.clients[0].1.next_lane_datagram() {
+            named += usize::from(lane > 0);
+            let _ = net.receive(lane_address(net.clients[0].0, lane), datagram.as_bytes());
+        }
+        net.flush();
+    }
+    // Ten seconds: each message, and its proof.
+    assert!((3..=3 * 2 * 12).contains(&named), "{named} frames of lanes");
+}

@@ -185,3 +185,19 @@ fn a_peer_that_takes_more_than_its_share_is_marked_down_to_it() {
     };
     assert!(share(50) && !share(30));
 }
+
+/// A peer floods the queue with many flows. Ten others, which send a packet per millisecond each, do not make the flow of an honest peer look heavy.
+#[test]
+fn quiet_peers_do_not_lower_the_mean_that_decides_about_marks() {
+    let mut packets: Vec<_> = (0..90).map(|flow| (TWO, 100 + flow)).collect();
+    packets.extend([(ONE, 1); 10]);
+    let quiet: Vec<_> = (10..20).map(|number| (PeerId(number), 9_000 + u16::try_from(number).unwrap())).collect();
+    let mut queue = QueueMarks::new();
+    for look in 0..160 {
+        queue.looked(STANDING_BYTES, false, at(100 * look));
+        for (peer, flow) in packets.iter().chain(quiet.iter().filter(|_| look % 10 == 0)) {
+            let marks = queue.marks(*peer, HERE, &packet(*flow));
+            assert!(!marks || *peer == TWO, "{peer:?} at look {look}");
+        }
+    }
+}

@@ -156,3 +156,26 @@ proptest! {
         prop_assert_eq!((joined, machine.cost, machine.take_dropped()), (4, 0, 0));
     }
 }
+
+/// Members that keep as many incomplete packets as they may, long and short ones, until nothing is left of the lane's bytes.
+#[test]
+fn fault_b11_hostile_members_leave_room_for_the_packet_of_another() {
+    let mut machine = Reassembly::default();
+    for hostile in 1..=20 {
+        for (id, length) in [65_000, 40_000, 20_000, 300].into_iter().enumerate() {
+            let first = &pieces(u32::try_from(id).unwrap(), length, length / 2 + 20)[0];
+            push(&mut machine, PeerId(100 + hostile), first, at(0)).unwrap();
+        }
+        check(&machine);
+    }
+    for filler in 200.. {
+        if machine.cost + ENTRY + 1_500 > PER_LANE {
+            break;
+        }
+        push(&mut machine, PeerId(filler), &pieces(1, 300, 200)[0], at(0)).unwrap();
+    }
+    let joined =
+        pieces(9, 1_500, 1_000).iter().filter_map(|piece| push(&mut machine, ONE, piece, at(1)).unwrap()).count();
+    assert_eq!(joined, 1);
+    check(&machine);
+}
