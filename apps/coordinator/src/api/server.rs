@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
 use taut_base::AdmissionDenied;
 use taut_relay_server::log::UNAUTHENTICATED;
 use taut_relay_server::{ACCEPT_PAUSE, ConnectionAdmission, Pass, Source, is_of_one_connection};
@@ -43,6 +44,10 @@ const HEADERS: Duration = Duration::from_secs(10);
 
 /// Size of the read buffer, and so of the largest headers of a request, 16 KiB. Browsers and proxies send up to 8 KiB.
 const BUFFER: usize = 16 * 1024;
+
+/// Limit on what a connection holds in the kernel without having sent it, 128 KiB. Without a limit, a client that reads nothing would have megabytes of answers
+/// there, which the coordinator would compute first. What is on its way does not count, so that a client far away gets its answers as fast as before.
+const UNSENT: u32 = 128 * 1024;
 
 /// Context of a connection.
 #[derive(Clone)]
@@ -85,6 +90,7 @@ pub(super) async fn serve(listener: TcpListener, server: ServerContext) {
 async fn connection(mut stream: TcpStream, address: SocketAddr, guest: Arc<PendingConnection>, server: ServerContext) {
     // A control channel consists of small messages; Nagle's algorithm would delay them.
     let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
     let ahead = tokio::select! {
         ahead = proxied(&mut stream, address, guest.pass()) => ahead,
         () = guest.evicted() => return,

@@ -19,8 +19,8 @@ use taut_netmap::{CONTROL_PATH, JoinToken, ToCoordinator, ToNode};
 
 use client::{Operator, Serve, TestChannel, TestHost};
 
-/// Longest wait until the coordinator closes a connection, 60 s: its own timeouts are 10 s and 30 s.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest wait until the coordinator closes a connection, 120 s: its own timeouts are 10 s and 30 s.
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Limit on the unauthenticated connections of this host, 56: of 512 files 64 are for other purposes, a quarter of the rest is for unauthenticated connections,
 /// and loopback has half of these.
@@ -31,6 +31,10 @@ const MEMBERS: usize = 160;
 
 /// Number of connections that an attack opens, 300.
 const ATTACK_CONNECTIONS: usize = 300;
+
+/// Limit on the answers that the kernel holds for one client that reads nothing, 1 MiB: what the coordinator may leave unsent, and what is on its way to the
+/// client's own buffer. The kernel alone would hold up to 4 MiB (`tcp_wmem`).
+const HELD_ANSWERS: usize = 1 << 20;
 
 /// Limit on the memory that an attack may cost, in KiB: the buffers of all unauthenticated connections, and the allocator's overhead.
 const MEMORY: u64 = 32 * 1024;
@@ -95,6 +99,18 @@ impl Target {
         let most = self.memory("VmHWM");
         println!("{} KiB before, {most} KiB at most", self.before);
         assert!(most < self.before + MEMORY, "{} KiB became {most} KiB", self.before);
+    }
+
+    /// Returns what the kernel holds for each of the coordinator's clients, in bytes (proc(5), `/proc/net/tcp`: `tx_queue`).
+    fn held_answers(&self) -> Vec<usize> {
+        let port: u16 = self.serve.address.rsplit(':').next().unwrap().parse().unwrap();
+        let local = format!("0100007F:{port:04X}");
+        let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let held = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            (fields[1] == local).then(|| usize::from_str_radix(fields[4].split(':').next().unwrap(), 16).unwrap())
+        };
+        sockets.lines().filter_map(held).collect()
     }
 
     /// Panics if more connections stay open than the limit allows.
@@ -335,6 +351,9 @@ fn fault_e11_unread_answers_do_not_accumulate() {
     };
     let deaf: Vec<TcpStream> = (0..16).map(ask).collect();
     target.is_served("meanwhile");
+    let most = target.held_answers().into_iter().max().unwrap_or(0);
+    println!("{most} bytes of answers wait for one client");
+    assert!((1..HELD_ANSWERS).contains(&most), "{most} bytes of answers wait for one client");
     for stream in deaf {
         let until = Instant::now() + TEST_TIMEOUT;
         stream.set_nonblocking(true).unwrap();
