@@ -4,9 +4,12 @@
 //! FromLane::Load ──▶ handle_load ──▶ closed ──── 1 s of load ───▶ opening ── threads run ──▶ trial ── it helped ──▶ open
 //!                                      ▲                             │                         │                    │
 //!                                      ├── after a while ◀── blocked ◀─── refused, no gain ────┘                    │
-//!                                      └────────────────────── 5 s without need, 1 s of one flow alone ─────────────┘
+//!                                      └──────────── 5 s without need, 1 s of one flow alone, 3 s with too few ──────┘
 //! ```
 //! Each peer is judged by its own flows alone: no other peer, and nobody who sends garbage, can open or close lanes for it (law 15).
+
+mod placing;
+mod watched;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,6 +17,8 @@ use std::time::Duration;
 use taut_base::{LaneId, PeerId, Placement, Time};
 
 use crate::contract::LaneLoad;
+use placing::{best_placement, larger_placement};
+use watched::Watched;
 
 /// Share of its time, in thousandths, for which a lane must be busy before another one may help. It is no more than 600, because a lane that limits its flows
 /// also waits for the programs and the kernel at both ends: at 10 Gbit/s on two cores it was busy for 62 % (10th percentile) to 92 % (90th). A trial closes
@@ -21,36 +26,10 @@ use crate::contract::LaneLoad;
 const FULL: u32 = 600;
 /// Share of a lane's time, in thousandths, that a peer's own flows must take: with less, its lanes would hardly relieve this one.
 const OWN: u32 = 400;
-/// Share of one thread's time, in thousandths, below which a peer's flows need no extra lanes. It is well below [`FULL`], so lanes that were given back are not
-/// opened again at once.
-const NEEDED: u32 = 300;
 /// Share of a lane's time, in thousandths, below which a peer's flows are not looked at.
 const NOTABLE: u32 = 50;
-/// Time for which a peer's load must last before lanes open for it, 1 s: longer than a web page takes, short beside a transfer. The rate on one lane is
-/// measured meanwhile.
-const OPEN_AFTER: Duration = Duration::from_secs(1);
-/// Longest age of a report that still tells of the present, and longest break of a load, 300 ms: a lane that is busy reports every 100 ms.
-const FRESH: Duration = Duration::from_millis(300);
-/// Time without need after which a peer's lanes are closed, 5 s. It also keeps a node from changing the lanes of a peer more often (protocol.md 5.8).
-const LINGER: Duration = Duration::from_secs(5);
-/// The same while one flow keeps a lane busy, 1 s: it is alone, and a second thread only takes time from the programs at its ends.
-const LINGER_ALONE: Duration = Duration::from_secs(1);
-/// Gain in datagrams per second, in percent, from which lanes stay open: less is not worth a second thread, and may be chance.
-const GAIN: u64 = 10;
-/// A flow is heavy if it has at least this part of the heaviest flow's datagrams: a quarter.
-const HEAVY: u32 = 4;
 /// Time for which the threads stay when no peer needs them any more, 3 s: peers learn within it that their lanes are closed, and send nothing there.
 const THREADS_LINGER: Duration = Duration::from_secs(3);
-/// Time after opening at which the rate is measured, 2 s: flows moved and TCP found its new rate by then. It is measured for [`TRIAL`].
-const SETTLE: Duration = Duration::from_secs(2);
-/// Time for which the rate is measured, 3.5 s: long beside the changes of a TCP connection's rate. Together with [`SETTLE`] it is longer than the 5 s within which a
-/// peer may not change its lanes twice (protocol.md 5.8).
-const TRIAL: Duration = Duration::from_millis(3_500);
-/// Time for which lanes stay closed after they did not help, 15 s, doubled each time in a row. The first time is short, because one trial proves little: another
-/// program may have taken the cores meanwhile.
-const BLOCKED: Duration = Duration::from_secs(15);
-/// Most doublings of [`BLOCKED`]: 16 minutes.
-const DOUBLINGS: u32 = 6;
 
 /// A step that the rule asks the node to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +61,8 @@ pub enum GatherReason {
     NoGain,
     /// The ports of the further lanes did not answer.
     PortsClosed,
+    /// They are too few: more open as soon as the peer may change its lanes again.
+    TooFew,
 }
 
 /// The number of lanes that a peer's load asks for.
@@ -109,55 +90,6 @@ pub(crate) struct AutoLanes {
     outputs: VecDeque<AutoOutput>,
 }
 
-/// A peer with notable flows.
-struct Watched {
-    state: State,
-    /// The latest report of each lane.
-    parts: Vec<Part>,
-    /// Since when its load has been worth more lanes, without a break of [`FRESH`].
-    loaded: Option<Time>,
-    /// Its datagrams since then, and the time that they were counted for.
-    before: (u64, Duration),
-    /// Share of its time for which the lane was busy when they were found worth their threads, in thousandths.
-    busy: u32,
-    /// When it last needed its lanes.
-    needed: Time,
-    /// At the last report one flow kept a lane busy, and nothing was left to spread.
-    is_alone: bool,
-    /// When its lanes were closed.
-    closed: Option<Time>,
-    /// Times in a row that lanes did not help.
-    failures: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Closed,
-    /// The agent starts threads.
-    Opening,
-    /// Lanes are open since then. `before` is the peer's rate on one lane, in datagrams per second.
-    Trial {
-        since: Time,
-        before: u64,
-    },
-    Open,
-    Blocked {
-        until: Time,
-    },
-}
-
-/// The latest report of one lane about one peer.
-struct Part {
-    lane: LaneId,
-    at: Time,
-    /// Share of the lane's time that the peer's flows took, in thousandths.
-    own: u32,
-    /// Datagrams of each flow.
-    flows: Vec<(u16, u32)>,
-    /// Datagrams during the trial, and the time that they were counted for.
-    trial: (u64, Duration),
-}
-
 impl AutoLanes {
     /// Returns the state of a node with one lane that may have up to `most`.
     pub(crate) fn new(most: u8) -> Self {
@@ -178,11 +110,7 @@ impl AutoLanes {
 
     /// Returns what the peer's load asks for.
     pub(crate) fn state(&self, peer: PeerId) -> AutoState {
-        match self.peers.get(&peer).map(|watched| watched.state) {
-            None | Some(State::Closed) => AutoState::Quiet,
-            Some(State::Opening | State::Trial { .. } | State::Open) => AutoState::Wanted,
-            Some(State::Blocked { .. }) => AutoState::Blocked,
-        }
+        self.peers.get(&peer).map_or(AutoState::Quiet, Watched::state)
     }
 
     /// Returns what the node does next.
@@ -209,24 +137,39 @@ impl AutoLanes {
             let watched = self.peers.entry(peer).or_insert_with(|| Watched::new(now));
             watched.note(lane, own, flows, (datagrams, load.span), now);
             let full = u32::from(load.busy) >= FULL && own >= OWN && may(peer);
-            let best = if full { best_placement(&watched.flows(now), self.most, self.running) } else { None };
+            let best = match full {
+                false => None,
+                true if watched.is_open() => larger_placement(&watched.flows(now), self.most, self.running),
+                true => best_placement(&watched.flows(now), self.most, self.running),
+            };
             watched.judge(self.running, best.is_some(), (datagrams, load.span), now);
-            if let Some(placement) = best
-                && watched.is_due(now)
-                && self.asked.is_none()
-            {
-                (watched.state, watched.busy) = (State::Opening, load.busy.into());
-                if self.running.lanes() > 1 {
-                    watched.open(now);
-                    self.outputs.push_back(AutoOutput::Spread { peer, busy: watched.busy });
-                } else {
-                    self.asked = Some(placement);
-                    self.outputs.push_back(AutoOutput::Run(placement));
-                }
-                self.spare = None;
+            if let Some(placement) = best {
+                self.change(peer, placement, load.busy.into(), now);
             }
         }
         self.peers.retain(|_, watched| watched.is_of_interest(now));
+    }
+
+    /// Opens lanes for a peer whose load is worth this placement, or closes those that are too few for it, if it is time for either.
+    fn change(&mut self, peer: PeerId, placement: Placement, busy: u32, now: Time) {
+        let others = self.peers.iter().any(|(other, watched)| *other != peer && watched.wants_lanes());
+        let Some(watched) = self.peers.get_mut(&peer) else { return };
+        if watched.is_due(now) && self.asked.is_none() {
+            watched.wait_for_threads(busy);
+            if self.running.lanes() > 1 {
+                watched.open(now);
+                self.outputs.push_back(AutoOutput::Spread { peer, busy });
+            } else {
+                self.asked = Some(placement);
+                self.outputs.push_back(AutoOutput::Run(placement));
+            }
+            self.spare = None;
+        } else if watched.is_due_to_grow(now) && !others {
+            // More threads can only start when those that run have ended, which would close the lanes of other peers (law 15).
+            watched.grow(now);
+            self.outputs.push_back(AutoOutput::Gather { peer, reason: GatherReason::TooFew });
+            self.spare = Some(now);
+        }
     }
 
     /// Notes that this number of lanes runs now: peers that waited for them get them.
@@ -237,9 +180,9 @@ impl AutoLanes {
             self.spare = None;
             return;
         }
-        for (peer, watched) in self.peers.iter_mut().filter(|(_, watched)| watched.state == State::Opening) {
+        for (peer, watched) in self.peers.iter_mut().filter(|(_, watched)| watched.is_waiting_for_threads()) {
             watched.open(now);
-            self.outputs.push_back(AutoOutput::Spread { peer: *peer, busy: watched.busy });
+            self.outputs.push_back(AutoOutput::Spread { peer: *peer, busy: watched.busy() });
         }
         self.note_spare(now);
     }
@@ -247,7 +190,7 @@ impl AutoLanes {
     /// Notes that the agent could not start more lanes.
     pub(crate) fn refused(&mut self, now: Time) {
         self.asked = None;
-        for watched in self.peers.values_mut().filter(|watched| watched.state == State::Opening) {
+        for watched in self.peers.values_mut().filter(|watched| watched.is_waiting_for_threads()) {
             watched.block(now);
         }
     }
@@ -287,189 +230,6 @@ impl AutoLanes {
             self.spare.get_or_insert(now);
         }
     }
-}
-
-impl Watched {
-    fn new(now: Time) -> Self {
-        Self {
-            state: State::Closed,
-            parts: Vec::new(),
-            loaded: None,
-            before: (0, Duration::ZERO),
-            busy: 0,
-            needed: now,
-            is_alone: false,
-            closed: None,
-            failures: 0,
-        }
-    }
-
-    /// Replaces what the lane said before.
-    fn note(&mut self, lane: LaneId, own: u32, flows: Vec<(u16, u32)>, counted: (u64, Duration), now: Time) {
-        let place = self.parts.iter().position(|part| part.lane == lane).unwrap_or_else(|| {
-            self.parts.push(Part { lane, at: now, own, flows: Vec::new(), trial: (0, Duration::ZERO) });
-            self.parts.len() - 1
-        });
-        let state = self.state;
-        let Some(part) = self.parts.get_mut(place) else { return };
-        (part.at, part.own, part.flows) = (now, own, flows);
-        if let State::Trial { since, .. } = state
-            && now >= since + SETTLE
-        {
-            part.trial = (part.trial.0 + counted.0, part.trial.1 + counted.1);
-        }
-    }
-
-    /// Returns the datagrams of each flow, on all lanes, in recent reports.
-    fn flows(&self, now: Time) -> Vec<(u16, u32)> {
-        self.recent(now).flat_map(|part| part.flows.iter().copied()).collect()
-    }
-
-    fn recent(&self, now: Time) -> impl Iterator<Item = &Part> {
-        self.parts.iter().filter(move |part| now < part.at + FRESH)
-    }
-
-    /// Notes whether the load is worth more lanes, or those that are open.
-    fn judge(&mut self, running: Placement, worth_more: bool, counted: (u64, Duration), now: Time) {
-        if matches!(self.state, State::Blocked { until } if now >= until) {
-            self.state = State::Closed;
-        }
-        match self.state {
-            State::Trial { .. } | State::Open => {
-                let is_busy = self.recent(now).map(|part| part.own).sum::<u32>() >= NEEDED;
-                let is_spread = is_spread(&self.flows(now), running);
-                self.is_alone = is_busy && !is_spread;
-                if is_busy && is_spread {
-                    self.needed = now;
-                }
-            }
-            State::Closed => {
-                self.loaded = self.loaded.filter(|_| now < self.needed + FRESH);
-                if self.loaded.is_some() {
-                    self.before = (self.before.0 + counted.0, self.before.1 + counted.1);
-                } else if worth_more {
-                    (self.loaded, self.before) = (Some(now), (0, Duration::ZERO));
-                }
-                if worth_more {
-                    self.needed = now;
-                }
-            }
-            State::Opening | State::Blocked { .. } => {}
-        }
-    }
-
-    /// Returns true if lanes should open: the load has lasted, and the last change was long ago.
-    fn is_due(&self, now: Time) -> bool {
-        self.state == State::Closed
-            && self.loaded.is_some_and(|since| now >= since + OPEN_AFTER)
-            && !self.has_just_closed(now)
-    }
-
-    /// Returns true if the peer's lanes were closed so shortly ago that they may not open yet.
-    fn has_just_closed(&self, now: Time) -> bool {
-        self.closed.is_some_and(|closed| now < closed + LINGER)
-    }
-
-    /// Starts the trial of lanes that open now.
-    fn open(&mut self, now: Time) {
-        let before = rate(self.before);
-        self.parts.iter_mut().for_each(|part| part.trial = (0, Duration::ZERO));
-        (self.state, self.needed, self.loaded) = (State::Trial { since: now, before }, now, None);
-        self.is_alone = false;
-    }
-
-    fn block(&mut self, now: Time) {
-        let wait = BLOCKED * 2_u32.pow(self.failures.min(DOUBLINGS));
-        self.failures += 1;
-        (self.state, self.loaded) = (State::Blocked { until: now + wait }, None);
-    }
-
-    fn wants_lanes(&self) -> bool {
-        matches!(self.state, State::Opening | State::Trial { .. } | State::Open)
-    }
-
-    /// Returns true while something about the peer must be remembered.
-    fn is_of_interest(&self, now: Time) -> bool {
-        match self.state {
-            State::Closed => self.recent(now).next().is_some() || self.has_just_closed(now),
-            State::Blocked { until } => now < until,
-            _ => true,
-        }
-    }
-
-    /// Returns the time without need after which lanes that are open are closed.
-    fn linger(&self) -> Duration {
-        if self.is_alone { LINGER_ALONE } else { LINGER }
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        match self.state {
-            State::Trial { since, .. } => Some(since + SETTLE + TRIAL),
-            State::Open => Some(self.needed + self.linger()),
-            State::Closed | State::Opening | State::Blocked { .. } => None,
-        }
-    }
-
-    /// Returns the reason why the peer's lanes are given back now, if they are.
-    fn handle_timeout(&mut self, now: Time) -> Option<GatherReason> {
-        if let State::Trial { since, before } = self.state
-            && now >= since + SETTLE + TRIAL
-        {
-            // Where the transfer ended meanwhile, there is nothing to compare.
-            let lasts = now < self.needed + FRESH;
-            let after: u64 = self.parts.iter().map(|part| rate(part.trial)).sum();
-            if lasts && after * 100 < before * (100 + GAIN) {
-                self.block(now);
-                return Some(GatherReason::NoGain);
-            }
-            self.failures = if lasts { 0 } else { self.failures };
-            self.state = State::Open;
-        }
-        if self.state == State::Open && now >= self.needed + self.linger() {
-            (self.state, self.closed) = (State::Closed, Some(now));
-            return Some(GatherReason::Idle);
-        }
-        None
-    }
-}
-
-/// Returns datagrams per second.
-fn rate((datagrams, span): (u64, Duration)) -> u64 {
-    let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1);
-    datagrams.saturating_mul(1_000_000) / micros
-}
-
-/// Returns true if the busiest of these lanes carries at most four fifths of the flows' datagrams.
-fn is_spread(flows: &[(u16, u32)], placement: Placement) -> bool {
-    placement.busiest(flows) * 5 <= Placement::FIRST.busiest(flows) * 4
-}
-
-/// Returns the lanes that are worth their threads for these flows, up to `most`, and the placement that spreads the flows best: each step to more lanes takes a
-/// fifth of its load from the busiest lane. If several lanes run already, only these come into question.
-///
-/// Heavy flows count alike, and of equal placements the first is taken: both nodes see the same flows, and shall make the same choice, though what they counted
-/// differs a little. Otherwise a flow's answers use another lane than the flow, and wake two threads at each end instead of one: a single stream has two
-/// thirds of its speed then.
-fn best_placement(flows: &[(u16, u32)], most: u8, running: Placement) -> Option<Placement> {
-    if running.lanes() > 1 {
-        return Some(running).filter(|running| is_spread(flows, *running));
-    }
-    let heavy = heavy_flows(flows);
-    let mut best = (Placement::FIRST, Placement::FIRST.busiest(&heavy));
-    for lanes in 2..=most {
-        let tops = Placement::candidates(lanes).map(|placement| (placement, placement.busiest(&heavy)));
-        let Some((placement, top)) = tops.min_by_key(|(_, top)| *top) else { continue };
-        if top * 5 <= best.1 * 4 {
-            best = (placement, top);
-        }
-    }
-    Some(best.0).filter(|placement| placement.lanes() > 1 && is_spread(flows, *placement))
-}
-
-/// Returns the flows with at least the [`HEAVY`]th part of the heaviest flow's datagrams, each with weight 1.
-fn heavy_flows(flows: &[(u16, u32)]) -> Vec<(u16, u32)> {
-    let heaviest = flows.iter().map(|(_, weight)| *weight).max().unwrap_or(0);
-    flows.iter().filter(|(_, weight)| *weight >= heaviest.div_ceil(HEAVY)).map(|(flow, _)| (*flow, 1)).collect()
 }
 
 #[cfg(test)]

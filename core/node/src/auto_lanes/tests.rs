@@ -227,6 +227,90 @@ fn lanes_that_carry_no_more_are_given_back_and_not_tried_again_soon() {
     assert!((35..40).contains(&(times[1] - times[0])), "{tried:?}");
 }
 
+/// Reports flows of [`PEER`] from `from` to `until`. Each lane that the peer has carries 2,000 datagrams per report, shared by the flows that it reads. Grants
+/// what is asked for. Returns what came of it and when.
+fn spread(auto: &mut AutoLanes, flows: &[u16], from: u64, until: u64) -> Vec<(u64, AutoOutput)> {
+    let mut told = Vec::new();
+    for now in (from..until).step_by(100) {
+        let is_spread = auto.peers.get(&PEER).is_some_and(Watched::wants_lanes);
+        let placement = if is_spread { auto.running } else { Placement::FIRST };
+        for lane in (0..placement.lanes()).map(LaneId) {
+            let own: Vec<_> = flows.iter().filter(|flow| placement.lane(**flow) == lane).collect();
+            let shared: Vec<_> = own.iter().map(|flow| (PEER, **flow, 2_000 / own.len() as u32)).collect();
+            auto.handle_load(lane, &load(950, &shared, 0), |_| true, at(now));
+        }
+        auto.handle_timeout(at(now));
+        while let Some(output) = auto.poll_output() {
+            told.push((now, output));
+            if let AutoOutput::Run(placement) = output {
+                auto.running(placement.lanes(), at(now));
+            }
+        }
+    }
+    told
+}
+
+/// Flows with numbers that [`Placement`] spreads, as the steering's numbers are: 16 bits of a hash.
+fn many() -> Vec<u16> {
+    (1..=16_u16).map(|number| number.wrapping_mul(0x9e37)).collect()
+}
+
+#[test]
+fn lanes_that_are_too_few_for_new_flows_give_way_to_more() {
+    let mut auto = AutoLanes::new(16);
+    let all = many();
+    let told = spread(&mut auto, &all[..2], 0, 20_000);
+    assert!(
+        matches!(told[..], [(1_000, AutoOutput::Run(two)), (1_000, AutoOutput::Spread { .. })] if two.lanes() == 2)
+    );
+    // 3 s later the lanes close, the threads end 3 s after that, and 5 s after the lanes closed the peer may have other lanes.
+    let told = spread(&mut auto, &all, 20_000, 40_000);
+    let gather = AutoOutput::Gather { peer: PEER, reason: GatherReason::TooFew };
+    assert_eq!(told[..2], [(23_000, gather), (26_000, AutoOutput::Run(Placement::FIRST))]);
+    assert!(
+        matches!(told[2..], [(28_000, AutoOutput::Run(more)), (28_000, AutoOutput::Spread { .. })] if more.lanes() >= 8)
+    );
+    assert_eq!(spread(&mut auto, &all, 40_000, 200_000), [], "they are enough");
+}
+
+#[test]
+fn lanes_do_not_give_way_for_a_short_time_or_often() {
+    let all = many();
+    let mut auto = AutoLanes::new(16);
+    spread(&mut auto, &all[..2], 0, 20_000);
+    assert_eq!(auto.running.lanes(), 2);
+    assert_eq!(spread(&mut auto, &all[..6], 20_000, 22_900), [], "a short time");
+    assert_eq!(spread(&mut auto, &all[..2], 22_900, 30_000), []);
+    let changes = |told: &[(u64, AutoOutput)]| {
+        let is_too_few = |output| matches!(output, AutoOutput::Gather { reason: GatherReason::TooFew, .. });
+        told.iter().filter(|(_, output)| is_too_few(*output)).count()
+    };
+    assert_eq!(changes(&spread(&mut auto, &all[..4], 30_000, 50_000)), 1);
+    assert_eq!(changes(&spread(&mut auto, &all, 50_000, 90_000)), 0, "a minute has not passed");
+    assert_eq!(changes(&spread(&mut auto, &all, 90_000, 110_000)), 1);
+}
+
+#[test]
+fn a_peer_whose_lanes_are_too_few_does_not_close_those_of_another() {
+    let all = many();
+    let mut auto = AutoLanes::new(16);
+    spread(&mut auto, &all[..2], 0, 20_000);
+    let others = [(OTHER, all[0], 500), (OTHER, all[1], 500)];
+    for now in (20_000..40_000).step_by(100) {
+        let flows: Vec<_> = all.iter().map(|flow| (PEER, *flow, 500)).collect();
+        for lane in 0..2 {
+            auto.handle_load(LaneId(lane), &load(1_000, &flows, 0), |_| true, at(now));
+            if now >= 20_000 {
+                auto.handle_load(LaneId(lane), &load(1_000, &others, 0), |_| true, at(now + 50));
+            }
+        }
+        auto.handle_timeout(at(now));
+        let told = outputs(&mut auto);
+        assert!(now < 23_000 || told.is_empty(), "{now}: {told:?}");
+        assert!(!told.iter().any(|output| matches!(output, AutoOutput::Gather { .. })), "{now}: {told:?}");
+    }
+}
+
 #[test]
 fn a_refusal_is_not_repeated_at_once() {
     let mut auto = AutoLanes::new(2);

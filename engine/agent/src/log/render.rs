@@ -82,6 +82,7 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, EventSource,
                 GatherReason::Idle => "not-needed",
                 GatherReason::NoGain => "no-gain",
                 GatherReason::PortsClosed => "ports-closed",
+                GatherReason::TooFew => "too-few",
             };
             of_peer(&kind::LANES_RETURNED, peer, vec![Value::Word(reason)])
         }
