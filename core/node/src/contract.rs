@@ -104,6 +104,8 @@ pub enum ToLane {
         /// `SetPath` they go to the source of the first authentic packet.
         roams: bool,
     },
+    /// Adds all peers to a lane that has just started, with their paths. It is one command, so that ten thousand peers delay no command to another lane.
+    AddPeers(Arc<[KnownPeer]>),
     /// Sets the path to the peer: only a proof moves it (law 3). Packets on the new path do not overtake those on the old one (protocol.md 5.4).
     SetPath {
         /// The peer.
@@ -267,6 +269,19 @@ pub enum ToLane {
     Drain,
 }
 
+/// What a lane that starts is told of a peer.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownPeer {
+    /// The peer.
+    pub peer: PeerId,
+    /// As in [`ToLane::AddPeer`].
+    pub roams: bool,
+    /// As in [`ToLane::SetPath`], if the peer has a path.
+    pub choice: Option<Choice>,
+    /// As in [`ToLane::SetRoundTrip`], if it was measured.
+    pub round_trip: Option<Duration>,
+}
+
 impl ToLane {
     /// Returns the peer that the command is about; `None` for commands to a whole lane.
     pub fn peer(&self) -> Option<PeerId> {
@@ -289,6 +304,7 @@ impl ToLane {
             | Self::SetRoundTrip { peer, .. }
             | Self::GiveUp(peer) => Some(*peer),
             Self::Routes(_)
+            | Self::AddPeers(_)
             | Self::SetMtu(_)
             | Self::ForgetLocal { .. }
             | Self::ForgetLocals

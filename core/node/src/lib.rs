@@ -36,7 +36,9 @@ mod stamps;
 pub mod uapi;
 
 pub use auto_lanes::GatherReason;
-pub use contract::{Clocks, Datagram, FlowLoad, FromLane, HandshakeMessage, LaneLoad, Reading, ToLane, source_of};
+pub use contract::{
+    Clocks, Datagram, FlowLoad, FromLane, HandshakeMessage, KnownPeer, LaneLoad, Reading, ToLane, source_of,
+};
 pub use counts::HandshakeCounts;
 pub use event::{HandshakeFailure, HandshakeRefusal, NodeEvent};
 pub use node::{LanesLimit, NativePeer, Node};

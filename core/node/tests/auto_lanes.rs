@@ -125,6 +125,7 @@ impl Net {
             Output::Lanes(placement) => host.asked = Some(placement.lanes()),
             Output::Lane(own, command) => match command {
                 ToLane::AddPeer { .. } => *host.told.entry(own).or_default() += 1,
+                ToLane::AddPeers(peers) => *host.told.entry(own).or_default() += peers.len(),
                 ToLane::Send { message, .. } => {
                     inputs.push_back((
                         other,

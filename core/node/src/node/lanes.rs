@@ -7,15 +7,18 @@
 //! ```
 //! With a fixed number of lanes ([`Node::set_lanes`]) all sessions have all lanes, and nothing is decided.
 
+use std::sync::Arc;
+
 use taut_base::{Entropy, LaneId, PeerId, SessionId};
 use taut_tunnel::Attempt;
 use taut_wire::control::Lanes;
 
 use super::Node;
 use crate::auto_lanes::{AutoLanes, AutoOutput, AutoState, GatherReason};
-use crate::contract::{Clocks, LaneLoad, ToLane};
+use crate::contract::{Clocks, KnownPeer, LaneLoad, ToLane};
 use crate::event::NodeEvent;
 use crate::output::Output;
+use crate::peer::Peer;
 
 /// The reason why a peer has no more lanes than at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,9 +126,7 @@ impl<E: Entropy> Node<E> {
         self.set_clocks(clocks);
         let before = self.lanes.count();
         self.lanes = lanes;
-        for lane in (before..lanes.count()).map(LaneId) {
-            self.introduce(lane);
-        }
+        self.introduce((before..lanes.count()).map(LaneId));
         if let Some(auto) = &mut self.auto {
             auto.running(lanes.count(), clocks.now);
         }
@@ -204,21 +205,21 @@ impl<E: Entropy> Node<E> {
         self.outputs.note(NodeEvent::HandshakeStarted { peer: id });
     }
 
-    /// Tells a new lane of all relays, peers, paths and routes.
-    fn introduce(&mut self, lane: LaneId) {
-        let places: Vec<_> = self.relays.places().collect();
-        self.tell(lane, ToLane::Relays(places.into()));
-        for peer in self.peers.values() {
-            let (id, roams) = (peer.id, peer.native);
-            self.outputs.tell(lane, ToLane::AddPeer { peer: id, persistent_keepalive: None, roams });
-            if let Some(choice) = peer.choice {
-                self.outputs.tell(lane, ToLane::SetPath { peer: id, choice });
-            }
-            if let Some(round_trip) = peer.round_trip {
-                self.outputs.tell(lane, ToLane::SetRoundTrip { peer: id, round_trip });
-            }
-        }
+    /// Tells new lanes of all relays, peers, paths and routes.
+    fn introduce(&mut self, lanes: impl Iterator<Item = LaneId>) {
+        let relays: Arc<[_]> = self.relays.places().collect();
+        let known = |peer: &Peer| KnownPeer {
+            peer: peer.id,
+            roams: peer.native,
+            choice: peer.choice,
+            round_trip: peer.round_trip,
+        };
+        let peers: Arc<[_]> = self.peers.values().map(known).collect();
         let routes = self.routes();
-        self.tell(lane, ToLane::Routes(routes));
+        for lane in lanes {
+            self.tell(lane, ToLane::Relays(Arc::clone(&relays)));
+            self.tell(lane, ToLane::AddPeers(Arc::clone(&peers)));
+            self.tell(lane, ToLane::Routes(Arc::clone(&routes)));
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! The agent's commands.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, SessionId, Time};
-use taut_node::{FromLane, Routes, ToLane};
+use taut_node::{FromLane, KnownPeer, Routes, ToLane};
 use taut_path::{Choice, Way};
 use taut_tunnel::{Keyring, Role, Session};
 use taut_wire::control::ControlMessage;
@@ -19,13 +20,8 @@ impl LaneCore {
     pub fn command(&mut self, command: ToLane, out: &mut SendBatch, now: Time) {
         match command {
             ToLane::Routes(routes) => self.set_routes(routes),
-            ToLane::AddPeer { peer, persistent_keepalive, roams } => {
-                let own = if self.by_peer { LaneId::FIRST } else { self.own };
-                let first = own == LaneId::FIRST;
-                let keyring = if first { Keyring::new(persistent_keepalive) } else { Keyring::for_extra_lane() };
-                let first = SessionLane::new(own, keyring);
-                self.peers.insert(peer, LanePeer::new(first, roams, self.traffic.add(peer)));
-            }
+            ToLane::AddPeer { peer, persistent_keepalive, roams } => self.add_peer(peer, persistent_keepalive, roams),
+            ToLane::AddPeers(peers) => peers.iter().for_each(|known| self.add_known_peer(*known, out, now)),
             ToLane::SetEndpoint { peer, endpoint } => {
                 // The user may have set it because the source address does not work (fault D19).
                 self.locals.forget(&mut |known, _| known == endpoint);
@@ -94,11 +90,7 @@ impl LaneCore {
                 self.send_staged(id, out, now);
                 self.schedule(id);
             }
-            ToLane::SetRoundTrip { peer, round_trip } => {
-                if let Some(peer) = self.peers.get_mut(peer) {
-                    peer.set_round_trip(round_trip);
-                }
-            }
+            ToLane::SetRoundTrip { peer, round_trip } => self.set_round_trip(peer, Some(round_trip)),
             // The thread carries these out.
             ToLane::Read(_) | ToLane::Drain | ToLane::Lanes(_) | ToLane::OpenSearch { .. } | ToLane::CloseSearch(_) => {
             }
@@ -107,6 +99,29 @@ impl LaneCore {
                 let waiting = self.staging.clear(peer);
                 self.drops.add(DropReason::NoHandshake, waiting);
             }
+        }
+    }
+
+    fn add_peer(&mut self, peer: PeerId, persistent_keepalive: Option<Duration>, roams: bool) {
+        let own = if self.by_peer { LaneId::FIRST } else { self.own };
+        let is_first = own == LaneId::FIRST;
+        let keyring = if is_first { Keyring::new(persistent_keepalive) } else { Keyring::for_extra_lane() };
+        let first = SessionLane::new(own, keyring);
+        self.peers.insert(peer, LanePeer::new(first, roams, self.traffic.add(peer)));
+    }
+
+    fn add_known_peer(&mut self, known: KnownPeer, out: &mut SendBatch, now: Time) {
+        let KnownPeer { peer, roams, choice, round_trip } = known;
+        self.add_peer(peer, None, roams);
+        if let Some(choice) = choice {
+            self.set_path(peer, choice, out, now);
+        }
+        self.set_round_trip(peer, round_trip);
+    }
+
+    fn set_round_trip(&mut self, peer: PeerId, round_trip: Option<Duration>) {
+        if let (Some(peer), Some(round_trip)) = (self.peers.get_mut(peer), round_trip) {
+            peer.set_round_trip(round_trip);
         }
     }
 
