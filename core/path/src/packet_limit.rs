@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!           begin         all sizes of a round are answered, or lost three times
-//! Unknown ─────────▶ Searching ─────────────────────────────────────────────▶ Settled ◀─┐ every 10 minutes one probe of the next size
-//!    ▲                  ▲  └── rounds: common sizes, then sizes between ◀──┘    │    └──┘
+//! Unknown ─────────▶ Searching ─────────────────────────────────────────────▶ Settled ◀─┐ every 10 minutes one probe of the next size,
+//!    ▲                  ▲  └── rounds: common sizes, then sizes between ◀──┘    │    └──┘ sooner after the path shrank
 //!    │                  │  the present size is lost three times, or             │ recheck: long packets or data were lost, the network changed
 //!    │                  │  it is answered after a change of the network         │
 //!    │                  └────────────────────────── Rechecking ◀────────────────┘
@@ -105,6 +105,10 @@ pub(crate) struct PacketLimit {
     before: Option<u16>,
     /// Searches in a row that nothing was answered in.
     silent_searches: u32,
+    /// Probes of a longer size since a search ended with a shorter one than before; `None` after other searches.
+    looks: Option<u32>,
+    /// When a longer size than the settled one is probed. Rechecks that confirm the settled one do not delay it.
+    longer_at: Option<Time>,
     /// True if the last recheck found that the size did not pass, until [`Self::take_lowered`].
     lowered: bool,
     /// True if longer sizes are tried as soon as the recheck has shown that the present one passes.
@@ -226,7 +230,7 @@ impl PacketLimit {
                 continue;
             }
             if self.unsent.is_empty() {
-                self.due = Some(now + self.pause(of));
+                self.due = Some(self.continues_at(of, now));
             }
             if self.asked.len() == KEPT {
                 self.asked.pop_front();

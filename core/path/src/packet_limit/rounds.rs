@@ -22,26 +22,29 @@ const UNMEASURED: Duration = Duration::from_millis(100);
 /// Time between two probes of a longer size while nothing changes, 10 minutes: a link that carries more is used soon enough, and the probe costs nothing.
 const GROWTH: Duration = Duration::from_secs(600);
 
+/// Time after which a path that shrank is asked for a longer size again, 5 s, four times as long each time up to [`GROWTH`]: random loss may have hidden the size.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+
 /// Time until a peer that answered no sized probe is asked again, 1 s, doubled each time up to [`GROWTH`]: the path may have failed during the search.
 const FIRST_REPEAT: Duration = Duration::from_secs(1);
 
 impl PacketLimit {
-    /// Returns how long after a transmission of the round the next one follows, or the verdict after the last.
-    pub(super) fn pause(&self, of: &Conditions) -> Duration {
+    /// Returns when the next transmission of the round that was sent now follows, or the verdict after the last.
+    pub(super) fn continues_at(&self, of: &Conditions, now: Time) -> Time {
         let round_trip = of.round_trip.max(self.round_trip).unwrap_or(UNMEASURED);
         if self.step == Step::Settled {
-            self.rest()
+            self.longer_at.unwrap_or(now + self.rest())
         } else if self.tries >= TRIES {
-            (round_trip * 2).clamp(PATIENCE.0, PATIENCE.1)
+            now + (round_trip * 2).clamp(PATIENCE.0, PATIENCE.1)
         } else {
-            (round_trip + round_trip / 4).clamp(RETRY.0, RETRY.1)
+            now + (round_trip + round_trip / 4).clamp(RETRY.0, RETRY.1)
         }
     }
 
     /// Returns the pause until the next probe while nothing changes.
     fn rest(&self) -> Duration {
         match self.silent_searches {
-            0 => GROWTH,
+            0 => self.looks.map_or(GROWTH, |looks| FIRST_LOOK.saturating_mul(1 << (2 * looks.min(5))).min(GROWTH)),
             searches => FIRST_REPEAT.saturating_mul(1 << (searches - 1).min(10)).min(GROWTH),
         }
     }
@@ -49,7 +52,7 @@ impl PacketLimit {
     /// All probes of the round were sent, and the time for their answers is over: repeats those that are lost, or judges them.
     pub(super) fn end_round(&mut self, of: &Conditions, now: Time) {
         if self.step == Step::Settled {
-            return self.grow(of);
+            return self.grow(of, now);
         }
         let lost: Vec<u16> = self.round.iter().copied().filter(|size| *size > self.passes).collect();
         if lost.is_empty() && self.settled == Some(self.passes) && self.step == Step::Rechecking {
@@ -118,16 +121,21 @@ impl PacketLimit {
 
     fn settle(&mut self, limit: u16, finding: Finding, now: Time) {
         self.silent_searches = if finding == Finding::Answered { 0 } else { self.silent_searches.saturating_add(1) };
+        if finding != Finding::Answered || (self.settled, self.finding) != (Some(limit), finding) {
+            let shrank = finding == Finding::Answered && self.before.is_some_and(|before| limit < before);
+            self.looks = shrank.then_some(0);
+            self.longer_at = Some(now + self.rest());
+        }
         (self.step, self.settled, self.finding) = (Step::Settled, Some(limit), finding);
         self.looks_further = false;
         if finding == Finding::Answered {
             self.before = Some(limit);
         }
-        (self.round, self.unsent, self.due) = (Vec::new(), Vec::new(), Some(now + self.rest()));
+        (self.round, self.unsent, self.due) = (Vec::new(), Vec::new(), self.longer_at);
     }
 
     /// Nothing changed for a while: probes the next longer size once.
-    fn grow(&mut self, of: &Conditions) {
+    fn grow(&mut self, of: &Conditions, now: Time) {
         let limit = self.settled.unwrap_or(SAFE_PACKET);
         let next = match self.finding {
             Finding::Unanswered if of.takes_pieces => Some(SHORTEST),
@@ -135,6 +143,8 @@ impl PacketLimit {
             Finding::Answered | Finding::None => sizes::next(of.way, limit, of.longest),
         };
         self.silent_searches += u32::from(self.finding == Finding::Unanswered);
+        self.looks = self.looks.map(|looks| looks.saturating_add(1));
+        self.longer_at = Some(now + self.rest());
         match next {
             Some(size) => self.unsent = vec![size],
             None => self.due = None,
