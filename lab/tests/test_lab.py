@@ -108,7 +108,9 @@ sys.stdin.read()
 """
 
 
+# Alone: each lab that starts cleans, too, and may do so before this one's command.
 @pytest.mark.root
+@pytest.mark.alone
 def test_leftovers_of_a_dead_run_are_cleaned_and_a_live_lab_is_not(tmp_path):
     runs = [
         subprocess.Popen(
