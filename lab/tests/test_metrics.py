@@ -34,6 +34,8 @@ def test_the_figures_follow_the_path(mesh):
     assert metrics[f'taut_peer_path{{peer="{two.name}",kind="none"}}'] == 0
     assert metrics[f'taut_peer_sent_bytes_total{{peer="{two.name}",way="direct"}}'] > 0
     assert metrics[f'taut_peer_handshakes_total{{peer="{two.name}"}}'] >= 1
+    assert metrics["taut_tun_mtu_bytes"] >= 1280 and metrics["taut_lanes"] == 1
+    assert metrics[f'taut_peer_lanes{{peer="{two.name}"}}'] == 1
     assert 0 < metrics[f'taut_peer_round_trip_seconds{{peer="{two.name}"}}'] < 60
     status = one.status()
     assert status["self"]["node_key"] not in text, "the metrics contain no key"

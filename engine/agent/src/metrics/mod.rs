@@ -80,6 +80,12 @@ fn myself(page: &mut Page, status: &Status) {
             .series(&[], u8::from(coordinator.connected));
         page.gauge("taut_map_version", "Version of the network map in force.").series(&[], coordinator.map_version);
     }
+    if let Some(tun) = status.me.as_ref().and_then(|me| me.tun.as_ref()) {
+        page.gauge("taut_tun_mtu_bytes", "MTU of the overlay device.").series(&[], tun.mtu);
+    }
+    if let Some(lanes) = status.me.as_ref().and_then(|me| me.lanes.as_ref()) {
+        page.gauge("taut_lanes", "Threads that move packets.").series(&[], lanes.ports.len());
+    }
     let mut drops = page.counter("taut_dropped_packets_total", "Packets dropped, by reason (docs/drops.md).");
     for (reason, count) in &status.drops {
         drops.series(&[("reason", reason)], count);
@@ -141,6 +147,12 @@ fn paths(page: &mut Page, peers: &[PeerStatus]) {
     });
     of_peers("taut_peer_session_age_seconds", "Since the handshake of the session in use.", &|peer| {
         peer.session.as_ref().map(|session| session.age_s)
+    });
+    of_peers("taut_peer_mtu_bytes", "Longest IP packet that the path to the peer carries in one datagram.", &|peer| {
+        peer.path.mtu.map(f64::from)
+    });
+    of_peers("taut_peer_lanes", "Lanes that carry packets to and from the peer.", &|peer| {
+        peer.session.as_ref().map(|session| f64::from(session.lanes_in_use))
     });
 }
 

@@ -19,8 +19,8 @@ fn peer(name: &str, path: PathStatus) -> PeerStatus {
         session: Some(SessionStatus {
             age_s: 3.5,
             suite: String::from("AES256GCM"),
-            lanes_in_use: 1,
-            lanes: 1,
+            lanes_in_use: 2,
+            lanes: 2,
             lanes_limit: None,
             established: 2,
         }),
@@ -37,7 +37,7 @@ fn peer(name: &str, path: PathStatus) -> PeerStatus {
 
 /// Returns a status in which every value is known.
 pub(crate) fn sample() -> Status {
-    let path = PathStatus { since_s: Some(9.0), loss: Some(0.25), ..PathStatus::relayed("r\"1") };
+    let path = PathStatus { since_s: Some(9.0), loss: Some(0.25), mtu: Some(1_432), ..PathStatus::relayed("r\"1") };
     Status {
         schema: SCHEMA,
         state: NodeState::Running,
@@ -91,6 +91,8 @@ fn the_series_of_a_dashboard() {
         "taut_peer_path_age_seconds{peer=\"n2\"} 9",
         "taut_peer_round_trip_seconds{peer=\"n2\"} 0.0125",
         "taut_peer_loss_ratio{peer=\"n2\"} 0.25",
+        "taut_peer_mtu_bytes{peer=\"n2\"} 1432",
+        "taut_peer_lanes{peer=\"n2\"} 2",
         "taut_peer_received_bytes_total{peer=\"n2\",way=\"relayed\"} 1",
         "taut_peer_sent_bytes_total{peer=\"n2\",way=\"direct\"} 4",
         "taut_peer_changes_refused_total{peer=\"n2\",why=\"given-up\"} 3",
