@@ -211,7 +211,10 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
             Arg::Long("listen") => flags.listen = parser.value()?.parse()?,
             Arg::Long("stun-port") => flags.stun_port = parser.value()?.parse()?,
             Arg::Long("trust") => flags.trust.push(parser.value()?.parse()?),
-            Arg::Long("rate") => flags.rate = parser.value()?.parse()?,
+            Arg::Long("rate") => {
+                let text = parser.value()?.string()?;
+                flags.rate = text.parse().map_err(|error| Failed::Usage(format!("--rate `{text}`: {error}")))?;
+            }
             Arg::Long("threads") => flags.threads = parser.value()?.parse()?,
             Arg::Long("metrics") => flags.metrics = Some(parser.value()?.parse()?),
             Arg::Long("web") => flags.web = Some(parser.value()?.parse()?),

@@ -37,6 +37,14 @@ fn with_json_a_failure_is_reported_as_a_json_object() {
 }
 
 #[test]
+fn a_rate_that_is_none_or_of_no_use_is_refused_with_the_name_of_its_option() {
+    for text in ["abc", "10", "1.5G"] {
+        let (code, _, stderr) = answer(&format!("serve --rate {text}"));
+        assert!(code == 2 && stderr.contains(&format!("--rate `{text}`: a rate is a number of bits")), "{stderr}");
+    }
+}
+
+#[test]
 fn output_that_cannot_be_written_is_a_failure_but_a_closed_pipe_is_not() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = Command::new(PROGRAM).arg("help").stdout(full).output().unwrap();

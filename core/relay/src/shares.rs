@@ -14,6 +14,9 @@ use taut_base::Time;
 /// Clients per block of memory, 1,024: a relay with few clients takes 8 KiB.
 const BLOCK: usize = 1_024;
 
+/// Least rate that is read from a text, 64 kbit/s: a slower relay is of no use, and a number without its letter was meant.
+const LEAST: u64 = 64_000;
+
 /// The rate limit of the data that one client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardRate {
@@ -47,7 +50,7 @@ pub struct BadRate;
 
 impl fmt::Display for BadRate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a rate is a number of bits per second, such as 500M")
+        out.write_str("a rate is a number of bits per second, such as 500M; the least is 64K")
     }
 }
 
@@ -56,7 +59,7 @@ impl std::error::Error for BadRate {}
 impl FromStr for ForwardRate {
     type Err = BadRate;
 
-    /// Reads bits per second: `500000000`, `500M`.
+    /// Reads bits per second, at least 64,000: `500000000`, `500M`.
     fn from_str(text: &str) -> Result<Self, BadRate> {
         let (number, scale) = match text.as_bytes().last() {
             Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
@@ -64,7 +67,7 @@ impl FromStr for ForwardRate {
             Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
             _ => (text, 1),
         };
-        let bits = number.parse().ok().and_then(|number: u64| number.checked_mul(scale)).filter(|bits| *bits >= 8);
+        let bits = number.parse().ok().and_then(|number: u64| number.checked_mul(scale)).filter(|bits| *bits >= LEAST);
         bits.map(Self::bits_per_second).ok_or(BadRate)
     }
 }
@@ -106,8 +109,8 @@ mod tests {
     #[test]
     fn rates_are_read_with_and_without_a_letter() {
         let read = |text: &str| text.parse::<ForwardRate>().map(|rate| rate.bytes_per_second);
-        assert_eq!(["8", "80k", "500M", "2G"].map(read), [Ok(1), Ok(10_000), Ok(62_500_000), Ok(250_000_000)]);
-        for text in ["", "7", "M", "-1", "1.5G", "1T", "1 G", "99999999999G", "ü"] {
+        assert_eq!(["64000", "80k", "500M", "2G"].map(read), [Ok(8_000), Ok(10_000), Ok(62_500_000), Ok(250_000_000)]);
+        for text in ["", "7", "10", "63K", "M", "-1", "1.5G", "1T", "1 G", "99999999999G", "ü"] {
             assert_eq!(read(text), Err(BadRate), "{text}");
         }
     }
