@@ -31,9 +31,11 @@ const STANDING_BYTES: usize = 128 * 1024;
 /// Time for which a queue is long at every look before flows are marked, and before they are marked again, 1 ms: several round trips between hosts of one site. Below that, the wake-ups of four programs
 /// make queues longer than TCP does.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// Further such time for a lane that never has a core when it wants one, 6 ms; a part of it for a lane that sometimes has none. Programs that share cores take turns of milliseconds, and each turn needs
-/// something to work on: with a queue of a millisecond, one stream beside two busy programs on two cores had 0.6 of its speed.
-const PATIENCE_WITHOUT_CORE: Duration = Duration::from_millis(6);
+/// Share of the time, in thousandths, for which a lane may wait for a core without any effect. Where two lanes and the programs at both ends share two cores, each waits for a fifth of its time.
+const USUAL_WAIT: u16 = 250;
+/// Further such time for a lane that never has a core when it wants one, 20 ms; a part of it for a lane that waits more than [`USUAL_WAIT`]. Programs that share cores take turns of milliseconds, and each
+/// turn needs something to work on: with a queue of 4 ms, one stream beside two busy programs on two cores, where a lane waits for half of its time, had three quarters of its speed.
+const PATIENCE_WITHOUT_CORE: Duration = Duration::from_millis(20);
 /// Longest round trip of peers whose flows are marked, 2 ms: a host on the same site. TCP slows down by 30 % (RFC 9438). Without a queue of half a round trip, that costs throughput until the window
 /// has grown again, which takes longer the longer the round trip is.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(2);
@@ -82,7 +84,8 @@ impl QueueMarks {
 
     /// Notes the part of the time that the lane wanted a core and had none, in thousandths.
     pub(crate) fn set_waited(&mut self, thousandths: u16) {
-        self.patience = PATIENCE + PATIENCE_WITHOUT_CORE * u32::from(thousandths.min(1000)) / 1000;
+        let beyond = u32::from(thousandths.min(1000).saturating_sub(USUAL_WAIT));
+        self.patience = PATIENCE + PATIENCE_WITHOUT_CORE * beyond / u32::from(1000 - USUAL_WAIT);
     }
 
     /// Notes a look at a queue in which `bytes` waited, or more than that if the look did not reach the queue's end.

@@ -67,7 +67,7 @@ fn a_look_that_did_not_reach_the_end_found_a_long_queue() {
 #[test]
 fn a_lane_that_often_waits_for_a_core_has_longer_queues() {
     let flow = [(ONE, 1); 20];
-    for (waited, looks) in [(0, 11), (500, 41), (1_000, 71), (u16::MAX, 71)] {
+    for (waited, looks) in [(0, 11), (250, 11), (625, 111), (1_000, 211), (u16::MAX, 211)] {
         let mut queue = QueueMarks::new();
         queue.set_waited(waited);
         assert!(marked(&mut queue, looks - 1, &flow).is_empty(), "{waited}");

@@ -343,6 +343,8 @@ fn the_way_of_a_closed_lane_follows_the_peer_to_its_present_path() {
     };
     let (direct, there_by_relay) = (Way::Direct(outer(1)), through(0x31));
     set_path(&mut there, direct);
+    // A peer may forge the source: its receipts would go to a stranger (fault D10).
+    assert_eq!(comes_by(&mut there, Way::Direct(outer(9)), outer(2).into(), outer(9)), None);
     assert_eq!(comes_by(&mut there, direct, outer(2).into(), outer(1)), Some(direct), "the first one");
     // Another way is followed only where it leads to the chosen path.
     assert_eq!(comes_by(&mut there, there_by_relay, through(0x71), outer(RELAY)), Some(direct));
