@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 18] = [
+const VALUED: [&str; 22] = [
     "state",
     "listen",
     "url",
@@ -28,6 +28,10 @@ const VALUED: [&str; 18] = [
     "trusted-proxy",
     "log-format",
     "log-level",
+    "nodes",
+    "visible",
+    "changes",
+    "seconds",
 ];
 
 /// Options without a value.

@@ -10,6 +10,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("relays" | "ticket-key") => RELAYS,
         Some("operator-token") => OPERATOR_TOKEN,
         Some("backup" | "restore" | "check") => BACKUP,
+        Some("simulate") => SIMULATE,
         _ => PROGRAM,
     }
 }
@@ -41,6 +42,23 @@ macro_rules! remote_options {
     };
 }
 
+const SIMULATE: &str = "\
+taut-coordinator simulate: measures a coordinator with many simulated nodes on this host
+
+  taut-coordinator simulate [--nodes N] [--visible N] [--changes N] [--seconds N] [--json]
+
+It starts a coordinator on a temporary database and port, and as many nodes as wanted, each with a real control channel.
+Nodes report new endpoints; each change must reach all other nodes of its network. Then the coordinator is killed and
+started again, and at the end each node's map is compared with the database. Exit status 1 if a change was lost or a map
+differs. Coordinator and nodes share the processor. Each node needs an open file in both (`ulimit -n`).
+
+  --nodes N            nodes in all (default 1000)
+  --visible N          nodes of one network, which see each other (default 101: each sees 100 others)
+  --changes N          changes per second (default 1)
+  --seconds N          for this time (default 30)
+  --json               print the result as JSON
+";
+
 const PROGRAM: &str = "\
 taut-coordinator: enrols nodes, hands out addresses, streams the network map
 
@@ -55,6 +73,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator backup FILE      write the database to a file while the coordinator runs
   taut-coordinator restore FILE     restore such a file
   taut-coordinator check            check the database for damage
+  taut-coordinator simulate         measure a coordinator with many simulated nodes
   taut-coordinator version          print the version (--json)
 
 `taut-coordinator COMMAND --help` tells more.

@@ -11,6 +11,7 @@ mod nodes;
 mod relays;
 mod remote;
 mod serve;
+mod simulate;
 mod table;
 mod target;
 mod tls;
@@ -26,7 +27,7 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "serve",
     "nodes",
     "keys",
@@ -38,6 +39,7 @@ const COMMANDS: [&str; 13] = [
     "backup",
     "restore",
     "check",
+    "simulate",
     "version",
     "help",
 ];
@@ -84,6 +86,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("ticket-key") => relays::ticket_key(arguments),
         Some("keys") => keys::run(arguments),
         Some("networks") => networks::run(arguments),
+        Some("simulate") => simulate::run(arguments),
         Some(other) => {
             Err(CommandError::Usage(format!("there is no command `{other}`{}", did_you_mean(other, &COMMANDS))))
         }
