@@ -12,6 +12,7 @@ use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, Session, SessionKeys};
 use taut_udp::Transmit;
 use taut_wire::control::{Abilities, Suite, Suites};
+use taut_wire::icmp::ErrorAbout;
 use taut_wire::ip::Packet;
 use taut_wire::merge::{Offloads, Run};
 use taut_wire::pieces::{Plan, is_piece};
@@ -279,7 +280,12 @@ fn allowed(packets: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut padded = packet.to_vec();
         padded.resize(padded_len(packet.len(), usize::from(DEFAULT_MTU)), 0);
         let packet = Packet::parse(&padded).ok()?;
-        (packet.source() == IpAddr::from(PEER_ADDRESS)).then(|| packet.bytes().to_vec())
+        // An ICMP error is for the host's own packets to the peer alone (fault I3).
+        let concerns = match ErrorAbout::of(&packet) {
+            ErrorAbout::Nothing => true,
+            about => about == ErrorAbout::PacketTo(PEER_ADDRESS.into()),
+        };
+        (concerns && packet.source() == IpAddr::from(PEER_ADDRESS)).then(|| packet.bytes().to_vec())
     };
     packets.iter().filter_map(allowed).collect()
 }
