@@ -377,3 +377,19 @@ fn help_and_version_succeed() {
     }
     assert!(out(&run(&["version"], &[])).starts_with("taut-coordinator 0."));
 }
+
+#[test]
+fn simulated_nodes_hear_of_every_change_and_end_with_the_coordinators_maps() {
+    let plan = ["simulate", "--nodes", "40", "--visible", "10", "--changes", "30", "--seconds", "2", "--json"];
+    let output = run(&plan, &[]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let json: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((&json["schema"], &json["nodes"]), (&1.into(), &40.into()));
+    for what in ["lost_updates", "differing_maps", "misfit_deltas"] {
+        assert_eq!(json[what], 0, "{json}");
+    }
+    assert!(json["changes"].as_u64().unwrap() > 20 && json["delta_ms"]["p99"].is_number(), "{json}");
+    for wrong in [["--nodes", "1"], ["--changes", "many"], ["--seconds", "-1"]] {
+        assert_eq!(run(&["simulate", wrong[0], wrong[1]], &[]).status.code(), Some(2), "{wrong:?}");
+    }
+}

@@ -11,6 +11,7 @@ use taut_base::NodeId;
 use tokio::sync::{oneshot, watch};
 
 use super::duplicates::Duplicates;
+use super::feed::Feed;
 use super::presence::{Presence, PresenceNews};
 use super::rate_limit::RateLimit;
 
@@ -31,6 +32,7 @@ const ENDPOINTS_BURST: u32 = 4;
 pub(crate) struct Hub {
     version: watch::Sender<u64>,
     revision: watch::Sender<u64>,
+    feed: Feed,
     inner: Mutex<HubState>,
 }
 
@@ -46,7 +48,12 @@ struct HubState {
 
 impl Hub {
     pub(super) fn new() -> Self {
-        Self { version: watch::Sender::new(0), revision: watch::Sender::new(0), inner: Mutex::default() }
+        Self {
+            version: watch::Sender::new(0),
+            revision: watch::Sender::new(0),
+            feed: Feed::default(),
+            inner: Mutex::default(),
+        }
     }
 
     /// Hints at a new version of the map.
@@ -56,6 +63,16 @@ impl Hub {
             *last = version.max(*last);
             newer
         });
+    }
+
+    /// Returns the latest version that was hinted at; 0 before the first.
+    pub(super) fn announced(&self) -> u64 {
+        *self.version.borrow()
+    }
+
+    /// Returns the maps of the network.
+    pub(super) fn feed(&self) -> &Feed {
+        &self.feed
     }
 
     /// Enters a connection of a node, which replaces an older one of the same node. `run` is the number of the program's start. Returns `None` if another
@@ -189,6 +206,9 @@ impl Drop for Membership {
             inner.presence.close(self.node, self.connection, Instant::now(), GRACE);
             if inner.connections.get(&self.node).is_some_and(|(connection, _)| *connection == self.connection) {
                 inner.connections.remove(&self.node);
+            }
+            if inner.connections.is_empty() {
+                self.hub.feed.clear();
             }
         });
     }

@@ -1,10 +1,10 @@
-//! Network maps, and changes of maps, from rows. Pure. The rows come from one complete read (law 6).
+//! Network maps from rows. Pure. The rows come from one complete read (law 6).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use taut_base::NodeId;
-use taut_netmap::{Delta, LocalMember, MAX_PEER_RELAYS, NetworkInfo, NetworkMap, Peer, Relay, check_name};
+use taut_netmap::{LocalMember, MAX_PEER_RELAYS, NetworkInfo, NetworkMap, Peer, Relay, check_name};
 
 use super::StateError;
 use crate::store::{NetworkRow, NodeRow};
@@ -29,33 +29,8 @@ pub(super) fn whole(
     Ok(map)
 }
 
-/// Returns the changes for node `own` since version `from`. `changed` are all rows that changed after it, those of removed nodes included. `relays` are all
-/// relays of the network if one of them changed.
-pub(super) fn delta(
-    network: &NetworkRow,
-    own: &NodeRow,
-    from: u64,
-    changed: &[NodeRow],
-    relays: Option<Vec<Relay>>,
-) -> Result<Delta, StateError> {
-    if !is_sound(network, own) {
-        return Err(StateError::Unsound(own.id));
-    }
-    let mut delta = Delta { from, to: network.version, me: None, upserts: Vec::new(), removes: Vec::new(), relays };
-    for row in changed {
-        if row.id == own.id {
-            delta.me = Some(me_of(own));
-        } else if row.removed || !is_sound(network, row) {
-            delta.removes.push(row.id);
-        } else {
-            delta.upserts.push(peer(row));
-        }
-    }
-    Ok(delta)
-}
-
 /// Returns true if nodes would accept this row in a map. The database ensures that keys, names and addresses are unique.
-fn is_sound(network: &NetworkRow, row: &NodeRow) -> bool {
+pub(super) fn is_sound(network: &NetworkRow, row: &NodeRow) -> bool {
     check_name(&row.name).is_ok()
         && network.ipv4.contains(IpAddr::V4(row.ipv4))
         && network.ipv6.contains(IpAddr::V6(row.ipv6))
@@ -66,11 +41,11 @@ pub(super) fn info(network: &NetworkRow) -> NetworkInfo {
     NetworkInfo { name: network.name.clone(), ipv4: network.ipv4, ipv6: network.ipv6 }
 }
 
-fn me_of(row: &NodeRow) -> LocalMember {
+pub(super) fn me_of(row: &NodeRow) -> LocalMember {
     LocalMember { id: row.id, name: row.name.clone(), key: row.node_key, addresses: addresses(row) }
 }
 
-fn peer(row: &NodeRow) -> Peer {
+pub(super) fn peer(row: &NodeRow) -> Peer {
     let (name, endpoints) = (row.name.clone(), row.endpoints.clone());
     let relays = row.relays.iter().copied().take(MAX_PEER_RELAYS).collect();
     Peer { id: row.id, name, key: row.node_key, addresses: addresses(row), endpoints, relays, native: false }

@@ -1,21 +1,14 @@
 //! Requests of members: storing their endpoints, and reading the map.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use taut_base::NodeId;
-use taut_netmap::{Delta, NetworkMap};
 
 use super::endpoints::{self, ReportedEndpoints};
-use super::{State, StateError, maps, random_bits, relays};
+use super::feed::{Update, View};
+use super::{State, StateError, random_bits};
 use crate::store::{NetworkId, NetworkRow, NodeRow, Reading};
-
-/// A message with the map, or its changes, for a node.
-#[derive(Debug)]
-pub(crate) enum Update {
-    Map(NetworkMap),
-    /// The changes; empty if there are none.
-    Delta(Delta),
-}
 
 impl State {
     /// Stores the endpoints that a node reports. The map changes only if they differ.
@@ -44,18 +37,27 @@ impl State {
     /// node that was away too long, or a coordinator restored from a backup). Both come from one complete read, and a full map has passed the check that the
     /// node will make (law 6).
     pub(crate) async fn update_for(&self, network: NetworkId, node: NodeId, have: u64) -> Result<Update, StateError> {
-        let mut tx = self.store.read(self.party(network)).await?;
-        let (network, own) = member(&mut tx, node).await?;
-        if !tx.knows_version(network.id, have).await? {
-            let relays = relays::of(&mut tx, &network).await?;
-            return maps::whole(&network, node, &tx.nodes(network.id).await?, relays).map(Update::Map);
+        self.latest_view(network).await?.update(node, have)
+    }
+
+    /// Returns a network as the last announced change left it, or later. Only the first of those who ask at the same time reads the database.
+    async fn latest_view(&self, network: NetworkId) -> Result<Arc<View>, StateError> {
+        let hub = self.hub(network);
+        let (feed, version) = (hub.feed(), hub.announced());
+        if let Some(view) = feed.recent(version) {
+            return Ok(view);
         }
-        let changed = tx.nodes_since(network.id, have).await?;
-        let relays = match network.relays_version > have {
-            true => Some(relays::of(&mut tx, &network).await?),
-            false => None,
+        let _turn = feed.turn().await;
+        if let Some(view) = feed.recent(version) {
+            return Ok(view);
+        }
+        let mut tx = self.store.read(self.party(network)).await?;
+        let view = match feed.latest() {
+            Some(latest) => latest.next(&mut tx).await?.map_or(latest, Arc::new),
+            None => Arc::new(View::load(&mut tx, network).await?),
         };
-        maps::delta(&network, &own, have, &changed, relays).map(Update::Delta)
+        feed.set(&view);
+        Ok(view)
     }
 }
 

@@ -9,6 +9,7 @@ mod channel_rates;
 mod duplicates;
 mod endpoints;
 mod error;
+mod feed;
 mod first_tokens;
 mod hub;
 mod joins;
@@ -47,9 +48,9 @@ pub(crate) use admission::Admitted;
 pub(crate) use backup::{backup, findings, restore};
 pub(crate) use endpoints::{MAX_ENDPOINTS, ReportedEndpoints};
 pub(crate) use error::StateError;
+pub(crate) use feed::Update;
 pub(crate) use hub::{Hub, LEASE, Membership};
 pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
-pub(crate) use members::Update;
 pub(crate) use networks::NetworkView;
 pub(crate) use nodes::NodeView;
 pub(crate) use population::MemberKeys;
@@ -118,6 +119,12 @@ impl State {
     #[cfg(test)]
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Forgets what is in memory of the networks' rows, as a restart does: a test has changed rows without a new version.
+    #[cfg(test)]
+    pub(crate) fn forget_views(&self) {
+        self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|hub| hub.feed().clear());
     }
 
     /// Returns a number that no other connection has.

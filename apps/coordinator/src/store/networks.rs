@@ -54,14 +54,14 @@ impl Reading {
         rows.iter().map(|row| Ok(NetworkId(bytes(row, "id")?))).collect()
     }
 
-    /// Returns true if the history contains `version`, and so all changes after it.
-    pub(crate) async fn knows_version(&mut self, id: NetworkId, version: u64) -> Result<bool, StoreError> {
-        let row = query("SELECT EXISTS (SELECT 1 FROM history WHERE network = ? AND version = ?)")
+    /// Returns the versions of the history from `version` on, in rising order.
+    pub(crate) async fn history_since(&mut self, id: NetworkId, version: u64) -> Result<Vec<u64>, StoreError> {
+        let rows = query("SELECT version FROM history WHERE network = ? AND version >= ? ORDER BY version")
             .bind(id.0.as_slice())
-            .bind(i64::try_from(version).unwrap_or(-1))
-            .fetch_one(&mut *self.tx)
+            .bind(signed(version))
+            .fetch_all(&mut *self.tx)
             .await?;
-        Ok(row.try_get(0)?)
+        rows.iter().map(|row| unsigned(row.try_get(0)?)).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use taut_netmap::{NetworkMap, ProblemCode, ToCoordinator, ToNode};
 
 use super::relays::{named, own};
 use super::world::{Directory, TestChannel, TestCoordinator, TestHost, TestNode};
-use crate::state::{ReportedEndpoints, Update};
+use crate::state::ReportedEndpoints;
 
 fn endpoints(port: u16) -> ToCoordinator {
     ToCoordinator::Endpoints {
@@ -57,10 +57,21 @@ fn changes_lead_to_the_whole_map() {
     assert_eq!(observer.wholes, 1, "changes came as changes");
     // The change from every earlier version to the present one leads to the same map.
     for old in kept {
-        match coordinator.wait(coordinator.state.update_for(observer.network, observer.id(), old.version)).unwrap() {
-            Update::Delta(delta) => assert_eq!(old.apply(&delta).unwrap(), whole),
-            Update::Map(_) => panic!("version {} was forgotten", old.version),
+        match coordinator.update_for(observer.network, observer.id(), old.version) {
+            ToNode::Delta(delta) => assert_eq!(old.apply(&delta).unwrap(), whole),
+            other => panic!("version {} was forgotten: {other:?}", old.version),
         }
+    }
+    // So do the changes of nodes that changed themselves. The whole maps are those that a coordinator makes after a restart.
+    let kept: Vec<(NetworkMap, ToNode)> = nodes
+        .iter()
+        .map(|node| (node.map.clone(), coordinator.update_for(node.network, node.id(), node.map.version)))
+        .collect();
+    coordinator.state.forget_views();
+    assert_eq!(observer.fresh_map(&coordinator), whole);
+    for (node, (old, update)) in nodes.iter().zip(kept) {
+        let ToNode::Delta(delta) = update else { panic!("version {} was forgotten: {update:?}", old.version) };
+        assert_eq!(old.apply(&delta).unwrap(), node.fresh_map(&coordinator));
     }
 }
 
@@ -186,6 +197,7 @@ fn fault_e10_a_poisoned_row_affects_only_its_own_node() {
     good.hear_until(|good| good.map.peers.contains_key(&id));
     let poison = "UPDATE nodes SET name = CAST(x'2e2e00ff' AS TEXT), endpoints = 'x' WHERE name = 'bad'";
     coordinator.wait(coordinator.state.store().edit(poison));
+    coordinator.state.forget_views();
     assert!(!good.fresh_map(&coordinator).peers.contains_key(&id), "the map goes out without it");
     let third = coordinator.join("third");
     good.hear_until(|good| good.map.peers.contains_key(&third.id()));

@@ -95,6 +95,12 @@ impl TestCoordinator {
         Self { address, state, first, runtime, stop, server }
     }
 
+    /// Returns what a node with version `have` of its map is sent.
+    pub(super) fn update_for(&self, network: NetworkId, node: NodeId, have: u64) -> ToNode {
+        let update = self.wait(self.state.update_for(network, node, have)).unwrap();
+        serde_json::from_slice(&update.message).unwrap()
+    }
+
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
@@ -391,9 +397,9 @@ impl TestNode {
 
     /// Returns the full map that a node without a map would get now.
     pub(super) fn fresh_map(&self, coordinator: &TestCoordinator) -> NetworkMap {
-        match coordinator.wait(coordinator.state.update_for(self.network, self.id(), 0)).unwrap() {
-            crate::state::Update::Map(map) => map,
-            crate::state::Update::Delta(delta) => panic!("{delta:?} for a node without a map"),
+        match coordinator.update_for(self.network, self.id(), 0) {
+            ToNode::Map(map) => map,
+            other => panic!("{other:?} for a node without a map"),
         }
     }
 }

@@ -71,7 +71,12 @@ impl ControlChannel {
     pub(super) async fn send(&mut self, message: &ToNode) -> Result<(), ChannelCloseReason> {
         let plain = serde_json::to_vec(message)
             .map_err(|_| ChannelCloseReason::Broken("a message of ours that cannot be written"))?;
-        let sealed = self.transport.seal(&plain);
+        self.send_json(&plain).await
+    }
+
+    /// Sends a message that is JSON already, and waits until the kernel has accepted it.
+    pub(super) async fn send_json(&mut self, plain: &[u8]) -> Result<(), ChannelCloseReason> {
+        let sealed = self.transport.seal(plain);
         self.write(sealed).await
     }
 

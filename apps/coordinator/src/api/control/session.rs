@@ -203,11 +203,8 @@ impl Session {
 
     /// Sends the first messages: the map or its changes (also an empty change, which tells the node that it was admitted), a ticket, and all nodes online.
     async fn begin(&mut self) -> Result<(), SessionEnd> {
-        let first = match self.state.update_for(self.network, self.node, self.have).await? {
-            Update::Map(map) => ToNode::Map(map),
-            Update::Delta(delta) => ToNode::Delta(delta),
-        };
-        self.tell(first).await?;
+        let first = self.state.update_for(self.network, self.node, self.have).await?;
+        self.tell_update(first).await?;
         self.tell_ticket().await?;
         self.tell_duplicate().await?;
         self.tell_presence().await
@@ -351,9 +348,8 @@ impl Session {
     async fn update_map(&mut self) -> Result<(), SessionEnd> {
         self.last_read = Instant::now();
         match self.state.update_for(self.network, self.node, self.have).await {
-            Ok(Update::Map(map)) => self.tell(ToNode::Map(map)).await?,
-            Ok(Update::Delta(delta)) if delta.to == self.have => {}
-            Ok(Update::Delta(delta)) => self.tell(ToNode::Delta(delta)).await?,
+            Ok(update) if update.version == self.have => {}
+            Ok(update) => self.tell_update(update).await?,
             // An error is not an empty map (law 6): the node keeps its map, and gets the changes when the database answers again.
             Err(error @ StateError::Store(_)) => {
                 tracing::warn!(target: log::CONTROL, limited = self.node.0, event = "update-delayed", node = self.node.0, reason = %error);
@@ -365,19 +361,14 @@ impl Session {
         Ok(())
     }
 
-    async fn tell(&mut self, message: ToNode) -> Result<(), SessionEnd> {
-        let version = match &message {
-            ToNode::Map(map) => map.version,
-            ToNode::Delta(delta) => delta.to,
-            ToNode::Presence { .. }
-            | ToNode::Pong
-            | ToNode::Ticket { .. }
-            | ToNode::Twin { .. }
-            | ToNode::Refused(_) => self.have,
-        };
-        self.channel.send(&message).await?;
-        self.have = version;
+    async fn tell_update(&mut self, update: Update) -> Result<(), SessionEnd> {
+        self.channel.send_json(&update.message).await?;
+        self.have = update.version;
         Ok(())
+    }
+
+    async fn tell(&mut self, message: ToNode) -> Result<(), SessionEnd> {
+        Ok(self.channel.send(&message).await?)
     }
 
     async fn tell_presence(&mut self) -> Result<(), SessionEnd> {

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use taut_base::{NodeId, Prefix, PrivateKey, PublicKey};
-use taut_netmap::{JoinToken, NetworkMap};
+use taut_netmap::{JoinToken, NetworkMap, ToNode};
 use taut_noise::public_key;
 use taut_relay_server::raise_open_files;
 use tokio::sync::{mpsc, watch};
@@ -33,9 +33,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::arguments::Arguments;
-use super::{CommandError, announce, show};
+use super::{CommandError, complain, show};
 use crate::api;
-use crate::state::{MemberKeys, StartOptions, State, TICKET_LIFE, Update, random};
+use crate::state::{MemberKeys, StartOptions, State, TICKET_LIFE, random};
 use crate::store::NetworkId;
 use child::Coordinator;
 use member::Member;
@@ -115,7 +115,7 @@ impl Drop for Directory {
 }
 
 async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError> {
-    announce(&format!("writing {} members to a new database\n", plan.nodes));
+    complain(&format!("writing {} members to a new database", plan.nodes));
     let (coordinator_key, networks, members) = populate(plan, directory).await?;
     let coordinator = Coordinator::start(directory, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let before = coordinator.memory("VmRSS");
@@ -138,18 +138,14 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
     }
     let connect = all_connected(&world, began).await?;
     let (used, received, began) = (coordinator.processor(), world.received.load(Ordering::Relaxed), Instant::now());
-    announce(&format!(
-        "all are connected after {:.1} s; changes follow for {} s\n",
-        connect.as_secs_f64(),
-        plan.seconds
-    ));
+    complain(&format!("all are connected after {:.1} s; changes follow for {} s", connect.as_secs_f64(), plan.seconds));
     let changes = change(plan, &world, &changers).await;
     let steady = began.elapsed();
     let processor = (coordinator.processor() - used).div_f64(steady.as_secs_f64());
     let received = world.received.load(Ordering::Relaxed) - received;
     let rss = coordinator.memory("VmRSS");
     let lost = settled(&world).await;
-    announce("the coordinator is killed and started again\n");
+    complain("the coordinator is killed and started again");
     let address = coordinator.address;
     coordinator.kill();
     wait_until(SETTLE_WITHIN, || world.connected.load(Ordering::Relaxed) == 0).await;
@@ -313,8 +309,9 @@ async fn compare(directory: &Path, world: &World, members: &[Member]) -> Result<
 }
 
 async fn whole_map(state: &State, network: NetworkId, node: NodeId) -> Result<NetworkMap, CommandError> {
-    match state.update_for(network, node, 0).await.map_err(CommandError::run)? {
-        Update::Map(map) => Ok(map),
-        Update::Delta(_) => Err(CommandError::Run(String::from("the coordinator has no whole map"))),
+    let update = state.update_for(network, node, 0).await.map_err(CommandError::run)?;
+    match serde_json::from_slice(&update.message).map_err(CommandError::run)? {
+        ToNode::Map(map) => Ok(map),
+        _ => Err(CommandError::Run(String::from("the coordinator has no whole map"))),
     }
 }

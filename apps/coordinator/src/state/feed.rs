@@ -1,0 +1,274 @@
+//! One network as the latest read of its rows shows it, shared by all channels: maps and deltas are made from memory.
+//!
+//! ```text
+//! commit ──▶ Hub::announce(version) ──▶ each channel: State::view ──▶ the first one reads what changed, the others wait for it or find it
+//!                                                        │
+//!                                                        └──▶ View: members by number, what changed by version, deltas that were made already
+//! ```
+//! The rows are the truth, and a view is never changed: a later read makes the next view, which shares the members that did not change. A read that fails
+//! leaves the last view in force (law 6). Nobody waits for the database because another network has many members: each network has its own feed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use taut_base::NodeId;
+use taut_netmap::{LocalMember, NetworkInfo, Relay};
+
+use super::{StateError, maps, relays};
+use crate::store::{NetworkId, NetworkRow, NodeRow, Reading, StoreError};
+
+/// Time after which a view is compared with the database although no change was announced, 5 s: another program may have written to it.
+const COMPARE_EVERY: Duration = Duration::from_secs(5);
+
+/// Versions since which a view knows all changes, 4,096: as many as the database keeps. A node with an older one gets the whole map.
+const KEPT_VERSIONS: usize = 4096;
+
+/// Deltas that a view keeps, 16. Nearly all channels of a network ask for the changes since the last version or one of the few before it.
+const KEPT_DELTAS: usize = 16;
+
+/// The feed of one network.
+#[derive(Default)]
+pub(super) struct Feed {
+    /// The latest view, and when the database was asked last.
+    latest: Mutex<Option<(Arc<View>, Instant)>>,
+    /// Held while the database is read, so that channels that need the same view read it once.
+    reading: tokio::sync::Mutex<()>,
+}
+
+/// A message for a node, ready to be sealed.
+pub(crate) struct Update {
+    /// The JSON of a `map` or a `delta`.
+    pub(crate) message: Arc<[u8]>,
+    /// Version of the map that the node has then.
+    pub(crate) version: u64,
+}
+
+/// One network at one version.
+pub(super) struct View {
+    network: NetworkRow,
+    info: NetworkInfo,
+    members: BTreeMap<NodeId, Arc<Member>>,
+    /// The nodes that changed or were removed, by version.
+    changed: BTreeMap<u64, Vec<NodeId>>,
+    /// The versions since which all changes are known.
+    history: BTreeSet<u64>,
+    relays: Vec<Relay>,
+    /// Deltas that were made, by the version that they begin with.
+    deltas: Mutex<BTreeMap<u64, Arc<SharedDelta>>>,
+}
+
+/// A member, and its peers' view of it.
+struct Member {
+    row: NodeRow,
+    /// The JSON of the peer; `None` if its row is damaged, so that it is missing in the maps of others and gets none itself (fault E10).
+    peer: Option<Box<RawValue>>,
+}
+
+/// A delta that is the same for all nodes that it does not contain.
+struct SharedDelta {
+    contains: BTreeSet<NodeId>,
+    message: Arc<[u8]>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+enum Message<'a> {
+    Map {
+        version: u64,
+        network: &'a NetworkInfo,
+        me: LocalMember,
+        peers: Vec<&'a RawValue>,
+        #[serde(skip_serializing_if = "<[Relay]>::is_empty")]
+        relays: &'a [Relay],
+    },
+    Delta {
+        from: u64,
+        to: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        me: Option<LocalMember>,
+        upserts: Vec<&'a RawValue>,
+        removes: Vec<NodeId>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        relays: Option<&'a [Relay]>,
+    },
+}
+
+impl Feed {
+    /// Returns the latest view if it has at least this version and was compared with the database lately.
+    pub(super) fn recent(&self, version: u64) -> Option<Arc<View>> {
+        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let (view, asked) = latest.as_ref()?;
+        (view.network.version >= version && asked.elapsed() < COMPARE_EVERY).then(|| Arc::clone(view))
+    }
+
+    pub(super) fn latest(&self) -> Option<Arc<View>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(view, _)| Arc::clone(view))
+    }
+
+    pub(super) fn set(&self, view: &Arc<View>) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::clone(view), Instant::now()));
+    }
+
+    /// Waits for its turn to read the database.
+    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.reading.lock().await
+    }
+
+    /// Forgets the view: no channel needs it.
+    pub(super) fn clear(&self) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl View {
+    /// Reads a whole network. The map of one member has passed the check that nodes make; the others' maps differ from it in that member alone.
+    pub(super) async fn load(tx: &mut Reading, id: NetworkId) -> Result<Self, StateError> {
+        let network = tx.network(id).await?.ok_or(StateError::NotAMember)?;
+        let history: BTreeSet<u64> = tx.history_since(id, 0).await?.into_iter().collect();
+        let rows = tx.nodes(id).await?;
+        let relays = relays::of(tx, &network).await?;
+        if let Some(first) = rows.iter().find(|row| maps::is_sound(&network, row)) {
+            maps::whole(&network, first.id, &rows, relays.clone())?;
+        }
+        let mut view = Self {
+            info: maps::info(&network),
+            network,
+            members: BTreeMap::new(),
+            changed: BTreeMap::new(),
+            relays,
+            deltas: Mutex::default(),
+            history,
+        };
+        let oldest = view.history.first().copied().unwrap_or(u64::MAX);
+        rows.into_iter().for_each(|row| view.take(row, oldest));
+        let removed = tx.nodes_since(id, oldest).await?.into_iter().filter(|row| row.removed);
+        removed.for_each(|row| view.take(row, oldest));
+        Ok(view)
+    }
+
+    /// Reads what changed since this view; `None` if nothing did.
+    pub(super) async fn next(&self, tx: &mut Reading) -> Result<Option<Self>, StateError> {
+        let (id, version) = (self.network.id, self.network.version);
+        let network = tx.network(id).await?.ok_or(StateError::NotAMember)?;
+        if network.version == version {
+            return Ok(None);
+        }
+        let newer = tx.history_since(id, version).await?;
+        if network.version < version || newer.first() != Some(&version) {
+            // The database was replaced, or more happened than the history keeps.
+            return Self::load(tx, id).await.map(Some);
+        }
+        let relays = match network.relays_version > version {
+            true => relays::of(tx, &network).await?,
+            false => self.relays.clone(),
+        };
+        let mut view = Self {
+            info: self.info.clone(),
+            network,
+            members: self.members.clone(),
+            changed: self.changed.clone(),
+            history: self.history.clone(),
+            relays,
+            deltas: Mutex::default(),
+        };
+        view.history.extend(newer);
+        tx.nodes_since(id, version).await?.into_iter().for_each(|row| view.take(row, version));
+        while view.history.len() > KEPT_VERSIONS {
+            view.history.pop_first();
+        }
+        if let Some(oldest) = view.history.first() {
+            view.changed = view.changed.split_off(oldest);
+        }
+        Ok(Some(view))
+    }
+
+    /// Enters a row that changed after `since`, or earlier.
+    fn take(&mut self, row: NodeRow, since: u64) {
+        if row.version > since {
+            self.changed.entry(row.version).or_default().push(row.id);
+        }
+        if row.removed {
+            self.members.remove(&row.id);
+            return;
+        }
+        let peer = maps::is_sound(&self.network, &row).then(|| to_raw_value(&maps::peer(&row)).ok()).flatten();
+        self.members.insert(row.id, Arc::new(Member { row, peer }));
+    }
+
+    /// Returns what a node with version `have` is missing: the changes, or the whole map if they are not known any more.
+    pub(super) fn update(&self, node: NodeId, have: u64) -> Result<Update, StateError> {
+        let own = self.members.get(&node).ok_or(StateError::NotAMember)?;
+        if own.peer.is_none() {
+            return Err(StateError::Unsound(node));
+        }
+        let message = match self.history.contains(&have) {
+            true => self.delta(own, have)?,
+            false => self.map(own)?,
+        };
+        Ok(Update { message, version: self.network.version })
+    }
+
+    fn map(&self, own: &Member) -> Result<Arc<[u8]>, StateError> {
+        let others = self.members.values().filter(|member| member.row.id != own.row.id);
+        json(&Message::Map {
+            version: self.network.version,
+            network: &self.info,
+            me: maps::me_of(&own.row),
+            peers: others.filter_map(|member| member.peer.as_deref()).collect(),
+            relays: &self.relays,
+        })
+    }
+
+    fn delta(&self, own: &Member, from: u64) -> Result<Arc<[u8]>, StateError> {
+        let mut deltas = self.deltas.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = match deltas.get(&from) {
+            Some(shared) => Arc::clone(shared),
+            None => {
+                let contains = self.changed_since(from);
+                let message = self.delta_for(None, from, &contains)?;
+                let shared = Arc::new(SharedDelta { contains, message });
+                if deltas.len() >= KEPT_DELTAS {
+                    // The oldest ones are asked for least.
+                    deltas.pop_first();
+                }
+                deltas.insert(from, Arc::clone(&shared));
+                shared
+            }
+        };
+        drop(deltas);
+        if shared.contains.contains(&own.row.id) {
+            return self.delta_for(Some(own), from, &shared.contains);
+        }
+        Ok(Arc::clone(&shared.message))
+    }
+
+    fn changed_since(&self, from: u64) -> BTreeSet<NodeId> {
+        self.changed.range(from + 1..).flat_map(|(_, nodes)| nodes).copied().collect()
+    }
+
+    /// Makes the delta for a node that changed itself, or for all others.
+    fn delta_for(&self, own: Option<&Member>, from: u64, changed: &BTreeSet<NodeId>) -> Result<Arc<[u8]>, StateError> {
+        let (mut upserts, mut removes) = (Vec::new(), Vec::new());
+        for id in changed.iter().filter(|id| own.is_none_or(|own| own.row.id != **id)) {
+            match self.members.get(id).and_then(|member| member.peer.as_deref()) {
+                Some(peer) => upserts.push(peer),
+                None => removes.push(*id),
+            }
+        }
+        json(&Message::Delta {
+            from,
+            to: self.network.version,
+            me: own.map(|own| maps::me_of(&own.row)),
+            upserts,
+            removes,
+            relays: (self.network.relays_version > from).then_some(&self.relays),
+        })
+    }
+}
+
+fn json(message: &Message<'_>) -> Result<Arc<[u8]>, StateError> {
+    serde_json::to_vec(message).map(Arc::from).map_err(|_| StateError::Store(StoreError::Damaged("a member")))
+}
