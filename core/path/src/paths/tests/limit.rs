@@ -129,9 +129,10 @@ fn fault_i1_long_packets_that_are_lost_at_random_do_not_shrink_a_path() {
         (0..2).for_each(|side| world.direct[side].long_loss = 200);
         world.run(Duration::from_secs(60));
         assert!(world.both_direct(), "seed {seed}");
-        // Where six probes in a row were lost, the limit is 8 bytes less until it is asked for again.
+        // A recheck may be under way at this moment, in which the limit is lower for a round trip. Where six probes in a row were lost, it is 8 bytes less until it is
+        // asked for again.
         let whole = |world: &TestNetwork| (0..2).all(|side| settled(world, side) == Some(1_440));
-        assert!((0..2).all(|side| has_found(&world, side, 1_440)), "seed {seed}");
+        assert!((0..2).all(|side| settled(&world, side) >= Some(1_432)), "seed {seed}");
         assert!(world.run_until(world.now + Duration::from_secs(30), whole), "seed {seed}");
     }
 }
