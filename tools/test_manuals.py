@@ -240,7 +240,7 @@ class BuiltProgramsTest(unittest.TestCase):
         listed = {name for command in program.commands for option in command.options() for name in option.names}
         self.assertEqual(valued | switches, listed)
         for command, verb, options, _ in completions.choices(program):
-            if command in ("serve", "openapi", "version"):
+            if command in ("serve", "simulate", "openapi", "version"):
                 # These do something when their options are right, so they are not asked.
                 continue
             operands = operands_of(program, command, verb)

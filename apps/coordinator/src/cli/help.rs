@@ -43,14 +43,13 @@ macro_rules! remote_options {
 }
 
 const SIMULATE: &str = "\
-taut-coordinator simulate: measures a coordinator with many simulated nodes on this host
+taut-coordinator simulate [--nodes N] [--visible N] [--changes N] [--seconds N] [--json]
 
-  taut-coordinator simulate [--nodes N] [--visible N] [--changes N] [--seconds N] [--json]
-
-It starts a coordinator on a temporary database and port, and as many nodes as wanted, each with a real control channel.
-Nodes report new endpoints; each change must reach all other nodes of its network. Then the coordinator is killed and
-started again, and at the end each node's map is compared with the database. Exit status 1 if a change was lost or a map
-differs. Coordinator and nodes share the processor. Each node needs an open file in both (`ulimit -n`).
+Measures a coordinator with many simulated nodes on this host. It starts a coordinator on a temporary database and
+port, and as many nodes as wanted, each with a real control channel. Nodes report new endpoints; each change must reach
+all other nodes of its network. Then the coordinator is killed and started again, and at the end each node's map is
+compared with the database. Exit status 1 if a change was lost or a map differs. Coordinator and nodes share the
+processor. Each node needs an open file in both (`ulimit -n`).
 
   --nodes N            nodes in all (default 1000)
   --visible N          nodes of one network, which see each other (default 101: each sees 100 others)
