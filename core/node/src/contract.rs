@@ -269,7 +269,7 @@ pub enum ToLane {
     Drain,
 }
 
-/// What a lane that starts is told of a peer.
+/// A peer as a new lane learns of it, by [`ToLane::AddPeers`].
 #[derive(Clone, Copy, Debug)]
 pub struct KnownPeer {
     /// The peer.

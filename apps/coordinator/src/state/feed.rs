@@ -1,9 +1,9 @@
 //! One network as the latest read of its rows shows it, shared by all channels: maps and deltas are made from memory.
 //!
 //! ```text
-//! commit ──▶ Hub::announce(version) ──▶ each channel: State::view ──▶ the first one reads what changed, the others wait for it or find it
-//!                                                        │
-//!                                                        └──▶ View: members by number, what changed by version, deltas that were made already
+//! commit ──▶ Hub::announce(version) ──▶ each channel: State::update_for ──▶ the first one reads what changed, the others wait for it or find it
+//!                                                              │
+//!                                                              └──▶ View: members by number, what changed by version, deltas that were made already
 //! ```
 //! The rows are the truth, and a view is never changed: a later read makes the next view, which shares the members that did not change. A read that fails
 //! leaves the last view in force (law 6). Nobody waits for the database because another network has many members: each network has its own feed.

@@ -62,7 +62,7 @@ fn changes_lead_to_the_whole_map() {
             other => panic!("version {} was forgotten: {other:?}", old.version),
         }
     }
-    // So do the changes of nodes that changed themselves. The whole maps are those that a coordinator makes after a restart.
+    // A node that changed itself gets a delta with its own entry, and ends with the whole map that a coordinator makes after a restart, too.
     let kept: Vec<(NetworkMap, ToNode)> = nodes
         .iter()
         .map(|node| (node.map.clone(), coordinator.update_for(node.network, node.id(), node.map.version)))

@@ -227,8 +227,8 @@ fn lanes_that_carry_no_more_are_given_back_and_not_tried_again_soon() {
     assert!((35..40).contains(&(times[1] - times[0])), "{tried:?}");
 }
 
-/// Reports flows of [`PEER`] from `from` to `until`. Each lane that the peer has carries 2,000 datagrams per report, shared by the flows that it reads. Grants
-/// what is asked for. Returns what came of it and when.
+/// Reports flows of [`PEER`] from `from` to `until`, in milliseconds. Each lane that the peer has carries 2,000 datagrams per report, shared by the flows that it
+/// reads. Lanes that the rule asks for run at once. Returns each step that the rule asked for, and its time.
 fn spread(auto: &mut AutoLanes, flows: &[u16], from: u64, until: u64) -> Vec<(u64, AutoOutput)> {
     let mut told = Vec::new();
     for now in (from..until).step_by(100) {

@@ -1,4 +1,4 @@
-//! What is known about one peer's load, and the state of its lanes.
+//! The load of one peer, as the lanes report it, and the state of the peer's lanes.
 
 use std::time::Duration;
 

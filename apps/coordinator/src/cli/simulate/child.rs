@@ -11,7 +11,7 @@ use crate::cli::CommandError;
 /// Clock ticks per second in /proc/PID/stat: the same on every Linux (proc(5), `sysconf(_SC_CLK_TCK)`).
 const TICKS: f64 = 100.0;
 
-/// The child. Dropping it ends it.
+/// The child. Dropping it ends it as a crash would.
 pub(super) struct Coordinator {
     child: Child,
     pub(super) address: SocketAddr,
@@ -60,12 +60,6 @@ impl Coordinator {
 
     fn file(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
-    }
-
-    /// Ends it as a crash would.
-    pub(super) fn kill(mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

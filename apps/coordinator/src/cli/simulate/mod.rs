@@ -17,7 +17,9 @@ mod report;
 mod world;
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -28,6 +30,7 @@ use taut_base::{NodeId, Prefix, PrivateKey, PublicKey};
 use taut_netmap::{JoinToken, NetworkMap, ToNode};
 use taut_noise::public_key;
 use taut_relay_server::raise_open_files;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -53,7 +56,7 @@ const OTHER_FILES: u64 = 64;
 /// Time between two looks at the members.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is simulated.
+/// The size and the duration of a simulation, from the command line.
 struct Plan {
     nodes: usize,
     visible: usize,
@@ -78,14 +81,20 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         )));
     }
     let files = raise_open_files();
-    if files < plan.nodes as u64 + OTHER_FILES {
+    if files < (plan.nodes as u64).saturating_add(OTHER_FILES) {
         let nodes = plan.nodes;
         return Err(CommandError::Run(format!(
             "{nodes} channels need as many open files, and this process may have {files}; raise it with `ulimit -n`"
         )));
     }
-    let directory = Directory::new();
-    let report = super::serve::runtime()?.block_on(simulate(&plan, &directory.0))?;
+    let directory = Directory::new()?;
+    // A signal ends the simulation by dropping it, so that neither the coordinator nor the directory stays.
+    let report = super::serve::runtime()?.block_on(async {
+        tokio::select! {
+            report = simulate(&plan, &directory.0) => report,
+            signal = interrupted() => Err(signal),
+        }
+    })?;
     show(&if json { report.json() } else { report.text() })?;
     if report.is_right() {
         Ok(())
@@ -99,12 +108,29 @@ fn number<T: std::str::FromStr>(arguments: &mut Arguments, name: &str, default: 
     text.parse().map_err(|_| CommandError::Usage(format!("--{name} `{text}` is not a number")))
 }
 
+/// Waits for SIGINT or SIGTERM. Returns the error with which the program ends.
+async fn interrupted() -> CommandError {
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    let [Ok(mut interrupt), Ok(mut terminate)] = signals else {
+        return CommandError::Run(String::from("signals cannot be waited for"));
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    CommandError::Run(String::from("interrupted"))
+}
+
 /// A state directory that is removed at the end.
 struct Directory(PathBuf);
 
 impl Directory {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("taut-simulate-{}", std::process::id())))
+    /// Creates a directory that no other user could have prepared.
+    fn new() -> Result<Self, CommandError> {
+        let path = std::env::temp_dir().join(format!("taut-simulate-{:032x}", u128::from_le_bytes(random())));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| CommandError::Run(format!("{} cannot be created: {error}", path.display())))?;
+        Ok(Self(path))
     }
 }
 
@@ -141,18 +167,18 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
     complain(&format!("all are connected after {:.1} s; changes follow for {} s", connect.as_secs_f64(), plan.seconds));
     let changes = change(plan, &world, &changers).await;
     let steady = began.elapsed();
-    let processor = (coordinator.processor() - used).div_f64(steady.as_secs_f64());
+    let cores = (coordinator.processor() - used).as_secs_f64() / steady.as_secs_f64();
     let received = world.received.load(Ordering::Relaxed) - received;
     let rss = coordinator.memory("VmRSS");
     let lost = settled(&world).await;
     complain("the coordinator is killed and started again");
-    let address = coordinator.address;
-    coordinator.kill();
+    let (address, most) = (coordinator.address, coordinator.memory("VmHWM"));
+    drop(coordinator);
     wait_until(SETTLE_WITHIN, || world.connected.load(Ordering::Relaxed) == 0).await;
     let coordinator = Coordinator::start(directory, address)?;
     let reconnect = all_connected(&world, Instant::now()).await?;
-    let most = coordinator.memory("VmHWM").max(rss);
-    // What changed while some members were away has arrived by now: it came with their first message.
+    let most = coordinator.memory("VmHWM").max(most);
+    // A member that was away during a change got it with the first message of its new channel, so all maps are complete now.
     stop.send_replace(true);
     let members: Vec<Member> = living.join_all().await;
     drop(coordinator);
@@ -161,7 +187,7 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
     delays.sort_unstable();
     Ok(Report {
         nodes: plan.nodes,
-        visible: plan.visible,
+        visible: plan.visible.min(plan.nodes),
         changes,
         seconds: steady,
         delays,
@@ -171,7 +197,7 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
         rss,
         most,
         per_channel: rss.saturating_sub(before) * 1024 / plan.nodes as u64,
-        processor,
+        cores,
         connect,
         reconnect,
         received: received / plan.nodes as u64,
@@ -256,10 +282,10 @@ async fn wait_until(longest: Duration, done: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Has members report new endpoints at the planned rate. Returns the number of changes.
+/// Has members report new endpoints at the planned rate. A member whose last change is still under way is left out. Returns the number of changes.
 async fn change(plan: &Plan, world: &World, changers: &[(usize, NodeId, mpsc::UnboundedSender<SocketAddr>)]) -> u64 {
     let began = Instant::now();
-    let mut made = 0_u64;
+    let (mut made, mut sent) = (0_u64, 0);
     while began.elapsed() < Duration::from_secs(plan.seconds) {
         let due = (began.elapsed().as_secs_f64() * plan.changes) as u64;
         while made < due {
@@ -271,11 +297,12 @@ async fn change(plan: &Plan, world: &World, changers: &[(usize, NodeId, mpsc::Un
             let endpoint = SocketAddr::from((address, 1 + (made & 0x3fff) as u16));
             if world.networks.get(*network).is_some_and(|network| network.begin(*id, endpoint)) {
                 let _ = changer.send(endpoint);
+                sent += 1;
             }
         }
         sleep(LOOK).await;
     }
-    made
+    sent
 }
 
 /// Waits for the changes under way. Returns the number of those that did not arrive everywhere.

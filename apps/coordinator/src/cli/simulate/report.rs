@@ -29,7 +29,7 @@ pub(super) struct Report {
     /// Memory per channel, in bytes.
     pub(super) per_channel: u64,
     /// Cores that the coordinator used during the changes.
-    pub(super) processor: Duration,
+    pub(super) cores: f64,
     pub(super) connect: Duration,
     pub(super) reconnect: Duration,
     /// Bytes of messages that a member received during the changes.
@@ -64,7 +64,7 @@ impl Report {
             "coordinator_rss_kib": self.rss,
             "coordinator_most_kib": self.most,
             "bytes_per_channel": self.per_channel,
-            "coordinator_cores": seconds(self.processor),
+            "coordinator_cores": (self.cores * 1000.0).round() / 1000.0,
             "connect_all_s": seconds(self.connect),
             "reconnect_all_s": seconds(self.reconnect),
             "bytes_per_node": self.received,
@@ -87,13 +87,8 @@ impl Report {
         );
         let _ = writeln!(text, "changes              {} in {:.0} s", self.changes, self.seconds.as_secs_f64());
         let _ = writeln!(text, "until the last node  p50 {}, p99 {}, longest {}", delay(500), delay(990), delay(1000));
-        let _ = writeln!(
-            text,
-            "coordinator          {} KiB (at most {}), {:.2} cores",
-            self.rss,
-            self.most,
-            self.processor.as_secs_f64()
-        );
+        let _ =
+            writeln!(text, "coordinator          {} KiB (at most {}), {:.2} cores", self.rss, self.most, self.cores);
         let _ = writeln!(
             text,
             "for each node        {} bytes of memory, {} bytes received",
@@ -125,7 +120,7 @@ mod tests {
             rss: 1,
             most: 2,
             per_channel: 3,
-            processor: Duration::from_millis(250),
+            cores: 0.25,
             connect: Duration::from_secs(1),
             reconnect: Duration::from_secs(2),
             received: 4,

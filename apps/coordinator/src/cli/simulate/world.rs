@@ -1,4 +1,4 @@
-//! What all simulated members share: their networks, the changes under way, and the counters.
+//! State that all simulated members share: the networks, the changes that are under way, and counters.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -49,10 +49,10 @@ impl SimulatedNetwork {
         Self { id, members, changes: Mutex::default() }
     }
 
-    /// Begins a change of a member. Returns false if its last change is still under way.
+    /// Begins a change of a member. Returns false if its last change is still under way, or if the network has no other member.
     pub(super) fn begin(&self, node: NodeId, endpoint: SocketAddr) -> bool {
         let mut changes = locked(&self.changes);
-        if changes.contains_key(&node) {
+        if changes.contains_key(&node) || self.members.len() < 2 {
             return false;
         }
         changes.insert(node, Change { endpoint, sent: Instant::now(), missing: self.members.len().saturating_sub(1) });
@@ -99,7 +99,7 @@ impl World {
     }
 }
 
-/// What a member knows, kept small: ten thousand members share one process.
+/// A member's map, as hashes of its peers: whole maps of ten thousand members would take gigabytes.
 #[derive(Clone, Default)]
 pub(super) struct Known {
     /// Version of the map.
