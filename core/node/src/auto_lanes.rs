@@ -136,12 +136,14 @@ impl AutoLanes {
             }
             let watched = self.peers.entry(peer).or_insert_with(|| Watched::new(now));
             watched.note(lane, own, flows, (datagrams, load.span), now);
-            let full = u32::from(load.busy) >= FULL && own >= OWN && may(peer);
-            let best = match full {
-                false => None,
-                true if watched.is_open() => larger_placement(&watched.flows(now), self.most, self.running),
-                true => best_placement(&watched.flows(now), self.most, self.running),
-            };
+            let best = if watched.is_open() {
+                // Growing closes the lanes for a while, so the load of others must not cause it (law 15).
+                (own >= FULL && may(peer)).then(|| larger_placement(&watched.flows(now), self.most, self.running))
+            } else {
+                let is_full = u32::from(load.busy) >= FULL && own >= OWN;
+                (is_full && may(peer)).then(|| best_placement(&watched.flows(now), self.most, self.running))
+            }
+            .flatten();
             watched.judge(self.running, best.is_some(), (datagrams, load.span), now);
             if let Some(placement) = best {
                 self.change(peer, placement, load.busy.into(), now);

@@ -312,6 +312,23 @@ fn a_peer_whose_lanes_are_too_few_does_not_close_those_of_another() {
 }
 
 #[test]
+fn the_load_of_another_peer_closes_no_lanes_to_open_more() {
+    let all = many();
+    let mut auto = AutoLanes::new(16);
+    spread(&mut auto, &all[..2], 0, 20_000);
+    // All flows of the peer take half of each lane's time, and another peer, which has no lanes open, takes the rest.
+    let flows: Vec<_> = all.iter().map(|flow| (PEER, *flow, 500)).collect();
+    let own = 500 * all.len() as u64;
+    for now in (20_000..40_000).step_by(100) {
+        for lane in 0..2 {
+            auto.handle_load(LaneId(lane), &load(1_000, &flows, own), |_| true, at(now));
+        }
+        auto.handle_timeout(at(now));
+        assert_eq!(outputs(&mut auto), [], "{now}");
+    }
+}
+
+#[test]
 fn a_refusal_is_not_repeated_at_once() {
     let mut auto = AutoLanes::new(2);
     assert_eq!(report(&mut auto, &load(950, &FOUR, 0), 0, 1_100), [(1_000, run_two())]);

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Entropy, LaneId, Time};
+use taut_base::{Entropy, LaneId, PeerId, Time};
 use taut_sim::{AutoSettings, Host, LanesHost, Ledger, Link, Party, Seeded, Settings, Side, Station, World, map_for};
 use taut_tunnel::Limits;
 use taut_wire::control::{Abilities, ControlMessage, Lanes, Suites};
@@ -220,6 +220,19 @@ impl Station for HostileMember {
     }
 }
 
+/// Runs until the lanes of both nodes have not changed for longer than the minute after which they may grow again.
+fn settle(world: &mut LanesWorld, id: PeerId) {
+    let lanes_of = |world: &LanesWorld| (world.a().changes(id), lanes(world.a(), 0), lanes(world.b(), 0));
+    for _ in 0..5 {
+        let before = lanes_of(world);
+        world.run(secs(75));
+        if lanes_of(world) == before && world.now() > Time::ZERO + secs(80) {
+            return;
+        }
+    }
+    panic!("the lanes still change after {:?}", world.now());
+}
+
 /// A node with an honest member, which is side B of the world, and a hostile one. The honest member's flows need extra lanes, or one lane is enough for them.
 fn besieged(needs_lanes: bool, pace: [Duration; 2], seed: u64) {
     let [a, b, c] = [1, 2, 3].map(Party::new);
@@ -227,20 +240,21 @@ fn besieged(needs_lanes: bool, pace: [Duration; 2], seed: u64) {
     let most = 4 + u8::try_from(chance.below(13)).unwrap();
     let auto = AutoSettings { most, cost: COST, steered: chance.below(4) > 0 };
     let late = vec![chance.up_to(ms(2)); most.into()];
-    let host =
-        |me, peers: &[&Party], seed| LanesHost::auto(me, map_for(me, peers), Settings::default(), auto, &late, seed);
+    // No session is renewed by time, so every new one has another cause.
+    let settings = Settings { limits: Limits::with_rekey_after(secs(3_600)), ..Settings::default() };
+    let host = |me, peers: &[&Party], seed| LanesHost::auto(me, map_for(me, peers), settings, auto, &late, seed);
     let hosts = (host(&a, &[&b, &c], 3 * seed), host(&b, &[&a], 3 * seed + 1));
     let mut world = World::new((&a, hosts.0), (&b, hosts.1), Link::clean(ms(1)), seed);
     world.set_flows(FLOWS);
     for flow in 0..FLOWS {
-        world.set_flow(Side::A, flow, Some(if needs_lanes { ms(20) } else { secs(2) }));
+        world.set_flow(Side::A, flow, Some(if needs_lanes { ms(12) } else { secs(2) }));
         world.set_flow(Side::B, flow, Some(secs(2)));
     }
-    world.run(secs(10));
+    let id = world.a().node().peers().next().unwrap().id;
+    settle(&mut world, id);
     let open = lanes(world.a(), 0);
     assert_eq!(open > 1, needs_lanes, "{open} lanes are open");
 
-    let id = world.a().node().peers().next().unwrap().id;
     let seen = |world: &LanesWorld| {
         let peer = world.a().node().peers().next().unwrap();
         (peer.lanes, peer.established, world.a().changes(id), world.a().queue_drops())
