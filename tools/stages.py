@@ -26,6 +26,8 @@ LOGS = ROOT / "target" / "stages"
 BUDGET_S = {"day": 1500}
 # Lines with which pytest, cargo's tests, the compiler and unittest name what failed.
 FAILURE = re.compile(r"(FAILED|ERROR|FAIL:|ERROR:) \S|test .* \.\.\. FAILED$|thread .* panicked at |(error|warning)(\[\w+\])?: ")
+# Lines with which pytest and Rust's assertions say what they saw.
+DETAIL = re.compile(r"E {3}|assertion |  left: | right: ")
 # Seconds between two reports of progress: a run that is silent for longer looks as if it hung.
 PROGRESS_S = 60
 # Seconds between two looks at the running stages: short against every stage, and without cost.
@@ -34,6 +36,10 @@ LOOK_S = 0.05
 PROGRESS_WIDTH = 120
 # Lines of one stage that the end of a run repeats: enough to know what broke, and short enough to see the table above.
 FAILURES_SHOWN = 20
+# The same for what the tests saw: the events of two nodes, and a little more. Where only the end of the output is kept, the cause is in it.
+DETAILS_SHOWN = 60
+# Characters of such a line.
+DETAIL_WIDTH = 400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,11 +240,16 @@ def table(records, seconds):
 
 
 def failures(log):
-    """The lines of a failed stage's log that name what failed, at most FAILURES_SHOWN; its last line if none does."""
+    """The lines of a failed stage's log that name what failed and what its tests saw; its last line if none does."""
     lines = log.splitlines()
-    found = [line for line in lines if FAILURE.match(line)]
-    hidden = len(found) - FAILURES_SHOWN
-    return (found[:FAILURES_SHOWN] + ([f"and {hidden} more lines"] if hidden > 0 else [])) or lines[-1:]
+    found = _first(lines, FAILURE, FAILURES_SHOWN)
+    return [*(line[:DETAIL_WIDTH] for line in _first(lines, DETAIL, DETAILS_SHOWN)), *found] or lines[-1:]
+
+
+def _first(lines, pattern, most):
+    found = [line for line in lines if pattern.match(line)]
+    hidden = len(found) - most
+    return found[:most] + ([f"and {hidden} more lines"] if hidden > 0 else [])
 
 
 def main(words=None):

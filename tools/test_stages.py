@@ -89,6 +89,9 @@ class StagesTest(unittest.TestCase):
         self.assertEqual(stages.failures(log), log.splitlines()[1:4])
         self.assertEqual(stages.failures("one\nother words"), ["other words"])
         self.assertEqual(stages.failures("FAILED x\n" * 30)[-1], "and 10 more lines")
+        seen = "test b ... FAILED\n  left: 1\n right: 2\n" + "E   an event\n" * 70
+        self.assertEqual(stages.failures(seen)[:3], ["  left: 1", " right: 2", "E   an event"])
+        self.assertEqual(stages.failures(seen)[-2:], ["and 12 more lines", "test b ... FAILED"])
 
     def test_every_stage_is_a_recipe_and_comes_after_stages_of_its_run(self):
         recipes = (stages.ROOT / "Makefile").read_text()

@@ -1,6 +1,7 @@
 """A NAT router in a namespace, and the faults that can happen to it."""
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 
@@ -51,6 +52,14 @@ class NatRouter(Host):
         self._load(rules.CLOSED)
         self._flush()
         self._nft("delete table ip closed")
+
+    def mapping(self, address, port):
+        """Returns "address:port" of the external side of an endpoint-independent mapping, None if there is none."""
+        table = json.loads(self.run("nft", "--json", "list map ip nat back").stdout)["nftables"]
+        entries = next(item["map"].get("elem", []) for item in table if "map" in item)
+        # An entry is [external port, inside], and the port has a lifetime beside it.
+        ports = [outer["elem"]["val"] for outer, inner in entries if inner == {"concat": [str(address), port]}]
+        return f"{self.external}:{ports[0]}" if ports else None
 
     def change_address(self):
         """Gives the router another external address, as a provider does, and returns it."""
