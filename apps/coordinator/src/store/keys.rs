@@ -1,14 +1,12 @@
 //! Enrolment keys.
 
-use sqlx::query;
-
 use super::rows::key;
 use super::{KeyRow, NetworkId, NewKey, Reading, StoreError, Writing};
 
 impl Reading {
     /// Returns all keys of all networks, oldest first.
     pub(crate) async fn keys(&mut self) -> Result<Vec<KeyRow>, StoreError> {
-        let rows = query("SELECT * FROM keys ORDER BY id").fetch_all(&mut *self.tx).await?;
+        let rows = self.all("SELECT * FROM keys ORDER BY id", &[]).await?;
         rows.iter().map(key).collect()
     }
 
@@ -18,10 +16,8 @@ impl Reading {
         network: NetworkId,
         hash: &[u8; 32],
     ) -> Result<Option<KeyRow>, StoreError> {
-        let row = query("SELECT * FROM keys WHERE hash = ? AND network = ?")
-            .bind(hash.as_slice())
-            .bind(network.0.as_slice())
-            .fetch_optional(&mut *self.tx)
+        let row = self
+            .optional("SELECT * FROM keys WHERE hash = $1 AND network = $2", &[hash.into(), (&network.0).into()])
             .await?;
         row.as_ref().map(key).transpose()
     }
@@ -30,15 +26,7 @@ impl Reading {
 impl Writing {
     /// Inserts a key.
     pub(crate) async fn insert_key(&mut self, new: &NewKey, now: i64) -> Result<KeyRow, StoreError> {
-        let row = query(
-            "INSERT INTO keys (network, hash, reusable, expires_at, created_at) VALUES (?, ?, ?, ?, ?) RETURNING *",
-        )
-        .bind(new.network.0.as_slice())
-        .bind(new.hash.as_slice())
-        .bind(new.reusable)
-        .bind(new.expires_at)
-        .bind(now)
-        .fetch_one(&mut *self.tx)
+        let row = self.one("INSERT INTO keys (network, hash, reusable, expires_at, created_at) VALUES ($1, $2, $3, $4, $5) RETURNING *", &[(&new.network.0).into(), (&new.hash).into(), new.reusable.into(), new.expires_at.into(), now.into()])
         .await?;
         key(&row)
     }
@@ -50,24 +38,23 @@ impl Writing {
         hash: &[u8; 32],
         now: i64,
     ) -> Result<Option<KeyRow>, StoreError> {
-        let row = query(
-            "UPDATE keys SET used = used + 1 WHERE hash = ? AND network = ? AND revoked_at IS NULL \
-             AND (expires_at IS NULL OR expires_at > ?) AND (reusable = 1 OR used = 0) RETURNING *",
-        )
-        .bind(hash.as_slice())
-        .bind(network.0.as_slice())
-        .bind(now)
-        .fetch_optional(&mut *self.tx)
-        .await?;
+        let row = self
+            .optional(
+                "UPDATE keys SET used = used + 1 WHERE hash = $1 AND network = $2 AND revoked_at IS NULL \
+             AND (expires_at IS NULL OR expires_at > $3) AND (reusable = 1 OR used = 0) RETURNING *",
+                &[hash.into(), (&network.0).into(), now.into()],
+            )
+            .await?;
         row.as_ref().map(key).transpose()
     }
 
     /// Revokes a key, and keeps the time of an earlier revocation. Returns `None` if there is no key of this number.
     pub(crate) async fn revoke_key(&mut self, id: i64, now: i64) -> Result<Option<KeyRow>, StoreError> {
-        let row = query("UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ? RETURNING *")
-            .bind(now)
-            .bind(id)
-            .fetch_optional(&mut *self.tx)
+        let row = self
+            .optional(
+                "UPDATE keys SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2 RETURNING *",
+                &[now.into(), id.into()],
+            )
             .await?;
         row.as_ref().map(key).transpose()
     }

@@ -1,4 +1,5 @@
-//! The migrations, embedded in the program. They are listed here, because the macro of sqlx that reads their folder compiles SQLite a second time.
+//! The migrations of each database, embedded in the program. They are listed here, because the macro of sqlx that reads their folder compiles SQLite a second
+//! time.
 
 use std::sync::LazyLock;
 
@@ -13,22 +14,24 @@ macro_rules! files {
 }
 
 /// Version, description and statements of each migration. A released one is never edited: its checksum is checked at every start.
-const FILES: [(i64, &str, &str); 6] = files! {
-    1 "first" "0001_first.sql"
-    2 "operators" "0002_operators.sql"
-    3 "relays" "0003_relays.sql"
-    4 "key changes" "0004_key_changes.sql"
-    5 "removed networks" "0005_removed_networks.sql"
-    6 "joined from" "0006_joined_from.sql"
+const FOR_SQLITE: [(i64, &str, &str); 6] = files! {
+    1 "first" "sqlite/0001_first.sql"
+    2 "operators" "sqlite/0002_operators.sql"
+    3 "relays" "sqlite/0003_relays.sql"
+    4 "key changes" "sqlite/0004_key_changes.sql"
+    5 "removed networks" "sqlite/0005_removed_networks.sql"
+    6 "joined from" "sqlite/0006_joined_from.sql"
 };
 
 /// The migrations, which update a database of any earlier version.
-pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
-    let migration = |(version, description, sql): (i64, &'static str, &'static str)| {
+pub(super) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(&FOR_SQLITE));
+
+fn migrator(files: &'static [(i64, &'static str, &'static str)]) -> Migrator {
+    let migration = |&(version, description, sql): &(i64, &'static str, &'static str)| {
         Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
     };
-    Migrator::with_migrations(FILES.map(migration).into())
-});
+    Migrator::with_migrations(files.iter().map(migration).collect())
+}
 
 #[cfg(test)]
 mod tests {
@@ -38,11 +41,11 @@ mod tests {
 
     #[tokio::test]
     async fn every_file_of_the_folder_is_listed() {
-        let folder = Migrator::new(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))).await.unwrap();
+        let folder = Migrator::new(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite"))).await.unwrap();
         let facts = |migrator: &Migrator| {
             let facts = |one: &Migration| (one.version, one.description.to_string(), one.checksum.to_vec());
             migrator.iter().map(facts).collect::<Vec<_>>()
         };
-        assert_eq!(facts(&MIGRATIONS), facts(&folder));
+        assert_eq!(facts(&SQLITE), facts(&folder));
     }
 }

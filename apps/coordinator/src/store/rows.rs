@@ -4,11 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
 use taut_base::{NodeId, Prefix, PublicKey, RelayId};
 
 use super::StoreError;
+use super::value::Row;
 
 /// The random number of a network, part of join tokens and of the control channel's prologue. Its text form has 32 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,43 +168,42 @@ pub(crate) struct NewNode {
     pub(crate) from: Origin,
 }
 
-pub(super) fn network(row: &SqliteRow) -> Result<NetworkRow, StoreError> {
+pub(super) fn network(row: &Row) -> Result<NetworkRow, StoreError> {
     let prefix = |column| -> Result<Prefix, StoreError> {
-        let text: String = row.try_get(column)?;
+        let text: String = row.get(column)?;
         text.parse().map_err(|_| StoreError::Damaged("a network's prefix"))
     };
     Ok(NetworkRow {
         id: NetworkId(bytes(row, "id")?),
-        name: row.try_get("name")?,
+        name: row.get("name")?,
         ipv4: prefix("ipv4")?,
         ipv6: prefix("ipv6")?,
-        version: unsigned(row.try_get("version")?)?,
-        cursor: u32::try_from(row.try_get::<i64, _>("cursor")?)
-            .map_err(|_| StoreError::Damaged("a network's cursor"))?,
-        created_at: row.try_get("created_at")?,
-        relays_version: unsigned(row.try_get("relays_version")?)?,
+        version: unsigned(row.get("version")?)?,
+        cursor: u32::try_from(row.get::<i64>("cursor")?).map_err(|_| StoreError::Damaged("a network's cursor"))?,
+        created_at: row.get("created_at")?,
+        relays_version: unsigned(row.get("relays_version")?)?,
     })
 }
 
-pub(super) fn key(row: &SqliteRow) -> Result<KeyRow, StoreError> {
+pub(super) fn key(row: &Row) -> Result<KeyRow, StoreError> {
     Ok(KeyRow {
-        id: row.try_get("id")?,
+        id: row.get("id")?,
         network: NetworkId(bytes(row, "network")?),
-        reusable: row.try_get("reusable")?,
-        expires_at: row.try_get("expires_at")?,
-        revoked_at: row.try_get("revoked_at")?,
-        used: unsigned(row.try_get("used")?)?,
-        created_at: row.try_get("created_at")?,
+        reusable: row.get("reusable")?,
+        expires_at: row.get("expires_at")?,
+        revoked_at: row.get("revoked_at")?,
+        used: unsigned(row.get("used")?)?,
+        created_at: row.get("created_at")?,
     })
 }
 
-pub(super) fn node(row: &SqliteRow) -> Result<NodeRow, StoreError> {
+pub(super) fn node(row: &Row) -> Result<NodeRow, StoreError> {
     let lossy = |column| -> Result<String, StoreError> {
-        let text: Vec<u8> = row.try_get(column)?;
+        let text: Vec<u8> = row.get(column)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     };
     Ok(NodeRow {
-        id: NodeId(unsigned(row.try_get("id")?)?),
+        id: NodeId(unsigned(row.get("id")?)?),
         network: NetworkId(bytes(row, "network")?),
         machine_key: PublicKey(bytes(row, "machine_key")?),
         node_key: PublicKey(bytes(row, "node_key")?),
@@ -217,31 +215,26 @@ pub(super) fn node(row: &SqliteRow) -> Result<NodeRow, StoreError> {
         // Without relays the node is still reachable on direct paths.
         relays: serde_json::from_str(&lossy("relays")?).unwrap_or_default(),
         program: lossy("program")?,
-        version: unsigned(row.try_get("version")?)?,
-        created_at: row.try_get("created_at")?,
-        last_seen_at: row.try_get("last_seen_at")?,
-        keys_full_at: row.try_get("keys_full_at")?,
-        removed: row.try_get::<Option<i64>, _>("removed_at")?.is_some(),
+        version: unsigned(row.get("version")?)?,
+        created_at: row.get("created_at")?,
+        last_seen_at: row.get("last_seen_at")?,
+        keys_full_at: row.get("keys_full_at")?,
+        removed: row.get::<Option<i64>>("removed_at")?.is_some(),
     })
 }
 
-pub(super) fn mark(row: &SqliteRow) -> Result<MarkRow, StoreError> {
+pub(super) fn mark(row: &Row) -> Result<MarkRow, StoreError> {
     Ok(MarkRow {
-        id: NodeId(unsigned(row.try_get("id")?)?),
+        id: NodeId(unsigned(row.get("id")?)?),
         network: NetworkId(bytes(row, "network")?),
         node_key: PublicKey(bytes(row, "node_key")?),
-        removed_at: row.try_get("removed_at")?,
+        removed_at: row.get("removed_at")?,
     })
 }
 
-pub(super) fn bytes<const N: usize>(row: &SqliteRow, column: &str) -> Result<[u8; N], StoreError> {
-    let value: Vec<u8> = row.try_get(column)?;
+pub(super) fn bytes<const N: usize>(row: &Row, column: &str) -> Result<[u8; N], StoreError> {
+    let value: Vec<u8> = row.get(column)?;
     value.try_into().map_err(|_| StoreError::Damaged("a value of the wrong length"))
-}
-
-/// Converts a number for SQLite, whose integers are signed. Versions and numbers of rows stay below 2^63.
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 pub(super) fn unsigned(number: i64) -> Result<u64, StoreError> {

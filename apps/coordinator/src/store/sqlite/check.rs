@@ -6,7 +6,8 @@ use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection, Row, query, query_scalar};
 
-use super::{BUSY, FILE, MIGRATIONS, StoreError};
+use super::super::migrations;
+use super::{BUSY, FILE, StoreError};
 
 /// Damages that no correct change leaves behind, each with a statement that counts them. SQLite itself checks the constraints of the tables (no duplicate
 /// address, name or key).
@@ -103,7 +104,7 @@ async fn is_known(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     }
     for row in query("SELECT version FROM _sqlx_migrations ORDER BY version").fetch_all(&mut *connection).await? {
         let version: i64 = row.try_get(0)?;
-        if !MIGRATIONS.version_exists(version) {
+        if !migrations::SQLITE.version_exists(version) {
             return Err(StoreError::Migration(MigrateError::VersionMissing(version)));
         }
     }

@@ -1,0 +1,67 @@
+//! What the store needs of a database. SQLite and PostgreSQL have it; statements are the same for both (`nodes.rs`, `networks.rs`, …).
+
+use std::pin::Pin;
+
+use super::StoreError;
+use super::value::{Row, Value};
+
+/// The answer of a database, later.
+pub(super) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// An open database.
+pub(super) trait Database: Send + Sync {
+    /// Transactions that may read at the same time.
+    fn readers(&self) -> usize;
+
+    /// Begins a transaction that sees one state of all tables, and can change nothing.
+    fn begin_read(&self) -> Answer<'_, Box<dyn Transaction>>;
+
+    /// Begins a transaction that may change everything. Until it ends no other one changes anything, in whichever program, so that nothing changes between what
+    /// it reads and what it writes.
+    fn begin_write(&self) -> Answer<'_, Box<dyn Transaction>>;
+
+    /// Returns the size of a log that grows, in percent of its limit; 0 if there is none that the coordinator must watch.
+    fn log_share(&self) -> u64 {
+        0
+    }
+
+    /// Sets the limit of that log, in bytes.
+    #[cfg(test)]
+    fn set_log_limit(&self, _largest: u64) {}
+
+    /// Waits for running transactions, and ends the connections.
+    fn close(&self) -> Answer<'_, ()>;
+}
+
+/// A transaction. Dropped without [`Transaction::commit`] it has no effect.
+pub(super) trait Transaction: Send {
+    /// Executes a statement, and returns its rows.
+    fn rows<'a>(&'a mut self, sql: &'static str, values: &'a [Value<'a>]) -> Answer<'a, Vec<Row>>;
+
+    /// Executes a statement, and returns the number of rows that it changed.
+    fn execute<'a>(&'a mut self, sql: &'static str, values: &'a [Value<'a>]) -> Answer<'a, u64>;
+
+    /// Skips the next `count` numbers that a table gives to its rows.
+    fn skip_numbers(&mut self, table: Table, count: u32) -> Answer<'_, ()>;
+
+    /// Commits the transaction. Its changes then survive a loss of power.
+    fn commit(self: Box<Self>) -> Answer<'static, ()>;
+}
+
+/// A table whose rows have numbers that are never given twice.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Table {
+    Nodes,
+    Keys,
+    Relays,
+}
+
+impl Table {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Keys => "keys",
+            Self::Relays => "relays",
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! SQLite: one file in the state directory, for a coordinator that runs alone.
+
+#[cfg(test)]
+mod blocking;
+mod check;
+mod copy;
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sqlx::query::Query;
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteSynchronous,
+};
+use sqlx::{Column, Connection, Row as _, Sqlite, TypeInfo, ValueRef, query};
+
+#[cfg(test)]
+pub(crate) use blocking::BlockingConnection;
+pub(crate) use check::check;
+pub(crate) use copy::copy;
+
+use super::database::{Answer, Database, Table, Transaction};
+use super::value::{Cell, Row, Value};
+use super::{PERMIT_TIMEOUT, StoreError, migrations};
+
+/// File of the database inside the state directory.
+pub(crate) const FILE: &str = "coordinator.db";
+
+/// Time for which a statement waits for another process (`operator-token create` beside a running `serve`), 5 s.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Concurrent readers, 4. SQLite reads from memory, so a few readers keep all cores of a small host busy.
+const READERS: u32 = 4;
+
+/// Largest write-ahead log, 512 MiB. SQLite writes the log back into the database when no reader needs an older state; it grows this large only if a program
+/// reads one old state for a very long time (fault O4).
+pub(super) const LARGEST_LOG: u64 = 512 * 1024 * 1024;
+
+/// Size to which the file of the log is truncated afterwards, 4 MiB.
+const KEPT_LOG: u32 = 4 * 1024 * 1024;
+
+/// The open file.
+pub(super) struct SqliteDatabase {
+    readers: SqlitePool,
+    writer: SqlitePool,
+    /// Path of the write-ahead log.
+    log: PathBuf,
+    largest_log: AtomicU64,
+}
+
+impl SqliteDatabase {
+    /// Opens the database in `directory`, and updates its tables. Creates both if they do not exist, readable by their owner only, because the database
+    /// contains the coordinator's private key.
+    pub(super) async fn open(directory: &Path) -> Result<Self, StoreError> {
+        prepare(directory)?;
+        let options = SqliteConnectOptions::new()
+            .filename(directory.join(FILE))
+            .foreign_keys(true)
+            .busy_timeout(BUSY)
+            .journal_mode(SqliteJournalMode::Wal)
+            // NORMAL may lose acknowledged writes when the power fails; a node must keep the address that it was told (fault O2).
+            .synchronous(SqliteSynchronous::Full)
+            .pragma("journal_size_limit", KEPT_LOG.to_string());
+        // All connections are opened now and stay open. A connection that is opened after somebody deleted the log would see an older database, and the
+        // coordinator would send maps in which members are missing (fault O3).
+        let pool = |size| {
+            let pool = SqlitePoolOptions::new().min_connections(size).max_connections(size);
+            // SQLite ends a transaction by itself when the disk is full, and sqlx goes on counting it: such a connection begins none
+            // any more, and is replaced (fault O3).
+            let pool = pool.before_acquire(|connection, _| {
+                let is_clean = !connection.is_in_transaction();
+                Box::pin(async move { Ok(is_clean) })
+            });
+            pool.acquire_timeout(PERMIT_TIMEOUT).idle_timeout(None).max_lifetime(None)
+        };
+        let writer = pool(1).connect_with(options.clone()).await?;
+        migrations::SQLITE.run(&writer).await?;
+        // Readers cannot write, even by mistake.
+        let readers = pool(READERS).connect_with(options.pragma("query_only", "ON")).await?;
+        let log = directory.join(format!("{FILE}-wal"));
+        Ok(Self { readers, writer, log, largest_log: AtomicU64::new(LARGEST_LOG) })
+    }
+}
+
+impl Database for SqliteDatabase {
+    fn readers(&self) -> usize {
+        READERS as usize
+    }
+
+    fn begin_read(&self) -> Answer<'_, Box<dyn Transaction>> {
+        Box::pin(async { Ok(Box::new(SqliteTransaction(self.readers.begin().await?)) as _) })
+    }
+
+    fn begin_write(&self) -> Answer<'_, Box<dyn Transaction>> {
+        Box::pin(async {
+            if self.log_share() >= 100 {
+                // Otherwise only a commit writes the log back, and there will be no commit.
+                query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await?;
+                if self.log_share() >= 100 {
+                    return Err(StoreError::Log);
+                }
+            }
+            // IMMEDIATE takes the lock before the first read.
+            Ok(Box::new(SqliteTransaction(self.writer.begin_with("BEGIN IMMEDIATE").await?)) as _)
+        })
+    }
+
+    fn log_share(&self) -> u64 {
+        let size = std::fs::metadata(&self.log).map_or(0, |metadata| metadata.len());
+        size.saturating_mul(100) / self.largest_log.load(Ordering::Relaxed).max(1)
+    }
+
+    #[cfg(test)]
+    fn set_log_limit(&self, largest: u64) {
+        self.largest_log.store(largest, Ordering::Relaxed);
+    }
+
+    /// Writes the log back into the database as well.
+    fn close(&self) -> Answer<'_, ()> {
+        Box::pin(async {
+            self.readers.close().await;
+            self.writer.close().await;
+            Ok(())
+        })
+    }
+}
+
+struct SqliteTransaction(sqlx::Transaction<'static, Sqlite>);
+
+impl Transaction for SqliteTransaction {
+    fn rows<'a>(&'a mut self, sql: &'static str, values: &'a [Value<'a>]) -> Answer<'a, Vec<Row>> {
+        Box::pin(async move { rows(&bound(sql, values).fetch_all(&mut *self.0).await?) })
+    }
+
+    fn execute<'a>(&'a mut self, sql: &'static str, values: &'a [Value<'a>]) -> Answer<'a, u64> {
+        Box::pin(async move { Ok(bound(sql, values).execute(&mut *self.0).await?.rows_affected()) })
+    }
+
+    fn skip_numbers(&mut self, table: Table, count: u32) -> Answer<'_, ()> {
+        // A table that never had a row has no entry in `sqlite_sequence`.
+        const ENTER: &str = "INSERT INTO sqlite_sequence (name, seq) \
+             SELECT $1, 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = $1)";
+        Box::pin(async move {
+            query(ENTER).bind(table.name()).execute(&mut *self.0).await?;
+            let skip = query("UPDATE sqlite_sequence SET seq = seq + $1 WHERE name = $2");
+            skip.bind(i64::from(count)).bind(table.name()).execute(&mut *self.0).await?;
+            Ok(())
+        })
+    }
+
+    fn commit(self: Box<Self>) -> Answer<'static, ()> {
+        Box::pin(async { Ok(self.0.commit().await?) })
+    }
+}
+
+fn bound<'q>(sql: &'static str, values: &[Value<'_>]) -> Query<'q, Sqlite, SqliteArguments> {
+    values.iter().fold(query(sql), |query, value| match *value {
+        Value::Integer(number) => query.bind(number),
+        Value::Text(text) => query.bind(text.map(String::from)),
+        Value::Bytes(bytes) => query.bind(bytes.map(<[u8]>::to_vec)),
+    })
+}
+
+fn rows(found: &[SqliteRow]) -> Result<Vec<Row>, StoreError> {
+    let Some(first) = found.first() else { return Ok(Vec::new()) };
+    let columns: Arc<[String]> = first.columns().iter().map(|column| column.name().to_owned()).collect();
+    let row = |row| Ok(Row { columns: Arc::clone(&columns), cells: cells(row, columns.len())? });
+    found.iter().map(row).collect()
+}
+
+fn cells(row: &SqliteRow, count: usize) -> Result<Vec<Cell>, StoreError> {
+    let cell = |place| {
+        let value = row.try_get_raw(place)?;
+        Ok(match value.type_info().name() {
+            _ if value.is_null() => Cell::Null,
+            "INTEGER" | "BOOLEAN" => Cell::Integer(row.try_get_unchecked(place)?),
+            // Text is not decoded: it may be damaged.
+            _ => Cell::Bytes(row.try_get_unchecked(place)?),
+        })
+    };
+    (0..count).map(cell).collect()
+}
+
+/// Creates the state directory and an empty database file if they do not exist, readable by their owner only.
+pub(crate) fn prepare(directory: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Directory { path: directory.display().to_string(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+    // Created before SQLite does, with the right mode from the start. SQLite gives its log files the same mode.
+    OpenOptions::new().create(true).append(true).mode(0o600).open(directory.join(FILE)).map_err(failed)?;
+    Ok(())
+}
+
+/// Returns the cause of a failure if an operator can remove it, by SQLite's primary result codes (sqlite.org/rescode.html).
+pub(super) fn cause(error: &sqlx::Error) -> Option<&'static str> {
+    let code: u32 = error.as_database_error()?.code()?.parse().ok()?;
+    match code & 0xff {
+        5 | 6 => Some("the database is locked by another program"),
+        8 => Some("the database cannot be written to: it or its disk is read-only"),
+        10 => Some("the disk failed"),
+        11 | 26 => Some("the database is damaged; stop the coordinator and restore a backup"),
+        13 => Some("the disk is full"),
+        _ => None,
+    }
+}
