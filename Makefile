@@ -132,8 +132,10 @@ minimum-rust: ## builds with the oldest Rust that Cargo.toml promises
 	@tools/night minimum-rust
 
 .PHONY: chaos
-chaos: ## the coordinator killed 1,000 times in the middle of writing; KILLS=N for another number
+chaos: ## the coordinator killed 1,000 times in the middle of writing, and 200 times with PostgreSQL; KILLS=N for other numbers
 	@$(ENV) && say 'killing coordinators' && TAUT_KILLS=$${KILLS:-1000} cargo test --locked --profile ci -p taut-coordinator --test kill -- --nocapture
+	@$(ENV) && say 'killing coordinators whose database is PostgreSQL' && TAUT_KILLS=$${KILLS:-200} \
+	    tools/with_postgres cargo test --locked --profile ci -p taut-coordinator --test kill -- --nocapture
 
 .PHONY: fuzz
 fuzz: ## searches for inputs that break a parser; TARGET=lane chooses, MINUTES=5 each

@@ -25,10 +25,24 @@ PER_CORE = 2
 # Programs that take longest, first, so that none of them runs alone at the end.
 FIRST = ("scenarios", "taut-path", "kill", "taut-coordinator", "program", "limits", "replay", "bounded")
 SLOWEST = 8
+# The programs whose tests run a second time with PostgreSQL (tools/with_postgres). The module `on_server` has tests that are about the server, and are ignored
+# without one; the tests in ABOUT_FILES are about SQLite's files.
+ON_POSTGRES = ("taut-coordinator", "kill")
+ABOUT_SERVER = "on_server"
+WITH_POSTGRES = ROOT / "tools" / "with_postgres"
+ABOUT_FILES = (
+    "backup::",
+    "fault_o3_a_log_deleted",
+    "fault_o4_a_stuck_reader",
+    "a_restored_backup_sends",
+    "fault_l5_a_database_of_a_version_without_relays",
+    "the_key_that_signs_tickets_survives_restart_and_restore",
+    "fault_e4_no_answer_holds_a_secret",
+)
 
 
-def programs(lines, unit=False):
-    """(name, program, folder of its crate) of each test program in cargo's messages, those that take longest first."""
+def programs(lines, unit=False, postgres=False):
+    """(name, command, folder of its crate) of each test program in cargo's messages, those that take longest first; with `postgres` one of them twice."""
     found = []
     for line in lines:
         message = json.loads(line)
@@ -37,7 +51,11 @@ def programs(lines, unit=False):
         target = message["target"]
         if unit and "test" in target["kind"]:
             continue
-        found.append((target["name"], message["executable"], str(Path(message["manifest_path"]).parent)))
+        folder = str(Path(message["manifest_path"]).parent)
+        found.append((target["name"], [message["executable"], *(["--skip", ABOUT_SERVER] if target["name"] in ON_POSTGRES else [])], folder))
+        if target["name"] in ON_POSTGRES and postgres:
+            skipped = [word for name in ABOUT_FILES for word in ("--skip", name)]
+            found.append((target["name"], [str(WITH_POSTGRES), message["executable"], "--include-ignored", *skipped], folder))
     return sorted(found, key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
 
 
@@ -59,20 +77,22 @@ class Pool:
             self._collect()
         return [name for name, _, _, passed in self.ended if not passed]
 
-    def _start(self, name, program, folder):
+    def _start(self, name, command, folder):
         output = tempfile.TemporaryFile()
-        process = subprocess.Popen([program, *self.options], cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        self.running[process.pid] = (name, program, process, output, time.monotonic())
+        options = [option for option in self.options if option not in command]
+        process = subprocess.Popen([*command, *options], cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        self.running[process.pid] = (name, command, process, output, time.monotonic())
 
     def _collect(self):
         pid, status, usage = os.wait4(-1, 0)
         if pid not in self.running:
             return
-        name, program, process, output, began = self.running.pop(pid)
+        name, command, process, output, began = self.running.pop(pid)
         process.returncode = os.waitstatus_to_exitcode(status)
         self.ended.append((name, time.monotonic() - began, usage.ru_utime + usage.ru_stime, process.returncode == 0))
         output.seek(0)
-        print(f"     Running {name} ({Path(program).relative_to(ROOT) if Path(program).is_relative_to(ROOT) else program})")
+        shown = [str(Path(word).relative_to(ROOT)) if Path(word).is_relative_to(ROOT) else word for word in command]
+        print(f"     Running {name} ({' '.join(shown)})")
         print(output.read().decode(errors="replace"), flush=True)
         output.close()
 
@@ -85,8 +105,11 @@ def main():
     built = subprocess.run(BUILD, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode != 0:
         return built.returncode
+    postgres = not args.unit and subprocess.run([WITH_POSTGRES, "--check"], check=False).returncode == 0
+    if not args.unit and not postgres:
+        print(f"the tests of {' and '.join(ON_POSTGRES)} with PostgreSQL are skipped: the line above says what is missing", flush=True)
     pool = Pool(PER_CORE * len(os.sched_getaffinity(0)), ["--include-ignored"] if args.night else [])
-    failed = pool.run(programs(built.stdout.splitlines(), args.unit))
+    failed = pool.run(programs(built.stdout.splitlines(), args.unit, postgres))
     print(f"{'slowest programs':<24}{'seconds':>9}{'CPU s':>9}")
     for name, seconds, processor, _ in sorted(pool.ended, key=lambda one: -one[1])[:SLOWEST]:
         print(f"{name:<24}{seconds:>9.1f}{processor:>9.1f}")

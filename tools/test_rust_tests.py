@@ -21,7 +21,14 @@ class RustTests(unittest.TestCase):
         lines = [message("wire", "lib"), message("kernel", "test"), message("scenarios", "test"), message("taut", "bin", test=False), message("lib", "lib", executable=False)]
         lines.append(json.dumps({"reason": "build-finished", "success": True}))
         self.assertEqual([one[0] for one in rust_tests.programs(lines)], ["scenarios", "wire", "kernel"])
-        self.assertEqual(rust_tests.programs(lines, unit=True), [("wire", "/target/wire", "/src/wire")])
+        self.assertEqual(rust_tests.programs(lines, unit=True), [("wire", ["/target/wire"], "/src/wire")])
+
+    def test_the_coordinator_runs_a_second_time_where_there_is_a_database_server(self):
+        lines = [message("taut-coordinator", "bin")]
+        self.assertEqual(len(rust_tests.programs(lines)), 1)
+        first, second = (command for _, command, _ in rust_tests.programs(lines, postgres=True))
+        self.assertEqual(first, ["/target/taut-coordinator", "--skip", "on_server"])
+        self.assertEqual(second[:4], [str(rust_tests.WITH_POSTGRES), "/target/taut-coordinator", "--include-ignored", "--skip"])
 
     def run_scripts(self, **scripts):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as told:
@@ -30,7 +37,7 @@ class RustTests(unittest.TestCase):
                 path = Path(folder) / name
                 path.write_text(f"#!/bin/sh\n{text}\n")
                 path.chmod(0o755)
-                wanted.append((name, str(path), folder))
+                wanted.append((name, [str(path)], folder))
             pool = rust_tests.Pool(2, ["--word"])
             return pool.run(wanted), told.getvalue()
 

@@ -9,8 +9,9 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 22] = [
+const VALUED: [&str; 23] = [
     "state",
+    "database",
     "listen",
     "url",
     "network",

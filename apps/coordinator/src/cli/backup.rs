@@ -1,11 +1,12 @@
 //! `backup`, `restore` and `check`, which work on the state directory without the API.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::arguments::Arguments;
-use super::serve::{runtime, state_directory};
+use super::serve::{database, runtime, state_directory};
 use super::{CommandError, show};
 use crate::state::{backup, findings, restore};
+use crate::store::Location;
 
 /// `backup FILE`.
 pub(super) fn make(mut arguments: Arguments) -> Result<(), CommandError> {
@@ -46,19 +47,31 @@ Addresses and numbers that may have been assigned since then are skipped, and ev
 /// `check`.
 pub(super) fn check(mut arguments: Arguments) -> Result<(), CommandError> {
     let directory = state_directory(&mut arguments)?;
+    let database = database(&mut arguments, &directory)?;
     let json = arguments.switch("json");
     arguments.finish()?;
-    let found = runtime()?.block_on(findings(&directory)).map_err(CommandError::run)?;
+    let found = runtime()?.block_on(findings(&database)).map_err(CommandError::run)?;
     if found.is_empty() {
         return show(if json { "{\"schema\":1,\"ok\":true}\n" } else { "ok\n" });
     }
-    Err(CommandError::Run(format!(
-        "the database in {} is damaged: {}; stop the coordinator, copy the directory, and restore the last good backup",
-        Path::new(&directory).display(),
-        found.join("; ")
-    )))
+    let what = found.join("; ");
+    Err(CommandError::Run(match database {
+        Location::Directory(directory) => format!(
+            "the database in {} is damaged: {what}; stop the coordinator, copy the directory, and restore the last good backup",
+            directory.display()
+        ),
+        Location::Server(_) => format!(
+            "the PostgreSQL database is damaged: {what}; stop all coordinators on it, dump it (`pg_dump`), and restore the last good backup"
+        ),
+    }))
 }
 
 fn file_and_directory(arguments: &mut Arguments) -> Result<(PathBuf, PathBuf), CommandError> {
-    Ok((PathBuf::from(arguments.need("the file")?), state_directory(arguments)?))
+    let directory = state_directory(arguments)?;
+    match database(arguments, &directory)? {
+        Location::Directory(directory) => Ok((PathBuf::from(arguments.need("the file")?), directory)),
+        Location::Server(_) => Err(CommandError::Usage(String::from(
+            "this command is for SQLite; a PostgreSQL database is saved with `pg_dump` and brought back with `pg_restore`, or as its server's backups do it",
+        ))),
+    }
 }

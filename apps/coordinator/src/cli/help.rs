@@ -95,6 +95,9 @@ is blocked reach the relay by WebSocket, at the URL at which they reach the coor
 
   --state DIR          directory of the database (default /var/lib/taut-coordinator). Contains the coordinator's
                        private key: back it up, keep it private
+  --database URL       postgres://USER:PASSWORD@HOST/DATABASE: keep everything but the tokens of the first start in this
+                       PostgreSQL database instead (default $TAUT_DATABASE, which hides the password from the list of
+                       processes). One coordinator at a time, which is no relay itself: see `taut-relay`
   --listen ADDR:PORT   address of the HTTP server (default [::]:8288, which includes IPv4; 0.0.0.0:8288 without IPv6)
   --url URL            URL of the coordinator for nodes, such as http://203.0.113.7:8288 or https://taut.example; part of
                        every join token; repeat for several (default: this host's address and the port)
@@ -182,13 +185,14 @@ where KEY is the output of `ticket-key`, and add it with the key that it prints 
 
 const OPERATOR_TOKEN: &str = concat!(
     "\
-taut-coordinator operator-token create [--state DIR]
+taut-coordinator operator-token create [--state DIR | --database URL]
 taut-coordinator operator-token list
 taut-coordinator operator-token revoke ID
 
-`create` creates another operator token in the state directory (default /var/lib/taut-coordinator) and prints it once:
-for an operator who lost the first one, or for one token per person. The coordinator may be running. `revoke` ends a
-token at once; the last valid token cannot be revoked. `list` and `revoke` take these options:
+`create` creates another operator token in the database (of the state directory, by default
+/var/lib/taut-coordinator, or of --database URL, by default $TAUT_DATABASE) and prints it once: for an operator who lost
+the first one, or for one token per person. The coordinator may be running. `revoke` ends a token at once; the last
+valid token cannot be revoked. `list` and `revoke` take these options:
 
 ",
     remote_options!()
@@ -197,14 +201,15 @@ token at once; the last valid token cannot be revoked. `list` and `revoke` take 
 const BACKUP: &str = "\
 taut-coordinator backup FILE [--state DIR]
 taut-coordinator restore FILE [--state DIR] [--force]
-taut-coordinator check [--state DIR] [--json]
+taut-coordinator check [--state DIR | --database URL] [--json]
 
 `backup` writes a consistent, checked copy of the database to a new file; the coordinator may be running. The file
 contains its private key: keep it as private as the original. `restore` restores a backup while the coordinator is
 stopped: addresses and numbers that were assigned after the backup are not assigned again, and nodes that joined after
-it have to join again. `check` prints `ok`, or the damages.
+it have to join again. `check` prints `ok`, or the damages. A PostgreSQL database is saved with `pg_dump`.
 
   --state DIR          the coordinator's state directory (default /var/lib/taut-coordinator)
+  --database URL       of `check`: the PostgreSQL database (default $TAUT_DATABASE)
   --json               of `check`: {\"schema\":1,\"ok\":true}, or the failure as an object
   --force              replace an existing database, which is kept under another name
 ";

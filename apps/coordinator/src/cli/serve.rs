@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use taut_base::{DEFAULT_PORT, Descriptors, Prefix, Uses, WhenFull};
@@ -20,12 +20,14 @@ use crate::api;
 use crate::log;
 use crate::relay::{self, RelayOptions};
 use crate::state::{StartOptions, State, TICKET_LIFE};
+use crate::store::Location;
 
 const DEFAULT_STATE: &str = "/var/lib/taut-coordinator";
 
 /// `serve`: runs until a signal ends it.
 pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
     let directory = state_directory(&mut arguments)?;
+    let database = database(&mut arguments, &directory)?;
     let listen = arguments.value("listen")?;
     let urls = arguments.values("url");
     let (network, ipv4) = (arguments.value("network")?, arguments.value("ipv4-prefix")?);
@@ -44,7 +46,13 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
     let proxies: Vec<Prefix> =
         proxies.iter().map(|text| text.parse().map_err(|_| bad_proxy(text))).collect::<Result<_, _>>()?;
     let relay = || relay_options(relay_port.as_deref(), &relay_addresses, relay_rate.as_deref());
-    let mut relay = if no_relay { None } else { Some(relay()?) };
+    let is_alone = matches!(database, Location::Directory(_));
+    if !is_alone && (relay_port.is_some() || relay_rate.is_some() || metrics.is_some() || !relay_addresses.is_empty()) {
+        return Err(CommandError::Usage(String::from(
+            "with --database the coordinator is no relay; leave out the options --relay-…, run `taut-relay serve`, and add it with `taut-coordinator relays add`",
+        )));
+    }
+    let mut relay = if no_relay || !is_alone { None } else { Some(relay()?) };
     let metrics = metrics.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_metrics(&text))).transpose()?;
     let listen = listen.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_listen(&text))).transpose()?;
     for url in &urls {
@@ -66,8 +74,8 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
         // First, because the first start prints its tokens only once, and a port in use would end it.
         let (listeners, address) = bind(listen).await?;
         let urls = if urls.is_empty() { derived_urls(address) } else { urls };
-        let options =
-            StartOptions { directory: directory.clone(), urls, network, ipv4: prefix, ticket_life: TICKET_LIFE };
+        let ticket_life = TICKET_LIFE;
+        let options = StartOptions { directory: directory.clone(), database, urls, network, ipv4: prefix, ticket_life };
         let (state, first) = tokio::select! {
             opened = State::open(options) => opened.map_err(CommandError::run)?,
             () = api::stopped(stop.clone()) => return Ok(()),
@@ -103,6 +111,17 @@ fn tell_descriptors(descriptors: &Descriptors) {
 
 pub(super) fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, CommandError> {
     Ok(arguments.value("state")?.map_or_else(|| PathBuf::from(DEFAULT_STATE), PathBuf::from))
+}
+
+/// Returns where the database is: `--database`, or `TAUT_DATABASE`, which keeps a password out of the list of processes; by default the state directory.
+pub(super) fn database(arguments: &mut Arguments, directory: &Path) -> Result<Location, CommandError> {
+    let url = arguments.value("database")?.or_else(|| std::env::var("TAUT_DATABASE").ok());
+    Location::parse(url, directory).ok_or_else(|| {
+        // Without its text, which may contain a password.
+        CommandError::Usage(String::from(
+            "--database (or TAUT_DATABASE) is not a URL of PostgreSQL; write postgres://USER:PASSWORD@HOST/DATABASE, or leave it out for SQLite in the state directory",
+        ))
+    })
 }
 
 pub(super) fn runtime() -> Result<Runtime, CommandError> {

@@ -2,7 +2,7 @@
 
 use super::arguments::Arguments;
 use super::remote::Remote;
-use super::serve::{runtime, state_directory};
+use super::serve::{database, runtime, state_directory};
 use super::table::{distance, table};
 use super::{CommandError, no_verb, show};
 use crate::contract::{OperatorTokenEntry, OperatorTokenList, RevokedOperatorToken};
@@ -36,8 +36,9 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
 
 fn create(mut arguments: Arguments) -> Result<(), CommandError> {
     let directory = state_directory(&mut arguments)?;
+    let database = database(&mut arguments, &directory)?;
     arguments.finish()?;
-    let token = runtime()?.block_on(new_operator_token(&directory)).map_err(CommandError::run)?;
+    let token = runtime()?.block_on(new_operator_token(&database)).map_err(CommandError::run)?;
     show(&format!("operator-token: {token}\n")).map_err(|failed| {
         failed.with_consequence(
             "the token exists all the same, and is shown once only: `taut-coordinator operator-token list` has its number, `revoke` ends it",

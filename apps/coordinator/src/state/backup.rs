@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::start::{StateDirectoryError, lock};
 use super::{addresses, random_bits};
 use crate::clock::unix_now;
-use crate::store::{FILE, Party, Store, check, copy, prepare};
+use crate::store::{FILE, Location, Party, Purpose, Store, check, copy, prepare};
 
 /// Directory inside the state directory in which a restored database is prepared; one rename then puts it in place.
 const STAGE: &str = "restoring";
@@ -101,16 +101,18 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
     result
 }
 
-/// Returns the damages of the database in `directory`; empty if there are none.
-pub(crate) async fn findings(directory: &Path) -> Result<Vec<String>, StateDirectoryError> {
-    if !directory.join(FILE).is_file() {
-        return Err(StateDirectoryError::Empty(directory.to_path_buf()));
+/// Returns the damages of a coordinator's database; empty if there are none.
+pub(crate) async fn findings(database: &Location) -> Result<Vec<String>, StateDirectoryError> {
+    match database {
+        Location::Directory(directory) if !directory.join(FILE).is_file() => {
+            Err(StateDirectoryError::Empty(directory.clone()))
+        }
+        _ => Ok(check(database).await?),
     }
-    Ok(check(directory).await?)
 }
 
 async fn sound(directory: &Path) -> Result<(), StateDirectoryError> {
-    match check(directory).await {
+    match check(&Location::Directory(directory.to_path_buf())).await {
         Ok(found) if found.is_empty() => Ok(()),
         Ok(found) => Err(StateDirectoryError::Unsound(found.join("; "))),
         Err(error) => Err(StateDirectoryError::Unsound(error.to_string())),
@@ -119,7 +121,7 @@ async fn sound(directory: &Path) -> Result<(), StateDirectoryError> {
 
 /// Skips the addresses, numbers and versions that may have been assigned after the backup.
 async fn move_ahead(directory: &Path) -> Result<(), StateDirectoryError> {
-    let store = Store::open(directory).await?;
+    let store = Store::open(&Location::Directory(directory.to_path_buf()), Purpose::Change).await?;
     let mut tx = store.write(Party::Coordinator).await?;
     for network in tx.networks().await? {
         let hosts = (addresses::last_host(network.ipv4) / 4).min(ADDRESSES);

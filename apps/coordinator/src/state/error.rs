@@ -94,8 +94,11 @@ impl StateError {
             Self::Store(StoreError::Migration(_)) => {
                 "start the program that last opened this database, or a newer one; or go back with `taut-coordinator restore` and a backup from before the upgrade"
             }
+            Self::Store(StoreError::Occupied) => {
+                "one of them is enough: nodes reach it at the URLs that its join tokens name"
+            }
             Self::Store(_) => {
-                "try again in a while; if it stays, look at the coordinator's log, its disk and its state directory"
+                "try again in a while; if it stays, look at the coordinator's log, and at the disk or the server of its database"
             }
             Self::Enrolment(_) => "ask the operator for a new join token (`taut-coordinator keys create`)",
             Self::NotAMember => "join again with a join token: `taut up --join TOKEN`",

@@ -20,7 +20,7 @@ use super::keys::{self, Expiry};
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{Party, Store, StoreError, prepare};
+use crate::store::{Location, Party, Purpose, Store, StoreError, make_directory};
 
 /// Row of the coordinator's private key.
 const KEY: &str = "coordinator-key";
@@ -38,6 +38,8 @@ const LOCK: &str = "lock";
 pub(crate) struct StartOptions {
     /// The state directory.
     pub(crate) directory: PathBuf,
+    /// Where the database is.
+    pub(crate) database: Location,
     /// URLs of this coordinator for nodes; part of every join token.
     pub(crate) urls: Vec<String>,
     /// Name of the first network; used by the first start only.
@@ -84,21 +86,14 @@ impl State {
     /// Opens the state directory. If it is empty, creates the key, a network and tokens in one transaction, so that after an interrupted first start the next
     /// one is a first start again.
     pub(crate) async fn open(options: StartOptions) -> Result<(Self, Option<FirstStart>), StateDirectoryError> {
-        prepare(&options.directory)?;
+        make_directory(&options.directory)?;
         let lock = lock(&options.directory)?;
-        let store = Store::open(&options.directory).await?;
+        let store = Store::open(&options.database, Purpose::Serve).await?;
         warn_if_readable(&options.directory);
         let stored = store.read(Party::Coordinator).await?.meta(KEY).await?;
         let (key, first) = match stored {
-            Some(bytes) => {
-                let bytes = Zeroizing::new(bytes);
-                let key = bytes.as_slice().try_into().map_err(|_| StoreError::Damaged("the coordinator's key"))?;
-                (PrivateKey::from_bytes(key), None)
-            }
-            None => {
-                let (key, first) = first_start(&store, &options).await?;
-                (key, Some(first))
-            }
+            Some(bytes) => (own_key(bytes)?, None),
+            None => first_start(&store, &options).await?,
         };
         let [ticket_key, relay_key] = [kept_key(&store, TICKET_KEY).await?, kept_key(&store, RELAY_KEY).await?];
         let signer = tickets::signer(*ticket_key.expose()).ok_or(StoreError::Damaged("the key that signs tickets"))?;
@@ -126,6 +121,12 @@ impl State {
     }
 }
 
+fn own_key(bytes: Vec<u8>) -> Result<PrivateKey, StoreError> {
+    let bytes = Zeroizing::new(bytes);
+    let key = bytes.as_slice().try_into().map_err(|_| StoreError::Damaged("the coordinator's key"))?;
+    Ok(PrivateKey::from_bytes(key))
+}
+
 /// Returns a key of this coordinator. Creates it if it does not exist yet: at the first start, or at the first start of a release that needs it.
 async fn kept_key(store: &Store, name: &'static str) -> Result<PrivateKey, StoreError> {
     if let Some(bytes) = store.read(Party::Coordinator).await?.meta(name).await? {
@@ -135,16 +136,28 @@ async fn kept_key(store: &Store, name: &'static str) -> Result<PrivateKey, Store
     }
     let key = PrivateKey::from_bytes(random());
     let mut tx = store.write(Party::Coordinator).await?;
-    tx.insert_meta(name, key.expose()).await?;
-    tx.commit().await?;
-    Ok(key)
+    if tx.meta(name).await?.is_none() {
+        tx.insert_meta(name, key.expose()).await?;
+        tx.commit().await?;
+        return Ok(key);
+    }
+    drop(tx);
+    // Another coordinator on the same database was faster.
+    Box::pin(kept_key(store, name)).await
 }
 
-async fn first_start(store: &Store, options: &StartOptions) -> Result<(PrivateKey, FirstStart), StateDirectoryError> {
+async fn first_start(
+    store: &Store,
+    options: &StartOptions,
+) -> Result<(PrivateKey, Option<FirstStart>), StateDirectoryError> {
     let key = PrivateKey::from_bytes(random());
     let operator = Secret::new();
     let now = unix_now();
     let mut tx = store.write(Party::Coordinator).await?;
+    if let Some(bytes) = tx.meta(KEY).await? {
+        // Another coordinator on the same database was faster.
+        return Ok((own_key(bytes)?, None));
+    }
     tx.insert_meta(KEY, key.expose()).await?;
     tx.insert_operator(&operator.hash(), now).await?;
     let network = networks::create(&mut tx, &options.network, options.ipv4, now).await?;
@@ -157,20 +170,24 @@ async fn first_start(store: &Store, options: &StartOptions) -> Result<(PrivateKe
     first_tokens::write(&options.directory, &first.lines())
         .map_err(|source| StateDirectoryError::File(first.file(), source))?;
     tx.commit().await?;
-    Ok((key, first))
+    Ok((key, Some(first)))
 }
 
-/// Creates another operator token for the coordinator in `directory`, which may be running. For an operator who lost the token and can read the state
-/// directory.
-pub(crate) async fn new_operator_token(directory: &Path) -> Result<String, StateDirectoryError> {
-    if !directory.is_dir() {
-        return Err(StateDirectoryError::Empty(directory.to_path_buf()));
+/// Creates another operator token for the coordinator with this database, which may be running. For an operator who lost the token and can read the database.
+pub(crate) async fn new_operator_token(database: &Location) -> Result<String, StateDirectoryError> {
+    if let Location::Directory(directory) = database
+        && !directory.is_dir()
+    {
+        return Err(StateDirectoryError::Empty(directory.clone()));
     }
-    let store = Store::open(directory).await?;
+    let store = Store::open(database, Purpose::Change).await?;
     let operator = Secret::new();
     let mut tx = store.write(Party::Coordinator).await?;
     if tx.meta(KEY).await?.is_none() {
-        return Err(StateDirectoryError::Empty(directory.to_path_buf()));
+        return Err(match database {
+            Location::Directory(directory) => StateDirectoryError::Empty(directory.clone()),
+            Location::Server(_) => StateDirectoryError::EmptyServer,
+        });
     }
     tx.insert_operator(&operator.hash(), unix_now()).await?;
     tx.commit().await?;
@@ -207,6 +224,8 @@ pub(crate) enum StateDirectoryError {
     Lock(PathBuf, io::Error),
     /// There is no coordinator in the directory.
     Empty(PathBuf),
+    /// There is no coordinator in the database of the server.
+    EmptyServer,
     /// The target directory of a restore has a coordinator.
     Occupied(PathBuf),
     /// The target file of a backup exists already.
@@ -250,6 +269,9 @@ impl fmt::Display for StateDirectoryError {
                 f,
                 "there is no coordinator in {}; give the --state of `taut-coordinator serve`, or run `taut-coordinator serve` first",
                 path.display()
+            ),
+            Self::EmptyServer => f.write_str(
+                "there is no coordinator in the PostgreSQL database; give the --database of `taut-coordinator serve`, or run `taut-coordinator serve` first",
             ),
             Self::Occupied(path) => {
                 write!(f, "there is a coordinator in {}; --force replaces it, and renames its database", path.display())

@@ -29,6 +29,12 @@ pub(super) trait Database: Send + Sync {
     #[cfg(test)]
     fn set_log_limit(&self, _largest: u64) {}
 
+    /// Returns a statement of a test, which is written for SQLite, in the words of this database.
+    #[cfg(test)]
+    fn dialect(&self, sql: &'static str) -> &'static str {
+        sql
+    }
+
     /// Waits for running transactions, and ends the connections.
     fn close(&self) -> Answer<'_, ()>;
 }

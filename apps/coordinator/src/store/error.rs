@@ -6,8 +6,8 @@ use std::io;
 
 use sqlx::migrate::MigrateError;
 
-use super::PERMIT_TIMEOUT;
 use super::sqlite::LARGEST_LOG;
+use super::{PERMIT_TIMEOUT, postgres, sqlite};
 
 /// A failure of the database.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(crate) enum StoreError {
     Busy,
     /// The database failed: disk full, read-only, locked, damaged.
     Database(sqlx::Error),
+    /// Another coordinator serves this PostgreSQL database.
+    Occupied,
     /// The write-ahead log has reached its limit.
     Log,
     /// A row is invalid although the tables have constraints.
@@ -51,7 +53,7 @@ impl fmt::Display for StoreError {
                 write!(f, "a newer program upgraded the database: its format {version} is not known to this one")
             }
             Self::Migration(error) => write!(f, "the database does not fit this program: {error}"),
-            Self::Database(error) => match super::sqlite::cause(error) {
+            Self::Database(error) => match sqlite::cause(error).or_else(|| postgres::cause(error)) {
                 Some(cause) => write!(f, "{cause} ({error})"),
                 None => write!(f, "the database failed: {error}"),
             },
@@ -62,6 +64,9 @@ impl fmt::Display for StoreError {
                     PERMIT_TIMEOUT.as_secs()
                 )
             }
+            Self::Occupied => f.write_str(
+                "another coordinator is running on this PostgreSQL database, and only one may; stop the other one, or name another database",
+            ),
             Self::Log => write!(
                 f,
                 "the database's log has grown to {} MiB because another program reads an old state of it; end that program",

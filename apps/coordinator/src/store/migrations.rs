@@ -23,8 +23,16 @@ const FOR_SQLITE: [(i64, &str, &str); 6] = files! {
     6 "joined from" "sqlite/0006_joined_from.sql"
 };
 
+/// The same for PostgreSQL, which begins with the tables that SQLite has after its sixth.
+const FOR_POSTGRES: [(i64, &str, &str); 1] = files! {
+    6 "first" "postgres/0006_first.sql"
+};
+
 /// The migrations, which update a database of any earlier version.
 pub(super) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(&FOR_SQLITE));
+
+/// The same for PostgreSQL.
+pub(super) static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(&FOR_POSTGRES));
 
 fn migrator(files: &'static [(i64, &'static str, &'static str)]) -> Migrator {
     let migration = |&(version, description, sql): &(i64, &'static str, &'static str)| {
@@ -41,11 +49,15 @@ mod tests {
 
     #[tokio::test]
     async fn every_file_of_the_folder_is_listed() {
-        let folder = Migrator::new(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite"))).await.unwrap();
         let facts = |migrator: &Migrator| {
             let facts = |one: &Migration| (one.version, one.description.to_string(), one.checksum.to_vec());
             migrator.iter().map(facts).collect::<Vec<_>>()
         };
-        assert_eq!(facts(&SQLITE), facts(&folder));
+        for (name, listed) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {
+            let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations")).join(name);
+            assert_eq!(facts(listed), facts(&Migrator::new(folder.as_path()).await.unwrap()), "{name}");
+        }
+        let last = |migrator: &Migrator| migrator.iter().map(|one| one.version).max();
+        assert_eq!(last(&SQLITE), last(&POSTGRES), "both databases have the same tables");
     }
 }

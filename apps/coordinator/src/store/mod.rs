@@ -7,14 +7,19 @@
 //! locked" (fault O5). A transaction that is dropped without [`Writing::commit`] has no effect. Each [`Party`] gets both in turn, so that the many requests of
 //! one party do not delay the others.
 
+mod check;
 mod database;
 mod error;
 mod fair_semaphore;
+#[cfg(test)]
+mod held;
 mod keys;
+mod location;
 mod migrations;
 mod networks;
 mod nodes;
 mod operators;
+mod postgres;
 mod relays;
 mod restored;
 mod rows;
@@ -22,7 +27,6 @@ mod sqlite;
 mod value;
 
 use std::ops::{Deref, DerefMut};
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -30,13 +34,18 @@ use tokio::time::timeout;
 use database::{Database, Transaction};
 pub(crate) use error::StoreError;
 use fair_semaphore::{FairSemaphore, Permit};
+#[cfg(test)]
+pub(crate) use held::HeldLock;
+pub(crate) use location::Location;
 pub(crate) use networks::MARKED;
+#[cfg(test)]
+pub(crate) use postgres::{end_connections, forbid_connections, forbid_writes, forget_database, location_for_test};
 pub(crate) use rows::{
     KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
 };
 #[cfg(test)]
 pub(crate) use sqlite::BlockingConnection;
-pub(crate) use sqlite::{FILE, check, copy, prepare};
+pub(crate) use sqlite::{FILE, copy, make_directory, prepare};
 use value::{Row, Value};
 
 /// Time for which a request waits for a permit before it is refused as unavailable, 10 s.
@@ -55,6 +64,15 @@ pub(crate) enum Party {
     Unauthenticated,
 }
 
+/// What a program opens a database for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// To serve its networks: one program at a time.
+    Serve,
+    /// For a single change, beside a program that serves them.
+    Change,
+}
+
 /// The open database.
 pub(crate) struct Store {
     reads: FairSemaphore<Party>,
@@ -63,9 +81,12 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the database in `directory`, and updates its tables. Creates both if they do not exist.
-    pub(crate) async fn open(directory: &Path) -> Result<Self, StoreError> {
-        Ok(Self::with(Box::new(sqlite::SqliteDatabase::open(directory).await?)))
+    /// Opens the database, and updates its tables. Creates what does not exist.
+    pub(crate) async fn open(location: &Location, purpose: Purpose) -> Result<Self, StoreError> {
+        Ok(match location {
+            Location::Directory(directory) => Self::with(Box::new(sqlite::SqliteDatabase::open(directory).await?)),
+            Location::Server(url) => Self::with(Box::new(postgres::PostgresDatabase::open(url, purpose).await?)),
+        })
     }
 
     fn with(database: Box<dyn Database>) -> Self {
@@ -99,7 +120,7 @@ impl Store {
     #[cfg(test)]
     pub(crate) async fn edit(&self, sql: &'static str) {
         let mut tx = self.write(Party::Coordinator).await.unwrap();
-        tx.execute(sql, &[]).await.unwrap();
+        tx.execute(self.database.dialect(sql), &[]).await.unwrap();
         tx.commit().await.unwrap();
     }
 
@@ -107,6 +128,14 @@ impl Store {
     pub(crate) async fn close(&self) {
         // What is committed is safe, and nobody could do more about a connection that ends badly.
         let _ = self.database.close().await;
+    }
+}
+
+/// Returns descriptions of all damages of a database. A coordinator may be running on it.
+pub(crate) async fn check(location: &Location) -> Result<Vec<String>, StoreError> {
+    match location {
+        Location::Directory(directory) => sqlite::check(directory).await,
+        Location::Server(url) => postgres::check(url).await,
     }
 }
 

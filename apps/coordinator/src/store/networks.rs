@@ -96,8 +96,8 @@ impl Writing {
     /// Sets the time of marks later than `latest` to `now`.
     pub(crate) async fn correct_marks(&mut self, now: i64, latest: i64) -> Result<(), StoreError> {
         for table in [
-            "UPDATE nodes SET removed_at = ? WHERE removed_at > ?",
-            "UPDATE networks SET removed_at = ? WHERE removed_at > ?",
+            "UPDATE nodes SET removed_at = $1 WHERE removed_at > $2",
+            "UPDATE networks SET removed_at = $1 WHERE removed_at > $2",
         ] {
             self.execute(table, &[now.into(), latest.into()]).await?;
         }
@@ -107,11 +107,11 @@ impl Writing {
     /// Deletes a network with all its rows.
     pub(crate) async fn delete_network(&mut self, id: NetworkId) -> Result<(), StoreError> {
         let tables = [
-            "DELETE FROM history WHERE network = ?",
-            "DELETE FROM nodes WHERE network = ?",
-            "DELETE FROM keys WHERE network = ?",
-            "DELETE FROM relays WHERE network = ?",
-            "DELETE FROM networks WHERE id = ?",
+            "DELETE FROM history WHERE network = $1",
+            "DELETE FROM nodes WHERE network = $1",
+            "DELETE FROM keys WHERE network = $1",
+            "DELETE FROM relays WHERE network = $1",
+            "DELETE FROM networks WHERE id = $1",
         ];
         for delete in tables {
             self.execute(delete, &[(&id.0).into()]).await?;

@@ -39,7 +39,7 @@ fn a_backup_of_a_running_coordinator_is_whole_private_and_never_replaces() {
     let other = Directory::new();
     for number in ["0.db", "9.db", "saved.db"] {
         wait(restore(&other.0, &directory.0.join(number), true)).unwrap();
-        assert_eq!(wait(findings(&other.0)).unwrap(), [""; 0]);
+        assert_eq!(wait(findings(&other.database())).unwrap(), [""; 0]);
     }
     assert_eq!(metadata(other.0.join("coordinator.db")).unwrap().permissions().mode() & 0o777, 0o600);
     drop(coordinator);
@@ -84,7 +84,7 @@ fn fault_n9_after_a_restore_nothing_is_given_twice_and_nodes_get_whole_maps() {
     back.hear_until(|back| back.map.peers.len() == 2);
     assert_eq!((back.wholes, back.map.clone()), (1, back.fresh_map(&coordinator)));
     drop(coordinator);
-    assert_eq!(wait(findings(&directory.0)).unwrap(), [""; 0]);
+    assert_eq!(wait(findings(&directory.database())).unwrap(), [""; 0]);
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn fault_e2_every_route_needs_the_token() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let node = coordinator.join("old");
-    let another = || coordinator.wait(new_operator_token(&directory.0)).unwrap();
+    let another = || coordinator.wait(new_operator_token(&directory.database())).unwrap();
     let good = coordinator.operator_token().to_owned();
     let join = coordinator.token();
     let dressed = |bytes: &[u8]| format!("tautop-{}", taut_base::encode_base64url(bytes));
@@ -123,7 +123,7 @@ fn operator_tokens_are_listed_and_revoked_except_the_last_one() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let first = coordinator.operator_token();
-    let second = coordinator.wait(new_operator_token(&directory.0)).unwrap();
+    let second = coordinator.wait(new_operator_token(&directory.database())).unwrap();
     let ask = |method: &str, path: &str, token: &str| {
         coordinator.ask(method, &format!("/api/v1/operator-tokens{path}"), Some(token), None)
     };
@@ -141,7 +141,7 @@ fn operator_tokens_are_listed_and_revoked_except_the_last_one() {
     assert_eq!((status, &answer["error"]["code"]), (409, &json!("last-token")));
     assert_eq!(ask("DELETE", "/3", &second).1["error"]["code"], "no-such-token");
     assert_eq!(ask("DELETE", "/x", &second).0, 400);
-    let third = coordinator.wait(new_operator_token(&directory.0)).unwrap();
+    let third = coordinator.wait(new_operator_token(&directory.database())).unwrap();
     assert_eq!(ask("DELETE", "/2", &second).1["current"], true, "one's own, too");
     assert_eq!(ask("GET", "", &third).0, 200);
 }
@@ -180,7 +180,7 @@ fn fault_e13_tokens_are_random_and_a_similar_token_is_refused() {
     }
     // Each of several tokens is found by its own number.
     for number in 2..10 {
-        let another = decode(&coordinator.wait(new_operator_token(&directory.0)).unwrap());
+        let another = decode(&coordinator.wait(new_operator_token(&directory.database())).unwrap());
         assert_eq!((open(&good), open(&another)), (Some(1), Some(number)));
     }
 }
@@ -396,12 +396,12 @@ fn a_network_is_removed_with_its_members_when_told_so() {
     let refused = |host: &TestHost| host.resume(&coordinator, &join, None).err().unwrap().code;
     assert_eq!(refused(&hosts[0]), ProblemCode::NotAMember, "after a restart, too");
     assert_eq!(TestHost::new().join(&coordinator, &join, "c").err().unwrap().code, ProblemCode::Enrolment);
-    assert_eq!(coordinator.wait(findings(&directory.0)).unwrap(), [""; 0]);
+    assert_eq!(coordinator.wait(findings(&directory.database())).unwrap(), [""; 0]);
     // Three days later its rows are deleted.
     let count = "UPDATE networks SET removed_at = removed_at - 72 * 3600 - 1 WHERE removed_at IS NOT NULL";
     coordinator.wait(coordinator.state.store().edit(count));
     coordinator.wait(coordinator.state.forget_marks(crate::clock::unix_now())).unwrap();
-    assert_eq!(coordinator.wait(findings(&directory.0)).unwrap(), [""; 0]);
+    assert_eq!(coordinator.wait(findings(&directory.database())).unwrap(), [""; 0]);
     assert_eq!(refused(&hosts[1]), ProblemCode::NotAMember);
     assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 1, "of the other network");
 }

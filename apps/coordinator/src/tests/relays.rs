@@ -210,7 +210,7 @@ fn the_key_that_signs_tickets_survives_restart_and_restore() {
         assert!(next.is_some(), "the name is taken: the relay is there");
         let number = coordinator.wait(coordinator.state.add_relay(None, named(514))).unwrap().relay.id.0;
         assert!(number == 2 || number > 1_000, "a restore leaves out what may have been given: {number}");
-        assert_eq!(coordinator.wait(findings(&directory.0)).unwrap(), [""; 0]);
+        assert_eq!(coordinator.wait(findings(&directory.database())).unwrap(), [""; 0]);
     }
 }
 
@@ -232,16 +232,16 @@ fn fault_l5_a_database_of_a_version_without_relays_is_sound_and_brought_up_to_da
         }
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    assert_eq!(runtime.block_on(findings(&directory.0)).unwrap(), [""; 0]);
+    assert_eq!(runtime.block_on(findings(&directory.database())).unwrap(), [""; 0]);
     let coordinator = TestCoordinator::start(&directory);
     let node = TestHost::new().join(&coordinator, &token, "a").unwrap();
     coordinator.wait(coordinator.state.add_relay(None, named(1))).unwrap();
     assert_eq!(ids(&node.fresh_map(&coordinator).relays), [1]);
     coordinator.wait(coordinator.state.store().edit("DELETE FROM meta WHERE name = 'ticket-key'"));
-    let found = coordinator.wait(findings(&directory.0)).unwrap();
+    let found = coordinator.wait(findings(&directory.database())).unwrap();
     assert!(found.len() == 1 && found[0].contains("no key that signs"), "{found:?}");
     coordinator.wait(coordinator.state.store().edit("INSERT INTO meta VALUES ('ticket-key', x'00')"));
-    assert!(coordinator.wait(findings(&directory.0)).unwrap()[0].contains("wrong length"));
+    assert!(coordinator.wait(findings(&directory.database())).unwrap()[0].contains("wrong length"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use taut_netmap::ProblemCode;
 
 use super::world::{Directory, TestCoordinator, TestHost};
 use crate::state::{StateError, findings};
-use crate::store::{BlockingConnection, Store};
+use crate::store::{BlockingConnection, HeldLock, Purpose, Store};
 
 const KEYS: &str = "/api/v1/keys";
 
@@ -20,7 +20,7 @@ fn fault_n5_while_the_database_is_locked_maps_are_whole_and_writes_say_why() {
     let mut node = coordinator.join("a");
     coordinator.join("b");
     node.hear_until(|node| node.map.peers.len() == 1);
-    let held = coordinator.wait(BlockingConnection::lock(&directory.0));
+    let held = coordinator.wait(HeldLock::take(&directory.database()));
     let (status, answer) = coordinator.ask("POST", KEYS, Some(operator), Some("{}"));
     assert_eq!((status, &answer["error"]["code"]), (503, &json!("unavailable")));
     assert!(answer["error"]["message"].as_str().unwrap().contains("locked by another program"), "{answer}");
@@ -45,7 +45,7 @@ fn fault_o5_64_writers_and_a_slow_database_lose_nothing() {
             coordinator.ask("POST", KEYS, Some(coordinator.operator_token()), Some("{}")).0
         };
         let threads: Vec<_> = (0..64).map(|_| scope.spawn(write)).collect();
-        let held = coordinator.wait(BlockingConnection::lock(&directory.0));
+        let held = coordinator.wait(HeldLock::take(&directory.database()));
         barrier.wait();
         std::thread::sleep(Duration::from_secs(2));
         coordinator.wait(held.release());
@@ -117,9 +117,9 @@ fn fault_l2_a_database_of_a_newer_program_is_left_alone_with_words() {
         coordinator.wait(coordinator.state.store().edit(newer));
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let error = StateError::from(runtime.block_on(Store::open(&directory.0)).err().unwrap());
+    let error = StateError::from(runtime.block_on(Store::open(&directory.database(), Purpose::Serve)).err().unwrap());
     assert!(error.to_string().contains("a newer program upgraded the database: its format 1000"), "{error}");
     assert!(error.hint().contains("taut-coordinator restore"), "{}", error.hint());
-    let checked = runtime.block_on(findings(&directory.0)).unwrap_err().to_string();
+    let checked = runtime.block_on(findings(&directory.database())).unwrap_err().to_string();
     assert!(checked.contains("a newer program upgraded the database: its format 1000"), "{checked}");
 }

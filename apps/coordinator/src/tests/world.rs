@@ -23,7 +23,7 @@ use tungstenite::{Message, WebSocket};
 
 use crate::api;
 use crate::state::{Expiry, FirstStart, StartOptions, State, TICKET_LIFE, random};
-use crate::store::{NetworkId, Party, Writing};
+use crate::store::{Location, NetworkId, Party, Writing, forget_database, location_for_test};
 
 /// Timeout of every wait, 20 s; only a failing test reaches it.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -37,11 +37,17 @@ impl Directory {
         let name = format!("taut-coordinator-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         Self(std::env::temp_dir().join(name))
     }
+
+    /// Returns where the test's database is.
+    pub(crate) fn database(&self) -> Location {
+        Runtime::new().unwrap().block_on(location_for_test(&self.0))
+    }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+        Runtime::new().unwrap().block_on(forget_database(&self.0));
     }
 }
 
@@ -78,6 +84,7 @@ impl TestCoordinator {
         let runtime = Runtime::new().unwrap();
         let options = StartOptions {
             directory: directory.to_path_buf(),
+            database: runtime.block_on(location_for_test(directory)),
             urls: vec![String::from("http://127.0.0.1:8288")],
             network: String::from("default"),
             ipv4: ipv4.parse().unwrap(),

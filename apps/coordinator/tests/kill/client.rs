@@ -32,6 +32,7 @@ impl Serve {
     }
 
     fn spawn_by(mut command: Command, directory: &Path) -> Child {
+        set_database(&mut command, directory);
         command.arg("serve").arg("--state").arg(directory).args(["--listen", "127.0.0.1:0"]);
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
     }
@@ -61,6 +62,27 @@ impl Serve {
     pub(crate) fn kill(self) {
         drop(self);
     }
+}
+
+/// Has the program use a database of its own on the PostgreSQL server that tools/with_postgres started, if it did; SQLite otherwise.
+pub(crate) fn set_database(command: &mut Command, directory: &Path) {
+    command.env_remove("TAUT_DATABASE");
+    if let Some((server, name)) = database_of(directory) {
+        command.env("TAUT_DATABASE", server.replace("/postgres?", &format!("/{name}?")));
+    }
+}
+
+/// Makes that database.
+pub(crate) fn create_database(directory: &Path) {
+    if let Some((server, name)) = database_of(directory) {
+        let made = Command::new("psql").args([&server, "-qc", &format!("CREATE DATABASE {name}")]).status().unwrap();
+        assert!(made.success());
+    }
+}
+
+fn database_of(directory: &Path) -> Option<(String, String)> {
+    let name = directory.file_name().unwrap().to_string_lossy().replace('-', "_");
+    std::env::var("TAUT_TEST_POSTGRES").ok().map(|server| (server, name))
 }
 
 /// Returns the operator token and the join token of the first start.

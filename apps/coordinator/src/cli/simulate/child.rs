@@ -26,6 +26,8 @@ impl Coordinator {
         let mut child = Command::new(program)
             .args(["serve", "--no-relay", "--log-level", "warn", "--listen", &listen.to_string(), "--state"])
             .arg(state)
+            // Its members are in the state directory.
+            .env_remove("TAUT_DATABASE")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

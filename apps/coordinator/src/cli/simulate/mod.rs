@@ -39,7 +39,7 @@ use super::arguments::Arguments;
 use super::{CommandError, complain, show};
 use crate::api;
 use crate::state::{MemberKeys, StartOptions, State, TICKET_LIFE, random};
-use crate::store::NetworkId;
+use crate::store::{Location, NetworkId};
 use child::Coordinator;
 use member::Member;
 use report::Report;
@@ -250,6 +250,7 @@ async fn populate(
 async fn open(directory: &Path) -> Result<(State, Option<String>), CommandError> {
     let options = StartOptions {
         directory: directory.to_path_buf(),
+        database: Location::Directory(directory.to_path_buf()),
         urls: vec![String::from("http://127.0.0.1")],
         network: String::from("default"),
         ipv4: api::DEFAULT_IPV4.parse().map_err(CommandError::run)?,

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use sqlx::error::DatabaseError;
 use sqlx::query::Query;
 use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteArguments, SqliteConnectOptions, SqliteError, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
     SqliteSynchronous,
 };
 use sqlx::{Column, Connection, Row as _, Sqlite, TypeInfo, ValueRef, query};
@@ -188,16 +189,23 @@ fn cells(row: &SqliteRow, count: usize) -> Result<Vec<Cell>, StoreError> {
 
 /// Creates the state directory and an empty database file if they do not exist, readable by their owner only.
 pub(crate) fn prepare(directory: &Path) -> Result<(), StoreError> {
+    make_directory(directory)?;
     let failed = |source| StoreError::Directory { path: directory.display().to_string(), source };
-    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
     // Created before SQLite does, with the right mode from the start. SQLite gives its log files the same mode.
     OpenOptions::new().create(true).append(true).mode(0o600).open(directory.join(FILE)).map_err(failed)?;
     Ok(())
 }
 
+/// Creates the state directory if it does not exist, readable by its owner only.
+pub(crate) fn make_directory(directory: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Directory { path: directory.display().to_string(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)
+}
+
 /// Returns the cause of a failure if an operator can remove it, by SQLite's primary result codes (sqlite.org/rescode.html).
 pub(super) fn cause(error: &sqlx::Error) -> Option<&'static str> {
-    let code: u32 = error.as_database_error()?.code()?.parse().ok()?;
+    let error = error.as_database_error()?.try_downcast_ref::<SqliteError>()?;
+    let code: u32 = error.code()?.parse().ok()?;
     match code & 0xff {
         5 | 6 => Some("the database is locked by another program"),
         8 => Some("the database cannot be written to: it or its disk is read-only"),

@@ -1,0 +1,34 @@
+//! Where the database is.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+/// Where the database is.
+#[derive(Clone)]
+pub(crate) enum Location {
+    /// SQLite, in this state directory.
+    Directory(PathBuf),
+    /// PostgreSQL, by its URL, which may contain a password.
+    Server(Zeroizing<String>),
+}
+
+impl Location {
+    /// Returns the location that an operator names by a URL, by default the state directory. `None` for a URL that is not PostgreSQL's.
+    pub(crate) fn parse(url: Option<String>, directory: &Path) -> Option<Self> {
+        let Some(url) = url else { return Some(Self::Directory(directory.to_path_buf())) };
+        let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
+        is_postgres.then(|| Self::Server(Zeroizing::new(url)))
+    }
+}
+
+/// Without the URL, because its password must not get into a log.
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(directory) => write!(f, "{}", directory.display()),
+            Self::Server(_) => f.write_str("the PostgreSQL database"),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Databases of tests, on the server that `TAUT_TEST_POSTGRES` names (tools/with_postgres starts one).
+
+use std::path::Path;
+use std::str::FromStr;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, query, query_scalar};
+
+use zeroize::Zeroizing;
+
+use super::WRITERS;
+use crate::store::Location;
+
+/// URL of the server, without a database.
+const SERVER: &str = "TAUT_TEST_POSTGRES";
+
+/// Returns where a test has its database: on the server if there is one, in a database of its own that is made now if it does not exist; otherwise in the
+/// directory.
+pub(crate) async fn location_for_test(directory: &Path) -> Location {
+    let Ok(server) = std::env::var(SERVER) else { return Location::Directory(directory.to_path_buf()) };
+    let name = name(directory);
+    let mut connection = connect(&server).await;
+    let exists = query_scalar("SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)");
+    let exists: bool = exists.bind(&name).fetch_one(&mut connection).await.unwrap();
+    if !exists {
+        connection.execute(AssertSqlSafe(format!("CREATE DATABASE \"{name}\""))).await.unwrap();
+    }
+    connection.close().await.unwrap();
+    let options = PgConnectOptions::from_str(&server).unwrap().database(&name);
+    Location::Server(Zeroizing::new(options.to_url_lossy().to_string()))
+}
+
+/// Removes the test's database from the server, if it has one.
+pub(crate) async fn forget_database(directory: &Path) {
+    let Ok(server) = std::env::var(SERVER) else { return };
+    let mut connection = connect(&server).await;
+    let drop = format!("DROP DATABASE IF EXISTS \"{}\" WITH (FORCE)", name(directory));
+    connection.execute(AssertSqlSafe(drop)).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+fn name(directory: &Path) -> String {
+    directory.file_name().unwrap().to_string_lossy().replace('-', "_")
+}
+
+async fn connect(server: &str) -> PgConnection {
+    PgConnectOptions::from_str(server).unwrap().connect().await.unwrap()
+}
+
+/// The lock of the writers, held by another program.
+pub(crate) struct ServerLock(PgConnection);
+
+impl ServerLock {
+    /// Takes the lock in the database at `url`.
+    pub(crate) async fn take(url: &str) -> Self {
+        let mut connection = connect(url).await;
+        query("SELECT pg_advisory_lock($1)").bind(WRITERS).execute(&mut connection).await.unwrap();
+        Self(connection)
+    }
+
+    /// Gives it back.
+    pub(crate) async fn release(self) {
+        self.0.close().await.unwrap();
+    }
+}
+
+/// Returns a statement of a test, which is written for SQLite, in the words of PostgreSQL.
+pub(crate) fn translated(sql: &'static str) -> &'static str {
+    const WORDS: [(&str, &str); 6] = [
+        ("unixepoch()", "CAST(floor(extract(epoch FROM now())) AS BIGINT)"),
+        ("randomblob(32)", "sha256(CAST(CAST(gen_random_uuid() AS TEXT) AS BYTEA))"),
+        ("randomblob(16)", "substring(sha256(CAST(CAST(gen_random_uuid() AS TEXT) AS BYTEA)) FROM 1 FOR 16)"),
+        ("randomblob(4)", "substring(sha256(CAST(CAST(gen_random_uuid() AS TEXT) AS BYTEA)) FROM 1 FOR 4)"),
+        // A server keeps text that is none out of its tables, so the name is one that nodes refuse.
+        ("CAST(x'2e2e00ff' AS TEXT)", "'..'"),
+        // Bytes in hex digits.
+        (" x'", " '\\x"),
+    ];
+    let translated = WORDS.iter().fold(String::from(sql), |sql, (from, to)| sql.replace(from, to));
+    Box::leak(translated.into_boxed_str())
+}
+
+/// Ends all connections to a test's database, as a server that restarts does. `None` without a server.
+pub(crate) async fn end_connections(location: &Location) -> Option<()> {
+    let Location::Server(url) = location else { return None };
+    let mut connection = connect(url).await;
+    let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    query(end).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    Some(())
+}
+
+/// Keeps everybody out of a test's database, and ends the connections, as a server that is gone does; or admits everybody again.
+pub(crate) async fn forbid_connections(location: &Location, forbidden: bool) -> Option<()> {
+    alter(location, &format!("WITH ALLOW_CONNECTIONS {}", !forbidden), forbidden).await
+}
+
+/// Makes a test's database read-only, as providers do whose disk is full and as a standby is; or no longer.
+pub(crate) async fn forbid_writes(location: &Location, forbidden: bool) -> Option<()> {
+    alter(location, &format!("SET default_transaction_read_only = {forbidden}"), true).await
+}
+
+async fn alter(location: &Location, change: &str, end: bool) -> Option<()> {
+    let Location::Server(url) = location else { return None };
+    let options = PgConnectOptions::from_str(url).unwrap();
+    let name = options.get_database().unwrap().to_owned();
+    let mut connection = connect(&std::env::var(SERVER).unwrap()).await;
+    connection.execute(AssertSqlSafe(format!("ALTER DATABASE \"{name}\" {change}"))).await.unwrap();
+    if end {
+        let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1";
+        query(end).bind(name).execute(&mut connection).await.unwrap();
+    }
+    connection.close().await.unwrap();
+    Some(())
+}

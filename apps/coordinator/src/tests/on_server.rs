@@ -1,0 +1,92 @@
+//! PostgreSQL: servers that are gone, connections that end, coordinators that are too many. `tools/with_postgres` runs these tests, and all others a second time.
+
+use serde_json::json;
+use taut_netmap::ProblemCode;
+
+use super::world::{Directory, TestCoordinator, TestHost};
+use crate::state::StateError;
+use crate::store::{Purpose, Store, StoreError, end_connections, forbid_connections, forbid_writes};
+
+const KEYS: &str = "/api/v1/keys";
+const NEEDS_SERVER: &str = "tools/with_postgres runs this test with a server";
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_o6_connections_that_end_cost_nothing() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let (token, operator) = (coordinator.token(), coordinator.operator_token());
+    let node = coordinator.join("a");
+    for round in 0..5 {
+        coordinator.wait(end_connections(&directory.database())).expect(NEEDS_SERVER);
+        assert_eq!(coordinator.ask("POST", KEYS, Some(operator), Some("{}")).0, 201, "round {round}");
+        coordinator.wait(end_connections(&directory.database())).expect(NEEDS_SERVER);
+        coordinator.state.forget_views();
+        assert!(node.host.resume(&coordinator, &token, None).is_ok(), "round {round}");
+    }
+    assert_eq!(coordinator.wait(coordinator.state.keys(None)).unwrap().len(), 6);
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_o6_while_the_server_is_gone_channels_stay_and_changes_fail_with_words() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let (token, operator) = (coordinator.token(), coordinator.operator_token());
+    let mut node = coordinator.join("a");
+    coordinator.join("b");
+    node.hear_until(|node| node.map.peers.len() == 1);
+    coordinator.wait(forbid_connections(&directory.database(), true)).expect(NEEDS_SERVER);
+    let (status, answer) = coordinator.ask("POST", KEYS, Some(operator), Some("{}"));
+    assert_eq!((status, &answer["error"]["code"]), (503, &json!("unavailable")));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("cannot be reached"), "{answer}");
+    let refused = TestHost::new().join(&coordinator, &token, "c").err().unwrap();
+    assert!(refused.code == ProblemCode::Unavailable && !refused.code.is_final(), "the node tries again");
+    coordinator.wait(forbid_connections(&directory.database(), false)).expect(NEEDS_SERVER);
+    assert_eq!(coordinator.ask("POST", KEYS, Some(operator), Some("{}")).0, 201, "without help");
+    coordinator.join("c");
+    node.hear_until(|node| node.map.peers.len() == 2);
+    assert_eq!(node.wholes, 1, "its channel was open all the time");
+    // What failed was not done, and nothing was done twice.
+    assert_eq!(coordinator.wait(coordinator.state.keys(None)).unwrap().len(), 2);
+    assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 3);
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_o6_on_a_read_only_server_maps_are_sent_and_changes_fail_with_words() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let (token, operator) = (coordinator.token(), coordinator.operator_token());
+    let node = coordinator.join("a");
+    coordinator.wait(forbid_writes(&directory.database(), true)).expect(NEEDS_SERVER);
+    let (status, answer) = coordinator.ask("POST", KEYS, Some(operator), Some("{}"));
+    assert_eq!(status, 503);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("read-only"), "{answer}");
+    coordinator.state.forget_views();
+    assert!(node.host.resume(&coordinator, &token, None).is_ok(), "reads go on");
+    coordinator.wait(forbid_writes(&directory.database(), false)).expect(NEEDS_SERVER);
+    assert_eq!(coordinator.ask("POST", KEYS, Some(operator), Some("{}")).0, 201);
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn one_coordinator_serves_a_database_and_a_late_one_writes_nothing() {
+    let directory = Directory::new();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let database = directory.database();
+    let open = || runtime.block_on(Store::open(&database, Purpose::Serve));
+    let coordinator = TestCoordinator::start(&directory);
+    let operator = coordinator.operator_token();
+    let error = StateError::from(open().err().expect(NEEDS_SERVER));
+    assert!(error.to_string().contains("another coordinator is running on this PostgreSQL database"), "{error}");
+    // Its connections end, and another one is faster.
+    coordinator.wait(end_connections(&database)).expect(NEEDS_SERVER);
+    let other = open().unwrap();
+    let (status, answer) = coordinator.ask("POST", KEYS, Some(operator), Some("{}"));
+    assert_eq!(status, 503);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("another coordinator"), "{answer}");
+    runtime.block_on(other.close());
+    assert_eq!(coordinator.ask("POST", KEYS, Some(operator), Some("{}")).0, 201, "it serves again");
+    assert!(matches!(open().err(), Some(StoreError::Occupied)));
+}
