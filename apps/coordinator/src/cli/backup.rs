@@ -5,12 +5,18 @@ use std::path::PathBuf;
 use super::arguments::Arguments;
 use super::serve::{database, runtime, state_directory};
 use super::{CommandError, show};
-use crate::state::{backup, findings, restore};
+use crate::state::{backup, findings, restore, restored_elsewhere};
 use crate::store::Location;
 
 /// `backup FILE`.
 pub(super) fn make(mut arguments: Arguments) -> Result<(), CommandError> {
-    let (file, directory) = file_and_directory(&mut arguments)?;
+    let directory = state_directory(&mut arguments)?;
+    if let Location::Server(_) = database(&mut arguments, &directory)? {
+        return Err(CommandError::Usage(String::from(
+            "this command is for SQLite; a PostgreSQL database is saved with `pg_dump`, or as its server's backups do it",
+        )));
+    }
+    let file = PathBuf::from(arguments.need("the file")?);
     arguments.finish()?;
     runtime()?.block_on(backup(&directory, &file)).map_err(CommandError::run)?;
     show(&format!(
@@ -19,18 +25,32 @@ pub(super) fn make(mut arguments: Arguments) -> Result<(), CommandError> {
     ))
 }
 
-/// `restore FILE`.
+/// `restore FILE`, and `restore --database URL` after the server's own restore.
 pub(super) fn put_back(mut arguments: Arguments) -> Result<(), CommandError> {
-    let (file, directory) = file_and_directory(&mut arguments)?;
-    let force = arguments.switch("force");
-    arguments.finish()?;
-    let restored = runtime()?.block_on(restore(&directory, &file, force)).map_err(CommandError::run)?;
-    let mut text = format!("restored: {}\n", directory.display());
-    if let Some(replaced) = restored.replaced {
-        text.push_str(&format!("replaced: {} (delete it once the nodes are back)\n", replaced.display()));
-    }
-    text.push_str(
-        "\
+    let directory = state_directory(&mut arguments)?;
+    let text = match database(&mut arguments, &directory)? {
+        Location::Directory(directory) => {
+            let file = PathBuf::from(arguments.need("the file")?);
+            let force = arguments.switch("force");
+            arguments.finish()?;
+            let restored = runtime()?.block_on(restore(&directory, &file, force)).map_err(CommandError::run)?;
+            let replaced = restored.replaced.map(|replaced| replaced.display().to_string());
+            let replaced = replaced.map(|name| format!("replaced: {name} (delete it once the nodes are back)\n"));
+            format!("restored: {}\n{}", directory.display(), replaced.unwrap_or_default())
+        }
+        database @ Location::Server(_) => {
+            arguments.finish()?;
+            runtime()?.block_on(restored_elsewhere(&database)).map_err(CommandError::run)?;
+            String::from(
+                "restored: numbers, addresses and versions of the PostgreSQL database go on where no node knows them\n",
+            )
+        }
+    };
+    show(&(text + AFTER_A_RESTORE))
+}
+
+/// What a restore does not bring back.
+const AFTER_A_RESTORE: &str = "\
 The backup does not know what happened after it. Before you rely on it, check:
   nodes that joined since then    are refused; they need a new join token
   nodes that were removed         are members again: remove them again
@@ -39,10 +59,7 @@ The backup does not know what happened after it. Before you rely on it, check:
   one-off keys that were used     admit a node again: revoke them
   operator tokens                 are those of the backup: revoke them again if they were revoked
 Addresses and numbers that may have been assigned since then are skipped, and every node gets a full map.
-",
-    );
-    show(&text)
-}
+";
 
 /// `check`.
 pub(super) fn check(mut arguments: Arguments) -> Result<(), CommandError> {
@@ -64,14 +81,4 @@ pub(super) fn check(mut arguments: Arguments) -> Result<(), CommandError> {
             "the PostgreSQL database is damaged: {what}; stop all coordinators on it, dump it (`pg_dump`), and restore the last good backup"
         ),
     }))
-}
-
-fn file_and_directory(arguments: &mut Arguments) -> Result<(PathBuf, PathBuf), CommandError> {
-    let directory = state_directory(arguments)?;
-    match database(arguments, &directory)? {
-        Location::Directory(directory) => Ok((PathBuf::from(arguments.need("the file")?), directory)),
-        Location::Server(_) => Err(CommandError::Usage(String::from(
-            "this command is for SQLite; a PostgreSQL database is saved with `pg_dump` and brought back with `pg_restore`, or as its server's backups do it",
-        ))),
-    }
 }

@@ -201,15 +201,19 @@ valid token cannot be revoked. `list` and `revoke` take these options:
 const BACKUP: &str = "\
 taut-coordinator backup FILE [--state DIR]
 taut-coordinator restore FILE [--state DIR] [--force]
+taut-coordinator restore --database URL
 taut-coordinator check [--state DIR | --database URL] [--json]
 
 `backup` writes a consistent, checked copy of the database to a new file; the coordinator may be running. The file
 contains its private key: keep it as private as the original. `restore` restores a backup while the coordinator is
 stopped: addresses and numbers that were assigned after the backup are not assigned again, and nodes that joined after
-it have to join again. `check` prints `ok`, or the damages. A PostgreSQL database is saved with `pg_dump`.
+it have to join again. `check` prints `ok`, or the damages.
+
+A PostgreSQL database is saved with `pg_dump` or by its server's own backups, and brought back by the same means. Run
+`restore --database URL` afterwards, before the coordinator starts: it has the same effect on numbers and addresses.
 
   --state DIR          the coordinator's state directory (default /var/lib/taut-coordinator)
-  --database URL       of `check`: the PostgreSQL database (default $TAUT_DATABASE)
+  --database URL       of `restore` and `check`: the PostgreSQL database (default $TAUT_DATABASE)
   --json               of `check`: {\"schema\":1,\"ok\":true}, or the failure as an object
   --force              replace an existing database, which is kept under another name
 ";

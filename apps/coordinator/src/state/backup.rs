@@ -84,7 +84,7 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
         let mut to = OpenOptions::new().write(true).open(stage.join(FILE)).map_err(failed(&stage))?;
         io::copy(&mut from, &mut to).map_err(failed(file))?;
         sound(&stage).await?;
-        move_ahead(&stage).await?;
+        move_ahead(&Location::Directory(stage.clone()), Purpose::Change).await?;
         sound(&stage).await?;
         File::open(stage.join(FILE)).and_then(|made| made.sync_all()).map_err(failed(&stage))?;
         // A name that no database has that was replaced earlier, even in the same second.
@@ -99,6 +99,15 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
     .await;
     let _ = fs::remove_dir_all(&stage);
     result
+}
+
+/// Skips what may have been assigned after the backup from which a server's database was restored by the server's own means. No coordinator may serve it.
+pub(crate) async fn restored_elsewhere(database: &Location) -> Result<(), StateDirectoryError> {
+    match check(database).await {
+        Ok(found) if found.is_empty() => move_ahead(database, Purpose::Serve).await,
+        Ok(found) => Err(StateDirectoryError::Unsound(found.join("; "))),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns the damages of a coordinator's database; empty if there are none.
@@ -120,8 +129,8 @@ async fn sound(directory: &Path) -> Result<(), StateDirectoryError> {
 }
 
 /// Skips the addresses, numbers and versions that may have been assigned after the backup.
-async fn move_ahead(directory: &Path) -> Result<(), StateDirectoryError> {
-    let store = Store::open(&Location::Directory(directory.to_path_buf()), Purpose::Change).await?;
+async fn move_ahead(database: &Location, purpose: Purpose) -> Result<(), StateDirectoryError> {
+    let store = Store::open(database, purpose).await?;
     let mut tx = store.write(Party::Coordinator).await?;
     for network in tx.networks().await? {
         let hosts = (addresses::last_host(network.ipv4) / 4).min(ADDRESSES);

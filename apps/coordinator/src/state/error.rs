@@ -94,6 +94,9 @@ impl StateError {
             Self::Store(StoreError::Migration(_)) => {
                 "start the program that last opened this database, or a newer one; or go back with `taut-coordinator restore` and a backup from before the upgrade"
             }
+            Self::Store(StoreError::NoTables) => {
+                "give the --database of `taut-coordinator serve`, or run `taut-coordinator serve` first"
+            }
             Self::Store(StoreError::Occupied) => {
                 "one of them is enough: nodes reach it at the URLs that its join tokens name"
             }

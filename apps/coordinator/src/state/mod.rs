@@ -45,7 +45,7 @@ use channel_rates::PartyRates;
 use joins::Joins;
 
 pub(crate) use admission::Admitted;
-pub(crate) use backup::{backup, findings, restore};
+pub(crate) use backup::{backup, findings, restore, restored_elsewhere};
 pub(crate) use endpoints::{MAX_ENDPOINTS, ReportedEndpoints};
 pub(crate) use error::StateError;
 pub(crate) use feed::Update;

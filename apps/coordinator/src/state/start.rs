@@ -186,7 +186,7 @@ pub(crate) async fn new_operator_token(database: &Location) -> Result<String, St
     if tx.meta(KEY).await?.is_none() {
         return Err(match database {
             Location::Directory(directory) => StateDirectoryError::Empty(directory.clone()),
-            Location::Server(_) => StateDirectoryError::EmptyServer,
+            Location::Server(_) => StoreError::NoTables.into(),
         });
     }
     tx.insert_operator(&operator.hash(), unix_now()).await?;
@@ -224,8 +224,6 @@ pub(crate) enum StateDirectoryError {
     Lock(PathBuf, io::Error),
     /// There is no coordinator in the directory.
     Empty(PathBuf),
-    /// There is no coordinator in the database of the server.
-    EmptyServer,
     /// The target directory of a restore has a coordinator.
     Occupied(PathBuf),
     /// The target file of a backup exists already.
@@ -269,9 +267,6 @@ impl fmt::Display for StateDirectoryError {
                 f,
                 "there is no coordinator in {}; give the --state of `taut-coordinator serve`, or run `taut-coordinator serve` first",
                 path.display()
-            ),
-            Self::EmptyServer => f.write_str(
-                "there is no coordinator in the PostgreSQL database; give the --database of `taut-coordinator serve`, or run `taut-coordinator serve` first",
             ),
             Self::Occupied(path) => {
                 write!(f, "there is a coordinator in {}; --force replaces it, and renames its database", path.display())

@@ -6,8 +6,8 @@ use std::io;
 
 use sqlx::migrate::MigrateError;
 
-use super::sqlite::LARGEST_LOG;
-use super::{PERMIT_TIMEOUT, postgres, sqlite};
+use super::PERMIT_TIMEOUT;
+use super::causes::cause;
 
 /// A failure of the database.
 #[derive(Debug)]
@@ -25,10 +25,15 @@ pub(crate) enum StoreError {
     Busy,
     /// The database failed: disk full, read-only, locked, damaged.
     Database(sqlx::Error),
+    /// There is no coordinator in this PostgreSQL database.
+    NoTables,
     /// Another coordinator serves this PostgreSQL database.
     Occupied,
     /// The write-ahead log has reached its limit.
-    Log,
+    Log {
+        /// The limit, in bytes.
+        limit: u64,
+    },
     /// A row is invalid although the tables have constraints.
     Damaged(&'static str),
 }
@@ -53,7 +58,7 @@ impl fmt::Display for StoreError {
                 write!(f, "a newer program upgraded the database: its format {version} is not known to this one")
             }
             Self::Migration(error) => write!(f, "the database does not fit this program: {error}"),
-            Self::Database(error) => match sqlite::cause(error).or_else(|| postgres::cause(error)) {
+            Self::Database(error) => match cause(error) {
                 Some(cause) => write!(f, "{cause} ({error})"),
                 None => write!(f, "the database failed: {error}"),
             },
@@ -64,13 +69,14 @@ impl fmt::Display for StoreError {
                     PERMIT_TIMEOUT.as_secs()
                 )
             }
+            Self::NoTables => f.write_str("there is no coordinator in the PostgreSQL database"),
             Self::Occupied => f.write_str(
                 "another coordinator is running on this PostgreSQL database, and only one may; stop the other one, or name another database",
             ),
-            Self::Log => write!(
+            Self::Log { limit } => write!(
                 f,
                 "the database's log has grown to {} MiB because another program reads an old state of it; end that program",
-                LARGEST_LOG >> 20
+                limit >> 20
             ),
             Self::Damaged(what) => write!(f, "the database is damaged: {what}"),
         }

@@ -7,6 +7,7 @@
 //! locked" (fault O5). A transaction that is dropped without [`Writing::commit`] has no effect. Each [`Party`] gets both in turn, so that the many requests of
 //! one party do not delay the others.
 
+mod causes;
 mod check;
 mod database;
 mod error;

@@ -1,10 +1,12 @@
 //! PostgreSQL: servers that are gone, connections that end, coordinators that are too many. `tools/with_postgres` runs these tests, and all others a second time.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use serde_json::json;
 use taut_netmap::ProblemCode;
 
 use super::world::{Directory, TestCoordinator, TestHost};
-use crate::state::StateError;
+use crate::state::{StateError, findings, restored_elsewhere};
 use crate::store::{Purpose, Store, StoreError, end_connections, forbid_connections, forbid_writes};
 
 const KEYS: &str = "/api/v1/keys";
@@ -89,4 +91,31 @@ fn one_coordinator_serves_a_database_and_a_late_one_writes_nothing() {
     runtime.block_on(other.close());
     assert_eq!(coordinator.ask("POST", KEYS, Some(operator), Some("{}")).0, 201, "it serves again");
     assert!(matches!(open().err(), Some(StoreError::Occupied)));
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_o8_after_the_servers_own_restore_nothing_is_given_twice_and_nodes_get_whole_maps() {
+    let directory = Directory::new();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let database = directory.database();
+    let empty = runtime.block_on(findings(&database)).unwrap_err().to_string();
+    assert!(empty.contains("there is no coordinator in the PostgreSQL database"), "{empty}");
+    let (node, token) = {
+        let coordinator = TestCoordinator::start(&directory);
+        let running = runtime.block_on(restored_elsewhere(&database)).unwrap_err().to_string();
+        assert!(running.contains("another coordinator is running"), "{running}");
+        (coordinator.join("a"), coordinator.token())
+    };
+    runtime.block_on(restored_elsewhere(&database)).unwrap();
+    runtime.block_on(end_connections(&database)).expect(NEEDS_SERVER);
+    assert_eq!(runtime.block_on(findings(&database)).unwrap(), [""; 0]);
+    let coordinator = TestCoordinator::start(&directory);
+    let back = node.host.resume(&coordinator, &token, Some(node.map.clone())).unwrap();
+    assert_eq!(back.wholes, 1, "what the node knows may be of another history");
+    let next = TestHost::new().join(&coordinator, &token, "b").unwrap();
+    assert!(next.id().0 > node.id().0 + 65_536, "{:?}", next.id());
+    // The first address is 100.64.0.1, and 65,536 are left out.
+    let IpAddr::V4(address) = next.map.me.addresses[0] else { panic!("{:?}", next.map.me) };
+    assert!(address > Ipv4Addr::new(100, 65, 0, 0), "{address}");
 }

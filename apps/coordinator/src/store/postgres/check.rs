@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use sqlx::migrate::{Migrate, MigrateError};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::query_scalar;
 
 use super::super::check::violations;
 use super::super::migrations;
@@ -15,6 +16,11 @@ pub(crate) async fn check(url: &str) -> Result<Vec<String>, StoreError> {
     let options = PgConnectOptions::from_str(url)?.application_name("taut-coordinator check");
     let connections =
         PgPoolOptions::new().max_connections(1).acquire_timeout(PERMIT_TIMEOUT).connect_with(options).await?;
+    let has_tables: bool =
+        query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(&connections).await?;
+    if !has_tables {
+        return Err(StoreError::NoTables);
+    }
     let known = connections.acquire().await?.list_applied_migrations("_sqlx_migrations").await?;
     if let Some(newer) = known.iter().find(|one| !migrations::POSTGRES.version_exists(one.version)) {
         return Err(StoreError::Migration(MigrateError::VersionMissing(newer.version)));

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgPool, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 use sqlx::query::Query;
 use sqlx::{Column, Executor, Postgres, Row as _, TypeInfo, ValueRef, query, query_scalar};
 
@@ -182,25 +182,4 @@ fn cells(row: &PgRow, count: usize) -> Result<Vec<Cell>, StoreError> {
 
 fn is_lock_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
-}
-
-/// Returns the cause of a failure if an operator can remove it, by SQLSTATE (PostgreSQL's documentation, appendix A).
-pub(super) fn cause(error: &sqlx::Error) -> Option<&'static str> {
-    if matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) {
-        return Some("the database server cannot be reached");
-    }
-    let code = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?.code();
-    match code {
-        "25006" => Some("the database server is read-only, as a standby is; name its primary"),
-        "28000" | "28P01" => Some("the database server refuses this user or its password"),
-        "42P01" => Some("there are no tables of a coordinator in this database"),
-        "3D000" => Some("the database server has no database of this name; make it with `createdb`"),
-        "53100" => Some("the disk of the database server is full"),
-        "53300" => Some("the database server has no connection left"),
-        "55P03" => Some("the database is locked by another program"),
-        "57014" => Some("the database server did not answer in time"),
-        "55000" | "57P01" | "57P02" | "57P03" => Some("the database server cannot be reached: it stops or starts"),
-        "42501" => Some("this user may not do that; it needs to own the tables of this database"),
-        _ => None,
-    }
 }

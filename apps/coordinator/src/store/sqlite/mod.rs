@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sqlx::error::DatabaseError;
 use sqlx::query::Query;
 use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteError, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
     SqliteSynchronous,
 };
 use sqlx::{Column, Connection, Row as _, Sqlite, TypeInfo, ValueRef, query};
@@ -40,7 +39,7 @@ const READERS: u32 = 4;
 
 /// Largest write-ahead log, 512 MiB. SQLite writes the log back into the database when no reader needs an older state; it grows this large only if a program
 /// reads one old state for a very long time (fault O4).
-pub(super) const LARGEST_LOG: u64 = 512 * 1024 * 1024;
+const LARGEST_LOG: u64 = 512 * 1024 * 1024;
 
 /// Size to which the file of the log is truncated afterwards, 4 MiB.
 const KEPT_LOG: u32 = 4 * 1024 * 1024;
@@ -103,7 +102,7 @@ impl Database for SqliteDatabase {
                 // Otherwise only a commit writes the log back, and there will be no commit.
                 query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await?;
                 if self.log_share() >= 100 {
-                    return Err(StoreError::Log);
+                    return Err(StoreError::Log { limit: LARGEST_LOG });
                 }
             }
             // IMMEDIATE takes the lock before the first read.
@@ -200,18 +199,4 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), StoreError> {
 pub(crate) fn make_directory(directory: &Path) -> Result<(), StoreError> {
     let failed = |source| StoreError::Directory { path: directory.display().to_string(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)
-}
-
-/// Returns the cause of a failure if an operator can remove it, by SQLite's primary result codes (sqlite.org/rescode.html).
-pub(super) fn cause(error: &sqlx::Error) -> Option<&'static str> {
-    let error = error.as_database_error()?.try_downcast_ref::<SqliteError>()?;
-    let code: u32 = error.code()?.parse().ok()?;
-    match code & 0xff {
-        5 | 6 => Some("the database is locked by another program"),
-        8 => Some("the database cannot be written to: it or its disk is read-only"),
-        10 => Some("the disk failed"),
-        11 | 26 => Some("the database is damaged; stop the coordinator and restore a backup"),
-        13 => Some("the disk is full"),
-        _ => None,
-    }
 }
