@@ -9,9 +9,11 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 23] = [
+const VALUED: [&str; 25] = [
     "state",
     "database",
+    "from",
+    "to",
     "listen",
     "url",
     "network",

@@ -10,6 +10,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("relays" | "ticket-key") => RELAYS,
         Some("operator-token") => OPERATOR_TOKEN,
         Some("backup" | "restore" | "check") => BACKUP,
+        Some("migrate") => MIGRATE,
         Some("simulate") => SIMULATE,
         _ => PROGRAM,
     }
@@ -58,6 +59,22 @@ processor. Each node needs an open file in both (`ulimit -n`).
   --json               print the result as JSON
 ";
 
+const MIGRATE: &str = "\
+taut-coordinator migrate --from DATABASE --to DATABASE [--json]
+
+Copies a coordinator with all its networks into an empty database, in one transaction, and compares every row. The
+coordinator must be stopped. Nodes notice nothing: keys, addresses, numbers and versions stay, and so do tokens. The
+first database stays as it is; never start a coordinator on it again. DATABASE is
+
+  sqlite:DIRECTORY     the state directory of a coordinator with SQLite (`serve --state DIRECTORY`)
+  postgres://…         the URL of a PostgreSQL database (`serve --database`)
+  postgres             the same, from $TAUT_DATABASE, which hides the password from the list of processes
+
+  --from DATABASE      the coordinator's database
+  --to DATABASE        the empty one
+  --json               print the numbers of rows as JSON
+";
+
 const PROGRAM: &str = "\
 taut-coordinator: enrols nodes, hands out addresses, streams the network map
 
@@ -72,6 +89,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator backup FILE      write the database to a file while the coordinator runs
   taut-coordinator restore FILE     restore such a file
   taut-coordinator check            check the database for damage
+  taut-coordinator migrate          move to PostgreSQL, or back
   taut-coordinator simulate         measure a coordinator with many simulated nodes
   taut-coordinator version          print the version (--json)
 

@@ -6,6 +6,7 @@ mod command_error;
 mod first;
 mod help;
 mod keys;
+mod migrate;
 mod networks;
 mod nodes;
 mod relays;
@@ -27,7 +28,7 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "serve",
     "nodes",
     "keys",
@@ -39,6 +40,7 @@ const COMMANDS: [&str; 14] = [
     "backup",
     "restore",
     "check",
+    "migrate",
     "simulate",
     "version",
     "help",
@@ -76,6 +78,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("backup") => backup::make(arguments),
         Some("restore") => backup::put_back(arguments),
         Some("check") => backup::check(arguments),
+        Some("migrate") => migrate::run(arguments),
         Some("operator-token") => tokens::run(arguments),
         Some("nodes") => nodes::run(arguments),
         Some("openapi") => {

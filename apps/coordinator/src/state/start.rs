@@ -23,7 +23,7 @@ use crate::log;
 use crate::store::{Location, Party, Purpose, Store, StoreError, make_directory};
 
 /// Row of the coordinator's private key.
-const KEY: &str = "coordinator-key";
+pub(super) const KEY: &str = "coordinator-key";
 
 /// Row of the key that signs tickets for relays (an Ed25519 seed).
 const TICKET_KEY: &str = "ticket-key";
@@ -226,6 +226,10 @@ pub(crate) enum StateDirectoryError {
     Empty(PathBuf),
     /// The target directory of a restore has a coordinator.
     Occupied(PathBuf),
+    /// The target database of a migration has a coordinator.
+    NotEmpty(String),
+    /// The database that a migration begins with is damaged.
+    Damaged(String),
     /// The target file of a backup exists already.
     Exists(PathBuf),
     /// A file of a backup, or the file of the first tokens, cannot be used.
@@ -271,6 +275,10 @@ impl fmt::Display for StateDirectoryError {
             Self::Occupied(path) => {
                 write!(f, "there is a coordinator in {}; --force replaces it, and renames its database", path.display())
             }
+            Self::NotEmpty(place) => {
+                write!(f, "there is a coordinator in {place}; nothing was changed; name an empty database")
+            }
+            Self::Damaged(what) => write!(f, "the database is damaged: {what}; nothing was changed; repair it first"),
             Self::Exists(path) => write!(f, "{} exists already; choose another name", path.display()),
             Self::File(path, error) => {
                 write!(f, "{} cannot be used: {error}; check the name, its owner and the disk", path.display())

@@ -47,8 +47,11 @@ pub(super) trait Transaction: Send {
     /// Executes a statement, and returns the number of rows that it changed.
     fn execute<'a>(&'a mut self, sql: &'static str, values: &'a [Value<'a>]) -> Answer<'a, u64>;
 
-    /// Skips the next `count` numbers that a table gives to its rows.
-    fn skip_numbers(&mut self, table: Table, count: u32) -> Answer<'_, ()>;
+    /// Returns the number that a table gave to a row last; 0 if it gave none.
+    fn last_number(&mut self, table: Table) -> Answer<'_, i64>;
+
+    /// Has a table go on after this number. It must not be less than the last one.
+    fn set_last_number(&mut self, table: Table, last: i64) -> Answer<'_, ()>;
 
     /// Commits the transaction. Its changes then survive a loss of power.
     fn commit(self: Box<Self>) -> Answer<'static, ()>;
@@ -60,6 +63,7 @@ pub(super) enum Table {
     Nodes,
     Keys,
     Relays,
+    Operators,
 }
 
 impl Table {
@@ -68,6 +72,7 @@ impl Table {
             Self::Nodes => "nodes",
             Self::Keys => "keys",
             Self::Relays => "relays",
+            Self::Operators => "operators",
         }
     }
 }

@@ -25,6 +25,7 @@ mod relays;
 mod restored;
 mod rows;
 mod sqlite;
+mod transfer;
 mod value;
 
 use std::ops::{Deref, DerefMut};

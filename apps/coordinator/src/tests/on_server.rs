@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::json;
 use taut_netmap::ProblemCode;
 
+use super::relays::named;
 use super::world::{Directory, TestCoordinator, TestHost};
-use crate::state::{StateError, findings, restored_elsewhere};
-use crate::store::{Purpose, Store, StoreError, end_connections, forbid_connections, forbid_writes};
+use crate::state::{StateError, findings, migrate, restored_elsewhere};
+use crate::store::{Location, Purpose, Store, StoreError, end_connections, forbid_connections, forbid_writes};
 
 const KEYS: &str = "/api/v1/keys";
 const NEEDS_SERVER: &str = "tools/with_postgres runs this test with a server";
@@ -118,4 +119,40 @@ fn fault_o8_after_the_servers_own_restore_nothing_is_given_twice_and_nodes_get_w
     // The first address is 100.64.0.1, and 65,536 are left out.
     let IpAddr::V4(address) = next.map.me.addresses[0] else { panic!("{:?}", next.map.me) };
     assert!(address > Ipv4Addr::new(100, 65, 0, 0), "{address}");
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn a_coordinator_moves_to_sqlite_and_back_and_nodes_notice_nothing() {
+    let (directory, other) = (Directory::new(), Directory::new());
+    let (server, file) = (directory.database(), Location::Directory(other.0.clone()));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let moved = |from, to| runtime.block_on(migrate(from, to));
+    let empty = moved(&server, &file).unwrap_err().to_string();
+    assert!(empty.contains("there is no coordinator in the PostgreSQL database"), "{empty}");
+    let (token, nodes, secret) = {
+        let coordinator = TestCoordinator::start(&directory);
+        let running = moved(&server, &file).unwrap_err().to_string();
+        assert!(running.contains("another coordinator is running"), "{running}");
+        let nodes = ["a", "b", "c"].map(|name| coordinator.join(name));
+        coordinator.wait(coordinator.state.remove_node(None, "c")).unwrap();
+        coordinator.wait(coordinator.state.add_relay(None, named(1))).unwrap();
+        (coordinator.token(), nodes, coordinator.operator_token().to_owned())
+    };
+    let counts = moved(&server, &file).unwrap();
+    assert_eq!(counts.iter().map(|(table, _)| *table).filter(|table| *table == "nodes").count(), 1);
+    assert!(counts.contains(&("nodes", 3)) && counts.contains(&("relays", 1)), "{counts:?}");
+    let again = moved(&server, &file).unwrap_err().to_string();
+    assert!(again.contains("there is a coordinator in"), "{again}");
+    // The way back, into a database of its own.
+    let third = Directory::new();
+    let back = third.database();
+    assert_eq!(moved(&file, &back).unwrap(), counts);
+    assert_eq!(runtime.block_on(findings(&back)).unwrap(), [""; 0]);
+    let coordinator = TestCoordinator::start(&third);
+    assert_eq!(coordinator.ask("GET", "/api/v1/nodes", Some(&secret), None).0, 200, "the operator token stays");
+    let resumed = nodes[0].host.resume(&coordinator, &token, Some(nodes[0].map.clone())).unwrap();
+    assert_eq!(resumed.wholes, 0, "the versions go on");
+    let next = TestHost::new().join(&coordinator, &token, "d").unwrap();
+    assert_eq!(next.id().0, nodes[2].id().0 + 1, "the number of the removed node is not given again");
 }

@@ -135,11 +135,17 @@ impl Transaction for PostgresTransaction {
         Box::pin(async move { Ok(bound(sql, values).execute(&mut *self.0).await?.rows_affected()) })
     }
 
-    fn skip_numbers(&mut self, table: Table, count: u32) -> Answer<'_, ()> {
-        const SKIP: &str =
-            "SELECT setval(number, nextval(number) + $2) FROM pg_get_serial_sequence($1, 'id') AS number";
+    fn last_number(&mut self, table: Table) -> Answer<'_, i64> {
+        const LAST: &str =
+            "SELECT coalesce(pg_sequence_last_value(CAST(pg_get_serial_sequence($1, 'id') AS regclass)), 0)";
+        Box::pin(async move { Ok(query_scalar(LAST).bind(table.name()).fetch_one(&mut *self.0).await?) })
+    }
+
+    fn set_last_number(&mut self, table: Table, last: i64) -> Answer<'_, ()> {
+        // A sequence begins with 1, which is the first number that is not the last one of an empty table.
+        const SET: &str = "SELECT setval(pg_get_serial_sequence($1, 'id'), greatest($2, 1), $2 > 0)";
         Box::pin(async move {
-            query(SKIP).bind(table.name()).bind(i64::from(count)).execute(&mut *self.0).await?;
+            query(SET).bind(table.name()).bind(last).execute(&mut *self.0).await?;
             Ok(())
         })
     }

@@ -17,7 +17,7 @@ use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
     SqliteSynchronous,
 };
-use sqlx::{Column, Connection, Row as _, Sqlite, TypeInfo, ValueRef, query};
+use sqlx::{Column, Connection, Row as _, Sqlite, TypeInfo, ValueRef, query, query_scalar};
 
 #[cfg(test)]
 pub(crate) use blocking::BlockingConnection;
@@ -141,14 +141,17 @@ impl Transaction for SqliteTransaction {
         Box::pin(async move { Ok(bound(sql, values).execute(&mut *self.0).await?.rows_affected()) })
     }
 
-    fn skip_numbers(&mut self, table: Table, count: u32) -> Answer<'_, ()> {
-        // A table that never had a row has no entry in `sqlite_sequence`.
-        const ENTER: &str = "INSERT INTO sqlite_sequence (name, seq) \
-             SELECT $1, 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = $1)";
+    fn last_number(&mut self, table: Table) -> Answer<'_, i64> {
+        // A table that never had a row has no entry.
+        const LAST: &str = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = $1";
+        Box::pin(async move { Ok(query_scalar(LAST).bind(table.name()).fetch_one(&mut *self.0).await?) })
+    }
+
+    fn set_last_number(&mut self, table: Table, last: i64) -> Answer<'_, ()> {
         Box::pin(async move {
-            query(ENTER).bind(table.name()).execute(&mut *self.0).await?;
-            let skip = query("UPDATE sqlite_sequence SET seq = seq + $1 WHERE name = $2");
-            skip.bind(i64::from(count)).bind(table.name()).execute(&mut *self.0).await?;
+            query("DELETE FROM sqlite_sequence WHERE name = $1").bind(table.name()).execute(&mut *self.0).await?;
+            let enter = query("INSERT INTO sqlite_sequence (name, seq) VALUES ($1, $2)");
+            enter.bind(table.name()).bind(last).execute(&mut *self.0).await?;
             Ok(())
         })
     }

@@ -1,0 +1,46 @@
+//! A coordinator moves to another database.
+
+use std::fs::File;
+
+use super::start::{KEY, StateDirectoryError, lock};
+use crate::store::{FILE, Location, Party, Purpose, Store, StoreError, check, make_directory};
+
+/// Copies the coordinator of one database into another, empty one, and compares every row. No coordinator may run on either. The first one stays as it is, so
+/// it must not be started again: both would assign the same addresses. Returns the names of the tables and the numbers of their rows.
+pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'static str, usize)>, StateDirectoryError> {
+    if let Location::Directory(directory) = from
+        && !directory.join(FILE).is_file()
+    {
+        return Err(StateDirectoryError::Empty(directory.clone()));
+    }
+    let _locks = (held(from)?, held(to)?);
+    let found = check(from).await?;
+    if !found.is_empty() {
+        return Err(StateDirectoryError::Damaged(found.join("; ")));
+    }
+    let (source, target) = (Store::open(from, Purpose::Serve).await?, Store::open(to, Purpose::Serve).await?);
+    let mut old = source.read(Party::Coordinator).await?;
+    let mut new = target.write(Party::Coordinator).await?;
+    if old.meta(KEY).await?.is_none() {
+        return Err(match from {
+            Location::Directory(directory) => StateDirectoryError::Empty(directory.clone()),
+            Location::Server(_) => StoreError::NoTables.into(),
+        });
+    }
+    if new.meta(KEY).await?.is_some() {
+        return Err(StateDirectoryError::NotEmpty(to.to_string()));
+    }
+    let counts = new.copy_from(&mut old).await?;
+    new.commit().await?;
+    drop(old);
+    source.close().await;
+    target.close().await;
+    Ok(counts)
+}
+
+/// Keeps a coordinator off the directory of a database. A server does that by itself.
+fn held(location: &Location) -> Result<Option<File>, StateDirectoryError> {
+    let Location::Directory(directory) = location else { return Ok(None) };
+    make_directory(directory)?;
+    lock(directory).map(Some)
+}

@@ -1,0 +1,135 @@
+//! All rows of one database into an empty one, of the same or the other kind.
+
+use super::check::violations;
+use super::database::Table;
+use super::value::{Cell, Row, Value};
+use super::{Reading, StoreError, Writing};
+
+/// A table as it is copied. Rows are read in the order of their key, so that those of two databases can be compared one by one.
+struct Copied {
+    name: &'static str,
+    read: &'static str,
+    write: &'static str,
+    /// The type of each column, in the order of both statements.
+    columns: &'static [Kind],
+    numbered: Option<Table>,
+}
+
+/// The type of a column: PostgreSQL's NULL has one.
+#[derive(Clone, Copy)]
+enum Kind {
+    Integer,
+    Text,
+    Bytes,
+}
+
+use Kind::{Bytes, Integer, Text};
+
+/// The tables, each after those that it refers to.
+const TABLES: [Copied; 7] = [
+    Copied {
+        name: "meta",
+        read: "SELECT name, value FROM meta ORDER BY name",
+        write: "INSERT INTO meta (name, value) VALUES ($1, $2)",
+        columns: &[Text, Bytes],
+        numbered: None,
+    },
+    Copied {
+        name: "operators",
+        read: "SELECT id, hash, created_at, revoked_at FROM operators ORDER BY id",
+        write: "INSERT INTO operators (id, hash, created_at, revoked_at) VALUES ($1, $2, $3, $4)",
+        columns: &[Integer, Bytes, Integer, Integer],
+        numbered: Some(Table::Operators),
+    },
+    Copied {
+        name: "networks",
+        read: "SELECT id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at FROM networks ORDER BY id",
+        write: "INSERT INTO networks (id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        columns: &[Bytes, Text, Text, Text, Integer, Integer, Integer, Integer, Integer],
+        numbered: None,
+    },
+    Copied {
+        name: "history",
+        read: "SELECT network, version FROM history ORDER BY network, version",
+        write: "INSERT INTO history (network, version) VALUES ($1, $2)",
+        columns: &[Bytes, Integer],
+        numbered: None,
+    },
+    Copied {
+        name: "keys",
+        read: "SELECT id, network, hash, reusable, expires_at, revoked_at, used, created_at FROM keys ORDER BY id",
+        write: "INSERT INTO keys (id, network, hash, reusable, expires_at, revoked_at, used, created_at) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        columns: &[Integer, Bytes, Bytes, Integer, Integer, Integer, Integer, Integer],
+        numbered: Some(Table::Keys),
+    },
+    Copied {
+        name: "nodes",
+        read: "SELECT id, network, machine_key, node_key, name, ipv4, ipv6, endpoints, program, version, created_at, last_seen_at, \
+               removed_at, relays, keys_full_at, joined_key, joined_host, joined_site FROM nodes ORDER BY id",
+        write: "INSERT INTO nodes (id, network, machine_key, node_key, name, ipv4, ipv6, endpoints, program, version, created_at, \
+                last_seen_at, removed_at, relays, keys_full_at, joined_key, joined_host, joined_site) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+        columns: &[
+            Integer, Bytes, Bytes, Bytes, Text, Bytes, Bytes, Text, Text, Integer, Integer, Integer, Integer, Text,
+            Integer, Integer, Bytes, Bytes,
+        ],
+        numbered: Some(Table::Nodes),
+    },
+    Copied {
+        name: "relays",
+        read: "SELECT id, network, name, key, endpoints, stun_port, web, created_at FROM relays ORDER BY id",
+        write: "INSERT INTO relays (id, network, name, key, endpoints, stun_port, web, created_at) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        columns: &[Integer, Bytes, Text, Bytes, Text, Integer, Text, Integer],
+        numbered: Some(Table::Relays),
+    },
+];
+
+impl Writing {
+    /// Copies all rows of `from` into this transaction, whose tables are empty, and reads them again: each row must be equal, and the whole must be sound.
+    /// Returns the names of the tables and the numbers of their rows.
+    pub(crate) async fn copy_from(&mut self, from: &mut Reading) -> Result<Vec<(&'static str, usize)>, StoreError> {
+        let mut counts = Vec::new();
+        for table in &TABLES {
+            let rows = from.all(table.read, &[]).await?;
+            for row in &rows {
+                self.execute(table.write, &values(row, table.columns)?).await?;
+            }
+            if let Some(numbered) = table.numbered {
+                let last = from.tx.last_number(numbered).await?;
+                self.tx.set_last_number(numbered, last).await?;
+            }
+            let arrived = self.all(table.read, &[]).await?;
+            let is_equal = rows.iter().map(|row| &row.cells).eq(arrived.iter().map(|row| &row.cells));
+            if !is_equal {
+                return Err(StoreError::Damaged("a row that was copied is another one in the new database"));
+            }
+            counts.push((table.name, rows.len()));
+        }
+        match violations(self.tx.as_mut(), true).await?.is_empty() {
+            true => Ok(counts),
+            false => {
+                Err(StoreError::Damaged("the copy breaks a rule of the tables; `taut-coordinator check` names it"))
+            }
+        }
+    }
+}
+
+/// Returns a row as values for a statement. A text that is none any more, because somebody damaged it, is refused: it has to be repaired first.
+fn values<'a>(row: &'a Row, columns: &[Kind]) -> Result<Vec<Value<'a>>, StoreError> {
+    let value = |(cell, kind): (&'a Cell, &Kind)| match (cell, kind) {
+        (Cell::Null, Integer) => Ok(Value::Integer(None)),
+        (Cell::Null, Text) => Ok(Value::Text(None)),
+        (Cell::Null, Bytes) => Ok(Value::Bytes(None)),
+        (Cell::Integer(number), Integer) => Ok(Value::Integer(Some(*number))),
+        (Cell::Bytes(bytes), Bytes) => Ok(Value::Bytes(Some(bytes))),
+        (Cell::Bytes(bytes), Text) => {
+            let text = str::from_utf8(bytes).map_err(|_| StoreError::Damaged("a name or a list is no text"))?;
+            Ok(Value::Text(Some(text)))
+        }
+        _ => Err(StoreError::Damaged("a value of another type")),
+    };
+    row.cells.iter().zip(columns).map(value).collect()
+}
