@@ -53,7 +53,12 @@ impl State {
             dh(&PrivateKey::from_bytes(random()), key).map_err(|_| StateError::BadKey)?;
         }
         let party = self.party(network);
-        let first = check_hello(&mut self.store.read(party).await?, network, machine, hello).await?;
+        let first = match self.look_up(party, network, machine, hello).await {
+            Err(StateError::Store(error)) if error.is_silence() => {
+                return self.remember(network, machine, hello).ok_or(StateError::Store(error));
+            }
+            other => other?,
+        };
         match first {
             HelloResult::Member(row) => return Ok(self.welcome(row, hello)),
             HelloResult::Newcomer { key, .. } => self.may_join(party, key, from).await?,
@@ -69,6 +74,23 @@ impl State {
             HelloResult::Newcomer { network, .. } => self.enrol(tx, &network, machine, hello, from).await?,
         };
         Ok(self.welcome(row, hello))
+    }
+
+    async fn look_up(
+        &self,
+        party: Party,
+        network: NetworkId,
+        machine: PublicKey,
+        hello: &Hello,
+    ) -> Result<HelloResult, StateError> {
+        check_hello(&mut self.store.read(party).await?, network, machine, hello).await
+    }
+
+    /// Returns the member that this machine is by the network's rows in memory, for a database that does not answer (fault O6). All that this coordinator changed is
+    /// in them, and no other one changes anything.
+    fn remember(&self, network: NetworkId, machine: PublicKey, hello: &Hello) -> Option<Admitted> {
+        let row = self.remembered_view(network)?.member(machine)?.clone();
+        (row.node_key == hello.node_key).then(|| self.welcome(row, hello))
     }
 
     /// Returns an error if the limits of this enrolment key, or of the address for this key, are used up.

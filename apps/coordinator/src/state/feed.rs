@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use taut_base::NodeId;
+use taut_base::{NodeId, PublicKey};
 use taut_netmap::{LocalMember, NetworkInfo, Relay};
 
 use super::{StateError, maps, relays};
@@ -196,6 +196,15 @@ impl View {
         }
         let peer = maps::is_sound(&self.network, &row).then(|| to_raw_value(&maps::peer(&row)).ok()).flatten();
         self.members.insert(row.id, Arc::new(Member { row, peer }));
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.network.version
+    }
+
+    /// Returns the row of a machine that is a member.
+    pub(super) fn member(&self, machine: PublicKey) -> Option<&NodeRow> {
+        self.members.values().map(|member| &member.row).find(|row| row.machine_key == machine)
     }
 
     /// Returns what a node with version `have` is missing: the changes, or the whole map if they are not known any more.

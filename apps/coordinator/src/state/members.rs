@@ -1,7 +1,7 @@
 //! Requests of members: storing their endpoints, and reading the map.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use taut_base::NodeId;
 
@@ -51,13 +51,31 @@ impl State {
         if let Some(view) = feed.recent(version) {
             return Ok(view);
         }
+        match self.read_view(network, feed.latest()).await {
+            Ok(view) => {
+                feed.set(&view);
+                Ok(view)
+            }
+            // While the database does not answer, nothing can have changed (fault O6).
+            Err(StateError::Store(error)) if error.is_silence() => {
+                self.remembered_view(network).ok_or(StateError::Store(error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn read_view(&self, network: NetworkId, latest: Option<Arc<View>>) -> Result<Arc<View>, StateError> {
         let mut tx = self.store.read(self.party(network)).await?;
-        let view = match feed.latest() {
+        Ok(match latest {
             Some(latest) => latest.next(&mut tx).await?.map_or(latest, Arc::new),
             None => Arc::new(View::load(&mut tx, network).await?),
-        };
-        feed.set(&view);
-        Ok(view)
+        })
+    }
+
+    /// Returns the network's rows in memory, if all changes of this coordinator are in them.
+    pub(super) fn remembered_view(&self, network: NetworkId) -> Option<Arc<View>> {
+        let hub = self.hubs.lock().unwrap_or_else(PoisonError::into_inner).get(&network).map(Arc::clone)?;
+        hub.feed().latest().filter(|view| view.version() >= hub.announced())
     }
 }
 

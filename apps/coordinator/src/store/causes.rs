@@ -9,6 +9,21 @@ pub(super) fn cause(error: &sqlx::Error) -> Option<&'static str> {
     of_sqlite(error).or_else(|| of_postgres(error))
 }
 
+/// Returns true if the database did not answer, or the server admits nobody: it stops, starts, or has no connection left.
+pub(super) fn is_unreachable(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => true,
+        error => postgres_code(error).is_some_and(|code| UNREACHABLE.contains(&code)),
+    }
+}
+
+/// SQLSTATEs of a server that admits nobody: object not in the state that is needed, too many connections, shutdown, crash, start.
+const UNREACHABLE: [&str; 5] = ["55000", "53300", "57P01", "57P02", "57P03"];
+
+fn postgres_code(error: &sqlx::Error) -> Option<&str> {
+    Some(error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?.code())
+}
+
 /// SQLite's failures, by the primary result codes (sqlite.org/rescode.html).
 fn of_sqlite(error: &sqlx::Error) -> Option<&'static str> {
     let error = error.as_database_error()?.try_downcast_ref::<SqliteError>()?;
@@ -25,21 +40,16 @@ fn of_sqlite(error: &sqlx::Error) -> Option<&'static str> {
 
 /// PostgreSQL's failures, by SQLSTATE (PostgreSQL's documentation, appendix A).
 fn of_postgres(error: &sqlx::Error) -> Option<&'static str> {
-    if matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) {
-        return Some("the database cannot be reached");
-    }
-    let code = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?.code();
-    match code {
-        "25006" => Some("the database server is read-only, as a standby is; name its primary"),
-        "28000" | "28P01" => Some("the database server refuses this user or its password"),
-        "42P01" => Some("there are no tables of a coordinator in this database"),
-        "3D000" => Some("the database server has no database of this name; make it with `createdb`"),
-        "53100" => Some("the disk of the database server is full"),
-        "53300" => Some("the database server has no connection left"),
-        "55P03" => Some("the database is locked by another program"),
-        "57014" => Some("the database server did not answer in time"),
-        "55000" | "57P01" | "57P02" | "57P03" => Some("the database server cannot be reached: it stops or starts"),
-        "42501" => Some("this user may not do that; it needs to own the tables of this database"),
-        _ => None,
+    match postgres_code(error) {
+        Some("25006") => Some("the database server is read-only, as a standby is; name its primary"),
+        Some("28000" | "28P01") => Some("the database server refuses this user or its password"),
+        Some("42P01") => Some("there are no tables of a coordinator in this database"),
+        Some("3D000") => Some("the database server has no database of this name; make it with `createdb`"),
+        Some("53100") => Some("the disk of the database server is full"),
+        Some("53300") => Some("the database server has no connection left"),
+        Some("55P03") => Some("the database is locked by another program"),
+        Some("57014") => Some("the database server did not answer in time"),
+        Some("42501") => Some("this user may not do that; it needs to own the tables of this database"),
+        _ => is_unreachable(error).then_some("the database cannot be reached"),
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use sqlx::migrate::MigrateError;
 
 use super::PERMIT_TIMEOUT;
-use super::causes::cause;
+use super::causes::{cause, is_unreachable};
 
 /// A failure of the database.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(crate) enum StoreError {
     Migration(MigrateError),
     /// No permit was free in time.
     Busy,
+    /// The database server is stuck, or its host is gone.
+    Slow,
     /// The database failed: disk full, read-only, locked, damaged.
     Database(sqlx::Error),
     /// There is no coordinator in this PostgreSQL database.
@@ -36,6 +38,17 @@ pub(crate) enum StoreError {
     },
     /// A row is invalid although the tables have constraints.
     Damaged(&'static str),
+}
+
+impl StoreError {
+    /// Returns true if the database did not answer. A database that answers with an error is another matter: it may be damaged.
+    pub(crate) fn is_silence(&self) -> bool {
+        match self {
+            Self::Busy | Self::Slow => true,
+            Self::Database(error) => is_unreachable(error),
+            _ => false,
+        }
+    }
 }
 
 impl From<sqlx::Error> for StoreError {
@@ -73,6 +86,7 @@ impl fmt::Display for StoreError {
             Self::Occupied => f.write_str(
                 "another coordinator is running on this PostgreSQL database, and only one may; stop the other one, or name another database",
             ),
+            Self::Slow => f.write_str("the database server did not answer in time"),
             Self::Log { limit } => write!(
                 f,
                 "the database's log has grown to {} MiB because another program reads an old state of it; end that program",

@@ -41,7 +41,9 @@ pub(crate) use held::HeldLock;
 pub(crate) use location::Location;
 pub(crate) use networks::MARKED;
 #[cfg(test)]
-pub(crate) use postgres::{end_connections, forbid_connections, forbid_writes, forget_database, location_for_test};
+pub(crate) use postgres::{
+    StuckServer, end_connections, forbid_connections, forbid_writes, forget_database, location_for_test,
+};
 pub(crate) use rows::{
     KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
 };

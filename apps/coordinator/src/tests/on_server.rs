@@ -8,10 +8,22 @@ use taut_netmap::ProblemCode;
 use super::relays::named;
 use super::world::{Directory, TestCoordinator, TestHost};
 use crate::state::{StateError, findings, migrate, restored_elsewhere};
-use crate::store::{Location, Purpose, Store, StoreError, end_connections, forbid_connections, forbid_writes};
+use crate::store::{
+    Location, Purpose, Store, StoreError, StuckServer, end_connections, forbid_connections, forbid_writes,
+};
 
 const KEYS: &str = "/api/v1/keys";
 const NEEDS_SERVER: &str = "tools/with_postgres runs this test with a server";
+
+/// Waits until changes are stored again. Nobody helps, and it takes no longer than the pause after a failure.
+fn goes_on(coordinator: &TestCoordinator) {
+    let mut waited = 0;
+    while coordinator.ask("POST", KEYS, Some(coordinator.operator_token()), Some("{}")).0 != 201 {
+        assert!(waited < 100, "it does not go on");
+        waited += 1;
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+}
 
 #[test]
 #[ignore = "needs a PostgreSQL server: tools/with_postgres"]
@@ -32,12 +44,12 @@ fn fault_o6_connections_that_end_cost_nothing() {
 
 #[test]
 #[ignore = "needs a PostgreSQL server: tools/with_postgres"]
-fn fault_o6_while_the_server_is_gone_channels_stay_and_changes_fail_with_words() {
+fn fault_o6_while_the_server_is_gone_maps_come_from_memory_and_changes_fail_with_words() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let (token, operator) = (coordinator.token(), coordinator.operator_token());
     let mut node = coordinator.join("a");
-    coordinator.join("b");
+    let host = coordinator.join("b").host;
     node.hear_until(|node| node.map.peers.len() == 1);
     coordinator.wait(forbid_connections(&directory.database(), true)).expect(NEEDS_SERVER);
     let (status, answer) = coordinator.ask("POST", KEYS, Some(operator), Some("{}"));
@@ -45,8 +57,14 @@ fn fault_o6_while_the_server_is_gone_channels_stay_and_changes_fail_with_words()
     assert!(answer["error"]["message"].as_str().unwrap().contains("cannot be reached"), "{answer}");
     let refused = TestHost::new().join(&coordinator, &token, "c").err().unwrap();
     assert!(refused.code == ProblemCode::Unavailable && !refused.code.is_final(), "the node tries again");
+    // Members that connect get their maps from memory.
+    let back = host.resume(&coordinator, &token, None).expect("a member is known");
+    assert_eq!(back.map.peers.len(), 1);
+    let mut other_key = host.clone();
+    other_key.node = TestHost::new().node;
+    assert!(other_key.resume(&coordinator, &token, None).is_err(), "a new key would have to be stored");
     coordinator.wait(forbid_connections(&directory.database(), false)).expect(NEEDS_SERVER);
-    assert_eq!(coordinator.ask("POST", KEYS, Some(operator), Some("{}")).0, 201, "without help");
+    goes_on(&coordinator);
     coordinator.join("c");
     node.hear_until(|node| node.map.peers.len() == 2);
     assert_eq!(node.wholes, 1, "its channel was open all the time");
@@ -155,4 +173,20 @@ fn a_coordinator_moves_to_sqlite_and_back_and_nodes_notice_nothing() {
     assert_eq!(resumed.wholes, 0, "the versions go on");
     let next = TestHost::new().join(&coordinator, &token, "d").unwrap();
     assert_eq!(next.id().0, nodes[2].id().0 + 1, "the number of the removed node is not given again");
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_o6_a_server_that_is_stuck_holds_nobody_up_for_ever() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let (token, operator) = (coordinator.token(), coordinator.operator_token());
+    let node = coordinator.join("a");
+    let stuck = coordinator.wait(StuckServer::stop(&directory.database())).expect(NEEDS_SERVER);
+    let (status, answer) = coordinator.ask("POST", KEYS, Some(operator), Some("{}"));
+    assert_eq!(status, 503);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("cannot be reached"), "{answer}");
+    assert_eq!(node.host.resume(&coordinator, &token, None).unwrap().map.me, node.map.me, "from memory");
+    stuck.go_on();
+    goes_on(&coordinator);
 }

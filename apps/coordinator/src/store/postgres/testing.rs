@@ -114,3 +114,37 @@ async fn alter(location: &Location, change: &str, end: bool) -> Option<()> {
     connection.close().await.unwrap();
     Some(())
 }
+
+/// The server's processes of the connections to one database, stopped by a signal, as on a host that hangs. Others answer.
+pub(crate) struct StuckServer(Vec<i32>);
+
+impl StuckServer {
+    /// Stops them. `None` without a server.
+    pub(crate) async fn stop(location: &Location) -> Option<Self> {
+        let Location::Server(url) = location else { return None };
+        let mut connection = connect(url).await;
+        let find = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        let found: Vec<i32> = query_scalar(find).fetch_all(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        signal("-STOP", &found);
+        Some(Self(found))
+    }
+
+    /// Has them go on.
+    pub(crate) fn go_on(self) {
+        drop(self);
+    }
+}
+
+impl Drop for StuckServer {
+    fn drop(&mut self) {
+        signal("-CONT", &self.0);
+    }
+}
+
+fn signal(name: &str, processes: &[i32]) {
+    for process in processes {
+        // One that has ended meanwhile is no failure.
+        let _ = std::process::Command::new("kill").args([name, &process.to_string()]).status();
+    }
+}
