@@ -4,13 +4,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use taut_base::{NodeId, PrivateKey, PublicKey, WhenFull, encode_base64url};
 use taut_netmap::{
-    CONTROL_PATH, Enrol, Hello, JoinToken, NetworkMap, Problem, SCHEMA, ToCoordinator, ToNode, prologue,
+    CONTROL_PATH, Enrol, Hello, JoinToken, NetworkMap, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue,
 };
 use taut_noise::ik::Initiator;
 use taut_noise::{Transport, public_key};
@@ -135,9 +135,15 @@ impl TestCoordinator {
         (row.id, token.parse().unwrap())
     }
 
-    /// Joins a new host.
+    /// Joins a new host, which tries again while the database is busy, as nodes do.
     pub(super) fn join(&self, name: &str) -> TestNode {
-        TestHost::new().join(self, &self.token(), name).unwrap()
+        let (host, begin) = (TestHost::new(), Instant::now());
+        loop {
+            match host.join(self, &self.token(), name) {
+                Err(problem) if problem.code == ProblemCode::Unavailable && begin.elapsed() < TEST_TIMEOUT => {}
+                other => return other.unwrap(),
+            }
+        }
     }
 
     /// Sends a request to the operator's API, and checks the answer against the OpenAPI document.

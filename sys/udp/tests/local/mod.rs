@@ -15,8 +15,19 @@ fn with_addresses(test: impl Fn() + Send + 'static) {
     in_namespace(move || {
         let done = Command::new("ip").args(["address", "add", "fd00::5/128", "dev", "lo", "nodad"]).status();
         assert!(done.unwrap().success());
+        // On a busy machine the kernel takes a moment, and drops what arrives meanwhile.
+        while !is_usable("fd000000000000000000000000000005") {
+            std::thread::yield_now();
+        }
         test();
     });
+}
+
+/// Returns true if the host has this IPv6 address and has finished with its set-up: /proc/net/if_inet6 has the flag `IFA_F_TENTATIVE` until then.
+fn is_usable(address: &str) -> bool {
+    let lines = std::fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap();
+    let mut lines = lines.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.any(|words| words[0] == address && u32::from_str_radix(words[4], 16).unwrap() & libc::IFA_F_TENTATIVE == 0)
 }
 
 /// Returns the next message's source, local address and length.
