@@ -271,7 +271,8 @@ def operands_of(program, command, verb):
     """A word for each operand of a command, such as NAME."""
     usages = next(found.own_usages() for found in program.commands if found.name == command)
     usage = next(usage for usage in usages if verb is None or usage.split()[2] == verb)
-    plain = re.sub(r"\[[^\]]*\]", "", usage)
+    # Neither options in brackets nor those that a command needs.
+    plain = re.sub(r"\[[^\]]*\]|--[a-z-]+ [A-Z-]+", "", usage)
     return ["7" for _ in re.findall(r"\b[A-Z][A-Z-]*", plain)]
 
 

@@ -11,7 +11,7 @@ use crate::store::Location;
 /// `backup FILE`.
 pub(super) fn make(mut arguments: Arguments) -> Result<(), CommandError> {
     let directory = state_directory(&mut arguments)?;
-    if let Location::Server(_) = database(&mut arguments, &directory)? {
+    if std::env::var_os("TAUT_DATABASE").is_some() {
         return Err(CommandError::Usage(String::from(
             "this command is for SQLite; a PostgreSQL database is saved with `pg_dump`, or as its server's backups do it",
         )));

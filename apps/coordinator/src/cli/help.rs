@@ -218,8 +218,7 @@ valid token cannot be revoked. `list` and `revoke` take these options:
 
 const BACKUP: &str = "\
 taut-coordinator backup FILE [--state DIR]
-taut-coordinator restore FILE [--state DIR] [--force]
-taut-coordinator restore --database URL
+taut-coordinator restore FILE [--state DIR | --database URL] [--force]
 taut-coordinator check [--state DIR | --database URL] [--json]
 
 `backup` writes a consistent, checked copy of the database to a new file; the coordinator may be running. The file
@@ -228,7 +227,7 @@ stopped: addresses and numbers that were assigned after the backup are not assig
 it have to join again. `check` prints `ok`, or the damages.
 
 A PostgreSQL database is saved with `pg_dump` or by its server's own backups, and brought back by the same means. Run
-`restore --database URL` afterwards, before the coordinator starts: it has the same effect on numbers and addresses.
+`restore --database URL` without a file afterwards, before the coordinator starts: numbers and addresses are skipped.
 
   --state DIR          the coordinator's state directory (default /var/lib/taut-coordinator)
   --database URL       of `restore` and `check`: the PostgreSQL database (default $TAUT_DATABASE)

@@ -13,9 +13,10 @@ use crate::store::Location;
 
 /// `migrate --from DATABASE --to DATABASE`.
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
-    let (from, to) = (location(&mut arguments, "from")?, location(&mut arguments, "to")?);
+    let (from, to) = (arguments.value("from")?, arguments.value("to")?);
     let json = arguments.switch("json");
     arguments.finish()?;
+    let (from, to) = (location("from", from)?, location("to", to)?);
     let counts = runtime()?.block_on(migrate(&from, &to)).map_err(CommandError::run)?;
     if json {
         let rows: Map<String, Value> =
@@ -29,8 +30,8 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     ))
 }
 
-fn location(arguments: &mut Arguments, name: &'static str) -> Result<Location, CommandError> {
-    let text = arguments.value(name)?.ok_or_else(|| CommandError::Usage(format!("--{name} is missing")))?;
+fn location(name: &str, text: Option<String>) -> Result<Location, CommandError> {
+    let text = text.ok_or_else(|| CommandError::Usage(format!("--{name} is missing")))?;
     if let Some(directory) = text.strip_prefix("sqlite:").filter(|directory| !directory.is_empty()) {
         return Ok(Location::Directory(PathBuf::from(directory)));
     }
