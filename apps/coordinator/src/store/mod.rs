@@ -130,7 +130,7 @@ impl Store {
 
     /// Waits for running transactions, and ends the connections.
     pub(crate) async fn close(&self) {
-        // What is committed is safe, and nobody could do more about a connection that ends badly.
+        // Committed changes are safe. A connection that closes with an error changes nothing about that.
         let _ = self.database.close().await;
     }
 }

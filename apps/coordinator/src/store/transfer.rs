@@ -117,7 +117,7 @@ impl Writing {
     }
 }
 
-/// Returns a row as values for a statement. A text that is none any more, because somebody damaged it, is refused: it has to be repaired first.
+/// Returns a row as values for a statement. Damaged text (invalid UTF-8) is an error: the operator repairs it first.
 fn values<'a>(row: &'a Row, columns: &[Kind]) -> Result<Vec<Value<'a>>, StoreError> {
     let value = |(cell, kind): (&'a Cell, &Kind)| match (cell, kind) {
         (Cell::Null, Integer) => Ok(Value::Integer(None)),

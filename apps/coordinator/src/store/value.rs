@@ -1,4 +1,4 @@
-//! What statements take and return, in the same words for every database.
+//! Parameters and rows of statements, in one form for all databases.
 
 use std::sync::Arc;
 

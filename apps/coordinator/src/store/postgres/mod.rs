@@ -3,9 +3,9 @@
 //! Writers take turns by an advisory lock of the server ([`WRITERS`]), as SQLite's do by the lock of its file. It belongs to the transaction, so a program that
 //! dies or loses its connection gives it back with everything that it has not committed. Readers see one snapshot and wait for nobody.
 //!
-//! `serve` holds another lock ([`SERVING`]) on the connection of its writer, because two coordinators on one database would not tell each other's nodes what
-//! changed. A coordinator that lost the connection takes the lock again with its next change. If another one has it by then, every change fails: whoever
-//! is late writes nothing.
+//! `serve` holds a second lock ([`SERVING`]) on the connection with which it writes. The reason: two coordinators on one database would not tell each other's
+//! nodes what changed. A coordinator that lost this connection asks for the lock again with its next change. If another coordinator holds the lock, the
+//! change fails.
 
 mod check;
 #[cfg(test)]
@@ -51,7 +51,7 @@ const SETTINGS: &str = "SET statement_timeout = '15s'; SET lock_timeout = '5s'; 
 /// Time after which a connection is renewed, 30 minutes, so that a server that moved is found by its name again.
 const LIFETIME: Duration = Duration::from_secs(1_800);
 
-/// Longest time that a connection takes, 3 s. A server that is there answers within milliseconds, and whoever waits for one that is not may hold up others.
+/// Timeout of a connection attempt, 3 s. A reachable server answers within milliseconds, and the request that waits holds one of the few permits.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Longest time that a statement takes, 20 s: more than the server itself allows. Only a server that is stopped, or whose host is gone, is slower. TCP alone would wait for a

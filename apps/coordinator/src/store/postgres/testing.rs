@@ -71,7 +71,7 @@ pub(crate) fn translated(sql: &'static str) -> &'static str {
         ("randomblob(32)", "sha256(CAST(CAST(gen_random_uuid() AS TEXT) AS BYTEA))"),
         ("randomblob(16)", "substring(sha256(CAST(CAST(gen_random_uuid() AS TEXT) AS BYTEA)) FROM 1 FOR 16)"),
         ("randomblob(4)", "substring(sha256(CAST(CAST(gen_random_uuid() AS TEXT) AS BYTEA)) FROM 1 FOR 4)"),
-        // A server keeps text that is none out of its tables, so the name is one that nodes refuse.
+        // PostgreSQL stores valid UTF-8 only. Nodes refuse this name as well.
         ("CAST(x'2e2e00ff' AS TEXT)", "'..'"),
         // Bytes in hex digits.
         (" x'", " '\\x"),
