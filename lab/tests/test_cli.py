@@ -1,6 +1,7 @@
 """Exit status and messages of the command line: 0 success, 1 failure, 2 usage error."""
 
 import json
+import socket
 import sys
 
 import pytest
@@ -154,6 +155,20 @@ def test_a_port_that_another_program_has_is_named(layout):
     assert f"UDP port {me['port']} (another program has {PORT})" in wanted.stdout
     assert f"UDP port {me['port']} (another program has {PORT})" in node.taut("status").stdout
     node.taut("down")
+
+
+def test_a_daemon_that_was_told_to_end_answers_nothing_more(layout):
+    """Otherwise `taut down` returns while the daemon still listens, and the next `taut up` reaches it."""
+    net = layout(nodes=1)
+    net.coordinator.start()
+    node = net.nodes[0]
+    node.taut("up", "--join", net.coordinator.join_token)
+    with socket.socket(socket.AF_UNIX) as user:
+        user.connect(str(node.socket))
+        user.sendall(b'{"command":"down"}\n{"command":"status"}\n')
+        with user.makefile() as answers:
+            assert [json.loads(answer) for answer in answers] == [{"answer": "done"}]
+    assert "no daemon answers" in node.taut("status", check=False).stderr
 
 
 def test_a_mistyped_word_is_recognised(node):

@@ -57,7 +57,7 @@ fn advance(connection: &mut UserConnection, served: &mut Served) -> bool {
         match connection.advance() {
             Progress::Asked => connection.answer(|request| {
                 served.changes += usize::from(request.changes());
-                ApiResponse::Done
+                Some(ApiResponse::Done)
             }),
             step => return step != Progress::Ended,
         }

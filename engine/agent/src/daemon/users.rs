@@ -30,7 +30,7 @@ impl Daemon {
     pub(super) fn serve(&mut self, token: u64) {
         self.with_server(|server, daemon| {
             let poller = Rc::clone(&daemon.poller);
-            server.serve(token, &poller, clocks().now, |request| daemon.answer(request));
+            server.serve(token, &poller, clocks().now, |request| daemon.reply(request));
         });
     }
 
@@ -38,7 +38,7 @@ impl Daemon {
     pub(super) fn turn_server(&mut self) {
         self.with_server(|server, daemon| {
             let poller = Rc::clone(&daemon.poller);
-            server.handle_timeout(&poller, || clocks().now, |request| daemon.answer(request));
+            server.handle_timeout(&poller, || clocks().now, |request| daemon.reply(request));
         });
     }
 
@@ -74,6 +74,12 @@ impl Daemon {
             work(&mut server, self);
             self.server = Some(server);
         }
+    }
+
+    /// Answers a request, unless the daemon is ending: a client that learned of `down` waits until its connection ends, and an answer in between would let the next
+    /// `taut up` reach the daemon that ends.
+    fn reply(&mut self, request: ApiRequest) -> Option<ApiResponse> {
+        self.ending.is_none().then(|| self.answer(request))
     }
 
     fn answer(&mut self, request: ApiRequest) -> ApiResponse {

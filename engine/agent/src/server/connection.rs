@@ -74,11 +74,13 @@ impl UserConnection {
         }
     }
 
-    /// Answers the first complete request; `answer` carries it out.
-    pub(crate) fn answer(&mut self, answer: impl FnOnce(ApiRequest) -> ApiResponse) {
+    /// Answers the first complete request; `answer` carries it out, or returns `None` if the daemon is ending: its clients wait for the end of the connection.
+    pub(crate) fn answer(&mut self, answer: impl FnOnce(ApiRequest) -> Option<ApiResponse>) {
         let Some(end) = self.input.iter().position(|byte| *byte == b'\n') else { return };
         let line: Zeroizing<Vec<u8>> = Zeroizing::new(self.input.drain(..=end).collect());
-        self.queue(&self.respond(&line, answer));
+        if let Some(response) = self.respond(&line, answer) {
+            self.queue(&response);
+        }
     }
 
     /// Reports why the connection is closed before any request. Bytes that the socket does not accept at once are lost.
@@ -93,21 +95,26 @@ impl UserConnection {
         self.output.push(b'\n');
     }
 
-    pub(super) fn respond(&self, line: &[u8], answer: impl FnOnce(ApiRequest) -> ApiResponse) -> ApiResponse {
+    pub(super) fn respond(
+        &self,
+        line: &[u8],
+        answer: impl FnOnce(ApiRequest) -> Option<ApiResponse>,
+    ) -> Option<ApiResponse> {
+        let refuse = |message, hint| {
+            Some(ApiResponse::Failed(Failure { message: String::from(message), hint: String::from(hint) }))
+        };
         match serde_json::from_slice::<ApiRequest>(line) {
-            Ok(request) if request.changes() && !self.may_change => ApiResponse::Failed(Failure {
-                message: String::from("only root and the daemon's own user may change settings"),
-                hint: String::from("run the command with sudo"),
-            }),
-            Ok(request) if request.is_private() && !self.may_change => ApiResponse::Failed(Failure {
-                message: String::from("only root and the daemon's own user may read the event log"),
-                hint: String::from("try again with sudo"),
-            }),
+            Ok(request) if request.changes() && !self.may_change => {
+                refuse("only root and the daemon's own user may change settings", "run the command with sudo")
+            }
+            Ok(request) if request.is_private() && !self.may_change => {
+                refuse("only root and the daemon's own user may read the event log", "try again with sudo")
+            }
             Ok(request) => answer(request),
-            Err(error) => ApiResponse::Failed(Failure {
-                message: format!("the daemon does not understand this request: {error}"),
-                hint: String::from("use a `taut` of the daemon's version; `taut version` shows both"),
-            }),
+            Err(error) => refuse(
+                &format!("the daemon does not understand this request: {error}"),
+                "use a `taut` of the daemon's version; `taut version` shows both",
+            ),
         }
     }
 

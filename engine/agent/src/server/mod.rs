@@ -141,7 +141,7 @@ impl ApiServer {
         token: u64,
         poller: &Poller,
         now: Time,
-        mut answer: impl FnMut(ApiRequest) -> ApiResponse,
+        mut answer: impl FnMut(ApiRequest) -> Option<ApiResponse>,
     ) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let step = loop {
@@ -179,7 +179,7 @@ impl ApiServer {
         &mut self,
         poller: &Poller,
         clock: impl Fn() -> Time,
-        mut answer: impl FnMut(ApiRequest) -> ApiResponse,
+        mut answer: impl FnMut(ApiRequest) -> Option<ApiResponse>,
     ) {
         let now = clock();
         self.admission.next_turn();

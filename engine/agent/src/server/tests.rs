@@ -60,7 +60,7 @@ impl Rig {
             for event in events.iter() {
                 match event.token {
                     3 => self.server.accept(&self.poller, self.now.get()),
-                    token => self.server.serve(token, &self.poller, self.now.get(), |_| ApiResponse::Done),
+                    token => self.server.serve(token, &self.poller, self.now.get(), |_| Some(ApiResponse::Done)),
                 }
             }
             let (now, answers) = (&self.now, &mut self.answers);
@@ -70,7 +70,7 @@ impl Rig {
                 |_| {
                     now.set(now.get() + COST);
                     *answers += 1;
-                    ApiResponse::Done
+                    Some(ApiResponse::Done)
                 },
             );
         }
@@ -101,6 +101,23 @@ fn complete_lines_are_answered_in_order_even_if_they_arrive_in_parts() {
     assert_eq!(answers.next().unwrap().unwrap(), r#"{"answer":"done"}"#);
     assert_eq!(answers.next().unwrap().unwrap(), r#"{"answer":"done"}"#);
     assert!(answers.next().unwrap().unwrap().contains("does not understand"));
+}
+
+#[test]
+fn a_daemon_that_ends_answers_nothing_more_and_the_connection_ends_last() {
+    let mut rig = Rig::new("ends");
+    let mut user = rig.connect();
+    rig.serve();
+    user.write_all(b"{\"command\":\"down\"}\n{\"command\":\"status\"}\n").unwrap();
+    let mut answers = [Some(ApiResponse::Done), None].into_iter();
+    let token = *rig.server.connections.keys().next().unwrap();
+    rig.server.serve(token, &rig.poller, rig.now.get(), |_| answers.next().unwrap());
+    assert!(answers.next().is_none(), "both requests were given to the daemon");
+    assert_eq!(rig.server.connections.len(), 1);
+    drop(rig);
+    let mut all = String::new();
+    user.read_to_string(&mut all).unwrap();
+    assert_eq!(all, "{\"answer\":\"done\"}\n");
 }
 
 #[test]
@@ -140,11 +157,11 @@ fn fault_p4_a_user_without_permission_to_change_may_read_the_status() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
     let other_user = UserConnection::new(ours, false);
-    let answer = |_| ApiResponse::Done;
-    assert!(matches!(other_user.respond(b"{\"command\":\"status\"}", answer), ApiResponse::Done));
+    let answer = |_| Some(ApiResponse::Done);
+    assert!(matches!(other_user.respond(b"{\"command\":\"status\"}", answer), Some(ApiResponse::Done)));
     for command in ["down", "up", "leave"] {
         let line = format!("{{\"command\":\"{command}\"}}");
-        assert!(matches!(other_user.respond(line.as_bytes(), answer), ApiResponse::Failed(_)), "{command}");
+        assert!(matches!(other_user.respond(line.as_bytes(), answer), Some(ApiResponse::Failed(_))), "{command}");
     }
 }
 
