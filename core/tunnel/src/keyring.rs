@@ -412,6 +412,7 @@ fn crosses(one: &Session, other: &Session) -> bool {
     one.role != other.role && one.born.max(other.born).since(one.born.min(other.born)) < CROSSING
 }
 
+#[inline]
 fn may_seal(session: &Session, limits: &Limits, now: Time) -> bool {
     now < session.born + limits.stop_sealing() && !session.exhausted()
 }

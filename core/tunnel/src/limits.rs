@@ -32,6 +32,8 @@ pub struct Limits {
     pub retry: Duration,
     /// Time after received data, without a packet sent, until a keepalive acknowledges it: 10 s.
     pub keepalive: Duration,
+    /// Age at which a session stops sealing. It follows from `reject_after`; each packet is compared with it, so it is computed once.
+    stop_sealing: Duration,
 }
 
 impl Limits {
@@ -42,17 +44,20 @@ impl Limits {
         attempt: Duration::from_secs(90),
         retry: Duration::from_secs(5),
         keepalive: Duration::from_secs(10),
+        stop_sealing: Duration::from_secs(180 - ON_THE_WAY.as_secs()),
     };
 
     /// Returns limits of shorter sessions, with the paper's ratio of 2 to 3 between renewal and rejection. For tests only.
     pub fn with_rekey_after(rekey_after: Duration) -> Self {
-        Self { rekey_after, reject_after: rekey_after * 3 / 2, ..Self::WIREGUARD }
+        let reject_after = rekey_after * 3 / 2;
+        let stop_sealing = reject_after - ON_THE_WAY.min(reject_after / 4);
+        Self { rekey_after, reject_after, stop_sealing, ..Self::WIREGUARD }
     }
 
     /// Returns the age at which a session stops sealing, a second before the peer stops opening. The peer's session may be older by a round trip, and what is on
     /// the way then would be lost; now it waits for the next session instead.
     pub(crate) fn stop_sealing(&self) -> Duration {
-        self.reject_after.saturating_sub(ON_THE_WAY.min(self.reject_after / 4))
+        self.stop_sealing
     }
 
     /// Returns the time without an answer to data after which the peer has probably lost the session and a new one is made (paper, section 6.5).
