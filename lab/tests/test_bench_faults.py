@@ -215,6 +215,7 @@ def test_an_interrupt_in_the_middle_leaves_a_clean_host_and_can_be_resumed(no_pa
 
 
 @pytest.mark.root
+@pytest.mark.alone  # Any run of the lab beside it removes what a killed one left.
 def test_leftovers_of_a_killed_run_are_removed_by_the_next_one(no_page, tmp_path, capsys):
     with in_the_middle(tmp_path / "killed.json") as (process, start):
         process.kill()
