@@ -159,7 +159,7 @@ impl AutoLanes {
         if watched.is_due(now) && self.asked.is_none() {
             watched.wait_for_threads(busy);
             if self.running.lanes() > 1 {
-                watched.open(now);
+                watched.open(self.running.lanes(), now);
                 self.outputs.push_back(AutoOutput::Spread { peer, busy });
             } else {
                 self.asked = Some(placement);
@@ -168,7 +168,7 @@ impl AutoLanes {
             self.spare = None;
         } else if watched.is_due_to_grow(now) && !others {
             // More threads can only start when those that run have ended, which would close the lanes of other peers (law 15).
-            watched.grow(now);
+            watched.grow(self.running.lanes(), now);
             self.outputs.push_back(AutoOutput::Gather { peer, reason: GatherReason::TooFew });
             self.spare = Some(now);
         }
@@ -183,7 +183,7 @@ impl AutoLanes {
             return;
         }
         for (peer, watched) in self.peers.iter_mut().filter(|(_, watched)| watched.is_waiting_for_threads()) {
-            watched.open(now);
+            watched.open(lanes, now);
             self.outputs.push_back(AutoOutput::Spread { peer: *peer, busy: watched.busy() });
         }
         self.note_spare(now);

@@ -103,3 +103,30 @@ CREATE TABLE relays (
 
 CREATE UNIQUE INDEX relays_name ON relays (network, name);
 CREATE UNIQUE INDEX relays_key ON relays (network, key);
+
+-- The lock of this table, which has no rows, is the turn of the one coordinator that changes something.
+CREATE TABLE turns ();
+
+-- Coordinators that serve this database, by numbers that they draw at each start, and when each was heard last. Like the next table it has no log: after a crash of the
+-- server it is empty, and coordinators enter themselves and their nodes again.
+CREATE UNLOGGED TABLE replicas (
+    id      BIGINT PRIMARY KEY,
+    seen_at TIMESTAMPTZ NOT NULL,
+    -- It ended regularly.
+    ended   BOOLEAN NOT NULL DEFAULT FALSE
+);
+
+-- The coordinator that has a node's channel; NULL if the node is offline.
+CREATE UNLOGGED TABLE presence (
+    node    BIGINT PRIMARY KEY,
+    network BYTEA NOT NULL,
+    replica BIGINT,
+    -- The number of the start of the node's program.
+    run     BIGINT NOT NULL,
+    -- Changes have numbers in the order of their commits: src/store/postgres/replica.rs.
+    change  BIGINT NOT NULL
+);
+
+CREATE INDEX presence_change ON presence (change);
+CREATE INDEX presence_replica ON presence (replica);
+CREATE SEQUENCE presence_changes;

@@ -84,9 +84,16 @@ pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpLis
         let state = Arc::clone(&state);
         async move { state.run_maintenance().await }
     });
+    let replica = tokio::spawn({
+        let state = Arc::clone(&state);
+        async move { state.run_replica().await }
+    });
     stopped(stop).await;
     let _ = tokio::time::timeout(LAST_REQUESTS, servers.join_all()).await;
     maintenance.abort();
+    replica.abort();
+    // Waited for, because it shows signs of life.
+    let _ = replica.await;
     state.close().await;
 }
 
@@ -131,8 +138,7 @@ async fn healthz(Shared(context): Shared<Context>) -> Result<Response, Failure> 
         Some(health) if health.at.elapsed() < HEALTH => health,
         _ => {
             let outcome = context.state.check_health().await;
-            let outcome =
-                outcome.map(|warnings| warnings.into_iter().map(String::from).collect()).map_err(Failure::from);
+            let outcome = outcome.map_err(Failure::from);
             health.insert(Health { at: Instant::now(), outcome })
         }
     };

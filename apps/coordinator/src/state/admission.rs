@@ -54,7 +54,7 @@ impl State {
         }
         let party = self.party(network);
         let first = match self.look_up(party, network, machine, hello).await {
-            Err(StateError::Store(error)) if error.is_silence() => {
+            Err(StateError::Store(error)) if self.may_remember(&error) => {
                 return self.remember(network, machine, hello).ok_or(StateError::Store(error));
             }
             other => other?,
@@ -87,7 +87,7 @@ impl State {
     }
 
     /// Returns the member that this machine is by the network's rows in memory, for a database that does not answer (fault O6). All that this coordinator changed is
-    /// in them, and no other one changes anything.
+    /// in them, and what others changed up to a moment before the database went silent.
     fn remember(&self, network: NetworkId, machine: PublicKey, hello: &Hello) -> Option<Admitted> {
         let row = self.remembered_view(network)?.member(machine)?.clone();
         (row.node_key == hello.node_key).then(|| self.welcome(row, hello))

@@ -104,7 +104,7 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
 /// Skips what may have been assigned after the backup from which a server's database was restored by the server's own means. No coordinator may serve it.
 pub(crate) async fn restored_elsewhere(database: &Location) -> Result<(), StateDirectoryError> {
     match check(database).await {
-        Ok(found) if found.is_empty() => move_ahead(database, Purpose::Serve).await,
+        Ok(found) if found.is_empty() => move_ahead(database, Purpose::Copy).await,
         Ok(found) => Err(StateDirectoryError::Unsound(found.join("; "))),
         Err(error) => Err(error.into()),
     }

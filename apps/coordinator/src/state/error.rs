@@ -97,8 +97,11 @@ impl StateError {
             Self::Store(StoreError::NoTables) => {
                 "give the --database of `taut-coordinator serve`, or run `taut-coordinator serve` first"
             }
-            Self::Store(StoreError::Occupied) => {
-                "one of them is enough: nodes reach it at the URLs that its join tokens name"
+            Self::Store(StoreError::Occupied) => "nothing was changed",
+            Self::Store(StoreError::OldTables) => "nothing was changed",
+            Self::Store(StoreError::Uncertain) => "a list shows whether it was made",
+            Self::Store(StoreError::Url(_)) => {
+                "write postgres://USER:PASSWORD@HOST/DATABASE, with `?sslmode=…` and `&sslrootcert=FILE` if they are needed"
             }
             Self::Store(_) => {
                 "try again in a while; if it stays, look at the coordinator's log, and at the disk or the server of its database"

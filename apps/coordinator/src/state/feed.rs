@@ -112,6 +112,16 @@ impl Feed {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::clone(view), Instant::now()));
     }
 
+    /// Has the view compared with the database when it is needed next.
+    pub(super) fn distrust(&self) {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, asked)) = latest.as_mut()
+            && let Some(long_ago) = Instant::now().checked_sub(COMPARE_EVERY)
+        {
+            *asked = long_ago;
+        }
+    }
+
     /// Waits for its turn to read the database.
     pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.reading.lock().await
@@ -205,6 +215,11 @@ impl View {
     /// Returns the row of a machine that is a member.
     pub(super) fn member(&self, machine: PublicKey) -> Option<&NodeRow> {
         self.members.values().map(|member| &member.row).find(|row| row.machine_key == machine)
+    }
+
+    /// Returns true if the node seems to know more than this view: it joined, or got its map, at another coordinator a moment ago.
+    pub(super) fn is_behind(&self, node: NodeId, have: u64) -> bool {
+        self.network.version < have || !self.members.contains_key(&node)
     }
 
     /// Returns what a node with version `have` is missing: the changes, or the whole map if they are not known any more.

@@ -1,19 +1,22 @@
 //! The hub of one network: its presence, and hints to its connections.
 //!
 //! A hint says only that something changed; each connection then reads the database. A lost hint delays a change and does not lose it.
+//!
+//! Where several coordinators serve one database, the nodes here are told to the others, and theirs are entered here (`replicas`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use taut_base::NodeId;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::duplicates::Duplicates;
 use super::feed::Feed;
 use super::presence::{Presence, PresenceNews};
 use super::rate_limit::RateLimit;
+use crate::store::{Announced, NetworkId, PresenceRow};
 
 /// Time for which a silent node stays online, 45 s: three of its pings.
 pub(crate) const LEASE: Duration = Duration::from_secs(45);
@@ -34,6 +37,8 @@ pub(crate) struct Hub {
     revision: watch::Sender<u64>,
     feed: Feed,
     inner: Mutex<HubState>,
+    /// Told when a node comes or goes here.
+    moved: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -44,15 +49,34 @@ struct HubState {
     endpoint_rates: BTreeMap<NodeId, RateLimit>,
     /// The connection of each node. Dropping the sender tells the connection that a newer one replaced it.
     connections: BTreeMap<NodeId, (u64, oneshot::Sender<Infallible>)>,
+    /// The nodes here that were told to other coordinators.
+    told: BTreeMap<NodeId, Told>,
+}
+
+/// A node here that was told to other coordinators.
+#[derive(Clone, Copy)]
+struct Told {
+    connection: u64,
+    /// Number of the change in the database.
+    change: i64,
+}
+
+/// What other coordinators do not know of the nodes of one network.
+pub(super) struct Untold {
+    pub(super) entered: Vec<Announced>,
+    /// The connections of these nodes, in the same order.
+    connections: Vec<u64>,
+    pub(super) left: Vec<NodeId>,
 }
 
 impl Hub {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(moved: Arc<Notify>) -> Self {
         Self {
             version: watch::Sender::new(0),
             revision: watch::Sender::new(0),
             feed: Feed::default(),
             inner: Mutex::default(),
+            moved,
         }
     }
 
@@ -83,10 +107,11 @@ impl Hub {
         let (version, revision) = (self.version.subscribe(), self.revision.subscribe());
         let now = Instant::now();
         let entered = self.update(|inner| {
-            let entered = inner.duplicates.enter(node, run, inner.connections.contains_key(&node), now);
+            let is_connected = inner.connections.contains_key(&node) || inner.presence.elsewhere().contains(&node);
+            let entered = inner.duplicates.enter(node, run, is_connected, now);
             if entered {
                 inner.connections.insert(node, (connection, alive));
-                inner.presence.enter(node, connection, now + LEASE);
+                inner.presence.enter(node, connection, run, now + LEASE);
                 inner
                     .endpoint_rates
                     .entry(node)
@@ -99,6 +124,7 @@ impl Hub {
             self.revision.send_modify(|_| {});
             return None;
         }
+        self.moved.notify_one();
         Some(Membership { hub: Arc::clone(self), node, connection, version, revision, replaced })
     }
 
@@ -129,12 +155,102 @@ impl Hub {
         self.lock().presence.online().collect()
     }
 
+    /// Returns the nodes that are online and have their channel here.
+    pub(super) fn online_here(&self) -> Vec<NodeId> {
+        self.lock().presence.leases().map(|(node, ..)| node).collect()
+    }
+
+    /// Returns true if a node has its channel here.
+    pub(super) fn has_channels(&self) -> bool {
+        !self.lock().connections.is_empty()
+    }
+
+    /// Returns what other coordinators do not know.
+    pub(super) fn untold(&self, network: NetworkId) -> Untold {
+        let inner = self.lock();
+        let is_told = |node, connection| inner.told.get(&node).is_some_and(|told| told.connection == connection);
+        let entered = inner.presence.leases().filter(|(node, connection, _)| !is_told(*node, *connection));
+        let (entered, connections) =
+            entered.map(|(node, connection, run)| (Announced { node, network, run }, connection)).unzip();
+        let left = inner.told.keys().filter(|node| inner.presence.connection(**node).is_none()).copied().collect();
+        Untold { entered, connections, left }
+    }
+
+    /// Notes that other coordinators were told, by these changes of the nodes that entered.
+    pub(super) fn tell_done(&self, untold: &Untold, changes: &[i64]) {
+        let mut inner = self.lock();
+        for ((node, connection), change) in untold.entered.iter().zip(&untold.connections).zip(changes) {
+            inner.told.insert(node.node, Told { connection: *connection, change: *change });
+        }
+        for node in &untold.left {
+            inner.told.remove(node);
+        }
+    }
+
+    /// Forgets what other coordinators were told, because they no longer know it.
+    pub(super) fn forget_told(&self) {
+        self.lock().told.clear();
+    }
+
+    /// Enters the node's row, in which `here` is this coordinator. Of two coordinators that have a channel of the node, the one keeps it whose change is the later
+    /// one: it was the node that moved.
+    pub(super) fn enter_row(&self, row: &PresenceRow, here: i64) {
+        let now = Instant::now();
+        let is_duplicate = self.update(|inner| {
+            let node = row.node;
+            let connection = inner.presence.connection(node);
+            let told = inner.told.get(&node).copied();
+            match row.replica {
+                Some(replica) if replica == here => {
+                    inner.presence.leave_elsewhere(node);
+                    // Of an earlier connection to the database: the row is corrected if there is no channel.
+                    inner.told.entry(node).or_insert(Told { connection: 0, change: row.change });
+                }
+                Some(_) => {
+                    // A channel that was not told yet is told next, and then is the later one.
+                    let is_older =
+                        told.is_some_and(|told| Some(told.connection) == connection && told.change < row.change);
+                    if is_older || connection.is_none() {
+                        inner.duplicates.enter(node, row.run, false, now);
+                        inner.presence.move_elsewhere(node);
+                        inner.connections.remove(&node);
+                        inner.told.remove(&node);
+                    } else {
+                        inner.presence.enter_elsewhere(node);
+                    }
+                }
+                None => {
+                    inner.presence.leave_elsewhere(node);
+                    // Another coordinator took this one for dead.
+                    if told.is_some_and(|told| told.change < row.change) {
+                        inner.told.remove(&node);
+                    }
+                }
+            }
+            inner.duplicates.has_duplicate(node, now)
+        });
+        if is_duplicate {
+            self.revision.send_modify(|_| {});
+        }
+        self.moved.notify_one();
+    }
+
+    /// Notes that no other coordinator has any node but these.
+    pub(super) fn keep_elsewhere(&self, nodes: &BTreeSet<NodeId>) {
+        self.update(|inner| {
+            let gone: Vec<NodeId> = inner.presence.elsewhere().difference(nodes).copied().collect();
+            gone.into_iter().for_each(|node| inner.presence.leave_elsewhere(node));
+        });
+    }
+
     fn update<R>(&self, change: impl FnOnce(&mut HubState) -> R) -> R {
         let mut inner = self.lock();
         let result = change(&mut inner);
         let revision = inner.presence.revision();
         drop(inner);
-        self.revision.send_if_modified(|last| std::mem::replace(last, revision.max(*last)) < revision);
+        if self.revision.send_if_modified(|last| std::mem::replace(last, revision.max(*last)) < revision) {
+            self.moved.notify_one();
+        }
         result
     }
 
@@ -220,7 +336,7 @@ mod tests {
 
     #[test]
     fn fault_e21_a_new_channel_brings_no_new_budget() {
-        let (hub, node) = (Arc::new(Hub::new()), NodeId(1));
+        let (hub, node) = (Arc::new(Hub::new(Arc::default())), NodeId(1));
         let first = hub.enter(node, 1, 1).unwrap();
         for _ in 0..ENDPOINTS_BURST {
             assert!(first.endpoints_due() <= tokio::time::Instant::now());

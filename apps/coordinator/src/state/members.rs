@@ -37,11 +37,30 @@ impl State {
     /// node that was away too long, or a coordinator restored from a backup). Both come from one complete read, and a full map has passed the check that the
     /// node will make (law 6).
     pub(crate) async fn update_for(&self, network: NetworkId, node: NodeId, have: u64) -> Result<Update, StateError> {
-        self.latest_view(network).await?.update(node, have)
+        let view = self.latest_view(network).await?;
+        if !view.is_behind(node, have) {
+            return view.update(node, have);
+        }
+        self.hub(network).feed().distrust();
+        match self.read_latest(network).await {
+            Ok(view) => view.update(node, have),
+            // The node keeps what it has, because what is in memory may be older.
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns a network as the last announced change left it, or later; as it is in memory if the database does not answer (fault O6).
+    pub(super) async fn latest_view(&self, network: NetworkId) -> Result<Arc<View>, StateError> {
+        match self.read_latest(network).await {
+            Err(StateError::Store(error)) if self.may_remember(&error) => {
+                self.remembered_view(network).ok_or(StateError::Store(error))
+            }
+            other => other,
+        }
     }
 
     /// Returns a network as the last announced change left it, or later. Only the first of those who ask at the same time reads the database.
-    async fn latest_view(&self, network: NetworkId) -> Result<Arc<View>, StateError> {
+    async fn read_latest(&self, network: NetworkId) -> Result<Arc<View>, StateError> {
         let hub = self.hub(network);
         let (feed, version) = (hub.feed(), hub.announced());
         if let Some(view) = feed.recent(version) {
@@ -51,17 +70,9 @@ impl State {
         if let Some(view) = feed.recent(version) {
             return Ok(view);
         }
-        match self.read_view(network, feed.latest()).await {
-            Ok(view) => {
-                feed.set(&view);
-                Ok(view)
-            }
-            // While the database does not answer, nothing can have changed (fault O6).
-            Err(StateError::Store(error)) if error.is_silence() => {
-                self.remembered_view(network).ok_or(StateError::Store(error))
-            }
-            Err(error) => Err(error),
-        }
+        let view = self.read_view(network, feed.latest()).await?;
+        feed.set(&view);
+        Ok(view)
     }
 
     async fn read_view(&self, network: NetworkId, latest: Option<Arc<View>>) -> Result<Arc<View>, StateError> {

@@ -5,8 +5,9 @@ use std::fs::File;
 use super::start::{KEY, StateDirectoryError, lock};
 use crate::store::{FILE, Location, Party, Purpose, Store, StoreError, check, make_directory};
 
-/// Copies the coordinator of one database into another, empty one, and compares every row. No coordinator may run on either. The first one stays as it is, so
-/// it must not be started again: both would assign the same addresses. Returns the names of the tables and the numbers of their rows.
+/// Copies the coordinator of one database into another, empty one, and compares every row. No coordinator may run on either; while it copies, nobody can change
+/// anything in either. The first one stays as it is, so it must not be started again: both would assign the same addresses. Returns the names of the tables and
+/// the numbers of their rows.
 pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'static str, usize)>, StateDirectoryError> {
     if let Location::Directory(directory) = from
         && !directory.join(FILE).is_file()
@@ -18,9 +19,12 @@ pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'sta
     if !found.is_empty() {
         return Err(StateDirectoryError::Damaged(found.join("; ")));
     }
-    let (source, target) = (Store::open(from, Purpose::Serve).await?, Store::open(to, Purpose::Serve).await?);
-    let mut old = source.read(Party::Coordinator).await?;
+    let (source, target) = (Store::open(from, Purpose::Copy).await?, Store::open(to, Purpose::Copy).await?);
+    // A write transaction as well, so that nothing changes in the source meanwhile.
+    let mut old = source.write(Party::Coordinator).await?;
     let mut new = target.write(Party::Coordinator).await?;
+    old.unlimited().await?;
+    new.unlimited().await?;
     if old.meta(KEY).await?.is_none() {
         return Err(match from {
             Location::Directory(directory) => StateDirectoryError::Empty(directory.clone()),
@@ -31,6 +35,9 @@ pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'sta
         return Err(StateDirectoryError::NotEmpty(to.to_string()));
     }
     let counts = new.copy_from(&mut old).await?;
+    // A lost connection has given its lock back, and a coordinator may have changed what was copied.
+    old.meta(KEY).await?;
+    source.expect_unserved().await?;
     new.commit().await?;
     drop(old);
     source.close().await;

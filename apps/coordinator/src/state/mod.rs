@@ -27,6 +27,7 @@ mod presence;
 mod rate_limit;
 mod relays;
 mod removal;
+mod replicas;
 mod reserved;
 mod secret;
 mod start;
@@ -41,6 +42,7 @@ use std::time::{Duration, Instant};
 use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_relay::SigningKey;
 use taut_relay_server::Removals;
+use tokio::sync::Notify;
 
 use channel_rates::PartyRates;
 use joins::Joins;
@@ -64,7 +66,7 @@ pub(crate) use tickets::{SignedTicket, TICKET_LIFE};
 
 use crate::clock::{SteadyClock, unix_now};
 use crate::log;
-use crate::store::{NetworkId, Party, Store};
+use crate::store::{MANY_NODES, NetworkId, Party, Store, StoreError};
 
 /// Time between two searches for expired leases, 1 s.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -102,6 +104,10 @@ pub(crate) struct State {
     programs: Mutex<BTreeMap<NodeId, String>>,
     /// Handle on the coordinator's own relay, which is told of each removal; empty without one.
     relay: OnceLock<Removals>,
+    /// Told when a node comes or goes at one of the hubs.
+    moved: Arc<Notify>,
+    /// Why other coordinators on the same database are not heard; `None` if they are, or if there are none.
+    unheard: Mutex<Option<String>>,
     /// Lock on the state directory: one `serve` per directory.
     _lock: File,
 }
@@ -148,17 +154,15 @@ impl State {
     /// Returns the hub of a network.
     pub(crate) fn hub(&self, network: NetworkId) -> Arc<Hub> {
         let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(hubs.entry(network).or_insert_with(|| Arc::new(Hub::new())))
+        Arc::clone(hubs.entry(network).or_insert_with(|| Arc::new(Hub::new(Arc::clone(&self.moved)))))
     }
 
     /// Reads the database. Returns warnings about what may soon keep it from answering.
-    pub(crate) async fn check_health(&self) -> Result<Vec<&'static str>, StateError> {
+    pub(crate) async fn check_health(&self) -> Result<Vec<String>, StateError> {
         self.store.read(Party::Unauthenticated).await?.networks().await?;
         let is_large = self.store.log_share() >= LARGE_LOG;
-        Ok(is_large
-            .then_some("the database's log is large: another program reads an old state of it")
-            .into_iter()
-            .collect())
+        let large = "the database's log is large: another program reads an old state of it";
+        Ok(is_large.then(|| String::from(large)).into_iter().chain(self.unheard()).collect())
     }
 
     /// Ends expired leases, deletes old marks and writes "last seen", without end. Runs beside the server.
@@ -198,13 +202,14 @@ impl State {
     pub(crate) async fn close(&self) {
         self.sweep();
         self.write_last_seen().await;
+        self.leave_replicas().await;
         self.store.close().await;
     }
 
     fn sweep(&self) {
         let hubs: Vec<Arc<Hub>> = self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         for hub in hubs {
-            let online = hub.online();
+            let online = hub.online_here();
             for node in hub.sweep(Instant::now()) {
                 tracing::info!(target: log::CONTROL, limited = node.0, event = "offline", node = node.0);
             }
@@ -212,21 +217,26 @@ impl State {
         }
     }
 
+    /// Stores when nodes were last online, and the versions of their programs. Each piece is a transaction of its own, so that others get their turn in between.
     async fn write_last_seen(&self) {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        let programs = std::mem::take(&mut *self.programs.lock().unwrap_or_else(PoisonError::into_inner));
-        if seen.is_empty() && programs.is_empty() {
-            return;
-        }
+        let mut programs = std::mem::take(&mut *self.programs.lock().unwrap_or_else(PoisonError::into_inner));
+        let seen: Vec<NodeId> = seen.into_iter().collect();
         let written = async {
-            let mut tx = self.store.write(Party::Coordinator).await?;
-            for node in seen {
-                tx.set_last_seen(node, unix_now()).await?;
+            for piece in seen.chunks(MANY_NODES) {
+                let mut tx = self.store.write(Party::Coordinator).await?;
+                tx.set_last_seen(piece, unix_now()).await?;
+                tx.commit().await?;
             }
-            for (node, program) in &programs {
-                tx.set_program(*node, program).await?;
+            while let Some(program) = programs.values().next().cloned() {
+                let with = |(node, other): (&NodeId, &String)| (*other == program).then_some(*node);
+                let nodes: Vec<NodeId> = programs.iter().filter_map(with).take(MANY_NODES).collect();
+                let mut tx = self.store.write(Party::Coordinator).await?;
+                tx.set_program(&nodes, &program).await?;
+                tx.commit().await?;
+                nodes.iter().for_each(|node| _ = programs.remove(node));
             }
-            tx.commit().await
+            Ok::<(), StoreError>(())
         };
         if let Err(error) = written.await {
             tracing::error!(target: log::DATABASE, event = "last-seen-failed", reason = %error);

@@ -1,9 +1,12 @@
 //! Presence of nodes, by leases. Pure: time is an argument.
 //!
 //! A node is online while its lease runs. Pings renew the lease, a goodbye ends it at once, and a closed socket leaves a short grace period, so that a node
-//! that reconnects stays online. Presence is only in memory: after a restart all nodes are offline until they connect again.
+//! that reconnects stays online. Leases are only in memory: after a restart all nodes are offline until they connect again.
+//!
+//! Where several coordinators serve one database, a node is online as well while another one has its channel, as the rows say that they tell each other
+//! (`replicas`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use taut_base::NodeId;
@@ -15,6 +18,8 @@ const REMEMBERED: usize = 512;
 #[derive(Default)]
 pub(crate) struct Presence {
     leases: BTreeMap<NodeId, Lease>,
+    /// Nodes whose channel another coordinator has.
+    elsewhere: BTreeSet<NodeId>,
     /// Number of changes so far; the last ones are in `recent`.
     revision: u64,
     recent: VecDeque<(NodeId, bool)>,
@@ -24,6 +29,8 @@ struct Lease {
     /// The latest connection of the node. An older one, whose socket is not closed yet, has no effect.
     connection: u64,
     until: Instant,
+    /// Number of the start of the node's program.
+    run: u64,
 }
 
 /// Presence for a node: all, or what changed.
@@ -38,11 +45,50 @@ pub(crate) struct PresenceNews {
 }
 
 impl Presence {
-    /// Makes a node online, with this connection.
-    pub(crate) fn enter(&mut self, node: NodeId, connection: u64, until: Instant) {
-        if self.leases.insert(node, Lease { connection, until }).is_none() {
+    /// Makes a node online, with this connection of a program's run.
+    pub(crate) fn enter(&mut self, node: NodeId, connection: u64, run: u64, until: Instant) {
+        let was_online = self.is_online(node);
+        self.leases.insert(node, Lease { connection, until, run });
+        if !was_online {
             self.note(node, true);
         }
+    }
+
+    /// Makes a node online because another coordinator has its channel.
+    pub(crate) fn enter_elsewhere(&mut self, node: NodeId) {
+        let was_online = self.is_online(node);
+        self.elsewhere.insert(node);
+        if !was_online {
+            self.note(node, true);
+        }
+    }
+
+    /// Notes that no other coordinator has the node's channel.
+    pub(crate) fn leave_elsewhere(&mut self, node: NodeId) {
+        if self.elsewhere.remove(&node) && !self.leases.contains_key(&node) {
+            self.note(node, false);
+        }
+    }
+
+    /// Ends the lease of a node whose channel another coordinator has.
+    pub(crate) fn move_elsewhere(&mut self, node: NodeId) {
+        self.enter_elsewhere(node);
+        self.leases.remove(&node);
+    }
+
+    /// Returns the nodes whose channel another coordinator has.
+    pub(crate) fn elsewhere(&self) -> &BTreeSet<NodeId> {
+        &self.elsewhere
+    }
+
+    /// Returns the nodes with a lease here, each with its connection and the run of its program.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (NodeId, u64, u64)> {
+        self.leases.iter().map(|(node, lease)| (*node, lease.connection, lease.run))
+    }
+
+    /// Returns the connection of a node with a lease here.
+    pub(crate) fn connection(&self, node: NodeId) -> Option<u64> {
+        self.leases.get(&node).map(|lease| lease.connection)
     }
 
     /// Renews the lease of a node.
@@ -62,8 +108,7 @@ impl Presence {
     /// Ends the lease of a node at once.
     pub(crate) fn leave(&mut self, node: NodeId, connection: u64) {
         if self.lease(node, connection).is_some() {
-            self.leases.remove(&node);
-            self.note(node, false);
+            self.end(node);
         }
     }
 
@@ -71,21 +116,26 @@ impl Presence {
     pub(crate) fn sweep(&mut self, now: Instant) -> Vec<NodeId> {
         let over: Vec<NodeId> =
             self.leases.iter().filter(|(_, lease)| lease.until <= now).map(|(node, _)| *node).collect();
-        for node in &over {
-            self.leases.remove(node);
-            self.note(*node, false);
-        }
+        over.iter().for_each(|node| self.end(*node));
         over
+    }
+
+    fn end(&mut self, node: NodeId) {
+        self.leases.remove(&node);
+        if !self.elsewhere.contains(&node) {
+            self.note(node, false);
+        }
     }
 
     /// Returns true if a node is online.
     pub(crate) fn is_online(&self, node: NodeId) -> bool {
-        self.leases.contains_key(&node)
+        self.leases.contains_key(&node) || self.elsewhere.contains(&node)
     }
 
-    /// Returns all nodes that are online.
+    /// Returns all nodes that are online, sorted by number.
     pub(crate) fn online(&self) -> impl Iterator<Item = NodeId> {
-        self.leases.keys().copied()
+        let here: BTreeSet<NodeId> = self.leases.keys().copied().collect();
+        here.union(&self.elsewhere).copied().collect::<Vec<_>>().into_iter()
     }
 
     /// Returns the number of changes so far.
@@ -133,7 +183,7 @@ mod tests {
     #[test]
     fn a_lease_ends_when_it_is_not_renewed() {
         let (mut presence, now) = (Presence::default(), Instant::now());
-        presence.enter(NODE, 1, now + GRACE);
+        presence.enter(NODE, 1, 1, now + GRACE);
         presence.renew(NODE, 1, now + 2 * GRACE);
         assert_eq!(presence.sweep(now + GRACE), []);
         assert_eq!(presence.sweep(now + 2 * GRACE), [NODE]);
@@ -143,10 +193,10 @@ mod tests {
     #[test]
     fn a_closed_socket_leaves_a_grace_and_a_goodbye_does_not() {
         let (mut presence, now) = (Presence::default(), Instant::now());
-        presence.enter(NODE, 1, now + 4 * GRACE);
+        presence.enter(NODE, 1, 1, now + 4 * GRACE);
         presence.close(NODE, 1, now, GRACE);
         assert!(presence.is_online(NODE));
-        presence.enter(NODE, 2, now + 4 * GRACE);
+        presence.enter(NODE, 2, 1, now + 4 * GRACE);
         assert_eq!(presence.sweep(now + GRACE), [], "the node came back in time");
         assert_eq!(presence.revision(), 1, "nobody was told of a gap");
         presence.leave(NODE, 2);
@@ -156,8 +206,8 @@ mod tests {
     #[test]
     fn an_older_connection_does_not_speak_for_the_node() {
         let (mut presence, now) = (Presence::default(), Instant::now());
-        presence.enter(NODE, 1, now + GRACE);
-        presence.enter(NODE, 2, now + 4 * GRACE);
+        presence.enter(NODE, 1, 1, now + GRACE);
+        presence.enter(NODE, 2, 1, now + 4 * GRACE);
         presence.close(NODE, 1, now, Duration::ZERO);
         presence.leave(NODE, 1);
         assert_eq!(presence.sweep(now + GRACE), []);
@@ -167,21 +217,42 @@ mod tests {
     #[test]
     fn news_are_the_latest_of_each_node_or_everybody() {
         let (mut presence, now) = (Presence::default(), Instant::now());
-        presence.enter(NODE, 1, now + GRACE);
+        presence.enter(NODE, 1, 1, now + GRACE);
         let first = presence.since(None);
         assert_eq!((first.whole, first.nodes), (true, vec![(NODE, true)]));
         presence.leave(NODE, 1);
-        presence.enter(NODE, 2, now + GRACE);
-        presence.enter(NodeId(2), 3, now + GRACE);
+        presence.enter(NODE, 2, 1, now + GRACE);
+        presence.enter(NodeId(2), 3, 1, now + GRACE);
         let news = presence.since(Some(first.revision));
         assert_eq!((news.whole, news.nodes), (false, vec![(NODE, true), (NodeId(2), true)]));
         for connection in 0..=REMEMBERED as u64 {
             presence.leave(NodeId(2), connection + 2);
-            presence.enter(NodeId(2), connection + 3, now + GRACE);
+            presence.enter(NodeId(2), connection + 3, 1, now + GRACE);
             presence.leave(NodeId(2), connection + 3);
         }
         let late = presence.since(Some(first.revision));
         assert_eq!((late.whole, late.nodes), (true, vec![(NODE, true)]));
         assert!(presence.since(Some(late.revision + 1)).whole, "a revision of the future is unknown");
+    }
+
+    #[test]
+    fn a_node_that_another_coordinator_has_is_online_and_moves_without_a_gap() {
+        let (mut presence, now) = (Presence::default(), Instant::now());
+        presence.enter(NODE, 1, 1, now + GRACE);
+        presence.move_elsewhere(NODE);
+        assert!(presence.is_online(NODE) && presence.connection(NODE).is_none());
+        presence.close(NODE, 1, now, Duration::ZERO);
+        presence.leave(NODE, 1);
+        assert_eq!((presence.sweep(now + 2 * GRACE), presence.revision()), (vec![], 1), "nobody was told of a gap");
+        // Back before the other coordinator has noticed.
+        presence.enter(NODE, 2, 1, now + GRACE);
+        presence.leave_elsewhere(NODE);
+        assert_eq!((presence.online().collect::<Vec<_>>(), presence.revision()), (vec![NODE], 1));
+        presence.leave(NODE, 2);
+        assert_eq!((presence.is_online(NODE), presence.revision()), (false, 2));
+        presence.enter_elsewhere(NODE);
+        presence.leave_elsewhere(NODE);
+        presence.leave_elsewhere(NODE);
+        assert_eq!(presence.revision(), 4);
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use taut_base::{Prefix, PrivateKey};
 use taut_noise::public_key;
@@ -115,6 +115,8 @@ impl State {
             joins: Joins::new(),
             programs: Mutex::default(),
             relay: OnceLock::new(),
+            moved: Arc::default(),
+            unheard: Mutex::default(),
             _lock: lock,
         };
         Ok((state, first))

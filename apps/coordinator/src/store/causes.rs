@@ -11,9 +11,26 @@ pub(super) fn cause(error: &sqlx::Error) -> Option<&'static str> {
 
 /// Returns true if the database did not answer, or the server admits nobody: it stops, starts, or has no connection left.
 pub(super) fn is_unreachable(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => true,
-        error => postgres_code(error).is_some_and(|code| UNREACHABLE.contains(&code)),
+    let is_silent = matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed);
+    is_silent || is_cut(error) || postgres_code(error).is_some_and(|code| UNREACHABLE.contains(&code))
+}
+
+/// Returns true if the connection leads nowhere, or no longer.
+fn is_cut(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_))
+}
+
+/// Returns true if a connection cannot be used any more after this error: it has ended, or its prepared statements do not fit the tables any more.
+pub(super) fn ends_connection(error: &sqlx::Error) -> bool {
+    let ends = |code: &str| UNREACHABLE.contains(&code) || ["08", "57P"].iter().any(|class| code.starts_with(class));
+    is_cut(error) || postgres_code(error).is_some_and(|code| ends(code) || ["0A000", "25P03"].contains(&code))
+}
+
+/// Returns a failure in words.
+pub(super) fn told(error: &sqlx::Error) -> String {
+    match cause(error) {
+        Some(cause) => format!("{cause} ({error})"),
+        None => format!("the database failed: {error}"),
     }
 }
 

@@ -1,28 +1,46 @@
 //! What the store needs of a database. SQLite and PostgreSQL have it; statements are the same for both (`nodes.rs`, `networks.rs`, …).
 
 use std::pin::Pin;
+use std::time::Duration;
 
-use super::StoreError;
+use super::replica::Replica;
 use super::value::{Row, Value};
+use super::{NetworkId, Party, Permit, StoreError};
 
 /// The answer of a database, later.
-pub(super) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// An open database.
 pub(super) trait Database: Send + Sync {
     /// Transactions that may read at the same time.
     fn readers(&self) -> usize;
 
-    /// Begins a transaction that sees one state of all tables, and can change nothing.
-    fn begin_read(&self) -> Answer<'_, Box<dyn Transaction>>;
+    /// Begins a transaction that sees one state of all tables, and can change nothing. The permit is given back when nothing of the transaction is left in the
+    /// database.
+    fn begin_read(&self, permit: Permit<Party>) -> Answer<'_, Box<dyn Transaction>>;
 
     /// Begins a transaction that may change everything. Until it ends no other one changes anything, in whichever program, so that nothing changes between what
     /// it reads and what it writes.
-    fn begin_write(&self) -> Answer<'_, Box<dyn Transaction>>;
+    fn begin_write(&self, permit: Permit<Party>) -> Answer<'_, Box<dyn Transaction>>;
 
     /// Returns the size of a log that grows, in percent of its limit; 0 if there is none that the coordinator must watch.
     fn log_share(&self) -> u64 {
         0
+    }
+
+    /// Returns for how long the database has not answered, as far as that is known.
+    fn silence(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Returns an error if a coordinator serves this database on any host.
+    fn expect_unserved(&self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Returns this coordinator's link to the others that serve the database; `None` if there can be no others.
+    fn replica(&self) -> Option<Box<dyn Replica>> {
+        None
     }
 
     /// Sets the limit of that log, in bytes.
@@ -50,6 +68,16 @@ pub(super) trait Transaction: Send {
     /// Returns the number that a table gave to a row last; 0 if it gave none.
     fn last_number(&mut self, table: Table) -> Answer<'_, i64>;
 
+    /// Tells the other coordinators, if the transaction is committed, that a network has this version.
+    fn hint(&mut self, _network: NetworkId, _version: u64) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Lifts the limits on the time of statements, for a copy of everything.
+    fn unlimited(&mut self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Has a table go on after this number. It must not be less than the last one.
     fn set_last_number(&mut self, table: Table, last: i64) -> Answer<'_, ()>;
 
@@ -73,6 +101,16 @@ impl Table {
             Self::Keys => "keys",
             Self::Relays => "relays",
             Self::Operators => "operators",
+        }
+    }
+
+    /// Returns the statement that reads the largest number in the table.
+    pub(super) fn largest(self) -> &'static str {
+        match self {
+            Self::Nodes => "SELECT coalesce(max(id), 0) FROM nodes",
+            Self::Keys => "SELECT coalesce(max(id), 0) FROM keys",
+            Self::Relays => "SELECT coalesce(max(id), 0) FROM relays",
+            Self::Operators => "SELECT coalesce(max(id), 0) FROM operators",
         }
     }
 }

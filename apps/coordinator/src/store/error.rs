@@ -7,7 +7,7 @@ use std::io;
 use sqlx::migrate::MigrateError;
 
 use super::PERMIT_TIMEOUT;
-use super::causes::{cause, is_unreachable};
+use super::causes::{is_unreachable, told};
 
 /// A failure of the database.
 #[derive(Debug)]
@@ -25,17 +25,27 @@ pub(crate) enum StoreError {
     Busy,
     /// The database server is stuck, or its host is gone.
     Slow,
+    /// There is no connection to the database server, for this reason.
+    NoConnection(String),
+    /// The connection ended while a change was committed.
+    Uncertain,
+    /// The URL of the database server cannot be used, for this reason.
+    Url(String),
+    /// The tables are those of an earlier release.
+    OldTables,
     /// The database failed: disk full, read-only, locked, damaged.
     Database(sqlx::Error),
     /// There is no coordinator in this PostgreSQL database.
     NoTables,
-    /// Another coordinator serves this PostgreSQL database.
+    /// A coordinator serves this PostgreSQL database.
     Occupied,
     /// The write-ahead log has reached its limit.
     Log {
         /// The limit, in bytes.
         limit: u64,
     },
+    /// A row that was to be copied is invalid: its table, and its first column.
+    DamagedRow(String),
     /// A row is invalid although the tables have constraints.
     Damaged(&'static str),
 }
@@ -44,7 +54,7 @@ impl StoreError {
     /// Returns true if the database did not answer. A database that answers with an error is another matter: it may be damaged.
     pub(crate) fn is_silence(&self) -> bool {
         match self {
-            Self::Busy | Self::Slow => true,
+            Self::Busy | Self::Slow | Self::NoConnection(_) => true,
             Self::Database(error) => is_unreachable(error),
             _ => false,
         }
@@ -71,10 +81,15 @@ impl fmt::Display for StoreError {
                 write!(f, "a newer program upgraded the database: its format {version} is not known to this one")
             }
             Self::Migration(error) => write!(f, "the database does not fit this program: {error}"),
-            Self::Database(error) => match cause(error) {
-                Some(cause) => write!(f, "{cause} ({error})"),
-                None => write!(f, "the database failed: {error}"),
-            },
+            Self::Database(error) => f.write_str(&told(error)),
+            Self::NoConnection(why) => f.write_str(why),
+            Self::Uncertain => f.write_str(
+                "the database server did not answer while it stored this change, which may have been made or not; look before you repeat it",
+            ),
+            Self::Url(why) => write!(f, "the URL of the database cannot be used: {why}"),
+            Self::OldTables => f.write_str(
+                "the tables are those of an earlier release; start this release's `taut-coordinator serve` first, which updates them",
+            ),
             Self::Busy => {
                 write!(
                     f,
@@ -84,7 +99,7 @@ impl fmt::Display for StoreError {
             }
             Self::NoTables => f.write_str("there is no coordinator in the PostgreSQL database"),
             Self::Occupied => f.write_str(
-                "another coordinator is running on this PostgreSQL database, and only one may; stop the other one, or name another database",
+                "a coordinator is running on this PostgreSQL database, or was killed less than 20 s ago; stop it, or name another database",
             ),
             Self::Slow => f.write_str("the database server did not answer in time"),
             Self::Log { limit } => write!(
@@ -93,6 +108,9 @@ impl fmt::Display for StoreError {
                 limit >> 20
             ),
             Self::Damaged(what) => write!(f, "the database is damaged: {what}"),
+            Self::DamagedRow(row) => {
+                write!(f, "the database is damaged: the row `{row}` has a value of another type, or a text that is none")
+            }
         }
     }
 }

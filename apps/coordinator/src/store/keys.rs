@@ -6,7 +6,7 @@ use super::{KeyRow, NetworkId, NewKey, Reading, StoreError, Writing};
 impl Reading {
     /// Returns all keys of all networks, oldest first.
     pub(crate) async fn keys(&mut self) -> Result<Vec<KeyRow>, StoreError> {
-        let rows = self.all("SELECT * FROM keys ORDER BY id", &[]).await?;
+        let rows = self.all(concat!("SELECT ", key_columns!(), " FROM keys ORDER BY id"), &[]).await?;
         rows.iter().map(key).collect()
     }
 
@@ -17,7 +17,10 @@ impl Reading {
         hash: &[u8; 32],
     ) -> Result<Option<KeyRow>, StoreError> {
         let row = self
-            .optional("SELECT * FROM keys WHERE hash = $1 AND network = $2", &[hash.into(), (&network.0).into()])
+            .optional(
+                concat!("SELECT ", key_columns!(), " FROM keys WHERE hash = $1 AND network = $2"),
+                &[hash.into(), (&network.0).into()],
+            )
             .await?;
         row.as_ref().map(key).transpose()
     }
@@ -26,7 +29,7 @@ impl Reading {
 impl Writing {
     /// Inserts a key.
     pub(crate) async fn insert_key(&mut self, new: &NewKey, now: i64) -> Result<KeyRow, StoreError> {
-        let row = self.one("INSERT INTO keys (network, hash, reusable, expires_at, created_at) VALUES ($1, $2, $3, $4, $5) RETURNING *", &[(&new.network.0).into(), (&new.hash).into(), new.reusable.into(), new.expires_at.into(), now.into()])
+        let row = self.one(concat!("INSERT INTO keys (network, hash, reusable, expires_at, created_at) VALUES ($1, $2, $3, $4, $5) RETURNING ", key_columns!()), &[(&new.network.0).into(), (&new.hash).into(), new.reusable.into(), new.expires_at.into(), now.into()])
         .await?;
         key(&row)
     }
@@ -40,8 +43,11 @@ impl Writing {
     ) -> Result<Option<KeyRow>, StoreError> {
         let row = self
             .optional(
-                "UPDATE keys SET used = used + 1 WHERE hash = $1 AND network = $2 AND revoked_at IS NULL \
-             AND (expires_at IS NULL OR expires_at > $3) AND (reusable = 1 OR used = 0) RETURNING *",
+                concat!(
+                    "UPDATE keys SET used = used + 1 WHERE hash = $1 AND network = $2 AND revoked_at IS NULL \
+             AND (expires_at IS NULL OR expires_at > $3) AND (reusable = 1 OR used = 0) RETURNING ",
+                    key_columns!()
+                ),
                 &[hash.into(), (&network.0).into(), now.into()],
             )
             .await?;
@@ -52,7 +58,10 @@ impl Writing {
     pub(crate) async fn revoke_key(&mut self, id: i64, now: i64) -> Result<Option<KeyRow>, StoreError> {
         let row = self
             .optional(
-                "UPDATE keys SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2 RETURNING *",
+                concat!(
+                    "UPDATE keys SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2 RETURNING ",
+                    key_columns!()
+                ),
                 &[now.into(), id.into()],
             )
             .await?;

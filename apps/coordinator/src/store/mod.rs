@@ -7,6 +7,8 @@
 //! locked" (fault O5). A transaction that is dropped without [`Writing::commit`] has no effect. Each [`Party`] gets both in turn, so that the many requests of
 //! one party do not delay the others.
 
+#[macro_use]
+mod columns;
 mod causes;
 mod check;
 mod database;
@@ -22,6 +24,7 @@ mod nodes;
 mod operators;
 mod postgres;
 mod relays;
+mod replica;
 mod restored;
 mod rows;
 mod sqlite;
@@ -40,10 +43,13 @@ use fair_semaphore::{FairSemaphore, Permit};
 pub(crate) use held::HeldLock;
 pub(crate) use location::Location;
 pub(crate) use networks::MARKED;
+pub(crate) use nodes::MANY_NODES;
 #[cfg(test)]
 pub(crate) use postgres::{
-    StuckServer, end_connections, forbid_connections, forbid_writes, forget_database, location_for_test,
+    SilentLine, StuckServer, count, end_connections, execute, forbid_connections, forbid_writes, forget_database,
+    location_for_test,
 };
+pub(crate) use replica::{Announced, Hint, PresenceRow, Replica};
 pub(crate) use rows::{
     KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
 };
@@ -71,9 +77,11 @@ pub(crate) enum Party {
 /// What a program opens a database for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
-    /// To serve its networks: one program at a time.
+    /// To serve its networks.
     Serve,
-    /// For a single change, beside a program that serves them.
+    /// To copy everything into it. Nobody serves it.
+    Copy,
+    /// For a single change, beside programs that serve them. The tables have to be this program's.
     Change,
 }
 
@@ -100,13 +108,28 @@ impl Store {
     /// Returns a consistent view of the database.
     pub(crate) async fn read(&self, party: Party) -> Result<Reading, StoreError> {
         let permit = timeout(PERMIT_TIMEOUT, self.reads.take(party)).await.map_err(|_| StoreError::Busy)?;
-        Ok(Reading { tx: self.database.begin_read().await?, permit })
+        Ok(Reading { tx: self.database.begin_read(permit).await? })
     }
 
     /// Returns the write transaction.
     pub(crate) async fn write(&self, party: Party) -> Result<Writing, StoreError> {
         let permit = timeout(PERMIT_TIMEOUT, self.writes.take(party)).await.map_err(|_| StoreError::Busy)?;
-        Ok(Writing { reading: Reading { tx: self.database.begin_write().await?, permit } })
+        Ok(Writing { reading: Reading { tx: self.database.begin_write(permit).await? } })
+    }
+
+    /// Returns for how long the database has not answered, as far as that is known.
+    pub(crate) fn silence(&self) -> Duration {
+        self.database.silence()
+    }
+
+    /// Returns an error if a coordinator serves this database on any host.
+    pub(crate) async fn expect_unserved(&self) -> Result<(), StoreError> {
+        self.database.expect_unserved().await
+    }
+
+    /// Returns this coordinator's link to the others that serve the database; `None` if there can be no others.
+    pub(crate) fn replica(&self) -> Option<Box<dyn Replica>> {
+        self.database.replica()
     }
 
     /// Returns the size of the log in percent of its limit.
@@ -146,8 +169,6 @@ pub(crate) async fn check(location: &Location) -> Result<Vec<String>, StoreError
 /// A read transaction. Its methods are the statements that read.
 pub(crate) struct Reading {
     tx: Box<dyn Transaction>,
-    /// Released after the transaction.
-    permit: Permit<Party>,
 }
 
 impl Reading {
@@ -173,10 +194,12 @@ pub(crate) struct Writing {
 impl Writing {
     /// Commits the transaction. Its changes then survive a loss of power.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        let Reading { tx, permit } = self.reading;
-        tx.commit().await?;
-        drop(permit);
-        Ok(())
+        self.reading.tx.commit().await
+    }
+
+    /// Lifts the limits on the time of statements, for a copy of everything.
+    pub(crate) async fn unlimited(&mut self) -> Result<(), StoreError> {
+        self.tx.unlimited().await
     }
 
     async fn execute(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {

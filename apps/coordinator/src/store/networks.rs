@@ -23,21 +23,31 @@ const SWEEP_EVERY: u64 = 256;
 impl Reading {
     /// Returns all networks, sorted by name.
     pub(crate) async fn networks(&mut self) -> Result<Vec<NetworkRow>, StoreError> {
-        let rows = self.all("SELECT * FROM networks WHERE removed_at IS NULL ORDER BY name", &[]).await?;
+        let rows = self
+            .all(concat!("SELECT ", network_columns!(), " FROM networks WHERE removed_at IS NULL ORDER BY name"), &[])
+            .await?;
         rows.iter().map(network).collect()
     }
 
     /// Returns a network by its number.
     pub(crate) async fn network(&mut self, id: NetworkId) -> Result<Option<NetworkRow>, StoreError> {
-        let row =
-            self.optional("SELECT * FROM networks WHERE id = $1 AND removed_at IS NULL", &[(&id.0).into()]).await?;
+        let row = self
+            .optional(
+                concat!("SELECT ", network_columns!(), " FROM networks WHERE id = $1 AND removed_at IS NULL"),
+                &[(&id.0).into()],
+            )
+            .await?;
         row.as_ref().map(network).transpose()
     }
 
     /// Returns a network by its name.
     pub(crate) async fn network_by_name(&mut self, name: &str) -> Result<Option<NetworkRow>, StoreError> {
-        let row =
-            self.optional("SELECT * FROM networks WHERE name = $1 AND removed_at IS NULL", &[name.into()]).await?;
+        let row = self
+            .optional(
+                concat!("SELECT ", network_columns!(), " FROM networks WHERE name = $1 AND removed_at IS NULL"),
+                &[name.into()],
+            )
+            .await?;
         row.as_ref().map(network).transpose()
     }
 
@@ -137,6 +147,7 @@ impl Writing {
         let version = unsigned(row.get("version")?)?;
         self.execute("INSERT INTO history (network, version) VALUES ($1, $2)", &[(&id.0).into(), version.into()])
             .await?;
+        self.tx.hint(id, version).await?;
         let counter = version >> RANDOM_BITS;
         if counter.is_multiple_of(SWEEP_EVERY) {
             self.forget_before(id, counter.saturating_sub(u64::from(KEPT)) << RANDOM_BITS).await?;

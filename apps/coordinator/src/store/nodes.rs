@@ -1,17 +1,35 @@
 //! Nodes.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::LazyLock;
 
 use taut_base::{NodeId, PublicKey, RelayId};
 
 use super::rows::{mark, node, unsigned};
+use super::value::Value;
 use super::{MarkRow, Marks, NetworkId, NewNode, NodeRow, Origin, Reading, StoreError, Writing};
+
+/// Nodes that one statement changes, 500: a server far away answers once instead of 500 times, and others wait for milliseconds.
+pub(crate) const MANY_NODES: usize = 500;
+
+/// Returns the statement for [`MANY_NODES`] nodes, whose numbers are its values from the second one on. Called once for each statement.
+fn for_many(update: &str) -> &'static str {
+    let places: Vec<String> = (2..MANY_NODES + 2).map(|place| format!("${place}")).collect();
+    format!("{update} WHERE id IN ({})", places.join(", ")).leak()
+}
 
 impl Reading {
     /// Returns the members of a network, sorted by number.
     pub(crate) async fn nodes(&mut self, network: NetworkId) -> Result<Vec<NodeRow>, StoreError> {
         let rows = self
-            .all("SELECT * FROM nodes WHERE network = $1 AND removed_at IS NULL ORDER BY id", &[(&network.0).into()])
+            .all(
+                concat!(
+                    "SELECT ",
+                    node_columns!(),
+                    " FROM nodes WHERE network = $1 AND removed_at IS NULL ORDER BY id"
+                ),
+                &[(&network.0).into()],
+            )
             .await?;
         rows.iter().map(node).collect()
     }
@@ -20,7 +38,7 @@ impl Reading {
     pub(crate) async fn nodes_since(&mut self, network: NetworkId, version: u64) -> Result<Vec<NodeRow>, StoreError> {
         let rows = self
             .all(
-                "SELECT * FROM nodes WHERE network = $1 AND version > $2 ORDER BY id",
+                concat!("SELECT ", node_columns!(), " FROM nodes WHERE network = $1 AND version > $2 ORDER BY id"),
                 &[(&network.0).into(), version.into()],
             )
             .await?;
@@ -54,7 +72,12 @@ impl Reading {
 
     /// Returns a member by its number.
     pub(crate) async fn node(&mut self, id: NodeId) -> Result<Option<NodeRow>, StoreError> {
-        let row = self.optional("SELECT * FROM nodes WHERE id = $1 AND removed_at IS NULL", &[id.0.into()]).await?;
+        let row = self
+            .optional(
+                concat!("SELECT ", node_columns!(), " FROM nodes WHERE id = $1 AND removed_at IS NULL"),
+                &[id.0.into()],
+            )
+            .await?;
         row.as_ref().map(node).transpose()
     }
 
@@ -62,7 +85,11 @@ impl Reading {
     pub(crate) async fn node_by_name(&mut self, network: NetworkId, name: &str) -> Result<Option<NodeRow>, StoreError> {
         let row = self
             .optional(
-                "SELECT * FROM nodes WHERE network = $1 AND name = $2 AND removed_at IS NULL",
+                concat!(
+                    "SELECT ",
+                    node_columns!(),
+                    " FROM nodes WHERE network = $1 AND name = $2 AND removed_at IS NULL"
+                ),
                 &[(&network.0).into(), name.into()],
             )
             .await?;
@@ -77,7 +104,11 @@ impl Reading {
     ) -> Result<Option<NodeRow>, StoreError> {
         let row = self
             .optional(
-                "SELECT * FROM nodes WHERE network = $1 AND machine_key = $2 AND removed_at IS NULL",
+                concat!(
+                    "SELECT ",
+                    node_columns!(),
+                    " FROM nodes WHERE network = $1 AND machine_key = $2 AND removed_at IS NULL"
+                ),
                 &[(&network.0).into(), (&key.0).into()],
             )
             .await?;
@@ -86,8 +117,12 @@ impl Reading {
 
     /// Returns the members of any network that have this WireGuard key.
     pub(crate) async fn nodes_by_node_key(&mut self, key: PublicKey) -> Result<Vec<NodeRow>, StoreError> {
-        let rows =
-            self.all("SELECT * FROM nodes WHERE node_key = $1 AND removed_at IS NULL", &[(&key.0).into()]).await?;
+        let rows = self
+            .all(
+                concat!("SELECT ", node_columns!(), " FROM nodes WHERE node_key = $1 AND removed_at IS NULL"),
+                &[(&key.0).into()],
+            )
+            .await?;
         rows.iter().map(node).collect()
     }
 
@@ -114,8 +149,8 @@ impl Reading {
 impl Writing {
     /// Inserts a member.
     pub(crate) async fn insert_node(&mut self, new: &NewNode, now: i64) -> Result<NodeRow, StoreError> {
-        let row = self.one("INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, program, version, created_at, last_seen_at, \
-             joined_key, joined_host, joined_site) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12) RETURNING *", &[(&new.network.0).into(), (&new.machine_key.0).into(), (&new.node_key.0).into(), (&new.name).into(), (&new.ipv4.octets()).into(), (&new.ipv6.octets()).into(), (&new.program).into(), new.version.into(), now.into(), new.key.into(), (&new.from.host).into(), (&new.from.site).into()])
+        let row = self.one(concat!("INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, program, version, created_at, last_seen_at, \
+             joined_key, joined_host, joined_site) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12) RETURNING ", node_columns!()), &[(&new.network.0).into(), (&new.machine_key.0).into(), (&new.node_key.0).into(), (&new.name).into(), (&new.ipv4.octets()).into(), (&new.ipv6.octets()).into(), (&new.program).into(), new.version.into(), now.into(), new.key.into(), (&new.from.host).into(), (&new.from.site).into()])
         .await?;
         node(&row)
     }
@@ -173,15 +208,29 @@ impl Writing {
         Ok(())
     }
 
-    /// Stores the version of a member's program. It is not part of any map, so the version of the network stays.
-    pub(crate) async fn set_program(&mut self, id: NodeId, program: &str) -> Result<(), StoreError> {
-        self.execute("UPDATE nodes SET program = $1 WHERE id = $2", &[program.into(), id.0.into()]).await?;
-        Ok(())
+    /// Stores the version of the program of up to [`MANY_NODES`] members. It is not part of any map, so the version of the network stays.
+    pub(crate) async fn set_program(&mut self, nodes: &[NodeId], program: &str) -> Result<(), StoreError> {
+        static SET: LazyLock<&str> = LazyLock::new(|| for_many("UPDATE nodes SET program = $1"));
+        self.execute_for(&SET, program.into(), nodes).await
     }
 
-    /// Stores the time at which a member was last online. It is not part of any map, so the version of the network stays.
-    pub(crate) async fn set_last_seen(&mut self, id: NodeId, now: i64) -> Result<(), StoreError> {
-        self.execute("UPDATE nodes SET last_seen_at = $1 WHERE id = $2", &[now.into(), id.0.into()]).await?;
+    /// Stores the time at which up to [`MANY_NODES`] members were last online. It is not part of any map, so the version of the network stays.
+    pub(crate) async fn set_last_seen(&mut self, nodes: &[NodeId], now: i64) -> Result<(), StoreError> {
+        static SET: LazyLock<&str> = LazyLock::new(|| for_many("UPDATE nodes SET last_seen_at = $1"));
+        self.execute_for(&SET, now.into(), nodes).await
+    }
+
+    /// Executes a statement of [`for_many`]. The last node is named again in the places that are left.
+    async fn execute_for<'a>(
+        &mut self,
+        statement: &'static str,
+        value: Value<'a>,
+        nodes: &[NodeId],
+    ) -> Result<(), StoreError> {
+        let Some(last) = nodes.last() else { return Ok(()) };
+        let places = nodes.iter().chain(std::iter::repeat(last)).take(MANY_NODES);
+        let values: Vec<Value<'_>> = std::iter::once(value).chain(places.map(|node| node.0.into())).collect();
+        self.execute(statement, &values).await?;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use super::{OperatorRow, Reading, Row, StoreError, Writing};
 impl Reading {
     /// Returns all operator tokens, oldest first, revoked ones included.
     pub(crate) async fn operators(&mut self) -> Result<Vec<OperatorRow>, StoreError> {
-        let rows = self.all("SELECT * FROM operators ORDER BY id", &[]).await?;
+        let rows = self.all(concat!("SELECT ", operator_columns!(), " FROM operators ORDER BY id"), &[]).await?;
         let operator = |row: &Row| {
             Ok(OperatorRow {
                 id: row.get("id")?,

@@ -8,7 +8,12 @@ use super::{NetworkId, NewRelay, Reading, RelayRow, Row, StoreError, Writing};
 impl Reading {
     /// Returns a network's relays, oldest first, without the coordinator's own.
     pub(crate) async fn relays(&mut self, network: NetworkId) -> Result<Vec<RelayRow>, StoreError> {
-        let rows = self.all("SELECT * FROM relays WHERE network = $1 ORDER BY id", &[(&network.0).into()]).await?;
+        let rows = self
+            .all(
+                concat!("SELECT ", relay_columns!(), " FROM relays WHERE network = $1 ORDER BY id"),
+                &[(&network.0).into()],
+            )
+            .await?;
         rows.iter().map(relay).collect()
     }
 }
@@ -17,7 +22,7 @@ impl Writing {
     /// Inserts a relay.
     pub(crate) async fn insert_relay(&mut self, new: &NewRelay, now: i64) -> Result<RelayRow, StoreError> {
         let endpoints = serde_json::to_string(&new.endpoints).map_err(|_| StoreError::Damaged("endpoints"))?;
-        let row = self.one("INSERT INTO relays (network, name, key, endpoints, stun_port, web, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING *", &[(&new.network.0).into(), (&new.name).into(), (&new.key.0).into(), (&endpoints).into(), u32::from(new.stun_port).into(), new.web.as_deref().into(), now.into()])
+        let row = self.one(concat!("INSERT INTO relays (network, name, key, endpoints, stun_port, web, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING ", relay_columns!()), &[(&new.network.0).into(), (&new.name).into(), (&new.key.0).into(), (&endpoints).into(), u32::from(new.stun_port).into(), new.web.as_deref().into(), now.into()])
         .await?;
         relay(&row)
     }

@@ -1,5 +1,7 @@
 //! All rows of one database into an empty one, of the same or the other kind.
 
+use std::sync::LazyLock;
+
 use super::check::violations;
 use super::database::Table;
 use super::value::{Cell, Row, Value};
@@ -24,6 +26,23 @@ enum Kind {
 }
 
 use Kind::{Bytes, Integer, Text};
+
+/// Rows that one statement writes, 200: a server far away answers once instead of 200 times.
+const MANY_ROWS: usize = 200;
+
+/// The statements that write [`MANY_ROWS`] rows of each table.
+static FOR_MANY: LazyLock<Vec<&str>> = LazyLock::new(|| TABLES.iter().map(for_many).collect());
+
+/// Returns the statement that writes [`MANY_ROWS`] rows. Called once for each table.
+fn for_many(table: &Copied) -> &'static str {
+    let (into, _) = table.write.split_once("VALUES").unwrap_or((table.write, ""));
+    let width = table.columns.len();
+    let row = |row: usize| {
+        let places: Vec<String> = (1..=width).map(|column| format!("${}", row * width + column)).collect();
+        format!("({})", places.join(", "))
+    };
+    format!("{into}VALUES {}", (0..MANY_ROWS).map(row).collect::<Vec<_>>().join(", ")).leak()
+}
 
 /// The tables, each after those that it refers to.
 const TABLES: [Copied; 7] = [
@@ -92,10 +111,15 @@ impl Writing {
     /// Returns the names of the tables and the numbers of their rows.
     pub(crate) async fn copy_from(&mut self, from: &mut Reading) -> Result<Vec<(&'static str, usize)>, StoreError> {
         let mut counts = Vec::new();
-        for table in &TABLES {
+        for (table, write_many) in TABLES.iter().zip(FOR_MANY.iter()) {
             let rows = from.all(table.read, &[]).await?;
-            for row in &rows {
-                self.execute(table.write, &values(row, table.columns)?).await?;
+            let (many, rest) = rows.as_chunks::<MANY_ROWS>();
+            for rows in many {
+                let rows: Vec<_> = rows.iter().map(|row| values(row, table)).collect::<Result<_, _>>()?;
+                self.execute(write_many, &rows.concat()).await?;
+            }
+            for row in rest {
+                self.execute(table.write, &values(row, table)?).await?;
             }
             if let Some(numbered) = table.numbered {
                 let last = from.tx.last_number(numbered).await?;
@@ -118,18 +142,25 @@ impl Writing {
 }
 
 /// Returns a row as values for a statement. Damaged text (invalid UTF-8) is an error: the operator repairs it first.
-fn values<'a>(row: &'a Row, columns: &[Kind]) -> Result<Vec<Value<'a>>, StoreError> {
+fn values<'a>(row: &'a Row, table: &Copied) -> Result<Vec<Value<'a>>, StoreError> {
     let value = |(cell, kind): (&'a Cell, &Kind)| match (cell, kind) {
-        (Cell::Null, Integer) => Ok(Value::Integer(None)),
-        (Cell::Null, Text) => Ok(Value::Text(None)),
-        (Cell::Null, Bytes) => Ok(Value::Bytes(None)),
-        (Cell::Integer(number), Integer) => Ok(Value::Integer(Some(*number))),
-        (Cell::Bytes(bytes), Bytes) => Ok(Value::Bytes(Some(bytes))),
-        (Cell::Bytes(bytes), Text) => {
-            let text = str::from_utf8(bytes).map_err(|_| StoreError::Damaged("a name or a list is no text"))?;
-            Ok(Value::Text(Some(text)))
-        }
-        _ => Err(StoreError::Damaged("a value of another type")),
+        (Cell::Null, Integer) => Some(Value::Integer(None)),
+        (Cell::Null, Text) => Some(Value::Text(None)),
+        (Cell::Null, Bytes) => Some(Value::Bytes(None)),
+        (Cell::Integer(number), Integer) => Some(Value::Integer(Some(*number))),
+        (Cell::Bytes(bytes), Bytes) => Some(Value::Bytes(Some(bytes))),
+        (Cell::Bytes(bytes), Text) => str::from_utf8(bytes).ok().map(|text| Value::Text(Some(text))),
+        _ => None,
     };
-    row.cells.iter().zip(columns).map(value).collect()
+    let values: Option<Vec<_>> = row.cells.iter().zip(table.columns).map(value).collect();
+    values.ok_or_else(|| StoreError::DamagedRow(format!("{} {}", table.name, key(row))))
+}
+
+/// Returns a row's first column, by which an operator finds it.
+fn key(row: &Row) -> String {
+    match row.cells.first() {
+        Some(Cell::Integer(number)) => number.to_string(),
+        Some(Cell::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+        Some(Cell::Null) | None => String::from("?"),
+    }
 }

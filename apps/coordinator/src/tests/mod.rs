@@ -14,6 +14,7 @@ mod operator;
 mod presence;
 mod relays;
 mod replay;
+mod replicas;
 mod trouble;
 mod world;
 

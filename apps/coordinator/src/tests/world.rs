@@ -80,11 +80,21 @@ impl TestCoordinator {
         Self::open(directory, ipv4, TICKET_LIFE, 1_024)
     }
 
+    /// Starts a coordinator with a database that it may share with others.
+    pub(super) fn start_on(directory: &Directory, database: &Location) -> Self {
+        Self::begin(&directory.0, database.clone(), "100.64.0.0/10", TICKET_LIFE, 1_024)
+    }
+
     fn open(directory: &Path, ipv4: &str, ticket_life: u32, channels: usize) -> Self {
+        let database = Runtime::new().unwrap().block_on(location_for_test(directory));
+        Self::begin(directory, database, ipv4, ticket_life, channels)
+    }
+
+    fn begin(directory: &Path, database: Location, ipv4: &str, ticket_life: u32, channels: usize) -> Self {
         let runtime = Runtime::new().unwrap();
         let options = StartOptions {
             directory: directory.to_path_buf(),
-            database: runtime.block_on(location_for_test(directory)),
+            database,
             urls: vec![String::from("http://127.0.0.1:8288")],
             network: String::from("default"),
             ipv4: ipv4.parse().unwrap(),
@@ -106,6 +116,13 @@ impl TestCoordinator {
     pub(super) fn update_for(&self, network: NetworkId, node: NodeId, have: u64) -> ToNode {
         let update = self.wait(self.state.update_for(network, node, have)).unwrap();
         serde_json::from_slice(&update.message).unwrap()
+    }
+
+    /// Ends the coordinator as a signal that cannot be handled does: nobody is told.
+    pub(super) fn kill(mut self) {
+        drop(self.server.take());
+        let runtime = std::mem::replace(&mut self.runtime, Runtime::new().unwrap());
+        runtime.shutdown_background();
     }
 
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {

@@ -291,6 +291,23 @@ fn lanes_do_not_give_way_for_a_short_time_or_often() {
 }
 
 #[test]
+fn lanes_that_cannot_become_more_give_way_ever_more_rarely() {
+    let all = many();
+    let mut auto = AutoLanes::new(16);
+    spread(&mut auto, &all[..2], 0, 20_000);
+    let mut given_back = Vec::new();
+    for (begin, end) in (20..1_200).map(|second| (second * 1_000, (second + 1) * 1_000)) {
+        // All flows want more than two lanes; while one lane runs, only two of them are seen.
+        let seen = if auto.running.lanes() > 1 { &all[..] } else { &all[..2] };
+        let told = spread(&mut auto, seen, begin, end);
+        let is_too_few = |output| matches!(output, AutoOutput::Gather { reason: GatherReason::TooFew, .. });
+        given_back.extend(told.iter().filter(|(_, output)| is_too_few(*output)).map(|(at, _)| at / 1_000));
+    }
+    let pauses: Vec<u64> = given_back.windows(2).map(|two| two[1] - two[0]).collect();
+    assert!(pauses.len() >= 3 && pauses.windows(2).all(|two| two[1] >= 2 * two[0] - 15), "{given_back:?}");
+}
+
+#[test]
 fn a_peer_whose_lanes_are_too_few_does_not_close_those_of_another() {
     let all = many();
     let mut auto = AutoLanes::new(16);

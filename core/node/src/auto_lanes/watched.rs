@@ -29,11 +29,12 @@ const TRIAL: Duration = Duration::from_millis(3_500);
 /// Time for which lanes stay closed after they did not help, 15 s, doubled each time in a row. The first time is short, because one trial proves little: another
 /// program may have taken the cores meanwhile.
 const BLOCKED: Duration = Duration::from_secs(15);
-/// Most doublings of [`BLOCKED`]: 16 minutes.
+/// Most doublings of [`BLOCKED`], 16 minutes, and of [`GROW_AGAIN`], about an hour.
 const DOUBLINGS: u32 = 6;
 /// Time for which lanes that run must be too few before they are given back to open more, 3 s: it costs 5 s with one lane.
 const GROW_AFTER: Duration = Duration::from_secs(3);
-/// Shortest time between two such changes, 1 minute: at most a twelfth of the time with one lane.
+/// Shortest time between two such changes, 1 minute: at most a twelfth of the time with one lane. It is doubled each time in a row that no more lanes open
+/// than before: where the flows want more than there can be, each attempt only costs.
 const GROW_AGAIN: Duration = Duration::from_secs(60);
 
 /// A peer with notable flows.
@@ -59,6 +60,10 @@ pub(super) struct Watched {
     grown: Option<Time>,
     /// They were, and have not opened again.
     is_growing: bool,
+    /// The number of lanes that were open then.
+    grown_from: u8,
+    /// Times in a row that no more lanes opened.
+    in_vain: u32,
 }
 
 /// A load that is worth more lanes.
@@ -111,6 +116,8 @@ impl Watched {
             failures: 0,
             grown: None,
             is_growing: false,
+            grown_from: 0,
+            in_vain: 0,
         }
     }
 
@@ -183,14 +190,15 @@ impl Watched {
 
     /// Returns true if the lanes that are open should close, to open more.
     pub(super) fn is_due_to_grow(&self, now: Time) -> bool {
-        let is_soon = self.grown.is_some_and(|grown| now < grown + GROW_AGAIN);
+        let pause = GROW_AGAIN * 2_u32.pow(self.in_vain.min(DOUBLINGS));
+        let is_soon = self.grown.is_some_and(|grown| now < grown + pause);
         self.state == State::Open && self.is_loaded_for(GROW_AFTER, now) && !is_soon
     }
 
-    /// Closes the lanes, to open more as soon as a peer may change its lanes again.
-    pub(super) fn grow(&mut self, now: Time) {
+    /// Closes these lanes, to open more as soon as a peer may change its lanes again.
+    pub(super) fn grow(&mut self, lanes: u8, now: Time) {
         (self.state, self.closed, self.loaded) = (State::Closed, Some(now), None);
-        (self.grown, self.is_growing) = (Some(now), true);
+        (self.grown, self.is_growing, self.grown_from) = (Some(now), true, lanes);
     }
 
     /// Notes that the agent starts threads for the peer's lanes.
@@ -225,8 +233,11 @@ impl Watched {
         self.closed.is_some_and(|closed| now < closed + LINGER)
     }
 
-    /// Starts the trial of lanes that open now.
-    pub(super) fn open(&mut self, now: Time) {
+    /// Starts the trial of these lanes, which open now.
+    pub(super) fn open(&mut self, lanes: u8, now: Time) {
+        if self.is_growing {
+            self.in_vain = if lanes > self.grown_from { 0 } else { self.in_vain + 1 };
+        }
         let before = rate(self.before);
         self.parts.iter_mut().for_each(|part| part.trial = (0, Duration::ZERO));
         (self.state, self.needed, self.loaded) = (State::Trial { since: now, before }, now, None);

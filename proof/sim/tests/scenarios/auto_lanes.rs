@@ -246,7 +246,8 @@ fn besieged(needs_lanes: bool, pace: [Duration; 2], seed: u64) {
     let mut world = World::new((&a, hosts.0), (&b, hosts.1), Link::clean(ms(1)), seed);
     world.set_flows(FLOWS);
     for flow in 0..FLOWS {
-        world.set_flow(Side::A, flow, Some(if needs_lanes { ms(12) } else { secs(2) }));
+        // What one and a third lane carry: more than one, and little enough that those which open are enough.
+        world.set_flow(Side::A, flow, Some(if needs_lanes { ms(18) } else { secs(2) }));
         world.set_flow(Side::B, flow, Some(secs(2)));
     }
     let id = world.a().node().peers().next().unwrap().id;

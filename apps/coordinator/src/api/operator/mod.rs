@@ -26,9 +26,11 @@ use serde_json::Value;
 use taut_relay_server::Source;
 use taut_relay_server::log::UNAUTHENTICATED;
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use super::Context;
 use super::pending_connection::PendingConnection;
+use super::request_id::RequestId;
 use crate::log;
 pub(super) use failure::Failure;
 pub(crate) use networks::DEFAULT_IPV4;
@@ -69,8 +71,7 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
         Ok(Some(operator)) => {
             request.extensions_mut().insert(Operator(operator));
             let _busy = request.extensions().get::<Arc<PendingConnection>>().map(|guest| Arc::clone(guest).busy());
-            let answer = timeout(REQUEST, next.run(request)).await;
-            let mut answer = answer.map_or_else(|_| Failure::slow().into_response(), in_our_words);
+            let mut answer = run_to_end(next.run(request)).await;
             answer.extensions_mut().insert(Operator(operator));
             answer
         }
@@ -83,6 +84,24 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
         }
         Err(error) => Failure::from(error).into_response(),
     }
+}
+
+/// Answers a request in a task of its own, so that it is carried out also if its client does not wait: between the commit of a change and the moment when nodes and
+/// relays are told, nothing may be left out.
+async fn run_to_end(answer: impl Future<Output = Response> + Send + 'static) -> Response {
+    let answer = async {
+        let answer = timeout(REQUEST, answer).await;
+        answer.map_or_else(|_| Failure::slow().into_response(), in_our_words)
+    };
+    let id = RequestId::current();
+    let task = async move {
+        match id {
+            Some(id) => id.scope(answer).await,
+            None => answer.await,
+        }
+    };
+    let ended = tokio::spawn(task.in_current_span()).await;
+    ended.unwrap_or_else(|_| Failure::of_framework(StatusCode::INTERNAL_SERVER_ERROR).into_response())
 }
 
 /// Turns a refusal of axum itself (body too large, malformed query) into an error answer of the API.

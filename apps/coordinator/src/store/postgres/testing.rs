@@ -2,13 +2,17 @@
 
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, query, query_scalar};
-
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use zeroize::Zeroizing;
 
-use super::WRITERS;
 use crate::store::Location;
 
 /// URL of the server, without a database.
@@ -54,7 +58,7 @@ impl ServerLock {
     /// Takes the lock in the database at `url`.
     pub(crate) async fn take(url: &str) -> Self {
         let mut connection = connect(url).await;
-        query("SELECT pg_advisory_lock($1)").bind(WRITERS).execute(&mut connection).await.unwrap();
+        connection.execute("BEGIN; LOCK TABLE turns IN EXCLUSIVE MODE").await.unwrap();
         Self(connection)
     }
 
@@ -147,4 +151,90 @@ fn signal(name: &str, processes: &[i32]) {
         // One that has ended meanwhile is no failure.
         let _ = std::process::Command::new("kill").args([name, &process.to_string()]).status();
     }
+}
+
+/// A line between a coordinator and the server on which connections can go silent, as behind a firewall that forgot them.
+pub(crate) struct SilentLine {
+    location: Location,
+    /// Counted up to silence all connections that exist.
+    silenced: watch::Sender<u64>,
+    /// True while new connections are silent as well.
+    is_dead: Arc<AtomicBool>,
+    accept: AbortHandle,
+}
+
+impl SilentLine {
+    /// Starts one to the server of this database, in the runtime of the caller. `None` without a server.
+    pub(crate) async fn start(location: &Location) -> Option<Self> {
+        let Location::Server(url) = location else { return None };
+        let options = PgConnectOptions::from_str(url).unwrap();
+        // tools/with_postgres has a server with a socket in a directory only.
+        let socket = options.get_socket().unwrap().join(format!(".s.PGSQL.{}", options.get_port()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let own = listener.local_addr().unwrap();
+        let (user, database) = (options.get_username(), options.get_database().unwrap());
+        let there = format!("postgres://{user}@{own}/{database}?sslmode=disable");
+        let (silenced, silence) = watch::channel(0);
+        let is_dead = Arc::new(AtomicBool::new(false));
+        let dead = Arc::clone(&is_dead);
+        let accept = tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (socket, mut silence, dead) = (socket.clone(), silence.clone(), Arc::clone(&dead));
+                silence.mark_unchanged();
+                tokio::spawn(async move {
+                    if !dead.load(Ordering::Relaxed) {
+                        let mut far = UnixStream::connect(socket).await.unwrap();
+                        tokio::select! {
+                            _ = copy_bidirectional(&mut near, &mut far) => return,
+                            _ = silence.changed() => {}
+                        }
+                        // The server sees the end, and the coordinator sees nothing.
+                        drop(far);
+                    }
+                    std::future::pending::<()>().await;
+                });
+            }
+        });
+        Some(Self {
+            location: Location::Server(Zeroizing::new(there)),
+            silenced,
+            is_dead,
+            accept: accept.abort_handle(),
+        })
+    }
+
+    /// Returns the database behind the line.
+    pub(crate) fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// Silences all connections, and with `for_good` new ones as well.
+    pub(crate) fn silence(&self, for_good: bool) {
+        self.is_dead.store(for_good, Ordering::Relaxed);
+        self.silenced.send_modify(|count| *count += 1);
+    }
+}
+
+impl Drop for SilentLine {
+    fn drop(&mut self) {
+        self.accept.abort();
+    }
+}
+
+/// Executes statements as another program of the server's would. `None` without a server.
+pub(crate) async fn execute(location: &Location, statements: &'static str) -> Option<()> {
+    let Location::Server(url) = location else { return None };
+    let mut connection = connect(url).await;
+    connection.execute(statements).await.unwrap();
+    connection.close().await.unwrap();
+    Some(())
+}
+
+/// Returns the number that a statement returns. `None` without a server.
+pub(crate) async fn count(location: &Location, statement: &'static str) -> Option<i64> {
+    let Location::Server(url) = location else { return None };
+    let mut connection = connect(url).await;
+    let count = query_scalar(statement).fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    Some(count)
 }

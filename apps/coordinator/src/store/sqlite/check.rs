@@ -38,7 +38,7 @@ async fn find(mut tx: sqlx::Transaction<'static, Sqlite>) -> Result<Vec<String>,
     }
     let knows_relays: bool =
         query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'relays')").fetch_one(&mut *tx).await?;
-    found.extend(violations(&mut SqliteTransaction(tx), knows_relays).await?);
+    found.extend(violations(&mut SqliteTransaction { tx, _permit: None }, knows_relays).await?);
     Ok(found)
 }
 

@@ -26,7 +26,7 @@ pub(crate) use copy::copy;
 
 use super::database::{Answer, Database, Table, Transaction};
 use super::value::{Cell, Row, Value};
-use super::{PERMIT_TIMEOUT, StoreError, migrations};
+use super::{PERMIT_TIMEOUT, Party, Permit, StoreError, migrations};
 
 /// File of the database inside the state directory.
 pub(crate) const FILE: &str = "coordinator.db";
@@ -92,11 +92,13 @@ impl Database for SqliteDatabase {
         READERS as usize
     }
 
-    fn begin_read(&self) -> Answer<'_, Box<dyn Transaction>> {
-        Box::pin(async { Ok(Box::new(SqliteTransaction(self.readers.begin().await?)) as _) })
+    fn begin_read(&self, permit: Permit<Party>) -> Answer<'_, Box<dyn Transaction>> {
+        Box::pin(async {
+            Ok(Box::new(SqliteTransaction { tx: self.readers.begin().await?, _permit: Some(permit) }) as _)
+        })
     }
 
-    fn begin_write(&self) -> Answer<'_, Box<dyn Transaction>> {
+    fn begin_write(&self, permit: Permit<Party>) -> Answer<'_, Box<dyn Transaction>> {
         Box::pin(async {
             if self.log_share() >= 100 {
                 // Otherwise only a commit writes the log back, and there will be no commit.
@@ -106,7 +108,8 @@ impl Database for SqliteDatabase {
                 }
             }
             // IMMEDIATE takes the lock before the first read.
-            Ok(Box::new(SqliteTransaction(self.writer.begin_with("BEGIN IMMEDIATE").await?)) as _)
+            let tx = self.writer.begin_with("BEGIN IMMEDIATE").await?;
+            Ok(Box::new(SqliteTransaction { tx, _permit: Some(permit) }) as _)
         })
     }
 
@@ -130,34 +133,38 @@ impl Database for SqliteDatabase {
     }
 }
 
-struct SqliteTransaction(sqlx::Transaction<'static, Sqlite>);
+struct SqliteTransaction {
+    tx: sqlx::Transaction<'static, Sqlite>,
+    /// Given back after the transaction; `None` for a check.
+    _permit: Option<Permit<Party>>,
+}
 
 impl Transaction for SqliteTransaction {
     fn rows<'a>(&'a mut self, sql: &'static str, values: &'a [Value<'a>]) -> Answer<'a, Vec<Row>> {
-        Box::pin(async move { rows(&bound(sql, values).fetch_all(&mut *self.0).await?) })
+        Box::pin(async move { rows(&bound(sql, values).fetch_all(&mut *self.tx).await?) })
     }
 
     fn execute<'a>(&'a mut self, sql: &'static str, values: &'a [Value<'a>]) -> Answer<'a, u64> {
-        Box::pin(async move { Ok(bound(sql, values).execute(&mut *self.0).await?.rows_affected()) })
+        Box::pin(async move { Ok(bound(sql, values).execute(&mut *self.tx).await?.rows_affected()) })
     }
 
     fn last_number(&mut self, table: Table) -> Answer<'_, i64> {
         // A table that never had a row has no entry.
         const LAST: &str = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = $1";
-        Box::pin(async move { Ok(query_scalar(LAST).bind(table.name()).fetch_one(&mut *self.0).await?) })
+        Box::pin(async move { Ok(query_scalar(LAST).bind(table.name()).fetch_one(&mut *self.tx).await?) })
     }
 
     fn set_last_number(&mut self, table: Table, last: i64) -> Answer<'_, ()> {
         Box::pin(async move {
-            query("DELETE FROM sqlite_sequence WHERE name = $1").bind(table.name()).execute(&mut *self.0).await?;
+            query("DELETE FROM sqlite_sequence WHERE name = $1").bind(table.name()).execute(&mut *self.tx).await?;
             let enter = query("INSERT INTO sqlite_sequence (name, seq) VALUES ($1, $2)");
-            enter.bind(table.name()).bind(last).execute(&mut *self.0).await?;
+            enter.bind(table.name()).bind(last).execute(&mut *self.tx).await?;
             Ok(())
         })
     }
 
     fn commit(self: Box<Self>) -> Answer<'static, ()> {
-        Box::pin(async { Ok(self.0.commit().await?) })
+        Box::pin(async { Ok(self.tx.commit().await?) })
     }
 }
 

@@ -1,0 +1,61 @@
+//! What coordinators that serve the same database tell each other.
+
+use taut_base::NodeId;
+
+use super::NetworkId;
+use super::database::Answer;
+
+/// A sign that rows changed. The rows are the truth: who can send hints to the database, and nothing else, causes a few reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Hint {
+    /// A network may have this version now.
+    Network(NetworkId, u64),
+    /// Nodes came or went.
+    Presence,
+}
+
+/// The channel of a node, as the database has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PresenceRow {
+    pub(crate) node: NodeId,
+    pub(crate) network: NetworkId,
+    /// The coordinator that has it; `None` if the node is offline.
+    pub(crate) replica: Option<i64>,
+    /// Number of the start of the node's program.
+    pub(crate) run: u64,
+    /// Number of the change, in the order of commits.
+    pub(crate) change: i64,
+}
+
+/// A node that has a channel here, to be entered into the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Announced {
+    pub(crate) node: NodeId,
+    pub(crate) network: NetworkId,
+    pub(crate) run: u64,
+}
+
+/// This coordinator's link to the others.
+pub(crate) trait Replica: Send {
+    /// Returns the number of this coordinator.
+    fn id(&self) -> i64;
+
+    /// Connects, and listens for hints from now on.
+    fn connect(&mut self) -> Answer<'_, ()>;
+
+    /// Shows that this coordinator lives, and declares nodes of those that do not offline. Returns true if this one was not known, or no longer: then it has
+    /// to enter all its nodes.
+    fn beat(&mut self) -> Answer<'_, bool>;
+
+    /// Enters nodes that have a channel here, and declares nodes offline that no longer have one. Returns the numbers of the first ones' changes, in their order.
+    fn tell<'a>(&'a mut self, entered: &'a [Announced], left: &'a [NodeId]) -> Answer<'a, Vec<i64>>;
+
+    /// Returns the rows that changed after this change, in the order of changes.
+    fn presence_since(&mut self, change: i64) -> Answer<'_, Vec<PresenceRow>>;
+
+    /// Waits for hints, and returns all that have come. Fails if some may be lost. Dropping the future loses none.
+    fn hints(&mut self) -> Answer<'_, Vec<Hint>>;
+
+    /// Declares this coordinator ended. Its nodes stay online for a while, because they connect to others.
+    fn leave(&mut self) -> Answer<'_, ()>;
+}

@@ -1,0 +1,216 @@
+//! Several coordinators on one PostgreSQL database: nodes and operators use any of them. `tools/with_postgres` runs these tests.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use taut_base::NodeId;
+use taut_netmap::{ProblemCode, ToCoordinator};
+
+use super::world::{Directory, TestCoordinator, TestHost, TestNode};
+use crate::store::{Location, count, end_connections, execute};
+
+const NEEDS_SERVER: &str = "tools/with_postgres runs this test with a server";
+
+/// Coordinators on one database, the first of which made it.
+struct Replicas {
+    all: Vec<TestCoordinator>,
+    database: Location,
+    directories: Vec<Directory>,
+}
+
+impl Replicas {
+    fn start(number: usize) -> Self {
+        let directories: Vec<Directory> = (0..number).map(|_| Directory::new()).collect();
+        let database = directories[0].database();
+        assert!(matches!(database, Location::Server(_)), "{NEEDS_SERVER}");
+        let all = directories.iter().map(|directory| TestCoordinator::start_on(directory, &database)).collect();
+        Self { all, database, directories }
+    }
+
+    fn join(&self, at: usize, name: &str) -> TestNode {
+        TestHost::new().join(&self.all[at], &self.all[0].token(), name).unwrap()
+    }
+
+    fn resume(&self, at: usize, node: &TestNode) -> TestNode {
+        node.host.resume(&self.all[at], &self.all[0].token(), Some(node.map.clone())).unwrap()
+    }
+
+    fn online(&self, at: usize) -> BTreeSet<NodeId> {
+        let coordinator = &self.all[at];
+        let nodes = coordinator.wait(coordinator.state.nodes(None)).unwrap();
+        nodes.into_iter().filter(|node| node.online).map(|node| node.row.id).collect()
+    }
+
+    /// Waits until all coordinators agree that these nodes are online.
+    fn agree(&self, nodes: &[&TestNode]) {
+        let wanted: BTreeSet<NodeId> = nodes.iter().map(|node| node.id()).collect();
+        for _ in 0..300 {
+            if (0..self.all.len()).all(|at| self.online(at) == wanted) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let found: Vec<_> = (0..self.all.len()).map(|at| self.online(at)).collect();
+        panic!("{wanted:?} should be online; the coordinators say {found:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn a_change_at_one_coordinator_reaches_the_nodes_of_all() {
+    let replicas = Replicas::start(3);
+    let mut nodes: Vec<TestNode> = (0..3).map(|at| replicas.join(at, &format!("n{at}"))).collect();
+    nodes.iter_mut().for_each(|node| node.hear_until(|node| node.map.peers.len() == 2));
+    let first = &replicas.all[0];
+    first.wait(first.state.rename_node(None, "n2", "renamed")).unwrap();
+    for node in &mut nodes[..2] {
+        node.hear_until(|node| node.map.peers.values().any(|peer| peer.name == "renamed"));
+    }
+    assert!(nodes.iter().all(|node| node.wholes == 1), "the others were told what changed");
+    // Who is removed is told by the coordinator that has its channel.
+    first.wait(first.state.remove_node(None, "renamed")).unwrap();
+    while nodes[2].channel.receive().is_some() {}
+    for node in &mut nodes[..2] {
+        node.hear_until(|node| node.map.peers.len() == 1);
+    }
+    let refused = nodes[2].host.resume(&replicas.all[1], &first.token(), None).err().unwrap();
+    assert_eq!(refused.code, ProblemCode::NotAMember);
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn a_node_that_joined_at_one_coordinator_is_served_by_any_at_once() {
+    let replicas = Replicas::start(2);
+    // Both have the network in memory.
+    let _watchers = [replicas.join(0, "w0"), replicas.join(1, "w1")];
+    for round in 0..30 {
+        let node = replicas.join(round % 2, &format!("n{round}"));
+        let back = replicas.resume((round + 1) % 2, &node);
+        assert!(back.map.version >= node.map.version && back.map.peers.len() == round + 2, "round {round}");
+    }
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn presence_is_the_same_at_all_coordinators_and_has_no_gap_when_a_node_moves() {
+    let replicas = Replicas::start(2);
+    let mut watcher = replicas.join(0, "watcher");
+    let mut node = replicas.join(1, "node");
+    let id = node.id();
+    watcher.hear_until(|watcher| watcher.online.contains(&id));
+    replicas.agree(&[&watcher, &node]);
+    for round in 0..6 {
+        let mut back = replicas.resume(round % 2, &node);
+        // The coordinator that had it before closes the older channel.
+        while node.channel.receive().is_some() {}
+        std::mem::swap(&mut node, &mut back);
+        assert!(node.online.contains(&watcher.id()), "round {round}");
+    }
+    replicas.agree(&[&watcher, &node]);
+    node.channel.send(&ToCoordinator::Goodbye);
+    let gone = |watcher: &TestNode| !watcher.online.contains(&id);
+    watcher.hear();
+    assert!(gone(&watcher), "the first thing that the watcher hears of it since it came");
+    replicas.agree(&[&watcher]);
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn nodes_of_a_coordinator_that_was_killed_are_offline_unless_they_are_elsewhere() {
+    let mut replicas = Replicas::start(3);
+    let (mut watcher, moves, stays) =
+        (replicas.join(0, "watcher"), replicas.join(2, "moves"), replicas.join(2, "stays"));
+    let all = [moves.id(), stays.id()];
+    watcher.hear_until(|watcher| all.iter().all(|node| watcher.online.contains(node)));
+    replicas.all.pop().unwrap().kill();
+    let moved = replicas.resume(1, &moves);
+    // It is declared dead after 20 s, which is longer than a test waits for a message.
+    std::thread::sleep(Duration::from_secs(12));
+    watcher.hear_until(|watcher| !watcher.online.contains(&stays.id()));
+    assert!(watcher.online.contains(&moved.id()), "it was never offline");
+    replicas.agree(&[&watcher, &moved]);
+    // A coordinator that starts knows who is where.
+    let again = TestCoordinator::start_on(&replicas.directories[2], &replicas.database);
+    replicas.all.push(again);
+    replicas.agree(&[&watcher, &moved]);
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn after_a_crash_of_the_server_and_lost_connections_all_agree_again() {
+    let replicas = Replicas::start(2);
+    let mut nodes = vec![replicas.join(0, "a"), replicas.join(1, "b")];
+    replicas.agree(&[&nodes[0], &nodes[1]]);
+    for round in 0..3 {
+        // A crash empties tables without a log.
+        let crash = async {
+            execute(&replicas.database, "TRUNCATE presence, replicas").await?;
+            end_connections(&replicas.database).await
+        };
+        replicas.all[0].wait(crash).expect(NEEDS_SERVER);
+        let name = format!("n{round}");
+        let joined = loop {
+            match TestHost::new().join(&replicas.all[round % 2], &replicas.all[0].token(), &name) {
+                Ok(joined) => break joined,
+                Err(problem) => assert_eq!(problem.code, ProblemCode::Unavailable, "{problem}"),
+            }
+        };
+        nodes.push(joined);
+        let peers = nodes.len() - 1;
+        nodes.iter_mut().for_each(|node| node.hear_until(|node| node.map.peers.len() == peers));
+        replicas.agree(&nodes.iter().collect::<Vec<_>>());
+    }
+    assert!(nodes.iter().all(|node| node.wholes == 1), "no channel was closed");
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn hints_that_anybody_may_send_change_nothing() {
+    let replicas = Replicas::start(2);
+    let mut nodes = [replicas.join(0, "a"), replicas.join(1, "b")];
+    nodes.iter_mut().for_each(|node| node.hear_until(|node| node.map.peers.len() == 1));
+    let forged = "DO $$ BEGIN FOR n IN 1..500 LOOP \
+         PERFORM pg_notify('taut', 'presence'); PERFORM pg_notify('taut', 'beat ' || n); PERFORM pg_notify('taut', ''); \
+         PERFORM pg_notify('taut', repeat('x', 7000)); \
+         PERFORM pg_notify('taut', 'network ' || md5(n::TEXT) || ' 18446744073709551615'); \
+         PERFORM pg_notify('taut', 'network ' || encode(id, 'hex') || ' ' || n::TEXT || '000000000000000') FROM networks; \
+         END LOOP; END $$";
+    for _ in 0..20 {
+        replicas.all[0].wait(execute(&replicas.database, forged)).expect(NEEDS_SERVER);
+    }
+    let third = replicas.join(1, "c");
+    nodes.iter_mut().for_each(|node| node.hear_until(|node| node.map.peers.len() == 2));
+    replicas.agree(&[&nodes[0], &nodes[1], &third]);
+    assert!(nodes.iter().all(|node| (node.wholes, node.deltas) == (1, 2) || (node.wholes, node.deltas) == (1, 1)));
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_d14_two_hosts_with_one_key_are_told_at_whichever_coordinator() {
+    let replicas = Replicas::start(2);
+    let first = replicas.join(0, "node");
+    let clone = TestHost { run: 2, ..first.host.clone() };
+    let token = replicas.all[0].token();
+    let mut second = clone.resume(&replicas.all[1], &token, Some(first.map.clone())).unwrap();
+    let mut ended = first.channel;
+    while ended.receive().is_some() {}
+    let problem = first.host.resume(&replicas.all[0], &token, None).err().expect("the later program stays");
+    assert_eq!(problem.code, ProblemCode::Twin);
+    second.channel.send(&ToCoordinator::Goodbye);
+    while second.channel.receive().is_some() {}
+    replicas.agree(&[]);
+    assert!(first.host.resume(&replicas.all[0], &token, None).is_ok());
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn coordinators_that_ended_leave_no_row_behind() {
+    let replicas = Replicas::start(2);
+    let database = replicas.database.clone();
+    let Replicas { all, directories, .. } = replicas;
+    drop(all);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let living = runtime.block_on(count(&database, "SELECT count(*) FROM replicas WHERE NOT ended"));
+    assert_eq!(living, Some(0));
+    drop(directories);
+}
