@@ -174,9 +174,9 @@ impl LaneCore {
         self.load.polled(time);
     }
 
-    /// Counts datagrams that the thread received.
-    pub fn count_received(&mut self, datagrams: usize) {
-        self.load.received(datagrams);
+    /// Counts datagrams that the thread received or sent, for the measurement of its load.
+    pub fn count_datagrams(&mut self, datagrams: usize) {
+        self.load.passed(datagrams);
     }
 
     /// Publishes the source addresses of this lane in `table`.

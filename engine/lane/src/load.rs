@@ -45,7 +45,7 @@ pub(crate) struct LoadMeter {
     waited: u16,
     datagrams: u64,
     /// Received packets since the last one that was attributed.
-    passed: u32,
+    unattributed: u32,
     sets: [[Slot; WAYS]; SETS],
 }
 
@@ -66,7 +66,7 @@ impl LoadMeter {
             counted: None,
             waited: 0,
             datagrams: 0,
-            passed: 0,
+            unattributed: 0,
             sets: [[Slot::default(); WAYS]; SETS],
         }
     }
@@ -118,27 +118,27 @@ impl LoadMeter {
         self.polled += time;
     }
 
-    /// Counts datagrams that came, of whatever kind.
-    pub(crate) fn received(&mut self, datagrams: usize) {
+    /// Counts datagrams that came or were sent, of whatever kind: the lane's time is divided among flows by their shares of all of them, so that the work for one peer's
+    /// messages is not taken for another one's (law 15).
+    pub(crate) fn passed(&mut self, datagrams: usize) {
         self.datagrams += datagrams as u64;
     }
 
     /// Returns true if the flow of the present authentic packet is wanted ([`Self::sampled`]).
     #[inline]
     pub(crate) fn wants_flow(&mut self) -> bool {
-        self.passed += 1;
-        self.passed >= SAMPLE
+        self.unattributed += 1;
+        self.unattributed >= SAMPLE
     }
 
     /// Attributes the packets since the last such call to this flow.
     pub(crate) fn sampled(&mut self, peer: PeerId, flow: u16) {
-        let passed = std::mem::take(&mut self.passed);
-        self.vote(peer, flow, passed);
+        let datagrams = std::mem::take(&mut self.unattributed);
+        self.vote(peer, flow, datagrams);
     }
 
-    /// Counts datagrams that are sent for a packet of this flow.
+    /// Attributes datagrams that are sent for a packet to this flow.
     pub(crate) fn sent(&mut self, peer: PeerId, flow: u16, datagrams: usize) {
-        self.datagrams += datagrams as u64;
         self.vote(peer, flow, u32::try_from(datagrams).unwrap_or(u32::MAX));
     }
 
@@ -195,7 +195,7 @@ mod tests {
             light += 1;
             meter.sent(PeerId(1), 5, 45);
             meter.sent(PeerId(1), 1_000 + light, 1);
-            meter.received(320);
+            meter.passed(45 + 1 + 320);
             for _ in 0..320 {
                 if meter.wants_flow() {
                     meter.sampled(PeerId(2), 70);
@@ -214,7 +214,10 @@ mod tests {
     #[test]
     fn a_lane_with_little_to_do_reports_nothing() {
         let mut meter = LoadMeter::new();
-        let idle = work(&mut meter, 0, 1_000, |meter| meter.sent(PeerId(1), 5, 1));
+        let idle = work(&mut meter, 0, 1_000, |meter| {
+            meter.sent(PeerId(1), 5, 1);
+            meter.passed(1);
+        });
         assert!(idle.is_empty());
         // A burst after a pause is not thinned out by the pause.
         meter.turn_begins(at(5_000), || None);
@@ -233,6 +236,7 @@ mod tests {
         let reports = work(&mut meter, 9, 400, |meter| {
             (0..4).for_each(|number| meter.sent(PeerId(1), flow(number), 40));
             meter.sent(PeerId(1), flow(4), 10);
+            meter.passed(170);
         });
         let flows: Vec<_> = reports[1].flows.iter().map(|load| (load.flow, load.datagrams)).collect();
         assert_eq!(flows.len(), 4);

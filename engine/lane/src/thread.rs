@@ -356,7 +356,7 @@ impl LaneThread {
                 io.meta = DatagramMeta { local: received.local, congestion: Ecn::of(received.ecn) };
                 self.core.arrived_at(io.meta.local, io.meta.congestion);
                 let (source, size) = (received.source, received.segment_size);
-                self.core.count_received(received.data.len().div_ceil(size.max(1)));
+                self.core.count_datagrams(received.data.len().div_ceil(size.max(1)));
                 let peer = self.core.inbound(source, received.data, size, &mut io, &mut self.out, now);
                 heard = peer.map(|peer| (peer, source)).or(heard);
                 if io.unread >= YIELD_AFTER {
@@ -426,6 +426,8 @@ impl LaneThread {
             let core = &self.core;
             let (socket, token, count) = self.searches.route(&self.udp, &transmits[..count]);
             let sent = socket.send_from(&transmits[..count], |run| core.local_for(run.destination, run.contents));
+            let gone = transmits.iter().take(sent.sent);
+            self.core.count_datagrams(gone.map(|run| run.contents.len().div_ceil(run.segment_size.max(1))).sum());
             blocked = sent.blocked;
             full = token.filter(|_| blocked);
             // A probe that is longer than the interface's MTU has told what it was sent for: it is no drop.

@@ -151,7 +151,7 @@ impl SimThread {
             let (commands, strays) = (&mut self.commands, &mut outputs.strays);
             let mut io = SimIo { own, is_stray, commands, given, delivered, strays, later: &mut later };
             let length = datagram.len();
-            self.core.count_received(1);
+            self.core.count_datagrams(1);
             self.work.received();
             self.core.inbound(source, &mut datagram, length, &mut io, &mut self.out, now);
             later.into_iter().for_each(|command| self.command(command, now));
@@ -271,6 +271,7 @@ impl SimThread {
             for Transmit { destination, contents, segment_size, .. } in run {
                 for datagram in contents.chunks(segment_size) {
                     self.work.sent(now);
+                    self.core.count_datagrams(1);
                     outputs.transmits.push((destination, datagram.to_vec()));
                 }
             }
