@@ -1,14 +1,11 @@
 //! What the store needs of a database. SQLite and PostgreSQL have it; statements are the same for both (`nodes.rs`, `networks.rs`, …).
 
-use std::pin::Pin;
 use std::time::Duration;
 
+use super::error::Answer;
 use super::replica::Replica;
 use super::value::{Row, Value};
-use super::{NetworkId, Party, Permit, StoreError};
-
-/// The answer of a database, later.
-pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+use super::{NetworkId, Party, Permit};
 
 /// An open database.
 pub(super) trait Database: Send + Sync {

@@ -3,11 +3,15 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::pin::Pin;
 
 use sqlx::migrate::MigrateError;
 
 use super::PERMIT_TIMEOUT;
 use super::causes::{is_unreachable, told};
+
+/// The answer of a database, later.
+pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A failure of the database.
 #[derive(Debug)]

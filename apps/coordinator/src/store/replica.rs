@@ -3,7 +3,7 @@
 use taut_base::NodeId;
 
 use super::NetworkId;
-use super::database::Answer;
+use super::error::Answer;
 
 /// A sign that rows changed. The rows are the truth: who can send hints to the database, and nothing else, causes a few reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

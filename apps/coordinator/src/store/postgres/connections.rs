@@ -6,6 +6,7 @@
 //! A transaction takes a connection that is kept, or opens one; the store's permits limit how many there are. It gives the connection back only after it ended the
 //! transaction within a limit. In any other case the connection is dropped, and the server ends what it was doing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,8 @@ pub(super) struct Connections {
     failed: Mutex<Option<(Instant, String)>>,
     /// When the server answered last.
     answered: Mutex<Instant>,
+    /// The program ends, and opens no connection any more.
+    is_closed: AtomicBool,
 }
 
 /// A connection.
@@ -58,7 +61,8 @@ pub(super) struct Connection {
 
 impl Connections {
     pub(super) fn new(options: PgConnectOptions) -> Self {
-        Self { options, kept: Mutex::default(), failed: Mutex::default(), answered: Mutex::new(Instant::now()) }
+        let (kept, failed, answered) = (Mutex::default(), Mutex::default(), Mutex::new(Instant::now()));
+        Self { options, kept, failed, answered, is_closed: AtomicBool::new(false) }
     }
 
     /// Returns a connection on which `begin` was executed.
@@ -92,6 +96,9 @@ impl Connections {
     pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
         if let Some((_, why)) = lock(&self.failed).as_ref().filter(|(when, _)| when.elapsed() < PAUSE) {
             return Err(StoreError::NoConnection(why.clone()));
+        }
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(StoreError::NoConnection(String::from("the database cannot be reached: the coordinator ends")));
         }
         let opened = timeout(CONNECT_TIMEOUT, async {
             let mut raw = PgConnection::connect_with(&self.options).await?;
@@ -148,6 +155,7 @@ impl Connections {
 
     /// Ends the connections that no transaction has.
     pub(super) async fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
         let kept = std::mem::take(&mut *lock(&self.kept));
         for connection in kept {
             // The server notices the end in any case.

@@ -12,6 +12,7 @@ mod rows;
 #[cfg(test)]
 mod testing;
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,8 @@ pub(crate) use testing::{
 };
 
 use super::causes::ends_connection;
-use super::database::{Answer, Database, Table, Transaction};
+use super::database::{Database, Table, Transaction};
+use super::error::Answer;
 use super::replica::Replica;
 use super::value::{Row, Value};
 use super::{NetworkId, Party, Permit, Purpose, StoreError, migrations};
@@ -69,7 +71,7 @@ impl PostgresDatabase {
             Purpose::Change => check::expect_tables(&mut connection.raw).await?,
         }
         connections.keep(connection);
-        let database = Self { connections, id: i64::from_le_bytes(crate::state::random()) };
+        let database = Self { connections, id: number() };
         match purpose {
             // Before its first change, so that a copy of the database that has begun meanwhile notices.
             Purpose::Serve => _ = database.link().beat().await?,
@@ -88,6 +90,12 @@ impl PostgresDatabase {
         let connections = Arc::clone(&self.connections);
         Ok(PostgresTransaction { connection, connections, permit: Some(permit), limit: ANSWER_TIMEOUT, failed: false })
     }
+}
+
+/// Returns a number that no other coordinator has.
+fn number() -> i64 {
+    // The keys of the standard library's hasher are random bits of the system.
+    RandomState::new().hash_one(std::process::id()).cast_signed()
 }
 
 impl Database for PostgresDatabase {

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::StoreError;
 use super::connections::{Connection, Connections, SETTINGS, failure};
 use crate::store::NetworkId;
-use crate::store::database::Answer;
+use crate::store::error::Answer;
 use crate::store::replica::{Announced, Hint, PresenceRow, Replica};
 
 /// Sends a hint when the transaction is committed.

@@ -24,7 +24,8 @@ pub(crate) use blocking::BlockingConnection;
 pub(crate) use check::check;
 pub(crate) use copy::copy;
 
-use super::database::{Answer, Database, Table, Transaction};
+use super::database::{Database, Table, Transaction};
+use super::error::Answer;
 use super::value::{Cell, Row, Value};
 use super::{PERMIT_TIMEOUT, Party, Permit, StoreError, migrations};
 
