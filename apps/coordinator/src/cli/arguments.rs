@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 25] = [
+const VALUED: [&str; 26] = [
     "state",
     "database",
     "from",
@@ -32,6 +32,7 @@ const VALUED: [&str; 25] = [
     "log-format",
     "log-level",
     "nodes",
+    "replicas",
     "visible",
     "changes",
     "seconds",

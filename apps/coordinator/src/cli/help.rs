@@ -44,18 +44,22 @@ macro_rules! remote_options {
 }
 
 const SIMULATE: &str = "\
-taut-coordinator simulate [--nodes N] [--visible N] [--changes N] [--seconds N] [--json]
+taut-coordinator simulate [--nodes N] [--visible N] [--changes N] [--seconds N] [--replicas N] [--database URL] [--json]
 
 Measures a coordinator with many simulated nodes on this host. It starts a coordinator on a temporary database and
 port, and as many nodes as wanted, each with a real control channel. Nodes report new endpoints; each change must reach
 all other nodes of its network. Then the coordinator is killed and started again, and at the end each node's map is
-compared with the database. Exit status 1 if a change was lost or a map differs. Coordinator and nodes share the
-processor. Each node needs an open file in both (`ulimit -n`).
+compared with the database. With replicas, several coordinators serve one empty PostgreSQL database, which keeps what
+was simulated; nodes are spread over them, and those of the one that is killed connect to the others. Exit status 1 if
+a change was lost or a map differs. Coordinators and nodes share the processor. Each node needs an open file in both
+(`ulimit -n`).
 
   --nodes N            nodes in all (default 1000)
   --visible N          nodes of one network, which see each other (default 101: each sees 100 others)
   --changes N          changes per second (default 1)
   --seconds N          for this time (default 30)
+  --replicas N         coordinators, up to 16 (default 1)
+  --database URL       the empty PostgreSQL database (or $TAUT_DATABASE); by default SQLite in a temporary directory
   --json               print the result as JSON
 ";
 

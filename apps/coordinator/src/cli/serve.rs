@@ -116,12 +116,14 @@ pub(super) fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, Comm
 /// Returns where the database is: `--database`, or `TAUT_DATABASE`, which keeps a password out of the list of processes; by default the state directory.
 pub(super) fn database(arguments: &mut Arguments, directory: &Path) -> Result<Location, CommandError> {
     let url = arguments.value("database")?.or_else(|| std::env::var("TAUT_DATABASE").ok());
-    Location::parse(url, directory).ok_or_else(|| {
-        // Without its text, which may contain a password.
-        CommandError::Usage(String::from(
-            "--database (or TAUT_DATABASE) is not a URL of PostgreSQL; write postgres://USER:PASSWORD@HOST/DATABASE, or leave it out for SQLite in the state directory",
-        ))
-    })
+    Location::parse(url, directory).ok_or_else(no_url)
+}
+
+/// Returns the error for a database that is none, without its text, which may contain a password.
+pub(super) fn no_url() -> CommandError {
+    CommandError::Usage(String::from(
+        "--database (or TAUT_DATABASE) is not a URL of PostgreSQL; write postgres://USER:PASSWORD@HOST/DATABASE, or leave it out for SQLite",
+    ))
 }
 
 pub(super) fn runtime() -> Result<Runtime, CommandError> {

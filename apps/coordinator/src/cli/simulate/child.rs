@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::cli::CommandError;
+use crate::store::Location;
 
 /// Clock ticks per second in /proc/PID/stat: the same on every Linux (proc(5), `sysconf(_SC_CLK_TCK)`).
 const TICKS: f64 = 100.0;
@@ -18,16 +19,20 @@ pub(super) struct Coordinator {
 }
 
 impl Coordinator {
-    /// Starts it on a state directory, and waits until it listens.
-    pub(super) fn start(state: &Path, listen: SocketAddr) -> Result<Self, CommandError> {
+    /// Starts it on a state directory, and on a server's database if there is one, and waits until it listens.
+    pub(super) fn start(state: &Path, database: Option<&Location>, listen: SocketAddr) -> Result<Self, CommandError> {
         let failed =
             |error: &dyn std::fmt::Display| CommandError::Run(format!("the coordinator does not start: {error}"));
         let program = std::env::current_exe().map_err(|error| failed(&error))?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        match database {
+            // In the environment, because every local user can read the command line.
+            Some(Location::Server(url)) => command.env("TAUT_DATABASE", url.as_str()),
+            _ => command.env_remove("TAUT_DATABASE"),
+        };
+        let mut child = command
             .args(["serve", "--no-relay", "--log-level", "warn", "--listen", &listen.to_string(), "--state"])
             .arg(state)
-            // Its members are in the state directory.
-            .env_remove("TAUT_DATABASE")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -32,6 +32,8 @@ pub(super) struct Member {
     /// Number of this run of its program.
     pub(super) run: u64,
     pub(super) known: Known,
+    /// Number of channels that it has tried to open: each is at the next coordinator.
+    pub(super) tried: usize,
 }
 
 impl Member {
@@ -62,7 +64,9 @@ impl Member {
     /// Opens a channel and receives the map.
     async fn open(&mut self, world: &World) -> Option<Channel> {
         let network = world.networks.get(self.network)?.id;
-        let (coordinator, address, source) = (&world.coordinator, world.address, self.source);
+        let next = (self.id.0 as usize).wrapping_add(self.tried) % world.addresses.len().max(1);
+        self.tried += 1;
+        let (coordinator, address, source) = (&world.coordinator, *world.addresses.get(next)?, self.source);
         let route = Route { coordinator, address, source, network, machine: &self.machine };
         let mut channel = Channel::open(route).await?;
         let hello = Hello {

@@ -5,10 +5,11 @@
 //!   1. the members of all networks are written to the database, because one host may enrol a few hundred only
 //!   2. all connect
 //!   3. for some seconds, members report new endpoints: each must reach all others of its network
-//!   4. the coordinator is killed and started again: all connect again
+//!   4. the coordinator (with replicas, one of them) is killed and started again: all connect again
 //!   5. every member's map is compared with the one that the coordinator makes of its database
 //! ```
-//! Members and coordinator share the processor, so on a host of two cores the figures are those of about one.
+//! Members and coordinator share the processor, so on a host of two cores the figures are those of about one. With replicas, several coordinators serve one PostgreSQL
+//! database, and each channel that a member opens is at the next one.
 
 mod channel;
 mod child;
@@ -53,6 +54,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(300);
 const SETTLE_WITHIN: Duration = Duration::from_secs(30);
 /// Files of this process beside one for each member.
 const OTHER_FILES: u64 = 64;
+/// Most coordinators.
+const MOST_REPLICAS: usize = 16;
 /// Time between two looks at the members.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -63,21 +66,35 @@ struct Plan {
     /// Changes per second.
     changes: f64,
     seconds: u64,
+    /// Coordinators.
+    replicas: usize,
+    /// Their database, if it is not a file.
+    database: Option<Location>,
 }
 
 /// `simulate`.
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
+    let url = arguments.value("database")?.or_else(|| std::env::var("TAUT_DATABASE").ok());
+    let database =
+        url.map(|url| Location::parse(Some(url), Path::new("")).ok_or_else(super::serve::no_url)).transpose()?;
     let plan = Plan {
         nodes: number(&mut arguments, "nodes", 1_000)?,
         visible: number(&mut arguments, "visible", VISIBLE)?,
         changes: number(&mut arguments, "changes", 1.0)?,
         seconds: number(&mut arguments, "seconds", 30)?,
+        replicas: number(&mut arguments, "replicas", 1)?,
+        database,
     };
     let json = arguments.switch("json");
     arguments.finish()?;
     if plan.nodes < 2 || plan.visible < 2 || !(0.0..=100_000.0).contains(&plan.changes) {
         return Err(CommandError::Usage(String::from(
             "a simulation needs two nodes that see each other, and a rate of changes",
+        )));
+    }
+    if !(1..=MOST_REPLICAS).contains(&plan.replicas) || (plan.replicas > 1 && plan.database.is_none()) {
+        return Err(CommandError::Usage(format!(
+            "--replicas is a number from 1 to {MOST_REPLICAS}; several need a database that they share: --database (or TAUT_DATABASE)"
         )));
     }
     let files = raise_open_files();
@@ -143,11 +160,17 @@ impl Drop for Directory {
 async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError> {
     complain(&format!("writing {} members to a new database", plan.nodes));
     let (coordinator_key, networks, members) = populate(plan, directory).await?;
-    let coordinator = Coordinator::start(directory, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-    let before = coordinator.memory("VmRSS");
+    // Each has a state directory of its own, which is the database only if it is a file.
+    let start = |number: usize, address| match &plan.database {
+        None => Coordinator::start(directory, None, address),
+        Some(_) => Coordinator::start(&directory.join(format!("{number}")), plan.database.as_ref(), address),
+    };
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut replicas = (0..plan.replicas).map(|number| start(number, any)).collect::<Result<Vec<_>, _>>()?;
+    let before = memory(&replicas, "VmRSS");
     let world = Arc::new(World {
         coordinator: coordinator_key,
-        address: coordinator.address,
+        addresses: replicas.iter().map(|replica| replica.address).collect(),
         networks,
         connected: AtomicUsize::new(0),
         received: AtomicU64::new(0),
@@ -163,31 +186,38 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
         living.spawn(member.live(Arc::clone(&world), changes, stopped.clone()));
     }
     let connect = all_connected(&world, began).await?;
-    let (used, received, began) = (coordinator.processor(), world.received.load(Ordering::Relaxed), Instant::now());
+    let (used, received, began) = (processor(&replicas), world.received.load(Ordering::Relaxed), Instant::now());
     complain(&format!("all are connected after {:.1} s; changes follow for {} s", connect.as_secs_f64(), plan.seconds));
     let changes = change(plan, &world, &changers).await;
     let steady = began.elapsed();
-    let cores = (coordinator.processor() - used).as_secs_f64() / steady.as_secs_f64();
+    let cores = (processor(&replicas) - used).as_secs_f64() / steady.as_secs_f64();
     let received = world.received.load(Ordering::Relaxed) - received;
-    let rss = coordinator.memory("VmRSS");
+    let rss = memory(&replicas, "VmRSS");
     let lost = settled(&world).await;
-    complain("the coordinator is killed and started again");
-    let (address, most) = (coordinator.address, coordinator.memory("VmHWM"));
-    drop(coordinator);
-    wait_until(SETTLE_WITHIN, || world.connected.load(Ordering::Relaxed) == 0).await;
-    let coordinator = Coordinator::start(directory, address)?;
-    let reconnect = all_connected(&world, Instant::now()).await?;
-    let most = coordinator.memory("VmHWM").max(most);
+    complain("a coordinator is killed and started again");
+    let most = memory(&replicas, "VmHWM");
+    let killed = replicas.remove(0);
+    let (address, mut began) = (killed.address, Instant::now());
+    drop(killed);
+    wait_until(SETTLE_WITHIN, || !world.is_whole()).await;
+    if replicas.is_empty() {
+        wait_until(SETTLE_WITHIN, || world.connected.load(Ordering::Relaxed) == 0).await;
+        replicas.push(start(0, address)?);
+        began = Instant::now();
+    }
+    let reconnect = all_connected(&world, began).await?;
+    let most = memory(&replicas, "VmHWM").max(most);
     // A member that was away during a change got it with the first message of its new channel, so all maps are complete now.
     stop.send_replace(true);
     let members: Vec<Member> = living.join_all().await;
-    drop(coordinator);
-    let differing = compare(directory, &world, &members).await?;
+    drop(replicas);
+    let differing = compare(plan, directory, &world, &members).await?;
     let mut delays = std::mem::take(&mut *locked(&world.delays));
     delays.sort_unstable();
     Ok(Report {
         nodes: plan.nodes,
         visible: plan.visible.min(plan.nodes),
+        replicas: plan.replicas,
         changes,
         seconds: steady,
         delays,
@@ -209,9 +239,11 @@ async fn populate(
     plan: &Plan,
     directory: &Path,
 ) -> Result<(PublicKey, Vec<SimulatedNetwork>, Vec<Member>), CommandError> {
-    let (state, first) = open(directory).await?;
+    let (state, first) = open(plan, directory).await?;
     let token: Option<JoinToken> = first.and_then(|token| token.parse().ok());
-    let key = token.ok_or_else(|| CommandError::Run(String::from("the state directory is not new")))?.coordinator;
+    let key = token
+        .ok_or_else(|| CommandError::Run(String::from("the database is not empty; name another one")))?
+        .coordinator;
     let prefix: Prefix = api::DEFAULT_IPV4.parse().map_err(CommandError::run)?;
     let (mut networks, mut members) = (Vec::new(), Vec::with_capacity(plan.nodes));
     while members.len() < plan.nodes {
@@ -238,6 +270,7 @@ async fn populate(
                 source,
                 run,
                 known: Known::default(),
+                tried: 0,
             });
         }
         networks.push(SimulatedNetwork::new(id, numbers));
@@ -247,10 +280,10 @@ async fn populate(
 }
 
 /// Opens the state directory in this process. Returns the join token of a first start.
-async fn open(directory: &Path) -> Result<(State, Option<String>), CommandError> {
+async fn open(plan: &Plan, directory: &Path) -> Result<(State, Option<String>), CommandError> {
     let options = StartOptions {
         directory: directory.to_path_buf(),
-        database: Location::Directory(directory.to_path_buf()),
+        database: plan.database.clone().unwrap_or_else(|| Location::Directory(directory.to_path_buf())),
         urls: vec![String::from("http://127.0.0.1")],
         network: String::from("default"),
         ipv4: api::DEFAULT_IPV4.parse().map_err(CommandError::run)?,
@@ -258,6 +291,16 @@ async fn open(directory: &Path) -> Result<(State, Option<String>), CommandError>
     };
     let (state, first) = State::open(options).await.map_err(CommandError::run)?;
     Ok((state, first.map(|first| first.join_token)))
+}
+
+/// Returns the memory of all coordinators, in KiB.
+fn memory(replicas: &[Coordinator], field: &str) -> u64 {
+    replicas.iter().map(|replica| replica.memory(field)).sum()
+}
+
+/// Returns the processor time of all coordinators.
+fn processor(replicas: &[Coordinator]) -> Duration {
+    replicas.iter().map(Coordinator::processor).sum()
 }
 
 /// Waits until all members are connected. Returns the time since `began`.
@@ -313,8 +356,8 @@ async fn settled(world: &World) -> usize {
 }
 
 /// Returns the number of members whose map is not the one that the coordinator makes of its database.
-async fn compare(directory: &Path, world: &World, members: &[Member]) -> Result<usize, CommandError> {
-    let (state, _) = open(directory).await?;
+async fn compare(plan: &Plan, directory: &Path, world: &World, members: &[Member]) -> Result<usize, CommandError> {
+    let (state, _) = open(plan, directory).await?;
     let mut truths: BTreeMap<usize, (u64, BTreeMap<NodeId, u64>)> = BTreeMap::new();
     for (place, network) in world.networks.iter().enumerate() {
         // No map contains the node that it is for, so two are needed for all.

@@ -13,6 +13,8 @@ pub(super) struct Report {
     pub(super) nodes: usize,
     /// Members that each member sees, itself included.
     pub(super) visible: usize,
+    /// Coordinators. What follows about memory and cores is the sum of theirs.
+    pub(super) replicas: usize,
     pub(super) changes: u64,
     pub(super) seconds: Duration,
     /// Times from a change to its arrival at the last member, in rising order.
@@ -55,6 +57,7 @@ impl Report {
             "schema": SCHEMA,
             "nodes": self.nodes,
             "visible": self.visible,
+            "replicas": self.replicas,
             "changes": self.changes,
             "seconds": seconds(self.seconds),
             "delta_ms": { "p50": self.delay(500), "p99": self.delay(990), "max": self.delay(1000) },
@@ -78,7 +81,8 @@ impl Report {
         let delay =
             |thousandths| self.delay(thousandths).map_or_else(|| String::from("–"), |delay| format!("{delay} ms"));
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{} nodes, each sees {} others", self.nodes, self.visible - 1);
+        let of = if self.replicas > 1 { format!(", {} coordinators", self.replicas) } else { String::new() };
+        let _ = writeln!(text, "{} nodes, each sees {} others{of}", self.nodes, self.visible - 1);
         let _ = writeln!(
             text,
             "all connected        {:.1} s; again after a restart {:.1} s",
@@ -111,6 +115,7 @@ mod tests {
         Report {
             nodes: 3,
             visible: 3,
+            replicas: 1,
             changes: 2,
             seconds: Duration::from_secs(2),
             delays: delays.iter().map(|delay| Duration::from_millis(*delay)).collect(),

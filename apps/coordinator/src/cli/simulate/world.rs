@@ -16,8 +16,8 @@ use crate::store::NetworkId;
 pub(super) struct World {
     /// The coordinator's key.
     pub(super) coordinator: PublicKey,
-    /// The coordinator's address.
-    pub(super) address: SocketAddr,
+    /// The coordinators' addresses.
+    pub(super) addresses: Vec<SocketAddr>,
     pub(super) networks: Vec<SimulatedNetwork>,
     /// Members whose channel is open and that have their map.
     pub(super) connected: AtomicUsize,
