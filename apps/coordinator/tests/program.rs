@@ -379,6 +379,38 @@ fn help_and_version_succeed() {
 }
 
 #[test]
+fn figures_for_prometheus_are_at_an_address_of_their_own() {
+    let directory = Directory::new();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let serve = Serve::start(&directory, &["--no-relay", "--metrics", &free]);
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+    let text = agent.get(format!("http://{free}/metrics")).call().unwrap().body_mut().read_to_string().unwrap();
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name} is missing in\n{text}")).to_owned()
+    };
+    assert_eq!([value("taut_coordinator_networks"), value("taut_coordinator_well")], ["1", "1"]);
+    assert!(value("taut_coordinator_database_seconds_count{step=\"commit\"}").parse::<u64>().unwrap() > 0);
+    assert_eq!(serve.terminate().1, Some(0));
+    let taken = TcpListener::bind(&free).unwrap();
+    let refused = run(
+        &[
+            "serve",
+            "--no-relay",
+            "--metrics",
+            &free,
+            "--listen",
+            "127.0.0.1:0",
+            "--state",
+            &directory.0.display().to_string(),
+        ],
+        &[],
+    );
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("choose another --metrics"), "{refused:?}");
+    drop(taken);
+}
+
+#[test]
 fn simulated_nodes_hear_of_every_change_and_end_with_the_coordinators_maps() {
     // The last network has one member, whose changes concern nobody.
     let plan = ["simulate", "--nodes", "41", "--visible", "10", "--changes", "30", "--seconds", "2", "--json"];

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State as Shared};
+use axum::http::header;
 use axum::response::Response;
 use axum::routing::get;
 use taut_base::NodeId;
@@ -37,6 +38,9 @@ const MAX_BODY: usize = 64 * 1024;
 
 /// Time that running requests have to end when the coordinator stops, 3 s.
 const LAST_REQUESTS: Duration = Duration::from_secs(3);
+
+/// Connections at the address of the figures, 16: a few programs ask for them.
+const FIGURE_CONNECTIONS: usize = 16;
 
 /// Time for which the result of a health check is reused, 1 s: unauthenticated clients may ask, and each check reads the database.
 const HEALTH: Duration = Duration::from_secs(1);
@@ -95,6 +99,14 @@ pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpLis
     // Waited for, because it shows signs of life.
     let _ = replica.await;
     state.close().await;
+}
+
+/// Serves the figures for Prometheus on an address of their own, until `stop` is true. They name no node and no network.
+pub(crate) async fn serve_figures(state: Arc<State>, listener: TcpListener, stop: watch::Receiver<bool>) {
+    let text = move || async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.render_figures()) };
+    let router = Router::new().route("/metrics", get(text)).fallback(no_such_path);
+    let admission = ConnectionAdmission::new(FIGURE_CONNECTIONS, Vec::new());
+    server::serve(listener, ServerContext { router, admission, requests: Arc::new(RequestLimits::new()), stop }).await;
 }
 
 /// Returns all routes, for tests that make one request at a time without a server.

@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 26] = [
+const VALUED: [&str; 27] = [
     "state",
     "database",
     "from",
@@ -27,6 +27,7 @@ const VALUED: [&str; 26] = [
     "relay-port",
     "relay-address",
     "relay-metrics",
+    "metrics",
     "relay-rate",
     "trusted-proxy",
     "log-format",

@@ -68,7 +68,7 @@ taut-coordinator migrate --from DATABASE --to DATABASE [--json]
 
 Copies a coordinator with all its networks into an empty database, in one transaction, and compares every row. The
 coordinator must be stopped. Nodes notice nothing: keys, addresses, numbers and versions stay, and so do tokens. The
-first database stays as it is; never start a coordinator on it again. DATABASE is
+first database gets a mark, with which no coordinator starts on it again. DATABASE is
 
   sqlite:DIRECTORY     the state directory of a coordinator with SQLite (`serve --state DIRECTORY`)
   postgres://…         the URL of a PostgreSQL database (`serve --database`)
@@ -119,10 +119,12 @@ is blocked reach the relay by WebSocket, at the URL at which they reach the coor
                        private key: back it up, keep it private
   --database URL       postgres://USER:PASSWORD@HOST/DATABASE: keep everything but the tokens of the first start in this
                        PostgreSQL database instead (default $TAUT_DATABASE, which hides the password from the list of
-                       processes). One coordinator at a time, which is no relay itself: see `taut-relay`
+                       processes). Several coordinators may serve it. None is a relay itself: see `taut-relay`
   --listen ADDR:PORT   address of the HTTP server (default [::]:8288, which includes IPv4; 0.0.0.0:8288 without IPv6)
   --url URL            URL of the coordinator for nodes, such as http://203.0.113.7:8288 or https://taut.example; part of
                        every join token; repeat for several (default: this host's address and the port)
+  --metrics ADDR:PORT  serve the coordinator's counters at this address, as /metrics for Prometheus; anyone who can connect can
+                       read them, so use a loopback address
   --relay-port PORT    UDP port of the relay (default 3478); the next port answers STUN
   --relay-address IP[:PORT]
                        address of the relay for nodes, if it differs from that of the coordinator; repeat for several
@@ -222,7 +224,8 @@ valid token cannot be revoked. `list` and `revoke` take these options:
 
 const BACKUP: &str = "\
 taut-coordinator backup FILE [--state DIR]
-taut-coordinator restore FILE [--state DIR | --database URL] [--force]
+taut-coordinator restore FILE [--state DIR] [--force]
+taut-coordinator restore --database URL
 taut-coordinator check [--state DIR | --database URL] [--json]
 
 `backup` writes a consistent, checked copy of the database to a new file; the coordinator may be running. The file

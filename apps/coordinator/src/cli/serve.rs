@@ -34,6 +34,7 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
     let (relay_port, relay_addresses) = (arguments.value("relay-port")?, arguments.values("relay-address"));
     let relay_rate = arguments.value("relay-rate")?;
     let (no_relay, metrics) = (arguments.switch("no-relay"), arguments.value("relay-metrics")?);
+    let own_metrics = arguments.value("metrics")?;
     let proxies = arguments.values("trusted-proxy");
     let (log_format, log_level) = (arguments.value("log-format")?, arguments.value("log-level")?);
     arguments.finish()?;
@@ -53,7 +54,10 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
         )));
     }
     let mut relay = if no_relay || !is_alone { None } else { Some(relay()?) };
-    let metrics = metrics.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_metrics(&text))).transpose()?;
+    let address = |name, text: Option<String>| {
+        text.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_metrics(name, &text))).transpose()
+    };
+    let (metrics, own_metrics) = (address("relay-metrics", metrics)?, address("metrics", own_metrics)?);
     let listen = listen.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_listen(&text))).transpose()?;
     for url in &urls {
         check_url(url)?;
@@ -96,7 +100,13 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
         tell_descriptors(&descriptors);
         let channels = AdmissionTable::new(descriptors.channels, WhenFull::Balance);
         let front = api::Front { relay: relay.as_ref().and_then(RelayServer::entrance), admission, channels };
-        api::serve(Arc::new(state), front, listeners, stop).await;
+        let state = Arc::new(state);
+        if let Some(address) = own_metrics {
+            let failed = |error: io::Error| unusable(address, "metrics", &error);
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            tokio::spawn(api::serve_figures(Arc::clone(&state), listener, stop.clone()));
+        }
+        api::serve(state, front, listeners, stop).await;
         drop((figures, relay));
         tracing::info!(target: log::DAEMON, event = "stopped");
         Ok(())
@@ -208,12 +218,11 @@ fn relay_options(port: Option<&str>, addresses: &[String], rate: Option<&str>) -
 
 /// Serves the relay's counters on an address.
 fn figures(relay: &RelayServer, address: SocketAddr) -> Result<Metrics, CommandError> {
-    let failed = |error: io::Error| {
-        CommandError::Run(format!(
-            "{address} cannot be listened on: {error}; choose another --relay-metrics, or leave it out"
-        ))
-    };
-    Metrics::start(address, relay.observer()).map_err(failed)
+    Metrics::start(address, relay.observer()).map_err(|error| unusable(address, "relay-metrics", &error))
+}
+
+fn unusable(address: SocketAddr, option: &str, error: &io::Error) -> CommandError {
+    CommandError::Run(format!("{address} cannot be listened on: {error}; choose another --{option}, or leave it out"))
 }
 
 fn bad_proxy(text: &str) -> CommandError {
@@ -222,8 +231,8 @@ fn bad_proxy(text: &str) -> CommandError {
     ))
 }
 
-fn bad_metrics(text: &str) -> CommandError {
-    CommandError::Usage(format!("--relay-metrics `{text}` is not an address and port; write 127.0.0.1:9478"))
+fn bad_metrics(name: &str, text: &str) -> CommandError {
+    CommandError::Usage(format!("--{name} `{text}` is not an address and port; write 127.0.0.1:9478"))
 }
 
 fn bad_listen(text: &str) -> CommandError {

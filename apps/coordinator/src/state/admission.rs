@@ -130,6 +130,7 @@ impl State {
         let row = tx.insert_node(&new, now).await?;
         tx.commit().await?;
         self.hub(network.id).announce(row.version);
+        self.figures.joined.add(1);
         let (node, ipv4) = (row.id.0, row.ipv4);
         let network = &network.name;
         tracing::info!(target: log::MEMBERS, limited = MEMBERSHIP, event = "joined", network, node, name = row.name, %ipv4, key, address = %from);

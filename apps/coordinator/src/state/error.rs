@@ -97,7 +97,13 @@ impl StateError {
             Self::Store(StoreError::NoTables) => {
                 "give the --database of `taut-coordinator serve`, or run `taut-coordinator serve` first"
             }
-            Self::Store(StoreError::Occupied) => "nothing was changed",
+            Self::Store(StoreError::Occupied) => "nothing was changed; if none is running, try again in 20 s",
+            Self::Store(StoreError::NoConnection(_)) => {
+                "look at the URL of the database (--database, TAUT_DATABASE) and at its server; a running coordinator tries again by itself"
+            }
+            Self::Store(StoreError::Moved) => {
+                "name the new database (--database, TAUT_DATABASE); to come back here without what changed there, stop the other one and run `DELETE FROM meta WHERE name = 'moved'` in this database"
+            }
             Self::Store(StoreError::OldTables) => "nothing was changed",
             Self::Store(StoreError::Uncertain) => "a list shows whether it was made",
             Self::Store(StoreError::Url(_)) => {

@@ -44,6 +44,8 @@ pub(crate) struct Update {
     pub(crate) message: Arc<[u8]>,
     /// Version of the map that the node has then.
     pub(crate) version: u64,
+    /// True for a whole map.
+    pub(crate) is_whole: bool,
 }
 
 /// One network at one version.
@@ -228,11 +230,9 @@ impl View {
         if own.peer.is_none() {
             return Err(StateError::Unsound(node));
         }
-        let message = match self.history.contains(&have) {
-            true => self.delta(own, have)?,
-            false => self.map(own)?,
-        };
-        Ok(Update { message, version: self.network.version })
+        let is_whole = !self.history.contains(&have);
+        let message = if is_whole { self.map(own)? } else { self.delta(own, have)? };
+        Ok(Update { message, version: self.network.version, is_whole })
     }
 
     fn map(&self, own: &Member) -> Result<Arc<[u8]>, StateError> {

@@ -34,6 +34,8 @@ const ENDPOINTS_BURST: u32 = 4;
 /// Hints and presence of one network.
 pub(crate) struct Hub {
     version: watch::Sender<u64>,
+    /// When the latest version was hinted at.
+    announced_at: Mutex<Instant>,
     revision: watch::Sender<u64>,
     feed: Feed,
     inner: Mutex<HubState>,
@@ -73,6 +75,7 @@ impl Hub {
     pub(super) fn new(moved: Arc<Notify>) -> Self {
         Self {
             version: watch::Sender::new(0),
+            announced_at: Mutex::new(Instant::now()),
             revision: watch::Sender::new(0),
             feed: Feed::default(),
             inner: Mutex::default(),
@@ -84,6 +87,9 @@ impl Hub {
     pub(super) fn announce(&self, version: u64) {
         self.version.send_if_modified(|last| {
             let newer = version > *last;
+            if newer {
+                *self.announced_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            }
             *last = version.max(*last);
             newer
         });
@@ -160,9 +166,9 @@ impl Hub {
         self.lock().presence.leases().map(|(node, ..)| node).collect()
     }
 
-    /// Returns true if a node has its channel here.
-    pub(super) fn has_channels(&self) -> bool {
-        !self.lock().connections.is_empty()
+    /// Returns the number of channels here.
+    pub(super) fn channels(&self) -> usize {
+        self.lock().connections.len()
     }
 
     /// Returns what other coordinators do not know.
@@ -282,6 +288,12 @@ impl Membership {
     /// Ends the lease at once.
     pub(crate) fn leave(&self) {
         self.hub.update(|inner| inner.presence.leave(self.node, self.connection));
+    }
+
+    /// Returns the time since this version was hinted at; `None` if it is not the latest one.
+    pub(crate) fn since_announced(&self, version: u64) -> Option<Duration> {
+        let at = *self.hub.announced_at.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.hub.announced() == version).then(|| at.elapsed())
     }
 
     /// Returns the time at which the node may change its endpoints or relays.

@@ -3,16 +3,23 @@
 use std::fs::File;
 
 use super::start::{KEY, StateDirectoryError, lock};
-use crate::store::{FILE, Location, Party, Purpose, Store, StoreError, check, make_directory};
+use crate::clock::unix_now;
+use crate::store::{FILE, Location, Party, Purpose, Reading, Store, StoreError, check, make_directory};
+
+/// Row of a coordinator that moved: the time, in seconds since 1970.
+const MOVED: &str = "moved";
 
 /// Copies the coordinator of one database into another, empty one, and compares every row. No coordinator may run on either; while it copies, nobody can change
-/// anything in either. The first one stays as it is, so it must not be started again: both would assign the same addresses. Returns the names of the tables and
+/// anything in either. The first one gets a mark, with which it is not served again: both would assign the same addresses. Returns the names of the tables and
 /// the numbers of their rows.
 pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'static str, usize)>, StateDirectoryError> {
     if let Location::Directory(directory) = from
         && !directory.join(FILE).is_file()
     {
         return Err(StateDirectoryError::Empty(directory.clone()));
+    }
+    if from == to {
+        return Err(StateDirectoryError::NotEmpty(format!("{to}, which is also where it comes from")));
     }
     let _locks = (held(from)?, held(to)?);
     let found = check(from).await?;
@@ -31,6 +38,7 @@ pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'sta
             Location::Server(_) => StoreError::NoTables.into(),
         });
     }
+    expect_unmoved(&mut old).await?;
     if new.meta(KEY).await?.is_some() {
         return Err(StateDirectoryError::NotEmpty(to.to_string()));
     }
@@ -39,10 +47,17 @@ pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'sta
     old.meta(KEY).await?;
     source.expect_unserved().await?;
     new.commit().await?;
-    drop(old);
+    // Nobody starts it again by mistake.
+    old.insert_meta(MOVED, &unix_now().to_be_bytes()).await?;
+    old.commit().await?;
     source.close().await;
     target.close().await;
     Ok(counts)
+}
+
+/// Returns an error for the database of a coordinator that moved to another one.
+pub(super) async fn expect_unmoved(tx: &mut Reading) -> Result<(), StoreError> {
+    if tx.meta(MOVED).await?.is_some() { Err(StoreError::Moved) } else { Ok(()) }
 }
 
 /// Keeps a coordinator off the directory of a database. A server does that by itself.

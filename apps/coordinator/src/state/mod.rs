@@ -65,6 +65,7 @@ pub(crate) use start::{FirstStart, StartOptions, kept_first_tokens, new_operator
 pub(crate) use tickets::{SignedTicket, TICKET_LIFE};
 
 use crate::clock::{SteadyClock, unix_now};
+use crate::figures::{self, Figures, Present};
 use crate::log;
 use crate::store::{MANY_NODES, NetworkId, Party, Store, StoreError};
 
@@ -104,6 +105,7 @@ pub(crate) struct State {
     programs: Mutex<BTreeMap<NodeId, String>>,
     /// Handle on the coordinator's own relay, which is told of each removal; empty without one.
     relay: OnceLock<Removals>,
+    figures: Figures,
     /// Told when a node comes or goes at one of the hubs.
     moved: Arc<Notify>,
     /// Why other coordinators on the same database are not heard; `None` if they are, or if there are none.
@@ -133,6 +135,24 @@ impl State {
     #[cfg(test)]
     pub(crate) fn forget_views(&self) {
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|hub| hub.feed().clear());
+    }
+
+    /// Returns what is counted.
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Returns all figures for Prometheus.
+    pub(crate) fn render_figures(&self) -> String {
+        let hubs: Vec<Arc<Hub>> = self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let present = Present {
+            channels: hubs.iter().map(|hub| hub.channels() as u64).sum(),
+            online: hubs.iter().map(|hub| hub.online().len() as u64).sum(),
+            networks: self.known.lock().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            silence: self.store.silence(),
+            is_well: self.unheard().is_none(),
+        };
+        figures::render(&self.figures, self.store.figures(), &present)
     }
 
     /// Returns a number that no other connection has.

@@ -49,8 +49,11 @@ impl State {
         let mut link = Link { replica, read: 0 };
         loop {
             let Err(error) = self.follow(&mut link).await;
-            tracing::warn!(target: log::DATABASE, limited = 0, event = "replicas-not-heard", reason = %error);
-            *self.unheard.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            let reason = error.to_string();
+            let before = self.unheard.lock().unwrap_or_else(PoisonError::into_inner).replace(reason.clone());
+            if before.is_none() {
+                tracing::warn!(target: log::DATABASE, event = "replicas-not-heard", reason);
+            }
             sleep(RETRY).await;
         }
     }
@@ -70,7 +73,9 @@ impl State {
         self.tell(link).await?;
         self.read_presence_whole(link).await?;
         self.compare_all().await?;
-        *self.unheard.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if self.unheard.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+            tracing::info!(target: log::DATABASE, event = "replicas-heard");
+        }
         let mut beats = interval(BEAT_EVERY);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         beats.tick().await;
@@ -180,7 +185,7 @@ impl State {
         if !is_known(self) && self.store.read(Party::Coordinator).await?.network(network).await?.is_some() {
             self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(network);
         }
-        let hub = self.all_hubs().remove(&network).filter(|hub| hub.has_channels());
+        let hub = self.all_hubs().remove(&network).filter(|hub| hub.channels() > 0);
         let Some(hub) = hub else { return Ok(()) };
         let feed = hub.feed();
         if version.is_some() && feed.latest().is_some_and(|view| Some(view.version()) == version) {
@@ -211,7 +216,7 @@ impl State {
     /// Returns a warning while the other coordinators are not heard.
     pub(super) fn unheard(&self) -> Option<String> {
         let why = self.unheard.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(format!("changes are not stored at the moment, and other coordinators are not heard: {why}"))
+        Some(format!("other coordinators are not heard, and changes are perhaps not stored: {why}"))
     }
 
     /// Returns true while the rows in memory may stand for those of a database that does not answer.

@@ -17,8 +17,9 @@ use zeroize::Zeroizing;
 use super::channel_rates::{CHANNELS, PartyRates};
 use super::joins::Joins;
 use super::keys::{self, Expiry};
-use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
+use super::{Secret, State, StateError, first_tokens, migration, networks, random, reserved, tickets};
 use crate::clock::unix_now;
+use crate::figures::Figures;
 use crate::log;
 use crate::store::{Location, Party, Purpose, Store, StoreError, make_directory};
 
@@ -90,6 +91,7 @@ impl State {
         let lock = lock(&options.directory)?;
         let store = Store::open(&options.database, Purpose::Serve).await?;
         warn_if_readable(&options.directory);
+        migration::expect_unmoved(&mut store.read(Party::Coordinator).await?).await?;
         let stored = store.read(Party::Coordinator).await?.meta(KEY).await?;
         let (key, first) = match stored {
             Some(bytes) => (own_key(bytes)?, None),
@@ -115,6 +117,7 @@ impl State {
             joins: Joins::new(),
             programs: Mutex::default(),
             relay: OnceLock::new(),
+            figures: Figures::default(),
             moved: Arc::default(),
             unheard: Mutex::default(),
             _lock: lock,

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteError;
 
 /// Returns the cause of a failure if an operator can remove it.
 pub(super) fn cause(error: &sqlx::Error) -> Option<&'static str> {
-    of_sqlite(error).or_else(|| of_postgres(error))
+    of_encryption(error).or_else(|| of_sqlite(error)).or_else(|| of_postgres(error))
 }
 
 /// Returns true if the database did not answer, or the server admits nobody: it stops, starts, or has no connection left.
@@ -27,10 +27,15 @@ pub(super) fn ends_connection(error: &sqlx::Error) -> bool {
 }
 
 /// Returns a failure in words.
-pub(super) fn told(error: &sqlx::Error) -> String {
-    match cause(error) {
-        Some(cause) => format!("{cause} ({error})"),
-        None => format!("the database failed: {error}"),
+pub(super) fn told(failure: &sqlx::Error) -> String {
+    // Without the place in the server's own source, which sqlx adds.
+    let error = |error: &sqlx::Error| match error.as_database_error() {
+        Some(database) => String::from(database.message()),
+        None => error.to_string(),
+    };
+    match cause(failure) {
+        Some(cause) => format!("{cause} ({})", error(failure)),
+        None => format!("the database failed: {}", error(failure)),
     }
 }
 
@@ -39,6 +44,15 @@ const UNREACHABLE: [&str; 5] = ["55000", "53300", "57P01", "57P02", "57P03"];
 
 fn postgres_code(error: &sqlx::Error) -> Option<&str> {
     Some(error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?.code())
+}
+
+/// Failures of TLS.
+fn of_encryption(error: &sqlx::Error) -> Option<&'static str> {
+    let is_tls = matches!(error, sqlx::Error::Tls(_)) || error.to_string().contains("certificate");
+    is_tls.then_some(
+        "there is no encrypted connection to the database server; it needs a certificate for its name (`sslrootcert=FILE` in the URL names the authority), \
+         or the URL says what else is enough: `sslmode=require` or `sslmode=disable`",
+    )
 }
 
 /// SQLite's failures, by the primary result codes (sqlite.org/rescode.html).
@@ -66,7 +80,9 @@ fn of_postgres(error: &sqlx::Error) -> Option<&'static str> {
         Some("53300") => Some("the database server has no connection left"),
         Some("55P03") => Some("the database is locked by another program"),
         Some("57014") => Some("the database server did not answer in time"),
-        Some("42501") => Some("this user may not do that; it needs to own the tables of this database"),
+        Some("42501") => Some(
+            "this user may not do that; it needs to own this database and its tables (`ALTER DATABASE … OWNER TO …`)",
+        ),
         _ => is_unreachable(error).then_some("the database cannot be reached"),
     }
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use sqlx::migrate::MigrateError;
 
 use super::PERMIT_TIMEOUT;
-use super::causes::{is_unreachable, told};
+use super::causes::{cause, is_unreachable, told};
 
 /// The answer of a database, later.
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -37,6 +37,8 @@ pub(crate) enum StoreError {
     Url(String),
     /// The tables are those of an earlier release.
     OldTables,
+    /// The coordinator moved to another database.
+    Moved,
     /// The database failed: disk full, read-only, locked, damaged.
     Database(sqlx::Error),
     /// There is no coordinator in this PostgreSQL database.
@@ -73,7 +75,12 @@ impl From<sqlx::Error> for StoreError {
 
 impl From<MigrateError> for StoreError {
     fn from(error: MigrateError) -> Self {
-        Self::Migration(error)
+        match error {
+            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) if cause(&error).is_some() => {
+                Self::Database(error)
+            }
+            error => Self::Migration(error),
+        }
     }
 }
 
@@ -91,6 +98,9 @@ impl fmt::Display for StoreError {
                 "the database server did not answer while it stored this change, which may have been made or not; look before you repeat it",
             ),
             Self::Url(why) => write!(f, "the URL of the database cannot be used: {why}"),
+            Self::Moved => f.write_str(
+                "this coordinator was moved to another database by `taut-coordinator migrate`, and both would assign the same addresses",
+            ),
             Self::OldTables => f.write_str(
                 "the tables are those of an earlier release; start this release's `taut-coordinator serve` first, which updates them",
             ),

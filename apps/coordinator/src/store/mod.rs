@@ -32,7 +32,8 @@ mod transfer;
 mod value;
 
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
@@ -57,6 +58,8 @@ pub(crate) use rows::{
 pub(crate) use sqlite::BlockingConnection;
 pub(crate) use sqlite::{FILE, copy, make_directory, prepare};
 use value::{Row, Value};
+
+use crate::figures::{DatabaseFigures, Histogram};
 
 /// Time for which a request waits for a permit before it is refused as unavailable, 10 s.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,6 +93,7 @@ pub(crate) struct Store {
     reads: FairSemaphore<Party>,
     writes: FairSemaphore<Party>,
     database: Box<dyn Database>,
+    figures: Arc<DatabaseFigures>,
 }
 
 impl Store {
@@ -102,19 +106,37 @@ impl Store {
     }
 
     fn with(database: Box<dyn Database>) -> Self {
-        Self { reads: FairSemaphore::new(database.readers()), writes: FairSemaphore::new(1), database }
+        Self {
+            reads: FairSemaphore::new(database.readers()),
+            writes: FairSemaphore::new(1),
+            database,
+            figures: Arc::default(),
+        }
     }
 
     /// Returns a consistent view of the database.
     pub(crate) async fn read(&self, party: Party) -> Result<Reading, StoreError> {
-        let permit = timeout(PERMIT_TIMEOUT, self.reads.take(party)).await.map_err(|_| StoreError::Busy)?;
-        Ok(Reading { tx: self.database.begin_read(permit).await? })
+        let begin = async {
+            let permit = timeout(PERMIT_TIMEOUT, self.reads.take(party)).await.map_err(|_| StoreError::Busy)?;
+            self.database.begin_read(permit).await
+        };
+        let tx = noted(&self.figures, &self.figures.read, begin).await?;
+        Ok(Reading { tx, figures: Arc::clone(&self.figures) })
     }
 
     /// Returns the write transaction.
     pub(crate) async fn write(&self, party: Party) -> Result<Writing, StoreError> {
-        let permit = timeout(PERMIT_TIMEOUT, self.writes.take(party)).await.map_err(|_| StoreError::Busy)?;
-        Ok(Writing { reading: Reading { tx: self.database.begin_write(permit).await? } })
+        let begin = async {
+            let permit = timeout(PERMIT_TIMEOUT, self.writes.take(party)).await.map_err(|_| StoreError::Busy)?;
+            self.database.begin_write(permit).await
+        };
+        let tx = noted(&self.figures, &self.figures.write, begin).await?;
+        Ok(Writing { reading: Reading { tx, figures: Arc::clone(&self.figures) } })
+    }
+
+    /// Returns what the database was used for.
+    pub(crate) fn figures(&self) -> &DatabaseFigures {
+        &self.figures
     }
 
     /// Returns for how long the database has not answered, as far as that is known.
@@ -169,6 +191,24 @@ pub(crate) async fn check(location: &Location) -> Result<Vec<String>, StoreError
 /// A read transaction. Its methods are the statements that read.
 pub(crate) struct Reading {
     tx: Box<dyn Transaction>,
+    figures: Arc<DatabaseFigures>,
+}
+
+/// Counts a step of a transaction: how long it took, or that it failed.
+async fn noted<T>(
+    figures: &DatabaseFigures,
+    took: &Histogram,
+    step: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let begin = Instant::now();
+    let result = step.await;
+    match &result {
+        Ok(_) => took.note(begin.elapsed()),
+        Err(StoreError::Busy) => figures.busy.add(1),
+        Err(error) if error.is_silence() => figures.silent.add(1),
+        Err(_) => figures.failed.add(1),
+    }
+    result
 }
 
 impl Reading {
@@ -194,7 +234,8 @@ pub(crate) struct Writing {
 impl Writing {
     /// Commits the transaction. Its changes then survive a loss of power.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        self.reading.tx.commit().await
+        let Reading { tx, figures } = self.reading;
+        noted(&figures, &figures.commit, tx.commit()).await
     }
 
     /// Lifts the limits on the time of statements, for a copy of everything.

@@ -261,7 +261,11 @@ fn a_coordinator_moves_to_sqlite_and_back_and_nodes_notice_nothing() {
     assert_eq!(counts.iter().map(|(table, _)| *table).filter(|table| *table == "nodes").count(), 1);
     assert!(counts.contains(&("nodes", 3)) && counts.contains(&("relays", 1)), "{counts:?}");
     let again = moved(&server, &file).unwrap_err().to_string();
-    assert!(again.contains("there is a coordinator in"), "{again}");
+    assert!(again.contains("was moved to another database"), "{again}");
+    let started = TestCoordinator::refusal(&directory, &server);
+    assert!(started.contains("was moved to another database") && started.contains("DELETE FROM meta"), "{started}");
+    let same = moved(&file, &file).unwrap_err().to_string();
+    assert!(same.contains("which is also where it comes from"), "{same}");
     // The way back, into a database of its own.
     let third = Directory::new();
     let back = third.database();

@@ -90,16 +90,26 @@ impl TestCoordinator {
         Self::begin(directory, database, ipv4, ticket_life, channels)
     }
 
-    fn begin(directory: &Path, database: Location, ipv4: &str, ticket_life: u32, channels: usize) -> Self {
-        let runtime = Runtime::new().unwrap();
-        let options = StartOptions {
+    /// Returns why a coordinator does not start.
+    pub(super) fn refusal(directory: &Directory, database: &Location) -> String {
+        let options = Self::options(&directory.0, database.clone(), "100.64.0.0/10", TICKET_LIFE);
+        Runtime::new().unwrap().block_on(State::open(options)).err().unwrap().to_string()
+    }
+
+    fn options(directory: &Path, database: Location, ipv4: &str, ticket_life: u32) -> StartOptions {
+        StartOptions {
             directory: directory.to_path_buf(),
             database,
             urls: vec![String::from("http://127.0.0.1:8288")],
             network: String::from("default"),
             ipv4: ipv4.parse().unwrap(),
             ticket_life,
-        };
+        }
+    }
+
+    fn begin(directory: &Path, database: Location, ipv4: &str, ticket_life: u32, channels: usize) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let options = Self::options(directory, database, ipv4, ticket_life);
         let (state, first) = runtime.block_on(State::open(options)).unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();

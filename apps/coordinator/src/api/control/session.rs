@@ -41,6 +41,9 @@ const READ_BURST: u32 = 100;
 /// Least time between two reads of the database that pings cause, 5 s.
 const REREAD_EVERY: Duration = Duration::from_secs(5);
 
+/// The party of lines about a database that fails: all nodes' channels report the same. Numbers of nodes begin at 1.
+const DATABASE: u64 = 0;
+
 /// Pause before the next attempt after a failure of the database, 1 s.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -132,6 +135,7 @@ impl Session {
         let admitted = match admit(&state, network, machine, &hello, source.address).await {
             Ok(admitted) => admitted,
             Err(problem) => {
+                state.figures().refused.add(1);
                 tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "refused", address = %source, %machine, reason = problem.message);
                 return channel.refuse(problem).await;
             }
@@ -148,6 +152,7 @@ impl Session {
             return channel.refuse(refusal::duplicate()).await;
         };
         tracing::info!(target: log::CONTROL, limited = node.0, event = "connected", node = node.0, name, address = %source);
+        state.figures().channels.add(1);
         let now = Instant::now();
         let mut session = Self {
             state,
@@ -231,7 +236,7 @@ impl Session {
             }
             // The last ticket is valid for the other half of its lifetime.
             Err(error @ StateError::Store(_)) => {
-                tracing::warn!(target: log::CONTROL, limited = self.node.0, event = "ticket-delayed", node = self.node.0, reason = %error);
+                tracing::warn!(target: log::CONTROL, limited = DATABASE, event = "ticket-delayed", node = self.node.0, reason = %error);
                 self.ticket = Some((key, due.max(now) + RETRY));
                 Ok(())
             }
@@ -331,7 +336,7 @@ impl Session {
     }
 
     fn not_stored(&mut self, error: &StateError) {
-        tracing::warn!(target: log::CONTROL, limited = self.node.0, event = "endpoints-not-stored", node = self.node.0, reason = %error);
+        tracing::warn!(target: log::CONTROL, limited = DATABASE, event = "endpoints-not-stored", node = self.node.0, reason = %error);
         self.membership.pause_endpoint_changes();
     }
 
@@ -349,10 +354,16 @@ impl Session {
         self.last_read = Instant::now();
         match self.state.update_for(self.network, self.node, self.have).await {
             Ok(update) if update.version == self.have => {}
-            Ok(update) => self.tell_update(update).await?,
+            Ok(update) => {
+                let version = update.version;
+                self.tell_update(update).await?;
+                if let Some(took) = self.membership.since_announced(version) {
+                    self.state.figures().update.note(took);
+                }
+            }
             // An error is not an empty map (law 6): the node keeps its map, and gets the changes when the database answers again.
             Err(error @ StateError::Store(_)) => {
-                tracing::warn!(target: log::CONTROL, limited = self.node.0, event = "update-delayed", node = self.node.0, reason = %error);
+                tracing::warn!(target: log::CONTROL, limited = DATABASE, event = "update-delayed", node = self.node.0, reason = %error);
                 self.stale = true;
                 self.update_due = Some(Instant::now() + RETRY);
             }
@@ -363,6 +374,9 @@ impl Session {
 
     async fn tell_update(&mut self, update: Update) -> Result<(), SessionEnd> {
         self.channel.send_json(&update.message).await?;
+        let figures = self.state.figures();
+        if update.is_whole { &figures.maps } else { &figures.deltas }.add(1);
+        figures.map_bytes.add(update.message.len() as u64);
         self.have = update.version;
         Ok(())
     }

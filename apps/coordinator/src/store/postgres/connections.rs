@@ -15,6 +15,7 @@ use sqlx::{Connection as _, Executor};
 use tokio::time::timeout;
 
 use super::StoreError;
+use super::options::place;
 use crate::store::causes::{ends_connection, is_unreachable, told};
 
 /// What each connection sets. A server that is stuck answers with an error instead of never, and notices within 25 s that a coordinator's host is gone, also while
@@ -117,6 +118,7 @@ impl Connections {
                 CONNECT_TIMEOUT.as_secs()
             ),
         };
+        let why = format!("{why}; the server is {}", place(&self.options));
         *lock(&self.failed) = Some((Instant::now(), why.clone()));
         Err(StoreError::NoConnection(why))
     }

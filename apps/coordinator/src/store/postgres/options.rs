@@ -1,5 +1,6 @@
 //! The URL of a database on a server.
 
+use std::fs::File;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -23,6 +24,9 @@ const PARAMETERS: [&str; 12] = [
     "statement-cache-capacity",
 ];
 
+/// Parameters that name a file.
+const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
+
 /// Returns how to connect to the server of a URL (`postgres://USER:PASSWORD@HOST/DATABASE`). A server on another host has to show a certificate for its name, unless the
 /// URL (`sslmode`) or the environment (`PGSSLMODE`) says something else.
 pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
@@ -31,10 +35,35 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
     if let Some(unknown) = names().find(|name| !PARAMETERS.contains(name)) {
         return Err(StoreError::Url(format!("it has the parameter `{unknown}`, which is not known")));
     }
-    let options = PgConnectOptions::from_str(url).map_err(|error| StoreError::Url(error.to_string()))?;
+    for (name, path) in
+        query.split('&').filter_map(|pair| pair.split_once('=')).filter(|(name, _)| FILES.contains(name))
+    {
+        File::open(path)
+            .map_err(|error| StoreError::Url(format!("the file of `{name}`, {path}, cannot be read: {error}")))?;
+    }
+    let options = PgConnectOptions::from_str(url).map_err(|error| {
+        let error = error.to_string();
+        StoreError::Url(String::from(error.trim_start_matches("error with configuration: ")))
+    })?;
     let is_chosen = names().any(|name| name == "sslmode") || std::env::var_os("PGSSLMODE").is_some();
-    let options = if is_chosen || is_local(&options) { options } else { options.ssl_mode(PgSslMode::VerifyFull) };
+    let options = match options.get_ssl_mode() {
+        _ if is_local(&options) => options,
+        PgSslMode::Allow | PgSslMode::Prefer if is_chosen => {
+            let why = "`sslmode` is `allow` or `prefer`, with which the connection may not be encrypted, to a server on another host; write `verify-full`, `verify-ca`, `require`, or `disable`";
+            return Err(StoreError::Url(String::from(why)));
+        }
+        _ if is_chosen => options,
+        _ => options.ssl_mode(PgSslMode::VerifyFull),
+    };
     Ok(options.application_name("taut-coordinator"))
+}
+
+/// Returns where the server is, for people.
+pub(super) fn place(options: &PgConnectOptions) -> String {
+    match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    }
 }
 
 /// Returns true for a server on this host, which nobody can imitate.
@@ -54,10 +83,12 @@ mod tests {
 
     #[test]
     fn a_server_on_another_host_shows_its_certificate_unless_the_url_says_something_else() {
-        for url in ["postgres://a:b@db.example/taut", "postgres://a@10.0.0.1/taut?sslrootcert=/ca.pem"] {
+        for url in ["postgres://a:b@db.example/taut", "postgres://a@10.0.0.1/taut?sslrootcert=/dev/null"] {
             assert_eq!(mode(url), "VerifyFull", "{url}");
         }
         assert_eq!(mode("postgres://a:b@db.example/taut?sslmode=require"), "Require");
+        assert!(mode("postgres://a:b@db.example/taut?sslmode=prefer").contains("may not be encrypted"));
+        assert!(mode("postgres://a:b@db.example/taut?sslrootcert=/no/such").contains("/no/such, cannot be read"));
         for url in ["postgres://a@127.0.0.1/taut", "postgres://a@localhost:1/taut", "postgres:///taut?host=/run"] {
             assert_eq!(mode(url), "Prefer", "{url}");
         }
