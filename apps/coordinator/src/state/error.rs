@@ -101,8 +101,11 @@ impl StateError {
             Self::Store(StoreError::NoConnection(_)) => {
                 "look at the URL of the database (--database, TAUT_DATABASE) and at its server; a running coordinator tries again by itself"
             }
+            Self::Store(StoreError::SharedSchema) => {
+                "run `REVOKE CREATE ON SCHEMA public FROM PUBLIC` in this database (PostgreSQL 14 needs that always), and look for functions of others with `\\df` in psql"
+            }
             Self::Store(StoreError::Moved) => {
-                "name the new database (--database, TAUT_DATABASE); to come back here without what changed there, stop the other one and run `DELETE FROM meta WHERE name = 'moved'` in this database"
+                "name the new database (--database, TAUT_DATABASE); to come back here without what changed there, stop the other one and run in this database `DELETE FROM meta WHERE name = 'moved'`, and on PostgreSQL `ALTER TABLE turns_moved RENAME TO turns`"
             }
             Self::Store(StoreError::OldTables) => "nothing was changed",
             Self::Store(StoreError::Uncertain) => "a list shows whether it was made",

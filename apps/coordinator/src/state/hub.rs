@@ -198,6 +198,11 @@ impl Hub {
         self.lock().told.clear();
     }
 
+    /// Keeps only these of the nodes that other coordinators were told.
+    pub(super) fn keep_told(&self, nodes: &BTreeSet<NodeId>) {
+        self.lock().told.retain(|node, _| nodes.contains(node));
+    }
+
     /// Enters the node's row, in which `here` is this coordinator. Of two coordinators that have a channel of the node, the one keeps it whose change is the later
     /// one: it was the node that moved.
     pub(super) fn enter_row(&self, row: &PresenceRow, here: i64) {

@@ -49,6 +49,8 @@ pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'sta
     new.commit().await?;
     // Nobody starts it again by mistake.
     old.insert_meta(MOVED, &unix_now().to_be_bytes()).await?;
+    // One that was frozen meanwhile goes on believing that it serves.
+    old.fence().await?;
     old.commit().await?;
     source.close().await;
     target.close().await;

@@ -110,6 +110,8 @@ pub(crate) struct State {
     moved: Arc<Notify>,
     /// Why other coordinators on the same database are not heard; `None` if they are, or if there are none.
     unheard: Mutex<Option<String>>,
+    /// Why presence is not followed, although other coordinators are heard.
+    untold: Mutex<Option<String>>,
     /// Lock on the state directory: one `serve` per directory.
     _lock: File,
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use taut_base::NodeId;
@@ -25,6 +25,9 @@ const BEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// Time for which nodes that come and go are collected before the others are told, 50 ms: when many connect at once, few writes tell of all.
 const TELL_EVERY: Duration = Duration::from_millis(50);
+
+/// Signs of life between two comparisons of all presence, 12: once a minute.
+const WHOLE_EVERY: u32 = 12;
 
 /// Pause after a failure, 1 s.
 const RETRY: Duration = Duration::from_secs(1);
@@ -70,16 +73,15 @@ impl State {
         // First of all, so that everything that happens from now on is hinted at.
         link.replica.connect().await?;
         self.beat(link).await?;
-        self.tell(link).await?;
-        self.read_presence_whole(link).await?;
         self.compare_all().await?;
+        self.follow_presence(link, true).await?;
         if self.unheard.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
             tracing::info!(target: log::DATABASE, event = "replicas-heard");
         }
         let mut beats = interval(BEAT_EVERY);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         beats.tick().await;
-        let mut tell_at: Option<Instant> = None;
+        let (mut tell_at, mut count): (Option<Instant>, u32) = (None, 0);
         loop {
             let tell = async {
                 match tell_at {
@@ -89,15 +91,23 @@ impl State {
             };
             tokio::select! {
                 hints = link.replica.hints() => {
-                    let hints = hints?;
-                    self.take_hints(link, hints).await?;
+                    if self.take_hints(hints?).await? {
+                        tell_at.get_or_insert(Instant::now());
+                    }
                 }
                 () = self.moved.notified(), if tell_at.is_none() => tell_at = Some(Instant::now() + TELL_EVERY),
                 () = tell => {
-                    tell_at = None;
-                    self.tell(link).await?;
+                    // What is not told is told again, and nothing else waits for it.
+                    let told = self.follow_presence(link, false).await;
+                    tell_at = told.is_err().then(|| Instant::now() + RETRY);
                 }
-                _ = beats.tick() => self.beat(link).await?,
+                _ = beats.tick() => {
+                    self.beat(link).await?;
+                    count = count.wrapping_add(1);
+                    let is_due = count.is_multiple_of(WHOLE_EVERY);
+                    let told = self.follow_presence(link, is_due).await;
+                    tell_at = if told.is_err() { Some(Instant::now() + RETRY) } else { tell_at };
+                }
             }
         }
     }
@@ -109,6 +119,21 @@ impl State {
             self.moved.notify_one();
         }
         Ok(())
+    }
+
+    /// Tells the others which nodes came and went here, and reads which came and went there. `whole` compares everything.
+    async fn follow_presence(&self, link: &mut Link, whole: bool) -> Result<(), StateError> {
+        let followed = async {
+            link.replica.forget_dead().await?;
+            if whole {
+                self.read_presence_whole(link).await?;
+            }
+            self.tell(link).await?;
+            self.read_presence(link).await
+        };
+        let followed = followed.await;
+        *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = followed.as_ref().err().map(ToString::to_string);
+        followed
     }
 
     /// Tells the others which nodes came and went here.
@@ -128,7 +153,8 @@ impl State {
         Ok(())
     }
 
-    async fn take_hints(&self, link: &mut Link, hints: Vec<Hint>) -> Result<(), StateError> {
+    /// Follows hints. Returns true if nodes came or went.
+    async fn take_hints(&self, hints: Vec<Hint>) -> Result<bool, StateError> {
         let mut networks: BTreeMap<NetworkId, u64> = BTreeMap::new();
         let mut moved = false;
         for hint in hints {
@@ -140,7 +166,7 @@ impl State {
         for (network, version) in networks {
             self.compare(network, Some(version)).await?;
         }
-        if moved { self.read_presence(link).await } else { Ok(()) }
+        Ok(moved)
     }
 
     /// Reads what changed of the presence of nodes.
@@ -156,7 +182,11 @@ impl State {
     async fn read_presence_whole(&self, link: &mut Link) -> Result<(), StateError> {
         let (rows, here) = (link.replica.presence_since(0).await?, link.replica.id());
         let mut elsewhere: BTreeMap<NetworkId, BTreeSet<NodeId>> = BTreeMap::new();
+        let mut own: BTreeMap<NetworkId, BTreeSet<NodeId>> = BTreeMap::new();
         for row in &rows {
+            if row.replica == Some(here) {
+                own.entry(row.network).or_default().insert(row.node);
+            }
             if row.replica.is_some_and(|replica| replica != here) {
                 elsewhere.entry(row.network).or_default().insert(row.node);
             }
@@ -164,7 +194,10 @@ impl State {
         }
         link.read = rows.last().map_or(0, |row| row.change);
         for (network, hub) in self.all_hubs() {
-            hub.keep_elsewhere(elsewhere.get(&network).unwrap_or(&BTreeSet::new()));
+            let none = BTreeSet::new();
+            hub.keep_elsewhere(elsewhere.get(&network).unwrap_or(&none));
+            // Somebody emptied the table.
+            hub.keep_told(own.get(&network).unwrap_or(&none));
         }
         Ok(())
     }
@@ -215,8 +248,12 @@ impl State {
 
     /// Returns a warning while the other coordinators are not heard.
     pub(super) fn unheard(&self) -> Option<String> {
-        let why = self.unheard.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(format!("other coordinators are not heard, and changes are perhaps not stored: {why}"))
+        let locked = |why: &Mutex<Option<String>>| why.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(why) = locked(&self.unheard) {
+            return Some(format!("other coordinators are not heard: {why}"));
+        }
+        let why = locked(&self.untold)?;
+        Some(format!("who is online at which coordinator is not up to date: {why}"))
     }
 
     /// Returns true while the rows in memory may stand for those of a database that does not answer.

@@ -120,6 +120,7 @@ impl State {
             figures: Figures::default(),
             moved: Arc::default(),
             unheard: Mutex::default(),
+            untold: Mutex::default(),
             _lock: lock,
         };
         Ok((state, first))

@@ -26,6 +26,11 @@ pub(super) fn ends_connection(error: &sqlx::Error) -> bool {
     is_cut(error) || postgres_code(error).is_some_and(|code| ends(code) || ["0A000", "25P03"].contains(&code))
 }
 
+/// Returns true if a table of the statement does not exist.
+pub(super) fn has_no_table(error: &sqlx::Error) -> bool {
+    postgres_code(error) == Some("42P01")
+}
+
 /// Returns a failure in words.
 pub(super) fn told(failure: &sqlx::Error) -> String {
     // Without the place in the server's own source, which sqlx adds.

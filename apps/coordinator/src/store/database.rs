@@ -75,6 +75,11 @@ pub(super) trait Transaction: Send {
         Box::pin(async { Ok(()) })
     }
 
+    /// Keeps everybody from changing anything in this database once the transaction is committed, also programs that were stopped in the meantime.
+    fn fence(&mut self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Has a table go on after this number. It must not be less than the last one.
     fn set_last_number(&mut self, table: Table, last: i64) -> Answer<'_, ()>;
 

@@ -37,6 +37,8 @@ pub(crate) enum StoreError {
     Url(String),
     /// The tables are those of an earlier release.
     OldTables,
+    /// Other roles may put functions into the schema of the tables.
+    SharedSchema,
     /// The coordinator moved to another database.
     Moved,
     /// The database failed: disk full, read-only, locked, damaged.
@@ -100,6 +102,9 @@ impl fmt::Display for StoreError {
             Self::Url(why) => write!(f, "the URL of the database cannot be used: {why}"),
             Self::Moved => f.write_str(
                 "this coordinator was moved to another database by `taut-coordinator migrate`, and both would assign the same addresses",
+            ),
+            Self::SharedSchema => f.write_str(
+                "other users of this PostgreSQL database may put functions into its schema, which the server would call with the coordinator's rights, or have done so",
             ),
             Self::OldTables => f.write_str(
                 "the tables are those of an earlier release; start this release's `taut-coordinator serve` first, which updates them",

@@ -243,6 +243,11 @@ impl Writing {
         self.tx.unlimited().await
     }
 
+    /// Keeps everybody from changing anything in this database once the transaction is committed.
+    pub(crate) async fn fence(&mut self) -> Result<(), StoreError> {
+        self.reading.tx.fence().await
+    }
+
     async fn execute(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
         self.tx.execute(sql, values).await
     }

@@ -43,9 +43,11 @@ pub(crate) trait Replica: Send {
     /// Connects, and listens for hints from now on.
     fn connect(&mut self) -> Answer<'_, ()>;
 
-    /// Shows that this coordinator lives, and declares nodes of those that do not offline. Returns true if this one was not known, or no longer: then it has
-    /// to enter all its nodes.
+    /// Shows that this coordinator lives. Returns true if it was not known, or no longer: then it has to enter all its nodes.
     fn beat(&mut self) -> Answer<'_, bool>;
+
+    /// Declares the nodes of coordinators that do not live offline.
+    fn forget_dead(&mut self) -> Answer<'_, ()>;
 
     /// Enters nodes that have a channel here, and declares nodes offline that no longer have one. Returns the numbers of the first ones' changes, in their order.
     fn tell<'a>(&'a mut self, entered: &'a [Announced], left: &'a [NodeId]) -> Answer<'a, Vec<i64>>;

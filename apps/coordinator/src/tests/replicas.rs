@@ -7,6 +7,7 @@ use taut_base::NodeId;
 use taut_netmap::{ProblemCode, ToCoordinator};
 
 use super::world::{Directory, TestCoordinator, TestHost, TestNode};
+use crate::state::migrate;
 use crate::store::{Location, count, end_connections, execute};
 
 const NEEDS_SERVER: &str = "tools/with_postgres runs this test with a server";
@@ -165,6 +166,63 @@ fn after_a_crash_of_the_server_and_lost_connections_all_agree_again() {
 
 #[test]
 #[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn presence_that_somebody_deleted_or_locked_is_right_again_and_maps_go_on_meanwhile() {
+    let replicas = Replicas::start(2);
+    let mut nodes = vec![replicas.join(0, "a"), replicas.join(1, "b")];
+    replicas.agree(&[&nodes[0], &nodes[1]]);
+    let coordinator = &replicas.all[0];
+    // Held for as long as the statement takes.
+    let locked = "BEGIN; LOCK TABLE presence IN SHARE MODE; SELECT pg_sleep(8); COMMIT";
+    let database = replicas.database.clone();
+    let lock = std::thread::spawn(move || {
+        tokio::runtime::Runtime::new().unwrap().block_on(execute(&database, locked)).expect(NEEDS_SERVER);
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    nodes.push(replicas.join(1, "c"));
+    nodes.iter_mut().for_each(|node| node.hear_until(|node| node.map.peers.len() == 2));
+    assert!(!lock.is_finished(), "maps do not wait for presence");
+    lock.join().unwrap();
+    replicas.agree(&nodes.iter().collect::<Vec<_>>());
+    // A crash of the server whose first sign of life after it was cut off.
+    coordinator.wait(execute(&replicas.database, "TRUNCATE presence")).expect(NEEDS_SERVER);
+    coordinator.wait(end_connections(&replicas.database)).expect(NEEDS_SERVER);
+    replicas.agree(&nodes.iter().collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn a_coordinator_that_was_frozen_while_its_database_moved_changes_nothing_any_more() {
+    let (replicas, other) = (Replicas::start(1), Directory::new());
+    let coordinator = &replicas.all[0];
+    // As if it had been silent for a minute.
+    let frozen = "UPDATE replicas SET seen_at = now() - interval '1 minute'";
+    let file = Location::Directory(other.0.clone());
+    let mut moved = Err(String::new());
+    while moved.is_err() {
+        coordinator.wait(execute(&replicas.database, frozen)).expect(NEEDS_SERVER);
+        moved = coordinator.wait(migrate(&replicas.database, &file)).map_err(|error| error.to_string());
+    }
+    let refused = TestHost::new().join(coordinator, &coordinator.token(), "late").err().unwrap();
+    assert_eq!(refused.code, ProblemCode::Unavailable);
+    let (status, answer) = coordinator.ask("POST", "/api/v1/keys", Some(coordinator.operator_token()), Some("{}"));
+    assert_eq!(status, 503);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("was moved to another database"), "{answer}");
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn a_schema_that_others_may_write_is_refused() {
+    let directory = Directory::new();
+    let (runtime, database) = (tokio::runtime::Runtime::new().unwrap(), directory.database());
+    runtime.block_on(execute(&database, "GRANT CREATE ON SCHEMA public TO PUBLIC")).expect(NEEDS_SERVER);
+    let refusal = TestCoordinator::refusal(&directory, &database);
+    assert!(refusal.contains("REVOKE CREATE ON SCHEMA public FROM PUBLIC"), "{refusal}");
+    runtime.block_on(execute(&database, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")).unwrap();
+    TestCoordinator::start(&directory);
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
 fn hints_that_anybody_may_send_change_nothing() {
     let replicas = Replicas::start(2);
     let mut nodes = [replicas.join(0, "a"), replicas.join(1, "b")];
@@ -189,6 +247,8 @@ fn hints_that_anybody_may_send_change_nothing() {
 fn fault_d14_two_hosts_with_one_key_are_told_at_whichever_coordinator() {
     let replicas = Replicas::start(2);
     let first = replicas.join(0, "node");
+    // Of two channels that are opened within 50 ms, either may be taken for the later one.
+    replicas.agree(&[&first]);
     let clone = TestHost { run: 2, ..first.host.clone() };
     let token = replicas.all[0].token();
     let mut second = clone.resume(&replicas.all[1], &token, Some(first.map.clone())).unwrap();

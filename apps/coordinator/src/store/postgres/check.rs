@@ -8,6 +8,15 @@ use super::{PostgresDatabase, Purpose, StoreError};
 use crate::store::check::violations;
 use crate::store::{Party, Store, migrations};
 
+/// sqlx's table of the migrations that were made.
+const MADE: &str = "_sqlx_migrations";
+
+/// Whether others may put functions where the coordinator's statements look for theirs, or have done so. Everything is named in full, so that the answer is the server's.
+const IS_SHARED: &str = "SELECT pg_catalog.has_schema_privilege(CAST('public' AS NAME), CAST(pg_catalog.current_schema() AS TEXT), CAST('CREATE' AS TEXT)) \
+     OR EXISTS (SELECT 1 FROM pg_catalog.pg_proc JOIN pg_catalog.pg_roles ON pg_roles.oid = pg_proc.proowner \
+     WHERE pg_proc.pronamespace = CAST(CAST(CAST(pg_catalog.current_schema() AS TEXT) AS regnamespace) AS OID) \
+     AND NOT pg_roles.rolsuper AND pg_roles.rolname <> CURRENT_USER)";
+
 /// Returns descriptions of all damages of the coordinator's database at `url`. Coordinators may be running on it. The server's own checks of its files are not
 /// made (`pg_amcheck` makes them).
 pub(crate) async fn check(url: &str) -> Result<Vec<String>, StoreError> {
@@ -19,16 +28,36 @@ pub(crate) async fn check(url: &str) -> Result<Vec<String>, StoreError> {
     Ok(found)
 }
 
+/// Returns an error if other roles may put functions into the schema of the coordinator's tables: the server would call them with the coordinator's rights.
+pub(super) async fn expect_private_schema(connection: &mut PgConnection) -> Result<(), StoreError> {
+    let is_shared: Option<bool> = query_scalar(IS_SHARED).fetch_one(connection).await?;
+    if is_shared == Some(true) { Err(StoreError::SharedSchema) } else { Ok(()) }
+}
+
 /// Returns an error unless the tables are those of this release.
 pub(super) async fn expect_tables(connection: &mut PgConnection) -> Result<(), StoreError> {
-    let has_tables = "SELECT to_regclass('_sqlx_migrations') IS NOT NULL";
+    let has_tables = "SELECT pg_catalog.to_regclass(CAST('_sqlx_migrations' AS TEXT)) IS NOT NULL";
     if !query_scalar::<_, bool>(has_tables).fetch_one(&mut *connection).await? {
         return Err(StoreError::NoTables);
     }
-    let known = connection.list_applied_migrations("_sqlx_migrations").await?;
-    if let Some(newer) = known.iter().find(|one| !migrations::POSTGRES.version_exists(one.version)) {
-        return Err(StoreError::Migration(MigrateError::VersionMissing(newer.version)));
+    if let Some(version) = connection.dirty_version(MADE).await? {
+        return Err(MigrateError::Dirty(version).into());
     }
-    let is_missing = |version| known.iter().all(|one| one.version != version);
-    if migrations::POSTGRES.iter().any(|one| is_missing(one.version)) { Err(StoreError::OldTables) } else { Ok(()) }
+    let made = connection.list_applied_migrations(MADE).await?;
+    let ours = || migrations::POSTGRES.iter();
+    let first = ours().map(|one| one.version).min().unwrap_or(0);
+    if let Some(other) = made.iter().find(|one| one.version >= first && ours().all(|ours| ours.version != one.version))
+    {
+        return Err(MigrateError::VersionMissing(other.version).into());
+    }
+    for one in ours() {
+        match made.iter().find(|made| made.version == one.version) {
+            None => return Err(StoreError::OldTables),
+            Some(made) if made.checksum != one.checksum => {
+                return Err(MigrateError::VersionMismatch(one.version).into());
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
 }

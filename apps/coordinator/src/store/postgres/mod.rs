@@ -27,7 +27,7 @@ pub(crate) use testing::{
     forget_database, location_for_test, translated,
 };
 
-use super::causes::ends_connection;
+use super::causes::{ends_connection, has_no_table};
 use super::database::{Database, Table, Transaction};
 use super::error::Answer;
 use super::replica::Replica;
@@ -66,9 +66,13 @@ impl PostgresDatabase {
     pub(super) async fn open(url: &str, purpose: Purpose) -> Result<Self, StoreError> {
         let connections = Arc::new(Connections::new(options::options(url)?));
         let mut connection = connections.connect().await?;
-        match purpose {
-            Purpose::Serve | Purpose::Copy => migrations::POSTGRES.run(&mut connection.raw).await?,
-            Purpose::Change => check::expect_tables(&mut connection.raw).await?,
+        check::expect_private_schema(&mut connection.raw).await?;
+        match (check::expect_tables(&mut connection.raw).await, purpose) {
+            // The lock that sqlx takes for a migration is one that any role can hold, so it is taken only if there is something to do.
+            (Err(StoreError::NoTables | StoreError::OldTables), Purpose::Serve | Purpose::Copy) => {
+                migrations::POSTGRES.run(&mut connection.raw).await?;
+            }
+            (result, _) => result?,
         }
         connections.keep(connection);
         let database = Self { connections, id: number() };
@@ -108,7 +112,13 @@ impl Database for PostgresDatabase {
     }
 
     fn begin_write(&self, permit: Permit<Party>) -> Answer<'_, Box<dyn Transaction>> {
-        Box::pin(async { Ok(Box::new(self.begin(WRITE, permit).await?) as _) })
+        Box::pin(async {
+            match self.begin(WRITE, permit).await {
+                // The table has another name since the coordinator moved.
+                Err(StoreError::Database(error)) if has_no_table(&error) => Err(StoreError::Moved),
+                begun => Ok(Box::new(begun?) as _),
+            }
+        })
     }
 
     fn silence(&self) -> Duration {
@@ -197,7 +207,7 @@ impl Transaction for PostgresTransaction {
 
     fn set_last_number(&mut self, table: Table, last: i64) -> Answer<'_, ()> {
         // A sequence begins with 1, which is the first number that is not the last one of an empty table.
-        const SET: &str = "SELECT setval(pg_get_serial_sequence($1, 'id'), greatest($2, 1), $2 > 0)";
+        const SET: &str = "SELECT pg_catalog.setval(CAST(pg_catalog.pg_get_serial_sequence(CAST($1 AS TEXT), CAST('id' AS TEXT)) AS regclass), greatest($2, 1), $2 > 0)";
         Box::pin(async move {
             let set = query(SET).bind(table.name()).bind(last);
             self.run(|connection| set.execute(&mut connection.raw)).await.map(drop)
@@ -217,6 +227,10 @@ impl Transaction for PostgresTransaction {
             self.execute("SET LOCAL statement_timeout = 0", &[]).await?;
             self.execute("SET LOCAL idle_in_transaction_session_timeout = 0", &[]).await.map(drop)
         })
+    }
+
+    fn fence(&mut self) -> Answer<'_, ()> {
+        Box::pin(async move { self.execute("ALTER TABLE turns RENAME TO turns_moved", &[]).await.map(drop) })
     }
 
     fn commit(mut self: Box<Self>) -> Answer<'static, ()> {

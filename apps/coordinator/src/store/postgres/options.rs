@@ -32,6 +32,11 @@ const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let names = || query.split('&').filter_map(|pair| pair.split('=').next()).filter(|name| !name.is_empty());
+    if names().any(|name| !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-[]".contains(&byte))) {
+        // It may be part of a password.
+        let why = "what follows its `?` is no list of parameters; in a user's name or a password, `?`, `#`, `/`, `:` and `@` are written as %3F, %23, %2F, %3A and %40";
+        return Err(StoreError::Url(String::from(why)));
+    }
     if let Some(unknown) = names().find(|name| !PARAMETERS.contains(name)) {
         return Err(StoreError::Url(format!("it has the parameter `{unknown}`, which is not known")));
     }
@@ -45,6 +50,9 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
         let error = error.to_string();
         StoreError::Url(String::from(error.trim_start_matches("error with configuration: ")))
     })?;
+    // In a URL an IPv6 address has brackets.
+    let bare = options.get_host().strip_prefix('[').and_then(|host| host.strip_suffix(']')).map(String::from);
+    let options = bare.map_or(options.clone(), |bare| options.host(&bare));
     let is_chosen = names().any(|name| name == "sslmode") || std::env::var_os("PGSSLMODE").is_some();
     let options = match options.get_ssl_mode() {
         _ if is_local(&options) => options,
@@ -68,7 +76,7 @@ pub(super) fn place(options: &PgConnectOptions) -> String {
 
 /// Returns true for a server on this host, which nobody can imitate.
 fn is_local(options: &PgConnectOptions) -> bool {
-    let host = options.get_host().trim_matches(['[', ']']);
+    let host = options.get_host();
     let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
     options.get_socket().is_some() || host.starts_with('/') || host.eq_ignore_ascii_case("localhost") || is_loopback
 }
@@ -92,6 +100,14 @@ mod tests {
         for url in ["postgres://a@127.0.0.1/taut", "postgres://a@localhost:1/taut", "postgres:///taut?host=/run"] {
             assert_eq!(mode(url), "Prefer", "{url}");
         }
+    }
+
+    #[test]
+    fn addresses_and_passwords_that_a_url_writes_differently() {
+        let local = options("postgres://a@[::1]:5433/taut").unwrap();
+        assert_eq!((local.get_host(), local.get_port()), ("::1", 5433));
+        let refusal = mode("postgres://a:se?cret@db.example/taut");
+        assert!(refusal.contains("%3F") && !refusal.contains("cret"), "{refusal}");
     }
 
     #[test]

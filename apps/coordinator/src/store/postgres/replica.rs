@@ -24,7 +24,7 @@ use crate::store::error::Answer;
 use crate::store::replica::{Announced, Hint, PresenceRow, Replica};
 
 /// Sends a hint when the transaction is committed.
-pub(super) const NOTIFY: &str = "SELECT pg_notify('taut', $1)";
+pub(super) const NOTIFY: &str = "SELECT pg_catalog.pg_notify(CAST('taut' AS TEXT), CAST($1 AS TEXT))";
 
 /// Whether a coordinator serves the database. One that was killed counts until nobody waits for it any more.
 pub(super) const IS_SERVED: &str =
@@ -36,28 +36,28 @@ const ARE_GONE: &str = "SELECT EXISTS (SELECT 1 FROM replicas WHERE seen_at < no
 /// Removes them, and declares their nodes offline.
 const FORGET: &str = "WITH gone AS (DELETE FROM replicas \
      WHERE seen_at < now() - interval '20 s' OR (ended AND seen_at < now() - interval '10 s') RETURNING id) \
-     UPDATE presence SET replica = NULL, change = nextval('presence_changes') \
+     UPDATE presence SET replica = NULL, change = pg_catalog.nextval(CAST('presence_changes' AS regclass)) \
      WHERE replica IS NOT NULL AND replica NOT IN (SELECT id FROM replicas EXCEPT SELECT id FROM gone)";
 
 /// Shows a sign of life. Returns true if there was none.
 const BEAT: &str = "INSERT INTO replicas (id, seen_at) VALUES ($1, now()) \
      ON CONFLICT (id) DO UPDATE SET seen_at = now(), ended = FALSE RETURNING xmax = 0";
 
-/// Numbers of changes are drawn with this lock only.
-const LOCK: &str = "BEGIN; LOCK TABLE presence IN SHARE ROW EXCLUSIVE MODE";
+/// Numbers of changes are drawn with this lock only. It is not waited for long, because changes of maps wait meanwhile.
+const LOCK: &str = "BEGIN; SET LOCAL lock_timeout = '500ms'; LOCK TABLE presence IN SHARE ROW EXCLUSIVE MODE";
 
 const ENTER: &str = "INSERT INTO presence (node, network, replica, run, change) \
-     SELECT node, network, $4, run, nextval('presence_changes') \
+     SELECT node, network, $4, run, pg_catalog.nextval(CAST('presence_changes' AS regclass)) \
      FROM unnest($1::BIGINT[], $2::BYTEA[], $3::BIGINT[]) AS entered (node, network, run) \
      ON CONFLICT (node) DO UPDATE SET network = excluded.network, replica = excluded.replica, run = excluded.run, \
-     change = nextval('presence_changes') RETURNING node, change";
+     change = pg_catalog.nextval(CAST('presence_changes' AS regclass)) RETURNING node, change";
 
-const LEAVE: &str = "UPDATE presence SET replica = NULL, change = nextval('presence_changes') \
+const LEAVE: &str = "UPDATE presence SET replica = NULL, change = pg_catalog.nextval(CAST('presence_changes' AS regclass)) \
      WHERE node = ANY($1) AND replica = $2";
 
 const SINCE: &str = "SELECT node, network, replica, run, change FROM presence WHERE change > $1 ORDER BY change";
 
-/// Removes rows of nodes that are no members any more.
+/// Removes rows of nodes that are no members any more. Whoever has not read yet that they are offline has learned it from the network's version.
 const SWEEP: &str = "DELETE FROM presence WHERE replica IS NULL \
      AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = presence.node AND removed_at IS NULL)";
 
@@ -81,6 +81,8 @@ pub(super) struct PostgresReplica {
     /// For statements. `None` after a failure, up to the next attempt to connect.
     line: Option<Connection>,
     listener: Option<Listener>,
+    /// The coordinator was not known when it last showed a sign of life, and the caller has not learned that yet.
+    is_new: bool,
 }
 
 /// The task that listens.
@@ -93,7 +95,7 @@ struct Listener {
 
 impl PostgresReplica {
     pub(super) fn new(connections: Arc<Connections>, id: i64) -> Self {
-        Self { connections, id, line: None, listener: None }
+        Self { connections, id, line: None, listener: None, is_new: false }
     }
 
     /// Executes statements on the line, which is dropped if that fails.
@@ -129,25 +131,30 @@ impl Replica for PostgresReplica {
     fn beat(&mut self) -> Answer<'_, bool> {
         Box::pin(async {
             let id = self.id;
-            let is_new = self.on_line(async |line| {
-                let is_new: bool = query_scalar(BEAT).bind(id).fetch_one(&mut *line).await?;
-                if is_new {
-                    query(SWEEP).execute(&mut *line).await?;
-                }
+            // Remembered first: if what follows fails, the next sign of life finds the row.
+            let is_new: bool = self.on_line(async |line| query_scalar(BEAT).bind(id).fetch_one(line).await).await?;
+            self.is_new |= is_new;
+            self.on_line(async |line| query(NOTIFY).bind(format!("beat {id}")).execute(line).await).await?;
+            match &self.listener {
+                Some(listener) if listener.is_deaf() => Err(StoreError::Slow),
+                _ => Ok(std::mem::take(&mut self.is_new)),
+            }
+        })
+    }
+
+    fn forget_dead(&mut self) -> Answer<'_, ()> {
+        Box::pin(async {
+            self.on_line(async |line| {
                 if query_scalar(ARE_GONE).fetch_one(&mut *line).await? {
                     line.execute(LOCK).await?;
                     query(FORGET).execute(&mut *line).await?;
+                    query(SWEEP).execute(&mut *line).await?;
                     query(NOTIFY).bind("presence").execute(&mut *line).await?;
                     line.execute("COMMIT").await?;
                 }
-                query(NOTIFY).bind(format!("beat {id}")).execute(&mut *line).await?;
-                Ok(is_new)
-            });
-            let is_new = is_new.await?;
-            match &self.listener {
-                Some(listener) if listener.is_deaf() => Err(StoreError::Slow),
-                _ => Ok(is_new),
-            }
+                Ok(())
+            })
+            .await
         })
     }
 
