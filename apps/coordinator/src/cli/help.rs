@@ -224,8 +224,7 @@ valid token cannot be revoked. `list` and `revoke` take these options:
 
 const BACKUP: &str = "\
 taut-coordinator backup FILE [--state DIR]
-taut-coordinator restore FILE [--state DIR] [--force]
-taut-coordinator restore --database URL
+taut-coordinator restore FILE [--state DIR | --database URL] [--force]
 taut-coordinator check [--state DIR | --database URL] [--json]
 
 `backup` writes a consistent, checked copy of the database to a new file; the coordinator may be running. The file

@@ -2,12 +2,9 @@
 
 use std::fs::File;
 
-use super::start::{KEY, StateDirectoryError, lock};
+use super::start::{KEY, MOVED, StateDirectoryError, expect_unmoved, lock};
 use crate::clock::unix_now;
-use crate::store::{FILE, Location, Party, Purpose, Reading, Store, StoreError, check, make_directory};
-
-/// Row of a coordinator that moved: the time, in seconds since 1970.
-const MOVED: &str = "moved";
+use crate::store::{FILE, Location, Party, Purpose, Store, StoreError, check, make_directory};
 
 /// Copies the coordinator of one database into another, empty one, and compares every row. No coordinator may run on either; while it copies, nobody can change
 /// anything in either. The first one gets a mark, with which it is not served again: both would assign the same addresses. Returns the names of the tables and
@@ -55,11 +52,6 @@ pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'sta
     source.close().await;
     target.close().await;
     Ok(counts)
-}
-
-/// Returns an error for the database of a coordinator that moved to another one.
-pub(super) async fn expect_unmoved(tx: &mut Reading) -> Result<(), StoreError> {
-    if tx.meta(MOVED).await?.is_some() { Err(StoreError::Moved) } else { Ok(()) }
 }
 
 /// Keeps a coordinator off the directory of a database. A server does that by itself.

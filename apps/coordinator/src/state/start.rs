@@ -17,14 +17,17 @@ use zeroize::Zeroizing;
 use super::channel_rates::{CHANNELS, PartyRates};
 use super::joins::Joins;
 use super::keys::{self, Expiry};
-use super::{Secret, State, StateError, first_tokens, migration, networks, random, reserved, tickets};
+use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::figures::Figures;
 use crate::log;
-use crate::store::{Location, Party, Purpose, Store, StoreError, make_directory};
+use crate::store::{Location, Party, Purpose, Reading, Store, StoreError, make_directory};
 
 /// Row of the coordinator's private key.
 pub(super) const KEY: &str = "coordinator-key";
+
+/// Row of a coordinator that moved to another database: the time, in seconds since 1970.
+pub(super) const MOVED: &str = "moved";
 
 /// Row of the key that signs tickets for relays (an Ed25519 seed).
 const TICKET_KEY: &str = "ticket-key";
@@ -91,7 +94,7 @@ impl State {
         let lock = lock(&options.directory)?;
         let store = Store::open(&options.database, Purpose::Serve).await?;
         warn_if_readable(&options.directory);
-        migration::expect_unmoved(&mut store.read(Party::Coordinator).await?).await?;
+        expect_unmoved(&mut store.read(Party::Coordinator).await?).await?;
         let stored = store.read(Party::Coordinator).await?.meta(KEY).await?;
         let (key, first) = match stored {
             Some(bytes) => (own_key(bytes)?, None),
@@ -125,6 +128,11 @@ impl State {
         };
         Ok((state, first))
     }
+}
+
+/// Returns an error for the database of a coordinator that moved to another one.
+pub(super) async fn expect_unmoved(tx: &mut Reading) -> Result<(), StoreError> {
+    if tx.meta(MOVED).await?.is_some() { Err(StoreError::Moved) } else { Ok(()) }
 }
 
 fn own_key(bytes: Vec<u8>) -> Result<PrivateKey, StoreError> {
