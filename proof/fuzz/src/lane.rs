@@ -15,6 +15,7 @@ use taut_wire::control::{Abilities, Suite, Suites};
 use taut_wire::icmp::ErrorAbout;
 use taut_wire::ip::Packet;
 use taut_wire::merge::{Offloads, Run};
+use taut_wire::mss;
 use taut_wire::pieces::{Plan, is_piece};
 use taut_wire::relay::{HEADER, header};
 use taut_wire::wireguard::{DATA_HEADER, padded_len};
@@ -285,7 +286,12 @@ fn allowed(packets: &[&[u8]]) -> Vec<Vec<u8>> {
             ErrorAbout::Nothing => true,
             about => about == ErrorAbout::PacketTo(PEER_ADDRESS.into()),
         };
-        (concerns && packet.source() == IpAddr::from(PEER_ADDRESS)).then(|| packet.bytes().to_vec())
+        let mut bytes = packet.bytes().to_vec();
+        if mss::opens_connection(&packet) {
+            // Checksums are not compared (`by_flow`).
+            mss::lower(&mut bytes, usize::from(DEFAULT_MTU), false);
+        }
+        (concerns && packet.source() == IpAddr::from(PEER_ADDRESS)).then_some(bytes)
     };
     packets.iter().filter_map(allowed).collect()
 }
