@@ -25,10 +25,10 @@ PER_CORE = 2
 # Programs that take longest, first, so that none of them runs alone at the end.
 FIRST = ("scenarios", "taut-path", "kill", "taut-coordinator", "program", "limits", "replay", "bounded")
 SLOWEST = 8
-# The programs whose tests run a second time with PostgreSQL (tools/with_postgres). The module `on_server` has tests that are about the server, and are ignored
+# The programs whose tests run a second time with PostgreSQL (tools/with_postgres). The modules `on_server` and `replicas` have tests that are about the server, and are ignored
 # without one; the tests in ABOUT_FILES are about SQLite's files.
 ON_POSTGRES = ("taut-coordinator", "kill")
-ABOUT_SERVER = "on_server"
+ABOUT_SERVER = ("on_server", "tests::replicas")
 WITH_POSTGRES = ROOT / "tools" / "with_postgres"
 ABOUT_FILES = (
     "backup::",
@@ -52,7 +52,7 @@ def programs(lines, unit=False, postgres=False):
         if unit and "test" in target["kind"]:
             continue
         folder = str(Path(message["manifest_path"]).parent)
-        found.append((target["name"], [message["executable"], *(["--skip", ABOUT_SERVER] if target["name"] in ON_POSTGRES else [])], folder))
+        found.append((target["name"], [message["executable"], *(word for name in ABOUT_SERVER for word in ("--skip", name) if target["name"] in ON_POSTGRES)], folder))
         if target["name"] in ON_POSTGRES and postgres:
             skipped = [word for name in ABOUT_FILES for word in ("--skip", name)]
             found.append((target["name"], [str(WITH_POSTGRES), message["executable"], "--include-ignored", *skipped], folder))
