@@ -25,7 +25,7 @@ PER_CORE = 2
 # Programs that take longest, first, so that none of them runs alone at the end.
 FIRST = ("scenarios", "taut-path", "kill", "taut-coordinator", "program", "limits", "replay", "bounded")
 SLOWEST = 8
-# The programs whose tests run a second time with PostgreSQL (tools/with_postgres). The modules `on_server` and `replicas` have tests that are about the server, and are ignored
+# The programs whose tests run a second time with PostgreSQL (tools/with_postgres). The modules `on_server` and `replicas` are about the server, and are ignored
 # without one; the tests in ABOUT_FILES are about SQLite's files.
 ON_POSTGRES = ("taut-coordinator", "kill")
 ABOUT_SERVER = ("on_server", "tests::replicas")
