@@ -27,7 +27,7 @@ class RustTests(unittest.TestCase):
         lines = [message("taut-coordinator", "bin")]
         self.assertEqual(len(rust_tests.programs(lines)), 1)
         first, second = (command for _, command, _ in rust_tests.programs(lines, postgres=True))
-        self.assertEqual(first, ["/target/taut-coordinator", "--skip", "on_server"])
+        self.assertEqual(first, ["/target/taut-coordinator", "--skip", "on_server", "--skip", "tests::replicas"])
         self.assertEqual(second[:4], [str(rust_tests.WITH_POSTGRES), "/target/taut-coordinator", "--include-ignored", "--skip"])
 
     def run_scripts(self, **scripts):
