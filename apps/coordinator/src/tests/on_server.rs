@@ -202,8 +202,10 @@ fn a_copy_whose_lock_is_lost_is_not_completed() {
                 SELECT id, sha256(CAST(CAST(n AS TEXT) AS BYTEA)), 1, 0 FROM networks, generate_series(1, 60123) AS n";
     runtime.block_on(execute(&server, many)).expect(NEEDS_SERVER);
     let lost = runtime.block_on(async {
+        // As soon as it holds the lock, which it does while it copies.
+        let held = "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation WHERE relname = 'turns' AND granted";
         let end = async {
-            tokio::time::sleep(Duration::from_millis(150)).await;
+            while count(&server, held).await == Some(0) {}
             end_connections(&server).await
         };
         tokio::join!(migrate(&server, &file), end).0
