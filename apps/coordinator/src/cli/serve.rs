@@ -94,6 +94,13 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
         }
         let admission = ConnectionAdmission::new(descriptors.unauthenticated, proxies);
         let relay = relay::start(&state, relay.as_ref(), &admission).await.map_err(CommandError::run)?;
+        let own_figures = match own_metrics {
+            Some(address) => {
+                let failed = |error: io::Error| unusable(address, "metrics", &error);
+                Some(TcpListener::bind(address).await.map_err(failed)?)
+            }
+            None => None,
+        };
         let figures = relay.as_ref().zip(metrics).map(|(relay, address)| figures(relay, address)).transpose()?;
         announce(&format!("listening on {address}\n"));
         tracing::info!(target: log::DAEMON, event = "started", version = env!("CARGO_PKG_VERSION"), %address);
@@ -101,9 +108,7 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
         let channels = AdmissionTable::new(descriptors.channels, WhenFull::Balance);
         let front = api::Front { relay: relay.as_ref().and_then(RelayServer::entrance), admission, channels };
         let state = Arc::new(state);
-        if let Some(address) = own_metrics {
-            let failed = |error: io::Error| unusable(address, "metrics", &error);
-            let listener = TcpListener::bind(address).await.map_err(failed)?;
+        if let Some(listener) = own_figures {
             tokio::spawn(api::serve_figures(Arc::clone(&state), listener, stop.clone()));
         }
         api::serve(state, front, listeners, stop).await;

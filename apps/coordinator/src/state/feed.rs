@@ -129,6 +129,11 @@ impl Feed {
         self.reading.lock().await
     }
 
+    #[cfg(test)]
+    pub(super) fn blocking_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.reading.blocking_lock()
+    }
+
     /// Forgets the view: no channel needs it.
     pub(super) fn clear(&self) {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = None;

@@ -136,7 +136,12 @@ impl State {
     /// Forgets what is in memory of the networks' rows, as a restart does: a test has changed rows without a new version.
     #[cfg(test)]
     pub(crate) fn forget_views(&self) {
-        self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|hub| hub.feed().clear());
+        let hubs: Vec<_> = self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for hub in hubs {
+            // A read that began before the change is over then.
+            let _turn = hub.feed().blocking_turn();
+            hub.feed().clear();
+        }
     }
 
     /// Returns what is counted.
