@@ -133,8 +133,9 @@ impl Connections {
     /// Keeps a connection without a transaction for the next one.
     pub(super) fn keep(&self, connection: Connection) {
         self.note_answer();
-        if connection.opened.elapsed() < LIFETIME {
-            lock(&self.kept).push(connection);
+        let mut kept = lock(&self.kept);
+        if connection.opened.elapsed() < LIFETIME && !self.is_closed.load(Ordering::Relaxed) {
+            kept.push(connection);
         }
     }
 
@@ -157,8 +158,12 @@ impl Connections {
 
     /// Ends the connections that no transaction has.
     pub(super) async fn close(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
-        let kept = std::mem::take(&mut *lock(&self.kept));
+        let kept = {
+            let mut kept = lock(&self.kept);
+            // With the lock, so that none is kept afterwards.
+            self.is_closed.store(true, Ordering::Relaxed);
+            std::mem::take(&mut *kept)
+        };
         for connection in kept {
             // The server notices the end in any case.
             let _ = timeout(END_TIMEOUT, connection.raw.close()).await;
