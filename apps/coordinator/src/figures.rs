@@ -40,7 +40,7 @@ impl Histogram {
     }
 }
 
-/// What the database was used for, and how that went.
+/// Durations and failures of database transactions since the start of the program.
 #[derive(Debug, Default)]
 pub(crate) struct DatabaseFigures {
     /// Time until a read transaction began: for its turn, and for the database.
@@ -57,7 +57,7 @@ pub(crate) struct DatabaseFigures {
     pub(crate) failed: Counter,
 }
 
-/// What happened since the start.
+/// Counters and durations of the control channels since the start of the program.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     /// Time from the moment when a change was known here until a channel had it.
@@ -73,7 +73,7 @@ pub(crate) struct Figures {
     pub(crate) channels: Counter,
 }
 
-/// What is true now.
+/// Gauges: the values at the moment of the request.
 pub(crate) struct Present {
     pub(crate) channels: u64,
     pub(crate) online: u64,

@@ -63,7 +63,7 @@ struct Told {
     change: i64,
 }
 
-/// What other coordinators do not know of the nodes of one network.
+/// Nodes of one network that connected or disconnected here, and about which the other coordinators have not been told yet.
 pub(super) struct Untold {
     pub(super) entered: Vec<Announced>,
     /// The connections of these nodes, in the same order.
@@ -214,7 +214,7 @@ impl Hub {
             match row.replica {
                 Some(replica) if replica == here => {
                     inner.presence.leave_elsewhere(node);
-                    // Of an earlier connection to the database: the row is corrected if there is no channel.
+                    // This coordinator wrote the row earlier and has forgotten that. With connection 0, which no channel has, the next `untold` either confirms the row or declares the node offline.
                     inner.told.entry(node).or_insert(Told { connection: 0, change: row.change });
                 }
                 Some(_) => {

@@ -97,7 +97,7 @@ impl State {
                 }
                 () = self.moved.notified(), if tell_at.is_none() => tell_at = Some(Instant::now() + TELL_EVERY),
                 () = tell => {
-                    // What is not told is told again, and nothing else waits for it.
+                    // After a failure presence is tried again later. Maps are followed meanwhile.
                     let told = self.follow_presence(link, false).await;
                     tell_at = told.is_err().then(|| Instant::now() + RETRY);
                 }

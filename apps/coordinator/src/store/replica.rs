@@ -1,4 +1,4 @@
-//! What coordinators that serve the same database tell each other.
+//! The interface through which a coordinator follows the other coordinators that serve the same database.
 
 use taut_base::NodeId;
 

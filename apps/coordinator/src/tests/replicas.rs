@@ -68,7 +68,7 @@ fn a_change_at_one_coordinator_reaches_the_nodes_of_all() {
         node.hear_until(|node| node.map.peers.values().any(|peer| peer.name == "renamed"));
     }
     assert!(nodes.iter().all(|node| node.wholes == 1), "the others were told what changed");
-    // Who is removed is told by the coordinator that has its channel.
+    // The third coordinator closes the channel of the member that was removed at the first one.
     first.wait(first.state.remove_node(None, "renamed")).unwrap();
     while nodes[2].channel.receive().is_some() {}
     for node in &mut nodes[..2] {
@@ -247,7 +247,7 @@ fn hints_that_anybody_may_send_change_nothing() {
 fn fault_d14_two_hosts_with_one_key_are_told_at_whichever_coordinator() {
     let replicas = Replicas::start(2);
     let first = replicas.join(0, "node");
-    // Of two channels that are opened within 50 ms, either may be taken for the later one.
+    // Coordinators tell each other of new channels every 50 ms, so the order of channels that open within 50 ms is not certain.
     replicas.agree(&[&first]);
     let clone = TestHost { run: 2, ..first.host.clone() };
     let token = replicas.all[0].token();

@@ -18,14 +18,15 @@ use super::StoreError;
 use super::options::place;
 use crate::store::causes::{ends_connection, is_unreachable, told};
 
-/// What each connection sets. A server that is stuck answers with an error instead of never, and notices within 25 s that a coordinator's host is gone, also while
-/// it sends. A coordinator that stops in the middle of a transaction does not hold the lock of the writers for ever, but a connection that is kept may be idle.
-/// What is acknowledged survives a loss of power (fault O2) although the server may be set to faster answers. Statements may take longer than a request waits for
-/// its turn; the lock is waited for as long as SQLite's.
+/// Settings of each connection:
+/// - Time limits of 15 s for a statement, 5 s for a lock and 15 s for an idle transaction. A stuck server then answers with an error, and a coordinator that stops in
+///   a transaction does not keep the lock of the writers. Connections outside a transaction may be idle for any time.
+/// - TCP keepalives and `tcp_user_timeout`, by which the server notices within 25 s that a coordinator's host is gone.
+/// - `synchronous_commit` is switched on if it is off, so that an acknowledged change survives a loss of power (fault O2).
 pub(super) const SETTINGS: &str = "SET statement_timeout = '15s'; SET lock_timeout = '5s'; \
      SET idle_in_transaction_session_timeout = '15s'; SET idle_session_timeout = 0; \
      SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 25000; \
-     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+     SELECT pg_catalog.set_config('synchronous_commit', 'on', false) WHERE pg_catalog.current_setting('synchronous_commit') = 'off'";
 
 /// Time after which a connection is renewed, 30 minutes, so that a server that moved is found by its name again.
 const LIFETIME: Duration = Duration::from_secs(1_800);

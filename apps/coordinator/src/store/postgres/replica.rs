@@ -57,7 +57,7 @@ const LEAVE: &str = "UPDATE presence SET replica = NULL, change = pg_catalog.nex
 
 const SINCE: &str = "SELECT node, network, replica, run, change FROM presence WHERE change > $1 ORDER BY change";
 
-/// Removes rows of nodes that are no members any more. Whoever has not read yet that they are offline has learned it from the network's version.
+/// Removes presence rows of removed nodes. A coordinator that has not yet read that such a node is offline notices the missing row when it next compares all presence, within a minute.
 const SWEEP: &str = "DELETE FROM presence WHERE replica IS NULL \
      AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = presence.node AND removed_at IS NULL)";
 
