@@ -28,8 +28,9 @@ MAY_USE = {
 CORE_EDGES = {("core/noise", "sys/aegis")}
 # The only crate of core that sys may use.
 SYS_MAY_USE = {"core/base"}
-# Dependencies inside engine: the agent owns the other crates, and those do not know each other.
-ENGINE_EDGES = {("engine/agent", other) for other in ("engine/lane", "engine/control", "engine/gateway")}
+# Dependencies inside engine: the agent owns the other crates, and those do not know each other. Control opens its channels and bridges with engine/dial, as a
+# relay does.
+ENGINE_EDGES = {("engine/agent", other) for other in ("engine/lane", "engine/control", "engine/gateway")} | {("engine/control", "engine/dial")}
 # The test kit: helpers for the tests of every layer, core included. It may use one crate of ours and no external one.
 TEST_KIT = "proof/testkit"
 TEST_KIT_MAY_USE = {"core/base"}
@@ -39,7 +40,7 @@ PROOF_EDGES = {("proof/fuzz", "proof/sim"), ("proof/fuzz", TEST_KIT), ("proof/si
 APP_MAY_USE = {
     "apps/taut": {"engine/agent", "engine/lane", "engine/control", "sys/event"},
     "apps/coordinator": {"apps/relay"},
-    "apps/relay": {"sys/udp", "sys/event"},
+    "apps/relay": {"engine/dial", "sys/udp", "sys/event"},
 }
 # A program that contains another: a coordinator can be a relay, too.
 APP_EDGES = {("apps/coordinator", "apps/relay")}

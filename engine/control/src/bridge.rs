@@ -24,10 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use taut_base::Prefix;
+use taut_dial::{Cancel, Url};
 use taut_event::Waker;
 
-use crate::dial::Cancel;
-use crate::url::Url;
 use worker::BridgeWorker;
 
 /// The settings of a bridge.

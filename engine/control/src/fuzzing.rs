@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use taut_dial::Url;
 use taut_netmap::{NetworkMap, ToNode};
 
 use crate::channel::{ReceivedMessage, read_message};
@@ -9,7 +10,6 @@ use crate::disk::{open_whole, whole};
 use crate::event_log::keep;
 use crate::identity::Membership;
 use crate::state::SavedMap;
-use crate::url::Url;
 
 /// Parses a coordinator's URL. Returns three parts: true if it uses TLS, the host and port as in an HTTP request, and the path in front of the control path.
 pub fn url(text: &str) -> Option<(bool, String, String)> {

@@ -9,7 +9,6 @@ use taut_noise::{hmac, public_key};
 use zeroize::Zeroizing;
 
 use crate::event::MemberIdentity;
-use crate::random;
 
 /// The identity of this node, as stored on disk.
 #[derive(Clone, Serialize, Deserialize)]
@@ -48,8 +47,8 @@ impl Membership {
     /// Returns a first identity, with new keys.
     pub(crate) fn new(token: &JoinToken, name: String, port: Option<u16>) -> io::Result<Self> {
         Ok(Self {
-            machine_key: random::private_key()?,
-            node_key: random::private_key()?,
+            machine_key: taut_dial::private_key()?,
+            node_key: taut_dial::private_key()?,
             network: token.network,
             coordinator: token.coordinator,
             urls: token.urls.clone(),

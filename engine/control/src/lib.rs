@@ -11,28 +11,23 @@
 //!   only as a whole. A lock keeps a second daemon out. A damaged identity is an error, never a new identity. The lines of the event log are appended to
 //!   `events.jsonl` ([`Control::log`], [`saved_events`]).
 //!
-//! A [`Bridge`] has a thread of its own. It shares only the code for TLS and WebSocket with the control thread.
+//! A [`Bridge`] has a thread of its own. It shares only the code of `taut_dial` with the control thread.
 //!
 //! Guarantees: only a checked map reaches the agent; the last good map comes first, before any connection; private keys are generated here, from the
 //! operating system's randomness, and never leave the host.
 //!
 //! Not supported: proxies, certificate checks, more than one network per state directory.
 
-mod backoff;
 mod bridge;
 mod channel;
 mod control;
-mod dial;
 mod disk;
 mod error;
 mod event;
 mod event_log;
 pub mod fuzzing;
 mod identity;
-mod random;
 mod state;
-mod stream;
-mod url;
 mod worker;
 
 pub use bridge::{Bridge, BridgeOptions, BridgeReport};
@@ -41,4 +36,4 @@ pub use error::StartError;
 pub use event::{Command, ControlEvent, Left, MemberIdentity, OtherPrefixes};
 pub use event_log::{LogDisk, saved_events};
 pub use state::saved_relays;
-pub use url::{BadUrl, Url};
+pub use taut_dial::{BadUrl, Url};

@@ -22,14 +22,13 @@ use std::thread;
 use std::time::Duration;
 
 use taut_base::{Entropy, Time};
+use taut_dial::{Backoff, Jitter};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_netmap::{JoinToken, NetworkMap, Problem, ProblemCode, ToCoordinator};
 
-use crate::backoff::Backoff;
 use crate::event::{Command, ControlEvent};
 use crate::event_log::EventLog;
 use crate::identity::Membership;
-use crate::random::Jitter;
 use crate::state::{LoadedState, StateDir};
 use connection::Connection;
 use consent::PrefixConsent;

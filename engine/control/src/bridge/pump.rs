@@ -7,13 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use taut_base::MAX_DATAGRAM;
+use taut_dial::{Stage, Stream};
 use taut_event::{Events, Interest, Poller, Waker};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Error, Message, WebSocket};
 
 use super::Shared;
-use crate::dial::Stage;
-use crate::stream::Stream;
 
 /// Bytes read from the stream at once, 16 KiB: the most that a TLS record holds.
 const READ: usize = 16 * 1024;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use taut_base::{Prefix, Time};
+use taut_dial::{Backoff, Broken, Jitter, MAX_ADDRESSES, Stage, Stream, Url, connect};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_path::acceptable;
 use tungstenite::WebSocket;
@@ -15,12 +16,6 @@ use tungstenite::handshake::HandshakeError;
 
 use super::Shared;
 use super::pump::{self, CloseReason, Pump};
-use crate::backoff::Backoff;
-use crate::channel::Broken;
-use crate::dial::{self, MAX_ADDRESSES};
-use crate::random::Jitter;
-use crate::stream::Stream;
-use crate::url::Url;
 
 /// Age from which the loss of a connection resets the back-off, 10 s: a shorter connection counts as a failed attempt.
 const STABLE_AGE: Duration = Duration::from_secs(10);
@@ -127,7 +122,7 @@ impl BridgeWorker {
         let mut last = Broken(String::from("its name has no address"));
         for address in addresses.take(MAX_ADDRESSES) {
             let outcome = self.dial_address(address);
-            self.shared.cancel.advance(dial::Stage::Detached)?;
+            self.shared.cancel.advance(Stage::Detached)?;
             match outcome {
                 Ok(socket) => return Ok(socket),
                 Err(broken) => last = broken,
@@ -140,7 +135,7 @@ impl BridgeWorker {
         if self.overlay.as_ref().is_some_and(|overlay| !acceptable(address, overlay)) {
             return Err(Broken(format!("{address}: nothing may be sent there")));
         }
-        let stream = dial::connect(address, &self.url, &self.shared.cancel)?;
+        let stream = connect(address, &self.url, &self.shared.cancel)?;
         // The library requires a scheme, which has no effect because the stream is open already.
         let target = format!("ws://{}{}", self.url.authority(), self.url.path);
         let (socket, _) = tungstenite::client::client_with_config(target, stream, Some(pump::config())).map_err(

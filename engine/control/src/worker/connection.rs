@@ -4,13 +4,13 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use taut_base::{Entropy, Time};
+use taut_dial::{Broken, Dial, SealedChannel};
 use taut_event::Interest;
 use taut_netmap::{Hello, SCHEMA, ToCoordinator};
 use taut_noise::public_key;
 
 use super::{SOCKET, Worker};
-use crate::channel::{Broken, Channel, Parties};
-use crate::dial::Dial;
+use crate::channel::{self, receive};
 use crate::event::ControlEvent;
 use crate::identity::Membership;
 
@@ -26,7 +26,7 @@ const STABLE_AGE: Duration = Duration::from_secs(10);
 const TWIN_PAUSE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
 /// Longest wait for the socket to take the final messages, 500 ms.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
-/// Limit on the messages read in one turn, 32, so that the agent's commands are handled even while a coordinator sends without pause. [`Channel::begin_turn`] limits their bytes.
+/// Limit on the messages read in one turn, 32, so that the agent's commands are handled even while a coordinator sends without pause. [`SealedChannel::begin_turn`] limits their bytes.
 const TURN: usize = 32;
 
 /// State of the connection to the coordinator.
@@ -43,7 +43,7 @@ pub(super) enum Connection {
 
 /// An open channel.
 pub(super) struct OpenChannel {
-    channel: Channel,
+    channel: SealedChannel,
     url: String,
     /// The time when the coordinator accepted this node on the channel.
     accepted: Option<Time>,
@@ -152,12 +152,7 @@ impl Worker {
             self.lose(&Broken(String::from("no URL of a coordinator is known")), now);
             return;
         };
-        let parties = Parties {
-            network: membership.network,
-            machine_key: membership.machine_key.clone(),
-            coordinator: membership.coordinator,
-        };
-        match Dial::start(url.clone(), parties, self.queues.wake.clone()) {
+        match Dial::start(url.clone(), channel::target(membership), self.queues.wake.clone()) {
             Ok(dial) => self.connection = Connection::Dialing { dial, url, until: now + DIAL_LIMIT },
             Err(error) => self.lose(&Broken(format!("no thread for an attempt: {error}")), now),
         }
@@ -177,7 +172,7 @@ impl Worker {
     }
 
     /// Sends the first messages on a new channel: this node's identity, its map version, its endpoints and its relays.
-    fn start_channel(&mut self, channel: Channel, url: String, now: Time) {
+    fn start_channel(&mut self, channel: SealedChannel, url: String, now: Time) {
         // The note is saved before the hello is sent: after a crash the node knows that the coordinator may list it.
         self.change_membership(Membership::note_hello);
         let Some(membership) = &self.membership else { return };
@@ -255,7 +250,7 @@ impl Worker {
         }
         for _ in 0..TURN {
             let Connection::Open(open) = &mut self.connection else { return };
-            let received = open.channel.receive();
+            let received = receive(&mut open.channel);
             if open.channel.received() != open.received_bytes {
                 open.received_bytes = open.channel.received();
                 open.last_received = now;

@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use taut_base::Time;
+use taut_dial::{Broken, Url};
 use taut_netmap::{Delta, NetworkMap, Problem, ProblemCode, ToNode, resolve_relay_endpoints, resolve_relay_urls};
 use taut_noise::public_key;
 
 use super::Worker;
-use crate::channel::{Broken, ReceivedMessage};
+use crate::channel::ReceivedMessage;
 use crate::event::ControlEvent;
 use crate::state::Ticket;
-use crate::url::Url;
 
 impl Worker {
     /// Handles one message of the coordinator.

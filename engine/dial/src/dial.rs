@@ -1,4 +1,4 @@
-//! One attempt to open a channel, on a thread of its own, because resolvers and distant hosts may be slow. Bridges use [`connect`], too.
+//! One attempt to open a channel, on a thread of its own, because resolvers and distant hosts may be slow.
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -10,7 +10,8 @@ use std::time::Duration;
 use taut_base::SAFE_PACKET;
 use taut_event::{Waker, connect_tcp};
 
-use crate::channel::{Broken, Channel, Parties};
+use crate::broken::Broken;
+use crate::sealed_channel::{ChannelTarget, SealedChannel};
 use crate::stream::Stream;
 use crate::url::Url;
 
@@ -19,20 +20,21 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for one step of the handshakes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of addresses of a name that are tried. Names like `localhost` have two, large sites about five.
-pub(crate) const MAX_ADDRESSES: usize = 8;
+pub const MAX_ADDRESSES: usize = 8;
 
 /// An attempt under way. Dropping it cancels it.
-pub(crate) struct Dial {
-    outcome: Receiver<Result<Channel, Broken>>,
+pub struct Dial {
+    outcome: Receiver<Result<SealedChannel, Broken>>,
     cancel: Arc<Cancel>,
 }
 
 /// The stage of an attempt, for its cancellation.
 #[derive(Default)]
-pub(crate) struct Cancel(Mutex<Stage>);
+pub struct Cancel(Mutex<Stage>);
 
+/// A stage of an attempt, or of a connection in use.
 #[derive(Default)]
-pub(crate) enum Stage {
+pub enum Stage {
     /// Nothing to shut down: resolving, connecting, or done.
     #[default]
     Detached,
@@ -44,7 +46,7 @@ pub(crate) enum Stage {
 
 impl Dial {
     /// Starts an attempt at `url`. `waker` is woken when [`Self::take`] has its outcome.
-    pub(crate) fn start(url: String, parties: Parties, waker: Waker) -> io::Result<Self> {
+    pub fn start(url: String, target: ChannelTarget, waker: Waker) -> io::Result<Self> {
         let (sender, outcome) = mpsc::sync_channel(1);
         let cancel = Arc::new(Cancel::default());
         let shared = Arc::clone(&cancel);
@@ -52,14 +54,14 @@ impl Dial {
             report(
                 &sender,
                 &waker,
-                attempt(&url, &parties, &shared).map_err(|broken| Broken(format!("{url}: {broken}"))),
+                attempt(&url, &target, &shared).map_err(|broken| Broken(format!("{url}: {broken}"))),
             );
         })?;
         Ok(Self { outcome, cancel })
     }
 
     /// Returns the outcome once it is known, which ends the attempt.
-    pub(crate) fn take(&self) -> Option<Result<Channel, Broken>> {
+    pub fn take(&self) -> Option<Result<SealedChannel, Broken>> {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => None,
@@ -80,7 +82,7 @@ impl Cancel {
     }
 
     /// Cancels the attempt, and ends a blocking call of its thread.
-    pub(crate) fn cancel(&self) {
+    pub fn cancel(&self) {
         let stage = std::mem::replace(&mut *self.lock(), Stage::Cancelled);
         if let Stage::Connected(socket) = stage {
             let _ = socket.shutdown(Shutdown::Both);
@@ -88,12 +90,12 @@ impl Cancel {
     }
 
     /// Returns true if the attempt was cancelled.
-    pub(crate) fn is_cancelled(&self) -> bool {
+    pub fn is_cancelled(&self) -> bool {
         matches!(*self.lock(), Stage::Cancelled)
     }
 
     /// Sets the next stage, unless the attempt was cancelled.
-    pub(crate) fn advance(&self, next: Stage) -> Result<(), Broken> {
+    pub fn advance(&self, next: Stage) -> Result<(), Broken> {
         let mut stage = self.lock();
         if matches!(*stage, Stage::Cancelled) {
             return Err(Broken(String::from("cancelled")));
@@ -103,20 +105,20 @@ impl Cancel {
     }
 }
 
-fn report(sender: &SyncSender<Result<Channel, Broken>>, waker: &Waker, outcome: Result<Channel, Broken>) {
+fn report(sender: &SyncSender<Result<SealedChannel, Broken>>, waker: &Waker, outcome: Result<SealedChannel, Broken>) {
     // Sending fails only after a cancellation, when no receiver waits for the outcome.
     let _ = sender.send(outcome);
     waker.wake();
 }
 
-fn attempt(url: &str, parties: &Parties, cancel: &Cancel) -> Result<Channel, Broken> {
+fn attempt(url: &str, target: &ChannelTarget, cancel: &Cancel) -> Result<SealedChannel, Broken> {
     let url: Url = url.parse().map_err(|error| Broken(format!("{error}")))?;
     let addresses = (url.host.as_str(), url.port).to_socket_addrs();
     let addresses = addresses.map_err(|error| Broken(format!("its name cannot be resolved: {error}")))?;
     let addresses: Vec<SocketAddr> = addresses.take(MAX_ADDRESSES).collect();
     let mut last = Broken(String::from("its name has no address"));
     for address in &addresses {
-        match attempt_address(*address, &url, parties, cancel) {
+        match attempt_address(*address, &url, target, cancel) {
             Ok(mut channel) => {
                 channel.set_addresses(&addresses);
                 // The channel now belongs to the caller of `take`; a cancellation must not shut it down.
@@ -130,14 +132,19 @@ fn attempt(url: &str, parties: &Parties, cancel: &Cancel) -> Result<Channel, Bro
     Err(last)
 }
 
-fn attempt_address(address: SocketAddr, url: &Url, parties: &Parties, cancel: &Cancel) -> Result<Channel, Broken> {
-    Channel::open(connect(address, url, cancel)?, url, parties)
+fn attempt_address(
+    address: SocketAddr,
+    url: &Url,
+    target: &ChannelTarget,
+    cancel: &Cancel,
+) -> Result<SealedChannel, Broken> {
+    SealedChannel::open(connect(address, url, cancel)?, url, target)
 }
 
 /// Connects to one address of the URL's host. The stream blocks, with a timeout. Its segments are as short as packets on a path of unknown MTU: a path that loses
 /// longer packets without an error would otherwise keep every larger message from this node, and the kernel takes a minute to try shorter segments, if at all (fault
 /// I1). The control channel carries little; on a bridge the headers take 4 % more.
-pub(crate) fn connect(address: SocketAddr, url: &Url, cancel: &Cancel) -> Result<Stream, Broken> {
+pub fn connect(address: SocketAddr, url: &Url, cancel: &Cancel) -> Result<Stream, Broken> {
     let named = url.host.parse::<IpAddr>().is_err();
     let describe = |error: io::Error| Broken(if named { format!("{address}: {error}") } else { error.to_string() });
     let socket = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT).map_err(describe)?;

@@ -12,13 +12,13 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Exponential backoff with full jitter: each pause is uniform between 0 and a bound that doubles, so that a thousand nodes that lost the same coordinator do
 /// not reconnect at once (fault N4).
 #[derive(Debug, Default)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
     /// Returns the next pause, and doubles the bound of the one after it.
-    pub(crate) fn next(&mut self, entropy: &mut impl Entropy) -> Duration {
+    pub fn next(&mut self, entropy: &mut impl Entropy) -> Duration {
         let bound = self.bound();
         self.failures = self.failures.saturating_add(1);
         let milliseconds = u32::try_from(bound.as_millis()).unwrap_or(u32::MAX);
@@ -26,7 +26,7 @@ impl Backoff {
     }
 
     /// Resets the bound to its first value.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 

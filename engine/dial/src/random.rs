@@ -10,18 +10,25 @@ use zeroize::Zeroizing;
 ///
 /// # Errors
 /// If the operating system has no randomness. There is no weaker substitute.
-pub(crate) fn private_key() -> io::Result<PrivateKey> {
+pub fn private_key() -> io::Result<PrivateKey> {
     let mut bytes = Zeroizing::new([0; 32]);
     SystemRandom::new().fill(bytes.as_mut_slice()).map_err(|_| io::Error::other("the system gave no random bytes"))?;
     Ok(PrivateKey::from_bytes(*bytes))
 }
 
 /// Randomness for jitter. A failure of the system's source makes pauses predictable, which does not affect security.
-pub(crate) struct Jitter(SystemRandom);
+pub struct Jitter(SystemRandom);
 
 impl Jitter {
-    pub(crate) fn new() -> Self {
+    /// Returns a handle to the system's source.
+    pub fn new() -> Self {
         Self(SystemRandom::new())
+    }
+}
+
+impl Default for Jitter {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

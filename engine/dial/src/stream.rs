@@ -22,7 +22,7 @@ const HANDSHAKES: usize = 256 * 1024;
 const TURN: usize = 64 * 1024;
 
 /// A connected stream. It counts received bytes, so that a large message that arrives slowly does not count as silence.
-pub(crate) struct Stream {
+pub struct Stream {
     kind: StreamKind,
     received: u64,
 }
@@ -75,7 +75,7 @@ impl Write for Socket {
 
 impl Stream {
     /// Wraps a connected socket, with TLS if the URL requires it. The TLS handshake begins with the first write.
-    pub(crate) fn new(tcp: TcpStream, url: &Url) -> io::Result<Self> {
+    pub fn new(tcp: TcpStream, url: &Url) -> io::Result<Self> {
         let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0 };
         let kind = if url.secure {
             let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
@@ -88,7 +88,7 @@ impl Stream {
     }
 
     /// Returns the TCP socket.
-    pub(crate) fn socket(&self) -> &TcpStream {
+    pub fn socket(&self) -> &TcpStream {
         match &self.kind {
             StreamKind::Plain(socket) => &socket.tcp,
             StreamKind::Secure(stream) => &stream.get_ref().tcp,
@@ -96,7 +96,7 @@ impl Stream {
     }
 
     /// Starts a turn, which reads [`TURN`] bytes at most. The socket does not block from the first turn on.
-    pub(crate) fn begin_turn(&mut self) {
+    pub fn begin_turn(&mut self) {
         let socket = match &mut self.kind {
             StreamKind::Plain(socket) => socket,
             StreamKind::Secure(stream) => stream.get_mut(),
@@ -105,7 +105,7 @@ impl Stream {
     }
 
     /// Returns the number of bytes read so far, TLS included.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         match &self.kind {
             StreamKind::Plain(socket) => socket.total,
             StreamKind::Secure(stream) => stream.get_ref().total,
@@ -114,13 +114,13 @@ impl Stream {
 
     /// Returns true if a new connection would have another source address, or is impossible because no route exists. The test connects a UDP socket, which
     /// sends no packet.
-    pub(crate) fn is_stale(&self) -> bool {
+    pub fn is_stale(&self) -> bool {
         let moved = || Ok::<_, io::Error>(self.source_address()? != self.socket().local_addr()?.ip());
         moved().unwrap_or(true)
     }
 
     /// Returns the source address that this host would use for a new connection to the same peer.
-    pub(crate) fn source_address(&self) -> io::Result<IpAddr> {
+    pub fn source_address(&self) -> io::Result<IpAddr> {
         let peer = self.socket().peer_addr()?;
         let any: SocketAddr =
             if peer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
@@ -130,7 +130,7 @@ impl Stream {
     }
 
     /// Returns the number of bytes received so far, without TLS.
-    pub(crate) fn received(&self) -> u64 {
+    pub fn received(&self) -> u64 {
         self.received
     }
 }

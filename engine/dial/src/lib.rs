@@ -1,0 +1,26 @@
+//! Connections to coordinators and relays by `http`, `https`, `ws` and `wss`: URL, TCP, TLS, WebSocket, the sealed channel inside, and the pauses between attempts.
+//!
+//! Nodes use it for the control channel and for bridges, relays for their channels to coordinators. Trust is in the pinned key of the `Noise_IK` handshake alone;
+//! any certificate of an https front is accepted.
+//!
+//! - [`Dial`] opens a [`SealedChannel`] on a short-lived thread, and can be cancelled at any moment;
+//! - [`connect`] opens the [`Stream`] below, for other uses of a WebSocket;
+//! - [`Backoff`] tells the pause before the next attempt.
+//!
+//! Not supported: HTTP proxies, certificate checks.
+
+mod backoff;
+mod broken;
+mod dial;
+mod random;
+mod sealed_channel;
+mod stream;
+mod url;
+
+pub use backoff::Backoff;
+pub use broken::Broken;
+pub use dial::{Cancel, Dial, MAX_ADDRESSES, Stage, connect};
+pub use random::{Jitter, private_key};
+pub use sealed_channel::{ChannelTarget, Received, SealedChannel};
+pub use stream::Stream;
+pub use url::{BadUrl, Url};

@@ -1,0 +1,220 @@
+//! A sealed channel: WebSocket, in it `Noise_IK`, in it messages of JSON. No method blocks after the handshakes.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use serde::Serialize;
+use taut_base::{PrivateKey, PublicKey};
+use taut_noise::ik::Initiator;
+use taut_noise::{MAX_MESSAGE, Transport};
+use tungstenite::handshake::HandshakeError;
+use tungstenite::protocol::WebSocketConfig;
+use tungstenite::{Message, WebSocket};
+
+use crate::broken::{Broken, explain, printable};
+use crate::random;
+use crate::stream::Stream;
+use crate::url::Url;
+
+/// Bytes of the read buffer and of the write buffer. The default of tungstenite, 128 KiB each, would be a twentieth of the node's memory.
+const BUFFER: usize = 4096;
+
+/// Limit on the bytes received since the last complete message, 32 MiB: twice the longest message, because TLS, frame headers and pings count, too. Beyond it
+/// the channel counts as broken. Without a limit, a message of endless frames would never complete.
+const MOST_UNFINISHED: u64 = 2 * MAX_MESSAGE as u64;
+
+/// A channel to a coordinator after its handshakes.
+pub struct SealedChannel {
+    socket: WebSocket<Stream>,
+    transport: Transport,
+    /// Total of received bytes at the last complete message.
+    bytes_at_message: u64,
+    /// True if bytes are buffered because the socket does not take them yet.
+    blocked: bool,
+    /// The addresses to which the name of the URL's host resolved.
+    addresses: Vec<IpAddr>,
+}
+
+/// What the handshakes need: where the channel is, and the keys of its two ends.
+pub struct ChannelTarget {
+    /// Path and query below the coordinator's URL, beginning with a slash.
+    pub path: String,
+    /// The prologue of the `Noise_IK` handshake.
+    pub prologue: Vec<u8>,
+    /// The private key of this end.
+    pub key: PrivateKey,
+    /// The coordinator's key.
+    pub coordinator: PublicKey,
+    /// What to say if the server does not finish the handshake.
+    pub wrong_server: &'static str,
+}
+
+/// What [`SealedChannel::receive`] found.
+pub enum Received {
+    /// A message, opened.
+    Message(Vec<u8>),
+    /// Something that only keeps the WebSocket alive, such as a ping.
+    Other,
+    /// No message is complete yet, or this turn's limit on bytes is reached.
+    Nothing,
+}
+
+impl SealedChannel {
+    /// Does the handshakes on `stream`, which blocks with a timeout, and makes it non-blocking afterwards.
+    ///
+    /// # Errors
+    /// If the server does not answer in time, or is not the coordinator.
+    pub fn open(stream: Stream, url: &Url, target: &ChannelTarget) -> Result<Self, Broken> {
+        // The library requires a scheme, but the stream exists already.
+        let request = format!("ws://{}{}{}", url.authority(), url.path, target.path);
+        let config = WebSocketConfig::default()
+            .read_buffer_size(BUFFER)
+            .write_buffer_size(0)
+            .max_message_size(Some(MAX_MESSAGE))
+            .max_frame_size(Some(MAX_MESSAGE));
+        let (mut socket, _) =
+            tungstenite::client::client_with_config(request, stream, Some(config)).map_err(|error| match error {
+                HandshakeError::Interrupted(_) => Broken(String::from("no answer in time")),
+                HandshakeError::Failure(error) => explain(error),
+            })?;
+        let transport = shake_hands(&mut socket, target)?;
+        let tcp = socket.get_ref().socket();
+        tcp.set_nonblocking(true)
+            .and_then(|()| tcp.set_read_timeout(None))
+            .map_err(|error| Broken(error.to_string()))?;
+        socket.get_mut().begin_turn();
+        Ok(Self {
+            bytes_at_message: socket.get_ref().total(),
+            socket,
+            transport,
+            blocked: false,
+            addresses: Vec::new(),
+        })
+    }
+
+    /// Sends a message. Bytes that the socket does not take yet are buffered; see [`Self::wants_write`].
+    ///
+    /// # Errors
+    /// If the channel is broken.
+    pub fn send(&mut self, message: &impl Serialize) -> Result<(), Broken> {
+        let plain = serde_json::to_vec(message).map_err(|error| Broken(error.to_string()))?;
+        let sealed = self.transport.seal(&plain);
+        let written = self.socket.write(Message::binary(sealed));
+        self.settle(written)?;
+        self.flush()
+    }
+
+    /// Sends the buffered bytes.
+    ///
+    /// # Errors
+    /// If the channel is broken.
+    pub fn flush(&mut self) -> Result<(), Broken> {
+        let flushed = self.socket.flush();
+        self.settle(flushed)
+    }
+
+    fn settle(&mut self, result: Result<(), tungstenite::Error>) -> Result<(), Broken> {
+        match result {
+            Ok(()) => self.blocked = false,
+            Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+            Err(error) => return Err(explain(error)),
+        }
+        Ok(())
+    }
+
+    /// Returns true if [`Self::flush`] has to be called when the socket is writable.
+    pub fn wants_write(&self) -> bool {
+        self.blocked
+    }
+
+    /// Starts a turn of [`Self::receive`], which reads a bounded number of bytes.
+    pub fn begin_turn(&mut self) {
+        self.socket.get_mut().begin_turn();
+    }
+
+    /// Returns the next message.
+    ///
+    /// # Errors
+    /// If the channel is broken, or the other end closed it.
+    pub fn receive(&mut self) -> Result<Received, Broken> {
+        if self.socket.get_ref().total().saturating_sub(self.bytes_at_message) > MOST_UNFINISHED {
+            return Err(Broken(String::from(
+                "32 MiB came without a complete message of the coordinator; a proxy in between may be broken",
+            )));
+        }
+        let sealed = match self.socket.read() {
+            Ok(Message::Binary(sealed)) => sealed,
+            Ok(Message::Close(frame)) => {
+                let reason = frame.map(|frame| frame.reason.to_string()).filter(|reason| !reason.is_empty());
+                // The close frame is outside the encrypted channel: over http:// anybody on the way may have written it.
+                let reason =
+                    reason.map(|reason| format!(" (unverified text: {})", printable(&reason))).unwrap_or_default();
+                return Err(Broken(format!("the server closed the channel{reason}")));
+            }
+            Ok(_) => return Ok(Received::Other),
+            Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Received::Nothing);
+            }
+            Err(error) => return Err(explain(error)),
+        };
+        let plain = self.transport.open(sealed.into()).map_err(|error| Broken(error.to_string()))?;
+        self.bytes_at_message = self.socket.get_ref().total();
+        Ok(Received::Message(plain))
+    }
+
+    /// Returns the number of bytes received so far.
+    pub fn received(&self) -> u64 {
+        self.socket.get_ref().received()
+    }
+
+    /// Notes all addresses of the URL's host.
+    pub(crate) fn set_addresses(&mut self, addresses: &[SocketAddr]) {
+        self.addresses = addresses.iter().map(|address| address.ip().to_canonical()).collect();
+    }
+
+    /// Returns the coordinator's addresses, or those of a proxy in front of it: the address in use first, then the other addresses of its host name.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let peer = self.socket.get_ref().socket().peer_addr().ok().map(|address| address.ip().to_canonical());
+        peer.into_iter().chain(self.addresses.iter().copied()).collect()
+    }
+
+    /// Returns true if this host's source address changed since the channel was opened. Answers on such a channel cannot arrive.
+    pub fn is_stale(&self) -> bool {
+        self.socket.get_ref().is_stale()
+    }
+
+    /// Returns true if this host has a route to the other end of the channel.
+    pub fn has_route(&self) -> bool {
+        self.socket.get_ref().source_address().is_ok()
+    }
+
+    /// Closes the channel. Sends a close frame first if the socket takes one without blocking.
+    pub fn close(&mut self) {
+        let _ = self.socket.close(None);
+    }
+}
+
+impl AsFd for SealedChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+}
+
+fn shake_hands(socket: &mut WebSocket<Stream>, target: &ChannelTarget) -> Result<Transport, Broken> {
+    let wrong_server = || Broken(String::from(target.wrong_server));
+    let ephemeral = random::private_key().map_err(|error| Broken(error.to_string()))?;
+    let (initiator, first) =
+        Initiator::start(&target.prologue, &target.key, &target.coordinator, ephemeral).map_err(|_| {
+            Broken(String::from("the coordinator's key in the token is no key; ask the operator for a new token"))
+        })?;
+    socket.send(Message::binary(first.to_vec())).map_err(explain)?;
+    let second = loop {
+        match socket.read().map_err(explain)? {
+            Message::Binary(second) => break second,
+            Message::Ping(_) | Message::Pong(_) => {}
+            _ => return Err(wrong_server()),
+        }
+    };
+    initiator.finish(&second).map_err(|_| wrong_server())
+}
