@@ -78,6 +78,8 @@ pub(crate) struct Present {
     pub(crate) channels: u64,
     pub(crate) online: u64,
     pub(crate) networks: u64,
+    /// Relays with a channel here.
+    pub(crate) relays: u64,
     /// For how long the database has not answered.
     pub(crate) silence: Duration,
     /// Changes are stored, and other coordinators on the same database are heard, if there can be any.
@@ -97,6 +99,7 @@ pub(crate) fn render(figures: &Figures, database: &DatabaseFigures, present: &Pr
         present.online,
     );
     text.gauge("taut_coordinator_networks", "networks", present.networks);
+    text.gauge("taut_coordinator_relays", "relays with a channel", present.relays);
     text.gauge(
         "taut_coordinator_well",
         "1 if changes are stored and other coordinators are heard",
@@ -181,7 +184,8 @@ mod tests {
         for milliseconds in [0, 5, 6, 300, 60_000] {
             figures.update.note(Duration::from_millis(milliseconds));
         }
-        let present = Present { channels: 3, online: 4, networks: 1, silence: Duration::ZERO, is_well: true };
+        let present =
+            Present { channels: 3, online: 4, networks: 1, relays: 2, silence: Duration::ZERO, is_well: true };
         let text = render(&figures, &DatabaseFigures::default(), &present);
         for line in [
             "taut_coordinator_update_seconds_bucket{le=\"0.001\"} 1",

@@ -54,6 +54,7 @@ pub(crate) async fn start(
         endpoints: endpoints(&wanted.addresses, relay.port()),
         stun_port: relay.stun_port(),
         web: Some(coordinator_relay_url()),
+        busy: false,
     });
     state.set_own_relay(named.as_ref()).await?;
     let relay = running.map(|(relay, _)| relay);

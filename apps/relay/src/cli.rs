@@ -11,6 +11,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use serde_json::{Value, json};
 use taut_base::{Descriptors, Prefix, Uses, closest};
 use taut_event::{Events, Interest, Poller, Signal, Signals};
+use taut_netmap::RelayToken;
 use taut_noise::public_key;
 use taut_relay::ForwardRate;
 use taut_relay_server::log::{self, DAEMON, LogFormat, LogLevels};
@@ -24,7 +25,11 @@ taut-relay: forwards encrypted packets between nodes without a direct path
   taut-relay serve   run the relay until SIGTERM or SIGINT ends it
       --listen PORT          UDP port of frames and STUN (default 3478)
       --stun-port PORT       second UDP port that answers STUN, so that nodes can detect their type of NAT (default 3479)
-      --trust KEY            serve the nodes of this coordinator; KEY is the output of `taut-coordinator ticket-key`; repeat for several
+      --coordinator TOKEN    serve the nodes of this coordinator, with a channel to it: it tells of removed nodes at once, and is
+                             told of the load; TOKEN is the output of `taut-coordinator relay-token`; repeat for several
+      --capacity BITS        traffic that this relay can forward in all, in bits per second; K, M or G after the number. It is part
+                             of the load that coordinators are told, and no limit (default: unknown)
+      --trust KEY            serve the nodes of this coordinator, without a channel; KEY is the output of `taut-coordinator ticket-key`; repeat for several
       --rate BITS            limit on the traffic that is forwarded for one node, in bits per second; K, M or G after the number
                              (default 1G)
       --threads N            number of threads that forward (default: one per core)
@@ -57,9 +62,11 @@ Exit status: 0 success, 1 failure, 2 usage error. With --json a failure is also 
 ";
 
 const COMMANDS: [&str; 5] = ["serve", "key", "status", "help", "version"];
-const OPTIONS: [&str; 16] = [
+const OPTIONS: [&str; 18] = [
     "listen",
     "stun-port",
+    "coordinator",
+    "capacity",
     "trust",
     "rate",
     "threads",
@@ -107,6 +114,9 @@ fn run_failed(error: impl Display) -> Failed {
 struct Flags {
     listen: u16,
     stun_port: u16,
+    coordinators: Vec<RelayToken>,
+    /// Bits per second; 0 if unknown.
+    capacity: u64,
     trust: Vec<taut_relay::VerifyingKey>,
     rate: ForwardRate,
     threads: usize,
@@ -190,6 +200,8 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
     let mut flags = Flags {
         listen: defaults.0,
         stun_port: defaults.1,
+        coordinators: Vec::new(),
+        capacity: 0,
         trust: Vec::new(),
         rate: ForwardRate::DEFAULT,
         threads: 0,
@@ -210,6 +222,18 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
             Arg::Short('V') | Arg::Long("version") => verb = Some(String::from("version")),
             Arg::Long("listen") => flags.listen = parser.value()?.parse()?,
             Arg::Long("stun-port") => flags.stun_port = parser.value()?.parse()?,
+            Arg::Long("coordinator") => {
+                let token = parser.value()?.string()?;
+                flags
+                    .coordinators
+                    .push(token.parse().map_err(|error| Failed::Usage(format!("--coordinator: {error}")))?);
+            }
+            Arg::Long("capacity") => {
+                let text = parser.value()?.string()?;
+                let rate: ForwardRate =
+                    text.parse().map_err(|error| Failed::Usage(format!("--capacity `{text}`: {error}")))?;
+                flags.capacity = rate.bytes_per_second.saturating_mul(8);
+            }
             Arg::Long("trust") => flags.trust.push(parser.value()?.parse()?),
             Arg::Long("rate") => {
                 let text = parser.value()?.string()?;
@@ -252,6 +276,8 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     let metrics = metrics.transpose().map_err(|error| Failed::Run(format!("cannot listen for --metrics: {error}")))?;
     let address = metrics.as_ref().map(Metrics::address);
     report_ready(flags, &relay, address, &descriptors)?;
+    let links = flags.coordinators.iter().map(|token| relay.connect(token.clone(), VERSION, flags.capacity));
+    let links: Vec<_> = links.collect::<Result<_, _>>().map_err(run_failed)?;
     let poller = Poller::new().map_err(run_failed)?;
     poller.add(std::os::fd::AsFd::as_fd(&signals), 0, Interest::READ).map_err(run_failed)?;
     let mut events = Events::with_capacity(1);
@@ -265,6 +291,7 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
             Some(_) => break,
         }
     }
+    drop(links);
     drop(metrics);
     relay.stop();
     tracing::info!(target: DAEMON, event = "stopped");
@@ -300,8 +327,8 @@ fn report_ready(
     let (key, port, stun_port) = (relay.key(), relay.port(), relay.stun_port());
     let Descriptors { unauthenticated, streams, rest, .. } = *descriptors;
     tracing::info!(target: DAEMON, event = "started", version = VERSION, port, stun_port, %key);
-    if flags.trust.is_empty() {
-        let hint = "give --trust KEY; `taut-coordinator ticket-key` prints the key";
+    if flags.trust.is_empty() && flags.coordinators.is_empty() {
+        let hint = "give --coordinator TOKEN; `taut-coordinator relay-token` prints the token";
         let reason = "this relay answers STUN and forwards nothing, because it trusts no coordinator";
         tracing::warn!(target: DAEMON, event = "no-coordinator", reason, hint);
     }

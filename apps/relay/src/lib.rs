@@ -16,6 +16,8 @@
 //! own table and puts them into the queues of all others before it handles the next datagram: data behind an `open` finds the channel. A worker that does not
 //! know a number or a sender first applies the changes in its queue.
 //!
+//! **Coordinators.** For each coordinator that has named a relay token there is a thread with a channel to it ([`CoordinatorLink`]): revocations come down, the load goes up.
+//!
 //! **Bounds.** [`ConnectionAdmission`] bounds connections until a client is bound on them; afterwards each client has one. A worker whose socket is full waits up
 //! to 0.1 s, then drops and counts. Queues hold changes: each control frame causes a few, and control frames are limited.
 //!
@@ -23,12 +25,14 @@
 
 mod admission;
 mod admission_table;
+mod coordinator_link;
 mod key;
 mod listener;
 pub mod log;
 mod metrics;
 mod outbox;
 mod relay;
+mod removals;
 mod shared;
 mod stats;
 mod streams;
@@ -38,10 +42,12 @@ mod worker;
 
 pub use admission::{ConnectionAdmission, PATIENCE, Pass, Source};
 pub use admission_table::{AdmissionGuard, AdmissionTable};
+pub use coordinator_link::CoordinatorLink;
 pub use key::{KeyError, key_from_file};
 pub use listener::{PAUSE as ACCEPT_PAUSE, is_of_one_connection};
 pub use metrics::Metrics;
-pub use relay::{RelayConfig, RelayServer, RelayStartError, Removals};
+pub use relay::{RelayConfig, RelayServer, RelayStartError};
+pub use removals::Removals;
 pub use stats::Stats;
 pub use web::{Entrance, WebConfig, accept_key};
 

@@ -10,14 +10,17 @@ use std::{fmt, io, thread};
 use ring::rand::SystemRandom;
 use taut_base::{Entropy, PrivateKey, PublicKey};
 use taut_event::Waker;
+use taut_netmap::RelayToken;
 use taut_noise::public_key;
-use taut_relay::{Forward, ForwardRate, NetworkTag, RelayLimits, Removal, Server, Shares, VerifyingKey};
+use taut_relay::{Forward, ForwardRate, RelayLimits, Server, Shares, VerifyingKey};
 use taut_udp::{BindError, UdpSocket};
 use zeroize::Zeroizing;
 
+use crate::coordinator_link::{CoordinatorLink, LinkOptions};
+use crate::removals::Removals;
 use crate::shared::Shared;
 use crate::stats::Stats;
-use crate::system::{OsEntropy, clocks};
+use crate::system::OsEntropy;
 use crate::web::{Entrance, Web, WebConfig};
 use crate::worker::{Sockets, Worker};
 use crate::{DEFAULT_PORT, DEFAULT_STUN_PORT};
@@ -69,6 +72,10 @@ pub struct RelayServer {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     key: PublicKey,
+    private_key: PrivateKey,
+    /// Most clients, and number of forwarding threads.
+    clients: usize,
+    workers: usize,
     port: u16,
     stun_port: u16,
     web: Option<SocketAddr>,
@@ -104,8 +111,18 @@ impl RelayServer {
         wakers.extend(config.web.as_ref().map(|_| web_waker.clone()));
         let shared = Arc::new(Shared::new(server, wakers.clone(), web_waker.clone()));
         let shares = Arc::new(Shares::new(config.share, config.limits.clients));
-        let (web, has_web, key) = (None, false, public_key(&config.key));
-        let mut relay = Self { shared, threads: Vec::new(), key, port, stun_port, web, has_web };
+        let mut relay = Self {
+            shared,
+            threads: Vec::new(),
+            key: public_key(&config.key),
+            private_key: config.key.clone(),
+            clients: config.limits.clients,
+            workers,
+            port,
+            stun_port,
+            web: None,
+            has_web: false,
+        };
         if let (Some(web), Some(first)) = (&config.web, frames.first()) {
             relay.start_web(web, frames.len(), first.try_clone()?, web_waker, Arc::clone(&shares))?;
         }
@@ -167,9 +184,27 @@ impl RelayServer {
         self.shared.ask(|server| server.trust(key));
     }
 
+    /// Serves the members of this coordinator, and opens a channel to it: it tells of removed members, and is told of the relay's load. `capacity`: the traffic
+    /// that this relay can forward in bits per second, 0 if unknown.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub fn connect(&self, token: RelayToken, version: &str, capacity: u64) -> Result<CoordinatorLink, RelayStartError> {
+        self.trust(VerifyingKey(token.tickets));
+        let options = LinkOptions {
+            token,
+            key: self.private_key.clone(),
+            version: String::from(version),
+            capacity,
+            clients: self.clients,
+            workers: self.workers,
+        };
+        Ok(CoordinatorLink::start(options, self.removals(), self.observer())?)
+    }
+
     /// Returns the handle by which the relay's own coordinator cuts off removed members.
     pub fn removals(&self) -> Removals {
-        Removals(self.shared.clone())
+        Removals::new(self.shared.clone())
     }
 
     /// Returns the counters.
@@ -197,33 +232,6 @@ impl RelayServer {
     }
 }
 
-/// Number of members that are cut off while the lock is held, 64: about 0.5 ms, the longest delay of a worker with a bind or control frame. A removed network may
-/// have 65,536 members.
-const PIECE: usize = 64;
-
-/// A handle to a relay for its coordinator, which reports removed members.
-#[derive(Clone)]
-pub struct Removals(Arc<Shared>);
-
-impl Removals {
-    /// Ends the bindings of these members, and refuses their earlier tickets. Returns when all of them are cut off.
-    pub fn cut_off(&self, signer: &VerifyingKey, removals: &[Removal]) {
-        for piece in removals.chunks(PIECE) {
-            self.0.order(|server| {
-                let now = clocks().now;
-                piece.iter().for_each(|removal| server.cut_off(signer, removal, now));
-            });
-            // A worker that waits for the lock gets it before the next piece.
-            thread::yield_now();
-        }
-    }
-
-    /// Returns the earliest signing time, in seconds since 1970, at which a ticket for this key is accepted, if the key is cut off.
-    pub fn taken_from(&self, signer: &VerifyingKey, network: NetworkTag, key: PublicKey) -> Option<u64> {
-        self.0.ask(|server| server.taken_from(signer, network, key, clocks()))
-    }
-}
-
 impl Drop for RelayServer {
     fn drop(&mut self) {
         self.end();
@@ -237,8 +245,19 @@ impl Stats {
         let websockets = shared.streams.count();
         let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let streams = &shared.streams;
+        let (coordinators, revocations) = (read(&shared.coordinators), read(&shared.revocations));
         let (crowded, late, hurried) = (read(&streams.crowded), read(&streams.late), read(&streams.hurried));
-        let mut stats = Self { tally, slow_reader, websockets, crowded, late, hurried, ..Self::default() };
+        let mut stats = Self {
+            tally,
+            slow_reader,
+            websockets,
+            crowded,
+            late,
+            hurried,
+            coordinators,
+            revocations,
+            ..Self::default()
+        };
         for worker in &shared.published {
             stats.counts.datagrams += read(&worker.datagrams);
             stats.counts.bytes += read(&worker.bytes);

@@ -59,6 +59,10 @@ pub(crate) struct Shared {
     pub(crate) published: Vec<Published>,
     pub(crate) streams: Streams,
     stopping: AtomicBool,
+    /// Coordinators to which there is a channel.
+    pub(crate) coordinators: AtomicU64,
+    /// Revocations that coordinators told of.
+    pub(crate) revocations: AtomicU64,
 }
 
 impl Shared {
@@ -73,6 +77,8 @@ impl Shared {
             published,
             streams: Streams::new(web),
             stopping: AtomicBool::new(false),
+            coordinators: AtomicU64::new(0),
+            revocations: AtomicU64::new(0),
         }
     }
 

@@ -30,6 +30,10 @@ pub struct Stats {
     pub stun: u64,
     /// STUN messages that were not answered.
     pub bad_stun: u64,
+    /// Coordinators to which there is a channel at present.
+    pub coordinators: u64,
+    /// Revocations that coordinators told of.
+    pub revocations: u64,
 }
 
 impl Stats {
@@ -63,16 +67,17 @@ impl Stats {
         ]
     }
 
-    fn gauges(&self) -> [(&'static str, &'static str, u64); 4] {
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 5] {
         [
             ("clients", "Clients bound at present.", self.tally.clients),
             ("lanes", "Lanes of clients beyond the first, bound at present.", self.tally.lanes),
             ("channels", "Channels open at present, counted once for each direction.", self.tally.channels),
             ("websockets", "WebSocket connections at present, bound or not.", self.websockets),
+            ("coordinators", "Coordinators to which there is a channel at present.", self.coordinators),
         ]
     }
 
-    fn counters(&self) -> [(&'static str, &'static str, u64); 11] {
+    fn counters(&self) -> [(&'static str, &'static str, u64); 12] {
         let (tally, counts) = (&self.tally, &self.counts);
         [
             ("forwarded_datagrams_total", "Forwarded datagrams.", counts.datagrams),
@@ -94,6 +99,7 @@ impl Stats {
             ),
             ("ended_total", "Bindings that ended.", tally.ended),
             ("stun_total", "STUN requests that were answered.", self.stun),
+            ("revocations_total", "Revocations that coordinators told of.", self.revocations),
         ]
     }
 

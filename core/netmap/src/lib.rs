@@ -7,6 +7,7 @@
 //! - [`Delta`]: the difference between two versions of a map. The node applies it to a copy and checks the result.
 //! - [`ToCoordinator`], [`ToNode`]: the messages of the control channel, JSON inside Noise inside a WebSocket (protocol.md 8).
 //! - [`JoinToken`]: one line that enrols a node.
+//! - [`RelayToCoordinator`], [`CoordinatorToRelay`], [`RelayToken`]: the channel between a relay and a coordinator, and the line that opens it.
 //!
 //! Readers ignore unknown fields, so that a newer program may add some (fault L5).
 
@@ -15,7 +16,9 @@ mod message;
 mod name;
 mod prefixes;
 mod relay;
+mod relay_channel;
 mod token;
+mod token_line;
 
 pub use map::{Delta, LocalMember, MapError, NetworkInfo, NetworkMap, Peer};
 pub use message::{
@@ -29,5 +32,9 @@ pub use prefixes::Prefixes;
 pub use relay::{
     MAX_PEER_RELAYS, MAX_RELAY_ENDPOINTS, MAX_RELAYS, RELAY_PATH, Relay, RelayFault, coordinator_relay_url,
     resolve_relay_endpoints, resolve_relay_urls,
+};
+pub use relay_channel::{
+    BadRelayToken, CoordinatorToRelay, MAX_REVOCATIONS, RELAY_CONTROL_PATH, RELAY_PROLOGUE, RELAY_TOKEN_PREFIX,
+    RelayLoad, RelayToCoordinator, RelayToken, Revocation,
 };
 pub use token::{BadToken, JoinToken, OPERATOR_PREFIX, TOKEN_PREFIX};

@@ -55,6 +55,9 @@ pub struct Relay {
     /// `wss://` or `ws://` URL for the same frames if UDP is blocked. The host `0.0.0.0` means the coordinator's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web: Option<String>,
+    /// True while the relay says that it can hardly take more nodes. Nodes that are not bound to it prefer others. Release 0.1.0 does not know it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub busy: bool,
 }
 
 impl Relay {
@@ -203,6 +206,7 @@ mod tests {
             endpoints: vec![SocketAddr::from(([192, 0, 2, number], 3478))],
             stun_port: 3479,
             web: None,
+            busy: false,
         }
     }
 

@@ -8,8 +8,10 @@ use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-use taut_base::{PublicKey, decode_base64url, encode_base64url};
+use taut_base::PublicKey;
 use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::token_line;
 
 /// Prefix of every token of this version.
 pub const TOKEN_PREFIX: &str = "taut1-";
@@ -17,10 +19,8 @@ pub const TOKEN_PREFIX: &str = "taut1-";
 /// Prefix of every operator token, by which people and secret scanners recognise it.
 pub const OPERATOR_PREFIX: &str = "tautop-";
 
-const FIXED: usize = 16 + 32 + 32 + 1;
-const CHECK: usize = 4;
-/// Limit on the URLs in a token, 8: more replicas belong behind one host name.
-const MAX_URLS: usize = 8;
+/// Bytes before the URLs: network id, coordinator key, enrolment secret.
+const FIXED: usize = 16 + 32 + 32;
 
 /// A join token. It holds a secret, so it has no `Debug` and is wiped when dropped; only [`Self::encode`] prints it.
 ///
@@ -46,21 +46,7 @@ pub struct JoinToken {
 impl JoinToken {
     /// Returns the line to copy.
     pub fn encode(&self) -> String {
-        let mut bytes = Vec::with_capacity(256);
-        bytes.extend_from_slice(&self.network);
-        bytes.extend_from_slice(self.coordinator.as_bytes());
-        bytes.extend_from_slice(&self.secret);
-        let urls: Vec<&String> = self.urls.iter().filter(|url| url.len() <= 255).take(MAX_URLS).collect();
-        bytes.push(u8::try_from(urls.len()).unwrap_or(0));
-        for url in urls {
-            bytes.push(u8::try_from(url.len()).unwrap_or(0));
-            bytes.extend_from_slice(url.as_bytes());
-        }
-        let check = taut_noise::hash(&[&bytes]);
-        bytes.extend_from_slice(&check[..CHECK]);
-        let line = format!("{TOKEN_PREFIX}{}", encode_base64url(&bytes));
-        bytes.zeroize();
-        line
+        token_line::encode(TOKEN_PREFIX, &[&self.network, self.coordinator.as_bytes(), &self.secret], &self.urls)
     }
 }
 
@@ -76,33 +62,18 @@ impl FromStr for JoinToken {
                 _ => BadToken::NoToken,
             });
         };
-        let mut bytes = decode_base64url(body).map_err(|_| BadToken::Damaged)?;
-        let token = parse(&bytes);
-        bytes.zeroize();
-        token
+        let (fixed, urls) = token_line::decode::<FIXED>(body).ok_or(BadToken::Damaged)?;
+        Self::new(&fixed, urls).ok_or(BadToken::Damaged)
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<JoinToken, BadToken> {
-    let (body, check) = bytes.split_last_chunk::<CHECK>().ok_or(BadToken::Damaged)?;
-    if taut_noise::hash(&[body])[..CHECK] != *check || body.len() < FIXED {
-        return Err(BadToken::Damaged);
+impl JoinToken {
+    fn new(fixed: &[u8; FIXED], urls: Vec<String>) -> Option<Self> {
+        let (network, rest) = fixed.split_first_chunk::<16>()?;
+        let (coordinator, secret) = rest.split_first_chunk::<32>()?;
+        let secret = secret.try_into().ok()?;
+        Some(Self { network: *network, coordinator: PublicKey(*coordinator), urls, secret })
     }
-    let (network, rest) = body.split_first_chunk::<16>().ok_or(BadToken::Damaged)?;
-    let (coordinator, rest) = rest.split_first_chunk::<32>().ok_or(BadToken::Damaged)?;
-    let (secret, rest) = rest.split_first_chunk::<32>().ok_or(BadToken::Damaged)?;
-    let (count, mut rest) = rest.split_first().ok_or(BadToken::Damaged)?;
-    let mut urls = Vec::new();
-    for _ in 0..*count {
-        let (length, after) = rest.split_first().ok_or(BadToken::Damaged)?;
-        let (url, after) = after.split_at_checked(usize::from(*length)).ok_or(BadToken::Damaged)?;
-        urls.push(String::from_utf8(url.to_vec()).map_err(|_| BadToken::Damaged)?);
-        rest = after;
-    }
-    if urls.is_empty() || urls.len() > MAX_URLS || !rest.is_empty() {
-        return Err(BadToken::Damaged);
-    }
-    Ok(JoinToken { network: *network, coordinator: PublicKey(*coordinator), urls, secret: *secret })
 }
 
 /// Why a text is not a join token.
@@ -139,8 +110,10 @@ impl Error for BadToken {}
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use taut_base::encode_base64url;
 
     use super::*;
+    use crate::token_line::{CHECK, read};
 
     fn token() -> JoinToken {
         JoinToken {
@@ -179,7 +152,7 @@ mod tests {
         #[test]
         fn no_bytes_are_a_surprise(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let check = taut_noise::hash(&[&bytes]);
-            let _ = parse(&[bytes.as_slice(), &check[..CHECK]].concat());
+            let _ = read::<FIXED>(&[bytes.as_slice(), &check[..CHECK]].concat());
         }
     }
 }

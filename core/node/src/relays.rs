@@ -137,8 +137,9 @@ impl Relays {
             }
         }
         self.homes.retain(|id| listed.contains(id));
-        // Until relays are measured, home relays are taken in the order of the map.
-        for id in relays.iter().map(|relay| relay.id) {
+        // Until relays are measured, home relays are taken in the order of the map, those that are not busy first.
+        let (busy, free): (Vec<_>, Vec<_>) = relays.iter().partition(|relay| relay.busy);
+        for id in free.into_iter().chain(busy).map(|relay| relay.id) {
             if self.homes.len() < HOMES && !self.homes.contains(&id) {
                 self.homes.push(id);
             }

@@ -68,6 +68,7 @@ fn world(udp: (bool, bool)) -> World {
         endpoints: vec![at_udp()],
         stun_port: 0,
         web: Some(String::from("wss://r.example/")),
+        busy: false,
     }];
     let terms = Terms {
         network: NetworkTag([7; 16]),

@@ -8,6 +8,8 @@
 //! A change costs: the coordinator and all peers have to learn of it, and a peer that looks for this node meanwhile asks the wrong relay first. A
 //! home relay is therefore kept until another one is nearer by a fifth and by 10 ms, which is more than round-trip times vary within a day. A lost
 //! home relay is left at once. It is considered again a minute later if it answers, or when there is no other.
+//!
+//! A relay that says that it can hardly take more nodes (*busy*) is chosen only if there is no other. A node that it is home to stays.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -51,17 +53,18 @@ pub enum HomeRelayOutput {
 struct RelayState {
     round_trip: Option<Duration>,
     lost: Option<Time>,
+    busy: bool,
 }
 
 impl HomeRelay {
-    /// Replaces the relays of the map.
-    pub fn set_listed(&mut self, relays: &[RelayId], now: Time) {
-        self.known.retain(|id, _| relays.contains(id));
-        for id in relays {
-            self.known.entry(*id).or_default();
+    /// Replaces the relays of the map, each with true if it is busy.
+    pub fn set_listed(&mut self, relays: &[(RelayId, bool)], now: Time) {
+        self.order = relays.iter().map(|(id, _)| *id).collect();
+        self.known.retain(|id, _| self.order.contains(id));
+        for (id, busy) in relays {
+            self.known.entry(*id).or_default().busy = *busy;
         }
-        self.order = relays.to_vec();
-        let homes: Vec<RelayId> = self.homes.iter().copied().filter(|id| relays.contains(id)).collect();
+        let homes: Vec<RelayId> = self.homes.iter().copied().filter(|id| self.order.contains(id)).collect();
         self.choose(&homes, HomeChangeReason::MapChanged, now);
     }
 
@@ -102,13 +105,15 @@ impl HomeRelay {
         self.events.pop().map(HomeRelayOutput::Event)
     }
 
-    /// Returns the rank of a relay, lower is better: lost relays last, then by distance; relays that were not measured follow in the map's order.
-    fn rank(&self, id: RelayId, now: Time) -> (bool, Duration, usize) {
+    /// Returns the rank of a relay, lower is better: lost relays last, before them the busy ones that are no home relays, then by distance; relays that were not
+    /// measured follow in the map's order.
+    fn rank(&self, id: RelayId, now: Time) -> (bool, bool, Duration, usize) {
         let relay_state = self.known.get(&id).copied().unwrap_or_default();
         let is_avoided =
             relay_state.lost.is_some_and(|lost| now.since(lost) < LOST_PENALTY || relay_state.round_trip.is_none());
         let place = self.order.iter().position(|other| *other == id).unwrap_or(usize::MAX);
-        (is_avoided, relay_state.round_trip.unwrap_or(Duration::MAX), place)
+        let is_full = relay_state.busy && !self.homes.contains(&id);
+        (is_avoided, is_full, relay_state.round_trip.unwrap_or(Duration::MAX), place)
     }
 
     /// Chooses again. `present_homes`: the home relays that are still listed.
@@ -130,10 +135,10 @@ impl HomeRelay {
     }
 
     fn is_clearly_better(&self, best: RelayId, present: RelayId, now: Time) -> bool {
-        let (lost, near, _) = self.rank(best, now);
-        let (present_lost, far, _) = self.rank(present, now);
+        let (lost, is_full, near, _) = self.rank(best, now);
+        let (present_lost, _, far, _) = self.rank(present, now);
         let gain = far.saturating_sub(near);
-        let clear = gain > MIN_GAIN && gain > far / GAIN_PART;
+        let clear = !is_full && gain > MIN_GAIN && gain > far / GAIN_PART;
         present_lost && !lost || present_lost == lost && clear
     }
 }
@@ -153,8 +158,26 @@ mod tests {
     fn three() -> (HomeRelay, [RelayId; 3]) {
         let ids = [RelayId(1), RelayId(2), RelayId(3)];
         let mut home = HomeRelay::default();
-        home.set_listed(&ids, at(0));
+        home.set_listed(&ids.map(|id| (id, false)), at(0));
         (home, ids)
+    }
+
+    #[test]
+    fn a_busy_relay_keeps_its_nodes_and_gets_no_new_ones_while_there_are_others() {
+        let (mut home, [one, two, three]) = three();
+        for (id, far) in [(one, 10), (two, 60), (three, 200)] {
+            home.measured(id, millis(far), at(1));
+        }
+        assert_eq!(home.homes(), [one, two]);
+        home.set_listed(&[(one, true), (two, true), (three, false)], at(2));
+        assert_eq!(home.homes(), [one, two], "it is bound there");
+        home.lost(one, at(3));
+        home.measured(one, millis(10), at(100));
+        assert_eq!(home.homes(), [two, three], "it was left, and is full");
+        home.set_listed(&[(one, true), (two, true)], at(101));
+        assert_eq!(home.homes(), [two, one], "there is no other");
+        home.set_listed(&[(one, false), (two, true), (three, false)], at(102));
+        assert_eq!(home.homes(), [one, two]);
     }
 
     #[test]
@@ -195,7 +218,7 @@ mod tests {
     #[test]
     fn a_relay_that_is_not_listed_any_more_is_no_home_relay() {
         let (mut home, [one, two, three]) = three();
-        home.set_listed(&[three], at(1));
+        home.set_listed(&[(three, false)], at(1));
         assert_eq!(home.homes(), [three]);
         home.set_listed(&[], at(2));
         assert_eq!(home.homes(), []);

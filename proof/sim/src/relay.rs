@@ -59,6 +59,7 @@ impl SimRelay {
             endpoints: vec![self.address],
             stun_port: self.address.port() + 1,
             web: None,
+            busy: false,
         }
     }
 

@@ -1,10 +1,12 @@
 //! The HTTP server: control channels of nodes, the operator's API, and WebSockets of the relay. All rules are in [`crate::state`].
 
+mod channel;
 mod control;
 mod operator;
 mod paced_stream;
 mod pending_connection;
 mod relay;
+mod relay_control;
 mod request_id;
 mod requests;
 mod server;
@@ -18,7 +20,7 @@ use axum::http::header;
 use axum::response::Response;
 use axum::routing::get;
 use taut_base::NodeId;
-use taut_netmap::{CONTROL_PATH, RELAY_PATH};
+use taut_netmap::{CONTROL_PATH, RELAY_CONTROL_PATH, RELAY_PATH};
 use taut_relay_server::{AdmissionTable, ConnectionAdmission, Entrance};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
@@ -136,6 +138,7 @@ fn router(context: Context) -> Router {
     open.fold(Router::new(), |router, route| router.route(route.path, route.handler))
         .route(CONTROL_PATH, get(control::open))
         .route(RELAY_PATH, get(relay::open))
+        .route(RELAY_CONTROL_PATH, get(relay_control::open))
         .nest("/api", operator::router(context.clone()))
         .fallback(no_such_path)
         .method_not_allowed_fallback(async || Failure::no_such_method())

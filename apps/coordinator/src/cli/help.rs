@@ -7,7 +7,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("nodes") => NODES,
         Some("keys") => KEYS,
         Some("networks") => NETWORKS,
-        Some("relays" | "ticket-key") => RELAYS,
+        Some("relays" | "relay-token" | "ticket-key") => RELAYS,
         Some("operator-token") => OPERATOR_TOKEN,
         Some("backup" | "restore" | "check") => BACKUP,
         Some("migrate") => MIGRATE,
@@ -87,6 +87,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show, remove networks
   taut-coordinator relays …         list, add, remove relays
+  taut-coordinator relay-token      print the line that a relay needs for `--coordinator`
   taut-coordinator ticket-key       print the key that a relay needs for `--trust`
   taut-coordinator operator-token … create, list, revoke operator tokens
   taut-coordinator openapi          print the description of the HTTP API (OpenAPI 3.1)
@@ -193,11 +194,14 @@ const RELAYS: &str = concat!(
 taut-coordinator relays list [--network NAME]
 taut-coordinator relays add NAME KEY ENDPOINT… [--stun-port PORT] [--web URL] [--network NAME]
 taut-coordinator relays remove RELAY [--network NAME]
+taut-coordinator relay-token
 taut-coordinator ticket-key
 
-A relay forwards encrypted packets between nodes without a direct path. Start one with `taut-relay serve --trust KEY`,
-where KEY is the output of `ticket-key`, and add it with the key that it prints and its address. The relay named
-`coordinator` is the coordinator's own (see `serve`).
+A relay forwards encrypted packets between nodes without a direct path. Start one with
+`taut-relay serve --coordinator TOKEN`, where TOKEN is the output of `relay-token`, and add it with the key that it prints
+and its address. It then has a channel to the coordinator: removed nodes are cut off there at once, and `list` shows its
+load. `ticket-key` prints the key for a relay without a channel (`--trust`). The relay named `coordinator` is the
+coordinator's own (see `serve`).
 
   --stun-port PORT     second UDP port that answers STUN, so that nodes can detect their type of NAT
   --web URL            its wss:// or ws:// URL, for nodes whose UDP is blocked

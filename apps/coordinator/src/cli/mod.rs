@@ -28,12 +28,13 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "serve",
     "nodes",
     "keys",
     "networks",
     "relays",
+    "relay-token",
     "ticket-key",
     "operator-token",
     "openapi",
@@ -86,6 +87,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
             show(&format!("{:#}\n", document()))
         }
         Some("relays") => relays::run(arguments),
+        Some("relay-token") => relays::relay_token(arguments),
         Some("ticket-key") => relays::ticket_key(arguments),
         Some("keys") => keys::run(arguments),
         Some("networks") => networks::run(arguments),

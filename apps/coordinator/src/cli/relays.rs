@@ -1,4 +1,4 @@
-//! `relays` and `ticket-key`.
+//! `relays`, `relay-token` and `ticket-key`.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use super::arguments::Arguments;
 use super::remote::{Remote, escape, in_network};
 use super::table::table;
 use super::{CommandError, no_verb};
-use crate::contract::{AddRelay, RelayAnswer, RelayEntry, RelayList, RemovedRelay, TicketKeyAnswer};
+use crate::contract::{AddRelay, RelayAnswer, RelayEntry, RelayList, RelayTokenAnswer, RemovedRelay, TicketKeyAnswer};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let verb = arguments.need("list, add or remove")?;
@@ -36,6 +36,13 @@ pub(super) fn ticket_key(mut arguments: Arguments) -> Result<(), CommandError> {
     remote.show(&remote.get("ticket-key")?, |answer: TicketKeyAnswer| format!("{}\n", answer.ticket_key))
 }
 
+/// `relay-token`: prints the line for `taut-relay serve --coordinator`.
+pub(super) fn relay_token(mut arguments: Arguments) -> Result<(), CommandError> {
+    let remote = Remote::new(&mut arguments)?;
+    arguments.finish()?;
+    remote.show(&remote.get("relay-token")?, |answer: RelayTokenAnswer| format!("{}\n", answer.relay_token))
+}
+
 fn add(mut arguments: Arguments, network: Option<String>) -> Result<(), CommandError> {
     let (name, key) = (arguments.need("the relay's name")?, arguments.need("the relay's key")?);
     let endpoints: Vec<String> = std::iter::from_fn(|| arguments.word()).collect();
@@ -56,14 +63,16 @@ fn list(answer: RelayList) -> String {
     if relays.is_empty() {
         return String::from("no relays; `taut-coordinator relays add NAME KEY ENDPOINT` names one\n");
     }
-    let heads = ["ID", "NAME", "NETWORK", "BOUND", "STUN-PORT", "ENDPOINTS", "WEB", "KEY"].map(String::from).to_vec();
+    let heads =
+        ["ID", "NAME", "NETWORK", "BOUND", "LOAD", "STUN-PORT", "ENDPOINTS", "WEB", "KEY"].map(String::from).to_vec();
     let row = |relay: RelayEntry| {
-        let places = (endpoints(&relay), web(&relay));
+        let (places, load) = ((endpoints(&relay), web(&relay)), load(&relay));
         vec![
             relay.id.to_string(),
             relay.name,
             relay.network,
             relay.bound.to_string(),
+            load,
             relay.stun_port.to_string(),
             places.0,
             places.1,
@@ -71,6 +80,18 @@ fn list(answer: RelayList) -> String {
         ]
     };
     table(&std::iter::once(heads).chain(relays.into_iter().map(row)).collect::<Vec<_>>())
+}
+
+/// Returns the relay's load in percent; `-` for a relay without a channel.
+fn load(relay: &RelayEntry) -> String {
+    let busy = if relay.busy { ", busy" } else { "" };
+    match &relay.channel {
+        None => String::from("-"),
+        Some(channel) => match &channel.load {
+            None => String::from("connected"),
+            Some(load) => format!("{} %{busy}", load.thousandths / 10),
+        },
+    }
 }
 
 /// Returns the relay's endpoints; `as the coordinator, port 3478` for those at which a node reaches the coordinator itself.

@@ -17,6 +17,9 @@ pub(crate) use networks::{
     CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, NetworkQuery, RemoveNetworkQuery, RemovedNetwork,
 };
 pub(crate) use nodes::{NodeAnswer, NodeEntry, NodeList, RemovedNode, RenameNode};
-pub(crate) use relays::{AddRelay, RelayAnswer, RelayEntry, RelayList, RemovedRelay, TicketKeyAnswer};
+pub(crate) use relays::{
+    AddRelay, RelayAnswer, RelayChannel, RelayEntry, RelayList, RelayLoadEntry, RelayTokenAnswer, RemovedRelay,
+    TicketKeyAnswer,
+};
 pub(crate) use service::{HealthAnswer, HealthStatus, SCHEMA, SchemaVersion};
 pub(crate) use tokens::{OperatorTokenEntry, OperatorTokenList, OperatorTokenState, RevokedOperatorToken};

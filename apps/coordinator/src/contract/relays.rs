@@ -1,4 +1,4 @@
-//! Requests and answers of `/api/v1/relays` and `/api/v1/ticket-key`.
+//! Requests and answers of `/api/v1/relays`, `/api/v1/relay-token` and `/api/v1/ticket-key`.
 
 use std::net::SocketAddr;
 
@@ -37,6 +37,48 @@ pub(crate) struct RelayEntry {
     /// time at which it was added, in seconds since 1970; null for the coordinator's own relay
     #[schema(required = true)]
     pub(crate) created_at: Option<i64>,
+    /// true while it says that it can hardly take more nodes; nodes that are not bound to it prefer others
+    #[serde(default)]
+    pub(crate) busy: bool,
+    /// what it said last on its channel to a coordinator; null without a channel, and for the coordinator's own relay
+    #[schema(required = true)]
+    #[serde(default)]
+    pub(crate) channel: Option<RelayChannel>,
+}
+
+/// What a relay said last on its channel.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RelayChannel {
+    /// version of its program
+    pub(crate) version: String,
+    /// time of its last report, in seconds since 1970
+    pub(crate) told_at: i64,
+    /// null before its first report
+    #[schema(required = true)]
+    pub(crate) load: Option<RelayLoadEntry>,
+}
+
+/// The load of a relay.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = RelayLoad)]
+pub(crate) struct RelayLoadEntry {
+    /// share of its scarcest resource in use, in thousandths: places for nodes, processor time, or traffic
+    #[schema(maximum = 1_000)]
+    pub(crate) thousandths: u32,
+    /// nodes bound to it, of all coordinators
+    pub(crate) clients: u64,
+    /// most nodes that it can serve
+    pub(crate) clients_max: u64,
+    /// forwarded traffic, in bits per second
+    pub(crate) bits_per_second: u64,
+    /// traffic that it can forward, in bits per second, as its operator says; 0 if unknown
+    pub(crate) capacity: u64,
+    /// processor time in use, in thousandths
+    pub(crate) processor: u32,
+    /// datagrams that it dropped since its report before
+    pub(crate) dropped: u64,
+    /// seconds since its start
+    pub(crate) uptime: u64,
 }
 
 /// `GET /api/v1/relays`.
@@ -66,6 +108,14 @@ pub(crate) struct TicketKeyAnswer {
     pub(crate) schema: SchemaVersion,
     /// an Ed25519 public key, base64
     pub(crate) ticket_key: String,
+}
+
+/// `GET /api/v1/relay-token`.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RelayTokenAnswer {
+    pub(crate) schema: SchemaVersion,
+    /// one line for `taut-relay serve --coordinator`; it is no secret
+    pub(crate) relay_token: String,
 }
 
 /// `POST /api/v1/relays`.

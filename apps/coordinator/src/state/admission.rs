@@ -146,7 +146,7 @@ impl State {
         (full_at, from): (i64, IpAddr),
     ) -> Result<NodeRow, StateError> {
         let version = tx.next_version(network.id, random_bits()).await?;
-        tx.set_node_key(row.id, hello.node_key, full_at, version).await?;
+        tx.set_node_key(row.id, hello.node_key, full_at, version, unix_now()).await?;
         tx.commit().await?;
         // With tickets that do not name the node, the former key would keep a place of its own at the relay.
         self.cut_key_off(network.id, row.node_key);

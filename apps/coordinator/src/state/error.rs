@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use taut_base::{MAX_PEERS, NodeId, Prefix};
+use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey};
 use taut_netmap::{BadName, MapError, RelayFault};
 
 use crate::store::StoreError;
@@ -58,6 +58,8 @@ pub(crate) enum StateError {
     LastOperator,
     /// There is no such relay.
     NoRelay(String),
+    /// No network lists a relay with this key.
+    UnknownRelay(PublicKey),
     /// The network has a relay of this name or key.
     RelayExists(String),
     /// Nodes would refuse the relay.
@@ -148,6 +150,9 @@ impl StateError {
                 "make another one first: `taut-coordinator operator-token create` on the coordinator's host"
             }
             Self::NoRelay(_) => "`taut-coordinator relays list` shows the relays that exist",
+            Self::UnknownRelay(_) => {
+                "name it: `taut-coordinator relays add NAME KEY ENDPOINT`; until then it serves no node of this coordinator"
+            }
             Self::RelayExists(_) => "choose another name; a relay that moved is removed and added again",
             Self::BadRelay(_) => {
                 "give up to 8 endpoints such as 203.0.113.7:3478, none of them loopback, multicast, link-local or in the overlay"
@@ -207,6 +212,7 @@ impl fmt::Display for StateError {
                 "this is the last operator token that is valid; without it nobody could use this API any more",
             ),
             Self::NoRelay(name) => write!(f, "there is no relay `{name}`"),
+            Self::UnknownRelay(key) => write!(f, "no network lists a relay with the key {key}"),
             Self::RelayExists(name) => write!(f, "there already is a relay `{name}`, or one with its key"),
             Self::BadRelay(fault) => write!(f, "nodes would refuse this relay: {fault}"),
             Self::NoPlace => f.write_str("no node could reach this relay"),

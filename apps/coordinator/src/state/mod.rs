@@ -25,10 +25,12 @@ mod operators;
 mod population;
 mod presence;
 mod rate_limit;
+mod relay_links;
 mod relays;
 mod removal;
 mod replicas;
 mod reserved;
+mod revocations;
 mod secret;
 mod start;
 mod tickets;
@@ -42,10 +44,11 @@ use std::time::{Duration, Instant};
 use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_relay::SigningKey;
 use taut_relay_server::Removals;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use channel_rates::PartyRates;
 use joins::Joins;
+use relay_links::RelayLinks;
 
 pub(crate) use admission::Admitted;
 pub(crate) use backup::{backup, findings, restore, restored_elsewhere};
@@ -59,6 +62,7 @@ pub(crate) use networks::NetworkView;
 pub(crate) use nodes::NodeView;
 pub(crate) use population::MemberKeys;
 pub(crate) use rate_limit::RateLimit;
+pub(crate) use relay_links::{RelayMembership, RelayReport};
 pub(crate) use relays::{OWN, OWN_NAME, RelayToAdd, RelayView};
 pub(crate) use secret::{Secret, random};
 pub(crate) use start::{FirstStart, StartOptions, kept_first_tokens, new_operator_token};
@@ -105,6 +109,10 @@ pub(crate) struct State {
     programs: Mutex<BTreeMap<NodeId, String>>,
     /// Handle on the coordinator's own relay, which is told of each removal; empty without one.
     relay: OnceLock<Removals>,
+    /// Relays with a channel to this coordinator or another one.
+    relay_links: RelayLinks,
+    /// Number of the last revocation that was seen; changes whenever there may be a new one.
+    revoked: watch::Sender<i64>,
     figures: Figures,
     /// Told when a node comes or goes at one of the hubs.
     moved: Arc<Notify>,
@@ -155,6 +163,7 @@ impl State {
         let present = Present {
             channels: hubs.iter().map(|hub| hub.channels() as u64).sum(),
             online: hubs.iter().map(|hub| hub.online().len() as u64).sum(),
+            relays: self.relay_links.count() as u64,
             networks: self.known.lock().unwrap_or_else(PoisonError::into_inner).len() as u64,
             silence: self.store.silence(),
             is_well: self.unheard().is_none(),

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 
 use taut_base::{NodeId, PublicKey, RelayId};
-use taut_netmap::{BadName, MAX_PEER_RELAYS, MAX_RELAYS, Relay, RelayFault, check_name};
+use taut_netmap::{BadName, MAX_PEER_RELAYS, MAX_RELAYS, Relay, RelayFault, RelayToken, check_name};
 
 use super::names::is_number;
+use super::relay_links::RelayReport;
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -28,6 +29,8 @@ pub(crate) struct RelayView {
     pub(crate) created_at: Option<i64>,
     /// Number of members that report that they are bound to it.
     pub(crate) bound: usize,
+    /// What it said on its channel; `None` without one.
+    pub(crate) report: Option<RelayReport>,
 }
 
 /// A relay that the operator adds.
@@ -40,6 +43,11 @@ pub(crate) struct RelayToAdd {
 }
 
 impl State {
+    /// Returns what a relay needs to serve this coordinator's nodes.
+    pub(crate) fn relay_token(&self) -> RelayToken {
+        RelayToken { coordinator: self.public, tickets: self.ticket_key().0, urls: self.urls.clone() }
+    }
+
     /// Returns the relays of one network or of all.
     pub(crate) async fn relays(&self, network: Option<&str>) -> Result<Vec<RelayView>, StateError> {
         let mut tx = self.store.read(Party::Operators).await?;
@@ -51,7 +59,8 @@ impl State {
             let known = rows.into_iter().map(|row| (Some(row.created_at), relay(row)));
             for (created_at, relay) in own.clone().map(|own| (None, own)).into_iter().chain(known) {
                 let bound = members.iter().filter(|member| member.relays.contains(&relay.id)).count();
-                views.push(RelayView { network: network.name.clone(), relay, created_at, bound });
+                let report = self.relay_links.report(&relay.key);
+                views.push(RelayView { network: network.name.clone(), relay, created_at, bound, report });
             }
         }
         Ok(views)
@@ -88,7 +97,8 @@ impl State {
         self.hub(network.id).announce(version);
         let (id, key) = (relay.id.0, &relay.key);
         tracing::info!(target: log::MEMBERS, event = "relay-added", network = network.name, relay = id, name = relay.name, %key);
-        Ok(RelayView { network: network.name, relay, created_at, bound: 0 })
+        let report = self.relay_links.report(&relay.key);
+        Ok(RelayView { network: network.name, relay, created_at, bound: 0, report })
     }
 
     /// Removes a relay from a network. A name needs a network if several networks have a relay of that name.
@@ -111,7 +121,13 @@ impl State {
         tx.commit().await?;
         self.hub(network.id).announce(version);
         tracing::info!(target: log::MEMBERS, event = "relay-removed", network = network.name, relay = row.id.0, name = row.name);
-        Ok(RelayView { network: network.name, created_at: Some(row.created_at), relay: relay(row), bound })
+        Ok(RelayView {
+            network: network.name,
+            created_at: Some(row.created_at),
+            relay: relay(row),
+            bound,
+            report: None,
+        })
     }
 
     /// Stores the coordinator's own relay, or that there is none. If that differs from the last start, the maps of all networks change.
@@ -173,6 +189,6 @@ async fn own(tx: &mut Reading) -> Result<Option<Relay>, StateError> {
 }
 
 fn relay(row: RelayRow) -> Relay {
-    let RelayRow { id, name, key, endpoints, stun_port, web, created_at: _ } = row;
-    Relay { id, name, key, endpoints, stun_port, web }
+    let RelayRow { id, name, key, endpoints, stun_port, web, created_at: _, busy } = row;
+    Relay { id, name, key, endpoints, stun_port, web, busy }
 }

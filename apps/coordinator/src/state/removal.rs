@@ -69,6 +69,14 @@ impl State {
             let forgotten = tx.forget_nodes(before, PIECE).await?;
             tx.commit().await?;
             if forgotten < u64::from(PIECE) {
+                break;
+            }
+        }
+        loop {
+            let mut tx = self.store.write(Party::Coordinator).await?;
+            let forgotten = tx.forget_revocations(before, PIECE).await?;
+            tx.commit().await?;
+            if forgotten < u64::from(PIECE) {
                 return Ok(());
             }
         }

@@ -118,6 +118,11 @@ impl State {
             self.all_hubs().values().for_each(|hub| hub.forget_told());
             self.moved.notify_one();
         }
+        let here = self.relay_links.reports().into_iter();
+        let said: Vec<_> = here.filter_map(|(key, report)| Some((key, serde_json::to_string(&report).ok()?))).collect();
+        let elsewhere = link.replica.share_relays(&said).await?.into_iter();
+        let elsewhere = elsewhere.filter_map(|(key, report)| Some((key, serde_json::from_str(&report).ok()?)));
+        self.relay_links.set_elsewhere(elsewhere.collect());
         Ok(())
     }
 
@@ -162,6 +167,9 @@ impl State {
                 Hint::Network(network, version) => _ = networks.insert(network, version),
                 Hint::Presence => moved = true,
             }
+        }
+        if !networks.is_empty() {
+            self.compare_revocations().await?;
         }
         for (network, version) in networks {
             self.compare(network, Some(version)).await?;
@@ -209,7 +217,7 @@ impl State {
         for network in self.all_hubs().into_keys() {
             self.compare(network, None).await?;
         }
-        Ok(())
+        self.compare_revocations().await
     }
 
     /// Compares a network with the database, and announces what is new to its channels. `version` is a hint at its version.

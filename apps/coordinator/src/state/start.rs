@@ -12,11 +12,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use taut_base::{Prefix, PrivateKey};
 use taut_noise::public_key;
+use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::channel_rates::{CHANNELS, PartyRates};
 use super::joins::Joins;
 use super::keys::{self, Expiry};
+use super::relay_links::RelayLinks;
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::figures::Figures;
@@ -120,6 +122,8 @@ impl State {
             joins: Joins::new(),
             programs: Mutex::default(),
             relay: OnceLock::new(),
+            relay_links: RelayLinks::default(),
+            revoked: watch::Sender::new(0),
             figures: Figures::default(),
             moved: Arc::default(),
             unheard: Mutex::default(),

@@ -21,7 +21,7 @@ macro_rules! key_columns {
 
 macro_rules! relay_columns {
     () => {
-        "id, name, key, endpoints, stun_port, web, created_at"
+        "id, name, key, endpoints, stun_port, web, created_at, busy"
     };
 }
 

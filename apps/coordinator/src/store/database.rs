@@ -94,6 +94,7 @@ pub(super) enum Table {
     Keys,
     Relays,
     Operators,
+    Revocations,
 }
 
 impl Table {
@@ -103,6 +104,7 @@ impl Table {
             Self::Keys => "keys",
             Self::Relays => "relays",
             Self::Operators => "operators",
+            Self::Revocations => "revocations",
         }
     }
 
@@ -113,6 +115,7 @@ impl Table {
             Self::Keys => "SELECT coalesce(max(id), 0) FROM keys",
             Self::Relays => "SELECT coalesce(max(id), 0) FROM relays",
             Self::Operators => "SELECT coalesce(max(id), 0) FROM operators",
+            Self::Revocations => "SELECT coalesce(max(id), 0) FROM revocations",
         }
     }
 }

@@ -26,6 +26,7 @@ mod postgres;
 mod relays;
 mod replica;
 mod restored;
+mod revocations;
 mod rows;
 mod sqlite;
 mod transfer;
@@ -51,8 +52,9 @@ pub(crate) use postgres::{
     location_for_test,
 };
 pub(crate) use replica::{Announced, Hint, PresenceRow, Replica};
+pub(crate) use revocations::RevocationRow;
 pub(crate) use rows::{
-    KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
+    KeyRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
 };
 #[cfg(test)]
 pub(crate) use sqlite::BlockingConnection;

@@ -82,6 +82,7 @@ impl Writing {
     pub(crate) async fn remove_network(&mut self, id: NetworkId, version: u64, now: i64) -> Result<(), StoreError> {
         // No network can have this name.
         let mark = format!("#{id}");
+        self.revoke_members(id, now).await?;
         let id = id.0.as_slice();
         self.execute(
             "UPDATE nodes SET removed_at = $1, version = $2, endpoints = '[]', relays = '[]' \
@@ -108,6 +109,7 @@ impl Writing {
         for table in [
             "UPDATE nodes SET removed_at = $1 WHERE removed_at > $2",
             "UPDATE networks SET removed_at = $1 WHERE removed_at > $2",
+            "UPDATE revocations SET revoked_at = $1 WHERE revoked_at > $2",
         ] {
             self.execute(table, &[now.into(), latest.into()]).await?;
         }
@@ -118,6 +120,7 @@ impl Writing {
     pub(crate) async fn delete_network(&mut self, id: NetworkId) -> Result<(), StoreError> {
         let tables = [
             "DELETE FROM history WHERE network = $1",
+            "DELETE FROM revocations WHERE network = $1",
             "DELETE FROM nodes WHERE network = $1",
             "DELETE FROM keys WHERE network = $1",
             "DELETE FROM relays WHERE network = $1",

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use taut_base::{NodeId, PublicKey, RelayId};
 
-use super::rows::{mark, node, unsigned};
+use super::rows::{node, unsigned};
 use super::value::Value;
-use super::{MarkRow, Marks, NetworkId, NewNode, NodeRow, Origin, Reading, StoreError, Writing};
+use super::{Marks, NetworkId, NewNode, NodeRow, Origin, Reading, StoreError, Writing};
 
 /// Nodes that one statement changes, 500: a server far away answers once instead of 500 times, and others wait for milliseconds.
 pub(crate) const MANY_NODES: usize = 500;
@@ -43,18 +43,6 @@ impl Reading {
             )
             .await?;
         rows.iter().map(node).collect()
-    }
-
-    /// Returns up to `most` marks of removed nodes with numbers above `after`, sorted by number.
-    pub(crate) async fn removed_nodes(&mut self, after: NodeId, most: u32) -> Result<Vec<MarkRow>, StoreError> {
-        let rows = self
-            .all(
-                "SELECT id, network, node_key, removed_at FROM nodes \
-             WHERE id > $1 AND removed_at IS NOT NULL ORDER BY id LIMIT $2",
-                &[after.0.into(), most.into()],
-            )
-            .await?;
-        rows.iter().map(mark).collect()
     }
 
     /// Returns the number of nodes that joined with this key and were removed at `since` or later.
@@ -162,7 +150,9 @@ impl Writing {
         key: PublicKey,
         full_at: i64,
         version: u64,
+        now: i64,
     ) -> Result<(), StoreError> {
+        self.revoke(id, false, now).await?;
         self.execute(
             "UPDATE nodes SET node_key = $1, keys_full_at = $2, version = $3 WHERE id = $4",
             &[(&key.0).into(), full_at.into(), version.into(), id.0.into()],
@@ -247,6 +237,7 @@ impl Writing {
 
     /// Turns a member into a mark of a removed node.
     pub(crate) async fn remove_node(&mut self, id: NodeId, version: u64, now: i64) -> Result<(), StoreError> {
+        self.revoke(id, true, now).await?;
         self.execute(
             "UPDATE nodes SET removed_at = $1, version = $2, endpoints = '[]', relays = '[]' WHERE id = $3",
             &[now.into(), version.into(), id.0.into()],

@@ -16,6 +16,12 @@ impl Reading {
             .await?;
         rows.iter().map(relay).collect()
     }
+
+    /// Returns the networks that list the relay with this key.
+    pub(crate) async fn networks_of_relay(&mut self, key: PublicKey) -> Result<Vec<NetworkId>, StoreError> {
+        let rows = self.all("SELECT network FROM relays WHERE key = $1 ORDER BY network", &[(&key.0).into()]).await?;
+        rows.iter().map(|row| Ok(NetworkId(bytes(row, "network")?))).collect()
+    }
 }
 
 impl Writing {
@@ -31,6 +37,13 @@ impl Writing {
     pub(crate) async fn delete_relay(&mut self, id: RelayId) -> Result<(), StoreError> {
         self.execute("DELETE FROM relays WHERE id = $1", &[id.0.into()]).await?;
         Ok(())
+    }
+
+    /// Stores whether a relay can hardly take more nodes, in all networks that list it. Returns those in which that is new.
+    pub(crate) async fn set_relay_busy(&mut self, key: PublicKey, busy: bool) -> Result<Vec<NetworkId>, StoreError> {
+        let sql = "UPDATE relays SET busy = $1 WHERE key = $2 AND busy <> $1 RETURNING network";
+        let rows = self.all(sql, &[i64::from(busy).into(), (&key.0).into()]).await?;
+        rows.iter().map(|row| Ok(NetworkId(bytes(row, "network")?))).collect()
     }
 
     /// Stores the version at which a network's relays changed.
@@ -51,5 +64,6 @@ fn relay(row: &Row) -> Result<RelayRow, StoreError> {
         stun_port: u16::try_from(number("stun_port")?).unwrap_or(0),
         web: row.get("web")?,
         created_at: number("created_at")?,
+        busy: row.get("busy")?,
     })
 }

@@ -1,6 +1,6 @@
 //! The interface through which a coordinator follows the other coordinators that serve the same database.
 
-use taut_base::NodeId;
+use taut_base::{NodeId, PublicKey};
 
 use super::NetworkId;
 use super::error::Answer;
@@ -54,6 +54,9 @@ pub(crate) trait Replica: Send {
 
     /// Returns the rows that changed after this change, in the order of changes.
     fn presence_since(&mut self, change: i64) -> Answer<'_, Vec<PresenceRow>>;
+
+    /// Stores what the relays with a channel here said last, as JSON, and returns what those of other coordinators said.
+    fn share_relays<'a>(&'a mut self, said: &'a [(PublicKey, String)]) -> Answer<'a, Vec<(PublicKey, String)>>;
 
     /// Waits for hints, and returns all that have come. Fails if some may be lost. Dropping the future loses none.
     fn hints(&mut self) -> Answer<'_, Vec<Hint>>;

@@ -57,6 +57,8 @@ pub(crate) struct RelayRow {
     pub(crate) stun_port: u16,
     pub(crate) web: Option<String>,
     pub(crate) created_at: i64,
+    /// True while it says that it can hardly take more nodes.
+    pub(crate) busy: bool,
 }
 
 /// A relay to insert.
@@ -144,15 +146,6 @@ pub(crate) struct Marks {
     pub(crate) host: u64,
 }
 
-/// The mark of a removed node.
-pub(crate) struct MarkRow {
-    pub(crate) id: NodeId,
-    pub(crate) network: NetworkId,
-    pub(crate) node_key: PublicKey,
-    /// Time of its removal, in seconds since 1970, by the clock at that time.
-    pub(crate) removed_at: i64,
-}
-
 /// A node to insert.
 pub(crate) struct NewNode {
     pub(crate) network: NetworkId,
@@ -220,15 +213,6 @@ pub(super) fn node(row: &Row) -> Result<NodeRow, StoreError> {
         last_seen_at: row.get("last_seen_at")?,
         keys_full_at: row.get("keys_full_at")?,
         removed: row.get::<Option<i64>>("removed_at")?.is_some(),
-    })
-}
-
-pub(super) fn mark(row: &Row) -> Result<MarkRow, StoreError> {
-    Ok(MarkRow {
-        id: NodeId(unsigned(row.get("id")?)?),
-        network: NetworkId(bytes(row, "network")?),
-        node_key: PublicKey(bytes(row, "node_key")?),
-        removed_at: row.get("removed_at")?,
     })
 }
 

@@ -45,7 +45,7 @@ fn for_many(table: &Copied) -> &'static str {
 }
 
 /// The tables, each after those that it refers to.
-const TABLES: [Copied; 7] = [
+const TABLES: [Copied; 8] = [
     Copied {
         name: "meta",
         read: "SELECT name, value FROM meta ORDER BY name",
@@ -98,11 +98,18 @@ const TABLES: [Copied; 7] = [
     },
     Copied {
         name: "relays",
-        read: "SELECT id, network, name, key, endpoints, stun_port, web, created_at FROM relays ORDER BY id",
-        write: "INSERT INTO relays (id, network, name, key, endpoints, stun_port, web, created_at) \
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        columns: &[Integer, Bytes, Text, Bytes, Text, Integer, Text, Integer],
+        read: "SELECT id, network, name, key, endpoints, stun_port, web, created_at, busy FROM relays ORDER BY id",
+        write: "INSERT INTO relays (id, network, name, key, endpoints, stun_port, web, created_at, busy) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        columns: &[Integer, Bytes, Text, Bytes, Text, Integer, Text, Integer, Integer],
         numbered: Some(Table::Relays),
+    },
+    Copied {
+        name: "revocations",
+        read: "SELECT id, network, node, node_key, revoked_at FROM revocations ORDER BY id",
+        write: "INSERT INTO revocations (id, network, node, node_key, revoked_at) VALUES ($1, $2, $3, $4, $5)",
+        columns: &[Integer, Bytes, Integer, Bytes, Integer],
+        numbered: Some(Table::Revocations),
     },
 ];
 

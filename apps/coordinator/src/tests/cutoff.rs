@@ -20,15 +20,15 @@ use crate::store::Party;
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A member that is bound to the relay.
-struct Member {
+pub(super) struct Member {
     socket: UdpSocket,
-    client: Client,
+    pub(super) client: Client,
     began: Instant,
     random: Seeded,
 }
 
 impl Member {
-    fn new(relay: &RelayServer, credentials: Credentials) -> Self {
+    pub(super) fn new(relay: &RelayServer, credentials: Credentials) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(("127.0.0.1", relay.port())).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
@@ -39,7 +39,7 @@ impl Member {
 
     /// Handles frames until `done` returns true.
     #[track_caller]
-    fn run(&mut self, done: impl Fn(&Self) -> bool) {
+    pub(super) fn run(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             assert!(self.began.elapsed() < TEST_TIMEOUT, "nothing came of it");
             let now = Time::from_duration(self.began.elapsed());
@@ -57,7 +57,11 @@ impl Member {
 }
 
 /// Opens a member's channel and returns its credentials for relays.
-fn credentials(coordinator: &TestCoordinator, token: &JoinToken, host: &TestHost) -> (TestChannel, Credentials) {
+pub(super) fn credentials(
+    coordinator: &TestCoordinator,
+    token: &JoinToken,
+    host: &TestHost,
+) -> (TestChannel, Credentials) {
     let bind = PrivateKey::from_bytes(random());
     let mut channel = TestChannel::open(coordinator.address, token, &host.machine).unwrap();
     let (node_key, bind_key) = (host.node, Some(public_key(&bind)));
@@ -76,7 +80,7 @@ fn relay(coordinator: &TestCoordinator) -> RelayServer {
 }
 
 /// Checks that the relay refuses both tickets.
-fn is_refused(relay: &RelayServer, credentials: &Credentials) {
+pub(super) fn is_refused(relay: &RelayServer, credentials: &Credentials) {
     let numbered = credentials.numbered.clone().unwrap();
     for ticket in [credentials.ticket.clone(), numbered] {
         let before = relay.stats().tally.cut_off;
@@ -149,18 +153,27 @@ fn fault_f17_a_machine_that_joins_again_is_served_at_once() {
     member.run(|member| member.client.is_ready() && relay.stats().tally.bound == 2);
 }
 
-/// Returns the numbers and times of the marks in the database.
-fn marks(coordinator: &TestCoordinator) -> Vec<(NodeId, i64)> {
+/// Returns the nodes and times of the revocations in the database.
+fn revocations(coordinator: &TestCoordinator) -> Vec<(NodeId, i64)> {
     coordinator.wait(async {
-        let marks =
-            coordinator.state.store().read(Party::Coordinator).await.unwrap().removed_nodes(NodeId(0), 10).await;
-        marks.unwrap().iter().map(|mark| (mark.id, mark.removed_at)).collect()
+        let rows = coordinator.state.store().read(Party::Coordinator).await.unwrap().revocations(0, 10).await.unwrap();
+        rows.iter().map(|row| (row.node.unwrap(), row.revoked_at)).collect()
     })
 }
 
-/// Thousands of changes delete the former versions of a network. Marks of recently removed nodes are kept for the relay.
+/// Returns the numbers of the marks of removed nodes in the database.
+fn marks(coordinator: &TestCoordinator) -> Vec<NodeId> {
+    let network = coordinator.network();
+    coordinator.wait(async {
+        let mut tx = coordinator.state.store().read(Party::Coordinator).await.unwrap();
+        let rows = tx.nodes_since(network, 0).await.unwrap();
+        rows.iter().filter(|row| row.removed).map(|row| row.id).collect()
+    })
+}
+
+/// Thousands of changes delete the former versions of a network. Marks and revocations of recently removed nodes are kept.
 #[test]
-fn fault_f17_marks_of_removed_nodes_are_kept_while_their_tickets_last() {
+fn fault_f17_revocations_and_marks_are_kept_while_tickets_last() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let [old, young, ahead] = ["old", "young", "ahead"].map(|name| {
@@ -169,31 +182,37 @@ fn fault_f17_marks_of_removed_nodes_are_kept_while_their_tickets_last() {
         id
     });
     let state = &coordinator.state;
-    coordinator
-        .wait(state.store().edit("UPDATE nodes SET removed_at = removed_at - 73 * 3600 - 60 WHERE name = 'old'"));
-    coordinator.wait(state.store().edit("UPDATE nodes SET removed_at = removed_at + 315360000 WHERE name = 'ahead'"));
-    let forget = |now| {
-        coordinator.wait(state.forget_marks(now)).unwrap();
-        marks(&coordinator)
-    };
+    for edit in [
+        "UPDATE nodes SET removed_at = removed_at - 73 * 3600 - 60 WHERE name = 'old'",
+        "UPDATE revocations SET revoked_at = revoked_at - 73 * 3600 - 60 WHERE node = (SELECT id FROM nodes WHERE name = 'old')",
+        "UPDATE nodes SET removed_at = removed_at + 315360000 WHERE name = 'ahead'",
+        "UPDATE revocations SET revoked_at = revoked_at + 315360000 WHERE node = (SELECT id FROM nodes WHERE name = 'ahead')",
+    ] {
+        coordinator.wait(state.store().edit(edit));
+    }
+    let forget = |now| coordinator.wait(state.forget_marks(now)).unwrap();
     let now = crate::clock::unix_now();
-    let kept = forget(now);
-    assert_eq!(kept.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [old, young, ahead], "nodes may resume from before");
-    assert_eq!(kept[2].1, now, "a removal while the clock was ahead counts from now on");
+    forget(now);
+    assert_eq!(marks(&coordinator), [old, young, ahead], "nodes may resume from before");
+    let kept = revocations(&coordinator);
+    assert_eq!(kept.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [young, ahead]);
+    assert_eq!(kept[1].1, now, "a removal while the clock was ahead counts from now on");
     coordinator.wait(async {
         let mut tx = state.store().write(Party::Coordinator).await.unwrap();
         let network = tx.networks().await.unwrap()[0].id;
         tx.leap(network, 10_000, 1).await.unwrap();
         tx.commit().await.unwrap();
     });
-    assert_eq!(forget(now).iter().map(|(id, _)| *id).collect::<Vec<_>>(), [young, ahead]);
-    assert_eq!(forget(now + 73 * 3600 + 60), []);
+    forget(now);
+    assert_eq!(marks(&coordinator), [young, ahead]);
+    forget(now + 73 * 3600 + 60);
+    assert_eq!((marks(&coordinator).len(), revocations(&coordinator).len()), (0, 0));
 }
 
-/// There are more marks than are read at once, and the mark of the node is the last one.
-const EARLIER_MARKS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) \
-    INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, version, created_at, last_seen_at, removed_at) \
-    SELECT (SELECT id FROM networks), randomblob(32), randomblob(32), 'n' || i, randomblob(4), randomblob(16), 1, unixepoch(), unixepoch(), unixepoch() FROM n";
+/// There are more revocations than are read at once, and that of the node is the last one.
+const EARLIER_REVOCATIONS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) \
+    INSERT INTO revocations (network, node, node_key, revoked_at) \
+    SELECT (SELECT id FROM networks), i, randomblob(32), unixepoch() FROM n";
 
 /// The clock was ten years ahead when the node was removed. Its machine joins again with its key after a restart of the coordinator.
 #[test]
@@ -201,11 +220,11 @@ fn fault_f17_a_removal_while_the_clock_was_ahead_keeps_the_machine_out_of_no_rel
     let directory = Directory::new();
     let (host, token, removed) = {
         let coordinator = TestCoordinator::start(&directory);
-        coordinator.wait(coordinator.state.store().edit(EARLIER_MARKS));
+        coordinator.wait(coordinator.state.store().edit(EARLIER_REVOCATIONS));
         let node = coordinator.join("a");
         let (_channel, removed) = credentials(&coordinator, &coordinator.token(), &node.host);
         coordinator.wait(coordinator.state.remove_node(None, "a")).unwrap();
-        let ahead = "UPDATE nodes SET removed_at = removed_at + 315360000 WHERE name = 'a'";
+        let ahead = "UPDATE revocations SET revoked_at = revoked_at + 315360000 WHERE node = (SELECT id FROM nodes WHERE name = 'a')";
         coordinator.wait(coordinator.state.store().edit(ahead));
         (node.host, coordinator.token(), removed)
     };

@@ -61,6 +61,10 @@ fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
     if let Some(constant) = schema.get("const") {
         return if constant == value { Ok(()) } else { Err(format!("{value} is not {constant}")) };
     }
+    if let Some(either) = schema["oneOf"].as_array() {
+        let found: Vec<_> = either.iter().map(|one| fits(document, one, value)).collect();
+        return if found.iter().any(Result::is_ok) { Ok(()) } else { Err(format!("none fits: {found:?}")) };
+    }
     let kinds: Vec<&str> = match &schema["type"] {
         Value::String(kind) => vec![kind],
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),

@@ -12,6 +12,7 @@ mod maps;
 mod on_server;
 mod operator;
 mod presence;
+mod relay_control;
 mod relays;
 mod replay;
 mod replicas;

@@ -20,7 +20,7 @@ use Who::{Anybody, Operator};
 
 /// All requests: method, path, client, parameter, body and status of the answer. In this order each request finds what it needs.
 type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
-const ROUTES: [Row; 18] = [
+const ROUTES: [Row; 19] = [
     ("GET", "/healthz", Anybody, "", None, 200),
     ("GET", "/api/v1/openapi.json", Operator, "", None, 200),
     ("GET", "/api/v1/networks", Operator, "", None, 200),
@@ -35,6 +35,7 @@ const ROUTES: [Row; 18] = [
     ("GET", "/api/v1/relays", Operator, "", None, 200),
     ("POST", "/api/v1/relays", Operator, "", Some(RELAY), 201),
     ("DELETE", "/api/v1/relays/{name}", Operator, "far?network=lab", None, 200),
+    ("GET", "/api/v1/relay-token", Operator, "", None, 200),
     ("GET", "/api/v1/ticket-key", Operator, "", None, 200),
     ("DELETE", "/api/v1/networks/{name}", Operator, "lab?force=true", None, 200),
     ("GET", "/api/v1/operator-tokens", Operator, "", None, 200),

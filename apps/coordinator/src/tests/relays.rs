@@ -29,7 +29,7 @@ pub(super) fn named(number: u16) -> RelayToAdd {
 pub(super) fn own() -> Relay {
     let endpoints = vec!["[::]:3478".parse().unwrap(), "0.0.0.0:3478".parse().unwrap()];
     let (name, key) = (String::from("coordinator"), PublicKey([77; 32]));
-    Relay { id: RelayId(0), name, key, endpoints, stun_port: 3479, web: None }
+    Relay { id: RelayId(0), name, key, endpoints, stun_port: 3479, web: None, busy: false }
 }
 
 fn ids(relays: &[Relay]) -> Vec<u32> {

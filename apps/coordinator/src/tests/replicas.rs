@@ -6,6 +6,7 @@ use std::time::Duration;
 use taut_base::NodeId;
 use taut_netmap::{ProblemCode, ToCoordinator};
 
+use super::relay_control;
 use super::world::{Directory, TestCoordinator, TestHost, TestNode};
 use crate::state::migrate;
 use crate::store::{Location, count, end_connections, execute};
@@ -273,4 +274,24 @@ fn coordinators_that_ended_leave_no_row_behind() {
     let living = runtime.block_on(count(&database, "SELECT count(*) FROM replicas WHERE NOT ended"));
     assert_eq!(living, Some(0));
     drop(directories);
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_f17_a_relay_with_a_channel_to_one_coordinator_is_told_of_removals_at_another() {
+    let replicas = Replicas::start(2);
+    let (first, second) = (&replicas.all[0], &replicas.all[1]);
+    let relay = relay_control::relay(16);
+    relay_control::name(second, &relay);
+    let _link = relay_control::connect(first, &relay);
+    relay_control::until(|| relay.stats().coordinators == 1);
+    for name in ["a", "b"] {
+        replicas.join(1, name);
+        let before = relay.stats().revocations;
+        second.wait(second.state.remove_node(None, name)).unwrap();
+        relay_control::until(|| relay.stats().revocations == before + 1);
+    }
+    // An operator sees its load at whichever coordinator.
+    let report = || second.wait(second.state.relays(None)).unwrap().into_iter().find_map(|relay| relay.report);
+    relay_control::until(|| report().is_some_and(|report| report.load.is_some()));
 }

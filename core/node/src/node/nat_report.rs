@@ -33,9 +33,9 @@ impl<E: Entropy> Node<E> {
             other_port: relay.stun_port,
         };
         let servers: Vec<StunServer> = relays.iter().map(server).collect();
-        let ids: Vec<RelayId> = relays.iter().map(|relay| relay.id).collect();
+        let listed: Vec<(RelayId, bool)> = relays.iter().map(|relay| (relay.id, relay.busy)).collect();
         self.nat_report.set_servers(&servers, self.now);
-        self.home.set_listed(&ids, self.now);
+        self.home.set_listed(&listed, self.now);
     }
 
     /// Takes a datagram that came to the socket of an [`Output::NatTest`].

@@ -75,6 +75,7 @@ impl World {
                 endpoints: vec![relay_place()],
                 stun_port: 0,
                 web: None,
+                busy: false,
             }],
             now,
         );
@@ -177,6 +178,7 @@ fn fault_f18_one_relay_makes_the_node_ask_the_others_once_in_two_seconds() {
         endpoints: vec![relay_place()],
         stun_port: 0,
         web: None,
+        busy: false,
     };
     let mut served = KnownRelay::new(&relay, Time::ZERO);
     let told = (0..10_000).filter(|now| served.take_move(Time::ZERO + Duration::from_millis(*now))).count();
@@ -194,6 +196,7 @@ fn fault_n1_a_peer_is_looked_for_at_own_relays_when_the_map_is_old_and_its_relay
         endpoints: vec![SocketAddr::from(([192, 0, 2, 9], 3478 + u16::try_from(id.0).unwrap()))],
         stun_port: 0,
         web: None,
+        busy: false,
     });
     let (now, mut entropy) = (Time::ZERO, Seeded::new(7));
     let mut node_relays = Relays::default();

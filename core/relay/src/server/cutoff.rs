@@ -1,6 +1,6 @@
 //! Cut-off of removed members: it takes effect at once, not when their tickets expire (fault F17).
 //!
-//! Only the coordinator's own relay does this, because the coordinator has no channel to other relays. A ticket is refused if it names a removed node, or if
+//! The coordinator's own relay is told of removals, and so is each relay with a channel to the coordinator. A ticket is refused if it names a removed node, or if
 //! it was signed before its key was cut off. A key with a later ticket is served: its machine has joined again.
 //!
 //! Entries expire by the monotonic clock. The wall clock only orders tickets and removals, and it may have been wrong at either moment. Therefore a removal

@@ -193,5 +193,6 @@ pub(crate) fn relay(number: u8) -> Relay {
         endpoints: vec![([192, 0, 2, number], 3478).into(), ([0, 0, 0, 0], 3478).into()],
         stun_port: 3479,
         web: None,
+        busy: false,
     }
 }

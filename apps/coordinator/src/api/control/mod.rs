@@ -1,6 +1,5 @@
 //! The control channel: one WebSocket per node (`taut_netmap::message`, protocol.md 8).
 
-mod channel;
 mod refusal;
 mod session;
 
@@ -19,6 +18,7 @@ use super::Context;
 use super::operator::Failure;
 use super::pending_connection::PendingConnection;
 use crate::store::NetworkId;
+pub(super) use refusal::{problem, too_new};
 use session::Session;
 
 /// Largest message from a node, 64 KiB: a list of endpoints has a few KiB.

@@ -5,7 +5,7 @@ use taut_netmap::{Problem, ProblemCode, SCHEMA};
 use crate::state::StateError;
 
 /// Returns the refusal of a node that speaks a newer protocol.
-pub(super) fn too_new(schema: u32) -> Problem {
+pub(in crate::api) fn too_new(schema: u32) -> Problem {
     Problem {
         code: ProblemCode::Version,
         message: format!("the node speaks version {schema} of the control channel, this coordinator {SCHEMA}"),
@@ -38,10 +38,10 @@ pub(super) fn crowded() -> Problem {
 }
 
 /// Returns the refusal for an error. Its code is final for the node only if a person has to change something.
-pub(super) fn problem(error: &StateError) -> Problem {
+pub(in crate::api) fn problem(error: &StateError) -> Problem {
     let code = match error {
         StateError::Enrolment(_) => ProblemCode::Enrolment,
-        StateError::NotAMember => ProblemCode::NotAMember,
+        StateError::NotAMember | StateError::UnknownRelay(_) => ProblemCode::NotAMember,
         StateError::KeyConflict | StateError::BadKey => ProblemCode::KeyConflict,
         StateError::KeyChanges | StateError::Crowd | StateError::Turnover => ProblemCode::TooOften,
         StateError::Store(_) | StateError::Full | StateError::Unsound(_) | StateError::BadMap(_) => {

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
 use taut_base::{AdmissionDenied, Bounds, NodeId, PublicKey, RelayId};
-use taut_netmap::{Hello, Problem, SCHEMA, ToCoordinator, ToNode};
+use taut_netmap::{Hello, Problem, SCHEMA, ToCoordinator, ToNode, prologue};
 use taut_relay_server::log::UNAUTHENTICATED;
 use taut_relay_server::{AdmissionGuard, Source};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::channel::{ChannelCloseReason, ControlChannel};
 use super::refusal;
+use crate::api::channel::{ChannelCloseReason, ControlChannel};
 use crate::api::pending_connection::PendingConnection;
 use crate::api::{Channels, Context, stopped};
 use crate::log;
@@ -137,19 +137,19 @@ impl Session {
             Err(problem) => {
                 state.figures().refused.add(1);
                 tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "refused", address = %source, %machine, reason = problem.message);
-                return channel.refuse(problem).await;
+                return channel.refuse(&ToNode::Refused(problem)).await;
             }
         };
         let Admitted { node, name } = admitted;
         let Ok((seat, displaced)) = enter_channel(&front.channels, network, node) else {
             tracing::warn!(target: log::CONTROL, limited = node.0, event = "no-room-for-channel", node = node.0, name, address = %source);
-            return channel.refuse(refusal::crowded()).await;
+            return channel.refuse(&ToNode::Refused(refusal::crowded())).await;
         };
         drop(busy);
         guest.pass().admit();
         let Some(membership) = state.hub(network).enter(node, state.next_connection(), hello.run) else {
             tracing::warn!(target: log::CONTROL, limited = node.0, event = "twin", node = node.0, name, address = %source);
-            return channel.refuse(refusal::duplicate()).await;
+            return channel.refuse(&ToNode::Refused(refusal::duplicate())).await;
         };
         tracing::info!(target: log::CONTROL, limited = node.0, event = "connected", node = node.0, name, address = %source);
         state.figures().channels.add(1);
@@ -414,7 +414,7 @@ impl Session {
             }
             SessionEnd::Refused(problem) => {
                 disconnected(node, &problem.message);
-                channel.refuse(problem).await;
+                channel.refuse(&ToNode::Refused(problem)).await;
             }
         }
     }
@@ -447,7 +447,7 @@ async fn open(
     socket: WebSocket,
     network: NetworkId,
 ) -> Result<(ControlChannel, PublicKey, Hello), ChannelCloseReason> {
-    let (mut channel, machine) = ControlChannel::accept(socket, network, state.key()).await?;
+    let (mut channel, machine) = ControlChannel::accept(socket, &prologue(&network.0), state.key()).await?;
     match channel.receive().await? {
         ToCoordinator::Hello(hello) => Ok((channel, machine, hello)),
         _ => Err(ChannelCloseReason::Broken("no hello")),

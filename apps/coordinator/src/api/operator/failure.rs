@@ -71,7 +71,7 @@ impl From<StateError> for Failure {
             StateError::HasMembers { .. } => ErrorCode::NetworkNotEmpty,
             StateError::NoNode(_) => ErrorCode::NoSuchNode,
             StateError::NoKey(_) => ErrorCode::NoSuchKey,
-            StateError::NoRelay(_) => ErrorCode::NoSuchRelay,
+            StateError::NoRelay(_) | StateError::UnknownRelay(_) => ErrorCode::NoSuchRelay,
             StateError::RelayExists(_) => ErrorCode::RelayExists,
             StateError::OwnRelay => ErrorCode::OwnRelay,
             StateError::BadRelay(_) | StateError::NoPlace => ErrorCode::BadRelay,

@@ -1,4 +1,4 @@
-//! `/api/v1/relays` and `/api/v1/ticket-key`.
+//! `/api/v1/relays`, `/api/v1/relay-token` and `/api/v1/ticket-key`.
 
 use std::net::SocketAddr;
 
@@ -10,9 +10,10 @@ use taut_base::PublicKey;
 use super::{Failure, answer, created, parse};
 use crate::api::Context;
 use crate::contract::{
-    AddRelay, NetworkQuery, RelayAnswer, RelayEntry, RelayList, RemovedRelay, SchemaVersion, TicketKeyAnswer,
+    AddRelay, NetworkQuery, RelayAnswer, RelayChannel, RelayEntry, RelayList, RelayLoadEntry, RelayTokenAnswer,
+    RemovedRelay, SchemaVersion, TicketKeyAnswer,
 };
-use crate::state::{OWN, RelayToAdd, RelayView};
+use crate::state::{OWN, RelayReport, RelayToAdd, RelayView};
 
 /// `GET`: lists the relays of all networks or of one.
 pub(super) async fn list(
@@ -58,8 +59,27 @@ pub(super) async fn ticket_key(Shared(context): Shared<Context>) -> Response {
     answer(TicketKeyAnswer { schema: SchemaVersion, ticket_key: context.state.ticket_key().to_string() })
 }
 
+/// `GET /relay-token`: returns the line that a relay needs to serve this coordinator's nodes.
+pub(super) async fn relay_token(Shared(context): Shared<Context>) -> Response {
+    answer(RelayTokenAnswer { schema: SchemaVersion, relay_token: context.state.relay_token().encode() })
+}
+
+fn channel(report: RelayReport) -> RelayChannel {
+    let load = report.load.map(|load| RelayLoadEntry {
+        thousandths: load.thousandths(),
+        clients: load.clients,
+        clients_max: load.clients_max,
+        bits_per_second: load.bits_per_second,
+        capacity: load.capacity,
+        processor: load.processor,
+        dropped: load.dropped,
+        uptime: load.uptime,
+    });
+    RelayChannel { version: report.version, told_at: report.told_at, load }
+}
+
 fn entry(view: RelayView) -> RelayEntry {
-    let RelayView { network, relay, created_at, bound } = view;
+    let RelayView { network, relay, created_at, bound, report } = view;
     RelayEntry {
         id: relay.id,
         network,
@@ -71,5 +91,7 @@ fn entry(view: RelayView) -> RelayEntry {
         own: relay.id == OWN,
         bound: bound as u64,
         created_at,
+        busy: relay.busy,
+        channel: report.map(channel),
     }
 }

@@ -10,8 +10,8 @@ use super::{keys, networks, nodes, relays, tokens};
 use crate::api::healthz;
 use crate::contract::{
     AddRelay, CreateKey, CreateNetwork, CreatedKey, ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList,
-    NodeAnswer, NodeList, OperatorTokenList, RelayAnswer, RelayList, RemoveNetworkQuery, RemovedNetwork, RemovedNode,
-    RemovedRelay, RenameNode, RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
+    NodeAnswer, NodeList, OperatorTokenList, RelayAnswer, RelayList, RelayTokenAnswer, RemoveNetworkQuery,
+    RemovedNetwork, RemovedNode, RemovedRelay, RenameNode, RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
 };
 
 /// Returns the table.
@@ -93,6 +93,13 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             .in_network()
             .answers::<RemovedRelay>()
             .fails(&[ErrorCode::WhichNetwork, ErrorCode::NoSuchRelay, ErrorCode::OwnRelay]),
+        Route::get(
+            "/api/v1/relay-token",
+            "showRelayToken",
+            "Returns the line with which a relay serves this coordinator's nodes, for `taut-relay serve --coordinator`.",
+            relays::relay_token,
+        )
+        .answers::<RelayTokenAnswer>(),
         Route::get(
             "/api/v1/ticket-key",
             "showTicketKey",

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
 use sqlx::{Executor, Row as _, query, query_scalar};
-use taut_base::NodeId;
+use taut_base::{NodeId, PublicKey};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -60,6 +60,16 @@ const SINCE: &str = "SELECT node, network, replica, run, change FROM presence WH
 /// Removes presence rows of removed nodes. A coordinator that has not yet read that such a node is offline notices the missing row when it next compares all presence, within a minute.
 const SWEEP: &str = "DELETE FROM presence WHERE replica IS NULL \
      AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = presence.node AND removed_at IS NULL)";
+
+/// Removes what relays said that have no channel any more: to this coordinator, or to one that ended.
+const FORGET_RELAYS: &str =
+    "DELETE FROM relay_loads WHERE told_at < now() - interval '20 s' OR (replica = $1 AND NOT key = ANY($2))";
+
+const ENTER_RELAYS: &str = "INSERT INTO relay_loads (key, replica, report, told_at) \
+     SELECT key, $1, report, now() FROM unnest($2::BYTEA[], $3::TEXT[]) AS said (key, report) \
+     ON CONFLICT (key) DO UPDATE SET replica = excluded.replica, report = excluded.report, told_at = excluded.told_at";
+
+const OTHER_RELAYS: &str = "SELECT key, report FROM relay_loads WHERE replica <> $1";
 
 /// Longest time that an answer takes, 10 s. A slower server counts as gone, and everything is compared again when it answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -185,6 +195,26 @@ impl Replica for PostgresReplica {
         Box::pin(async move {
             let found = self.on_line(async |line| query(SINCE).bind(change).fetch_all(line).await).await?;
             found.iter().map(presence_row).collect()
+        })
+    }
+
+    fn share_relays<'a>(&'a mut self, said: &'a [(PublicKey, String)]) -> Answer<'a, Vec<(PublicKey, String)>> {
+        Box::pin(async move {
+            let id = self.id;
+            let keys: Vec<&[u8]> = said.iter().map(|(key, _)| key.as_bytes().as_slice()).collect();
+            let reports: Vec<&str> = said.iter().map(|(_, report)| report.as_str()).collect();
+            let found = self.on_line(async |line| {
+                query(FORGET_RELAYS).bind(id).bind(&keys).execute(&mut *line).await?;
+                if !keys.is_empty() {
+                    query(ENTER_RELAYS).bind(id).bind(&keys).bind(&reports).execute(&mut *line).await?;
+                }
+                let rows = query(OTHER_RELAYS).bind(id).fetch_all(&mut *line).await?;
+                rows.iter()
+                    .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+                    .collect::<Result<Vec<(Vec<u8>, String)>, _>>()
+            });
+            let key = |key: Vec<u8>| key.try_into().map(PublicKey).ok();
+            Ok(found.await?.into_iter().filter_map(|(bytes, report)| Some((key(bytes)?, report))).collect())
         })
     }
 

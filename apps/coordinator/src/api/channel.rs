@@ -1,18 +1,18 @@
-//! A control channel: messages in both directions, encrypted by Noise. No message is parsed before the handshake has ended.
+//! A sealed channel of a node or a relay: messages in both directions, encrypted by Noise. No message is parsed before the handshake has ended.
 
 use std::fmt;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use taut_base::{PrivateKey, PublicKey};
-use taut_netmap::{Problem, ToCoordinator, ToNode, prologue};
 use taut_noise::Transport;
 use taut_noise::ik::Responder;
 use tokio::time::timeout;
 
 use crate::state::random;
-use crate::store::NetworkId;
 
 /// Slowest rate at which a node may read a message, 16 KiB/s. A slower node is disconnected, because its messages would queue here.
 const SLOWEST: usize = 16 * 1024;
@@ -23,7 +23,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit on WebSocket pings and pongs between two messages. Some proxies send one every half minute, and a node sends a message every 15 s.
 const PINGS: u32 = 64;
 
-/// An open control channel.
+/// An open channel.
 pub(super) struct ControlChannel {
     socket: WebSocket,
     transport: Transport,
@@ -41,24 +41,24 @@ pub(super) enum ChannelCloseReason {
 }
 
 impl ControlChannel {
-    /// Performs the coordinator's side of the handshake. Returns the machine key that the node has proven.
+    /// Performs the coordinator's side of the handshake. Returns the key that the other side has proven: a node's machine key, or a relay's key.
     pub(super) async fn accept(
         mut socket: WebSocket,
-        network: NetworkId,
+        prologue: &[u8],
         key: &PrivateKey,
     ) -> Result<(Self, PublicKey), ChannelCloseReason> {
         let first = next(&mut socket).await?;
-        let wrong = |_| ChannelCloseReason::Broken("no handshake for this coordinator and network");
-        let replying = Responder::read(&prologue(&network.0), key, &first).map_err(wrong)?;
-        let machine = replying.initiator();
+        let wrong = |_| ChannelCloseReason::Broken("no handshake for this coordinator, or for this network");
+        let replying = Responder::read(prologue, key, &first).map_err(wrong)?;
+        let other = replying.initiator();
         let (transport, second) = replying.reply(&PrivateKey::from_bytes(random())).map_err(wrong)?;
         let mut channel = Self { socket, transport };
         channel.write(second.to_vec()).await?;
-        Ok((channel, machine))
+        Ok((channel, other))
     }
 
     /// Receives the next message. Dropping this future loses no message.
-    pub(super) async fn receive(&mut self) -> Result<ToCoordinator, ChannelCloseReason> {
+    pub(super) async fn receive<T: DeserializeOwned>(&mut self) -> Result<T, ChannelCloseReason> {
         let sealed = next(&mut self.socket).await?;
         let plain = self
             .transport
@@ -68,7 +68,7 @@ impl ControlChannel {
     }
 
     /// Sends a message, and waits until the kernel has accepted it.
-    pub(super) async fn send(&mut self, message: &ToNode) -> Result<(), ChannelCloseReason> {
+    pub(super) async fn send(&mut self, message: &impl Serialize) -> Result<(), ChannelCloseReason> {
         let plain = serde_json::to_vec(message)
             .map_err(|_| ChannelCloseReason::Broken("a message of ours that cannot be written"))?;
         self.send_json(&plain).await
@@ -80,9 +80,9 @@ impl ControlChannel {
         self.write(sealed).await
     }
 
-    /// Sends a refusal to the node, and closes the channel.
-    pub(super) async fn refuse(mut self, problem: Problem) {
-        let _ = self.send(&ToNode::Refused(problem)).await;
+    /// Sends a last message, a refusal, and closes the channel.
+    pub(super) async fn refuse(mut self, refusal: &impl Serialize) {
+        let _ = self.send(refusal).await;
         self.close().await;
     }
 
@@ -119,9 +119,9 @@ async fn next(socket: &mut WebSocket) -> Result<Bytes, ChannelCloseReason> {
 impl fmt::Display for ChannelCloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Closed => "closed by the node",
+            Self::Closed => "closed by the other side",
             Self::Broken(what) => what,
-            Self::Slow => "the node reads too slowly",
+            Self::Slow => "the other side reads too slowly",
         })
     }
 }
