@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 27] = [
+const VALUED: [&str; 29] = [
     "state",
     "database",
     "from",
@@ -34,6 +34,8 @@ const VALUED: [&str; 27] = [
     "log-level",
     "nodes",
     "replicas",
+    "relays",
+    "relay-places",
     "visible",
     "changes",
     "seconds",

@@ -44,7 +44,7 @@ macro_rules! remote_options {
 }
 
 const SIMULATE: &str = "\
-taut-coordinator simulate [--nodes N] [--visible N] [--changes N] [--seconds N] [--replicas N] [--database URL] [--json]
+taut-coordinator simulate [--nodes N] [--visible N] [--changes N] [--seconds N] [--replicas N] [--database URL] [--relays N] [--relay-places N] [--json]
 
 Measures a coordinator with many simulated nodes on this host. It starts a coordinator on a temporary database and
 port, and as many nodes as wanted, each with a real control channel. Nodes report new endpoints; each change must reach
@@ -54,12 +54,18 @@ was simulated; nodes are spread over them, and those of the one that is killed c
 a change was lost or a map differs. Coordinators and nodes share the processor. Each node needs an open file in both
 (`ulimit -n`).
 
+With relays, nodes are simulated in places all over a world, most of them near the first relay. Each chooses two relays
+as real nodes do, by distance, and not the busy ones; relays have real channels and report how many nodes chose them. The
+result shows how nodes spread. Nothing is forwarded.
+
   --nodes N            nodes in all (default 1000)
   --visible N          nodes of one network, which see each other (default 101: each sees 100 others)
   --changes N          changes per second (default 1)
   --seconds N          for this time (default 30)
   --replicas N         coordinators, up to 16 (default 1)
   --database URL       the empty PostgreSQL database (or $TAUT_DATABASE); by default SQLite in a temporary directory
+  --relays N           relays, 2 to 31, which all networks list (default none)
+  --relay-places N     nodes that one relay can take (default: all relays together have room for 1.5 times the nodes)
   --json               print the result as JSON
 ";
 

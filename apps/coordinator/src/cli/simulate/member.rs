@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use taut_base::{NodeId, PrivateKey, PublicKey};
-use taut_netmap::{Hello, Peer, SCHEMA, ToCoordinator, ToNode};
+use taut_netmap::{CONTROL_PATH, Hello, Peer, SCHEMA, ToCoordinator, ToNode, prologue};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, interval_at, sleep, timeout};
+use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
 
 use super::channel::{Channel, Route};
+use super::sites::Chooser;
 use super::world::{Known, World, hash};
 use crate::state::random;
 
@@ -34,6 +35,8 @@ pub(super) struct Member {
     pub(super) known: Known,
     /// Number of channels that it has tried to open: each is at the next coordinator.
     pub(super) tried: usize,
+    /// `None` without simulated relays.
+    pub(super) chooser: Option<Chooser>,
 }
 
 impl Member {
@@ -45,11 +48,12 @@ impl Member {
         mut stop: watch::Receiver<bool>,
     ) -> Self {
         let mut bound = RETRY.0;
+        let chooses_at = Instant::now() + drawn(world.arrival);
         while !*stop.borrow() {
             if let Ok(Some(channel)) = timeout(OPENING, self.open(&world)).await {
                 bound = RETRY.0;
                 world.connected.fetch_add(1, Ordering::Relaxed);
-                self.serve(channel, &world, &mut changes, &mut stop).await;
+                self.serve(channel, &world, chooses_at, &mut changes, &mut stop).await;
                 world.connected.fetch_sub(1, Ordering::Relaxed);
             }
             tokio::select! {
@@ -67,7 +71,8 @@ impl Member {
         let next = (self.id.0 as usize).wrapping_add(self.tried) % world.addresses.len().max(1);
         self.tried += 1;
         let (coordinator, address, source) = (&world.coordinator, *world.addresses.get(next)?, self.source);
-        let route = Route { coordinator, address, source, network, machine: &self.machine };
+        let (path, prologue) = (format!("{CONTROL_PATH}?network={network}"), prologue(&network.0));
+        let route = Route { coordinator, address, source, path, prologue, key: &self.machine };
         let mut channel = Channel::open(route).await?;
         let hello = Hello {
             schema: SCHEMA,
@@ -89,9 +94,16 @@ impl Member {
         &mut self,
         mut channel: Channel,
         world: &World,
+        chooses_at: Instant,
         changes: &mut mpsc::UnboundedReceiver<SocketAddr>,
         stop: &mut watch::Receiver<bool>,
     ) -> Option<()> {
+        let mut chooses = self.chooser.is_some();
+        if let Some(chooser) = self.chooser.as_ref().filter(|chooser| !chooser.homes().is_empty()) {
+            // It says on each new channel which relays it has, and has chosen before.
+            chooses = false;
+            channel.send(&ToCoordinator::Relays { ids: chooser.homes().to_vec() }).await?;
+        }
         let mut pings = interval_at(Instant::now() + drawn(PING_EVERY), PING_EVERY);
         loop {
             tokio::select! {
@@ -99,6 +111,12 @@ impl Member {
                     let (message, length) = message?;
                     world.received.fetch_add(length as u64, Ordering::Relaxed);
                     self.handle(message, world)?;
+                    self.tell_choice(&mut channel, world).await?;
+                }
+                () = sleep_until(chooses_at), if chooses => {
+                    chooses = false;
+                    self.chooser.iter_mut().for_each(|chooser| chooser.begin(&world.sites));
+                    self.tell_choice(&mut channel, world).await?;
                 }
                 _ = pings.tick() => channel.send(&ToCoordinator::Ping).await?,
                 Some(endpoint) = changes.recv() => {
@@ -110,12 +128,21 @@ impl Member {
         }
     }
 
+    /// Reports the relays that it has chosen, if they changed.
+    async fn tell_choice(&mut self, channel: &mut Channel, world: &World) -> Option<()> {
+        match self.chooser.as_mut().and_then(|chooser| chooser.choice(&world.sites)) {
+            Some(ids) => channel.send(&ToCoordinator::Relays { ids }).await,
+            None => Some(()),
+        }
+    }
+
     /// Follows the map. Returns `None` if the channel is of no more use.
     fn handle(&mut self, message: ToNode, world: &World) -> Option<()> {
         match message {
             ToNode::Map(map) => {
                 let before = std::mem::take(&mut self.known.peers);
                 self.known.version = map.version;
+                self.chooser.iter_mut().for_each(|chooser| chooser.set_map(&map.relays, &world.sites));
                 map.peers.values().for_each(|peer| self.take(peer, before.get(&peer.id).copied(), world));
             }
             ToNode::Delta(delta) => {
@@ -125,6 +152,9 @@ impl Member {
                     return None;
                 }
                 self.known.version = delta.to;
+                if let (Some(chooser), Some(relays)) = (&mut self.chooser, &delta.relays) {
+                    chooser.set_map(relays, &world.sites);
+                }
                 delta.removes.iter().for_each(|id| _ = self.known.peers.remove(id));
                 delta.upserts.iter().for_each(|peer| self.take(peer, self.known.peers.get(&peer.id).copied(), world));
             }

@@ -4,7 +4,7 @@
 //! this process: members ── TCP, WebSocket, Noise, JSON ──▶ child: taut-coordinator serve --state TEMPORARY
 //!   1. the members of all networks are written to the database, because one host may enrol a few hundred only
 //!   2. all connect
-//!   3. for some seconds, members report new endpoints: each must reach all others of its network
+//!   3. for some seconds, members report new endpoints: each must reach all others of its network; with `--relays`, they choose relays meanwhile
 //!   4. the coordinator (with replicas, one of them) is killed and started again: all connect again
 //!   5. every member's map is compared with the one that the coordinator makes of its database
 //! ```
@@ -15,6 +15,7 @@ mod channel;
 mod child;
 mod member;
 mod report;
+mod sites;
 mod world;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use taut_base::{NodeId, Prefix, PrivateKey, PublicKey};
-use taut_netmap::{JoinToken, NetworkMap, ToNode};
+use taut_netmap::{JoinToken, MAX_RELAYS, NetworkMap, ToNode};
 use taut_noise::public_key;
 use taut_relay_server::raise_open_files;
 use tokio::signal::unix::{SignalKind, signal};
@@ -39,11 +40,12 @@ use tokio::time::sleep;
 use super::arguments::Arguments;
 use super::{CommandError, complain, show};
 use crate::api;
-use crate::state::{MemberKeys, StartOptions, State, TICKET_LIFE, random};
+use crate::state::{MemberKeys, RelayToAdd, StartOptions, State, TICKET_LIFE, random};
 use crate::store::{Location, NetworkId};
 use child::Coordinator;
 use member::Member;
 use report::Report;
+use sites::{Chooser, Sites};
 use world::{Known, SimulatedNetwork, World, hash, locked};
 
 /// Members that each member sees, itself included, without `--visible`.
@@ -68,6 +70,9 @@ struct Plan {
     seconds: u64,
     /// Coordinators.
     replicas: usize,
+    /// Relays, and places for members at each.
+    relays: usize,
+    places: usize,
     /// Their database, if it is not a file.
     database: Option<Location>,
 }
@@ -83,6 +88,8 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         changes: number(&mut arguments, "changes", 1.0)?,
         seconds: number(&mut arguments, "seconds", 30)?,
         replicas: number(&mut arguments, "replicas", 1)?,
+        relays: number(&mut arguments, "relays", 0)?,
+        places: number(&mut arguments, "relay-places", 0)?,
         database,
     };
     let json = arguments.switch("json");
@@ -96,6 +103,9 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         return Err(CommandError::Usage(format!(
             "--replicas is a number from 1 to {MOST_REPLICAS}; several need a database that they share: --database (or TAUT_DATABASE)"
         )));
+    }
+    if plan.relays == 1 || plan.relays >= MAX_RELAYS {
+        return Err(CommandError::Usage(format!("--relays is a number from 2 to {}", MAX_RELAYS - 1)));
     }
     let files = raise_open_files();
     if files < (plan.nodes as u64).saturating_add(OTHER_FILES) {
@@ -117,6 +127,16 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Ok(())
     } else {
         Err(CommandError::Run(String::from("members and coordinator do not agree")))
+    }
+}
+
+impl Plan {
+    /// Returns the places for members at each relay: by default all relays together have one and a half times those that all members need, which take two each.
+    fn places(&self) -> usize {
+        match (self.places, self.relays) {
+            (0, 1..) => (self.nodes * 3).div_ceil(self.relays),
+            (given, _) => given,
+        }
     }
 }
 
@@ -159,7 +179,8 @@ impl Drop for Directory {
 
 async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError> {
     complain(&format!("writing {} members to a new database", plan.nodes));
-    let (coordinator_key, networks, members) = populate(plan, directory).await?;
+    let sites = Sites::new(plan.relays, plan.places());
+    let (coordinator_key, networks, members) = populate(plan, directory, &sites).await?;
     // Each has a state directory of its own, which is the database only if it is a file.
     let start = |number: usize, address| match &plan.database {
         None => Coordinator::start(directory, None, address),
@@ -172,6 +193,8 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
         coordinator: coordinator_key,
         addresses: replicas.iter().map(|replica| replica.address).collect(),
         networks,
+        sites,
+        arrival: Duration::from_secs(plan.seconds) * 2 / 3,
         connected: AtomicUsize::new(0),
         received: AtomicU64::new(0),
         misfits: AtomicU64::new(0),
@@ -185,6 +208,9 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
         changers.push((member.network, member.id, changer));
         living.spawn(member.live(Arc::clone(&world), changes, stopped.clone()));
     }
+    let relays =
+        (0..world.sites.len()).map(|place| tokio::spawn(sites::live(Arc::clone(&world), place, stopped.clone())));
+    let relays: Vec<_> = relays.collect();
     let connect = all_connected(&world, began).await?;
     let (used, received, began) = (processor(&replicas), world.received.load(Ordering::Relaxed), Instant::now());
     complain(&format!("all are connected after {:.1} s; changes follow for {} s", connect.as_secs_f64(), plan.seconds));
@@ -210,6 +236,12 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
     // A member that was away during a change got it with the first message of its new channel, so all maps are complete now.
     stop.send_replace(true);
     let members: Vec<Member> = living.join_all().await;
+    for relay in relays {
+        let _ = relay.await;
+    }
+    let choosers = members.iter().filter_map(|member| member.chooser.as_ref());
+    let mut detours: Vec<Duration> = choosers.filter_map(|chooser| chooser.detour(&world.sites)).collect();
+    detours.sort_unstable();
     drop(replicas);
     let differing = compare(plan, directory, &world, &members).await?;
     let mut delays = std::mem::take(&mut *locked(&world.delays));
@@ -231,6 +263,8 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
         connect,
         reconnect,
         received: received / plan.nodes as u64,
+        relays: world.sites.reports(),
+        detours,
     })
 }
 
@@ -238,6 +272,7 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
 async fn populate(
     plan: &Plan,
     directory: &Path,
+    sites: &Sites,
 ) -> Result<(PublicKey, Vec<SimulatedNetwork>, Vec<Member>), CommandError> {
     let (state, first) = open(plan, directory).await?;
     let token: Option<JoinToken> = first.and_then(|token| token.parse().ok());
@@ -271,12 +306,24 @@ async fn populate(
                 run,
                 known: Known::default(),
                 tried: 0,
+                chooser: (sites.len() > 0).then(|| Chooser::new(sites)),
             });
         }
+        name_relays(&state, &format!("network-{network}"), sites).await?;
         networks.push(SimulatedNetwork::new(id, numbers));
     }
     state.close().await;
     Ok((key, networks, members))
+}
+
+/// Names all relays in a network. Their addresses are of the network for documentation (RFC 5737); nobody sends anything there.
+async fn name_relays(state: &State, network: &str, sites: &Sites) -> Result<(), CommandError> {
+    for (name, key) in sites.named() {
+        let endpoints = vec![SocketAddr::from((Ipv4Addr::new(203, 0, 113, 1), 3478))];
+        let relay = RelayToAdd { name, key, endpoints, stun_port: 0, web: None };
+        state.add_relay(Some(network), relay).await.map_err(CommandError::run)?;
+    }
+    Ok(())
 }
 
 /// Opens the state directory in this process. Returns the join token of a first start.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::sites::SiteReport;
+
 /// Version of the JSON object.
 const SCHEMA: u32 = 1;
 
@@ -36,6 +38,16 @@ pub(super) struct Report {
     pub(super) reconnect: Duration,
     /// Bytes of messages that a member received during the changes.
     pub(super) received: u64,
+    /// What became of each relay.
+    pub(super) relays: Vec<SiteReport>,
+    /// How much farther each member's first relay is than its nearest, in rising order.
+    pub(super) detours: Vec<Duration>,
+}
+
+/// Returns the duration that this many of a thousand do not exceed, in milliseconds; `None` if there are none. They are in rising order.
+fn quantile(durations: &[Duration], thousandths: usize) -> Option<f64> {
+    let place = (durations.len() * thousandths).div_ceil(1000).max(1) - 1;
+    durations.get(place).map(|duration| (duration.as_secs_f64() * 10_000.0).round() / 10.0)
 }
 
 impl Report {
@@ -46,13 +58,18 @@ impl Report {
 
     /// Returns the delay that this many of a thousand changes do not exceed, in milliseconds; `None` without a change.
     fn delay(&self, thousandths: usize) -> Option<f64> {
-        let place = (self.delays.len() * thousandths).div_ceil(1000).max(1) - 1;
-        self.delays.get(place).map(|delay| (delay.as_secs_f64() * 10_000.0).round() / 10.0)
+        quantile(&self.delays, thousandths)
     }
 
     /// Returns the object of `--json`.
     pub(super) fn json(&self) -> String {
         let seconds = |duration: Duration| (duration.as_secs_f64() * 1000.0).round() / 1000.0;
+        let relay = |relay: &SiteReport| {
+            let SiteReport { name, nearest, bound, places } = relay;
+            json!({ "name": name, "nearest": nearest, "bound": bound, "places": places })
+        };
+        let detour = |thousandths| quantile(&self.detours, thousandths);
+        let relays: Vec<_> = self.relays.iter().map(relay).collect();
         let object = json!({
             "schema": SCHEMA,
             "nodes": self.nodes,
@@ -71,6 +88,8 @@ impl Report {
             "connect_all_s": seconds(self.connect),
             "reconnect_all_s": seconds(self.reconnect),
             "bytes_per_node": self.received,
+            "relays": relays,
+            "relay_detour_ms": { "p50": detour(500), "p99": detour(990), "max": detour(1000) },
         });
         format!("{object:#}\n")
     }
@@ -103,7 +122,27 @@ impl Report {
             "lost changes         {}; {} maps differ; {} deltas did not fit",
             self.lost, self.differing, self.misfits
         );
+        self.relays_text(&mut text);
         text
+    }
+
+    fn relays_text(&self, text: &mut String) {
+        if self.relays.is_empty() {
+            return;
+        }
+        let _ = writeln!(text, "\n{:<12}{:>12}{:>12}{:>12}{:>8}", "RELAY", "NEAREST TO", "BOUND", "PLACES", "LOAD");
+        for SiteReport { name, nearest, bound, places } in &self.relays {
+            let load = (bound * 100).checked_div(*places).unwrap_or(0);
+            let _ = writeln!(text, "{name:<12}{nearest:>12}{bound:>12}{places:>12}{load:>6} %");
+        }
+        let detour = |thousandths| quantile(&self.detours, thousandths).unwrap_or(0.0);
+        let _ = writeln!(
+            text,
+            "farther than the nearest relay: p50 {} ms, p99 {} ms, longest {} ms",
+            detour(500),
+            detour(990),
+            detour(1000)
+        );
     }
 }
 
@@ -129,6 +168,8 @@ mod tests {
             connect: Duration::from_secs(1),
             reconnect: Duration::from_secs(2),
             received: 4,
+            relays: Vec::new(),
+            detours: Vec::new(),
         }
     }
 

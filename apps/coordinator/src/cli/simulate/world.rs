@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use taut_base::{NodeId, PublicKey};
 use taut_netmap::Peer;
 
+use super::sites::Sites;
 use crate::store::NetworkId;
 
 /// The simulated networks and what happens in them.
@@ -19,6 +20,9 @@ pub(super) struct World {
     /// The coordinators' addresses.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) networks: Vec<SimulatedNetwork>,
+    pub(super) sites: Sites,
+    /// Time over which members begin to use relays.
+    pub(super) arrival: Duration,
     /// Members whose channel is open and that have their map.
     pub(super) connected: AtomicUsize,
     /// Bytes of all messages that members received.
