@@ -36,6 +36,7 @@ use super::pending_connection::PendingConnection;
 use super::request_id::{self, RequestId};
 use super::requests::RequestLimits;
 use super::stopped;
+use super::work::Work;
 use crate::contract::ErrorCode;
 use crate::log;
 
@@ -55,11 +56,18 @@ pub(super) struct ServerContext {
     pub(super) router: Router,
     pub(super) admission: Arc<ConnectionAdmission>,
     pub(super) requests: Arc<RequestLimits>,
+    pub(super) work: Arc<Work>,
     pub(super) stop: watch::Receiver<bool>,
 }
 
+impl ServerContext {
+    pub(super) fn new(router: Router, admission: Arc<ConnectionAdmission>, stop: watch::Receiver<bool>) -> Self {
+        Self { router, admission, requests: Arc::new(RequestLimits::new()), work: Arc::default(), stop }
+    }
+}
+
 /// Serves one listener until `stop` is true. Running connections may end on their own.
-pub(super) async fn serve(listener: TcpListener, server: ServerContext) {
+pub(super) async fn serve(listener: Arc<TcpListener>, server: ServerContext) {
     let mut connections = JoinSet::new();
     let mut stopping = pin!(stopped(server.stop.clone()));
     loop {
@@ -72,7 +80,8 @@ pub(super) async fn serve(listener: TcpListener, server: ServerContext) {
             // A connection beyond the limits is closed.
             Ok((stream, address)) => {
                 if let Some(pass) = server.admission.enter(address.ip()) {
-                    connections.spawn(connection(stream, address, PendingConnection::new(pass), server.clone()));
+                    let guest = PendingConnection::new(pass, Arc::clone(&server.work));
+                    connections.spawn(connection(stream, address, guest, server.clone()));
                 }
             }
             Err(error) if is_of_one_connection(&error) => {}

@@ -18,5 +18,5 @@ pub(crate) use networks::{
 };
 pub(crate) use nodes::{NodeAnswer, NodeEntry, NodeList, RemovedNode, RenameNode};
 pub(crate) use relays::{AddRelay, RelayAnswer, RelayEntry, RelayList, RemovedRelay, TicketKeyAnswer};
-pub(crate) use service::{HealthAnswer, HealthStatus, SCHEMA, SchemaVersion};
+pub(crate) use service::{HealthAnswer, HealthStatus, ReadyAnswer, ReadyStatus, SCHEMA, SchemaVersion};
 pub(crate) use tokens::{OperatorTokenEntry, OperatorTokenList, OperatorTokenState, RevokedOperatorToken};

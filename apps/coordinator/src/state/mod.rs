@@ -184,12 +184,34 @@ impl State {
         Arc::clone(hubs.entry(network).or_insert_with(|| Arc::new(Hub::new(Arc::clone(&self.moved)))))
     }
 
-    /// Reads the database. Returns warnings about what may soon keep it from answering.
+    /// Reads the database. Returns warnings about what may soon keep the coordinator from answering, or an error if nodes cannot be answered any more.
     pub(crate) async fn check_health(&self) -> Result<Vec<String>, StateError> {
-        self.store.read(Party::Unauthenticated).await?.networks().await?;
-        let is_large = self.store.log_share() >= LARGE_LOG;
+        let read = async { self.store.read(Party::Coordinator).await?.networks().await };
+        match read.await {
+            Ok(_) => Ok(self.warnings()),
+            Err(error) if self.may_remember(&error) => Ok(self.warnings_of_silence(&error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same without reading the database, which takes long to answer.
+    pub(crate) fn check_memory(&self) -> Result<Vec<String>, StateError> {
+        if !self.may_remember(&StoreError::Slow) {
+            return Err(StoreError::Slow.into());
+        }
+        Ok(self.warnings_of_silence("it is slow"))
+    }
+
+    /// Returns warnings that are known without asking the database.
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let large = "the database's log is large: another program reads an old state of it";
-        Ok(is_large.then(|| String::from(large)).into_iter().chain(self.unheard()).collect())
+        let large = (self.store.log_share() >= LARGE_LOG).then(|| String::from(large));
+        large.into_iter().chain(self.unheard()).collect()
+    }
+
+    fn warnings_of_silence(&self, why: &str) -> Vec<String> {
+        let silent = "the database does not answer; members get their maps from memory, and nothing can be changed";
+        std::iter::once(format!("{silent}: {why}")).chain(self.warnings()).collect()
     }
 
     /// Ends expired leases, deletes old marks and writes "last seen", without end. Runs beside the server.

@@ -120,6 +120,8 @@ impl Session {
         let opened = tokio::select! {
             opened = timeout_at(guest.deadline(), open(&state, socket, network)) => opened,
             () = guest.evicted() => return refused(&source, &"too many unauthenticated connections"),
+            // No node is admitted any more: the program might end before the node knows.
+            () = stopped(stop.clone()) => return refused(&source, &"the coordinator stops"),
         };
         let (channel, machine, hello) = match opened {
             Ok(Ok(opened)) => opened,
