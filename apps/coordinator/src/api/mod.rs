@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
+use crate::figures::Present;
 use crate::state::State;
 use crate::store::NetworkId;
 use health::Checked;
@@ -82,7 +83,8 @@ pub(crate) async fn serve(
 ) {
     let (admission, channels) = (Arc::clone(&front.admission), Arc::clone(&front.channels));
     let router = router(Context::new(Arc::clone(&state), front, stop.clone()));
-    let server = ServerContext::new(router, admission, stop.clone());
+    let figures = Arc::clone(state.figures());
+    let server = ServerContext { figures, ..ServerContext::new(router, admission, stop.clone()) };
     let work = Arc::clone(&server.work);
     let mut servers = JoinSet::new();
     for listener in listeners {
@@ -115,11 +117,39 @@ pub(crate) async fn serve(
 }
 
 /// Serves the figures for Prometheus on an address of their own, until `stop` is true. They name no node and no network.
-pub(crate) async fn serve_figures(state: Arc<State>, listener: TcpListener, stop: watch::Receiver<bool>) {
-    let text = move || async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.render_figures()) };
+pub(crate) async fn serve_figures(
+    state: Arc<State>,
+    figures: ConnectionFigures,
+    listener: TcpListener,
+    stop: watch::Receiver<bool>,
+) {
+    let text = move || async move {
+        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.render_figures(figures.present()))
+    };
     let router = Router::new().route("/metrics", get(text)).fallback(no_such_path);
     let admission = ConnectionAdmission::new(FIGURE_CONNECTIONS, Vec::new());
     server::serve(Arc::new(listener), ServerContext::new(router, admission, stop)).await;
+}
+
+/// The connections, for the figures.
+#[derive(Clone)]
+pub(crate) struct ConnectionFigures {
+    pub(crate) admission: Arc<ConnectionAdmission>,
+    /// Most unauthenticated connections.
+    pub(crate) unauthenticated: usize,
+    /// Most control channels.
+    pub(crate) channels: usize,
+}
+
+impl ConnectionFigures {
+    fn present(&self) -> Present {
+        Present {
+            channels_limit: self.channels as u64,
+            unauthenticated: self.admission.count() as u64,
+            unauthenticated_limit: self.unauthenticated as u64,
+            ..Present::default()
+        }
+    }
 }
 
 /// Returns all routes, for tests that make one request at a time without a server.

@@ -77,10 +77,15 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     tracing::info!(target: log::DAEMON, event = "started", version = env!("CARGO_PKG_VERSION"), %address);
     tell_descriptors(&descriptors);
     let channels = AdmissionTable::new(descriptors.channels, WhenFull::Balance);
+    let connections = api::ConnectionFigures {
+        admission: Arc::clone(&admission),
+        unauthenticated: descriptors.unauthenticated,
+        channels: descriptors.channels,
+    };
     let front = api::Front { relay: relay.as_ref().and_then(RelayServer::entrance), admission, channels, leaving };
     let state = Arc::new(state);
     if let Some(listener) = own_figures {
-        tokio::spawn(api::serve_figures(Arc::clone(&state), listener, stop.clone()));
+        tokio::spawn(api::serve_figures(Arc::clone(&state), connections, listener, stop.clone()));
     }
     api::serve(state, front, listeners, stop).await;
     drop((figures, relay));

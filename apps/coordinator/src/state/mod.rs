@@ -105,7 +105,7 @@ pub(crate) struct State {
     programs: Mutex<BTreeMap<NodeId, String>>,
     /// Handle on the coordinator's own relay, which is told of each removal; empty without one.
     relay: OnceLock<Removals>,
-    figures: Figures,
+    figures: Arc<Figures>,
     /// Told when a node comes or goes at one of the hubs.
     moved: Arc<Notify>,
     /// Why other coordinators on the same database are not heard; `None` if they are, or if there are none.
@@ -145,19 +145,21 @@ impl State {
     }
 
     /// Returns what is counted.
-    pub(crate) fn figures(&self) -> &Figures {
+    pub(crate) fn figures(&self) -> &Arc<Figures> {
         &self.figures
     }
 
-    /// Returns all figures for Prometheus.
-    pub(crate) fn render_figures(&self) -> String {
+    /// Returns all figures for Prometheus. `present` has those of the connections.
+    pub(crate) fn render_figures(&self, present: Present) -> String {
         let hubs: Vec<Arc<Hub>> = self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         let present = Present {
             channels: hubs.iter().map(|hub| hub.channels() as u64).sum(),
             online: hubs.iter().map(|hub| hub.online().len() as u64).sum(),
             networks: self.known.lock().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            waiting: (self.store.waiting_readers() as u64, self.store.waiting_writers() as u64),
             silence: self.store.silence(),
             is_well: self.unheard().is_none(),
+            ..present
         };
         figures::render(&self.figures, self.store.figures(), &present)
     }

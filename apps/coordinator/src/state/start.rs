@@ -19,7 +19,6 @@ use super::joins::Joins;
 use super::keys::{self, Expiry};
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
-use crate::figures::Figures;
 use crate::log;
 use crate::store::{Location, Party, Purpose, Reading, Store, StoreError, make_directory};
 
@@ -120,7 +119,7 @@ impl State {
             joins: Joins::new(),
             programs: Mutex::default(),
             relay: OnceLock::new(),
-            figures: Figures::default(),
+            figures: Arc::default(),
             moved: Arc::default(),
             unheard: Mutex::default(),
             untold: Mutex::default(),

@@ -137,7 +137,7 @@ impl Session {
         let admitted = match admit(&state, network, machine, &hello, source.address).await {
             Ok(admitted) => admitted,
             Err(problem) => {
-                state.figures().refused.add(1);
+                state.figures().refused.note(problem.code);
                 tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "refused", address = %source, %machine, reason = problem.message);
                 return channel.refuse(problem).await;
             }
@@ -145,13 +145,17 @@ impl Session {
         let Admitted { node, name } = admitted;
         let Ok((seat, displaced)) = enter_channel(&front.channels, network, node) else {
             tracing::warn!(target: log::CONTROL, limited = node.0, event = "no-room-for-channel", node = node.0, name, address = %source);
-            return channel.refuse(refusal::crowded()).await;
+            let problem = refusal::crowded();
+            state.figures().refused.note(problem.code);
+            return channel.refuse(problem).await;
         };
         drop(busy);
         guest.pass().admit();
         let Some(membership) = state.hub(network).enter(node, state.next_connection(), hello.run) else {
             tracing::warn!(target: log::CONTROL, limited = node.0, event = "twin", node = node.0, name, address = %source);
-            return channel.refuse(refusal::duplicate()).await;
+            let problem = refusal::duplicate();
+            state.figures().refused.note(problem.code);
+            return channel.refuse(problem).await;
         };
         tracing::info!(target: log::CONTROL, limited = node.0, event = "connected", node = node.0, name, address = %source);
         state.figures().channels.add(1);
