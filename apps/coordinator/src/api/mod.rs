@@ -1,7 +1,6 @@
 //! The HTTP server: control channels of nodes, the operator's API, and WebSockets of the relay. All rules are in [`crate::state`].
 
 mod control;
-mod health;
 mod operator;
 mod paced_stream;
 mod pending_connection;
@@ -9,6 +8,7 @@ mod relay;
 mod request_id;
 mod requests;
 mod server;
+mod starting;
 mod work;
 
 use std::sync::Arc;
@@ -28,12 +28,11 @@ use tokio::task::JoinSet;
 use crate::figures::Present;
 use crate::state::State;
 use crate::store::NetworkId;
-use health::Checked;
-pub(crate) use health::while_starting;
 pub(crate) use operator::DEFAULT_IPV4;
 pub(crate) use operator::document;
-use operator::{Failure, routes as table};
+use operator::{Checked, Failure, routes as table};
 use server::ServerContext;
+pub(crate) use starting::while_starting;
 
 /// Largest body of a request, 64 KiB (fault E11). Valid bodies have a few hundred bytes.
 const MAX_BODY: usize = 64 * 1024;
@@ -124,7 +123,7 @@ pub(crate) async fn serve_figures(
     stop: watch::Receiver<bool>,
 ) {
     let text = move || async move {
-        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.render_figures(figures.present()))
+        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.render_figures(&figures.present()))
     };
     let router = Router::new().route("/metrics", get(text)).fallback(no_such_path);
     let admission = ConnectionAdmission::new(FIGURE_CONNECTIONS, Vec::new());

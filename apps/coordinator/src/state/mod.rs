@@ -149,8 +149,8 @@ impl State {
         &self.figures
     }
 
-    /// Returns all figures for Prometheus. `present` has those of the connections.
-    pub(crate) fn render_figures(&self, present: Present) -> String {
+    /// Returns all figures for Prometheus. `connections` has those of the connections.
+    pub(crate) fn render_figures(&self, connections: &Present) -> String {
         let hubs: Vec<Arc<Hub>> = self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         let present = Present {
             channels: hubs.iter().map(|hub| hub.channels() as u64).sum(),
@@ -159,7 +159,7 @@ impl State {
             waiting: (self.store.waiting_readers() as u64, self.store.waiting_writers() as u64),
             silence: self.store.silence(),
             is_well: self.unheard().is_none(),
-            ..present
+            ..*connections
         };
         figures::render(&self.figures, self.store.figures(), &present)
     }

@@ -5,9 +5,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::document::document;
+use super::health::{healthz, readyz};
 use super::route::Route;
 use super::{keys, networks, nodes, relays, tokens};
-use crate::api::health::{healthz, readyz};
 use crate::contract::{
     AddRelay, CreateKey, CreateNetwork, CreatedKey, ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList,
     NodeAnswer, NodeList, OperatorTokenList, ReadyAnswer, RelayAnswer, RelayList, RemoveNetworkQuery, RemovedNetwork,
