@@ -11,7 +11,7 @@ use crate::store::Location;
 
 /// `backup FILE`.
 pub(super) fn make(mut arguments: Arguments) -> Result<(), CommandError> {
-    let settings = Settings::read(&mut arguments, &DATABASE)?;
+    let settings = Settings::read_by(&mut arguments, &DATABASE, &["state"])?;
     let directory = settings.state();
     if settings.get("database").is_some() {
         return Err(CommandError::Usage(String::from(

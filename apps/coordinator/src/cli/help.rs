@@ -159,8 +159,24 @@ taut-coordinator config check [--config FILE] [--json]
 
 Reads the options of `serve`, environment variables and the configuration file as `serve` would, and prints each
 setting with its value and where it comes from, without passwords. Exit status 1, with the file, the line and the key,
-if something is wrong. Options of `serve` may be added, to see what they change.
+if something is wrong. The options of `serve` may be added, to see what they change (`taut-coordinator serve --help`).
 
+  --state DIR
+  --database URL
+  --listen ADDR:PORT
+  --url URL
+  --metrics ADDR:PORT
+  --drain SECONDS
+  --relay-port PORT
+  --relay-address IP[:PORT]
+  --relay-rate BITS
+  --relay-metrics ADDR:PORT
+  --no-relay
+  --trusted-proxy P
+  --log-format FORMAT
+  --log-level LEVELS
+  --network NAME
+  --ipv4-prefix P
   --config FILE        the configuration file, TOML (default $TAUT_CONFIG or /etc/taut/coordinator.toml if that exists)
   --json               print the settings as JSON
 ";

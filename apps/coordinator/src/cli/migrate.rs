@@ -19,11 +19,9 @@ const CONFIGURED: &str = "postgres";
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let (from, to) = (arguments.value("from")?, arguments.value("to")?);
     let json = arguments.switch("json");
-    let is_configured = [&from, &to].map(|place| place.as_deref() == Some(CONFIGURED)).contains(&true);
-    let settings = is_configured.then(|| Settings::read_behind_flags(&mut arguments, &["database"])).transpose()?;
+    let settings = Settings::read_by(&mut arguments, &["database"], &[])?;
     arguments.finish()?;
-    let settings = settings.as_ref();
-    let (from, to) = (location("from", from, settings)?, location("to", to, settings)?);
+    let (from, to) = (location("from", from, &settings)?, location("to", to, &settings)?);
     let counts = runtime()?.block_on(migrate(&from, &to)).map_err(CommandError::run)?;
     if json {
         let rows: Map<String, Value> =
@@ -37,13 +35,13 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     ))
 }
 
-fn location(name: &str, text: Option<String>, settings: Option<&Settings>) -> Result<Location, CommandError> {
+fn location(name: &str, text: Option<String>, settings: &Settings) -> Result<Location, CommandError> {
     let text = text.ok_or_else(|| CommandError::Usage(format!("--{name} is missing")))?;
     if let Some(directory) = text.strip_prefix("sqlite:").filter(|directory| !directory.is_empty()) {
         return Ok(Location::Directory(PathBuf::from(directory)));
     }
     let url = Zeroizing::new(text);
-    if let Some(settings) = settings.filter(|_| url.as_str() == CONFIGURED) {
+    if url.as_str() == CONFIGURED {
         return match settings.database()? {
             server @ Location::Server(_) => Ok(server),
             Location::Directory(_) => Err(CommandError::Usage(format!(

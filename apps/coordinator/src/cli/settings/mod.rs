@@ -62,14 +62,14 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Takes the settings of these names from the command line, the environment and the configuration file. The whole file is checked.
+    /// Reads the settings of these names from the command line, the environment and the configuration file. The whole file is checked.
     pub(super) fn read(arguments: &mut Arguments, names: &[&str]) -> Result<Self, CommandError> {
-        Self::read_with(arguments, names, true, |name| std::env::var_os(name), Path::new(DEFAULT_FILE))
+        Self::read_by(arguments, names, names)
     }
 
-    /// The same without flags, for a command that has none of these names.
-    pub(super) fn read_behind_flags(arguments: &mut Arguments, names: &[&str]) -> Result<Self, CommandError> {
-        Self::read_with(arguments, names, false, |name| std::env::var_os(name), Path::new(DEFAULT_FILE))
+    /// The same for a command that has flags for some of these names only.
+    pub(super) fn read_by(arguments: &mut Arguments, names: &[&str], flags: &[&str]) -> Result<Self, CommandError> {
+        Self::read_with(arguments, names, flags, |name| std::env::var_os(name), Path::new(DEFAULT_FILE))
     }
 
     /// The same for all settings of `serve`.
@@ -80,7 +80,7 @@ impl Settings {
     fn read_with(
         arguments: &mut Arguments,
         names: &[&str],
-        has_flags: bool,
+        flags: &[&str],
         environment: impl Fn(&str) -> Option<OsString>,
         default_file: &Path,
     ) -> Result<Self, CommandError> {
@@ -94,7 +94,7 @@ impl Settings {
         };
         let mut found = BTreeMap::new();
         for known in KNOWN.iter().filter(|known| names.contains(&known.name)) {
-            let flag = if has_flags { from_flag(arguments, known)? } else { None };
+            let flag = if flags.contains(&known.name) { from_flag(arguments, known)? } else { None };
             let written = written.remove(known.name);
             let setting = match flag {
                 Some(flag) => Some(flag),

@@ -34,7 +34,8 @@ fn read(line: &[&str], environment: &[(&str, &str)], default_file: &Path) -> Res
     let mut arguments = Arguments::of(line);
     let environment: BTreeMap<&str, &str> = environment.iter().copied().collect();
     let variable = |name: &str| environment.get(name).map(OsString::from);
-    Settings::read_with(&mut arguments, &KNOWN.map(|known| known.name), true, variable, default_file)
+    let names = KNOWN.map(|known| known.name);
+    Settings::read_with(&mut arguments, &names, &names, variable, default_file)
 }
 
 fn words<T>(result: Result<T, CommandError>) -> String {
