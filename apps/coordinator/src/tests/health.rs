@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tungstenite::{Message, WebSocket};
 
 use super::world::{Directory, TestCoordinator};
 use crate::api;
@@ -114,27 +113,4 @@ fn fault_o2_the_end_waits_for_a_change_that_is_being_made_and_answers_it() {
     });
     assert_eq!(answer.0, 201, "{}", answer.1);
     wait_for("the end", || coordinator.has_stopped());
-}
-
-#[test]
-fn channels_are_closed_before_the_end_and_not_cut() {
-    let directory = Directory::new();
-    let coordinator = TestCoordinator::start(&directory);
-    let members: Vec<_> = (0..30).map(|number| coordinator.join(&format!("n{number}"))).collect();
-    coordinator.begin_stop();
-    wait_for("the end", || coordinator.has_stopped());
-    for mut member in members {
-        assert!(was_closed(&mut member.channel.socket), "a channel was cut");
-    }
-}
-
-/// Reads to the end of a channel. Returns true if a WebSocket close was the last message.
-fn was_closed(socket: &mut WebSocket<TcpStream>) -> bool {
-    loop {
-        match socket.read() {
-            Ok(Message::Close(_)) => return true,
-            Ok(_) => {}
-            Err(_) => return false,
-        }
-    }
 }

@@ -194,6 +194,17 @@ impl TestChannel {
         self.socket.send(Message::binary(sealed)).ok()
     }
 
+    /// Reads to the end. Returns true if the coordinator closed the WebSocket, and false if the connection broke.
+    pub(crate) fn was_closed(mut self) -> bool {
+        loop {
+            match self.socket.read() {
+                Ok(Message::Close(_)) => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
     pub(crate) fn receive(&mut self) -> Option<ToNode> {
         let plain = self.transport.open(read(&mut self.socket)?).unwrap();
         Some(serde_json::from_slice(&plain).unwrap())

@@ -14,8 +14,9 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use taut_netmap::JoinToken;
 
-use client::{Operator, PROGRAM, Serve};
+use client::{Operator, PROGRAM, Serve, TestHost};
 
 /// Clients that create keys all the time.
 const CLIENTS: usize = 8;
@@ -25,6 +26,9 @@ const ROUNDS: usize = 3;
 
 /// Answered changes before each signal.
 const CHANGES: usize = 40;
+
+/// Nodes whose channels are open when the coordinator stops.
+const CHANNELS: usize = 150;
 
 /// Longest wait; only a failing test reaches it.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -137,4 +141,17 @@ fn while_it_drains_it_serves_and_a_balancer_is_told() {
         signal(&serve);
     });
     assert!(ended.load(Ordering::Relaxed));
+}
+
+#[test]
+fn channels_are_closed_before_the_end_and_not_cut() {
+    let directory = Directory::new();
+    let serve = Serve::start(&directory.0);
+    let token: JoinToken = serve.tokens.clone().unwrap().1.parse().unwrap();
+    let join = |number| TestHost::new(&token, format!("n{number}")).hello(&serve.address, 0).expect("a channel").0;
+    let channels: Vec<_> = (0..CHANNELS).map(join).collect();
+    signal(&serve);
+    let cut = channels.into_iter().map(|channel| channel.was_closed()).filter(|closed| !closed).count();
+    assert_eq!(cut, 0, "channels that were cut");
+    wait_for_end(&serve);
 }
