@@ -184,7 +184,7 @@ impl TestHost {
 
 /// An open control channel.
 pub(crate) struct TestChannel {
-    socket: WebSocket<TcpStream>,
+    pub(crate) socket: WebSocket<TcpStream>,
     transport: Transport,
 }
 
@@ -192,17 +192,6 @@ impl TestChannel {
     pub(crate) fn send(&mut self, message: &ToCoordinator) -> Option<()> {
         let sealed = self.transport.seal(&serde_json::to_vec(message).unwrap());
         self.socket.send(Message::binary(sealed)).ok()
-    }
-
-    /// Reads to the end. Returns true if the coordinator closed the WebSocket, and false if the connection broke.
-    pub(crate) fn was_closed(mut self) -> bool {
-        loop {
-            match self.socket.read() {
-                Ok(Message::Close(_)) => return true,
-                Ok(_) => {}
-                Err(_) => return false,
-            }
-        }
     }
 
     pub(crate) fn receive(&mut self) -> Option<ToNode> {

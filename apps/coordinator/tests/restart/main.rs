@@ -7,6 +7,7 @@
 mod client;
 
 use std::collections::BTreeSet;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use taut_netmap::JoinToken;
+use tungstenite::{Message, WebSocket};
 
 use client::{Operator, PROGRAM, Serve, TestHost};
 
@@ -143,6 +145,17 @@ fn while_it_drains_it_serves_and_a_balancer_is_told() {
     assert!(ended.load(Ordering::Relaxed));
 }
 
+/// Reads to the end of a channel. Returns true if the coordinator closed the WebSocket, and false if the connection broke.
+fn was_closed(mut socket: WebSocket<TcpStream>) -> bool {
+    loop {
+        match socket.read() {
+            Ok(Message::Close(_)) => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
 #[test]
 fn channels_are_closed_before_the_end_and_not_cut() {
     let directory = Directory::new();
@@ -151,7 +164,7 @@ fn channels_are_closed_before_the_end_and_not_cut() {
     let join = |number| TestHost::new(&token, format!("n{number}")).hello(&serve.address, 0).expect("a channel").0;
     let channels: Vec<_> = (0..CHANNELS).map(join).collect();
     signal(&serve);
-    let cut = channels.into_iter().map(|channel| channel.was_closed()).filter(|closed| !closed).count();
+    let cut = channels.into_iter().map(|channel| was_closed(channel.socket)).filter(|closed| !closed).count();
     assert_eq!(cut, 0, "channels that were cut");
     wait_for_end(&serve);
 }
