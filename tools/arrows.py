@@ -52,7 +52,7 @@ CORE_EXTERNALS = {"aws-lc-rs", "blake2", "ring", "serde", "subtle", "x25519-dale
 # External crates that sys may use.
 SYS_EXTERNALS = {"libc"}
 # Only this program has an asynchronous runtime, an HTTP server and a database.
-COORDINATOR_ONLY = {"axum", "futures-util", "hyper", "hyper-util", "log", "rustls-native-certs", "sqlx", "tokio", "tokio-tungstenite", "tower", "tower-http", "ureq", "utoipa"}
+COORDINATOR_ONLY = {"axum", "futures-util", "hyper", "hyper-util", "log", "rustls-native-certs", "sqlx", "tokio", "tokio-tungstenite", "toml", "tower", "tower-http", "ureq", "utoipa"}
 # External crates of the log of the two servers. The node has a log of its own, without these crates.
 SERVER_LOG = {"tracing", "tracing-subscriber"}
 SERVERS = {"apps/coordinator", "apps/relay"}

@@ -10,15 +10,16 @@ mod relay_control;
 mod request_id;
 mod requests;
 mod server;
+mod starting;
+mod work;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, State as Shared};
+use axum::extract::DefaultBodyLimit;
 use axum::http::header;
-use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{any, get};
 use taut_base::NodeId;
 use taut_netmap::{CONTROL_PATH, RELAY_CONTROL_PATH, RELAY_PATH};
 use taut_relay_server::{AdmissionTable, ConnectionAdmission, Entrance};
@@ -26,26 +27,27 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
-use crate::contract::{HealthAnswer, HealthStatus, SchemaVersion};
+use crate::figures::Present;
 use crate::state::State;
 use crate::store::NetworkId;
 pub(crate) use operator::DEFAULT_IPV4;
 pub(crate) use operator::document;
-use operator::{Failure, answer, routes as table};
-use requests::RequestLimits;
+use operator::{Checked, Failure, routes as table};
 use server::ServerContext;
+pub(crate) use starting::while_starting;
 
 /// Largest body of a request, 64 KiB (fault E11). Valid bodies have a few hundred bytes.
 const MAX_BODY: usize = 64 * 1024;
 
-/// Time that running requests have to end when the coordinator stops, 3 s.
-const LAST_REQUESTS: Duration = Duration::from_secs(3);
+/// Time that the last answers and the closing messages of channels have to reach their clients when the coordinator stops, 3 s. It begins when no work is in
+/// progress any more; each request ends within 30 s.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+
+/// Time between two looks at how many channels are still open when the coordinator stops, 5 ms.
+const CHANNELS_EVERY: Duration = Duration::from_millis(5);
 
 /// Connections at the address of the figures, 16: a few programs ask for them.
 const FIGURE_CONNECTIONS: usize = 16;
-
-/// Time for which the result of a health check is reused, 1 s: unauthenticated clients may ask, and each check reads the database.
-const HEALTH: Duration = Duration::from_secs(1);
 
 /// Places of members' control channels, by network and node.
 pub(crate) type Channels = AdmissionTable<NetworkId, NodeId>;
@@ -59,6 +61,8 @@ pub(crate) struct Front {
     pub(crate) admission: Arc<ConnectionAdmission>,
     /// Control channels.
     pub(crate) channels: Arc<Channels>,
+    /// True once the coordinator is about to stop: it still serves, and is not ready for new connections.
+    pub(crate) leaving: watch::Receiver<bool>,
 }
 
 /// Context of all handlers.
@@ -66,26 +70,29 @@ pub(crate) struct Front {
 struct Context {
     state: Arc<State>,
     front: Front,
-    health: Arc<Mutex<Option<Health>>>,
+    checked: Arc<Mutex<Option<Checked>>>,
     stop: watch::Receiver<bool>,
 }
 
-/// Result of a health check.
-#[derive(Clone)]
-struct Health {
-    at: Instant,
-    outcome: Result<Vec<String>, Failure>,
-}
-
-/// Serves on all `listeners` until `stop` is true. Then it closes the control channels and gives running requests [`LAST_REQUESTS`] to end.
-pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpListener>, stop: watch::Receiver<bool>) {
-    let admission = Arc::clone(&front.admission);
+/// Serves on all `listeners` until `stop` is true. Then it accepts nothing more, closes the control channels, and waits until work in progress has ended and its
+/// answers were sent.
+pub(crate) async fn serve(
+    state: Arc<State>,
+    front: Front,
+    listeners: Vec<Arc<TcpListener>>,
+    stop: watch::Receiver<bool>,
+) {
+    let (admission, channels) = (Arc::clone(&front.admission), Arc::clone(&front.channels));
     let router = router(Context::new(Arc::clone(&state), front, stop.clone()));
-    let server = ServerContext { router, admission, requests: Arc::new(RequestLimits::new()), stop: stop.clone() };
+    let figures = Arc::clone(state.figures());
+    let server = ServerContext { figures, ..ServerContext::new(router, admission, stop.clone()) };
+    let work = Arc::clone(&server.work);
     let mut servers = JoinSet::new();
     for listener in listeners {
         servers.spawn(server::serve(listener, server.clone()));
     }
+    // They hold the listeners, which are closed when the servers end.
+    drop(server);
     let maintenance = tokio::spawn({
         let state = Arc::clone(&state);
         async move { state.run_maintenance().await }
@@ -95,7 +102,14 @@ pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpLis
         async move { state.run_replica().await }
     });
     stopped(stop).await;
-    let _ = tokio::time::timeout(LAST_REQUESTS, servers.join_all()).await;
+    work.until_done(LAST_ANSWERS, async {
+        servers.join_all().await;
+        // The tasks of channels are not the servers'. Each keeps its place until its last message was sent.
+        while channels.count() > 0 || state.relay_channels() > 0 {
+            tokio::time::sleep(CHANNELS_EVERY).await;
+        }
+    })
+    .await;
     maintenance.abort();
     replica.abort();
     // Waited for, because it shows signs of life.
@@ -104,11 +118,39 @@ pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpLis
 }
 
 /// Serves the figures for Prometheus on an address of their own, until `stop` is true. They name no node and no network.
-pub(crate) async fn serve_figures(state: Arc<State>, listener: TcpListener, stop: watch::Receiver<bool>) {
-    let text = move || async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.render_figures()) };
+pub(crate) async fn serve_figures(
+    state: Arc<State>,
+    figures: ConnectionFigures,
+    listener: TcpListener,
+    stop: watch::Receiver<bool>,
+) {
+    let text = move || async move {
+        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.render_figures(&figures.present()))
+    };
     let router = Router::new().route("/metrics", get(text)).fallback(no_such_path);
     let admission = ConnectionAdmission::new(FIGURE_CONNECTIONS, Vec::new());
-    server::serve(listener, ServerContext { router, admission, requests: Arc::new(RequestLimits::new()), stop }).await;
+    server::serve(Arc::new(listener), ServerContext::new(router, admission, stop)).await;
+}
+
+/// The connections, for the figures.
+#[derive(Clone)]
+pub(crate) struct ConnectionFigures {
+    pub(crate) admission: Arc<ConnectionAdmission>,
+    /// Most unauthenticated connections.
+    pub(crate) unauthenticated: usize,
+    /// Most control channels.
+    pub(crate) channels: usize,
+}
+
+impl ConnectionFigures {
+    fn present(&self) -> Present {
+        Present {
+            channels_limit: self.channels as u64,
+            unauthenticated: self.admission.count() as u64,
+            unauthenticated_limit: self.unauthenticated as u64,
+            ..Present::default()
+        }
+    }
 }
 
 /// Returns all routes, for tests that make one request at a time without a server.
@@ -116,15 +158,17 @@ pub(crate) async fn serve_figures(state: Arc<State>, listener: TcpListener, stop
 pub(crate) fn routes(state: Arc<State>, stop: watch::Receiver<bool>) -> Router {
     let client = [192, 0, 2, 9].into();
     let admission = ConnectionAdmission::new(1, Vec::new());
-    let guest = pending_connection::PendingConnection::new(admission.enter(client).expect("an empty house"));
+    let pass = admission.enter(client).expect("an empty house");
+    let guest = pending_connection::PendingConnection::new(pass, Arc::default());
     let source = taut_relay_server::Source { address: client, proxy: None, is_hidden: false };
-    let front = Front { relay: None, admission, channels: Channels::new(1, taut_base::WhenFull::Balance) };
+    let channels = Channels::new(1, taut_base::WhenFull::Balance);
+    let front = Front { relay: None, admission, channels, leaving: stop.clone() };
     router(Context::new(state, front, stop)).layer(axum::Extension(guest)).layer(axum::Extension(source))
 }
 
 impl Context {
     fn new(state: Arc<State>, front: Front, stop: watch::Receiver<bool>) -> Self {
-        Self { state, front, health: Arc::default(), stop }
+        Self { state, front, checked: Arc::default(), stop }
     }
 }
 
@@ -139,26 +183,12 @@ fn router(context: Context) -> Router {
         .route(CONTROL_PATH, get(control::open))
         .route(RELAY_PATH, get(relay::open))
         .route(RELAY_CONTROL_PATH, get(relay_control::open))
+        .route("/metrics", any(async || Failure::no_metrics()))
         .nest("/api", operator::router(context.clone()))
         .fallback(no_such_path)
         .method_not_allowed_fallback(async || Failure::no_such_method())
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(context)
-}
-
-async fn healthz(Shared(context): Shared<Context>) -> Result<Response, Failure> {
-    // Requests that arrive during a check wait for its result.
-    let mut health = context.health.lock().await;
-    let health = match &*health {
-        Some(health) if health.at.elapsed() < HEALTH => health,
-        _ => {
-            let outcome = context.state.check_health().await;
-            let outcome = outcome.map_err(Failure::from);
-            health.insert(Health { at: Instant::now(), outcome })
-        }
-    };
-    let warnings = health.outcome.clone()?;
-    Ok(answer(HealthAnswer { schema: SchemaVersion, status: HealthStatus::Ok, warnings }))
 }
 
 async fn no_such_path() -> Failure {

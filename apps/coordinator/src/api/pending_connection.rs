@@ -10,22 +10,25 @@ use taut_relay_server::Pass;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::work::Work;
+
 /// An unauthenticated connection. It counts as one until its last handle is dropped, or its pass is admitted.
 pub(super) struct PendingConnection {
     pass: Arc<Pass>,
     leave: watch::Receiver<bool>,
+    work: Arc<Work>,
 }
 
-/// Guard that keeps a connection from being evicted.
+/// Guard that keeps a connection from being evicted, and the program from ending.
 pub(super) struct BusyGuard(Arc<PendingConnection>);
 
 impl PendingConnection {
-    pub(super) fn new(pass: Pass) -> Arc<Self> {
+    pub(super) fn new(pass: Pass, work: Arc<Work>) -> Arc<Self> {
         let (sender, leave) = watch::channel(false);
         let pass = Arc::new(pass);
         // An eviction before this line drops the sender, which also ends the wait in `evicted`.
         pass.on_loss(move || _ = sender.send_replace(true));
-        Arc::new(Self { pass, leave })
+        Arc::new(Self { pass, leave, work })
     }
 
     /// Returns the pass, which goes with the connection to the relay.
@@ -43,8 +46,9 @@ impl PendingConnection {
         Instant::now() + self.pass.remaining()
     }
 
-    /// Keeps the connection from being evicted while the guard exists.
+    /// Keeps the connection from being evicted, and the program from ending, while the guard exists.
     pub(super) fn busy(self: Arc<Self>) -> BusyGuard {
+        self.work.begin();
         self.pass.set_busy(true);
         BusyGuard(self)
     }
@@ -53,5 +57,6 @@ impl PendingConnection {
 impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.pass.set_busy(false);
+        self.0.work.end();
     }
 }

@@ -36,7 +36,9 @@ use super::pending_connection::PendingConnection;
 use super::request_id::{self, RequestId};
 use super::requests::RequestLimits;
 use super::stopped;
+use super::work::Work;
 use crate::contract::ErrorCode;
+use crate::figures::Figures;
 use crate::log;
 
 /// Timeout of a request's headers, 10 s: from the start of the connection, or from the last answer, to the end of the headers.
@@ -55,11 +57,20 @@ pub(super) struct ServerContext {
     pub(super) router: Router,
     pub(super) admission: Arc<ConnectionAdmission>,
     pub(super) requests: Arc<RequestLimits>,
+    pub(super) work: Arc<Work>,
+    pub(super) figures: Arc<Figures>,
     pub(super) stop: watch::Receiver<bool>,
 }
 
+impl ServerContext {
+    pub(super) fn new(router: Router, admission: Arc<ConnectionAdmission>, stop: watch::Receiver<bool>) -> Self {
+        let requests = Arc::new(RequestLimits::new());
+        Self { router, admission, requests, work: Arc::default(), figures: Arc::default(), stop }
+    }
+}
+
 /// Serves one listener until `stop` is true. Running connections may end on their own.
-pub(super) async fn serve(listener: TcpListener, server: ServerContext) {
+pub(super) async fn serve(listener: Arc<TcpListener>, server: ServerContext) {
     let mut connections = JoinSet::new();
     let mut stopping = pin!(stopped(server.stop.clone()));
     loop {
@@ -69,12 +80,14 @@ pub(super) async fn serve(listener: TcpListener, server: ServerContext) {
             () = &mut stopping => break,
         };
         match accepted {
-            // A connection beyond the limits is closed.
-            Ok((stream, address)) => {
-                if let Some(pass) = server.admission.enter(address.ip()) {
-                    connections.spawn(connection(stream, address, PendingConnection::new(pass), server.clone()));
+            Ok((stream, address)) => match server.admission.enter(address.ip()) {
+                Some(pass) => {
+                    let guest = PendingConnection::new(pass, Arc::clone(&server.work));
+                    connections.spawn(connection(stream, address, guest, server.clone()));
                 }
-            }
+                // A connection beyond the limits is closed.
+                None => server.figures.requests.turned_away.add(1),
+            },
             Err(error) if is_of_one_connection(&error) => {}
             // The connection stays in the kernel's queue, so an immediate retry would fail, too (fault P6).
             Err(error) => {
@@ -150,8 +163,10 @@ async fn answer(request: Request, is_first: bool, guest: Arc<PendingConnection>,
     let id = RequestId::of(request.headers(), guest.pass());
     let span = tracing::error_span!(target: log::API, "request", request_id = %id);
     let (method, path, start) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
+    let figures = Arc::clone(&server.figures);
     let answer = id.clone().scope(respond(request, is_first, guest, server));
     let mut response = answer.instrument(span.clone()).await;
+    figures.requests.note(response.status().as_u16(), response.extensions().get::<ErrorCode>().copied());
     span.in_scope(|| log_request(name_of(&method), &path, start, &response));
     if let Some(id) = id.header() {
         response.headers_mut().insert(request_id::HEADER, id);

@@ -9,7 +9,9 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 29] = [
+const VALUED: [&str; 31] = [
+    "config",
+    "drain",
     "state",
     "database",
     "from",
@@ -83,6 +85,12 @@ impl Arguments {
             }
         }
         Ok(Self { words: words.into_iter(), values, switches })
+    }
+
+    /// Returns the arguments of these words.
+    #[cfg(test)]
+    pub(super) fn of(words: &[&str]) -> Self {
+        Self::parse(Parser::from_args(words)).unwrap()
     }
 
     /// Returns the next word.

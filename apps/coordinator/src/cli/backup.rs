@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use super::arguments::Arguments;
-use super::serve::{database, runtime, state_directory};
+use super::serve::runtime;
+use super::settings::{DATABASE, Settings};
 use super::{CommandError, show};
 use crate::state::{backup, findings, restore, restored_elsewhere};
 use crate::store::Location;
 
 /// `backup FILE`.
 pub(super) fn make(mut arguments: Arguments) -> Result<(), CommandError> {
-    let directory = state_directory(&mut arguments)?;
-    if std::env::var_os("TAUT_DATABASE").is_some() {
+    let settings = Settings::read_by(&mut arguments, &DATABASE, &["state"])?;
+    let directory = settings.state();
+    if settings.get("database").is_some() {
         return Err(CommandError::Usage(String::from(
             "this command is for SQLite; a PostgreSQL database is saved with `pg_dump`, or as its server's backups do it",
         )));
@@ -27,8 +29,7 @@ pub(super) fn make(mut arguments: Arguments) -> Result<(), CommandError> {
 
 /// `restore FILE`, and `restore --database URL` after the server's own restore.
 pub(super) fn put_back(mut arguments: Arguments) -> Result<(), CommandError> {
-    let directory = state_directory(&mut arguments)?;
-    let text = match database(&mut arguments, &directory)? {
+    let text = match Settings::read(&mut arguments, &DATABASE)?.database()? {
         Location::Directory(directory) => {
             let file = PathBuf::from(arguments.need("the file")?);
             let force = arguments.switch("force");
@@ -63,8 +64,7 @@ Addresses and numbers that may have been assigned since then are skipped, and ev
 
 /// `check`.
 pub(super) fn check(mut arguments: Arguments) -> Result<(), CommandError> {
-    let directory = state_directory(&mut arguments)?;
-    let database = database(&mut arguments, &directory)?;
+    let database = Settings::read(&mut arguments, &DATABASE)?.database()?;
     let json = arguments.switch("json");
     arguments.finish()?;
     let found = runtime()?.block_on(findings(&database)).map_err(CommandError::run)?;

@@ -4,6 +4,7 @@
 pub(super) fn text(command: Option<&str>) -> &'static str {
     match command {
         Some("serve") => SERVE,
+        Some("config") => CONFIG,
         Some("nodes") => NODES,
         Some("keys") => KEYS,
         Some("networks") => NETWORKS,
@@ -70,7 +71,7 @@ result shows how nodes spread. Nothing is forwarded.
 ";
 
 const MIGRATE: &str = "\
-taut-coordinator migrate --from DATABASE --to DATABASE [--json]
+taut-coordinator migrate --from DATABASE --to DATABASE [--config FILE] [--json]
 
 Copies a coordinator with all its networks into an empty database, in one transaction, and compares every row. The
 coordinator must be stopped. Nodes notice nothing: keys, addresses, numbers and versions stay, and so do tokens. The
@@ -78,10 +79,12 @@ first database gets a mark, with which no coordinator starts on it again. DATABA
 
   sqlite:DIRECTORY     the state directory of a coordinator with SQLite (`serve --state DIRECTORY`)
   postgres://…         the URL of a PostgreSQL database (`serve --database`)
-  postgres             the same, from $TAUT_DATABASE, which hides the password from the list of processes
+  postgres             the same, from $TAUT_DATABASE or the configuration file, which hides the password from the list of
+                       processes
 
   --from DATABASE      the coordinator's database
   --to DATABASE        the empty one
+  --config FILE        with `postgres`: the configuration file (default $TAUT_CONFIG or /etc/taut/coordinator.toml)
   --json               print the numbers of rows as JSON
 ";
 
@@ -89,6 +92,7 @@ const PROGRAM: &str = "\
 taut-coordinator: enrols nodes, hands out addresses, streams the network map
 
   taut-coordinator serve            run the coordinator
+  taut-coordinator config …         check the configuration and print the settings in force
   taut-coordinator nodes …          list, rename, remove nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show, remove networks
@@ -121,7 +125,11 @@ Every start prints `listening on ADDRESS:PORT` when the coordinator answers. SIG
 It is also a relay for its networks, for nodes without a direct path: open UDP 3478 and 3479 beside TCP 8288. Relayed
 packets are encrypted from node to node. If the ports are in use, the coordinator runs without a relay. Nodes whose UDP
 is blocked reach the relay by WebSocket, at the URL at which they reach the coordinator.
+Each option can also be an environment variable (TAUT_RELAY_PORT for --relay-port; lists with commas) or a key of the
+configuration file (relay-port = 3478). An option comes before a variable, and a variable before the file.
 
+  --config FILE        the configuration file, TOML (default $TAUT_CONFIG or /etc/taut/coordinator.toml if that exists;
+                       /dev/null for none); `taut-coordinator config check` shows what is in force
   --state DIR          directory of the database (default /var/lib/taut-coordinator). Contains the coordinator's
                        private key: back it up, keep it private
   --database URL       postgres://USER:PASSWORD@HOST/DATABASE: keep everything but the tokens of the first start in this
@@ -132,6 +140,8 @@ is blocked reach the relay by WebSocket, at the URL at which they reach the coor
                        every join token; repeat for several (default: this host's address and the port)
   --metrics ADDR:PORT  serve the coordinator's counters at this address, as /metrics for Prometheus; anyone who can connect can
                        read them, so use a loopback address
+  --drain SECONDS      after SIGTERM, go on serving for this time while /readyz says that the coordinator is not ready, so that
+                       a load balancer sends new connections elsewhere (default 0); a second signal ends the wait
   --relay-port PORT    UDP port of the relay (default 3478); the next port answers STUN
   --relay-address IP[:PORT]
                        address of the relay for nodes, if it differs from that of the coordinator; repeat for several
@@ -149,6 +159,33 @@ is blocked reach the relay by WebSocket, at the URL at which they reach the coor
                        trace those of the command line again
   --network NAME       the first network's name (default `default`); first start only
   --ipv4-prefix P      the first network's IPv4 prefix (default 100.64.0.0/10); first start only
+";
+
+const CONFIG: &str = "\
+taut-coordinator config check [--config FILE] [--json]
+
+Reads the options of `serve`, environment variables and the configuration file as `serve` would, and prints each
+setting with its value and where it comes from, without passwords. Exit status 1, with the file, the line and the key,
+if something is wrong. The options of `serve` may be added, to see what they change (`taut-coordinator serve --help`).
+
+  --state DIR
+  --database URL
+  --listen ADDR:PORT
+  --url URL
+  --metrics ADDR:PORT
+  --drain SECONDS
+  --relay-port PORT
+  --relay-address IP[:PORT]
+  --relay-rate BITS
+  --relay-metrics ADDR:PORT
+  --no-relay
+  --trusted-proxy P
+  --log-format FORMAT
+  --log-level LEVELS
+  --network NAME
+  --ipv4-prefix P
+  --config FILE        the configuration file, TOML (default $TAUT_CONFIG or /etc/taut/coordinator.toml if that exists)
+  --json               print the settings as JSON
 ";
 
 const NODES: &str = concat!(
@@ -219,23 +256,24 @@ coordinator's own (see `serve`).
 
 const OPERATOR_TOKEN: &str = concat!(
     "\
-taut-coordinator operator-token create [--state DIR | --database URL]
+taut-coordinator operator-token create [--state DIR | --database URL] [--config FILE]
 taut-coordinator operator-token list
 taut-coordinator operator-token revoke ID
 
 `create` creates another operator token in the database (of the state directory, by default
-/var/lib/taut-coordinator, or of --database URL, by default $TAUT_DATABASE) and prints it once: for an operator who lost
-the first one, or for one token per person. The coordinator may be running. `revoke` ends a token at once; the last
-valid token cannot be revoked. `list` and `revoke` take these options:
+/var/lib/taut-coordinator, or of --database URL, by default $TAUT_DATABASE, or as in the configuration file of `serve`,
+which --config FILE names) and prints it once: for an operator who lost the first one, or for one token per person. The
+coordinator may be running. `revoke` ends a token at once; the last valid token cannot be revoked. `list` and `revoke`
+take these options:
 
 ",
     remote_options!()
 );
 
 const BACKUP: &str = "\
-taut-coordinator backup FILE [--state DIR]
-taut-coordinator restore FILE [--state DIR | --database URL] [--force]
-taut-coordinator check [--state DIR | --database URL] [--json]
+taut-coordinator backup FILE [--state DIR] [--config FILE]
+taut-coordinator restore FILE [--state DIR | --database URL] [--config FILE] [--force]
+taut-coordinator check [--state DIR | --database URL] [--config FILE] [--json]
 
 `backup` writes a consistent, checked copy of the database to a new file; the coordinator may be running. The file
 contains its private key: keep it as private as the original. `restore` restores a backup while the coordinator is
@@ -247,6 +285,7 @@ A PostgreSQL database is saved with `pg_dump` or by its server's own backups, an
 
   --state DIR          the coordinator's state directory (default /var/lib/taut-coordinator)
   --database URL       of `restore` and `check`: the PostgreSQL database (default $TAUT_DATABASE)
+  --config FILE        the configuration file of `serve`, for both (default $TAUT_CONFIG or /etc/taut/coordinator.toml)
   --json               of `check`: {\"schema\":1,\"ok\":true}, or the failure as an object
   --force              replace an existing database, which is kept under another name
 ";

@@ -7,16 +7,21 @@ use zeroize::Zeroizing;
 
 use super::arguments::Arguments;
 use super::serve::runtime;
+use super::settings::Settings;
 use super::{CommandError, show};
 use crate::state::migrate;
 use crate::store::Location;
+
+/// The word for the PostgreSQL database whose URL is in the environment or the configuration file, which hides the password from the list of processes.
+const CONFIGURED: &str = "postgres";
 
 /// `migrate --from DATABASE --to DATABASE`.
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let (from, to) = (arguments.value("from")?, arguments.value("to")?);
     let json = arguments.switch("json");
+    let settings = Settings::read_by(&mut arguments, &["database"], &[])?;
     arguments.finish()?;
-    let (from, to) = (location("from", from)?, location("to", to)?);
+    let (from, to) = (location("from", from, &settings)?, location("to", to, &settings)?);
     let counts = runtime()?.block_on(migrate(&from, &to)).map_err(CommandError::run)?;
     if json {
         let rows: Map<String, Value> =
@@ -30,25 +35,23 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     ))
 }
 
-fn location(name: &str, text: Option<String>) -> Result<Location, CommandError> {
+fn location(name: &str, text: Option<String>, settings: &Settings) -> Result<Location, CommandError> {
     let text = text.ok_or_else(|| CommandError::Usage(format!("--{name} is missing")))?;
     if let Some(directory) = text.strip_prefix("sqlite:").filter(|directory| !directory.is_empty()) {
         return Ok(Location::Directory(PathBuf::from(directory)));
     }
     let url = Zeroizing::new(text);
-    if url.as_str() == "postgres" {
-        // The variable hides the password from the list of processes.
-        let url = std::env::var("TAUT_DATABASE").ok();
-        let server = url.as_ref().and_then(|_| Location::parse(url.clone(), "".as_ref()));
-        return server.ok_or_else(|| {
-            CommandError::Usage(format!(
-                "--{name} postgres takes the URL from TAUT_DATABASE, which has none of PostgreSQL"
-            ))
-        });
+    if url.as_str() == CONFIGURED {
+        return match settings.database()? {
+            server @ Location::Server(_) => Ok(server),
+            Location::Directory(_) => Err(CommandError::Usage(format!(
+                "--{name} postgres takes the URL from TAUT_DATABASE or from `database` in the configuration file, and neither is set"
+            ))),
+        };
     }
     Location::parse(Some(url.to_string()), "".as_ref()).ok_or_else(|| {
         CommandError::Usage(format!(
-            "--{name} is no database; write sqlite:DIRECTORY (the --state of `serve`), postgres://USER@HOST/DATABASE, or `postgres` for the URL in TAUT_DATABASE"
+            "--{name} is no database; write sqlite:DIRECTORY (the --state of `serve`), postgres://USER@HOST/DATABASE, or `postgres` for the URL in TAUT_DATABASE or the configuration file"
         ))
     })
 }

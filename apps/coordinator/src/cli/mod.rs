@@ -3,15 +3,20 @@
 mod arguments;
 mod backup;
 mod command_error;
+mod config;
 mod first;
 mod help;
 mod keys;
+mod listen;
 mod migrate;
 mod networks;
 mod nodes;
+mod options;
 mod relays;
 mod remote;
 mod serve;
+mod settings;
+mod signals;
 mod simulate;
 mod table;
 mod target;
@@ -28,8 +33,9 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "serve",
+    "config",
     "nodes",
     "keys",
     "networks",
@@ -76,6 +82,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
             version(json)
         }
         Some("serve") => serve::serve(arguments),
+        Some("config") => config::run(arguments),
         Some("backup") => backup::make(arguments),
         Some("restore") => backup::put_back(arguments),
         Some("check") => backup::check(arguments),

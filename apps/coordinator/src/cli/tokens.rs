@@ -2,7 +2,8 @@
 
 use super::arguments::Arguments;
 use super::remote::Remote;
-use super::serve::{database, runtime, state_directory};
+use super::serve::runtime;
+use super::settings::{DATABASE, Settings};
 use super::table::{distance, table};
 use super::{CommandError, no_verb, show};
 use crate::contract::{OperatorTokenEntry, OperatorTokenList, RevokedOperatorToken};
@@ -35,8 +36,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
 }
 
 fn create(mut arguments: Arguments) -> Result<(), CommandError> {
-    let directory = state_directory(&mut arguments)?;
-    let database = database(&mut arguments, &directory)?;
+    let database = Settings::read(&mut arguments, &DATABASE)?.database()?;
     arguments.finish()?;
     let token = runtime()?.block_on(new_operator_token(&database)).map_err(CommandError::run)?;
     show(&format!("operator-token: {token}\n")).map_err(|failed| {

@@ -36,6 +36,35 @@ pub(crate) enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// All codes.
+    pub(crate) const ALL: [Self; 25] = [
+        Self::BadRequest,
+        Self::BadName,
+        Self::BadPrefix,
+        Self::BadExpiry,
+        Self::BadRelay,
+        Self::WhichNetwork,
+        Self::Unauthorized,
+        Self::NoSuchPath,
+        Self::NoSuchNetwork,
+        Self::NoSuchNode,
+        Self::NoSuchKey,
+        Self::NoSuchToken,
+        Self::NoSuchRelay,
+        Self::NoSuchMethod,
+        Self::Slow,
+        Self::NetworkExists,
+        Self::NetworkNotEmpty,
+        Self::NameTaken,
+        Self::RelayExists,
+        Self::OwnRelay,
+        Self::Full,
+        Self::LastToken,
+        Self::TooLarge,
+        Self::Internal,
+        Self::Unavailable,
+    ];
+
     /// Returns the HTTP status of an answer with this code.
     pub(crate) fn status(self) -> u16 {
         match self {
@@ -116,4 +145,16 @@ pub(crate) struct ErrorBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) request_id: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_codes_are_listed_once() {
+        // The codes are numbered in the order of their declaration, and `Unavailable` is the last.
+        let places: Vec<usize> = ErrorCode::ALL.iter().map(|code| *code as usize).collect();
+        assert_eq!(places, (0..=ErrorCode::Unavailable as usize).collect::<Vec<_>>());
+    }
 }

@@ -21,5 +21,5 @@ pub(crate) use relays::{
     AddRelay, RelayAnswer, RelayChannel, RelayEntry, RelayList, RelayLoadEntry, RelayTokenAnswer, RemovedRelay,
     TicketKeyAnswer,
 };
-pub(crate) use service::{HealthAnswer, HealthStatus, SCHEMA, SchemaVersion};
+pub(crate) use service::{HealthAnswer, HealthStatus, ReadyAnswer, ReadyStatus, SCHEMA, SchemaVersion};
 pub(crate) use tokens::{OperatorTokenEntry, OperatorTokenList, OperatorTokenState, RevokedOperatorToken};

@@ -39,13 +39,29 @@ impl ToSchema for SchemaVersion {}
 pub(crate) struct HealthAnswer {
     pub(crate) schema: SchemaVersion,
     pub(crate) status: HealthStatus,
-    /// conditions that need the operator before the coordinator stops answering
+    /// conditions that need the operator, as far as they are known without asking the database
     pub(crate) warnings: Vec<String>,
 }
 
-/// Result of a health check that succeeded.
+/// The process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum HealthStatus {
     Ok,
+}
+
+/// `GET /readyz`.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ReadyAnswer {
+    pub(crate) schema: SchemaVersion,
+    pub(crate) status: ReadyStatus,
+    /// conditions that need the operator before the coordinator stops answering
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Result of a check that succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ReadyStatus {
+    Ready,
 }

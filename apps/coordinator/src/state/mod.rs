@@ -113,7 +113,7 @@ pub(crate) struct State {
     relay_links: RelayLinks,
     /// Number of the last revocation that was seen; changes whenever there may be a new one.
     revoked: watch::Sender<i64>,
-    figures: Figures,
+    figures: Arc<Figures>,
     /// Told when a node comes or goes at one of the hubs.
     moved: Arc<Notify>,
     /// Why other coordinators on the same database are not heard; `None` if they are, or if there are none.
@@ -153,20 +153,22 @@ impl State {
     }
 
     /// Returns what is counted.
-    pub(crate) fn figures(&self) -> &Figures {
+    pub(crate) fn figures(&self) -> &Arc<Figures> {
         &self.figures
     }
 
-    /// Returns all figures for Prometheus.
-    pub(crate) fn render_figures(&self) -> String {
+    /// Returns all figures for Prometheus. `connections` has those of the connections.
+    pub(crate) fn render_figures(&self, connections: &Present) -> String {
         let hubs: Vec<Arc<Hub>> = self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         let present = Present {
             channels: hubs.iter().map(|hub| hub.channels() as u64).sum(),
             online: hubs.iter().map(|hub| hub.online().len() as u64).sum(),
             relays: self.relay_links.count() as u64,
             networks: self.known.lock().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            waiting: (self.store.waiting_readers() as u64, self.store.waiting_writers() as u64),
             silence: self.store.silence(),
             is_well: self.unheard().is_none(),
+            ..*connections
         };
         figures::render(&self.figures, self.store.figures(), &present)
     }
@@ -193,12 +195,34 @@ impl State {
         Arc::clone(hubs.entry(network).or_insert_with(|| Arc::new(Hub::new(Arc::clone(&self.moved)))))
     }
 
-    /// Reads the database. Returns warnings about what may soon keep it from answering.
+    /// Reads the database. Returns warnings about what may soon keep the coordinator from answering, or an error if nodes cannot be answered any more.
     pub(crate) async fn check_health(&self) -> Result<Vec<String>, StateError> {
-        self.store.read(Party::Unauthenticated).await?.networks().await?;
-        let is_large = self.store.log_share() >= LARGE_LOG;
+        let read = async { self.store.read(Party::Coordinator).await?.networks().await };
+        match read.await {
+            Ok(_) => Ok(self.warnings()),
+            Err(error) if self.may_remember(&error) => Ok(self.warnings_of_silence(&error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same without reading the database, which takes long to answer.
+    pub(crate) fn check_memory(&self) -> Result<Vec<String>, StateError> {
+        if !self.may_remember(&StoreError::Slow) {
+            return Err(StoreError::Slow.into());
+        }
+        Ok(self.warnings_of_silence("it is slow"))
+    }
+
+    /// Returns warnings that are known without asking the database.
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let large = "the database's log is large: another program reads an old state of it";
-        Ok(is_large.then(|| String::from(large)).into_iter().chain(self.unheard()).collect())
+        let large = (self.store.log_share() >= LARGE_LOG).then(|| String::from(large));
+        large.into_iter().chain(self.unheard()).collect()
+    }
+
+    fn warnings_of_silence(&self, why: &str) -> Vec<String> {
+        let silent = "the database does not answer; members get their maps from memory, and nothing can be changed";
+        std::iter::once(format!("{silent}: {why}")).chain(self.warnings()).collect()
     }
 
     /// Ends expired leases, deletes old marks and writes "last seen", without end. Runs beside the server.

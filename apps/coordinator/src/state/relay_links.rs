@@ -128,6 +128,11 @@ impl State {
         if networks.is_empty() { Err(StateError::UnknownRelay(key)) } else { Ok(networks) }
     }
 
+    /// Returns the number of relays with a channel here.
+    pub(crate) fn relay_channels(&self) -> usize {
+        self.relay_links.count()
+    }
+
     /// Enters a relay's channel. Returns `None` if there are too many.
     pub(crate) fn enter_relay(self: &Arc<Self>, key: PublicKey, version: String) -> Option<RelayMembership> {
         let number = self.next_connection();

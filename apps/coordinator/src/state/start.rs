@@ -21,7 +21,6 @@ use super::keys::{self, Expiry};
 use super::relay_links::RelayLinks;
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
-use crate::figures::Figures;
 use crate::log;
 use crate::store::{Location, Party, Purpose, Reading, Store, StoreError, make_directory};
 
@@ -124,7 +123,7 @@ impl State {
             relay: OnceLock::new(),
             relay_links: RelayLinks::default(),
             revoked: watch::Sender::new(0),
-            figures: Figures::default(),
+            figures: Arc::default(),
             moved: Arc::default(),
             unheard: Mutex::default(),
             untold: Mutex::default(),

@@ -27,6 +27,12 @@ impl<P: Ord + Copy> FairSemaphore<P> {
         Self(Arc::new(Mutex::new(Queues { free: count, order: VecDeque::new(), waiting: BTreeMap::new() })))
     }
 
+    /// Returns the number of callers that wait for a permit.
+    pub(super) fn waiting(&self) -> usize {
+        let is_waiting = |sender: &&oneshot::Sender<Permit<P>>| !sender.is_closed();
+        lock(&self.0).waiting.values().flatten().filter(is_waiting).count()
+    }
+
     /// Waits for a permit. Dropping this future gives up the place in the queue.
     pub(super) async fn take(&self, party: P) -> Permit<P> {
         let receiver = {

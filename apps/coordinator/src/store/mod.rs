@@ -141,6 +141,16 @@ impl Store {
         &self.figures
     }
 
+    /// Returns the number of callers that wait for their turn to read.
+    pub(crate) fn waiting_readers(&self) -> usize {
+        self.reads.waiting()
+    }
+
+    /// Returns the number of callers that wait for their turn to write.
+    pub(crate) fn waiting_writers(&self) -> usize {
+        self.writes.waiting()
+    }
+
     /// Returns for how long the database has not answered, as far as that is known.
     pub(crate) fn silence(&self) -> Duration {
         self.database.silence()

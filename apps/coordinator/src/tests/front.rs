@@ -148,13 +148,3 @@ fn fault_f13_networks_share_the_places_of_channels() {
     }
     assert!(TestHost::new().join(&coordinator, &token, "h").is_err(), "two and two");
 }
-
-#[test]
-fn an_answer_about_the_health_holds_for_a_moment_and_not_for_ever() {
-    let directory = Directory::new();
-    let coordinator = TestCoordinator::start(&directory);
-    let health = || coordinator.ask_unchecked("GET", "/healthz", None, None).0;
-    assert_eq!(health(), 200);
-    coordinator.wait(coordinator.state.store().close());
-    wait_for("the loss of the database to be told", || health() == 503);
-}

@@ -7,6 +7,7 @@ mod document;
 mod enrolment;
 mod fairness;
 mod front;
+mod health;
 mod http;
 mod maps;
 mod on_server;

@@ -58,6 +58,11 @@ fn fault_o6_while_the_server_is_gone_maps_come_from_memory_and_changes_fail_with
     assert!(answer["error"]["message"].as_str().unwrap().contains("cannot be reached"), "{answer}");
     let refused = TestHost::new().join(&coordinator, &token, "c").err().unwrap();
     assert!(refused.code == ProblemCode::Unavailable && !refused.code.is_final(), "the node tries again");
+    let (status, answer) = coordinator.ask("GET", "/readyz", None, None);
+    let is_told =
+        answer["warnings"].as_array().unwrap().iter().any(|why| why.as_str().unwrap().contains("from memory"));
+    assert!(status == 200 && is_told, "a balancer that took all coordinators away would help nobody: {answer}");
+    assert_eq!(coordinator.ask("GET", "/healthz", None, None).0, 200);
     // Members that connect get their maps from memory.
     let back = host.resume(&coordinator, &token, None).expect("a member is known");
     assert_eq!(back.map.peers.len(), 1);

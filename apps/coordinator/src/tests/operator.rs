@@ -22,6 +22,7 @@ use Who::{Anybody, Operator};
 type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
 const ROUTES: [Row; 19] = [
     ("GET", "/healthz", Anybody, "", None, 200),
+    ("GET", "/readyz", Anybody, "", None, 200),
     ("GET", "/api/v1/openapi.json", Operator, "", None, 200),
     ("GET", "/api/v1/networks", Operator, "", None, 200),
     ("POST", "/api/v1/networks", Operator, "", Some(r#"{"name":"lab"}"#), 201),
@@ -46,12 +47,14 @@ const ROUTES: [Row; 19] = [
 const RELAY: &str = r#"{"network":"lab","name":"far","key":"CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=","endpoints":["203.0.113.7:3478"]}"#;
 
 /// Unknown paths and methods. Below `/api` they need a token as well.
-const NOTHING: [(&str, &str, Who, u16); 6] = [
+const NOTHING: [(&str, &str, Who, u16); 8] = [
     ("GET", "/api/v1/nothing", Operator, 404),
     ("GET", "/api", Operator, 404),
     ("GET", "/api/v2/keys", Operator, 404),
     ("PUT", "/api/v1/keys", Operator, 405),
     ("POST", "/healthz", Anybody, 405),
+    ("POST", "/readyz", Anybody, 405),
+    ("GET", "/metrics", Anybody, 404),
     ("GET", "/", Anybody, 404),
 ];
 

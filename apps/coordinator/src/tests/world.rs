@@ -57,6 +57,8 @@ pub(super) struct TestCoordinator {
     pub(super) state: Arc<State>,
     pub(super) first: Option<FirstStart>,
     runtime: Runtime,
+    /// Set to true: the coordinator is about to stop.
+    pub(super) leave: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     server: Option<tokio::task::JoinHandle<()>>,
 }
@@ -117,15 +119,26 @@ impl TestCoordinator {
         let state = Arc::new(state);
         let admission = ConnectionAdmission::new(1_024, vec!["127.0.0.1/32".parse().unwrap()]);
         let channels = AdmissionTable::new(channels, WhenFull::Balance);
-        let front = api::Front { relay: None, admission, channels };
-        let server = Some(runtime.spawn(api::serve(Arc::clone(&state), front, vec![listener], stopped)));
-        Self { address, state, first, runtime, stop, server }
+        let (leave, leaving) = watch::channel(false);
+        let front = api::Front { relay: None, admission, channels, leaving };
+        let server = Some(runtime.spawn(api::serve(Arc::clone(&state), front, vec![Arc::new(listener)], stopped)));
+        Self { address, state, first, runtime, leave, stop, server }
     }
 
     /// Returns what a node with version `have` of its map is sent.
     pub(super) fn update_for(&self, network: NetworkId, node: NodeId, have: u64) -> ToNode {
         let update = self.wait(self.state.update_for(network, node, have)).unwrap();
         serde_json::from_slice(&update.message).unwrap()
+    }
+
+    /// Begins the end of the coordinator, as the time to drain is over.
+    pub(super) fn begin_stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Returns true if the coordinator has ended.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.server.as_ref().is_none_or(tokio::task::JoinHandle::is_finished)
     }
 
     /// Ends the coordinator as a signal that cannot be handled does: nobody is told.

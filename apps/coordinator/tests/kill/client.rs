@@ -184,7 +184,7 @@ impl TestHost {
 
 /// An open control channel.
 pub(crate) struct TestChannel {
-    socket: WebSocket<TcpStream>,
+    pub(crate) socket: WebSocket<TcpStream>,
     transport: Transport,
 }
 

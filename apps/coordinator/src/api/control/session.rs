@@ -120,6 +120,8 @@ impl Session {
         let opened = tokio::select! {
             opened = timeout_at(guest.deadline(), open(&state, socket, network)) => opened,
             () = guest.evicted() => return refused(&source, &"too many unauthenticated connections"),
+            // No node is admitted any more: the program might end before the node knows.
+            () = stopped(stop.clone()) => return refused(&source, &"the coordinator stops"),
         };
         let (channel, machine, hello) = match opened {
             Ok(Ok(opened)) => opened,
@@ -135,7 +137,7 @@ impl Session {
         let admitted = match admit(&state, network, machine, &hello, source.address).await {
             Ok(admitted) => admitted,
             Err(problem) => {
-                state.figures().refused.add(1);
+                state.figures().refused.note(problem.code);
                 tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "refused", address = %source, %machine, reason = problem.message);
                 return channel.refuse(&ToNode::Refused(problem)).await;
             }
@@ -143,13 +145,17 @@ impl Session {
         let Admitted { node, name } = admitted;
         let Ok((seat, displaced)) = enter_channel(&front.channels, network, node) else {
             tracing::warn!(target: log::CONTROL, limited = node.0, event = "no-room-for-channel", node = node.0, name, address = %source);
-            return channel.refuse(&ToNode::Refused(refusal::crowded())).await;
+            let problem = refusal::crowded();
+            state.figures().refused.note(problem.code);
+            return channel.refuse(&ToNode::Refused(problem)).await;
         };
         drop(busy);
         guest.pass().admit();
         let Some(membership) = state.hub(network).enter(node, state.next_connection(), hello.run) else {
             tracing::warn!(target: log::CONTROL, limited = node.0, event = "twin", node = node.0, name, address = %source);
-            return channel.refuse(&ToNode::Refused(refusal::duplicate())).await;
+            let problem = refusal::duplicate();
+            state.figures().refused.note(problem.code);
+            return channel.refuse(&ToNode::Refused(problem)).await;
         };
         tracing::info!(target: log::CONTROL, limited = node.0, event = "connected", node = node.0, name, address = %source);
         state.figures().channels.add(1);

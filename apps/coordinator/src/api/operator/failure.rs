@@ -31,6 +31,12 @@ impl Failure {
         Self::new(ErrorCode::NoSuchPath, "there is nothing at this path", "the API is below /api/v1")
     }
 
+    /// Returns the failure for `/metrics` at the port for nodes and operators, which anyone may reach.
+    pub(in crate::api) fn no_metrics() -> Self {
+        let hint = "`taut-coordinator serve --metrics ADDRESS:PORT` serves them at an address of their own";
+        Self::new(ErrorCode::NoSuchPath, "the figures for Prometheus are not served at this port", hint)
+    }
+
     pub(in crate::api) fn no_such_method() -> Self {
         let message = "this path exists, but not for this method";
         Self::new(ErrorCode::NoSuchMethod, message, "GET /api/v1/openapi.json says which methods there are")
@@ -56,6 +62,11 @@ impl Failure {
     pub(in crate::api) fn crowded() -> Self {
         let message = "this client has too many connections that are not a member's";
         Self::new(ErrorCode::Unavailable, message, "end those that are not needed, and try again")
+    }
+
+    /// Returns the failure of a coordinator that cannot be used for the moment.
+    pub(in crate::api) fn not_ready(message: &str) -> Self {
+        Self::new(ErrorCode::Unavailable, message, "ask another coordinator, or try again")
     }
 
     pub(super) fn slow() -> Self {

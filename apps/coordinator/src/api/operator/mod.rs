@@ -3,6 +3,7 @@
 
 mod document;
 mod failure;
+mod health;
 mod keys;
 mod networks;
 mod nodes;
@@ -33,6 +34,7 @@ use super::pending_connection::PendingConnection;
 use super::request_id::RequestId;
 use crate::log;
 pub(super) use failure::Failure;
+pub(super) use health::{Checked, alive};
 pub(crate) use networks::DEFAULT_IPV4;
 pub(super) use routes::routes;
 

@@ -5,12 +5,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::document::document;
+use super::health::{healthz, readyz};
 use super::route::Route;
 use super::{keys, networks, nodes, relays, tokens};
-use crate::api::healthz;
 use crate::contract::{
     AddRelay, CreateKey, CreateNetwork, CreatedKey, ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList,
-    NodeAnswer, NodeList, OperatorTokenList, RelayAnswer, RelayList, RelayTokenAnswer, RemoveNetworkQuery,
+    NodeAnswer, NodeList, OperatorTokenList, ReadyAnswer, RelayAnswer, RelayList, RelayTokenAnswer, RemoveNetworkQuery,
     RemovedNetwork, RemovedNode, RemovedRelay, RenameNode, RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
 };
 
@@ -22,11 +22,19 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         Route::get(
             "/healthz",
             "health",
-            "Tells whether the database answers, and what the operator should look at.",
+            "Tells that the process lives and answers. Asks the database nothing.",
             healthz,
         )
         .open()
         .answers::<HealthAnswer>(),
+        Route::get(
+            "/readyz",
+            "readiness",
+            "Tells whether new connections should come to this coordinator, and what the operator should look at.",
+            readyz,
+        )
+        .open()
+        .answers::<ReadyAnswer>(),
         Route::get("/api/v1/openapi.json", "describe", "Returns this document.", describe),
         Route::get("/api/v1/networks", "listNetworks", "Lists the networks.", networks::list).answers::<NetworkList>(),
         Route::post("/api/v1/networks", "createNetwork", "Creates a network.", networks::create)

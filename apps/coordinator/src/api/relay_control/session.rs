@@ -72,6 +72,7 @@ impl RelaySession {
         let opened = tokio::select! {
             opened = timeout_at(guest.deadline(), open(&state, socket)) => opened,
             () = guest.evicted() => return refused(&source, None, "too many unauthenticated connections"),
+            () = stopped(stop.clone()) => return refused(&source, None, "the coordinator stops"),
         };
         let (channel, key, schema, version) = match opened {
             Ok(Ok(opened)) => opened,
@@ -213,8 +214,8 @@ impl RelaySession {
     }
 
     async fn end(self, why: SessionEnd) {
-        let Self { channel, membership, key, .. } = self;
-        drop(membership);
+        // The channel counts until it is closed.
+        let Self { channel, membership: _membership, key, .. } = self;
         let reason = match &why {
             SessionEnd::Channel(end) => end.to_string(),
             SessionEnd::Refused(problem) => problem.message.clone(),

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::cli::CommandError;
+use crate::cli::settings::KNOWN;
 use crate::store::Location;
 
 /// Clock ticks per second in /proc/PID/stat: the same on every Linux (proc(5), `sysconf(_SC_CLK_TCK)`).
@@ -25,13 +26,25 @@ impl Coordinator {
             |error: &dyn std::fmt::Display| CommandError::Run(format!("the coordinator does not start: {error}"));
         let program = std::env::current_exe().map_err(|error| failed(&error))?;
         let mut command = Command::new(program);
+        // What is configured on this host is for another coordinator.
+        KNOWN.iter().for_each(|known| _ = command.env_remove(known.variable()));
         match database {
             // In the environment, because every local user can read the command line.
             Some(Location::Server(url)) => command.env("TAUT_DATABASE", url.as_str()),
-            _ => command.env_remove("TAUT_DATABASE"),
+            _ => &mut command,
         };
         let mut child = command
-            .args(["serve", "--no-relay", "--log-level", "warn", "--listen", &listen.to_string(), "--state"])
+            .args([
+                "serve",
+                "--config",
+                "/dev/null",
+                "--no-relay",
+                "--log-level",
+                "warn",
+                "--listen",
+                &listen.to_string(),
+                "--state",
+            ])
             .arg(state)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -80,8 +80,12 @@ struct Plan {
 /// `simulate`.
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let url = arguments.value("database")?.or_else(|| std::env::var("TAUT_DATABASE").ok());
-    let database =
-        url.map(|url| Location::parse(Some(url), Path::new("")).ok_or_else(super::serve::no_url)).transpose()?;
+    let wrong = || {
+        CommandError::Usage(String::from(
+            "--database (or TAUT_DATABASE) is not a URL of PostgreSQL; write postgres://USER:PASSWORD@HOST/DATABASE",
+        ))
+    };
+    let database = url.map(|url| Location::parse(Some(url), Path::new("")).ok_or_else(wrong)).transpose()?;
     let plan = Plan {
         nodes: number(&mut arguments, "nodes", 1_000)?,
         visible: number(&mut arguments, "visible", VISIBLE)?,

@@ -1,0 +1,48 @@
+//! Answers while the database is being opened: the process lives, and is not ready.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use taut_relay_server::ConnectionAdmission;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::operator::{Failure, alive};
+use super::server::{self, ServerContext};
+
+/// Time after which connections are answered although the database is not open yet, 1 s. Usually it is open sooner, and connections wait for it.
+const OPENING: Duration = Duration::from_secs(1);
+
+/// Connections while the database is being opened, 256: health checks, and nodes that are told to try again.
+const STARTING_CONNECTIONS: usize = 256;
+
+/// Waits for `opening`. If it takes long, `listeners` are answered meanwhile: the process lives, and is not ready.
+pub(crate) async fn while_starting<T>(listeners: &[Arc<TcpListener>], opening: impl Future<Output = T>) -> T {
+    let mut opening = pin!(opening);
+    if let Ok(opened) = timeout(OPENING, opening.as_mut()).await {
+        return opened;
+    }
+    let (stop, stopped) = watch::channel(false);
+    let admission = ConnectionAdmission::new(STARTING_CONNECTIONS, Vec::new());
+    let server = ServerContext::new(starting(), admission, stopped);
+    let servers: Vec<_> =
+        listeners.iter().map(|listener| tokio::spawn(server::serve(Arc::clone(listener), server.clone()))).collect();
+    let opened = opening.await;
+    stop.send_replace(true);
+    for server in servers {
+        let _ = server.await;
+    }
+    opened
+}
+
+/// Returns the routes while the database is being opened.
+fn starting() -> Router {
+    let not_ready =
+        async || Failure::not_ready("this coordinator starts: its database is not open yet").into_response();
+    Router::new().route("/healthz", get(async || alive(Vec::new()))).fallback(not_ready)
+}

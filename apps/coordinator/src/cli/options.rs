@@ -1,0 +1,129 @@
+//! The options of `serve`, parsed from its settings.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use taut_base::Prefix;
+use taut_relay_server::log::{LogFormat, LogLevels};
+
+use super::CommandError;
+use super::settings::{Settings, Source};
+use crate::api;
+use crate::log;
+use crate::relay::{self, RelayOptions};
+use crate::store::Location;
+
+/// Longest `--drain`, 1 h: a service manager kills a program that takes longer to stop.
+const LONGEST_DRAIN: u64 = 3_600;
+
+/// What `serve` was asked to do.
+pub(super) struct ServeOptions {
+    pub(super) directory: PathBuf,
+    pub(super) database: Location,
+    pub(super) listen: Option<SocketAddr>,
+    pub(super) urls: Vec<String>,
+    pub(super) metrics: Option<SocketAddr>,
+    /// Time between the signal to stop and the end of service.
+    pub(super) drain: Duration,
+    /// `None` if the coordinator is no relay.
+    pub(super) relay: Option<RelayOptions>,
+    pub(super) relay_metrics: Option<SocketAddr>,
+    pub(super) proxies: Vec<Prefix>,
+    pub(super) log_format: LogFormat,
+    pub(super) log_levels: LogLevels,
+    /// Name and IPv4 prefix of the first network.
+    pub(super) network: String,
+    pub(super) ipv4: Prefix,
+    /// True if the command line names the first network. In a file or a variable that is permanent, so that it does not deserve a warning at each start.
+    pub(super) is_network_given: bool,
+}
+
+impl ServeOptions {
+    /// Returns the options, or an error that names the first setting with a bad value and where it was written.
+    pub(super) fn new(settings: &Settings) -> Result<Self, CommandError> {
+        let database = settings.database()?;
+        let is_alone = matches!(database, Location::Directory(_));
+        // Also checked if there is no relay.
+        let relay = relay_options(settings)?;
+        let relay_metrics = settings.one("relay-metrics", metrics_address)?;
+        let is_relay_chosen = ["relay-port", "relay-address", "relay-rate", "relay-metrics"]
+            .map(|name| settings.get(name).is_some())
+            .contains(&true);
+        if !is_alone && is_relay_chosen {
+            return Err(CommandError::Usage(String::from(
+                "with --database the coordinator is no relay; leave out the options --relay-…, run `taut-relay serve`, and add it with `taut-coordinator relays add`",
+            )));
+        }
+        let is_flag = |name| settings.get(name).is_some_and(|setting| setting.source == Source::Flag);
+        let prefix = |text: &str| text.parse().map_err(|error| format!("`{text}` is {error}"));
+        let default_prefix = || prefix(api::DEFAULT_IPV4).map_err(CommandError::Run);
+        Ok(Self {
+            directory: settings.state(),
+            database,
+            listen: settings.one("listen", listen_address)?,
+            urls: settings.all("url", url)?,
+            metrics: settings.one("metrics", metrics_address)?,
+            drain: settings.one("drain", drain)?.unwrap_or_default(),
+            relay: Some(relay).filter(|_| is_alone && !settings.is_on("no-relay")),
+            relay_metrics,
+            proxies: settings.all("trusted-proxy", proxy)?,
+            log_format: settings.one("log-format", log_format)?.unwrap_or_default(),
+            log_levels: settings.one("log-level", log_levels)?.unwrap_or_else(|| LogLevels::new(log::AREAS)),
+            network: String::from(settings.text("network").unwrap_or("default")),
+            ipv4: settings.one("ipv4-prefix", prefix)?.map_or_else(default_prefix, Ok)?,
+            is_network_given: is_flag("network") || is_flag("ipv4-prefix"),
+        })
+    }
+}
+
+fn relay_options(settings: &Settings) -> Result<RelayOptions, CommandError> {
+    let default = RelayOptions::default();
+    let port = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a port; write 3478"));
+    let rate = |text: &str| text.parse().map_err(|error| format!("`{text}`: {error}"));
+    let address = |text: &str| {
+        let wrong = || format!("`{text}` is not an address; write 203.0.113.7 or 203.0.113.7:3478");
+        relay::parse_address(text).ok_or_else(wrong)
+    };
+    Ok(RelayOptions {
+        port: settings.one("relay-port", port)?.unwrap_or(default.port),
+        addresses: settings.all("relay-address", address)?,
+        rate: settings.one("relay-rate", rate)?.unwrap_or(default.rate),
+        ..default
+    })
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is not an address and port; write 0.0.0.0:8288 or [::]:8288"))
+}
+
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is not an address and port; write 127.0.0.1:9478"))
+}
+
+fn proxy(text: &str) -> Result<Prefix, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a prefix; write 10.0.0.0/8, or 192.0.2.7/32 for one address"))
+}
+
+fn drain(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= LONGEST_DRAIN);
+    let wrong = || format!("`{text}` is not a number of seconds from 0 to {LONGEST_DRAIN}; write 10");
+    seconds.map(Duration::from_secs).ok_or_else(wrong)
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    text.parse().map_err(|error| format!("`{text}`: {error}"))
+}
+
+fn log_levels(text: &str) -> Result<LogLevels, String> {
+    LogLevels::parse(text, log::AREAS).map_err(|error| format!("`{text}`: {error}"))
+}
+
+/// Returns the URL if it fits a join token (255 bytes) and is http or https.
+fn url(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    if host.is_none_or(str::is_empty) || text.len() > 255 || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("`{text}` is not a URL; write http://HOST:PORT or https://HOST"));
+    }
+    Ok(String::from(text))
+}

@@ -1,0 +1,62 @@
+//! The signals that `serve` acts on.
+
+use std::io;
+use std::time::Duration;
+
+use taut_relay_server::log::LevelSwitch;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::log;
+
+/// The signals that `serve` acts on.
+pub(super) struct ServeSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    raise: Signal,
+}
+
+/// What SIGTERM and SIGINT have caused.
+pub(super) struct Ending {
+    /// True from the first signal on: the coordinator still serves, and is not ready for new connections.
+    pub(super) leaving: watch::Receiver<bool>,
+    /// True once it must not serve any more: after the time to drain, or at the second signal.
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+impl ServeSignals {
+    pub(super) fn new(runtime: &Runtime) -> io::Result<Self> {
+        let _context = runtime.enter();
+        let [terminate, interrupt, raise] =
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::user_defined1()].map(signal);
+        Ok(Self { terminate: terminate?, interrupt: interrupt?, raise: raise? })
+    }
+
+    /// Records one level more at each SIGUSR1. SIGTERM and SIGINT end the program after the time to drain.
+    pub(super) fn handle(self, levels: LevelSwitch, drain: Duration) -> Ending {
+        let Self { mut terminate, mut interrupt, mut raise } = self;
+        tokio::spawn(async move {
+            while raise.recv().await.is_some() {
+                let levels = levels.next_levels();
+                tracing::info!(target: log::DAEMON, event = "levels-changed", %levels);
+            }
+        });
+        let ((leave, leaving), (end, stop)) = (watch::channel(false), watch::channel(false));
+        tokio::spawn(async move {
+            let mut ended = async || {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            };
+            ended().await;
+            leave.send_replace(true);
+            tracing::info!(target: log::DAEMON, event = "stopping", drain_s = drain.as_secs());
+            // A second signal ends the wait.
+            let _ = tokio::time::timeout(drain, ended()).await;
+            end.send_replace(true);
+        });
+        Ending { leaving, stop }
+    }
+}
