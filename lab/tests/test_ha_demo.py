@@ -140,7 +140,7 @@ def test_fault_n3_n5_no_blow_breaks_the_overlay_or_loses_a_change(lab):
 @can_run
 @pytest.mark.root
 @pytest.mark.programs
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_an_interrupt_in_the_middle_leaves_nothing(tmp_path, number):
     words = [sys.executable, "-m", "lab.runs.ha_demo", "--small", "--output", tmp_path]
     with (tmp_path / "log").open("wb") as log:
