@@ -23,6 +23,13 @@ demo: ## starts four hosts, two behind NATs and two with jumbo frames, that join
 	@$(ENV) && say 'building taut and taut-coordinator for release' && cargo build --release --locked -p taut -p taut-coordinator
 	@$(ENV) && say 'running the demo' && exec python3 -m lab.runs.demo
 
+.PHONY: ha-demo
+ha-demo: ## three coordinators on PostgreSQL behind HAProxy: kills a replica, the database, the balancer under load, and shows what nodes noticed; JSON=1, HOLD=1; ARGS='--document docs/high-availability.md' fills that page (needs root)
+	@tools/preflight ha-demo
+	@tools/setup ha-demo >&2
+	@$(ENV) && say 'building taut, taut-coordinator and taut-relay for release' >&2 && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server
+	@$(ENV) && say 'running the demo of high availability' >&2 && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release exec python3 -m lab.runs.ha_demo $(if $(JSON),--json) $(ARGS)
+
 .PHONY: test
 test: ## every test except those of test-night, and all lints; what CI runs, 25 minutes on two cores (root for the tests of kernel and network)
 	@tools/preflight test

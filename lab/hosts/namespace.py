@@ -27,8 +27,9 @@ class Namespace:
         self.processes = []
         # Words before every command that runs in this namespace, such as `taskset -c 0`.
         self.prefix = []
-        call("ip", "netns", "add", self.namespace)
+        # First, so that the lab removes the namespace also after an interrupt in the middle.
         lab.nodes[name] = self
+        call("ip", "netns", "add", self.namespace)
         writes = (f"echo {value} > /proc/sys/{key.replace('.', '/')}" for key, value in map(_split, settings))
         self.run("sh", "-ec", "\n".join(writes))
         self.ip("link set lo up")

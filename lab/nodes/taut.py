@@ -18,12 +18,13 @@ def bare(address):
 
 class Coordinator:
     """The coordinator in `host`. Nodes reach it at `address`, by default the first of the host; `port` is its TCP port. `release` is the version of an earlier
-    release, None for the current programs. It may be changed between two starts.
+    release, None for the current programs. It may be changed between two starts. `env` is the environment of its programs.
     """
 
-    def __init__(self, host, address=None, port=PORT, release=None):
+    def __init__(self, host, address=None, port=PORT, release=None, env=None):
         self.host = host
         self.release = release
+        self.env = env or {}
         self.port = port
         self.address = str(address or host.addresses[0])
         self.operator_token = None
@@ -49,6 +50,7 @@ class Coordinator:
             self.url,
             *options,
             name="coordinator",
+            env=self.env,
         )
         self.process.wait_for_output("listening on")
         if self.operator_token is None:
@@ -69,7 +71,7 @@ class Coordinator:
     def cli(self, *words, check=True):
         """Runs a command of the operator on the host of the coordinator."""
         loopback = "[::1]" if ":" in self.address else "127.0.0.1"
-        where = {"TAUT_API": f"http://{loopback}:{self.port}", "TAUT_OPERATOR_TOKEN": self.operator_token}
+        where = {"TAUT_API": f"http://{loopback}:{self.port}", "TAUT_OPERATOR_TOKEN": self.operator_token, **self.env}
         return self.host.run(binary("taut-coordinator", self.release), *words, check=check, env=where)
 
     def create_key(self, *options):

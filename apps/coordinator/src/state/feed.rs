@@ -9,6 +9,7 @@
 //! leaves the last view in force (law 6). Nobody waits for the database because another network has many members: each network has its own feed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,9 +35,15 @@ const KEPT_DELTAS: usize = 16;
 pub(super) struct Feed {
     /// The latest view, and when the database was asked last.
     latest: Mutex<Option<(Arc<View>, Instant)>>,
+    /// How often the view was distrusted. A read that began before the last time may have missed the change that caused the distrust.
+    doubts: AtomicU64,
     /// Held while the database is read, so that channels that need the same view read it once.
     reading: tokio::sync::Mutex<()>,
 }
+
+/// When a read of the database began, seen from the feed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReadMark(u64);
 
 /// A message for a node, ready to be sealed.
 pub(crate) struct Update {
@@ -110,12 +117,26 @@ impl Feed {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(view, _)| Arc::clone(view))
     }
 
-    pub(super) fn set(&self, view: &Arc<View>) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::clone(view), Instant::now()));
+    /// Returns the mark of a read that begins now.
+    pub(super) fn begin_read(&self) -> ReadMark {
+        ReadMark(self.doubts.load(Ordering::SeqCst))
     }
 
-    /// Has the view compared with the database when it is needed next.
+    /// Keeps the view of a read. If the feed was distrusted after the read began, the view is compared with the database when it is needed next.
+    pub(super) fn set(&self, view: &Arc<View>, read: ReadMark) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::clone(view), Instant::now()));
+        if read != self.begin_read() {
+            self.age();
+        }
+    }
+
+    /// Has the view compared with the database when it is needed next, also a view that is being read now.
     pub(super) fn distrust(&self) {
+        self.doubts.fetch_add(1, Ordering::SeqCst);
+        self.age();
+    }
+
+    fn age(&self) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, asked)) = latest.as_mut()
             && let Some(long_ago) = Instant::now().checked_sub(COMPARE_EVERY)

@@ -70,8 +70,9 @@ impl State {
         if let Some(view) = feed.recent(version) {
             return Ok(view);
         }
+        let read = feed.begin_read();
         let view = self.read_view(network, feed.latest()).await?;
-        feed.set(&view);
+        feed.set(&view, read);
         Ok(view)
     }
 

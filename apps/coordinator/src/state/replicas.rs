@@ -226,13 +226,16 @@ impl State {
         if !is_known(self) && self.store.read(Party::Coordinator).await?.network(network).await?.is_some() {
             self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(network);
         }
-        let hub = self.all_hubs().remove(&network).filter(|hub| hub.channels() > 0);
-        let Some(hub) = hub else { return Ok(()) };
+        let Some(hub) = self.all_hubs().remove(&network) else { return Ok(()) };
         let feed = hub.feed();
         if version.is_some() && feed.latest().is_some_and(|view| Some(view.version()) == version) {
             return Ok(());
         }
+        // Also without channels: a node that connects at this moment may be reading what was before the change.
         feed.distrust();
+        if hub.channels() == 0 {
+            return Ok(());
+        }
         match self.latest_view(network).await {
             Ok(view) => hub.announce(view.version()),
             // It was removed. Its channels learn that from the database.

@@ -48,8 +48,8 @@ pub(crate) use networks::MARKED;
 pub(crate) use nodes::MANY_NODES;
 #[cfg(test)]
 pub(crate) use postgres::{
-    SilentLine, StuckServer, count, end_connections, execute, forbid_connections, forbid_writes, forget_database,
-    location_for_test,
+    SilentLine, StuckServer, TableLock, count, end_connections, execute, forbid_connections, forbid_writes,
+    forget_database, location_for_test,
 };
 pub(crate) use replica::{Announced, Hint, PresenceRow, Replica};
 pub(crate) use revocations::RevocationRow;

@@ -20,7 +20,7 @@ use Who::{Anybody, Operator};
 
 /// All requests: method, path, client, parameter, body and status of the answer. In this order each request finds what it needs.
 type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
-const ROUTES: [Row; 19] = [
+const ROUTES: [Row; 20] = [
     ("GET", "/healthz", Anybody, "", None, 200),
     ("GET", "/readyz", Anybody, "", None, 200),
     ("GET", "/api/v1/openapi.json", Operator, "", None, 200),

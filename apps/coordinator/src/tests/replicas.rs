@@ -9,7 +9,7 @@ use taut_netmap::{ProblemCode, ToCoordinator};
 use super::relay_control;
 use super::world::{Directory, TestCoordinator, TestHost, TestNode};
 use crate::state::migrate;
-use crate::store::{Location, count, end_connections, execute};
+use crate::store::{Location, TableLock, count, end_connections, execute};
 
 const NEEDS_SERVER: &str = "tools/with_postgres runs this test with a server";
 
@@ -77,6 +77,28 @@ fn a_change_at_one_coordinator_reaches_the_nodes_of_all() {
     }
     let refused = nodes[2].host.resume(&replicas.all[1], &first.token(), None).err().unwrap();
     assert_eq!(refused.code, ProblemCode::NotAMember);
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn a_change_while_a_node_connects_elsewhere_reaches_this_node() {
+    let replicas = Replicas::start(2);
+    let (_other, node) = (replicas.join(0, "other"), replicas.join(0, "node"));
+    let (first, second) = (&replicas.all[0], &replicas.all[1]);
+    let mut lock = first.wait(TableLock::take(&replicas.database, "relays")).expect(NEEDS_SERVER);
+    let mut back = std::thread::scope(|scope| {
+        // The second coordinator reads the network, and is kept in the middle of it. What it reads is from before the change.
+        let connecting = scope.spawn(|| node.host.resume(second, &first.token(), None).unwrap());
+        while !first.wait(lock.is_waited_for()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        first.wait(first.state.rename_node(None, "other", "renamed")).unwrap();
+        // The hint arrives.
+        std::thread::sleep(Duration::from_millis(500));
+        first.wait(lock.release());
+        connecting.join().unwrap()
+    });
+    back.hear_until(|node| node.map.peers.values().any(|peer| peer.name == "renamed"));
 }
 
 #[test]

@@ -28,9 +28,6 @@ const LOAD_EVERY: Duration = Duration::from_secs(10);
 /// Time without received bytes after which a channel counts as dead, 45 s: four answers to reports.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
 
-/// Age from which the loss of a channel resets the back-off, 10 s: a shorter channel counts as a failed attempt.
-const STABLE_AGE: Duration = Duration::from_secs(10);
-
 /// Messages read in one turn, 8: each has up to 1,024 revocations, which take some milliseconds.
 const TURN: usize = 8;
 
@@ -50,8 +47,8 @@ pub(super) struct LinkWorker {
     next_url: usize,
     /// The reason that was logged last, so that a coordinator that is away for a day is one line.
     told: Option<String>,
-    /// True while the coordinator accepts this relay on the present channel.
-    is_open: bool,
+    /// Time at which the coordinator accepted this relay on the present channel.
+    opened: Option<Time>,
 }
 
 /// Reason for the end of a channel or an attempt.
@@ -98,14 +95,14 @@ impl LinkWorker {
             jitter,
             next_url: 0,
             told: None,
-            is_open: false,
+            opened: None,
         })
     }
 
     /// Runs until the handle is dropped.
     pub(super) fn run(mut self) {
         loop {
-            let began = clocks().now;
+            self.opened = None;
             let url = self.url();
             let end = match self.dial(&url) {
                 Ok(channel) => self.serve(channel, &url),
@@ -114,8 +111,8 @@ impl LinkWorker {
             if matches!(end, LinkEnd::Stopped) {
                 return;
             }
-            if clocks().now.since(began) >= DIAL_LIMIT + STABLE_AGE {
-                self.backoff.reset();
+            if let Some(opened) = self.opened {
+                self.backoff.note_channel(clocks().now.since(opened));
             }
             self.next_url = self.next_url.wrapping_add(1);
             // The next URL of a round over all URLs is tried at once; the back-off applies between rounds.
@@ -199,7 +196,7 @@ impl LinkWorker {
             return error.into();
         }
         let Err(end) = self.talk(&mut channel, url);
-        if std::mem::take(&mut self.is_open) {
+        if self.opened.is_some() {
             self.removals.note_channel(false);
         }
         if matches!(end, LinkEnd::Stopped) {
@@ -262,7 +259,8 @@ impl LinkWorker {
         if let CoordinatorToRelay::Refused(problem) = message {
             return Err(LinkEnd::Refused(problem));
         }
-        if !std::mem::replace(&mut self.is_open, true) {
+        if self.opened.is_none() {
+            self.opened = Some(clocks().now);
             self.told = None;
             self.removals.note_channel(true);
             tracing::info!(target: DAEMON, event = "coordinator-connected", url);

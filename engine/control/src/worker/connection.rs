@@ -20,8 +20,6 @@ const DIAL_LIMIT: Duration = Duration::from_secs(30);
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Time without received bytes after which a channel counts as dead, 45 s, regardless of the state of the TCP connection.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
-/// Age from which the loss of a channel resets the back-off, 10 s: a shorter channel counts as a failed attempt.
-const STABLE_AGE: Duration = Duration::from_secs(10);
 /// Range of the pause after the coordinator serves another host with this node's keys, 30 s to 60 s: two such hosts must not displace each other (fault D14).
 const TWIN_PAUSE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
 /// Longest wait for the socket to take the final messages, 500 ms.
@@ -296,8 +294,8 @@ impl Worker {
         if accepted.is_none() {
             self.next_url = self.next_url.wrapping_add(1);
         }
-        if accepted.is_some_and(|since| now.since(since) >= STABLE_AGE) {
-            self.backoff.reset();
+        if let Some(since) = accepted {
+            self.backoff.note_channel(now.since(since));
         }
         // The next URL of a round over all URLs is tried at once; the back-off applies between rounds.
         let round_ends = accepted.is_some() || urls == 0 || self.next_url.is_multiple_of(urls);

@@ -14,6 +14,7 @@
 mod channel;
 mod child;
 mod member;
+mod relay_channel;
 mod report;
 mod sites;
 mod world;
@@ -212,8 +213,8 @@ async fn simulate(plan: &Plan, directory: &Path) -> Result<Report, CommandError>
         changers.push((member.network, member.id, changer));
         living.spawn(member.live(Arc::clone(&world), changes, stopped.clone()));
     }
-    let relays =
-        (0..world.sites.len()).map(|place| tokio::spawn(sites::live(Arc::clone(&world), place, stopped.clone())));
+    let relays = (0..world.sites.len())
+        .map(|place| tokio::spawn(relay_channel::live(Arc::clone(&world), place, stopped.clone())));
     let relays: Vec<_> = relays.collect();
     let connect = all_connected(&world, began).await?;
     let (used, received, began) = (processor(&replicas), world.received.load(Ordering::Relaxed), Instant::now());

@@ -8,39 +8,28 @@
 //! Nothing is forwarded. The channels of the relays, the maps and the choice are real; places, distances and clients are simulated.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use taut_base::{PrivateKey, PublicKey, RelayId, Time};
-use taut_netmap::{CoordinatorToRelay, RELAY_CONTROL_PATH, RELAY_PROLOGUE, RelayLoad, RelayToCoordinator, SCHEMA};
 use taut_noise::public_key;
 use taut_path::{HomeRelay, HomeRelayOutput};
-use tokio::sync::watch;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::Instant;
 
-use super::channel::{Channel, Route};
-use super::world::World;
 use crate::state::random;
-
-/// Time between two reports of a simulated relay, 2 s. Real ones report every 10 s, and members come more slowly.
-const LOAD_EVERY: Duration = Duration::from_secs(2);
 
 /// Round-trip time to a relay in the same place, and around half of the world.
 const NEAR: Duration = Duration::from_millis(4);
 const HALF_WORLD: Duration = Duration::from_millis(200);
 
-/// Pause before a relay opens a channel again, 1 s.
-const RETRY: Duration = Duration::from_secs(1);
-
 /// One relay.
 pub(super) struct Site {
-    key: PrivateKey,
+    pub(super) key: PrivateKey,
     public: PublicKey,
     /// Its place on the ring, from 0 to 1.
     at: f64,
     /// Members that are bound to it as their first or second relay.
-    bound: AtomicUsize,
+    pub(super) bound: AtomicUsize,
     /// Members that it is the nearest one to, and that have chosen.
     nearest: AtomicUsize,
 }
@@ -49,7 +38,7 @@ pub(super) struct Site {
 pub(super) struct Sites {
     all: Vec<Site>,
     /// Places for members at each relay.
-    places: usize,
+    pub(super) places: usize,
 }
 
 /// What became of one relay.
@@ -74,6 +63,10 @@ impl Sites {
     /// Returns the names and keys of all relays.
     pub(super) fn named(&self) -> impl Iterator<Item = (String, PublicKey)> {
         self.all.iter().enumerate().map(|(place, site)| (name(place), site.public))
+    }
+
+    pub(super) fn get(&self, place: usize) -> Option<&Site> {
+        self.all.get(place)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -201,48 +194,6 @@ impl Chooser {
         let first = sites.all.get(*self.sites.get(self.homes.first()?)?)?;
         let nearest = sites.all.iter().map(|site| round_trip(self.at, site.at)).min()?;
         Some(round_trip(self.at, first.at).saturating_sub(nearest))
-    }
-}
-
-/// Keeps a relay's channel open and reports its load, until `stop` is true.
-pub(super) async fn live(world: Arc<World>, place: usize, mut stop: watch::Receiver<bool>) {
-    let Some(site) = world.sites.all.get(place) else { return };
-    let mut tried = place;
-    while !*stop.borrow() {
-        let address = world.addresses.get(tried % world.addresses.len().max(1));
-        tried += 1;
-        if let Some(address) = address {
-            let route = Route {
-                coordinator: &world.coordinator,
-                address: *address,
-                source: std::net::Ipv4Addr::LOCALHOST,
-                path: String::from(RELAY_CONTROL_PATH),
-                prologue: RELAY_PROLOGUE.to_vec(),
-                key: &site.key,
-            };
-            serve(route, site, world.sites.places, &mut stop).await;
-        }
-        tokio::select! {
-            () = sleep(RETRY) => {}
-            _ = stop.changed() => {}
-        }
-    }
-}
-
-async fn serve(route: Route<'_>, site: &Site, places: usize, stop: &mut watch::Receiver<bool>) -> Option<()> {
-    let mut channel = Channel::open(route).await?;
-    channel.send(&RelayToCoordinator::Hello { schema: SCHEMA, version: String::from("simulated") }).await?;
-    let mut loads = interval(LOAD_EVERY);
-    loop {
-        tokio::select! {
-            message = channel.receive::<CoordinatorToRelay>() => { message?; }
-            _ = loads.tick() => {
-                let clients = site.bound.load(Ordering::Relaxed) as u64;
-                let load = RelayLoad { clients, clients_max: places as u64, ..RelayLoad::default() };
-                channel.send(&RelayToCoordinator::Load(load)).await?;
-            }
-            _ = stop.changed() => return None,
-        }
     }
 }
 

@@ -40,14 +40,14 @@ const BEGIN_TIMEOUT: Duration = Duration::from_secs(7);
 /// Time within which a transaction without effect has to end, 5 s.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time after a failed attempt to connect for which nobody tries again, 3 s, so that requests fail at once instead of waiting for each other.
-const PAUSE: Duration = Duration::from_secs(3);
+/// Least time after a failed attempt to connect for which no other is made, 250 ms: a server that refuses while it starts is asked four times a second.
+const LEAST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The connections that no transaction has.
 pub(super) struct Connections {
     options: PgConnectOptions,
     kept: Mutex<Vec<Connection>>,
-    /// When the last attempt to connect failed, and why.
+    /// Until when no attempt to connect is made because the last one failed, and why it did.
     failed: Mutex<Option<(Instant, String)>>,
     /// When the server answered last.
     answered: Mutex<Instant>,
@@ -96,12 +96,13 @@ impl Connections {
 
     /// Opens a connection. Fails at once if that was tried in vain a moment ago.
     pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
-        if let Some((_, why)) = lock(&self.failed).as_ref().filter(|(when, _)| when.elapsed() < PAUSE) {
+        if let Some((_, why)) = lock(&self.failed).as_ref().filter(|(until, _)| Instant::now() < *until) {
             return Err(StoreError::NoConnection(why.clone()));
         }
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(StoreError::NoConnection(String::from("the database cannot be reached: the coordinator ends")));
         }
+        let began = Instant::now();
         let opened = timeout(CONNECT_TIMEOUT, async {
             let mut raw = PgConnection::connect_with(&self.options).await?;
             raw.execute(SETTINGS).await?;
@@ -120,7 +121,7 @@ impl Connections {
             ),
         };
         let why = format!("{why}; the server is {}", place(&self.options));
-        *lock(&self.failed) = Some((Instant::now(), why.clone()));
+        *lock(&self.failed) = Some((Instant::now() + pause_after(began.elapsed()), why.clone()));
         Err(StoreError::NoConnection(why))
     }
 
@@ -172,6 +173,11 @@ impl Connections {
     }
 }
 
+/// Returns the time without attempts after one that failed within `took`: as long as it took, so that requests fail at once instead of waiting for each other.
+fn pause_after(took: Duration) -> Duration {
+    took.max(LEAST_PAUSE)
+}
+
 /// Returns the failure of a statement.
 pub(super) fn failure(error: sqlx::Error) -> StoreError {
     if is_unreachable(&error) { StoreError::NoConnection(told(&error)) } else { error.into() }
@@ -180,4 +186,40 @@ pub(super) fn failure(error: sqlx::Error) -> StoreError {
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing is left incomplete by a panic, because every change is one call.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_refusal_the_next_attempt_is_soon_and_after_a_silence_it_is_not() {
+        assert_eq!(pause_after(Duration::from_millis(2)), LEAST_PAUSE);
+        assert_eq!(pause_after(CONNECT_TIMEOUT), CONNECT_TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn requests_fail_without_an_attempt_until_the_pause_is_over() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections =
+            Connections::new(PgConnectOptions::new().host("127.0.0.1").port(address.port()).username("nobody"));
+        // The server ends each connection at once, as while it starts.
+        let refusing = tokio::spawn(async move {
+            for _ in 0..2 {
+                drop(listener.accept().await.unwrap());
+            }
+        });
+        assert!(connections.connect().await.is_err());
+        // They fail at once.
+        let began = Instant::now();
+        let mut requests = 0;
+        while !refusing.is_finished() {
+            assert!(connections.connect().await.is_err());
+            requests += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(requests > 2, "each request made an attempt");
+        assert!(began.elapsed() >= LEAST_PAUSE / 2, "{:?}", began.elapsed());
+    }
 }

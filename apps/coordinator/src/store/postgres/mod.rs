@@ -23,7 +23,7 @@ use tokio::time::timeout;
 pub(crate) use check::check;
 #[cfg(test)]
 pub(crate) use testing::{
-    ServerLock, SilentLine, StuckServer, count, end_connections, execute, forbid_connections, forbid_writes,
+    ServerLock, SilentLine, StuckServer, TableLock, count, end_connections, execute, forbid_connections, forbid_writes,
     forget_database, location_for_test, translated,
 };
 

@@ -68,6 +68,31 @@ impl ServerLock {
     }
 }
 
+/// A table that another program has locked: reads of it wait.
+pub(crate) struct TableLock(PgConnection);
+
+impl TableLock {
+    /// Takes the lock. `None` without a server.
+    pub(crate) async fn take(location: &Location, table: &str) -> Option<Self> {
+        let Location::Server(url) = location else { return None };
+        let mut connection = connect(url).await;
+        let lock = format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
+        connection.execute(AssertSqlSafe(lock)).await.unwrap();
+        Some(Self(connection))
+    }
+
+    /// Returns true if somebody waits for a lock in this database.
+    pub(crate) async fn is_waited_for(&mut self) -> bool {
+        let find = "SELECT EXISTS (SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database WHERE NOT granted AND datname = current_database())";
+        query_scalar(find).fetch_one(&mut self.0).await.unwrap()
+    }
+
+    /// Gives it back.
+    pub(crate) async fn release(self) {
+        self.0.close().await.unwrap();
+    }
+}
+
 /// Returns a statement of a test, which is written for SQLite, in the words of PostgreSQL.
 pub(crate) fn translated(sql: &'static str) -> &'static str {
     const WORDS: [(&str, &str); 6] = [
