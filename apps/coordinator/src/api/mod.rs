@@ -25,6 +25,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::contract::{HealthAnswer, HealthStatus, SchemaVersion};
+use crate::panics::restarted;
 use crate::state::State;
 use crate::store::NetworkId;
 pub(crate) use operator::DEFAULT_IPV4;
@@ -86,11 +87,11 @@ pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpLis
     }
     let maintenance = tokio::spawn({
         let state = Arc::clone(&state);
-        async move { state.run_maintenance().await }
+        async move { restarted("maintenance", || state.run_maintenance()).await }
     });
     let replica = tokio::spawn({
         let state = Arc::clone(&state);
-        async move { state.run_replica().await }
+        async move { restarted("replica", || state.run_replica()).await }
     });
     stopped(stop).await;
     let _ = tokio::time::timeout(LAST_REQUESTS, servers.join_all()).await;

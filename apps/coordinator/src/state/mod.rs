@@ -6,6 +6,7 @@ mod addresses;
 mod admission;
 mod backup;
 mod channel_rates;
+mod damage;
 mod duplicates;
 mod endpoints;
 mod error;
@@ -22,6 +23,8 @@ mod names;
 mod networks;
 mod nodes;
 mod operators;
+#[cfg(test)]
+pub(crate) mod poison;
 mod population;
 mod presence;
 mod rate_limit;
@@ -49,9 +52,10 @@ use joins::Joins;
 
 pub(crate) use admission::Admitted;
 pub(crate) use backup::{backup, findings, restore, restored_elsewhere};
+pub(crate) use damage::damaged_rows;
 pub(crate) use endpoints::{MAX_ENDPOINTS, ReportedEndpoints};
 pub(crate) use error::StateError;
-pub(crate) use feed::Update;
+pub(crate) use feed::{PANIC_PAUSE, Update};
 pub(crate) use hub::{Hub, LEASE, Membership};
 pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
 pub(crate) use migration::migrate;
@@ -112,8 +116,8 @@ pub(crate) struct State {
     unheard: Mutex<Option<String>>,
     /// Why presence is not followed, although other coordinators are heard.
     untold: Mutex<Option<String>>,
-    /// Lock on the state directory: one `serve` per directory.
-    _lock: File,
+    /// Locks on the state directory and on the database in it: one `serve` for each. Dropped last, because the end of any access to a file ends SQLite's locks on it.
+    _locks: (File, Option<File>),
 }
 
 impl State {

@@ -80,9 +80,9 @@ impl State {
         let relay = self.relay.get_or_init(|| relay);
         let mut last = NodeId(0);
         loop {
-            let page = self.store.read(Party::Coordinator).await?.removed_nodes(last, PAGE).await?;
-            let Some(mark) = page.last() else { return Ok(()) };
-            last = mark.id;
+            let (page, read) = self.store.read(Party::Coordinator).await?.removed_nodes(last, PAGE).await?;
+            let Some(read) = read else { return Ok(()) };
+            last = read;
             let removals = page.iter().map(|mark| {
                 removal(mark.network, Some(mark.id), mark.node_key, mark.removed_at.saturating_add(WRITTEN))
             });

@@ -11,6 +11,7 @@
 mod columns;
 mod causes;
 mod check;
+mod damage;
 mod database;
 mod error;
 mod fair_semaphore;
@@ -37,6 +38,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
+use damage::DamagedRows;
+pub(crate) use damage::{DamagedRow, view};
 use database::{Database, Transaction};
 pub(crate) use error::StoreError;
 use fair_semaphore::{FairSemaphore, Permit};
@@ -52,10 +55,11 @@ pub(crate) use postgres::{
 };
 pub(crate) use replica::{Announced, Hint, PresenceRow, Replica};
 pub(crate) use rows::{
-    KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
+    KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, NodeRows, OperatorRow, Origin,
+    RelayRow,
 };
 #[cfg(test)]
-pub(crate) use sqlite::BlockingConnection;
+pub(crate) use sqlite::{BlockingConnection, execute_on_file};
 pub(crate) use sqlite::{FILE, copy, make_directory, prepare};
 use value::{Row, Value};
 
@@ -94,6 +98,7 @@ pub(crate) struct Store {
     writes: FairSemaphore<Party>,
     database: Box<dyn Database>,
     figures: Arc<DatabaseFigures>,
+    damaged: Arc<DamagedRows>,
 }
 
 impl Store {
@@ -111,6 +116,7 @@ impl Store {
             writes: FairSemaphore::new(1),
             database,
             figures: Arc::default(),
+            damaged: Arc::default(),
         }
     }
 
@@ -121,7 +127,7 @@ impl Store {
             self.database.begin_read(permit).await
         };
         let tx = noted(&self.figures, &self.figures.read, begin).await?;
-        Ok(Reading { tx, figures: Arc::clone(&self.figures) })
+        Ok(self.reading(tx))
     }
 
     /// Returns the write transaction.
@@ -131,7 +137,11 @@ impl Store {
             self.database.begin_write(permit).await
         };
         let tx = noted(&self.figures, &self.figures.write, begin).await?;
-        Ok(Writing { reading: Reading { tx, figures: Arc::clone(&self.figures) } })
+        Ok(Writing { reading: self.reading(tx) })
+    }
+
+    fn reading(&self, tx: Box<dyn Transaction>) -> Reading {
+        Reading { tx, figures: Arc::clone(&self.figures), damaged: Arc::clone(&self.damaged) }
     }
 
     /// Returns what the database was used for.
@@ -192,6 +202,7 @@ pub(crate) async fn check(location: &Location) -> Result<Vec<String>, StoreError
 pub(crate) struct Reading {
     tx: Box<dyn Transaction>,
     figures: Arc<DatabaseFigures>,
+    damaged: Arc<DamagedRows>,
 }
 
 /// Counts a step of a transaction: how long it took, or that it failed.
@@ -234,7 +245,7 @@ pub(crate) struct Writing {
 impl Writing {
     /// Commits the transaction. Its changes then survive a loss of power.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        let Reading { tx, figures } = self.reading;
+        let Reading { tx, figures, .. } = self.reading;
         noted(&figures, &figures.commit, tx.commit()).await
     }
 

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use super::check::violations;
+use super::damage::{DamagedRow, key};
 use super::database::Table;
 use super::value::{Cell, Row, Value};
 use super::{Reading, StoreError, Writing};
@@ -153,14 +154,6 @@ fn values<'a>(row: &'a Row, table: &Copied) -> Result<Vec<Value<'a>>, StoreError
         _ => None,
     };
     let values: Option<Vec<_>> = row.cells.iter().zip(table.columns).map(value).collect();
-    values.ok_or_else(|| StoreError::DamagedRow(format!("{} {}", table.name, key(row))))
-}
-
-/// Returns a row's first column, by which an operator finds it.
-fn key(row: &Row) -> String {
-    match row.cells.first() {
-        Some(Cell::Integer(number)) => number.to_string(),
-        Some(Cell::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
-        Some(Cell::Null) | None => String::from("?"),
-    }
+    let what = "a value of another type, or a text that is none";
+    values.ok_or_else(|| StoreError::DamagedRow(DamagedRow { table: table.name, key: key(row), what }))
 }

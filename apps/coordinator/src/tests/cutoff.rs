@@ -154,7 +154,7 @@ fn marks(coordinator: &TestCoordinator) -> Vec<(NodeId, i64)> {
     coordinator.wait(async {
         let marks =
             coordinator.state.store().read(Party::Coordinator).await.unwrap().removed_nodes(NodeId(0), 10).await;
-        marks.unwrap().iter().map(|mark| (mark.id, mark.removed_at)).collect()
+        marks.unwrap().0.iter().map(|mark| (mark.id, mark.removed_at)).collect()
     })
 }
 

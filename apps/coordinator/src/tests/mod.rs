@@ -3,6 +3,7 @@
 mod backup;
 mod channel;
 mod cutoff;
+mod damage;
 mod document;
 mod enrolment;
 mod fairness;
@@ -10,7 +11,9 @@ mod front;
 mod http;
 mod maps;
 mod on_server;
+mod one_writer;
 mod operator;
+mod panics;
 mod presence;
 mod relays;
 mod replay;
