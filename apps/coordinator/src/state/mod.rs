@@ -148,6 +148,12 @@ impl State {
         }
     }
 
+    /// Returns the networks that this coordinator believes to exist.
+    #[cfg(test)]
+    pub(crate) fn known_networks(&self) -> BTreeSet<NetworkId> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Returns what is counted.
     pub(crate) fn figures(&self) -> &Figures {
         &self.figures

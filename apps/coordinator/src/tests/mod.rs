@@ -2,6 +2,7 @@
 
 mod backup;
 mod channel;
+mod chaos;
 mod cutoff;
 mod damage;
 mod document;

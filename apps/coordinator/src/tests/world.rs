@@ -400,7 +400,13 @@ impl TestNode {
 
     /// Receives and applies the next message.
     pub(super) fn hear(&mut self) {
-        match self.channel.receive().expect("a message") {
+        let message = self.channel.receive().expect("a message");
+        self.handle(message);
+    }
+
+    /// Applies a message.
+    pub(super) fn handle(&mut self, message: ToNode) {
+        match message {
             ToNode::Map(map) => {
                 map.check().unwrap();
                 self.wholes += 1;
