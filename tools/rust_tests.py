@@ -27,7 +27,7 @@ FIRST = ("scenarios", "taut-path", "kill", "taut-coordinator", "program", "limit
 SLOWEST = 8
 # The programs whose tests run a second time with PostgreSQL (tools/with_postgres). The modules `on_server` and `replicas` are about the server, and are ignored
 # without one; the tests in ABOUT_FILES are about SQLite's files.
-ON_POSTGRES = ("taut-coordinator", "kill")
+ON_POSTGRES = ("taut-coordinator", "kill", "channels")
 ABOUT_SERVER = ("on_server", "tests::replicas")
 WITH_POSTGRES = ROOT / "tools" / "with_postgres"
 ABOUT_FILES = (

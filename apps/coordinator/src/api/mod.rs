@@ -37,6 +37,9 @@ use server::ServerContext;
 /// Largest body of a request, 64 KiB (fault E11). Valid bodies have a few hundred bytes.
 const MAX_BODY: usize = 64 * 1024;
 
+/// Time for which connections wait at the start until it is known which nodes other coordinators have, 5 s. It takes some milliseconds unless the database fails.
+const PRESENCE_WITHIN: Duration = Duration::from_secs(5);
+
 /// Time that running requests have to end when the coordinator stops, 3 s.
 const LAST_REQUESTS: Duration = Duration::from_secs(3);
 
@@ -81,10 +84,6 @@ pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpLis
     let admission = Arc::clone(&front.admission);
     let router = router(Context::new(Arc::clone(&state), front, stop.clone()));
     let server = ServerContext { router, admission, requests: Arc::new(RequestLimits::new()), stop: stop.clone() };
-    let mut servers = JoinSet::new();
-    for listener in listeners {
-        servers.spawn(server::serve(listener, server.clone()));
-    }
     let maintenance = tokio::spawn({
         let state = Arc::clone(&state);
         async move { restarted("maintenance", || state.run_maintenance()).await }
@@ -93,6 +92,15 @@ pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpLis
         let state = Arc::clone(&state);
         async move { restarted("replica", || state.run_replica()).await }
     });
+    // A node that connected earlier would be told that all nodes of other coordinators are offline (fault L4).
+    tokio::select! {
+        _ = tokio::time::timeout(PRESENCE_WITHIN, state.presence_known()) => {}
+        () = stopped(stop.clone()) => {}
+    }
+    let mut servers = JoinSet::new();
+    for listener in listeners {
+        servers.spawn(server::serve(listener, server.clone()));
+    }
     stopped(stop).await;
     let _ = tokio::time::timeout(LAST_REQUESTS, servers.join_all()).await;
     maintenance.abort();

@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_relay::SigningKey;
 use taut_relay_server::Removals;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use channel_rates::PartyRates;
 use joins::Joins;
@@ -112,6 +112,8 @@ pub(crate) struct State {
     figures: Figures,
     /// Told when a node comes or goes at one of the hubs.
     moved: Arc<Notify>,
+    /// True once the nodes of other coordinators are known.
+    presence_known: watch::Sender<bool>,
     /// Why other coordinators on the same database are not heard; `None` if they are, or if there are none.
     unheard: Mutex<Option<String>>,
     /// Why presence is not followed, although other coordinators are heard.

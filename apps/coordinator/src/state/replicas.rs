@@ -48,7 +48,10 @@ struct Link {
 impl State {
     /// Follows the other coordinators, without end. Returns at once if there can be no others.
     pub(crate) async fn run_replica(&self) {
-        let Some(replica) = self.store.replica() else { return };
+        let Some(replica) = self.store.replica() else {
+            self.presence_known.send_replace(true);
+            return;
+        };
         let mut link = Link { replica, read: 0 };
         loop {
             let Err(error) = self.follow(&mut link).await;
@@ -59,6 +62,12 @@ impl State {
             }
             sleep(RETRY).await;
         }
+    }
+
+    /// Waits until the nodes of other coordinators are known.
+    pub(crate) async fn presence_known(&self) {
+        // The sender lives as long as this.
+        let _ = self.presence_known.subscribe().wait_for(|known| *known).await;
     }
 
     /// Tells the others that this coordinator ends.
@@ -75,6 +84,7 @@ impl State {
         self.beat(link).await?;
         self.compare_all().await?;
         self.follow_presence(link, true).await?;
+        self.presence_known.send_replace(true);
         if self.unheard.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
             tracing::info!(target: log::DATABASE, event = "replicas-heard");
         }

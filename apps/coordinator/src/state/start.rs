@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use taut_base::{Prefix, PrivateKey};
 use taut_noise::public_key;
+use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::channel_rates::{CHANNELS, PartyRates};
@@ -126,6 +127,7 @@ impl State {
             relay: OnceLock::new(),
             figures: Figures::default(),
             moved: Arc::default(),
+            presence_known: watch::Sender::new(false),
             unheard: Mutex::default(),
             untold: Mutex::default(),
             _locks: (lock, database_lock),

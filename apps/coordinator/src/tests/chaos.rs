@@ -155,7 +155,7 @@ impl Chaos {
             let endpoint = SocketAddr::from(([203, 0, 113, 1 + (number % 200) as u8], 1 + number));
             ToCoordinator::Endpoints { endpoints: vec![endpoint], ports: Vec::new(), observed: Vec::new() }
         };
-        self.members[which].node.channel.send(&message);
+        self.members[which].node.channel.send_or_end(&message);
     }
 
     /// Loses a member's connection without a word.
@@ -172,7 +172,7 @@ impl Chaos {
         if self.members[which].at.is_some() {
             let mut member = self.members.swap_remove(which);
             let id = member.node.id();
-            member.node.channel.send(&ToCoordinator::Leave);
+            member.node.channel.send_or_end(&ToCoordinator::Leave);
             while member.node.channel.receive().is_some() {}
             // The database may have failed, and the node would say it again.
             if self.is_listed(id) {
@@ -266,7 +266,7 @@ impl Chaos {
     /// Has every member receive what was sent to it.
     fn hear(&mut self) {
         for member in self.members.iter_mut().filter(|member| member.at.is_some()) {
-            member.node.channel.send(&ToCoordinator::Ping);
+            member.node.channel.send_or_end(&ToCoordinator::Ping);
             loop {
                 match member.node.channel.receive() {
                     Some(ToNode::Pong) => break,
@@ -277,6 +277,7 @@ impl Chaos {
                     Some(message) => member.node.handle(message),
                     // A coordinator closes the channel of a node that it believes to have moved.
                     None => {
+                        eprintln!("the channel of {:?} was closed", member.node.id());
                         member.at = None;
                         break;
                     }

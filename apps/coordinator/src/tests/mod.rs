@@ -19,6 +19,8 @@ mod presence;
 mod relays;
 mod replay;
 mod replicas;
+mod rolling;
+mod times;
 mod trouble;
 mod world;
 

@@ -326,6 +326,12 @@ impl TestChannel {
         self.socket.send(Message::binary(sealed)).unwrap();
     }
 
+    /// Sends a message unless the connection is closed, which the next [`Self::receive`] tells.
+    pub(super) fn send_or_end(&mut self, message: &ToCoordinator) {
+        let sealed = self.transport.seal(&serde_json::to_vec(message).unwrap());
+        let _ = self.socket.send(Message::binary(sealed));
+    }
+
     /// Receives the next message; `None` if the coordinator closed the connection.
     pub(super) fn receive(&mut self) -> Option<ToNode> {
         let plain = self.transport.open(read(&mut self.socket)?).unwrap();
