@@ -53,7 +53,7 @@ pub(crate) use postgres::{
     SilentLine, StuckServer, count, end_connections, execute, forbid_connections, forbid_writes, forget_database,
     location_for_test,
 };
-pub(crate) use replica::{Announced, Hint, PresenceRow, Replica};
+pub(crate) use replica::{Announced, Hint, PresenceRow, REMOVED, Replica};
 pub(crate) use rows::{
     KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, NodeRows, OperatorRow, Origin,
     RelayRow,

@@ -6,7 +6,7 @@
 
 use super::damage::parsed;
 use super::rows::{bytes, network, unsigned};
-use super::{NetworkId, NetworkRow, Reading, StoreError, Writing};
+use super::{NetworkId, NetworkRow, REMOVED, Reading, StoreError, Writing};
 
 /// Random bits of a version, 20: two different histories have the same version once in a million. Statements name the number as well.
 pub(super) const RANDOM_BITS: u32 = 20;
@@ -84,7 +84,7 @@ impl Writing {
     pub(crate) async fn remove_network(&mut self, id: NetworkId, version: u64, now: i64) -> Result<(), StoreError> {
         // No network can have this name.
         let mark = format!("#{id}");
-        let id = id.0.as_slice();
+        let (network, id) = (id, id.0.as_slice());
         self.execute(
             "UPDATE nodes SET removed_at = $1, version = $2, endpoints = '[]', relays = '[]' \
              WHERE network = $3 AND removed_at IS NULL",
@@ -102,7 +102,7 @@ impl Writing {
             &[now.into(), (&mark).into(), id.into()],
         )
         .await?;
-        Ok(())
+        self.tx.hint(network, REMOVED).await
     }
 
     /// Sets the time of marks later than `latest` to `now`.

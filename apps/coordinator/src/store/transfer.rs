@@ -157,3 +157,19 @@ fn values<'a>(row: &'a Row, table: &Copied) -> Result<Vec<Value<'a>>, StoreError
     let what = "a value of another type, or a text that is none";
     values.ok_or_else(|| StoreError::DamagedRow(DamagedRow { table: table.name, key: key(row), what }))
 }
+
+#[cfg(test)]
+impl Reading {
+    /// Returns all rows of all tables, and the last numbers, for tests that compare databases.
+    pub(crate) async fn dump(&mut self) -> Vec<String> {
+        let mut all = Vec::new();
+        for table in &TABLES {
+            let rows = self.all(table.read, &[]).await.unwrap();
+            all.extend(rows.iter().map(|row| format!("{} {:?}", table.name, row.cells)));
+            if let Some(numbered) = table.numbered {
+                all.push(format!("{} {}", table.name, self.tx.last_number(numbered).await.unwrap()));
+            }
+        }
+        all
+    }
+}

@@ -86,7 +86,7 @@ fn join_at_once(coordinators: &[TestCoordinator], token: &JoinToken, hosts: usiz
 
 #[test]
 #[ignore = "needs a PostgreSQL server: tools/with_postgres"]
-fn fault_n8_coordinators_that_race_give_each_address_name_and_one_off_key_once() {
+fn fault_n8_on_server_coordinators_that_race_give_each_address_name_and_one_off_key_once() {
     let directories = [(); 3].map(|()| Directory::new());
     let all = several(&directories);
     let token = all[0].token();
@@ -119,7 +119,7 @@ fn fault_n8_coordinators_that_race_give_each_address_name_and_one_off_key_once()
 
 #[test]
 #[ignore = "needs a PostgreSQL server: tools/with_postgres"]
-fn fault_n8_a_coordinator_that_stalled_in_its_turn_writes_nothing_when_it_wakes() {
+fn fault_n8_on_server_a_coordinator_that_stalled_in_its_turn_writes_nothing_when_it_wakes() {
     let directories = [(); 2].map(|()| Directory::new());
     let [stalled, other] = several(&directories);
     let (token, network) = (stalled.token(), stalled.network());

@@ -139,7 +139,7 @@ impl Fleet {
 
 #[test]
 #[ignore = "needs a PostgreSQL server: tools/with_postgres"]
-fn fault_l4_coordinators_are_replaced_one_by_one_and_no_node_is_lost_or_shown_offline() {
+fn fault_l4_on_server_coordinators_are_replaced_one_by_one_and_no_node_is_lost_or_shown_offline() {
     let mut directories: Vec<Directory> = (0..3).map(|_| Directory::new()).collect();
     let database = directories[0].database();
     assert!(matches!(database, Location::Server(_)), "tools/with_postgres runs this test with a server");

@@ -23,7 +23,7 @@ use tungstenite::{Message, WebSocket};
 
 use crate::api;
 use crate::state::{Expiry, FirstStart, StartOptions, State, TICKET_LIFE, random};
-use crate::store::{Location, NetworkId, Party, Writing, forget_database, location_for_test};
+use crate::store::{Location, NetworkId, Party, Writing, forget_database, location_for_test, view};
 
 /// Timeout of every wait, 20 s; only a failing test reaches it.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -49,6 +49,13 @@ impl Drop for Directory {
         let _ = std::fs::remove_dir_all(&self.0);
         Runtime::new().unwrap().block_on(forget_database(&self.0));
     }
+}
+
+/// Returns all rows of a database.
+pub(super) fn dump(database: &Location) -> Vec<String> {
+    Runtime::new()
+        .unwrap()
+        .block_on(async { view(database).await.unwrap().expect("tables of this release").dump().await })
 }
 
 /// A running coordinator.
