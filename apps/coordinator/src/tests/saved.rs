@@ -14,13 +14,16 @@ use crate::store::{Location, execute};
 /// Backups that are made while others write.
 const BACKUPS: usize = 6;
 
+/// Nodes that join at most, 200: more would exceed the limit on joins from one address.
+const MOST: usize = 200;
+
 /// Has clients write without end while backups are made. Each backup is given the nodes that were acknowledged before it began.
 fn under_load(coordinator: &TestCoordinator, mut save: impl FnMut(usize, BTreeSet<NodeId>)) {
     let (joined, is_over) = (Mutex::new(BTreeSet::new()), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
+                while !is_over.load(Ordering::Relaxed) && joined.lock().unwrap().len() < MOST {
                     let node = coordinator.join("n");
                     joined.lock().unwrap().insert(node.id());
                     let _ = coordinator.wait(coordinator.state.rename_node(
@@ -40,6 +43,13 @@ fn under_load(coordinator: &TestCoordinator, mut save: impl FnMut(usize, BTreeSe
         }
         is_over.store(true, Ordering::Relaxed);
     });
+}
+
+/// Returns the URL of a test's database as PostgreSQL's own programs take it.
+fn url(directory: &Directory) -> String {
+    let server = std::env::var("TAUT_TEST_POSTGRES").expect("tools/with_postgres runs this test with a server");
+    let name = directory.0.file_name().unwrap().to_string_lossy().replace('-', "_");
+    server.replace("/postgres?", &format!("/{name}?"))
 }
 
 /// Returns the nodes in a dump.
@@ -98,16 +108,14 @@ fn fault_o8_on_server_a_dump_under_load_is_whole_and_restored_elsewhere_it_is_id
     let places: Vec<Directory> = (0..=BACKUPS).map(|_| Directory::new()).collect();
     let save = |number: usize| {
         let place = places[number].database();
-        let (Location::Server(from), Location::Server(to)) = (&database, &place) else {
-            panic!("tools/with_postgres runs this test with a server")
-        };
+        let [from, to] = [&directory, &places[number]].map(url);
         let file = format!("{}.sql", places[number].0.display());
         let run = |program: &str, arguments: &[&str]| {
             let output = Command::new(program).args(arguments).output().unwrap();
             assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
         };
-        run("pg_dump", &["--file", &file, from.as_str()]);
-        run("psql", &["--quiet", "--set", "ON_ERROR_STOP=1", "--file", &file, to.as_str()]);
+        run("pg_dump", &["--file", &file, &from]);
+        run("psql", &["--quiet", "--set", "ON_ERROR_STOP=1", "--file", &file, &to]);
         std::fs::remove_file(&file).unwrap();
         assert_eq!(runtime.block_on(findings(&place)).unwrap(), [""; 0], "dump {number}");
         dump(&place)

@@ -6,14 +6,15 @@
 #[expect(dead_code, reason = "the tests that kill need more of it")]
 mod client;
 
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use taut_netmap::{JoinToken, ProblemCode, ToCoordinator, ToNode};
 
-use client::{PROGRAM, Serve, TestChannel, TestHost, create_database, set_database};
+use client::{Operator, PROGRAM, Serve, TestChannel, TestHost, create_database, set_database};
 
 /// Open files of the coordinator that has too few, 256: about a third of them is for channels.
 const FILES: u32 = 256;
@@ -55,6 +56,65 @@ fn fault_n6_all_of_1200_channels_are_served_and_hear_of_every_change() {
     }
     assert_eq!(json["nodes"].to_string(), nodes);
     assert!(json["changes"].as_u64().unwrap() > 60, "{json}");
+}
+
+/// A program that has a tenth of the processor's time, because it is stopped in between. It runs freely again when this is dropped.
+struct Throttled {
+    process: u32,
+    turns: Child,
+}
+
+impl Throttled {
+    fn new(process: u32) -> Self {
+        let script = "while kill -STOP $0; do sleep 0.045; kill -CONT $0; sleep 0.005; done";
+        let turns =
+            Command::new("sh").args(["-c", script, &process.to_string()]).stderr(Stdio::null()).spawn().unwrap();
+        Self { process, turns }
+    }
+}
+
+impl Drop for Throttled {
+    fn drop(&mut self) {
+        let _ = self.turns.kill();
+        let _ = self.turns.wait();
+        let _ = Command::new("kill").args(["-CONT", &self.process.to_string()]).status();
+    }
+}
+
+#[test]
+fn fault_p1_with_few_descriptors_little_memory_and_a_slow_processor_it_is_slower_and_never_stuck() {
+    let directory = Directory::new("poor");
+    let mut command = Command::new("sh");
+    // In KiB, of addresses: a few dozen MiB of memory, and the stacks of all threads.
+    command.args(["-c", "ulimit -n 64 && ulimit -v 1500000 && exec \"$0\" \"$@\"", PROGRAM]);
+    let serve = Serve::start_by(command, &directory.0);
+    let (token, join) = serve.tokens.clone().unwrap();
+    let (operator, join) = (Operator::new(&serve, &token), join.parse::<JoinToken>().unwrap());
+    let throttled = Throttled::new(serve.id());
+    // Connections without a word occupy descriptors as well.
+    let idle: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(&serve.address).unwrap()).collect();
+    let (mut served, mut refused, until) = (Vec::new(), 0, Instant::now() + TEST_TIMEOUT);
+    for number in 0..24 {
+        loop {
+            match TestHost::new(&join, format!("n{number}")).hello(&serve.address, 0) {
+                Some((channel, ToNode::Map(_))) => served.push(channel),
+                Some((_, ToNode::Refused(problem))) if problem.code == ProblemCode::Unavailable => refused += 1,
+                Some((_, other)) => panic!("{other:?}"),
+                // The idle ones are evicted or time out, and nodes try again.
+                None if Instant::now() < until => continue,
+                None => panic!("node {number} is not served; {} are", served.len()),
+            }
+            break;
+        }
+        served.iter_mut().for_each(is_served);
+    }
+    println!("{} channels were served, {refused} refused", served.len());
+    assert!(served.len() >= 8, "{} channels", served.len());
+    let (status, answer) = operator.ask("POST", "keys", &serde_json::json!({})).expect("an answer");
+    assert_eq!(status, 201, "{answer}");
+    drop((throttled, idle));
+    served.iter_mut().for_each(is_served);
+    assert!(operator.get("nodes")["nodes"].as_array().unwrap().len() >= served.len());
 }
 
 /// Asserts that a channel is open, and that it answers.
