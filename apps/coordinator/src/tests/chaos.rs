@@ -354,7 +354,7 @@ fn map_at(coordinator: &TestCoordinator, member: &Member) -> taut_netmap::Networ
 
 #[test]
 fn fault_o7_after_chaos_memory_and_rows_do_not_differ() {
-    for seed in taut_testkit::seeds(1, 12) {
+    for seed in taut_testkit::seeds(1, 6) {
         let mut chaos = Chaos::new(seed);
         for part in 0..taut_testkit::count(1, 3) {
             for _ in 0..CHANGES {
