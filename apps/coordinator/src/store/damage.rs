@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use super::value::{Cell, Row};
-use super::{Location, Party, Purpose, Reading, Store, StoreError, postgres, sqlite};
+use super::{DamagedRow, Reading, StoreError};
 use crate::log;
 
 /// Damaged rows that are remembered, 1,024, so that each is logged once. A database with more of them is hardly one any more.
@@ -15,17 +15,6 @@ const LONGEST_KEY: usize = 64;
 
 /// What to do about a damaged row.
 pub(super) const HINT: &str = "`taut-coordinator check` names each damaged row and the command that helps";
-
-/// A row that is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DamagedRow {
-    /// Name of the table.
-    pub(crate) table: &'static str,
-    /// The number of the row, or its first column.
-    pub(crate) key: String,
-    /// What is wrong with it.
-    pub(crate) what: &'static str,
-}
 
 /// The damaged rows that were found.
 #[derive(Default)]
@@ -133,16 +122,5 @@ pub(super) fn key(row: &Row) -> String {
             None => bytes.iter().take(LONGEST_KEY).map(|byte| format!("{byte:02x}")).collect(),
         },
         Some(Cell::Null) | None => String::from("NULL"),
-    }
-}
-
-/// Returns a view of a database that coordinators may be serving; `None` if its tables are those of another release.
-pub(crate) async fn view(location: &Location) -> Result<Option<Reading>, StoreError> {
-    match location {
-        Location::Directory(directory) => sqlite::view(directory).await,
-        Location::Server(url) => {
-            let database = postgres::PostgresDatabase::open(url, Purpose::Change).await?;
-            Store::with(Box::new(database)).read(Party::Coordinator).await.map(Some)
-        }
     }
 }

@@ -7,8 +7,9 @@ use std::pin::Pin;
 
 use sqlx::migrate::MigrateError;
 
+use super::PERMIT_TIMEOUT;
 use super::causes::{cause, is_unreachable, told};
-use super::{DamagedRow, PERMIT_TIMEOUT};
+use super::damaged_row::DamagedRow;
 
 /// The answer of a database, later.
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

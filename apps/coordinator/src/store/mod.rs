@@ -12,6 +12,7 @@ mod columns;
 mod causes;
 mod check;
 mod damage;
+mod damaged_row;
 mod database;
 mod error;
 mod fair_semaphore;
@@ -39,7 +40,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use damage::DamagedRows;
-pub(crate) use damage::{DamagedRow, view};
+pub(crate) use damaged_row::DamagedRow;
 use database::{Database, Transaction};
 pub(crate) use error::StoreError;
 use fair_semaphore::{FairSemaphore, Permit};
@@ -195,6 +196,14 @@ pub(crate) async fn check(location: &Location) -> Result<Vec<String>, StoreError
     match location {
         Location::Directory(directory) => sqlite::check(directory).await,
         Location::Server(url) => postgres::check(url).await,
+    }
+}
+
+/// Returns a view of a database that coordinators may be serving; `None` if its tables are those of another release.
+pub(crate) async fn view(location: &Location) -> Result<Option<Reading>, StoreError> {
+    match location {
+        Location::Directory(directory) => sqlite::view(directory).await,
+        Location::Server(_) => Store::open(location, Purpose::Change).await?.read(Party::Coordinator).await.map(Some),
     }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use super::check::violations;
-use super::damage::{DamagedRow, key};
+use super::damage::key;
 use super::database::Table;
 use super::value::{Cell, Row, Value};
-use super::{Reading, StoreError, Writing};
+use super::{DamagedRow, Reading, StoreError, Writing};
 
 /// A table as it is copied. Rows are read in the order of their key, so that those of two databases can be compared one by one.
 struct Copied {

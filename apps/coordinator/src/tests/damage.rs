@@ -286,12 +286,12 @@ fn fault_o9_damaged_rows_harm_only_themselves_and_are_named_with_the_command_tha
         match (table, verb) {
             ("nodes", "remove") => drop(coordinator.wait(state.remove_node(None, number)).expect(row)),
             ("nodes", "rename") => {
-                drop(coordinator.wait(state.rename_node(None, number, &format!("n{number}"))).expect(row))
+                drop(coordinator.wait(state.rename_node(None, number, &format!("n{number}"))).expect(row));
             }
             ("relays", "remove") => drop(coordinator.wait(state.remove_relay(None, number)).expect(row)),
             ("keys", "revoke") => coordinator.wait(state.revoke_key(number.parse().unwrap())).expect(row),
             ("operator-token", "revoke") => {
-                coordinator.wait(state.revoke_operator(number.parse().unwrap())).expect(row)
+                coordinator.wait(state.revoke_operator(number.parse().unwrap())).expect(row);
             }
             _ => panic!("no command in: {row}"),
         }

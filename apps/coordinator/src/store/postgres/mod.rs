@@ -55,7 +55,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const COPY_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// A database on a server.
-pub(in crate::store) struct PostgresDatabase {
+pub(super) struct PostgresDatabase {
     connections: Arc<Connections>,
     /// Number of this coordinator among those that serve the database; drawn by each start.
     id: i64,
@@ -63,7 +63,7 @@ pub(in crate::store) struct PostgresDatabase {
 
 impl PostgresDatabase {
     /// Connects to the server of a URL (`postgres://USER:PASSWORD@HOST/DATABASE`). Updates the tables of its database, unless it is opened for one change.
-    pub(in crate::store) async fn open(url: &str, purpose: Purpose) -> Result<Self, StoreError> {
+    pub(super) async fn open(url: &str, purpose: Purpose) -> Result<Self, StoreError> {
         let connections = Arc::new(Connections::new(options::options(url)?));
         let mut connection = connections.connect().await?;
         check::expect_private_schema(&mut connection.raw).await?;
