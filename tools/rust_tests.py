@@ -25,14 +25,16 @@ PER_CORE = 2
 # Programs that take longest, first, so that none of them runs alone at the end.
 FIRST = ("scenarios", "taut-path", "kill", "taut-coordinator", "program", "limits", "replay", "bounded")
 SLOWEST = 8
-# The programs whose tests run a second time with PostgreSQL (tools/with_postgres). The modules `on_server` and `replicas` are about the server, and are ignored
-# without one; the tests in ABOUT_FILES are about SQLite's files.
-ON_POSTGRES = ("taut-coordinator", "kill")
+# The programs whose tests run a second time with PostgreSQL (tools/with_postgres). The modules `on_server` and `replicas`, and tests with `on_server` in their names, are
+# about the server, and are ignored without one; the tests in ABOUT_FILES are about SQLite's files.
+ON_POSTGRES = ("taut-coordinator", "kill", "channels")
 ABOUT_SERVER = ("on_server", "tests::replicas")
 WITH_POSTGRES = ROOT / "tools" / "with_postgres"
 ABOUT_FILES = (
     "backup::",
+    "fault_n8_a_file_that_a_coordinator_serves",
     "fault_o3_a_log_deleted",
+    "fault_o8_a_backup_under_load",
     "fault_o4_a_stuck_reader",
     "a_restored_backup_sends",
     "fault_l5_a_database_of_a_version_without_relays",

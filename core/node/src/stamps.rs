@@ -123,6 +123,16 @@ mod tests {
     }
 
     #[test]
+    fn fault_m7_stamps_rise_in_2038_in_2106_and_later() {
+        for end in [1 << 31, 1 << 32, 1 << 40] {
+            let (last, disk, _) = run(None, |second| end - 600 + second, 1_320);
+            assert_eq!(last.since_epoch(), at(end + 600), "the clock's own reading");
+            let (next, ..) = run(disk, |second| end + 7_200 + second, 1);
+            assert!(next > last);
+        }
+    }
+
+    #[test]
     fn the_ceiling_is_written_twice_an_hour_at_most() {
         let (_, _, writes) = run(None, |second| TODAY + second, DAY);
         assert!((24..=49).contains(&writes), "{writes} writes in a day");

@@ -332,6 +332,25 @@ mod tests {
         assert_eq!(trusted[0].to_string().parse(), Ok(trusted[0]));
     }
 
+    #[test]
+    fn fault_m7_tickets_hold_in_2038_in_2106_and_later() {
+        let trusted = [key(1).verifying()];
+        for end in [1 << 31, 1 << 32, 1 << 40] {
+            // The number of seconds in 31 or 32 bits ends while the ticket is valid.
+            let (not_before, expires) = (end - 24 * 3600, end + 24 * 3600);
+            for terms in [terms(), numbered()].map(|terms| Terms { not_before, expires, ..terms }) {
+                let ticket = Ticket::sign(&terms, &key(1));
+                assert_eq!(ticket.terms(), terms);
+                for good in [not_before, end - 1, end, end + 1, expires - 1] {
+                    assert_eq!(ticket.verify(&trusted, at(good)), Ok(&trusted[0]), "at {good}");
+                }
+                assert_eq!(ticket.verify(&trusted, at(expires)), Err(BadTicket::Expired));
+                // A clock that wrapped is one that is far behind.
+                assert_eq!(ticket.verify(&trusted, at(0)), Err(BadTicket::NotYet));
+            }
+        }
+    }
+
     /// A relay of release 0.1.0 compares the first 8 bytes with those of version 1, and refuses all others.
     #[test]
     fn a_ticket_of_version_1_has_the_bytes_that_release_0_1_0_knows() {

@@ -28,6 +28,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::figures::Present;
+use crate::panics::restarted;
 use crate::state::State;
 use crate::store::NetworkId;
 pub(crate) use operator::DEFAULT_IPV4;
@@ -38,6 +39,9 @@ pub(crate) use starting::while_starting;
 
 /// Largest body of a request, 64 KiB (fault E11). Valid bodies have a few hundred bytes.
 const MAX_BODY: usize = 64 * 1024;
+
+/// Time for which connections wait at the start until it is known which nodes other coordinators have, 5 s. It takes some milliseconds unless the database fails.
+const PRESENCE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Time that the last answers and the closing messages of channels have to reach their clients when the coordinator stops, 3 s. It begins when no work is in
 /// progress any more; each request ends within 30 s.
@@ -87,20 +91,25 @@ pub(crate) async fn serve(
     let figures = Arc::clone(state.figures());
     let server = ServerContext { figures, ..ServerContext::new(router, admission, stop.clone()) };
     let work = Arc::clone(&server.work);
+    let maintenance = tokio::spawn({
+        let state = Arc::clone(&state);
+        async move { restarted("maintenance", || state.run_maintenance()).await }
+    });
+    let replica = tokio::spawn({
+        let state = Arc::clone(&state);
+        async move { restarted("replica", || state.run_replica()).await }
+    });
+    // A node that connected earlier would be told that all nodes of other coordinators are offline (fault L4).
+    tokio::select! {
+        _ = tokio::time::timeout(PRESENCE_WITHIN, state.presence_known()) => {}
+        () = stopped(stop.clone()) => {}
+    }
     let mut servers = JoinSet::new();
     for listener in listeners {
         servers.spawn(server::serve(listener, server.clone()));
     }
     // They hold the listeners, which are closed when the servers end.
     drop(server);
-    let maintenance = tokio::spawn({
-        let state = Arc::clone(&state);
-        async move { state.run_maintenance().await }
-    });
-    let replica = tokio::spawn({
-        let state = Arc::clone(&state);
-        async move { state.run_replica().await }
-    });
     stopped(stop).await;
     work.until_done(LAST_ANSWERS, async {
         servers.join_all().await;

@@ -6,7 +6,7 @@ use super::arguments::Arguments;
 use super::serve::runtime;
 use super::settings::{DATABASE, Settings};
 use super::{CommandError, show};
-use crate::state::{backup, findings, restore, restored_elsewhere};
+use crate::state::{backup, damaged_rows, findings, restore, restored_elsewhere};
 use crate::store::Location;
 
 /// `backup FILE`.
@@ -68,10 +68,14 @@ pub(super) fn check(mut arguments: Arguments) -> Result<(), CommandError> {
     let json = arguments.switch("json");
     arguments.finish()?;
     let found = runtime()?.block_on(findings(&database)).map_err(CommandError::run)?;
-    if found.is_empty() {
+    let rows = runtime()?.block_on(damaged_rows(&database)).map_err(CommandError::run)?;
+    if found.is_empty() && rows.is_empty() {
         return show(if json { "{\"schema\":1,\"ok\":true}\n" } else { "ok\n" });
     }
-    let what = found.join("; ");
+    if found.is_empty() {
+        return Err(CommandError::Run(format!("the database has {} damaged rows:\n{}", rows.len(), rows.join("\n"))));
+    }
+    let what = [found, rows].concat().join("; ");
     Err(CommandError::Run(match database {
         Location::Directory(directory) => format!(
             "the database in {} is damaged: {what}; stop the coordinator, copy the directory, and restore the last good backup",

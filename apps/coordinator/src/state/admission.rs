@@ -177,7 +177,7 @@ async fn check_hello(
 ) -> Result<HelloResult, StateError> {
     let unknown = if hello.enrol.is_some() { StateError::Enrolment(KeyFault::Unknown) } else { StateError::NotAMember };
     let network = tx.network(network).await?.ok_or(unknown)?;
-    refuse_foreign_key(tx, machine, hello.node_key).await?;
+    refuse_foreign_key(tx, network.id, machine, hello.node_key).await?;
     match (tx.node_by_machine(network.id, machine).await?, &hello.enrol) {
         (Some(row), _) if row.node_key == hello.node_key => Ok(HelloResult::Member(row)),
         (Some(row), _) => {
@@ -196,10 +196,26 @@ async fn check_hello(
 }
 
 /// Returns an error if another machine has this node key in any network (fault E6). One machine may use its key in several networks.
-async fn refuse_foreign_key(tx: &mut Reading, machine: PublicKey, node_key: PublicKey) -> Result<(), StateError> {
-    let owners = tx.nodes_by_node_key(node_key).await?;
-    if owners.iter().any(|owner| owner.machine_key != machine) {
-        return Err(StateError::KeyConflict);
+async fn refuse_foreign_key(
+    tx: &mut Reading,
+    network: NetworkId,
+    machine: PublicKey,
+    node_key: PublicKey,
+) -> Result<(), StateError> {
+    let owners = tx.owners(node_key).await?;
+    let own =
+        owners.iter().find(|(_, place, owner)| *place == network && *owner == Some(machine)).map(|(node, ..)| *node);
+    for (node, place, owner) in owners {
+        // Damaged rows of one network may have one key. The earlier member keeps it, as in maps (fault O9).
+        if place == network && own.is_some_and(|own| own < node) {
+            continue;
+        }
+        match owner {
+            Some(owner) if owner == machine => {}
+            // It may be this machine, which is then no former member (fault O9).
+            None if place == network => return Err(StateError::Unsound(node)),
+            _ => return Err(StateError::KeyConflict),
+        }
     }
     Ok(())
 }
@@ -243,11 +259,15 @@ async fn free_host(tx: &mut Reading, network: &NetworkRow) -> Result<u32, StateE
         return Err(StateError::Full);
     }
     let mut host = addresses::next_host(network.ipv4, network.cursor);
-    // The loop ends because at least one host number is free.
-    while tx.is_address_taken(network.id, addresses::ipv4(network.ipv4, host)).await? {
+    // A host number is free unless damaged rows have two of them each (fault O9).
+    for _ in 0..addresses::last_host(network.ipv4) {
+        let (ipv4, ipv6) = (addresses::ipv4(network.ipv4, host), addresses::ipv6(network.ipv6, host));
+        if !tx.is_address_taken(network.id, ipv4, ipv6).await? {
+            return Ok(host);
+        }
         host = addresses::next_host(network.ipv4, host);
     }
-    Ok(host)
+    Err(StateError::Full)
 }
 
 fn printable(text: &str) -> String {

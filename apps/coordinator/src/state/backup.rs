@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::start::{StateDirectoryError, lock};
+use super::start::{StateDirectoryError, lock, lock_database};
 use super::{addresses, random_bits};
 use crate::clock::unix_now;
 use crate::store::{FILE, Location, Party, Purpose, Store, check, copy, prepare};
@@ -77,6 +77,7 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
     }
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed(directory))?;
     let _lock = lock(directory)?;
+    let _database = if is_used() { Some(lock_database(directory)?) } else { None };
     let result = async {
         // Left behind by an interrupted restore.
         let _ = fs::remove_dir_all(&stage);

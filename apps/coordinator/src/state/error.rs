@@ -76,6 +76,8 @@ pub(crate) enum StateError {
     BadExpiry,
     /// The row of this node is damaged; other nodes are not affected.
     Unsound(NodeId),
+    /// The coordinator panicked while it made a map.
+    Panicked,
     /// Every node would refuse the map, so it is not sent.
     BadMap(MapError),
 }
@@ -108,6 +110,9 @@ impl StateError {
             }
             Self::Store(StoreError::Moved) => {
                 "name the new database (--database, TAUT_DATABASE); to come back here without what changed there, stop the other one and run in this database `DELETE FROM meta WHERE name = 'moved'`, and on PostgreSQL `ALTER TABLE turns_moved RENAME TO turns`"
+            }
+            Self::Store(StoreError::DamagedRow(_)) => {
+                "`taut-coordinator check` names each damaged row and the command that helps; other rows are not affected"
             }
             Self::Store(StoreError::OldTables) => "nothing was changed",
             Self::Store(StoreError::Uncertain) => "a list shows whether it was made",
@@ -167,6 +172,9 @@ impl StateError {
             Self::BadExpiry => "give a number of seconds from 1 to 10 years, or null for a key that never expires",
             Self::Unsound(_) => {
                 "give it a good name (`taut-coordinator nodes rename ID NAME`), or remove it and join it again"
+            }
+            Self::Panicked => {
+                "this is a defect of the coordinator; nodes keep their last good map; please report it with the lines `map-panicked` of the coordinator's log"
             }
             Self::BadMap(_) => "this is a defect of the coordinator; nodes keep their last good map; please report it",
         }
@@ -228,6 +236,7 @@ impl fmt::Display for StateError {
             }
             Self::BadExpiry => f.write_str("the expiry is not in the future, or too far in it"),
             Self::Unsound(id) => write!(f, "the coordinator's entry for node {id} is damaged"),
+            Self::Panicked => f.write_str("the coordinator cannot make this map: it failed while it tried"),
             Self::BadMap(refusal) => write!(f, "no map is sent because every node would refuse it: {refusal}"),
         }
     }

@@ -19,13 +19,16 @@ use taut_base::{NodeId, PublicKey};
 use taut_netmap::{LocalMember, NetworkInfo, Relay};
 
 use super::{StateError, maps, relays};
-use crate::store::{NetworkId, NetworkRow, NodeRow, Reading, StoreError};
+use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Reading, StoreError};
 
 /// Time after which a view is compared with the database although no change was announced, 5 s: another program may have written to it.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
 
 /// Versions since which a view knows all changes, 4,096: as many as the database keeps. A node with an older one gets the whole map.
 const KEPT_VERSIONS: usize = 4096;
+
+/// Time after a panic for which the network's rows are not read again, 5 s: what panicked once panics again, and thousands of channels would try.
+pub(crate) const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
 /// Deltas that a view keeps, 16. Nearly all channels of a network ask for the changes since the last version or one of the few before it.
 const KEPT_DELTAS: usize = 16;
@@ -37,6 +40,8 @@ pub(super) struct Feed {
     latest: Mutex<Option<(Arc<View>, Instant)>>,
     /// How often the view was distrusted. A read that began before the last time may have missed the change that caused the distrust.
     doubts: AtomicU64,
+    /// When a read of the database panicked last.
+    panicked: Mutex<Option<Instant>>,
     /// Held while the database is read, so that channels that need the same view read it once.
     reading: tokio::sync::Mutex<()>,
 }
@@ -65,6 +70,8 @@ pub(super) struct View {
     /// The versions since which all changes are known.
     history: BTreeSet<u64>,
     relays: Vec<Relay>,
+    /// Members whose row is damaged, or has the key or an address of another one: they are in no map, and get none (fault O9).
+    isolated: BTreeSet<NodeId>,
     /// Deltas that were made, by the version that they begin with.
     deltas: Mutex<BTreeMap<u64, Arc<SharedDelta>>>,
 }
@@ -130,6 +137,17 @@ impl Feed {
         }
     }
 
+    /// Returns true if a read panicked a moment ago (fault N7).
+    pub(super) fn is_pausing(&self) -> bool {
+        let panicked = *self.panicked.lock().unwrap_or_else(PoisonError::into_inner);
+        panicked.is_some_and(|at| at.elapsed() < PANIC_PAUSE)
+    }
+
+    /// Notes that a read panicked.
+    pub(super) fn pause(&self) {
+        *self.panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
     /// Has the view compared with the database when it is needed next, also a view that is being read now.
     pub(super) fn distrust(&self) {
         self.doubts.fetch_add(1, Ordering::SeqCst);
@@ -166,10 +184,17 @@ impl View {
     pub(super) async fn load(tx: &mut Reading, id: NetworkId) -> Result<Self, StateError> {
         let network = tx.network(id).await?.ok_or(StateError::NotAMember)?;
         let history: BTreeSet<u64> = tx.history_since(id, 0).await?.into_iter().collect();
-        let rows = tx.nodes(id).await?;
+        let NodeRows { valid: rows, damaged } = tx.members(id).await?;
         let relays = relays::of(tx, &network).await?;
-        if let Some(first) = rows.iter().find(|row| maps::is_sound(&network, row)) {
-            maps::whole(&network, first.id, &rows, relays.clone())?;
+        if !maps::is_valid(&network) {
+            tx.note_damaged("networks", &id, maps::BAD_NETWORK);
+        }
+        let faults = maps::faults(&network, &rows);
+        faults.iter().for_each(|(node, fault)| tx.note_damaged("nodes", node, fault.what()));
+        let doubles = faults.iter().filter(|(_, fault)| fault.is_double()).map(|(node, _)| *node);
+        let isolated: BTreeSet<NodeId> = damaged.into_iter().chain(doubles).collect();
+        if let Some(first) = rows.iter().find(|row| !faults.contains_key(&row.id)) {
+            maps::whole(&network, first.id, &rows, &isolated, relays.clone())?;
         }
         let mut view = Self {
             info: maps::info(&network),
@@ -177,12 +202,13 @@ impl View {
             members: BTreeMap::new(),
             changed: BTreeMap::new(),
             relays,
+            isolated,
             deltas: Mutex::default(),
             history,
         };
         let oldest = view.history.first().copied().unwrap_or(u64::MAX);
         rows.into_iter().for_each(|row| view.take(row, oldest));
-        let removed = tx.nodes_since(id, oldest).await?.into_iter().filter(|row| row.removed);
+        let removed = tx.nodes_since(id, oldest).await?.valid.into_iter().filter(|row| row.removed);
         removed.for_each(|row| view.take(row, oldest));
         Ok(view)
     }
@@ -199,6 +225,10 @@ impl View {
             // The database was replaced, or more happened than the history keeps.
             return Self::load(tx, id).await.map(Some);
         }
+        let changed = tx.nodes_since(id, version).await?;
+        if !self.isolated.is_empty() || !changed.damaged.is_empty() {
+            return self.reload(tx).await.map(Some);
+        }
         let relays = match network.relays_version > version {
             true => relays::of(tx, &network).await?,
             false => self.relays.clone(),
@@ -210,10 +240,11 @@ impl View {
             changed: self.changed.clone(),
             history: self.history.clone(),
             relays,
+            isolated: BTreeSet::new(),
             deltas: Mutex::default(),
         };
         view.history.extend(newer);
-        tx.nodes_since(id, version).await?.into_iter().for_each(|row| view.take(row, version));
+        changed.valid.into_iter().for_each(|row| view.take(row, version));
         while view.history.len() > KEPT_VERSIONS {
             view.history.pop_first();
         }
@@ -223,8 +254,21 @@ impl View {
         Ok(Some(view))
     }
 
+    /// Reads the whole network again, because a damaged row may be valid since another row changed, or no longer: no change of versions tells that, so every node
+    /// gets a whole map then.
+    async fn reload(&self, tx: &mut Reading) -> Result<Self, StateError> {
+        let mut view = Self::load(tx, self.network.id).await?;
+        if view.isolated != self.isolated {
+            let latest = view.version();
+            view.history.retain(|version| *version == latest);
+        }
+        Ok(view)
+    }
+
     /// Enters a row that changed after `since`, or earlier.
     fn take(&mut self, row: NodeRow, since: u64) {
+        #[cfg(test)]
+        super::poison::panic_at(&row.name, "poison-row");
         if row.version > since {
             self.changed.entry(row.version).or_default().push(row.id);
         }
@@ -232,7 +276,8 @@ impl View {
             self.members.remove(&row.id);
             return;
         }
-        let peer = maps::is_sound(&self.network, &row).then(|| to_raw_value(&maps::peer(&row)).ok()).flatten();
+        let is_sound = !self.isolated.contains(&row.id) && maps::is_sound(&self.network, &row);
+        let peer = is_sound.then(|| to_raw_value(&maps::peer(&row)).ok()).flatten();
         self.members.insert(row.id, Arc::new(Member { row, peer }));
     }
 
@@ -247,15 +292,20 @@ impl View {
 
     /// Returns true if the node seems to know more than this view: it joined, or got its map, at another coordinator a moment ago.
     pub(super) fn is_behind(&self, node: NodeId, have: u64) -> bool {
-        self.network.version < have || !self.members.contains_key(&node)
+        self.network.version < have || !(self.members.contains_key(&node) || self.isolated.contains(&node))
     }
 
     /// Returns what a node with version `have` is missing: the changes, or the whole map if they are not known any more.
     pub(super) fn update(&self, node: NodeId, have: u64) -> Result<Update, StateError> {
+        if self.isolated.contains(&node) {
+            return Err(StateError::Unsound(node));
+        }
         let own = self.members.get(&node).ok_or(StateError::NotAMember)?;
         if own.peer.is_none() {
             return Err(StateError::Unsound(node));
         }
+        #[cfg(test)]
+        super::poison::panic_at(&own.row.name, "poison-map");
         let is_whole = !self.history.contains(&have);
         let message = if is_whole { self.map(own)? } else { self.delta(own, have)? };
         Ok(Update { message, version: self.network.version, is_whole })

@@ -175,7 +175,10 @@ impl Hub {
     pub(super) fn untold(&self, network: NetworkId) -> Untold {
         let inner = self.lock();
         let is_told = |node, connection| inner.told.get(&node).is_some_and(|told| told.connection == connection);
-        let entered = inner.presence.leases().filter(|(node, connection, _)| !is_told(*node, *connection));
+        // The lease of a channel that has ended is not entered: its change would be later than that of the channel which the node may have elsewhere by now, and close it.
+        let is_open = |node, connection| inner.connections.get(&node).is_some_and(|(open, _)| *open == connection);
+        let is_news = |node, connection| is_open(node, connection) && !is_told(node, connection);
+        let entered = inner.presence.leases().filter(|(node, connection, _)| is_news(*node, *connection));
         let (entered, connections) =
             entered.map(|(node, connection, run)| (Announced { node, network, run }, connection)).unzip();
         let left = inner.told.keys().filter(|node| inner.presence.connection(**node).is_none()).copied().collect();
@@ -365,5 +368,20 @@ mod tests {
         assert!(hub.enter(NodeId(2), 3, 1).unwrap().endpoints_due() < due, "another node has its own");
         hub.forget(node);
         assert!(hub.lock().endpoint_rates.len() == 1);
+    }
+
+    #[test]
+    fn fault_o7_a_channel_that_has_ended_is_not_entered_over_a_later_one_elsewhere() {
+        let (hub, node, network) = (Arc::new(Hub::new(Arc::default())), NodeId(1), NetworkId([0; 16]));
+        let here = hub.enter(node, 1, 1).unwrap();
+        assert_eq!(hub.untold(network).entered.len(), 1);
+        drop(here);
+        assert!(hub.is_online(node), "for the grace period");
+        assert!(hub.untold(network).entered.is_empty(), "the node may have a channel elsewhere by now");
+        let again = hub.enter(node, 2, 1).unwrap();
+        let untold = hub.untold(network);
+        hub.tell_done(&untold, &[7]);
+        drop(again);
+        assert!(hub.untold(network).left.is_empty(), "what was told holds for the grace period");
     }
 }

@@ -56,7 +56,9 @@ impl State {
     /// Revokes a key. Nodes that joined with it remain members.
     pub(crate) async fn revoke_key(&self, id: i64) -> Result<(), StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
-        tx.revoke_key(id, unix_now()).await?.ok_or(StateError::NoKey(id))?;
+        if !tx.revoke_key(id, unix_now()).await? {
+            return Err(StateError::NoKey(id));
+        }
         tx.commit().await?;
         tracing::info!(target: log::MEMBERS, event = "key-revoked", key = id);
         Ok(())

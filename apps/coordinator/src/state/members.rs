@@ -8,6 +8,8 @@ use taut_base::NodeId;
 use super::endpoints::{self, ReportedEndpoints};
 use super::feed::{Update, View};
 use super::{State, StateError, random_bits};
+use crate::log;
+use crate::panics::{caught, caught_call};
 use crate::store::{NetworkId, NetworkRow, NodeRow, Reading};
 
 impl State {
@@ -39,11 +41,11 @@ impl State {
     pub(crate) async fn update_for(&self, network: NetworkId, node: NodeId, have: u64) -> Result<Update, StateError> {
         let view = self.latest_view(network).await?;
         if !view.is_behind(node, have) {
-            return view.update(node, have);
+            return updated(&view, network, node, have);
         }
         self.hub(network).feed().distrust();
         match self.read_latest(network).await {
-            Ok(view) => view.update(node, have),
+            Ok(view) => updated(&view, network, node, have),
             // The node keeps what it has, because what is in memory may be older.
             Err(error) => Err(error),
         }
@@ -70,10 +72,22 @@ impl State {
         if let Some(view) = feed.recent(version) {
             return Ok(view);
         }
+        if feed.is_pausing() {
+            return Err(StateError::Panicked);
+        }
         let read = feed.begin_read();
-        let view = self.read_view(network, feed.latest()).await?;
-        feed.set(&view, read);
-        Ok(view)
+        match caught(self.read_view(network, feed.latest())).await {
+            Ok(view) => {
+                let view = view?;
+                feed.set(&view, read);
+                Ok(view)
+            }
+            Err(reason) => {
+                feed.pause();
+                tracing::error!(target: log::CONTROL, event = "map-panicked", %network, reason);
+                Err(StateError::Panicked)
+            }
+        }
     }
 
     async fn read_view(&self, network: NetworkId, latest: Option<Arc<View>>) -> Result<Arc<View>, StateError> {
@@ -89,6 +103,14 @@ impl State {
         let hub = self.hubs.lock().unwrap_or_else(PoisonError::into_inner).get(&network).map(Arc::clone)?;
         hub.feed().latest().filter(|view| view.version() >= hub.announced())
     }
+}
+
+/// Returns what a node is missing. A panic is this node's alone (fault N7).
+fn updated(view: &View, network: NetworkId, node: NodeId, have: u64) -> Result<Update, StateError> {
+    caught_call(|| view.update(node, have)).unwrap_or_else(|reason| {
+        tracing::error!(target: log::CONTROL, limited = node.0, event = "map-panicked", %network, node = node.0, reason);
+        Err(StateError::Panicked)
+    })
 }
 
 pub(super) async fn member(tx: &mut Reading, node: NodeId) -> Result<(NetworkRow, NodeRow), StateError> {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use super::start::{KEY, MOVED, StateDirectoryError, expect_unmoved, lock};
+use super::start::{KEY, MOVED, StateDirectoryError, expect_unmoved, lock, lock_database};
 use crate::clock::unix_now;
 use crate::store::{FILE, Location, Party, Purpose, Store, StoreError, check, make_directory};
 
@@ -55,8 +55,8 @@ pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'sta
 }
 
 /// Keeps a coordinator off the directory of a database. A server does that by itself.
-fn held(location: &Location) -> Result<Option<File>, StateDirectoryError> {
+fn held(location: &Location) -> Result<Option<(File, File)>, StateDirectoryError> {
     let Location::Directory(directory) = location else { return Ok(None) };
     make_directory(directory)?;
-    lock(directory).map(Some)
+    Ok(Some((lock(directory)?, lock_database(directory)?)))
 }

@@ -6,6 +6,7 @@ mod addresses;
 mod admission;
 mod backup;
 mod channel_rates;
+mod damage;
 mod duplicates;
 mod endpoints;
 mod error;
@@ -22,6 +23,8 @@ mod names;
 mod networks;
 mod nodes;
 mod operators;
+#[cfg(test)]
+pub(crate) mod poison;
 mod population;
 mod presence;
 mod rate_limit;
@@ -52,9 +55,10 @@ use relay_links::RelayLinks;
 
 pub(crate) use admission::Admitted;
 pub(crate) use backup::{backup, findings, restore, restored_elsewhere};
+pub(crate) use damage::damaged_rows;
 pub(crate) use endpoints::{MAX_ENDPOINTS, ReportedEndpoints};
 pub(crate) use error::StateError;
-pub(crate) use feed::Update;
+pub(crate) use feed::{PANIC_PAUSE, Update};
 pub(crate) use hub::{Hub, LEASE, Membership};
 pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
 pub(crate) use migration::migrate;
@@ -116,12 +120,14 @@ pub(crate) struct State {
     figures: Arc<Figures>,
     /// Told when a node comes or goes at one of the hubs.
     moved: Arc<Notify>,
+    /// True once the nodes of other coordinators are known.
+    presence_known: watch::Sender<bool>,
     /// Why other coordinators on the same database are not heard; `None` if they are, or if there are none.
     unheard: Mutex<Option<String>>,
     /// Why presence is not followed, although other coordinators are heard.
     untold: Mutex<Option<String>>,
-    /// Lock on the state directory: one `serve` per directory.
-    _lock: File,
+    /// Locks on the state directory and on the database in it: one `serve` for each. Dropped last, because the end of any access to a file ends SQLite's locks on it.
+    _locks: (File, Option<File>),
 }
 
 impl State {
@@ -150,6 +156,12 @@ impl State {
             let _turn = hub.feed().blocking_turn();
             hub.feed().clear();
         }
+    }
+
+    /// Returns the networks that this coordinator believes to exist.
+    #[cfg(test)]
+    pub(crate) fn known_networks(&self) -> BTreeSet<NetworkId> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns what is counted.

@@ -1,7 +1,5 @@
 //! Names of nodes that are valid and free.
 
-use std::collections::BTreeSet;
-
 use taut_netmap::{MAX_NAME, name_from_host};
 
 use super::StateError;
@@ -23,10 +21,10 @@ pub(super) async fn free_name(tx: &mut Reading, network: NetworkId, requested: &
 
 /// Returns `base`, followed by a number if a member of the network has that name already.
 pub(super) async fn unique_name(tx: &mut Reading, network: NetworkId, base: &str) -> Result<String, StateError> {
-    if tx.node_by_name(network, base).await?.is_none() {
+    if !tx.is_name_taken(network, base).await? {
         return Ok(String::from(base));
     }
-    let taken: BTreeSet<String> = tx.nodes(network).await?.into_iter().map(|row| row.name).collect();
+    let taken = tx.names(network).await?;
     let numbered = |number: u32| {
         let tail = format!("-{number}");
         let head = &base[..base.len().min(MAX_NAME - tail.len())];

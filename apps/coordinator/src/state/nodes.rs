@@ -12,7 +12,7 @@ use super::names::is_number;
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkId, NetworkRow, NodeRow, Party, Reading, Writing};
+use crate::store::{DamagedRow, NetworkId, NetworkRow, NodeRow, Party, Reading, StoreError, Writing};
 
 /// A node as the operator sees it. No field of it is a secret (fault E4): the coordinator has none of a node's.
 pub(crate) struct NodeView {
@@ -39,9 +39,35 @@ impl State {
     /// Removes a node. It may join again with a join token, as a new node.
     pub(crate) async fn remove_node(&self, network: Option<&str>, name: &str) -> Result<NodeView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
-        let (network, row) = find(&mut tx, network, name).await?;
+        let (network, row) = match find(&mut tx, network, name).await {
+            Err(StateError::Store(StoreError::DamagedRow(DamagedRow { table: "nodes", key, .. }))) => {
+                return self.remove_damaged(tx, &key).await;
+            }
+            found => found?,
+        };
         self.remove(tx, &network, &row).await?;
         tracing::info!(target: log::MEMBERS, event = "removed", network = network.name, node = row.id.0, name = row.name);
+        Ok(self.view(&network, row))
+    }
+
+    /// Removes a member whose row is damaged (fault O9). All nodes of its network get a whole map, because a delta may be unable to name it.
+    async fn remove_damaged(&self, mut tx: Writing, id: &str) -> Result<NodeView, StateError> {
+        let unknown = || StateError::NoNode(String::from(id));
+        let number = id.parse().map_err(|_| unknown())?;
+        let row = tx.damaged_node(NodeId(number)).await?.ok_or_else(unknown)?;
+        let Some(network) = tx.network(row.network).await? else {
+            tx.delete_node(row.id).await?;
+            tx.commit().await?;
+            tracing::info!(target: log::MEMBERS, event = "removed", network = "", node = number, name = row.name);
+            return Ok(NodeView { network: String::new(), online: false, twin: false, row });
+        };
+        let version = tx.next_version(network.id, random_bits()).await?;
+        tx.remove_node(row.id, version, unix_now()).await?;
+        tx.forget_before(network.id, version).await?;
+        tx.commit().await?;
+        self.forget_members(network.id, std::slice::from_ref(&row), |_| {});
+        self.hub(network.id).announce(version);
+        tracing::info!(target: log::MEMBERS, event = "removed", network = network.name, node = number, name = row.name);
         Ok(self.view(&network, row))
     }
 
@@ -110,7 +136,10 @@ async fn find(tx: &mut Reading, network: Option<&str>, name: &str) -> Result<(Ne
     if is_number(name) {
         let id = name.parse().map_err(|_| unknown())?;
         let row = tx.node(NodeId(id)).await?.ok_or_else(unknown)?;
-        let own = tx.network(row.network).await?.ok_or_else(unknown)?;
+        let Some(own) = tx.network(row.network).await? else {
+            let what = "its network does not exist";
+            return Err(StoreError::DamagedRow(DamagedRow { table: "nodes", key: row.id.to_string(), what }).into());
+        };
         if network.is_some() && networks::named(tx, network).await?.id != own.id {
             return Err(unknown());
         }

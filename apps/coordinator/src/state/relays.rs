@@ -1,5 +1,6 @@
 //! Relays of a network: those that the operator added, and the coordinator's own.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use taut_base::{NodeId, PublicKey, RelayId};
@@ -10,7 +11,7 @@ use super::relay_links::RelayReport;
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkId, NetworkRow, NewRelay, Party, Reading, RelayRow};
+use crate::store::{NetworkId, NetworkRow, NewRelay, Party, Reading, RelayRow, Writing};
 
 /// Number of the coordinator's own relay. Numbers of rows begin at 1.
 pub(crate) const OWN: RelayId = RelayId(0);
@@ -105,12 +106,16 @@ impl State {
     pub(crate) async fn remove_relay(&self, network: Option<&str>, name: &str) -> Result<RelayView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         let mut found = Vec::new();
+        let network_name = network;
         for network in networks::listed(&mut tx, network).await? {
             let rows = tx.relays(network.id).await?;
             let named = rows.into_iter().find(|row| row.name == name || row.id.to_string() == name);
             found.extend(named.map(|row| (network, row)));
         }
         let Some((network, row)) = networks::only(found, "relay", name)? else {
+            if let Some(removed) = self.remove_damaged_relay(tx, network_name, name).await? {
+                return Ok(removed);
+            }
             let is_own = name == OWN_NAME || name == OWN.to_string();
             return Err(if is_own { StateError::OwnRelay } else { StateError::NoRelay(String::from(name)) });
         };
@@ -128,6 +133,31 @@ impl State {
             bound,
             report: None,
         })
+    }
+
+    /// Removes a relay whose row is damaged, by its number (fault O9). It is in no map. Returns `None` if there is none.
+    async fn remove_damaged_relay(
+        &self,
+        mut tx: Writing,
+        network: Option<&str>,
+        number: &str,
+    ) -> Result<Option<RelayView>, StateError> {
+        let Ok(id) = number.parse::<i64>() else { return Ok(None) };
+        for network in networks::listed(&mut tx, network).await? {
+            if tx.delete_damaged_relay(network.id, id).await? {
+                // It may still be in the maps of nodes.
+                let version = tx.next_version(network.id, random_bits()).await?;
+                tx.set_relays_version(network.id, version).await?;
+                tx.commit().await?;
+                self.hub(network.id).announce(version);
+                tracing::info!(target: log::MEMBERS, event = "relay-removed", network = network.name, relay = id, name = "");
+                let id = RelayId(u32::try_from(id).unwrap_or(u32::MAX));
+                let (name, key, endpoints) = (String::from(number), PublicKey([0; 32]), Vec::new());
+                let relay = Relay { id, name, key, endpoints, stun_port: 0, web: None, busy: false };
+                return Ok(Some(RelayView { network: network.name, relay, created_at: None, bound: 0, report: None }));
+            }
+        }
+        Ok(None)
     }
 
     /// Stores the coordinator's own relay, or that there is none. If that differs from the last start, the maps of all networks change.
@@ -177,7 +207,23 @@ pub(super) async fn of(tx: &mut Reading, network: &NetworkRow) -> Result<Vec<Rel
     let overlay = [network.ipv4, network.ipv6];
     let rows = tx.relays(network.id).await?;
     let mut relays: Vec<Relay> = own(tx).await?.into_iter().chain(rows.into_iter().map(relay)).collect();
-    relays.retain(|relay| relay.check(&overlay).is_ok());
+    relays.retain(|relay| match relay.check(&overlay) {
+        Ok(()) => true,
+        Err(_) => {
+            if relay.id != OWN {
+                tx.note_damaged("relays", &relay.id, "nodes would refuse it");
+            }
+            false
+        }
+    });
+    let (mut keys, mut names) = (BTreeSet::new(), BTreeSet::new());
+    relays.retain(|relay| {
+        let is_first = keys.insert(relay.key.0) && names.insert(relay.name.clone());
+        if !is_first {
+            tx.note_damaged("relays", &relay.id, "an earlier relay of the network has its name or key");
+        }
+        is_first
+    });
     relays.truncate(MAX_RELAYS);
     Ok(relays)
 }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use super::hub::Hub;
 use super::{State, StateError};
 use crate::log;
-use crate::store::{Hint, NetworkId, Party, Replica, StoreError};
+use crate::store::{Hint, NetworkId, Party, REMOVED, Replica, StoreError};
 
 /// Time between two signs of life, 5 s. A coordinator without one for four times as long counts as dead.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
@@ -48,7 +48,10 @@ struct Link {
 impl State {
     /// Follows the other coordinators, without end. Returns at once if there can be no others.
     pub(crate) async fn run_replica(&self) {
-        let Some(replica) = self.store.replica() else { return };
+        let Some(replica) = self.store.replica() else {
+            self.presence_known.send_replace(true);
+            return;
+        };
         let mut link = Link { replica, read: 0 };
         loop {
             let Err(error) = self.follow(&mut link).await;
@@ -59,6 +62,12 @@ impl State {
             }
             sleep(RETRY).await;
         }
+    }
+
+    /// Waits until the nodes of other coordinators are known.
+    pub(crate) async fn presence_known(&self) {
+        // The sender lives as long as this.
+        let _ = self.presence_known.subscribe().wait_for(|known| *known).await;
     }
 
     /// Tells the others that this coordinator ends.
@@ -75,6 +84,7 @@ impl State {
         self.beat(link).await?;
         self.compare_all().await?;
         self.follow_presence(link, true).await?;
+        self.presence_known.send_replace(true);
         if self.unheard.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
             tracing::info!(target: log::DATABASE, event = "replicas-heard");
         }
@@ -223,8 +233,8 @@ impl State {
     /// Compares a network with the database, and announces what is new to its channels. `version` is a hint at its version.
     async fn compare(&self, network: NetworkId, version: Option<u64>) -> Result<(), StateError> {
         let is_known = |state: &Self| state.known.lock().unwrap_or_else(PoisonError::into_inner).contains(&network);
-        if !is_known(self) && self.store.read(Party::Coordinator).await?.network(network).await?.is_some() {
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(network);
+        if !is_known(self) || version == Some(REMOVED) {
+            self.learn(network).await?;
         }
         let Some(hub) = self.all_hubs().remove(&network) else { return Ok(()) };
         let feed = hub.feed();
@@ -248,6 +258,30 @@ impl State {
             // One network whose rows are damaged does not keep the others from being followed (fault N7).
             Err(error) => {
                 tracing::warn!(target: log::DATABASE, limited = 0, event = "network-not-compared", %network, reason = %error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Learns whether a network exists, of which this coordinator may have no channel.
+    async fn learn(&self, network: NetworkId) -> Result<(), StateError> {
+        let exists = match self.store.read(Party::Coordinator).await?.network(network).await {
+            Ok(row) => row.is_some(),
+            Err(error) if error.is_silence() => return Err(error.into()),
+            // Its row is damaged (fault O9).
+            Err(_) => false,
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if exists {
+            known.insert(network)
+        } else {
+            known.remove(&network)
+        };
+        drop(known);
+        if !exists {
+            let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
+            if hubs.get(&network).is_some_and(|hub| hub.channels() == 0) {
+                hubs.remove(&network);
             }
         }
         Ok(())

@@ -35,24 +35,25 @@ impl State {
         let mut last = 0;
         loop {
             let page = self.store.read(Party::Coordinator).await?.revocations(last, PAGE).await?;
-            let Some(row) = page.last() else { return Ok(()) };
-            last = row.number;
+            let Some(read) = page.last else { return Ok(()) };
+            last = read;
             let removals = page
+                .rows
                 .iter()
                 .map(|row| removal(row.network, row.node, row.node_key, row.revoked_at.saturating_add(WRITTEN)));
             relay.cut_off(&self.ticket_key(), &removals.collect::<Vec<_>>());
         }
     }
 
-    /// Returns the revocations of a network after the one with this number, in the form in which relays are told of them, with the number of the last. An empty
-    /// page: there are no others.
+    /// Returns the revocations of a network after the one with this number, in the form in which relays are told of them, with the last number that was
+    /// read. `None`: there are no others.
     pub(crate) async fn revocations(
         &self,
         network: NetworkId,
         after: i64,
     ) -> Result<Option<(Vec<Revocation>, i64)>, StateError> {
         let page = self.store.read(Party::Coordinator).await?.revocations_of(network, after, PAGE).await?;
-        Ok(page.last().map(|row| (page.iter().map(told).collect(), row.number)))
+        Ok(page.last.map(|last| (page.rows.iter().map(told).collect(), last)))
     }
 
     /// Returns a receiver that changes whenever there may be new revocations.

@@ -22,7 +22,7 @@ use super::relay_links::RelayLinks;
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{Location, Party, Purpose, Reading, Store, StoreError, make_directory};
+use crate::store::{FILE, Location, Party, Purpose, Reading, Store, StoreError, make_directory, prepare};
 
 /// Row of the coordinator's private key.
 pub(super) const KEY: &str = "coordinator-key";
@@ -88,11 +88,15 @@ pub(crate) fn kept_first_tokens(directory: &Path) -> Option<PathBuf> {
 }
 
 impl State {
-    /// Opens the state directory. If it is empty, creates the key, a network and tokens in one transaction, so that after an interrupted first start the next
+    /// Opens the state directory, whose lock, and that of the database in it, keep other coordinators out (fault N8). If it is empty, creates the key, a network and tokens in one transaction, so that after an interrupted first start the next
     /// one is a first start again.
     pub(crate) async fn open(options: StartOptions) -> Result<(Self, Option<FirstStart>), StateDirectoryError> {
         make_directory(&options.directory)?;
         let lock = lock(&options.directory)?;
+        let database_lock = match &options.database {
+            Location::Directory(directory) => Some(lock_database(directory)?),
+            Location::Server(_) => None,
+        };
         let store = Store::open(&options.database, Purpose::Serve).await?;
         warn_if_readable(&options.directory);
         expect_unmoved(&mut store.read(Party::Coordinator).await?).await?;
@@ -125,9 +129,10 @@ impl State {
             revoked: watch::Sender::new(0),
             figures: Arc::default(),
             moved: Arc::default(),
+            presence_known: watch::Sender::new(false),
             unheard: Mutex::default(),
             untold: Mutex::default(),
-            _lock: lock,
+            _locks: (lock, database_lock),
         };
         Ok((state, first))
     }
@@ -212,10 +217,21 @@ pub(crate) async fn new_operator_token(database: &Location) -> Result<String, St
     Ok(operator.expose_operator_token())
 }
 
+/// Locks a state directory.
 pub(super) fn lock(directory: &Path) -> Result<File, StateDirectoryError> {
-    let path = directory.join(LOCK);
-    let failed = |source| StateDirectoryError::Lock(path.clone(), source);
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed)?;
+    lock_file(directory, &directory.join(LOCK))
+}
+
+/// Locks the database in a directory: another directory may have the same file by a link. SQLite's own locks are of another kind (fcntl(2), and this is flock(2)), so
+/// programs that make backups or tokens beside the coordinator do not notice.
+pub(super) fn lock_database(directory: &Path) -> Result<File, StateDirectoryError> {
+    prepare(directory)?;
+    lock_file(directory, &directory.join(FILE))
+}
+
+fn lock_file(directory: &Path, path: &Path) -> Result<File, StateDirectoryError> {
+    let failed = |source| StateDirectoryError::Lock(path.to_path_buf(), source);
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StateDirectoryError::Running(directory.to_path_buf())),

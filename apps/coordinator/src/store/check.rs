@@ -5,7 +5,7 @@ use super::database::Transaction;
 
 /// Damages that no correct change leaves behind, each with a statement that counts them. The database itself checks the constraints of the tables (no
 /// duplicate address, name or key).
-const CHECKS: [(&str, &str); 8] = [
+const CHECKS: [(&str, &str); 9] = [
     (
         "the coordinator's key is missing: this is not a coordinator's database, or its first start was interrupted",
         "SELECT NOT EXISTS (SELECT 1 FROM meta WHERE name = 'coordinator-key' AND length(value) = 32)",
@@ -32,6 +32,10 @@ const CHECKS: [(&str, &str); 8] = [
         "a node changed at a version that its network never had",
         "SELECT count(*) FROM nodes d WHERE d.version >= (SELECT min(h.version) FROM history h WHERE h.network = d.network) \
          AND NOT EXISTS (SELECT 1 FROM history h WHERE h.network = d.network AND h.version = d.version)",
+    ),
+    (
+        "a history belongs to a network that does not exist",
+        "SELECT count(*) FROM history h WHERE NOT EXISTS (SELECT 1 FROM networks n WHERE n.id = h.network)",
     ),
     ("a one-off key was used more than once", "SELECT count(*) FROM keys WHERE reusable = 0 AND used > 1"),
     (

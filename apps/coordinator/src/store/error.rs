@@ -9,6 +9,7 @@ use sqlx::migrate::MigrateError;
 
 use super::PERMIT_TIMEOUT;
 use super::causes::{cause, is_unreachable, told};
+use super::damaged_row::DamagedRow;
 
 /// The answer of a database, later.
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -52,9 +53,9 @@ pub(crate) enum StoreError {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// A row that was to be copied is invalid: its table, and its first column.
-    DamagedRow(String),
     /// A row is invalid although the tables have constraints.
+    DamagedRow(DamagedRow),
+    /// The database is invalid although the tables have constraints.
     Damaged(&'static str),
 }
 
@@ -127,8 +128,8 @@ impl fmt::Display for StoreError {
                 limit >> 20
             ),
             Self::Damaged(what) => write!(f, "the database is damaged: {what}"),
-            Self::DamagedRow(row) => {
-                write!(f, "the database is damaged: the row `{row}` has a value of another type, or a text that is none")
+            Self::DamagedRow(DamagedRow { table, key, what }) => {
+                write!(f, "the row `{key}` of the table `{table}` is damaged: {what}")
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Enrolment keys.
 
+use super::damage::parsed;
 use super::rows::key;
 use super::{KeyRow, NetworkId, NewKey, Reading, StoreError, Writing};
 
@@ -7,7 +8,7 @@ impl Reading {
     /// Returns all keys of all networks, oldest first.
     pub(crate) async fn keys(&mut self) -> Result<Vec<KeyRow>, StoreError> {
         let rows = self.all(concat!("SELECT ", key_columns!(), " FROM keys ORDER BY id"), &[]).await?;
-        rows.iter().map(key).collect()
+        Ok(self.valid("keys", &rows, key))
     }
 
     /// Returns a key by the hash of its secret.
@@ -22,7 +23,7 @@ impl Reading {
                 &[hash.into(), (&network.0).into()],
             )
             .await?;
-        row.as_ref().map(key).transpose()
+        row.as_ref().map(|row| parsed("keys", row, key)).transpose()
     }
 }
 
@@ -51,20 +52,12 @@ impl Writing {
                 &[hash.into(), (&network.0).into(), now.into()],
             )
             .await?;
-        row.as_ref().map(key).transpose()
+        row.as_ref().map(|row| parsed("keys", row, key)).transpose()
     }
 
-    /// Revokes a key, and keeps the time of an earlier revocation. Returns `None` if there is no key of this number.
-    pub(crate) async fn revoke_key(&mut self, id: i64, now: i64) -> Result<Option<KeyRow>, StoreError> {
-        let row = self
-            .optional(
-                concat!(
-                    "UPDATE keys SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2 RETURNING ",
-                    key_columns!()
-                ),
-                &[now.into(), id.into()],
-            )
-            .await?;
-        row.as_ref().map(key).transpose()
+    /// Revokes a key, and keeps the time of an earlier revocation. Returns false if there is no key of this number.
+    pub(crate) async fn revoke_key(&mut self, id: i64, now: i64) -> Result<bool, StoreError> {
+        let revoke = "UPDATE keys SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2";
+        Ok(self.execute(revoke, &[now.into(), id.into()]).await? > 0)
     }
 }

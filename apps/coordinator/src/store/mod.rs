@@ -11,6 +11,8 @@
 mod columns;
 mod causes;
 mod check;
+mod damage;
+mod damaged_row;
 mod database;
 mod error;
 mod fair_semaphore;
@@ -38,6 +40,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
+use damage::DamagedRows;
+pub(crate) use damaged_row::DamagedRow;
 use database::{Database, Transaction};
 pub(crate) use error::StoreError;
 use fair_semaphore::{FairSemaphore, Permit};
@@ -51,13 +55,13 @@ pub(crate) use postgres::{
     SilentLine, StuckServer, TableLock, count, end_connections, execute, forbid_connections, forbid_writes,
     forget_database, location_for_test,
 };
-pub(crate) use replica::{Announced, Hint, PresenceRow, Replica};
+pub(crate) use replica::{Announced, Hint, PresenceRow, REMOVED, Replica};
 pub(crate) use revocations::RevocationRow;
 pub(crate) use rows::{
-    KeyRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
+    KeyRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, NodeRows, OperatorRow, Origin, RelayRow,
 };
 #[cfg(test)]
-pub(crate) use sqlite::BlockingConnection;
+pub(crate) use sqlite::{BlockingConnection, execute_on_file};
 pub(crate) use sqlite::{FILE, copy, make_directory, prepare};
 use value::{Row, Value};
 
@@ -96,6 +100,7 @@ pub(crate) struct Store {
     writes: FairSemaphore<Party>,
     database: Box<dyn Database>,
     figures: Arc<DatabaseFigures>,
+    damaged: Arc<DamagedRows>,
 }
 
 impl Store {
@@ -113,6 +118,7 @@ impl Store {
             writes: FairSemaphore::new(1),
             database,
             figures: Arc::default(),
+            damaged: Arc::default(),
         }
     }
 
@@ -123,7 +129,7 @@ impl Store {
             self.database.begin_read(permit).await
         };
         let tx = noted(&self.figures, &self.figures.read, begin).await?;
-        Ok(Reading { tx, figures: Arc::clone(&self.figures) })
+        Ok(self.reading(tx))
     }
 
     /// Returns the write transaction.
@@ -133,7 +139,11 @@ impl Store {
             self.database.begin_write(permit).await
         };
         let tx = noted(&self.figures, &self.figures.write, begin).await?;
-        Ok(Writing { reading: Reading { tx, figures: Arc::clone(&self.figures) } })
+        Ok(Writing { reading: self.reading(tx) })
+    }
+
+    fn reading(&self, tx: Box<dyn Transaction>) -> Reading {
+        Reading { tx, figures: Arc::clone(&self.figures), damaged: Arc::clone(&self.damaged) }
     }
 
     /// Returns what the database was used for.
@@ -200,10 +210,19 @@ pub(crate) async fn check(location: &Location) -> Result<Vec<String>, StoreError
     }
 }
 
+/// Returns a view of a database that coordinators may be serving; `None` if its tables are those of another release.
+pub(crate) async fn view(location: &Location) -> Result<Option<Reading>, StoreError> {
+    match location {
+        Location::Directory(directory) => sqlite::view(directory).await,
+        Location::Server(_) => Store::open(location, Purpose::Change).await?.read(Party::Coordinator).await.map(Some),
+    }
+}
+
 /// A read transaction. Its methods are the statements that read.
 pub(crate) struct Reading {
     tx: Box<dyn Transaction>,
     figures: Arc<DatabaseFigures>,
+    damaged: Arc<DamagedRows>,
 }
 
 /// Counts a step of a transaction: how long it took, or that it failed.
@@ -246,7 +265,7 @@ pub(crate) struct Writing {
 impl Writing {
     /// Commits the transaction. Its changes then survive a loss of power.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        let Reading { tx, figures } = self.reading;
+        let Reading { tx, figures, .. } = self.reading;
         noted(&figures, &figures.commit, tx.commit()).await
     }
 

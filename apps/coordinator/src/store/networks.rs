@@ -4,8 +4,9 @@
 //! The random bits distinguish its versions from those that nodes remember from before, so that such a node gets a full map instead of changes that do not fit.
 //! Versions are below 2^53, which every JSON parser reads exactly.
 
+use super::damage::parsed;
 use super::rows::{bytes, network, unsigned};
-use super::{NetworkId, NetworkRow, Reading, StoreError, Writing};
+use super::{NetworkId, NetworkRow, REMOVED, Reading, StoreError, Writing};
 
 /// Random bits of a version, 20: two different histories have the same version once in a million. Statements name the number as well.
 pub(super) const RANDOM_BITS: u32 = 20;
@@ -26,7 +27,7 @@ impl Reading {
         let rows = self
             .all(concat!("SELECT ", network_columns!(), " FROM networks WHERE removed_at IS NULL ORDER BY name"), &[])
             .await?;
-        rows.iter().map(network).collect()
+        Ok(self.valid("networks", &rows, network))
     }
 
     /// Returns a network by its number.
@@ -37,7 +38,7 @@ impl Reading {
                 &[(&id.0).into()],
             )
             .await?;
-        row.as_ref().map(network).transpose()
+        row.as_ref().map(|row| parsed("networks", row, network)).transpose()
     }
 
     /// Returns a network by its name.
@@ -48,13 +49,13 @@ impl Reading {
                 &[name.into()],
             )
             .await?;
-        row.as_ref().map(network).transpose()
+        row.as_ref().map(|row| parsed("networks", row, network)).transpose()
     }
 
     /// Returns the networks that were removed before `time`.
     pub(crate) async fn networks_removed_before(&mut self, time: i64) -> Result<Vec<NetworkId>, StoreError> {
         let rows = self.all("SELECT id FROM networks WHERE removed_at < $1", &[time.into()]).await?;
-        rows.iter().map(|row| Ok(NetworkId(bytes(row, "id")?))).collect()
+        Ok(rows.iter().filter_map(|row| bytes(row, "id").ok().map(NetworkId)).collect())
     }
 
     /// Returns the versions of the history from `version` on, in rising order.
@@ -65,7 +66,8 @@ impl Reading {
                 &[(&id.0).into(), version.into()],
             )
             .await?;
-        rows.iter().map(|row| unsigned(row.first()?)).collect()
+        // A version that is missing costs a whole map.
+        Ok(rows.iter().filter_map(|row| unsigned(row.first().ok()?).ok()).collect())
     }
 }
 
@@ -83,7 +85,7 @@ impl Writing {
         // No network can have this name.
         let mark = format!("#{id}");
         self.revoke_members(id, now).await?;
-        let id = id.0.as_slice();
+        let (network, id) = (id, id.0.as_slice());
         self.execute(
             "UPDATE nodes SET removed_at = $1, version = $2, endpoints = '[]', relays = '[]' \
              WHERE network = $3 AND removed_at IS NULL",
@@ -101,7 +103,7 @@ impl Writing {
             &[now.into(), (&mark).into(), id.into()],
         )
         .await?;
-        Ok(())
+        self.tx.hint(network, REMOVED).await
     }
 
     /// Sets the time of marks later than `latest` to `now`.
@@ -158,7 +160,8 @@ impl Writing {
         Ok(version)
     }
 
-    pub(super) async fn forget_before(&mut self, id: NetworkId, version: u64) -> Result<(), StoreError> {
+    /// Deletes the versions of the history before `version`: a node with one of them gets a whole map.
+    pub(crate) async fn forget_before(&mut self, id: NetworkId, version: u64) -> Result<(), StoreError> {
         self.execute("DELETE FROM history WHERE network = $1 AND version < $2", &[(&id.0).into(), version.into()])
             .await?;
         Ok(())

@@ -1,13 +1,15 @@
 //! Nodes.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;
 
 use taut_base::{NodeId, PublicKey, RelayId};
 
-use super::rows::{node, unsigned};
-use super::value::Value;
-use super::{Marks, NetworkId, NewNode, NodeRow, Origin, Reading, StoreError, Writing};
+use super::damage::{is_over, parsed};
+use super::rows::{bytes, lossy_node, node, unsigned};
+use super::value::{Row, Value};
+use super::{Marks, NetworkId, NewNode, NodeRow, NodeRows, Origin, Reading, StoreError, Writing};
 
 /// Nodes that one statement changes, 500: a server far away answers once instead of 500 times, and others wait for milliseconds.
 pub(crate) const MANY_NODES: usize = 500;
@@ -19,8 +21,13 @@ fn for_many(update: &str) -> &'static str {
 }
 
 impl Reading {
-    /// Returns the members of a network, sorted by number.
+    /// Returns the members of a network, sorted by number, without those whose row is damaged.
     pub(crate) async fn nodes(&mut self, network: NetworkId) -> Result<Vec<NodeRow>, StoreError> {
+        Ok(self.members(network).await?.valid)
+    }
+
+    /// Returns the members of a network, sorted by number.
+    pub(crate) async fn members(&mut self, network: NetworkId) -> Result<NodeRows, StoreError> {
         let rows = self
             .all(
                 concat!(
@@ -31,18 +38,28 @@ impl Reading {
                 &[(&network.0).into()],
             )
             .await?;
-        rows.iter().map(node).collect()
+        Ok(self.node_rows(&rows))
     }
 
     /// Returns the members that changed, and the nodes that were removed, after `version`.
-    pub(crate) async fn nodes_since(&mut self, network: NetworkId, version: u64) -> Result<Vec<NodeRow>, StoreError> {
+    pub(crate) async fn nodes_since(&mut self, network: NetworkId, version: u64) -> Result<NodeRows, StoreError> {
         let rows = self
             .all(
                 concat!("SELECT ", node_columns!(), " FROM nodes WHERE network = $1 AND version > $2 ORDER BY id"),
                 &[(&network.0).into(), version.into()],
             )
             .await?;
-        rows.iter().map(node).collect()
+        Ok(self.node_rows(&rows))
+    }
+
+    fn node_rows(&self, rows: &[Row]) -> NodeRows {
+        let valid = self.valid("nodes", rows, node);
+        if valid.len() == rows.len() {
+            return NodeRows { valid, damaged: Vec::new() };
+        }
+        let damaged = rows.iter().filter(|row| !is_over(row) && node(row).is_err());
+        let damaged = damaged.filter_map(|row| Some(lossy_node(row)?.id)).collect();
+        NodeRows { valid, damaged }
     }
 
     /// Returns the number of nodes that joined with this key and were removed at `since` or later.
@@ -66,7 +83,7 @@ impl Reading {
                 &[id.0.into()],
             )
             .await?;
-        row.as_ref().map(node).transpose()
+        row.as_ref().map(|row| parsed("nodes", row, node)).transpose()
     }
 
     /// Returns a member by its name.
@@ -81,7 +98,7 @@ impl Reading {
                 &[(&network.0).into(), name.into()],
             )
             .await?;
-        row.as_ref().map(node).transpose()
+        row.as_ref().map(|row| parsed("nodes", row, node)).transpose()
     }
 
     /// Returns a member by its machine key.
@@ -100,18 +117,49 @@ impl Reading {
                 &[(&network.0).into(), (&key.0).into()],
             )
             .await?;
-        row.as_ref().map(node).transpose()
+        row.as_ref().map(|row| parsed("nodes", row, node)).transpose()
     }
 
-    /// Returns the members of any network that have this WireGuard key.
-    pub(crate) async fn nodes_by_node_key(&mut self, key: PublicKey) -> Result<Vec<NodeRow>, StoreError> {
+    /// Returns the members of any network that have this WireGuard key: their numbers, networks and machine keys. A damaged machine key is `None`.
+    pub(crate) async fn owners(
+        &mut self,
+        key: PublicKey,
+    ) -> Result<Vec<(NodeId, NetworkId, Option<PublicKey>)>, StoreError> {
         let rows = self
             .all(
-                concat!("SELECT ", node_columns!(), " FROM nodes WHERE node_key = $1 AND removed_at IS NULL"),
+                "SELECT id, network, machine_key FROM nodes WHERE node_key = $1 AND removed_at IS NULL",
                 &[(&key.0).into()],
             )
             .await?;
-        rows.iter().map(node).collect()
+        let owner = |row: &Row| {
+            let network = NetworkId(bytes(row, "network")?);
+            Ok((NodeId(unsigned(row.get("id")?)?), network, bytes(row, "machine_key").ok().map(PublicKey)))
+        };
+        Ok(self.valid("nodes", &rows, owner))
+    }
+
+    /// Returns a member with zeros for what cannot be read of its row.
+    pub(crate) async fn damaged_node(&mut self, id: NodeId) -> Result<Option<NodeRow>, StoreError> {
+        let row = self
+            .optional(
+                concat!("SELECT ", node_columns!(), " FROM nodes WHERE id = $1 AND removed_at IS NULL"),
+                &[id.0.into()],
+            )
+            .await?;
+        Ok(row.as_ref().and_then(lossy_node))
+    }
+
+    /// Returns the names of a network's members, as far as they can be read, also of those whose row is damaged.
+    pub(crate) async fn names(&mut self, network: NetworkId) -> Result<BTreeSet<String>, StoreError> {
+        let names = "SELECT name FROM nodes WHERE network = $1 AND removed_at IS NULL";
+        let rows = self.all(names, &[(&network.0).into()]).await?;
+        Ok(rows.iter().filter_map(|row| row.first().ok()).collect())
+    }
+
+    /// Returns true if a member has this name.
+    pub(crate) async fn is_name_taken(&mut self, network: NetworkId, name: &str) -> Result<bool, StoreError> {
+        let taken = "SELECT EXISTS (SELECT 1 FROM nodes WHERE network = $1 AND name = $2 AND removed_at IS NULL)";
+        self.one(taken, &[(&network.0).into(), name.into()]).await?.first()
     }
 
     /// Returns the number of members of a network.
@@ -122,12 +170,18 @@ impl Reading {
         unsigned(row.first()?)
     }
 
-    /// Returns true if a member has this address.
-    pub(crate) async fn is_address_taken(&mut self, network: NetworkId, address: Ipv4Addr) -> Result<bool, StoreError> {
+    /// Returns true if a member has one of these addresses. Both are looked for, because a damaged row may have only one of them.
+    pub(crate) async fn is_address_taken(
+        &mut self,
+        network: NetworkId,
+        ipv4: Ipv4Addr,
+        ipv6: Ipv6Addr,
+    ) -> Result<bool, StoreError> {
         let row = self
             .one(
-                "SELECT EXISTS (SELECT 1 FROM nodes WHERE network = $1 AND ipv4 = $2 AND removed_at IS NULL)",
-                &[(&network.0).into(), (&address.octets()).into()],
+                "SELECT EXISTS (SELECT 1 FROM nodes WHERE network = $1 AND ipv4 = $2 AND removed_at IS NULL) \
+                 OR EXISTS (SELECT 1 FROM nodes WHERE ipv6 = $3 AND removed_at IS NULL)",
+                &[(&network.0).into(), (&ipv4.octets()).into(), (&ipv6.octets()).into()],
             )
             .await?;
         row.first()
@@ -140,7 +194,7 @@ impl Writing {
         let row = self.one(concat!("INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, program, version, created_at, last_seen_at, \
              joined_key, joined_host, joined_site) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12) RETURNING ", node_columns!()), &[(&new.network.0).into(), (&new.machine_key.0).into(), (&new.node_key.0).into(), (&new.name).into(), (&new.ipv4.octets()).into(), (&new.ipv6.octets()).into(), (&new.program).into(), new.version.into(), now.into(), new.key.into(), (&new.from.host).into(), (&new.from.site).into()])
         .await?;
-        node(&row)
+        parsed("nodes", &row, node)
     }
 
     /// Stores a member's new WireGuard key, and the time at which its budget of key changes is full again.
@@ -243,6 +297,12 @@ impl Writing {
             &[now.into(), version.into(), id.0.into()],
         )
         .await?;
+        Ok(())
+    }
+
+    /// Deletes a node whose network does not exist.
+    pub(crate) async fn delete_node(&mut self, id: NodeId) -> Result<(), StoreError> {
+        self.execute("DELETE FROM nodes WHERE id = $1", &[id.0.into()]).await?;
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ impl Reading {
                 revoked_at: row.get("revoked_at")?,
             })
         };
-        rows.iter().map(operator).collect()
+        Ok(self.valid("operators", &rows, operator))
     }
 
     /// Returns a single value of the coordinator.
@@ -32,14 +32,15 @@ impl Writing {
         Ok(())
     }
 
-    /// Revokes a token, and keeps the time of an earlier revocation.
-    pub(crate) async fn revoke_operator(&mut self, id: i64, now: i64) -> Result<(), StoreError> {
-        self.execute(
-            "UPDATE operators SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2",
-            &[now.into(), id.into()],
-        )
-        .await?;
-        Ok(())
+    /// Revokes a token, and keeps the time of an earlier revocation. Returns false if there is no token of this number.
+    pub(crate) async fn revoke_operator(&mut self, id: i64, now: i64) -> Result<bool, StoreError> {
+        let changed = self
+            .execute(
+                "UPDATE operators SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2",
+                &[now.into(), id.into()],
+            )
+            .await?;
+        Ok(changed > 0)
     }
 
     /// Sets a single value.

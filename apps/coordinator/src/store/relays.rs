@@ -2,6 +2,7 @@
 
 use taut_base::{PublicKey, RelayId};
 
+use super::damage::parsed;
 use super::rows::bytes;
 use super::{NetworkId, NewRelay, Reading, RelayRow, Row, StoreError, Writing};
 
@@ -14,7 +15,7 @@ impl Reading {
                 &[(&network.0).into()],
             )
             .await?;
-        rows.iter().map(relay).collect()
+        Ok(self.valid("relays", &rows, relay))
     }
 
     /// Returns the networks that list the relay with this key.
@@ -30,7 +31,7 @@ impl Writing {
         let endpoints = serde_json::to_string(&new.endpoints).map_err(|_| StoreError::Damaged("endpoints"))?;
         let row = self.one(concat!("INSERT INTO relays (network, name, key, endpoints, stun_port, web, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING ", relay_columns!()), &[(&new.network.0).into(), (&new.name).into(), (&new.key.0).into(), (&endpoints).into(), u32::from(new.stun_port).into(), new.web.as_deref().into(), now.into()])
         .await?;
-        relay(&row)
+        parsed("relays", &row, relay)
     }
 
     /// Deletes a relay.
@@ -44,6 +45,14 @@ impl Writing {
         let sql = "UPDATE relays SET busy = $1 WHERE key = $2 AND busy <> $1 RETURNING network";
         let rows = self.all(sql, &[i64::from(busy).into(), (&key.0).into()]).await?;
         rows.iter().map(|row| Ok(NetworkId(bytes(row, "network")?))).collect()
+    }
+
+    /// Deletes a relay whose row is damaged. Returns false if neither this network nor a network that
+    /// does not exist has one of this number.
+    pub(crate) async fn delete_damaged_relay(&mut self, network: NetworkId, id: i64) -> Result<bool, StoreError> {
+        let delete = "DELETE FROM relays WHERE id = $2 AND (network = $1 OR network IS NULL \
+             OR NOT EXISTS (SELECT 1 FROM networks n WHERE n.id = relays.network))";
+        Ok(self.execute(delete, &[(&network.0).into(), id.into()]).await? > 0)
     }
 
     /// Stores the version at which a network's relays changed.

@@ -5,10 +5,13 @@ use taut_base::{NodeId, PublicKey};
 use super::NetworkId;
 use super::error::Answer;
 
+/// The version in the hint of a network that was removed: no network has it.
+pub(crate) const REMOVED: u64 = u64::MAX;
+
 /// A sign that rows changed. The rows are the truth: who can send hints to the database, and nothing else, causes a few reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hint {
-    /// A network may have this version now.
+    /// A network may have this version now, or may be removed: [`REMOVED`].
     Network(NetworkId, u64),
     /// Nodes came or went.
     Presence,

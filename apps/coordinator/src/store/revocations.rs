@@ -18,6 +18,13 @@ pub(crate) struct RevocationRow {
     pub(crate) revoked_at: i64,
 }
 
+/// A page of revocations.
+pub(crate) struct RevocationPage {
+    pub(crate) rows: Vec<RevocationRow>,
+    /// The last number that was read; `None` if there are no more.
+    pub(crate) last: Option<i64>,
+}
+
 /// The columns of a [`RevocationRow`].
 macro_rules! columns {
     () => {
@@ -26,10 +33,19 @@ macro_rules! columns {
 }
 
 impl Reading {
+    fn page(&self, rows: &[Row]) -> RevocationPage {
+        let last = rows.last().and_then(|row| row.get("id").ok());
+        // Each row is marked as over, so a damaged one is left out without a line: its ticket ends on the third day.
+        RevocationPage { rows: self.valid("revocations", rows, row), last }
+    }
+
     /// Returns up to `most` revocations of all networks with numbers above `after`, sorted by number.
-    pub(crate) async fn revocations(&mut self, after: i64, most: u32) -> Result<Vec<RevocationRow>, StoreError> {
+    ///
+    /// A row that is damaged is left out; the numbers that were read are returned in any case, so that a page of damaged rows is not the end.
+    pub(crate) async fn revocations(&mut self, after: i64, most: u32) -> Result<RevocationPage, StoreError> {
         let sql = concat!("SELECT ", columns!(), " FROM revocations WHERE id > $1 ORDER BY id LIMIT $2");
-        self.all(sql, &[after.into(), most.into()]).await?.iter().map(row).collect()
+        let rows = self.all(sql, &[after.into(), most.into()]).await?;
+        Ok(self.page(&rows))
     }
 
     /// Returns up to `most` revocations of one network with numbers above `after`, sorted by number.
@@ -38,10 +54,11 @@ impl Reading {
         network: NetworkId,
         after: i64,
         most: u32,
-    ) -> Result<Vec<RevocationRow>, StoreError> {
+    ) -> Result<RevocationPage, StoreError> {
         let sql =
             concat!("SELECT ", columns!(), " FROM revocations WHERE network = $1 AND id > $2 ORDER BY id LIMIT $3");
-        self.all(sql, &[(&network.0).into(), after.into(), most.into()]).await?.iter().map(row).collect()
+        let rows = self.all(sql, &[(&network.0).into(), after.into(), most.into()]).await?;
+        Ok(self.page(&rows))
     }
 
     /// Returns the number of the last revocation; 0 if there is none.
@@ -60,9 +77,11 @@ impl Writing {
     /// Revokes the present key of a node. The node is named if it `is_removed`.
     pub(super) async fn revoke(&mut self, node: NodeId, is_removed: bool, now: i64) -> Result<(), StoreError> {
         let sql = if is_removed {
-            "INSERT INTO revocations (network, node, node_key, revoked_at) SELECT network, id, node_key, $1 FROM nodes WHERE id = $2"
+            "INSERT INTO revocations (network, node, node_key, revoked_at) SELECT network, id, node_key, $1 FROM nodes \
+             WHERE id = $2 AND length(node_key) = 32 AND network IN (SELECT id FROM networks)"
         } else {
-            "INSERT INTO revocations (network, node, node_key, revoked_at) SELECT network, NULL, node_key, $1 FROM nodes WHERE id = $2"
+            "INSERT INTO revocations (network, node, node_key, revoked_at) SELECT network, NULL, node_key, $1 FROM nodes \
+             WHERE id = $2 AND length(node_key) = 32 AND network IN (SELECT id FROM networks)"
         };
         self.execute(sql, &[now.into(), node.0.into()]).await?;
         Ok(())
@@ -71,7 +90,7 @@ impl Writing {
     /// Revokes all members of a network.
     pub(super) async fn revoke_members(&mut self, network: NetworkId, now: i64) -> Result<(), StoreError> {
         let sql = "INSERT INTO revocations (network, node, node_key, revoked_at) \
-                   SELECT network, id, node_key, $1 FROM nodes WHERE network = $2 AND removed_at IS NULL ORDER BY id";
+                   SELECT network, id, node_key, $1 FROM nodes WHERE network = $2 AND removed_at IS NULL AND length(node_key) = 32 ORDER BY id";
         self.execute(sql, &[now.into(), (&network.0).into()]).await?;
         Ok(())
     }

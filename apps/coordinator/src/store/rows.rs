@@ -124,6 +124,14 @@ pub(crate) struct NodeRow {
     pub(crate) removed: bool,
 }
 
+/// Rows of nodes, as they were read.
+pub(crate) struct NodeRows {
+    /// Those that are valid.
+    pub(crate) valid: Vec<NodeRow>,
+    /// Members whose row is damaged (fault O9).
+    pub(crate) damaged: Vec<NodeId>,
+}
+
 /// The address from which a node joined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
@@ -162,19 +170,23 @@ pub(crate) struct NewNode {
 }
 
 pub(super) fn network(row: &Row) -> Result<NetworkRow, StoreError> {
-    let prefix = |column| -> Result<Prefix, StoreError> {
+    let prefix = |column, is_ipv6| -> Result<Prefix, StoreError> {
         let text: String = row.get(column)?;
-        text.parse().map_err(|_| StoreError::Damaged("a network's prefix"))
+        let prefix: Option<Prefix> = text.parse().ok();
+        prefix
+            .filter(|prefix| prefix.address().is_ipv6() == is_ipv6)
+            .ok_or(StoreError::Damaged("a prefix that is none"))
     };
     Ok(NetworkRow {
         id: NetworkId(bytes(row, "id")?),
         name: row.get("name")?,
-        ipv4: prefix("ipv4")?,
-        ipv6: prefix("ipv6")?,
-        version: unsigned(row.get("version")?)?,
-        cursor: u32::try_from(row.get::<i64>("cursor")?).map_err(|_| StoreError::Damaged("a network's cursor"))?,
+        ipv4: prefix("ipv4", false)?,
+        ipv6: prefix("ipv6", true)?,
+        version: version(row, "version")?,
+        // It only says where the search for a free address begins.
+        cursor: u32::try_from(row.get::<i64>("cursor")?).unwrap_or(0),
         created_at: row.get("created_at")?,
-        relays_version: unsigned(row.get("relays_version")?)?,
+        relays_version: version(row, "relays_version")?,
     })
 }
 
@@ -190,10 +202,13 @@ pub(super) fn key(row: &Row) -> Result<KeyRow, StoreError> {
     })
 }
 
+/// Longest text of a node's row that is read, 64 KiB: 16 endpoints have 1 KiB.
+const LONGEST_TEXT: usize = 64 * 1024;
+
 pub(super) fn node(row: &Row) -> Result<NodeRow, StoreError> {
     let lossy = |column| -> Result<String, StoreError> {
         let text: Vec<u8> = row.get(column)?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        Ok(String::from_utf8_lossy(&text[..text.len().min(LONGEST_TEXT)]).into_owned())
     };
     Ok(NodeRow {
         id: NodeId(unsigned(row.get("id")?)?),
@@ -208,7 +223,7 @@ pub(super) fn node(row: &Row) -> Result<NodeRow, StoreError> {
         // Without relays the node is still reachable on direct paths.
         relays: serde_json::from_str(&lossy("relays")?).unwrap_or_default(),
         program: lossy("program")?,
-        version: unsigned(row.get("version")?)?,
+        version: version(row, "version")?,
         created_at: row.get("created_at")?,
         last_seen_at: row.get("last_seen_at")?,
         keys_full_at: row.get("keys_full_at")?,
@@ -219,6 +234,39 @@ pub(super) fn node(row: &Row) -> Result<NodeRow, StoreError> {
 pub(super) fn bytes<const N: usize>(row: &Row, column: &str) -> Result<[u8; N], StoreError> {
     let value: Vec<u8> = row.get(column)?;
     value.try_into().map_err(|_| StoreError::Damaged("a value of the wrong length"))
+}
+
+/// Versions that are valid: a larger one leaves no room for the next ones (`networks.rs`).
+const LARGEST_VERSION: u64 = 1 << 53;
+
+fn version(row: &Row, column: &str) -> Result<u64, StoreError> {
+    let version = unsigned(row.get(column)?)?;
+    if version < LARGEST_VERSION { Ok(version) } else { Err(StoreError::Damaged("a version that is too large")) }
+}
+
+/// Returns a damaged row of a node with zeros for what cannot be read, for its removal. `None` without its number.
+pub(super) fn lossy_node(row: &Row) -> Option<NodeRow> {
+    fn padded<const N: usize>(row: &Row, column: &str) -> [u8; N] {
+        bytes(row, column).unwrap_or([0; N])
+    }
+    let number = |column| row.get::<i64>(column).unwrap_or(0);
+    Some(NodeRow {
+        id: NodeId(unsigned(row.get("id").ok()?).ok()?),
+        network: NetworkId(padded(row, "network")),
+        machine_key: PublicKey(padded(row, "machine_key")),
+        node_key: PublicKey(padded(row, "node_key")),
+        name: row.get("name").unwrap_or_default(),
+        ipv4: Ipv4Addr::from(padded::<4>(row, "ipv4")),
+        ipv6: Ipv6Addr::from(padded::<16>(row, "ipv6")),
+        endpoints: Vec::new(),
+        relays: Vec::new(),
+        program: String::new(),
+        version: 0,
+        created_at: number("created_at"),
+        last_seen_at: number("last_seen_at"),
+        keys_full_at: 0,
+        removed: false,
+    })
 }
 
 pub(super) fn unsigned(number: i64) -> Result<u64, StoreError> {

@@ -3,9 +3,10 @@
 use std::sync::LazyLock;
 
 use super::check::violations;
+use super::damage::key;
 use super::database::Table;
 use super::value::{Cell, Row, Value};
-use super::{Reading, StoreError, Writing};
+use super::{DamagedRow, Reading, StoreError, Writing};
 
 /// A table as it is copied. Rows are read in the order of their key, so that those of two databases can be compared one by one.
 struct Copied {
@@ -160,14 +161,22 @@ fn values<'a>(row: &'a Row, table: &Copied) -> Result<Vec<Value<'a>>, StoreError
         _ => None,
     };
     let values: Option<Vec<_>> = row.cells.iter().zip(table.columns).map(value).collect();
-    values.ok_or_else(|| StoreError::DamagedRow(format!("{} {}", table.name, key(row))))
+    let what = "a value of another type, or a text that is none";
+    values.ok_or_else(|| StoreError::DamagedRow(DamagedRow { table: table.name, key: key(row), what }))
 }
 
-/// Returns a row's first column, by which an operator finds it.
-fn key(row: &Row) -> String {
-    match row.cells.first() {
-        Some(Cell::Integer(number)) => number.to_string(),
-        Some(Cell::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
-        Some(Cell::Null) | None => String::from("?"),
+#[cfg(test)]
+impl Reading {
+    /// Returns all rows of all tables, and the last numbers, for tests that compare databases.
+    pub(crate) async fn dump(&mut self) -> Vec<String> {
+        let mut all = Vec::new();
+        for table in &TABLES {
+            let rows = self.all(table.read, &[]).await.unwrap();
+            all.extend(rows.iter().map(|row| format!("{} {:?}", table.name, row.cells)));
+            if let Some(numbered) = table.numbered {
+                all.push(format!("{} {}", table.name, self.tx.last_number(numbered).await.unwrap()));
+            }
+        }
+        all
     }
 }

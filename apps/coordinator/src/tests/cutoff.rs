@@ -156,8 +156,8 @@ fn fault_f17_a_machine_that_joins_again_is_served_at_once() {
 /// Returns the nodes and times of the revocations in the database.
 fn revocations(coordinator: &TestCoordinator) -> Vec<(NodeId, i64)> {
     coordinator.wait(async {
-        let rows = coordinator.state.store().read(Party::Coordinator).await.unwrap().revocations(0, 10).await.unwrap();
-        rows.iter().map(|row| (row.node.unwrap(), row.revoked_at)).collect()
+        let page = coordinator.state.store().read(Party::Coordinator).await.unwrap().revocations(0, 10).await.unwrap();
+        page.rows.iter().map(|row| (row.node.unwrap(), row.revoked_at)).collect()
     })
 }
 
@@ -167,7 +167,7 @@ fn marks(coordinator: &TestCoordinator) -> Vec<NodeId> {
     coordinator.wait(async {
         let mut tx = coordinator.state.store().read(Party::Coordinator).await.unwrap();
         let rows = tx.nodes_since(network, 0).await.unwrap();
-        rows.iter().filter(|row| row.removed).map(|row| row.id).collect()
+        rows.valid.iter().filter(|row| row.removed).map(|row| row.id).collect()
     })
 }
 

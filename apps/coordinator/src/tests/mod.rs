@@ -2,7 +2,9 @@
 
 mod backup;
 mod channel;
+mod chaos;
 mod cutoff;
+mod damage;
 mod document;
 mod enrolment;
 mod fairness;
@@ -11,12 +13,18 @@ mod health;
 mod http;
 mod maps;
 mod on_server;
+mod on_server_refusals;
+mod one_writer;
 mod operator;
+mod panics;
 mod presence;
 mod relay_control;
 mod relays;
 mod replay;
 mod replicas;
+mod rolling;
+mod saved;
+mod times;
 mod trouble;
 mod world;
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use taut_netmap::ProblemCode;
 
 use super::relays::named;
-use super::world::{Directory, TestCoordinator, TestHost};
+use super::world::{Directory, TestCoordinator, TestHost, dump};
 use crate::state::{Expiry, findings, migrate, new_operator_token, restored_elsewhere};
 use crate::store::{
     Location, Party, SilentLine, StuckServer, count, end_connections, execute, forbid_connections, forbid_writes,
@@ -250,7 +250,7 @@ fn fault_o8_after_the_servers_own_restore_nothing_is_given_twice_and_nodes_get_w
 
 #[test]
 #[ignore = "needs a PostgreSQL server: tools/with_postgres"]
-fn a_coordinator_moves_to_sqlite_and_back_and_nodes_notice_nothing() {
+fn fault_o8_a_coordinator_moves_to_sqlite_and_back_and_nodes_notice_nothing() {
     let (directory, other) = (Directory::new(), Directory::new());
     let (server, file) = (directory.database(), Location::Directory(other.0.clone()));
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -266,7 +266,9 @@ fn a_coordinator_moves_to_sqlite_and_back_and_nodes_notice_nothing() {
         coordinator.wait(coordinator.state.add_relay(None, named(1))).unwrap();
         (coordinator.token(), nodes, coordinator.operator_token().to_owned())
     };
+    let original = dump(&server);
     let counts = moved(&server, &file).unwrap();
+    assert_eq!(dump(&file), original, "each row and each number");
     assert_eq!(counts.iter().map(|(table, _)| *table).filter(|table| *table == "nodes").count(), 1);
     assert!(counts.contains(&("nodes", 3)) && counts.contains(&("relays", 1)), "{counts:?}");
     let again = moved(&server, &file).unwrap_err().to_string();
@@ -278,7 +280,9 @@ fn a_coordinator_moves_to_sqlite_and_back_and_nodes_notice_nothing() {
     // The way back, into a database of its own.
     let third = Directory::new();
     let back = third.database();
+    let original = dump(&file);
     assert_eq!(moved(&file, &back).unwrap(), counts);
+    assert_eq!(dump(&back), original);
     assert_eq!(runtime.block_on(findings(&back)).unwrap(), [""; 0]);
     let coordinator = TestCoordinator::start(&third);
     assert_eq!(coordinator.ask("GET", "/api/v1/nodes", Some(&secret), None).0, 200, "the operator token stays");

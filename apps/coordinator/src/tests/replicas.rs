@@ -246,6 +246,38 @@ fn a_schema_that_others_may_write_is_refused() {
 
 #[test]
 #[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_o7_a_network_that_was_removed_elsewhere_is_forgotten_without_a_channel_of_it() {
+    let replicas = Replicas::start(2);
+    let [one, other] = [&replicas.all[0], &replicas.all[1]];
+    one.wait(one.state.create_network("short", "10.9.0.0/16".parse().unwrap())).unwrap();
+    let knows = |number: usize| {
+        (0..300).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            other.state.known_networks().len() == number
+        })
+    };
+    assert!(knows(2), "{:?}", other.state.known_networks());
+    one.wait(one.state.remove_network("short", true)).unwrap();
+    assert!(knows(1), "{:?}", other.state.known_networks());
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_o9_damaged_rows_of_presence_harm_only_themselves() {
+    let replicas = Replicas::start(2);
+    let mut nodes = vec![replicas.join(0, "a"), replicas.join(1, "b")];
+    let damage = "INSERT INTO presence (node, network, replica, run, change) VALUES \
+         (-1, '\\x00', 5, -1, nextval('presence_changes')), (9000000000000000000, '\\x', NULL, 0, nextval('presence_changes')); \
+         NOTIFY taut, 'presence'";
+    replicas.all[0].wait(execute(&replicas.database, damage)).expect(NEEDS_SERVER);
+    for name in ["c", "d"] {
+        nodes.push(replicas.join(nodes.len() % 2, name));
+        replicas.agree(&nodes.iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
 fn hints_that_anybody_may_send_change_nothing() {
     let replicas = Replicas::start(2);
     let mut nodes = [replicas.join(0, "a"), replicas.join(1, "b")];

@@ -23,7 +23,7 @@ use tungstenite::{Message, WebSocket};
 
 use crate::api;
 use crate::state::{Expiry, FirstStart, StartOptions, State, TICKET_LIFE, random};
-use crate::store::{Location, NetworkId, Party, Writing, forget_database, location_for_test};
+use crate::store::{Location, NetworkId, Party, Writing, forget_database, location_for_test, view};
 
 /// Timeout of every wait, 20 s; only a failing test reaches it.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -49,6 +49,13 @@ impl Drop for Directory {
         let _ = std::fs::remove_dir_all(&self.0);
         Runtime::new().unwrap().block_on(forget_database(&self.0));
     }
+}
+
+/// Returns all rows of a database.
+pub(super) fn dump(database: &Location) -> Vec<String> {
+    Runtime::new()
+        .unwrap()
+        .block_on(async { view(database).await.unwrap().expect("tables of this release").dump().await })
 }
 
 /// A running coordinator.
@@ -339,6 +346,12 @@ impl TestChannel {
         self.socket.send(Message::binary(sealed)).unwrap();
     }
 
+    /// Sends a message unless the connection is closed, which the next [`Self::receive`] tells.
+    pub(super) fn send_or_end(&mut self, message: &ToCoordinator) {
+        let sealed = self.transport.seal(&serde_json::to_vec(message).unwrap());
+        let _ = self.socket.send(Message::binary(sealed));
+    }
+
     /// Receives the next message; `None` if the coordinator closed the connection.
     pub(super) fn receive(&mut self) -> Option<ToNode> {
         let plain = self.transport.open(read(&mut self.socket)?).unwrap();
@@ -413,7 +426,13 @@ impl TestNode {
 
     /// Receives and applies the next message.
     pub(super) fn hear(&mut self) {
-        match self.channel.receive().expect("a message") {
+        let message = self.channel.receive().expect("a message");
+        self.handle(message);
+    }
+
+    /// Applies a message.
+    pub(super) fn handle(&mut self, message: ToNode) {
+        match message {
             ToNode::Map(map) => {
                 map.check().unwrap();
                 self.wholes += 1;

@@ -44,9 +44,11 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         StateError::NotAMember | StateError::UnknownRelay(_) => ProblemCode::NotAMember,
         StateError::KeyConflict | StateError::BadKey => ProblemCode::KeyConflict,
         StateError::KeyChanges | StateError::Crowd | StateError::Turnover => ProblemCode::TooOften,
-        StateError::Store(_) | StateError::Full | StateError::Unsound(_) | StateError::BadMap(_) => {
-            ProblemCode::Unavailable
-        }
+        StateError::Store(_)
+        | StateError::Full
+        | StateError::Unsound(_)
+        | StateError::Panicked
+        | StateError::BadMap(_) => ProblemCode::Unavailable,
         StateError::NoNetwork(_)
         | StateError::WhichNetwork
         | StateError::Several { .. }

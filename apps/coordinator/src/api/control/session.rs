@@ -22,8 +22,9 @@ use crate::api::channel::{ChannelCloseReason, ControlChannel};
 use crate::api::pending_connection::PendingConnection;
 use crate::api::{Channels, Context, stopped};
 use crate::log;
+use crate::panics::caught;
 use crate::state::{
-    Admitted, LEASE, Membership, RateLimit, ReportedEndpoints, SignedTicket, State, StateError, Update,
+    Admitted, LEASE, Membership, PANIC_PAUSE, RateLimit, ReportedEndpoints, SignedTicket, State, StateError, Update,
 };
 use crate::store::NetworkId;
 
@@ -183,7 +184,10 @@ impl Session {
             ticket: hello.bind_key.map(|key| (key, now)),
             lease: now + LEASE,
         };
-        let why = session.serve(stop).await;
+        let why = caught(session.serve(stop)).await.unwrap_or_else(|reason| {
+            tracing::error!(target: log::CONTROL, limited = node.0, event = "session-panicked", node = node.0, %network, reason);
+            SessionEnd::Coordinator("a defect of the coordinator")
+        });
         session.end(why).await;
     }
 
@@ -368,10 +372,11 @@ impl Session {
                 }
             }
             // An error is not an empty map (law 6): the node keeps its map, and gets the changes when the database answers again.
-            Err(error @ StateError::Store(_)) => {
+            Err(error @ (StateError::Store(_) | StateError::Panicked)) => {
                 tracing::warn!(target: log::CONTROL, limited = DATABASE, event = "update-delayed", node = self.node.0, reason = %error);
+                let pause = if matches!(error, StateError::Panicked) { PANIC_PAUSE } else { RETRY };
                 self.stale = true;
-                self.update_due = Some(Instant::now() + RETRY);
+                self.update_due = Some(Instant::now() + pause);
             }
             Err(error) => return Err(error.into()),
         }

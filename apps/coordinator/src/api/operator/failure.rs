@@ -103,6 +103,7 @@ impl From<StateError> for Failure {
             | StateError::Turnover
             | StateError::BadKey
             | StateError::Unsound(_)
+            | StateError::Panicked
             | StateError::BadMap(_) => ErrorCode::Internal,
         };
         if code.status() >= 500 {

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::StoreError;
 use super::connections::{Connection, Connections, SETTINGS, failure};
+use crate::log;
 use crate::store::NetworkId;
 use crate::store::error::Answer;
 use crate::store::replica::{Announced, Hint, PresenceRow, Replica};
@@ -194,7 +195,15 @@ impl Replica for PostgresReplica {
     fn presence_since(&mut self, change: i64) -> Answer<'_, Vec<PresenceRow>> {
         Box::pin(async move {
             let found = self.on_line(async |line| query(SINCE).bind(change).fetch_all(line).await).await?;
-            found.iter().map(presence_row).collect()
+            let row = |row: &PgRow| match presence_row(row) {
+                Ok(row) => Some(row),
+                // No coordinator wrote it. The rows of other nodes are followed all the same (fault O9).
+                Err(error) => {
+                    tracing::warn!(target: log::DATABASE, limited = 0, event = "presence-damaged", reason = %error);
+                    None
+                }
+            };
+            Ok(found.iter().filter_map(row).collect())
         })
     }
 

@@ -247,10 +247,10 @@ impl Drop for SilentLine {
 }
 
 /// Executes statements as another program of the server's would. `None` without a server.
-pub(crate) async fn execute(location: &Location, statements: &'static str) -> Option<()> {
+pub(crate) async fn execute(location: &Location, statements: &str) -> Option<()> {
     let Location::Server(url) = location else { return None };
     let mut connection = connect(url).await;
-    connection.execute(statements).await.unwrap();
+    connection.execute(AssertSqlSafe(statements)).await.unwrap();
     connection.close().await.unwrap();
     Some(())
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions, Connection, query};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, query};
 
 use super::FILE;
 
@@ -34,4 +34,12 @@ impl BlockingConnection {
         query("ROLLBACK").execute(&mut self.0).await.unwrap();
         self.0.close().await.unwrap();
     }
+}
+
+/// Executes statements as a person with another program would, without the rules between tables.
+pub(crate) async fn execute_on_file(directory: &Path, statements: &str) {
+    let options = SqliteConnectOptions::new().filename(directory.join(FILE)).foreign_keys(false);
+    let mut connection = options.connect().await.unwrap();
+    connection.execute(AssertSqlSafe(statements)).await.unwrap();
+    connection.close().await.unwrap();
 }

@@ -1,11 +1,13 @@
 //! Checks of a database file.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions};
 use sqlx::{Row, Sqlite, query, query_scalar};
 
+use super::super::Reading;
 use super::super::check::violations;
 use super::super::migrations;
 use super::{BUSY, FILE, SqliteTransaction, StoreError};
@@ -40,6 +42,25 @@ async fn find(mut tx: sqlx::Transaction<'static, Sqlite>) -> Result<Vec<String>,
         query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'relays')").fetch_one(&mut *tx).await?;
     found.extend(violations(&mut SqliteTransaction { tx, _permit: None }, knows_relays).await?);
     Ok(found)
+}
+
+/// Returns a view of the database in `directory`, on which a coordinator may be running; `None` if its tables are those of another release.
+pub(crate) async fn view(directory: &Path) -> Result<Option<Reading>, StoreError> {
+    let options = SqliteConnectOptions::new().filename(directory.join(FILE)).busy_timeout(BUSY);
+    let connections = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
+    let mut tx = connections.begin().await?;
+    let made: i64 = match query_scalar("SELECT max(version) FROM _sqlx_migrations").fetch_one(&mut *tx).await {
+        Ok(made) => made,
+        Err(_) => return Ok(None),
+    };
+    if migrations::SQLITE.iter().map(|one| one.version).max() != Some(made) {
+        return Ok(None);
+    }
+    Ok(Some(Reading {
+        tx: Box::new(SqliteTransaction { tx, _permit: None }),
+        figures: Arc::default(),
+        damaged: Arc::default(),
+    }))
 }
 
 /// Fails if a newer release upgraded the database, whose tables this release cannot check.

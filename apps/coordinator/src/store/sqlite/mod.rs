@@ -20,8 +20,8 @@ use sqlx::sqlite::{
 use sqlx::{Column, Connection, Row as _, Sqlite, TypeInfo, ValueRef, query, query_scalar};
 
 #[cfg(test)]
-pub(crate) use blocking::BlockingConnection;
-pub(crate) use check::check;
+pub(crate) use blocking::{BlockingConnection, execute_on_file};
+pub(crate) use check::{check, view};
 pub(crate) use copy::copy;
 
 use super::database::{Database, Table, Transaction};
