@@ -12,6 +12,8 @@ mod columns;
 mod causes;
 mod check;
 mod database;
+#[cfg(test)]
+mod dumps;
 mod error;
 mod fair_semaphore;
 #[cfg(test)]
@@ -38,6 +40,8 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use database::{Database, Transaction};
+#[cfg(test)]
+pub(crate) use dumps::{Contents, Dump, DumpedRow, contents, interrupted, migrations as dumped_migrations};
 pub(crate) use error::StoreError;
 use fair_semaphore::{FairSemaphore, Permit};
 #[cfg(test)]

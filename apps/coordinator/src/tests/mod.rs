@@ -16,6 +16,7 @@ mod relays;
 mod replay;
 mod replicas;
 mod trouble;
+mod upgrades;
 mod world;
 
 pub(crate) use world::Directory;

@@ -4,6 +4,8 @@
 mod blocking;
 mod check;
 mod copy;
+#[cfg(test)]
+mod dumped;
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -23,6 +25,8 @@ use sqlx::{Column, Connection, Row as _, Sqlite, TypeInfo, ValueRef, query, quer
 pub(crate) use blocking::BlockingConnection;
 pub(crate) use check::check;
 pub(crate) use copy::copy;
+#[cfg(test)]
+pub(super) use dumped::{contents, interrupted, load};
 
 use super::database::{Database, Table, Transaction};
 use super::error::Answer;
