@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::start::{StateDirectoryError, lock};
 use super::{addresses, random_bits};
 use crate::clock::unix_now;
-use crate::store::{FILE, Location, Party, Purpose, Store, check, copy, prepare};
+use crate::store::{FILE, Location, Party, Purpose, Store, check, copy, is_open_elsewhere, prepare};
 
 /// Directory inside the state directory in which a restored database is prepared; one rename then puts it in place.
 const STAGE: &str = "restoring";
@@ -77,6 +77,9 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
     }
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed(directory))?;
     let _lock = lock(directory)?;
+    if is_used() && is_open_elsewhere(directory).await {
+        return Err(StateDirectoryError::Open(directory.to_path_buf()));
+    }
     let result = async {
         // Left behind by an interrupted restore.
         let _ = fs::remove_dir_all(&stage);

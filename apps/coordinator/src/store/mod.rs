@@ -60,7 +60,7 @@ pub(crate) use rows::{
 };
 #[cfg(test)]
 pub(crate) use sqlite::BlockingConnection;
-pub(crate) use sqlite::{FILE, copy, make_directory, prepare};
+pub(crate) use sqlite::{FILE, copy, is_open_elsewhere, make_directory, prepare};
 use value::{Row, Value};
 
 use crate::figures::{DatabaseFigures, Histogram};

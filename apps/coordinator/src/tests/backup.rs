@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 
 use super::world::{Directory, TestCoordinator, TestHost};
 use crate::state::{backup, findings, restore};
+use crate::store::BlockingConnection;
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
     Runtime::new().unwrap().block_on(future)
@@ -85,6 +86,23 @@ fn fault_n9_after_a_restore_nothing_is_given_twice_and_nodes_get_whole_maps() {
     assert_eq!((back.wholes, back.map.clone()), (1, back.fresh_map(&coordinator)));
     drop(coordinator);
     assert_eq!(wait(findings(&directory.database())).unwrap(), [""; 0]);
+}
+
+#[test]
+fn fault_n9_a_database_that_another_program_has_open_is_not_replaced() {
+    let directory = Directory::new();
+    let file = backup_in(&directory);
+    drop(TestCoordinator::start(&directory));
+    wait(backup(&directory.0, &file)).unwrap();
+    let before = fs::read(directory.0.join("coordinator.db")).unwrap();
+    // A program that replicates the log has a read transaction open.
+    let runtime = Runtime::new().unwrap();
+    let open = runtime.block_on(BlockingConnection::view(&directory.0));
+    let refusal = wait(restore(&directory.0, &file, true)).err().unwrap().to_string();
+    assert!(refusal.contains("would go on with the old one"), "{refusal}");
+    assert_eq!(fs::read(directory.0.join("coordinator.db")).unwrap(), before);
+    runtime.block_on(open.release());
+    wait(restore(&directory.0, &file, true)).unwrap();
 }
 
 #[test]

@@ -24,7 +24,7 @@ use sqlx::{Column, Connection, Row as _, Sqlite, TypeInfo, ValueRef, query, quer
 #[cfg(test)]
 pub(crate) use blocking::BlockingConnection;
 pub(crate) use check::check;
-pub(crate) use copy::copy;
+pub(crate) use copy::{copy, is_open_elsewhere};
 #[cfg(test)]
 pub(super) use dumped::{contents, interrupted, load};
 
