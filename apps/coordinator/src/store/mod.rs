@@ -55,12 +55,13 @@ pub(crate) use postgres::{
     location_for_test,
 };
 pub(crate) use replica::{Announced, Hint, PresenceRow, Replica};
+pub(crate) use restored::LastKnown;
 pub(crate) use rows::{
     KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
 };
 #[cfg(test)]
 pub(crate) use sqlite::BlockingConnection;
-pub(crate) use sqlite::{FILE, copy, is_open_elsewhere, make_directory, prepare};
+pub(crate) use sqlite::{FILE, copy, is_open_elsewhere, last_known, make_directory, prepare};
 use value::{Row, Value};
 
 use crate::figures::{DatabaseFigures, Histogram};

@@ -89,6 +89,33 @@ fn fault_n9_after_a_restore_nothing_is_given_twice_and_nodes_get_whole_maps() {
 }
 
 #[test]
+fn fault_n9_a_second_restore_of_the_same_backup_gives_nothing_again_that_was_given_after_the_first() {
+    let directory = Directory::new();
+    let file = backup_in(&directory);
+    let token = {
+        let coordinator = TestCoordinator::start(&directory);
+        coordinator.join("old");
+        wait(backup(&directory.0, &file)).unwrap();
+        coordinator.token()
+    };
+    let mut given = Vec::new();
+    for round in 0..3 {
+        wait(restore(&directory.0, &file, true)).unwrap();
+        let coordinator = TestCoordinator::start(&directory);
+        let key = coordinator.key(true, crate::state::Expiry::Never).0;
+        for name in ["a", "b"] {
+            let node = TestHost::new().join(&coordinator, &token, name).unwrap();
+            let is_new = |(id, addresses, version, keys): &(_, Vec<_>, u64, _)| {
+                let differs = *id < node.id() && node.map.me.addresses.iter().all(|own| !addresses.contains(own));
+                differs && *version < node.map.version && *keys <= key
+            };
+            assert!(given.iter().all(is_new), "{round}: {given:?} {:?}", node.map.me);
+            given.push((node.id(), node.map.me.addresses.clone(), node.map.version, key));
+        }
+    }
+}
+
+#[test]
 fn fault_n9_a_database_that_another_program_has_open_is_not_replaced() {
     let directory = Directory::new();
     let file = backup_in(&directory);

@@ -183,7 +183,7 @@ fn fault_f17_marks_of_removed_nodes_are_kept_while_their_tickets_last() {
     coordinator.wait(async {
         let mut tx = state.store().write(Party::Coordinator).await.unwrap();
         let network = tx.networks().await.unwrap()[0].id;
-        tx.leap(network, 10_000, 1).await.unwrap();
+        tx.leap(network, 0, 10_000, 1).await.unwrap();
         tx.commit().await.unwrap();
     });
     assert_eq!(forget(now).iter().map(|(id, _)| *id).collect::<Vec<_>>(), [young, ahead]);
