@@ -19,7 +19,7 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// Returns the dumps of one kind of database, the one of a database in which nothing is included.
+    /// Returns the dumps of one kind of database; the last one is empty.
     pub(crate) fn all(location: &Location) -> Vec<Self> {
         let kind = match location {
             Location::Directory(_) => "sqlite-",
@@ -33,8 +33,12 @@ impl Dump {
         let dump = |file: PathBuf| {
             Some(Self { version: version(&file)?, statements: std::fs::read_to_string(&file).unwrap() })
         };
-        let empty = Self { version: String::from("empty"), statements: String::new() };
-        files.into_iter().filter_map(dump).chain([empty]).collect()
+        files.into_iter().filter_map(dump).chain([Self::empty()]).collect()
+    }
+
+    /// Returns the dump of a database in which nothing is.
+    pub(crate) fn empty() -> Self {
+        Self { version: String::from("empty"), statements: String::new() }
     }
 
     /// Replaces whatever is in a test's database with the dump.

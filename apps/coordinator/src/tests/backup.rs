@@ -3,13 +3,14 @@
 use std::fs::{self, metadata};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use taut_netmap::{NetworkMap, ProblemCode, ToCoordinator};
 use tokio::runtime::Runtime;
 
 use super::world::{Directory, TestCoordinator, TestHost};
 use crate::state::{backup, findings, restore};
-use crate::store::BlockingConnection;
+use crate::store::{BlockingConnection, Contents, Location, contents};
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
     Runtime::new().unwrap().block_on(future)
@@ -47,6 +48,44 @@ fn a_backup_of_a_running_coordinator_is_whole_private_and_never_replaces() {
     let restored = TestCoordinator::start(&other);
     assert!(restored.first.is_none(), "the tokens are the backup's");
     assert_eq!(restored.wait(restored.state.nodes(None)).unwrap().len(), 30);
+}
+
+#[test]
+fn fault_o8_a_backup_under_load_restored_elsewhere_has_each_row_of_one_moment() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    coordinator.join("a");
+    let made = AtomicUsize::new(1);
+    let copies: Vec<Contents> = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for _ in 0..200 {
+                coordinator.key(true, crate::state::Expiry::Never);
+                made.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let mut copies = Vec::new();
+        while !writer.is_finished() {
+            let file = directory.0.join(format!("{}.db", copies.len()));
+            let before = made.load(Ordering::SeqCst);
+            wait(backup(&directory.0, &file)).unwrap();
+            let after = made.load(Ordering::SeqCst);
+            let other = Directory::new();
+            wait(restore(&other.0, &file, false)).unwrap();
+            let copy = wait(contents(&Location::Directory(other.0.clone())));
+            // One change may be stored and not yet counted.
+            assert!((before..=after + 1).contains(&copy["keys"].len()), "{before} {after}: {:?}", copy["keys"].len());
+            copies.push(copy);
+        }
+        copies
+    });
+    let last = wait(contents(&Location::Directory(directory.0.clone())));
+    for copy in &copies {
+        for table in ["meta", "operators", "keys", "nodes", "relays"] {
+            assert!(copy[table].iter().all(|row| last[table].contains(row)), "{table}");
+        }
+        let keys = (1..=copy["keys"].len()).map(|key| key.to_string());
+        assert!(keys.eq(copy["keys"].iter().map(|row| row["id"].clone())), "no change before the last is missing");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod fairness;
 mod front;
 mod http;
 mod maps;
+mod moved_on_server;
 mod on_server;
 mod operator;
 mod presence;
