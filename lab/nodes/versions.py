@@ -1,4 +1,4 @@
-"""Names, versions and paths of the systems that Taut is compared with; the only place for them. tools/peers installs them.
+"""Names, versions and paths of the systems that Taut is compared with, and of others that tests run; the only place for them. tools/peers installs them.
 
     python3 -m lab.nodes.versions NAME     prints the version
 
@@ -25,6 +25,8 @@ VERSIONS = {
     "tailscale": "v1.102.5",
     # The newest version in the registry, of October 2024; its authors publish elsewhere since.
     "easytier": "2.0.3",
+    # Replicates a coordinator's SQLite database (docs/backup.md).
+    "litestream": "v0.5.18",
 }
 
 

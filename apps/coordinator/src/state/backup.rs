@@ -11,25 +11,31 @@ use std::path::{Path, PathBuf};
 use super::start::{StateDirectoryError, lock, lock_database};
 use super::{addresses, random_bits};
 use crate::clock::unix_now;
-use crate::store::{FILE, Location, Party, Purpose, Store, check, copy, prepare};
+use crate::store::{
+    FILE, LastKnown, Location, Party, Purpose, Store, check, copy, is_open_elsewhere, last_known, prepare,
+};
 
 /// Directory inside the state directory in which a restored database is prepared; one rename then puts it in place.
 const STAGE: &str = "restoring";
 
-/// Node numbers that are skipped, 65,536: as many as the largest network has members.
+/// Node numbers that are skipped by a step, 65,536: as many as the largest network has members.
 const NODES: u32 = 65_536;
 
-/// Key numbers that are skipped.
+/// Key numbers that are skipped by a step.
 const KEYS: u32 = 1_000;
 
-/// Relay numbers that are skipped.
+/// Relay numbers that are skipped by a step.
 const RELAYS: u32 = 1_000;
 
 /// Versions of a network that are skipped, 2^20: a year with two changes per minute.
 const CHANGES: u32 = 1 << 20;
 
-/// Addresses that are skipped, 65,536, but at most a quarter of a network.
+/// Addresses that are skipped by a step, 65,536, but at most a quarter of a network.
 const ADDRESSES: u32 = 65_536;
+
+/// Most steps that are skipped if nothing is known about earlier restores, 1,024: two restores of one backup skip the same numbers once in a thousand times, and
+/// the numbers of relays, which have 32 bits, last for thousands of restores.
+const MOST_STEPS: u32 = 1_024;
 
 /// Result of a restore.
 pub(crate) struct Restored {
@@ -77,6 +83,9 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
     }
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed(directory))?;
     let _lock = lock(directory)?;
+    if is_used() && is_open_elsewhere(directory).await {
+        return Err(StateDirectoryError::Open(directory.to_path_buf()));
+    }
     let _database = if is_used() { Some(lock_database(directory)?) } else { None };
     let result = async {
         // Left behind by an interrupted restore.
@@ -85,7 +94,8 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
         let mut to = OpenOptions::new().write(true).open(stage.join(FILE)).map_err(failed(&stage))?;
         io::copy(&mut from, &mut to).map_err(failed(file))?;
         sound(&stage).await?;
-        move_ahead(&Location::Directory(stage.clone()), Purpose::Change).await?;
+        let known = if is_used() { last_known(directory).await } else { LastKnown::default() };
+        move_ahead(&Location::Directory(stage.clone()), Purpose::Change, &known).await?;
         sound(&stage).await?;
         File::open(stage.join(FILE)).and_then(|made| made.sync_all()).map_err(failed(&stage))?;
         // A name that no database has that was replaced earlier, even in the same second.
@@ -105,7 +115,7 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
 /// Skips what may have been assigned after the backup from which a server's database was restored by the server's own means. No coordinator may serve it.
 pub(crate) async fn restored_elsewhere(database: &Location) -> Result<(), StateDirectoryError> {
     match check(database).await {
-        Ok(found) if found.is_empty() => move_ahead(database, Purpose::Copy).await,
+        Ok(found) if found.is_empty() => move_ahead(database, Purpose::Copy, &LastKnown::default()).await,
         Ok(found) => Err(StateDirectoryError::Unsound(found.join("; "))),
         Err(error) => Err(error.into()),
     }
@@ -129,20 +139,33 @@ async fn sound(directory: &Path) -> Result<(), StateDirectoryError> {
     }
 }
 
-/// Skips the addresses, numbers and versions that may have been assigned after the backup.
-async fn move_ahead(database: &Location, purpose: Purpose) -> Result<(), StateDirectoryError> {
+/// Skips the addresses, numbers and versions that may have been assigned after the backup. What was assigned after an earlier restore of the same backup is
+/// `known` from the database that is replaced now; without one, a random number of steps is skipped, so that two restores hardly skip the same.
+async fn move_ahead(database: &Location, purpose: Purpose, known: &LastKnown) -> Result<(), StateDirectoryError> {
     let store = Store::open(database, purpose).await?;
     let mut tx = store.write(Party::Coordinator).await?;
     for network in tx.networks().await? {
-        let hosts = (addresses::last_host(network.ipv4) / 4).min(ADDRESSES);
-        let cursor = addresses::host_after(network.ipv4, network.cursor, hosts);
+        let step = (addresses::last_host(network.ipv4) / 4).min(ADDRESSES);
+        let (cursor, version) = match known.network(network.id) {
+            Some((cursor, version)) => (addresses::host_after(network.ipv4, cursor, step), version),
+            None => {
+                let room = (addresses::last_host(network.ipv4) / step.max(1)).max(2) - 1;
+                (addresses::host_after(network.ipv4, network.cursor, step * steps(room)), 0)
+            }
+        };
         tx.set_cursor(network.id, cursor).await?;
-        tx.leap(network.id, CHANGES, random_bits()).await?;
+        tx.leap(network.id, version, CHANGES, random_bits()).await?;
     }
-    tx.skip_numbers(NODES, KEYS, RELAYS).await?;
+    let count = if known.nodes == 0 { steps(MOST_STEPS) } else { 1 };
+    tx.skip_numbers(known, NODES * count, KEYS * count, RELAYS * count).await?;
     tx.commit().await?;
     store.close().await;
     Ok(())
+}
+
+/// Returns a random number of steps, from 1 to `most`.
+fn steps(most: u32) -> u32 {
+    1 + random_bits() % most
 }
 
 /// Renames a database together with its write-ahead log. If the log stayed, SQLite would apply it to the new database.

@@ -259,6 +259,8 @@ pub(crate) enum StateDirectoryError {
     Empty(PathBuf),
     /// The target directory of a restore has a coordinator.
     Occupied(PathBuf),
+    /// Another program has the database open that a restore would replace.
+    Open(PathBuf),
     /// The target database of a migration has a coordinator.
     NotEmpty(String),
     /// The database that a migration begins with is damaged.
@@ -308,6 +310,11 @@ impl fmt::Display for StateDirectoryError {
             Self::Occupied(path) => {
                 write!(f, "there is a coordinator in {}; --force replaces it, and renames its database", path.display())
             }
+            Self::Open(path) => write!(
+                f,
+                "another program has the database in {} open, and would go on with the old one; stop it (a program that replicates the database, such as Litestream, or `sqlite3`), and run `restore` again",
+                path.display()
+            ),
             Self::NotEmpty(place) => {
                 write!(f, "there is a coordinator in {place}; nothing was changed; name an empty database")
             }

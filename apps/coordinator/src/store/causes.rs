@@ -60,11 +60,21 @@ fn of_encryption(error: &sqlx::Error) -> Option<&'static str> {
     )
 }
 
-/// SQLite's failures, by the primary result codes (sqlite.org/rescode.html).
-fn of_sqlite(error: &sqlx::Error) -> Option<&'static str> {
+/// Returns true if another program has a lock of an SQLite database.
+pub(super) fn is_locked(error: &sqlx::Error) -> bool {
+    sqlite_code(error).is_some_and(|code| matches!(code, 5 | 6))
+}
+
+/// Returns the primary result code of a failure of SQLite's (sqlite.org/rescode.html).
+fn sqlite_code(error: &sqlx::Error) -> Option<u32> {
     let error = error.as_database_error()?.try_downcast_ref::<SqliteError>()?;
     let code: u32 = error.code()?.parse().ok()?;
-    match code & 0xff {
+    Some(code & 0xff)
+}
+
+/// SQLite's failures.
+fn of_sqlite(error: &sqlx::Error) -> Option<&'static str> {
+    match sqlite_code(error)? {
         5 | 6 => Some("the database is locked by another program"),
         8 => Some("the database cannot be written to: it or its disk is read-only"),
         10 => Some("the disk failed"),

@@ -14,6 +14,8 @@ mod check;
 mod damage;
 mod damaged_row;
 mod database;
+#[cfg(test)]
+mod dumps;
 mod error;
 mod fair_semaphore;
 #[cfg(test)]
@@ -43,6 +45,8 @@ use tokio::time::timeout;
 use damage::DamagedRows;
 pub(crate) use damaged_row::DamagedRow;
 use database::{Database, Transaction};
+#[cfg(test)]
+pub(crate) use dumps::{Contents, Dump, DumpedRow, contents, interrupted, migrations as dumped_migrations};
 pub(crate) use error::StoreError;
 use fair_semaphore::{FairSemaphore, Permit};
 #[cfg(test)]
@@ -56,13 +60,14 @@ pub(crate) use postgres::{
     forget_database, location_for_test,
 };
 pub(crate) use replica::{Announced, Hint, PresenceRow, REMOVED, Replica};
+pub(crate) use restored::LastKnown;
 pub(crate) use revocations::RevocationRow;
 pub(crate) use rows::{
     KeyRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, NodeRows, OperatorRow, Origin, RelayRow,
 };
 #[cfg(test)]
 pub(crate) use sqlite::{BlockingConnection, execute_on_file};
-pub(crate) use sqlite::{FILE, copy, make_directory, prepare};
+pub(crate) use sqlite::{FILE, copy, is_open_elsewhere, last_known, make_directory, prepare};
 use value::{Row, Value};
 
 use crate::figures::{DatabaseFigures, Histogram};

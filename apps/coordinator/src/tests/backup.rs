@@ -3,12 +3,14 @@
 use std::fs::{self, metadata};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use taut_netmap::{NetworkMap, ProblemCode, ToCoordinator};
 use tokio::runtime::Runtime;
 
 use super::world::{Directory, TestCoordinator, TestHost};
 use crate::state::{backup, findings, restore};
+use crate::store::{BlockingConnection, Contents, Location, contents};
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
     Runtime::new().unwrap().block_on(future)
@@ -49,6 +51,44 @@ fn a_backup_of_a_running_coordinator_is_whole_private_and_never_replaces() {
 }
 
 #[test]
+fn fault_o8_a_backup_under_load_restored_elsewhere_has_each_row_of_one_moment() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    coordinator.join("a");
+    let made = AtomicUsize::new(1);
+    let copies: Vec<Contents> = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for _ in 0..200 {
+                coordinator.key(true, crate::state::Expiry::Never);
+                made.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let mut copies = Vec::new();
+        while !writer.is_finished() {
+            let file = directory.0.join(format!("{}.db", copies.len()));
+            let before = made.load(Ordering::SeqCst);
+            wait(backup(&directory.0, &file)).unwrap();
+            let after = made.load(Ordering::SeqCst);
+            let other = Directory::new();
+            wait(restore(&other.0, &file, false)).unwrap();
+            let copy = wait(contents(&Location::Directory(other.0.clone())));
+            // One change may be stored and not yet counted.
+            assert!((before..=after + 1).contains(&copy["keys"].len()), "{before} {after}: {:?}", copy["keys"].len());
+            copies.push(copy);
+        }
+        copies
+    });
+    let last = wait(contents(&Location::Directory(directory.0.clone())));
+    for copy in &copies {
+        for table in ["meta", "operators", "keys", "nodes", "relays"] {
+            assert!(copy[table].iter().all(|row| last[table].contains(row)), "{table}");
+        }
+        let keys = (1..=copy["keys"].len()).map(|key| key.to_string());
+        assert!(keys.eq(copy["keys"].iter().map(|row| row["id"].clone())), "no change before the last is missing");
+    }
+}
+
+#[test]
 fn fault_n9_after_a_restore_nothing_is_given_twice_and_nodes_get_whole_maps() {
     let directory = Directory::new();
     let file = backup_in(&directory);
@@ -85,6 +125,50 @@ fn fault_n9_after_a_restore_nothing_is_given_twice_and_nodes_get_whole_maps() {
     assert_eq!((back.wholes, back.map.clone()), (1, back.fresh_map(&coordinator)));
     drop(coordinator);
     assert_eq!(wait(findings(&directory.database())).unwrap(), [""; 0]);
+}
+
+#[test]
+fn fault_n9_a_second_restore_of_the_same_backup_gives_nothing_again_that_was_given_after_the_first() {
+    let directory = Directory::new();
+    let file = backup_in(&directory);
+    let token = {
+        let coordinator = TestCoordinator::start(&directory);
+        coordinator.join("old");
+        wait(backup(&directory.0, &file)).unwrap();
+        coordinator.token()
+    };
+    let mut given = Vec::new();
+    for round in 0..3 {
+        wait(restore(&directory.0, &file, true)).unwrap();
+        let coordinator = TestCoordinator::start(&directory);
+        let key = coordinator.key(true, crate::state::Expiry::Never).0;
+        for name in ["a", "b"] {
+            let node = TestHost::new().join(&coordinator, &token, name).unwrap();
+            let is_new = |(id, addresses, version, keys): &(_, Vec<_>, u64, _)| {
+                let differs = *id < node.id() && node.map.me.addresses.iter().all(|own| !addresses.contains(own));
+                differs && *version < node.map.version && *keys <= key
+            };
+            assert!(given.iter().all(is_new), "{round}: {given:?} {:?}", node.map.me);
+            given.push((node.id(), node.map.me.addresses.clone(), node.map.version, key));
+        }
+    }
+}
+
+#[test]
+fn fault_n9_a_database_that_another_program_has_open_is_not_replaced() {
+    let directory = Directory::new();
+    let file = backup_in(&directory);
+    drop(TestCoordinator::start(&directory));
+    wait(backup(&directory.0, &file)).unwrap();
+    let before = fs::read(directory.0.join("coordinator.db")).unwrap();
+    // A program that replicates the log has a read transaction open.
+    let runtime = Runtime::new().unwrap();
+    let open = runtime.block_on(BlockingConnection::view(&directory.0));
+    let refusal = wait(restore(&directory.0, &file, true)).err().unwrap().to_string();
+    assert!(refusal.contains("would go on with the old one"), "{refusal}");
+    assert_eq!(fs::read(directory.0.join("coordinator.db")).unwrap(), before);
+    runtime.block_on(open.release());
+    wait(restore(&directory.0, &file, true)).unwrap();
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn fault_f17_revocations_and_marks_are_kept_while_tickets_last() {
     coordinator.wait(async {
         let mut tx = state.store().write(Party::Coordinator).await.unwrap();
         let network = tx.networks().await.unwrap()[0].id;
-        tx.leap(network, 10_000, 1).await.unwrap();
+        tx.leap(network, 0, 10_000, 1).await.unwrap();
         tx.commit().await.unwrap();
     });
     forget(now);

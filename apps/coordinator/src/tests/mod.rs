@@ -12,6 +12,7 @@ mod front;
 mod health;
 mod http;
 mod maps;
+mod moved_on_server;
 mod on_server;
 mod on_server_refusals;
 mod one_writer;
@@ -26,6 +27,7 @@ mod rolling;
 mod saved;
 mod times;
 mod trouble;
+mod upgrades;
 mod world;
 
 pub(crate) use world::Directory;

@@ -44,12 +44,17 @@ impl Serve {
     /// Starts the program by a command that runs it.
     pub(crate) fn start_by(command: Command, directory: &Path) -> Self {
         let mut serve = Self { child: Self::spawn_by(command, directory), address: String::new(), tokens: None };
+        let mut printed = String::new();
         for line in BufReader::new(serve.child.stdout.take().unwrap()).lines() {
-            if let Some(address) = line.unwrap().strip_prefix("listening on ") {
+            let line = line.unwrap();
+            if let Some(address) = line.strip_prefix("listening on ") {
                 serve.address = address.to_owned();
-                serve.tokens = first_tokens(&directory.join("first-tokens"));
+                let kept = std::fs::read_to_string(directory.join("first-tokens"));
+                // Release 0.1.0 prints them and keeps no file.
+                serve.tokens = first_tokens(&kept.unwrap_or(printed));
                 return serve;
             }
+            printed = printed + &line + "\n";
         }
         panic!("serve does not start on {}", directory.display());
     }
@@ -86,8 +91,7 @@ fn database_of(directory: &Path) -> Option<(String, String)> {
 }
 
 /// Returns the operator token and the join token of the first start.
-fn first_tokens(file: &Path) -> Option<(String, String)> {
-    let text = std::fs::read_to_string(file).ok()?;
+fn first_tokens(text: &str) -> Option<(String, String)> {
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
     value("operator-token: ").zip(value("join-token: "))
 }
@@ -139,7 +143,7 @@ impl Operator {
 #[derive(Clone)]
 pub(crate) struct TestHost {
     machine: PrivateKey,
-    node: PublicKey,
+    pub(crate) node: PublicKey,
     pub(crate) token: JoinToken,
     pub(crate) name: String,
 }

@@ -6,6 +6,8 @@
 
 mod check;
 mod connections;
+#[cfg(test)]
+mod dumped;
 mod options;
 mod replica;
 mod rows;
@@ -21,6 +23,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 pub(crate) use check::check;
+#[cfg(test)]
+pub(super) use dumped::{contents, interrupted, load};
 #[cfg(test)]
 pub(crate) use testing::{
     ServerLock, SilentLine, StuckServer, TableLock, count, end_connections, execute, forbid_connections, forbid_writes,

@@ -4,6 +4,9 @@
 mod blocking;
 mod check;
 mod copy;
+#[cfg(test)]
+mod dumped;
+mod last_known;
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -22,12 +25,16 @@ use sqlx::{Column, Connection, Row as _, Sqlite, TypeInfo, ValueRef, query, quer
 #[cfg(test)]
 pub(crate) use blocking::{BlockingConnection, execute_on_file};
 pub(crate) use check::{check, view};
-pub(crate) use copy::copy;
+pub(crate) use copy::{copy, is_open_elsewhere};
+#[cfg(test)]
+pub(super) use dumped::{contents, interrupted, load};
+
+pub(crate) use last_known::last_known;
 
 use super::database::{Database, Table, Transaction};
 use super::error::Answer;
 use super::value::{Cell, Row, Value};
-use super::{PERMIT_TIMEOUT, Party, Permit, StoreError, migrations};
+use super::{NetworkId, PERMIT_TIMEOUT, Party, Permit, StoreError, migrations};
 
 /// File of the database inside the state directory.
 pub(crate) const FILE: &str = "coordinator.db";
