@@ -83,10 +83,10 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
     }
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed(directory))?;
     let _lock = lock(directory)?;
+    let _database = if is_used() { Some(lock_database(directory)?) } else { None };
     if is_used() && is_open_elsewhere(directory).await {
         return Err(StateDirectoryError::Open(directory.to_path_buf()));
     }
-    let _database = if is_used() { Some(lock_database(directory)?) } else { None };
     let result = async {
         // Left behind by an interrupted restore.
         let _ = fs::remove_dir_all(&stage);

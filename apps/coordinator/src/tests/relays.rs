@@ -226,7 +226,8 @@ fn fault_l5_a_database_of_a_version_without_relays_is_sound_and_brought_up_to_da
             "ALTER TABLE networks DROP COLUMN relays_version",
             "ALTER TABLE nodes DROP COLUMN relays",
             "DELETE FROM meta WHERE name IN ('ticket-key', 'relay-key', 'own-relay')",
-            "DELETE FROM _sqlx_migrations WHERE version = 3",
+            "DROP TABLE revocations",
+            "DELETE FROM _sqlx_migrations WHERE version IN (3, 7)",
         ] {
             coordinator.wait(coordinator.state.store().edit(sql));
         }
