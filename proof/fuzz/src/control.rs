@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use taut_base::{Entropy, MAX_PEERS, PrivateKey};
 use taut_netmap::{
-    Delta, NetworkMap, ToCoordinator, ToNode, check_name, is_reserved, resolve_relay_endpoints, resolve_relay_urls,
+    CoordinatorToRelay, Delta, NetworkMap, RelayToCoordinator, ToCoordinator, ToNode, check_name, is_reserved,
+    resolve_relay_endpoints, resolve_relay_urls,
 };
 use taut_node::Node;
 use taut_testkit::Seeded;
@@ -32,6 +33,25 @@ pub(crate) fn to_node(data: &[u8]) {
 pub(crate) fn to_coordinator(data: &[u8]) {
     let Ok(message) = serde_json::from_slice::<ToCoordinator>(data) else { return };
     if message != ToCoordinator::Unknown {
+        let again = serde_json::to_vec(&message).ok().and_then(|json| serde_json::from_slice(&json).ok());
+        assert_eq!(again, Some(message));
+    }
+}
+
+/// A message between a relay and a coordinator, in either direction.
+pub(crate) fn relay_channel(data: &[u8]) {
+    if let Ok(message) = serde_json::from_slice::<RelayToCoordinator>(data)
+        && message != RelayToCoordinator::Unknown
+    {
+        let again = serde_json::to_vec(&message).ok().and_then(|json| serde_json::from_slice(&json).ok());
+        assert_eq!(again.as_ref(), Some(&message));
+        if let RelayToCoordinator::Load(load) = message {
+            assert!(load.thousandths() <= 1_000);
+        }
+    }
+    if let Ok(message) = serde_json::from_slice::<CoordinatorToRelay>(data)
+        && message != CoordinatorToRelay::Unknown
+    {
         let again = serde_json::to_vec(&message).ok().and_then(|json| serde_json::from_slice(&json).ok());
         assert_eq!(again, Some(message));
     }

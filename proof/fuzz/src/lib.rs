@@ -51,7 +51,7 @@ pub struct Target {
 }
 
 /// All fuzz targets.
-pub const TARGETS: [Target; 33] = [
+pub const TARGETS: [Target; 34] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "stun", run: packets::stun, mutations: 4_000 },
@@ -73,6 +73,7 @@ pub const TARGETS: [Target; 33] = [
     Target { name: "uapi", run: text::uapi, mutations: 2_000 },
     Target { name: "to-node", run: control::to_node, mutations: 2_000 },
     Target { name: "to-coordinator", run: control::to_coordinator, mutations: 2_000 },
+    Target { name: "relay-channel", run: control::relay_channel, mutations: 2_000 },
     Target { name: "map", run: control::map, mutations: 2_000 },
     Target { name: "state-file", run: state::state_file, mutations: 1_000 },
     Target { name: "identity", run: state::identity, mutations: 1_000 },

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use taut_base::{NodeId, PrivateKey, PublicKey};
-use taut_netmap::{JoinToken, ToNode};
+use taut_netmap::{JoinToken, RelayToken, ToNode};
 use taut_sim::{Link, Party, Settings, Side, TautHost, World, map_for};
 use taut_wire::control::{self, Abilities, ControlMessage, Endpoints, Lanes, Search, Suite, Suites};
 use taut_wire::icmp::{Echo, EchoKind};
@@ -45,6 +45,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "uapi" => uapi(),
         "to-node" => to_node(),
         "to-coordinator" => to_coordinator(),
+        "relay-channel" => relay_channel(),
         "map" => maps(),
         "state-file" => vec![Vec::new(), bytes("\u{1}\u{2}{}"), taut_control::fuzzing::whole_file(b"{\"a\":1}\n")],
         "identity" => identities(),
@@ -349,7 +350,16 @@ fn tokens() -> Vec<Vec<u8>> {
     let token = JoinToken { network: [1; 16], coordinator: key(), urls, secret: [3; 32] };
     let mut body = vec![7; 16 + 32 + 32];
     body.extend([2, 3, b'a', b':', b'/', 1, b'b']);
-    vec![bytes(&token.encode()), body, bytes("taut2-AAAA"), bytes(" tskey-auth-1\n")]
+    let urls = vec![String::from("https://taut.example")];
+    let relay = RelayToken { coordinator: key(), tickets: [9; 32], urls };
+    vec![
+        bytes(&token.encode()),
+        body,
+        bytes("taut2-AAAA"),
+        bytes(" tskey-auth-1\n"),
+        bytes(&relay.encode()),
+        bytes("tautrelay2-AAAA"),
+    ]
 }
 
 /// Requests of `wg`: the size of the parts in which a request arrives, then requests.
@@ -391,6 +401,21 @@ fn to_node() -> Vec<Vec<u8>> {
         .into_iter()
         .chain(others.map(|other| bytes(&other.to_string())))
         .collect()
+}
+
+fn relay_channel() -> Vec<Vec<u8>> {
+    let hello = json!({ "type": "hello", "schema": 1, "version": "0.2.0" });
+    let load = json!({
+        "type": "load", "clients": 7, "clients_max": 65_536, "bits_per_second": 1_000_000, "capacity": 0, "processor": 120,
+        "dropped": 3, "uptime": 60,
+    });
+    let network = "00112233445566778899aabbccddeeff";
+    let removed = json!({ "network": network, "node": 7, "key": key(), "at": 1_795_000_000 });
+    let former_key = json!({ "network": network, "key": key(), "at": 5 });
+    let revoked = json!({ "type": "revoked", "revocations": [removed, former_key] });
+    let problem = json!({ "type": "refused", "code": "not-a-member", "message": "m", "hint": "h" });
+    let [noted, goodbye, new] = ["noted", "goodbye", "new"].map(|kind| json!({ "type": kind }));
+    [hello, load, revoked, problem, noted, goodbye, new].map(|message| bytes(&message.to_string())).to_vec()
 }
 
 fn to_coordinator() -> Vec<Vec<u8>> {

@@ -3,7 +3,10 @@
 use std::fmt::Write;
 
 use taut_base::{Prefix, PrivateKey, PublicKey, decode_base64, decode_base64url, encode_base64, encode_base64url};
-use taut_netmap::{BadToken, JoinToken, TOKEN_PREFIX, check_name, check_new_name, name_from_host};
+use taut_netmap::{
+    BadRelayToken, BadToken, JoinToken, RELAY_TOKEN_PREFIX, RelayToken, TOKEN_PREFIX, check_name, check_new_name,
+    name_from_host,
+};
 use taut_node::uapi::{PeerChange, Request, RequestBuffer, Set};
 
 /// Each value has one text: a parsed text is written the same, and a text that was made into a name is a valid name.
@@ -36,7 +39,7 @@ pub(crate) fn text(data: &[u8]) {
     assert!(check_new_name(&name).is_ok(), "{text:?} became the invalid name {name:?}");
 }
 
-/// A join token: it parses as it was written. Some inputs get a correct checksum, so that mutations pass it.
+/// A join token or a relay token: it parses as it was written. Some inputs get a correct checksum, so that mutations pass it.
 pub(crate) fn token(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     read_token(&text);
@@ -45,6 +48,26 @@ pub(crate) fn token(data: &[u8]) {
     if let Some(token) = read_token(&format!("{TOKEN_PREFIX}{}", encode_base64url(&sealed))) {
         assert!((1..=8).contains(&token.urls.len()) && token.urls.iter().all(url));
         assert!(token.encode().ends_with(&encode_base64url(&sealed)), "two texts for one token");
+    }
+    read_relay_token(&text);
+    if let Some(token) = read_relay_token(&format!("{RELAY_TOKEN_PREFIX}{}", encode_base64url(&sealed))) {
+        assert!((1..=8).contains(&token.urls.len()) && token.urls.iter().all(url));
+        assert!(token.encode().ends_with(&encode_base64url(&sealed)), "two texts for one relay token");
+    }
+}
+
+fn read_relay_token(text: &str) -> Option<RelayToken> {
+    match text.parse::<RelayToken>() {
+        Ok(token) => {
+            assert!(token.encode().parse::<RelayToken>().is_ok_and(|again| again == token));
+            Some(token)
+        }
+        Err(why) => {
+            let text = text.trim();
+            let is_other = !text.starts_with("tautrelay") && !text.starts_with(TOKEN_PREFIX);
+            assert_eq!(why == BadRelayToken::NoToken, is_other);
+            None
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use taut_base::{NodeId, PublicKey};
 use taut_netmap::{LocalMember, NetworkInfo, Relay};
 
+use super::audience::Audience;
 use super::{StateError, maps, relays};
 use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Reading, StoreError};
 
@@ -72,8 +73,8 @@ pub(super) struct View {
     relays: Vec<Relay>,
     /// Members whose row is damaged, or has the key or an address of another one: they are in no map, and get none (fault O9).
     isolated: BTreeSet<NodeId>,
-    /// Deltas that were made, by the version that they begin with.
-    deltas: Mutex<BTreeMap<u64, Arc<SharedDelta>>>,
+    /// Deltas that were made, by the version that they begin with and their audience.
+    deltas: Mutex<BTreeMap<(u64, Audience), Arc<SharedDelta>>>,
 }
 
 /// A member, and its peers' view of it.
@@ -83,7 +84,7 @@ struct Member {
     peer: Option<Box<RawValue>>,
 }
 
-/// A delta that is the same for all nodes that it does not contain.
+/// A delta that is the same for all nodes of an audience that it does not contain.
 struct SharedDelta {
     contains: BTreeSet<NodeId>,
     message: Arc<[u8]>,
@@ -312,7 +313,9 @@ impl View {
     }
 
     fn map(&self, own: &Member) -> Result<Arc<[u8]>, StateError> {
-        let others = self.members.values().filter(|member| member.row.id != own.row.id);
+        let audience = Audience::of(&own.row);
+        let is_shown = |member: &&Arc<Member>| member.row.id != own.row.id && audience.sees(&member.row);
+        let others = self.members.values().filter(is_shown);
         json(&Message::Map {
             version: self.network.version,
             network: &self.info,
@@ -323,24 +326,25 @@ impl View {
     }
 
     fn delta(&self, own: &Member, from: u64) -> Result<Arc<[u8]>, StateError> {
+        let audience = Audience::of(&own.row);
         let mut deltas = self.deltas.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = match deltas.get(&from) {
+        let shared = match deltas.get(&(from, audience)) {
             Some(shared) => Arc::clone(shared),
             None => {
                 let contains = self.changed_since(from);
-                let message = self.delta_for(None, from, &contains)?;
+                let message = self.delta_for(None, audience, from, &contains)?;
                 let shared = Arc::new(SharedDelta { contains, message });
                 if deltas.len() >= KEPT_DELTAS {
                     // The oldest ones are asked for least.
                     deltas.pop_first();
                 }
-                deltas.insert(from, Arc::clone(&shared));
+                deltas.insert((from, audience), Arc::clone(&shared));
                 shared
             }
         };
         drop(deltas);
         if shared.contains.contains(&own.row.id) {
-            return self.delta_for(Some(own), from, &shared.contains);
+            return self.delta_for(Some(own), audience, from, &shared.contains);
         }
         Ok(Arc::clone(&shared.message))
     }
@@ -349,11 +353,18 @@ impl View {
         self.changed.range(from + 1..).flat_map(|(_, nodes)| nodes).copied().collect()
     }
 
-    /// Makes the delta for a node that changed itself, or for all others.
-    fn delta_for(&self, own: Option<&Member>, from: u64, changed: &BTreeSet<NodeId>) -> Result<Arc<[u8]>, StateError> {
+    /// Makes the delta for a node that changed itself, or for all others of its audience.
+    fn delta_for(
+        &self,
+        own: Option<&Member>,
+        audience: Audience,
+        from: u64,
+        changed: &BTreeSet<NodeId>,
+    ) -> Result<Arc<[u8]>, StateError> {
         let (mut upserts, mut removes) = (Vec::new(), Vec::new());
         for id in changed.iter().filter(|id| own.is_none_or(|own| own.row.id != **id)) {
-            match self.members.get(id).and_then(|member| member.peer.as_deref()) {
+            let shown = self.members.get(id).filter(|member| audience.sees(&member.row));
+            match shown.and_then(|member| member.peer.as_deref()) {
                 Some(peer) => upserts.push(peer),
                 None => removes.push(*id),
             }

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod admission;
+mod audience;
 mod backup;
 mod channel_rates;
 mod damage;
