@@ -29,7 +29,8 @@ COPIED = ("JOIN", "RELAY_TOKEN", "RELAY_KEY", "TAUT_OPERATOR_TOKEN")
 NEWER = """
 import sqlite3
 database = sqlite3.connect("/var/lib/taut-coordinator/coordinator.db")
-database.execute("INSERT INTO _sqlx_migrations SELECT version + 1000, description, installed_on, success, checksum, execution_time FROM _sqlx_migrations LIMIT 1")
+columns = "description, installed_on, success, checksum, execution_time"
+database.execute(f"INSERT INTO _sqlx_migrations SELECT version + 1000, {columns} FROM _sqlx_migrations LIMIT 1")
 database.commit()
 """
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("curl", "nginx", "openssl")), reason=needs.missing_reason("curl", "nginx", "openssl"))
@@ -66,11 +67,13 @@ class Network:
         return output
 
     def status(self):
-        return json.loads(self.node.run("taut status --json"))
+        return json.loads(self.node.run("taut status --json || true"))
+
+    def relays(self):
+        return {(one["name"], one["state"]) for one in self.status()["relays"]}
 
     def is_up(self):
-        status = json.loads(self.node.run("taut status --json || true"))
-        return bool(status.get("coordinator", {}).get("connected")) and any(one["state"] == "bound" for one in status["relays"])
+        return self.status()["coordinator"]["connected"] and ("coordinator", "bound") in self.relays()
 
     def wait_for_node(self):
         wait_until(self.is_up, "the node to have a channel and a relay", details=self.coordinator.journals)
@@ -95,14 +98,15 @@ class Network:
 
     def after_relays(self, output):
         assert "far" in output
-        wait_until(lambda: any(one["name"] == "far" and one["state"] == "bound" for one in self.status()["relays"]), "the relay to serve the node", details=self.relay.journals)
+        wait_until(lambda: ("far", "bound") in self.relays(), "the relay to serve the node", details=self.relay.journals)
         wait_until(lambda: "relay-connected" in self.coordinator.journal("taut-coordinator"), "the relay's channel", details=self.relay.journals)
 
     def before_day_to_day(self):
         self.first_token = self.coordinator.variables["TAUT_OPERATOR_TOKEN"]
         # A second node, which the page renames and removes.
         join = self.coordinator.run("taut-coordinator keys create | sed -n 's/^join-token: //p'").strip()
-        self.relay.run(f'install "$BUILD/taut" /usr/local/bin/; install -m 644 dist/systemd/taut.service /etc/systemd/system/; systemctl start taut; taut up --join {join} --hostname attic')
+        install = 'install "$BUILD/taut" /usr/local/bin/; install -m 644 dist/systemd/taut.service /etc/systemd/system/; systemctl start taut'
+        self.relay.run(f"{install}; taut up --join {join} --hostname attic")
         assert self.nodes() == {"web", "attic"}
 
     def after_day_to_day(self, output):
