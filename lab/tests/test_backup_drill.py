@@ -3,7 +3,6 @@
 import http.client
 import json
 import os
-import re
 import subprocess
 import threading
 import time
@@ -16,19 +15,13 @@ from lab.hosts.programs import ROOT, binary
 from lab.hosts.wait import wait_until
 from lab.nodes import local_postgres as postgres
 from lab.nodes import versions
+from lab.tests.drill import STRICT, blocks
 
 PAGE = ROOT / "docs" / "backup.md"
 # `systemctl ACTION SERVICE…`: the test does it, and answers.
 SYSTEMCTL = '#!/bin/sh\necho "$@" > "$DRILL/asked"\nread -r status < "$DRILL/done"\nexit "$status"\n'
 # `sudo -u postgres PROGRAM …`, with its directory as a service has it.
 SUDO = '#!/bin/sh\nshift 2\ncd "$DRILL"\nexec setpriv --reuid="$POSTGRES" --regid="$POSTGRES_GROUP" --clear-groups "$@"\n'
-
-
-def blocks(title, page=PAGE):
-    """Returns the commands at the start of the page, and those of a section."""
-    parts = re.split(r"^## (.+)$", page.read_text(), flags=re.MULTILINE)
-    texts = parts[0], dict(zip(parts[1::2], parts[2::2]))[title]
-    return [re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) for text in texts]
 
 
 class Drill:
@@ -60,7 +53,7 @@ class Drill:
 
     def run(self, *scripts, **more):
         """Runs commands of the page; fails if one of them does."""
-        text = "set -euo pipefail\n" + "\n".join(scripts)
+        text = STRICT + "\n".join(scripts)
         shell = subprocess.Popen(["bash", "-c", text], env={**self.environment, **more}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder)
         # Opened for both, so that opening it does not wait.
         asked = os.open(self.folder / "asked", os.O_RDWR | os.O_NONBLOCK)
@@ -174,7 +167,7 @@ def moment():
 
 @pytest.mark.programs
 def test_fault_o8_n9_a_backup_of_sqlite_comes_back_by_the_commands_of_the_page(drill):
-    names, (save, restore) = blocks("A backup of SQLite")
+    names, (save, restore) = blocks("A backup of SQLite", PAGE)
     drill.start("taut-coordinator")
     kept = {drill.key()}
     drill.run(*names, save)
@@ -187,7 +180,7 @@ def test_fault_o8_n9_a_backup_of_sqlite_comes_back_by_the_commands_of_the_page(d
 @pytest.mark.programs
 @pytest.mark.skipif(bool(versions.lacking("litestream", "litestream")), reason=str(versions.lacking("litestream", "litestream")))
 def test_fault_o8_n9_litestream_brings_back_the_last_state_and_any_moment(drill):
-    names, (configure, last, at_a_moment) = blocks("Continuous replication of SQLite")
+    names, (configure, last, at_a_moment) = blocks("Continuous replication of SQLite", PAGE)
     drill.environment["PATH"] = f"{versions.peer('litestream', 'litestream').parent}:{drill.environment['PATH']}"
     drill.services["litestream"] = drill.replicate
     drill.saved.mkdir()
@@ -276,7 +269,7 @@ def test_fault_o8_n9_a_dump_of_postgresql_under_load_is_one_moment_and_comes_bac
 @pytest.mark.root
 @pytest.mark.skipif(bool(postgres.lacking()), reason=postgres.lacking())
 def test_fault_o8_n9_postgresql_goes_back_to_any_moment(drill, server):
-    names, (archive, base, go_back) = blocks("Any moment with PostgreSQL")
+    names, (archive, base, go_back) = blocks("Any moment with PostgreSQL", PAGE)
     first = {drill.key() for _ in range(3)}
     drill.run(*names, archive)
     wait_until(drill.is_well, "the coordinator to reach its database")
