@@ -223,10 +223,14 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
             Arg::Long("listen") => flags.listen = parser.value()?.parse()?,
             Arg::Long("stun-port") => flags.stun_port = parser.value()?.parse()?,
             Arg::Long("coordinator") => {
-                let token = parser.value()?.string()?;
-                flags
-                    .coordinators
-                    .push(token.parse().map_err(|error| Failed::Usage(format!("--coordinator: {error}")))?);
+                let text = parser.value()?.string()?;
+                let token: RelayToken =
+                    text.parse().map_err(|error| Failed::Usage(format!("--coordinator: {error}")))?;
+                if flags.coordinators.iter().any(|other: &RelayToken| other.coordinator == token.coordinator) {
+                    let message = "--coordinator names the same coordinator twice; one token has all its URLs";
+                    return Err(Failed::Usage(String::from(message)));
+                }
+                flags.coordinators.push(token);
             }
             Arg::Long("capacity") => {
                 let text = parser.value()?.string()?;

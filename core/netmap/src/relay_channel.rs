@@ -97,8 +97,13 @@ pub enum CoordinatorToRelay {
     },
     /// Answer to [`RelayToCoordinator::Load`].
     Noted,
-    /// The coordinator does not serve this relay; it closes the channel.
+    /// The coordinator does not serve this relay; it closes the channel. After [`crate::ProblemCode::Twin`] the relay waits for half a minute or longer.
     Refused(Problem),
+    /// The coordinator closes the channel for a reason of its own.
+    Closing {
+        /// Why, for the log.
+        reason: String,
+    },
     /// An unknown message of a newer coordinator, which is ignored (fault L5).
     #[serde(other)]
     Unknown,

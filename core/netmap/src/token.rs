@@ -16,6 +16,9 @@ use crate::token_line;
 /// Prefix of every token of this version.
 pub const TOKEN_PREFIX: &str = "taut1-";
 
+/// Prefix of relay tokens of all versions (`relay_channel`).
+const RELAY_PREFIX: &str = "tautrelay";
+
 /// Prefix of every operator token, by which people and secret scanners recognise it.
 pub const OPERATOR_PREFIX: &str = "tautop-";
 
@@ -58,6 +61,7 @@ impl FromStr for JoinToken {
         let Some(body) = text.strip_prefix(TOKEN_PREFIX) else {
             return Err(match text {
                 operator if operator.starts_with(OPERATOR_PREFIX) => BadToken::Operator,
+                relay if relay.starts_with(RELAY_PREFIX) => BadToken::Relay,
                 other if other.starts_with("taut") => BadToken::Version,
                 _ => BadToken::NoToken,
             });
@@ -83,6 +87,8 @@ pub enum BadToken {
     NoToken,
     /// It is an operator token, which gives access to the coordinator's API.
     Operator,
+    /// It is a relay token, with which a relay serves a coordinator's nodes.
+    Relay,
     /// It is a token of another version.
     Version,
     /// It is truncated, mistyped or altered.
@@ -98,6 +104,9 @@ impl fmt::Display for BadToken {
             Self::Operator => {
                 "this is an operator token, which gives full control of the coordinator: keep it secret; a join token starts with \
                  `taut1-`, and `taut-coordinator keys create` makes one"
+            }
+            Self::Relay => {
+                "this is a relay token, for `taut-relay serve --coordinator`; a join token starts with `taut1-`, and `taut-coordinator keys create` makes one"
             }
             Self::Version => "a join token of another version; update `taut`, or ask the operator for a new token",
             Self::Damaged => "the join token is damaged: a part is missing or mistyped; copy the whole line again",
@@ -139,6 +148,7 @@ mod tests {
         let operator = format!("{OPERATOR_PREFIX}{}", encode_base64url(&[7; 32])).parse::<JoinToken>().err();
         assert_eq!(operator, Some(BadToken::Operator));
         assert!(BadToken::Operator.to_string().contains("keys create"));
+        assert_eq!("tautrelay1-AAAA".parse::<JoinToken>().err(), Some(BadToken::Relay));
         let swapped = line.replacen('A', "B", 1);
         assert_eq!(swapped.parse::<JoinToken>().err(), Some(BadToken::Damaged));
     }

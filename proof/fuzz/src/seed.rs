@@ -414,8 +414,9 @@ fn relay_channel() -> Vec<Vec<u8>> {
     let former_key = json!({ "network": network, "key": key(), "at": 5 });
     let revoked = json!({ "type": "revoked", "revocations": [removed, former_key] });
     let problem = json!({ "type": "refused", "code": "not-a-member", "message": "m", "hint": "h" });
+    let closing = json!({ "type": "closing", "reason": "r" });
     let [noted, goodbye, new] = ["noted", "goodbye", "new"].map(|kind| json!({ "type": kind }));
-    [hello, load, revoked, problem, noted, goodbye, new].map(|message| bytes(&message.to_string())).to_vec()
+    [hello, load, revoked, problem, noted, goodbye, new, closing].map(|message| bytes(&message.to_string())).to_vec()
 }
 
 fn to_coordinator() -> Vec<Vec<u8>> {

@@ -66,7 +66,8 @@ result shows how nodes spread. Nothing is forwarded.
   --replicas N         coordinators, up to 16 (default 1)
   --database URL       the empty PostgreSQL database (or $TAUT_DATABASE); by default SQLite in a temporary directory
   --relays N           relays, 2 to 31, which all networks list (default none)
-  --relay-places N     nodes that one relay can take (default: all relays together have room for 1.5 times the nodes)
+  --relay-places N     nodes that one relay can take (default: all relays together have room for one and
+                       a half times what all nodes take, which is two places each)
   --json               print the result as JSON
 ";
 

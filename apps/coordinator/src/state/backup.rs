@@ -12,7 +12,8 @@ use super::start::{StateDirectoryError, lock, lock_database};
 use super::{addresses, random_bits};
 use crate::clock::unix_now;
 use crate::store::{
-    FILE, LastKnown, Location, Party, Purpose, Store, check, copy, is_open_elsewhere, last_known, prepare,
+    FILE, LastKnown, Location, Party, Purpose, Store, StoreError, WAS_MOVED, check, copy, give_to_owner,
+    is_open_elsewhere, last_known, prepare,
 };
 
 /// Directory inside the state directory in which a restored database is prepared; one rename then puts it in place.
@@ -57,6 +58,9 @@ pub(crate) async fn backup(directory: &Path, file: &Path) -> Result<(), StateDir
     let result = async {
         prepare(&stage)?;
         copy(directory, &stage.join(FILE).to_string_lossy()).await?;
+        if check(&Location::Directory(stage.clone())).await?.iter().any(|found| found == WAS_MOVED) {
+            return Err(StoreError::Moved.into());
+        }
         sound(&stage).await?;
         let failed = |source| StateDirectoryError::File(file.to_path_buf(), source);
         File::open(stage.join(FILE)).and_then(|made| made.sync_all()).map_err(failed)?;
@@ -98,6 +102,7 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
         move_ahead(&Location::Directory(stage.clone()), Purpose::Change, &known).await?;
         sound(&stage).await?;
         File::open(stage.join(FILE)).and_then(|made| made.sync_all()).map_err(failed(&stage))?;
+        give_to_owner(directory, &stage.join(FILE)).map_err(failed(&stage))?;
         // A name that no database has that was replaced earlier, even in the same second.
         let free = |time| Some(with_ending(&database, &format!(".replaced-{time}"))).filter(|path| !path.exists());
         let replaced = if is_used() { (unix_now()..).find_map(free) } else { None };

@@ -4,7 +4,7 @@ use std::fs::File;
 
 use super::start::{KEY, MOVED, StateDirectoryError, expect_unmoved, lock, lock_database};
 use crate::clock::unix_now;
-use crate::store::{FILE, Location, Party, Purpose, Store, StoreError, check, make_directory};
+use crate::store::{FILE, Location, Party, Purpose, Store, StoreError, WAS_MOVED, check, make_directory};
 
 /// Copies the coordinator of one database into another, empty one, and compares every row. No coordinator may run on either; while it copies, nobody can change
 /// anything in either. The first one gets a mark, with which it is not served again: both would assign the same addresses. Returns the names of the tables and
@@ -20,6 +20,9 @@ pub(crate) async fn migrate(from: &Location, to: &Location) -> Result<Vec<(&'sta
     }
     let _locks = (held(from)?, held(to)?);
     let found = check(from).await?;
+    if found.iter().any(|found| found == WAS_MOVED) {
+        return Err(StoreError::Moved.into());
+    }
     if !found.is_empty() {
         return Err(StateDirectoryError::Damaged(found.join("; ")));
     }

@@ -22,7 +22,9 @@ use super::relay_links::RelayLinks;
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{FILE, Location, Party, Purpose, Reading, Store, StoreError, make_directory, prepare};
+use crate::store::{
+    FILE, Location, Party, Purpose, Reading, Store, StoreError, give_to_owner, make_directory, prepare,
+};
 
 /// Row of the coordinator's private key.
 pub(super) const KEY: &str = "coordinator-key";
@@ -211,6 +213,7 @@ pub(crate) async fn new_operator_token(database: &Location) -> Result<String, St
             Location::Server(_) => StoreError::NoTables.into(),
         });
     }
+    expect_unmoved(&mut tx).await?;
     tx.insert_operator(&operator.hash(), unix_now()).await?;
     tx.commit().await?;
     store.close().await;
@@ -232,6 +235,7 @@ pub(super) fn lock_database(directory: &Path) -> Result<File, StateDirectoryErro
 fn lock_file(directory: &Path, path: &Path) -> Result<File, StateDirectoryError> {
     let failed = |source| StateDirectoryError::Lock(path.to_path_buf(), source);
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(failed)?;
+    give_to_owner(directory, path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StateDirectoryError::Running(directory.to_path_buf())),

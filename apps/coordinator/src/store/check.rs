@@ -3,9 +3,13 @@
 use super::StoreError;
 use super::database::Transaction;
 
+/// What `migrate` leaves behind in the database that a coordinator moved from.
+pub(crate) const WAS_MOVED: &str = "the coordinator was moved to another database by `migrate`: nothing changes in this one any more, so name the other one (--database, TAUT_DATABASE)";
+
 /// Damages that no correct change leaves behind, each with a statement that counts them. The database itself checks the constraints of the tables (no
 /// duplicate address, name or key).
-const CHECKS: [(&str, &str); 9] = [
+const CHECKS: [(&str, &str); 10] = [
+    (WAS_MOVED, "SELECT count(*) FROM meta WHERE name = 'moved'"),
     (
         "the coordinator's key is missing: this is not a coordinator's database, or its first start was interrupted",
         "SELECT NOT EXISTS (SELECT 1 FROM meta WHERE name = 'coordinator-key' AND length(value) = 32)",

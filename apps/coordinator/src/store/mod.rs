@@ -42,6 +42,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
+pub(crate) use check::WAS_MOVED;
 use damage::DamagedRows;
 pub(crate) use damaged_row::DamagedRow;
 use database::{Database, Transaction};
@@ -67,7 +68,7 @@ pub(crate) use rows::{
 };
 #[cfg(test)]
 pub(crate) use sqlite::{BlockingConnection, execute_on_file};
-pub(crate) use sqlite::{FILE, copy, is_open_elsewhere, last_known, make_directory, prepare};
+pub(crate) use sqlite::{FILE, copy, give_to_owner, is_open_elsewhere, last_known, make_directory, prepare};
 use value::{Row, Value};
 
 use crate::figures::{DatabaseFigures, Histogram};

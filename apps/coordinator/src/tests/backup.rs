@@ -1,7 +1,7 @@
 //! Backups of a running coordinator, and restores after which no address or number is assigned twice.
 
 use std::fs::{self, metadata};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -206,4 +206,28 @@ fn a_restore_refuses_to_overwrite_and_damaged_backups() {
     drop(coordinator);
     let kept = wait(restore(&directory.0, &file, true)).unwrap().replaced.unwrap();
     assert!(kept.is_file());
+}
+
+#[test]
+fn what_root_restores_belongs_to_the_owner_of_the_directory() {
+    let (saved, to) = (Directory::new(), Directory::new());
+    let file = saved.0.with_extension("backup");
+    {
+        let coordinator = TestCoordinator::start(&saved);
+        coordinator.wait(backup(&saved.0, &file)).unwrap();
+    }
+    fs::create_dir(&to.0).unwrap();
+    if chown(&to.0, Some(12_345), Some(54_321)).is_err() {
+        return eprintln!("skipped: only root can give a directory to another user");
+    }
+    let runtime = Runtime::new().unwrap();
+    for _ in 0..2 {
+        runtime.block_on(restore(&to.0, &file, true)).unwrap();
+        for file in fs::read_dir(&to.0).unwrap() {
+            let file = file.unwrap();
+            let metadata = file.metadata().unwrap();
+            assert_eq!((metadata.uid(), metadata.gid()), (12_345, 54_321), "{:?}", file.path());
+        }
+    }
+    fs::remove_file(&file).unwrap();
 }

@@ -149,3 +149,22 @@ fn an_operator_sees_a_relays_load_and_nodes_see_that_it_is_busy() {
     until(|| listed(&coordinator, relay.key()).channel.is_none());
     node.channel.send(&ToCoordinator::Goodbye);
 }
+
+#[test]
+fn two_relays_with_one_key_do_not_displace_each_other_without_end() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let key = PrivateKey::from_bytes(random());
+    let [one, other] = [key.clone(), key].map(|key| {
+        let mut config = RelayConfig::new(key);
+        (config.port, config.stun_port, config.workers) = (0, 0, 1);
+        RelayServer::start(&config).unwrap()
+    });
+    name(&coordinator, &one);
+    let _links = [connect(&coordinator, &one), connect(&coordinator, &other)];
+    // The one that came second stays; the first was told, and waits.
+    until(|| one.stats().coordinators + other.stats().coordinators == 1);
+    let before = coordinator.state.next_connection();
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(coordinator.state.next_connection() <= before + 2, "no channel was opened meanwhile");
+}

@@ -5,11 +5,12 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use taut_base::Time;
+use taut_base::{Time, is_printable};
 use taut_dial::{Backoff, Broken, ChannelTarget, Dial, Jitter, Received, SealedChannel};
 use taut_event::{Events, Interest, Poller, Waker};
 use taut_netmap::{
-    CoordinatorToRelay, Problem, RELAY_CONTROL_PATH, RELAY_PROLOGUE, RelayToCoordinator, Revocation, SCHEMA,
+    CoordinatorToRelay, Problem, ProblemCode, RELAY_CONTROL_PATH, RELAY_PROLOGUE, RelayToCoordinator, Revocation,
+    SCHEMA,
 };
 use taut_relay::{NetworkTag, Removal, VerifyingKey};
 
@@ -30,6 +31,9 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(45);
 
 /// Messages read in one turn, 8: each has up to 1,024 revocations, which take some milliseconds.
 const TURN: usize = 8;
+
+/// Pause after another program with this relay's key took over, 30 s: two such programs must not displace each other every second.
+const TWIN_PAUSE: Duration = Duration::from_secs(30);
 
 const WAKE: u64 = 0;
 const SOCKET: u64 = 1;
@@ -118,6 +122,8 @@ impl LinkWorker {
             // The next URL of a round over all URLs is tried at once; the back-off applies between rounds.
             let round_ends = self.next_url.is_multiple_of(self.options.token.urls.len().max(1));
             let pause = if round_ends { self.backoff.next(&mut self.jitter) } else { Duration::ZERO };
+            let is_twin = matches!(&end, LinkEnd::Refused(problem) if problem.code == ProblemCode::Twin);
+            let pause = if is_twin { TWIN_PAUSE + pause } else { pause };
             self.report(&url, end);
             if self.rest(pause).is_err() {
                 return;
@@ -132,17 +138,22 @@ impl LinkWorker {
 
     /// Logs why there is no channel, unless that was the last thing logged.
     fn report(&mut self, url: &str, end: LinkEnd) {
-        let (reason, hint) = match end {
+        let (reason, refusal) = match end {
             LinkEnd::Stopped => return,
-            LinkEnd::Broken(broken) => {
-                (broken.0, String::from("the relay goes on with tickets alone; it is tried again"))
-            }
-            LinkEnd::Refused(problem) => (problem.message, problem.hint),
+            LinkEnd::Broken(broken) => (broken.0, None),
+            LinkEnd::Refused(problem) => (problem.message, Some(problem.hint)),
         };
-        if self.told.as_ref() != Some(&reason) {
-            tracing::warn!(target: DAEMON, event = "coordinator-lost", url, reason, hint);
-            self.told = Some(reason);
+        if self.told.as_ref() == Some(&reason) {
+            return;
         }
+        match refusal {
+            None => {
+                let hint = "the relay goes on with tickets alone; it is tried again within 30 s";
+                tracing::warn!(target: DAEMON, event = "coordinator-lost", url, reason, hint);
+            }
+            Some(hint) => tracing::warn!(target: DAEMON, event = "coordinator-refused", url, reason, hint),
+        }
+        self.told = Some(reason);
     }
 
     /// Waits for this time.
@@ -256,8 +267,13 @@ impl LinkWorker {
     fn handle(&mut self, plain: &[u8], url: &str) -> Result<(), LinkEnd> {
         let message = serde_json::from_slice(plain)
             .map_err(|error| Broken(format!("the coordinator sent a message that makes no sense: {error}")))?;
-        if let CoordinatorToRelay::Refused(problem) = message {
-            return Err(LinkEnd::Refused(problem));
+        match message {
+            CoordinatorToRelay::Refused(problem) => return Err(LinkEnd::Refused(problem)),
+            CoordinatorToRelay::Closing { reason } => {
+                let reason: String = reason.chars().filter(|letter| is_printable(*letter)).take(200).collect();
+                return Err(Broken(format!("the coordinator closed the channel: {reason}")).into());
+            }
+            _ => {}
         }
         if self.opened.is_none() {
             self.opened = Some(clocks().now);

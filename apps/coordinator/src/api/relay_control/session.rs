@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
 use taut_base::PublicKey;
-use taut_netmap::{CoordinatorToRelay, Problem, RELAY_PROLOGUE, RelayToCoordinator, SCHEMA};
+use taut_netmap::{CoordinatorToRelay, Problem, ProblemCode, RELAY_PROLOGUE, RelayToCoordinator, SCHEMA};
 use taut_relay_server::Source;
 use taut_relay_server::log::UNAUTHENTICATED;
 use tokio::sync::watch;
@@ -124,7 +124,7 @@ impl RelaySession {
                 },
                 () = sleep_until(wake) => self.on_time().await,
                 Ok(()) = revoked.changed() => self.tell().await,
-                _ = &mut self.membership.replaced => Err(SessionEnd::Coordinator("a newer channel of this relay took over")),
+                _ = &mut self.membership.replaced => Err(SessionEnd::Refused(twin())),
                 () = &mut stopped => Err(SessionEnd::Coordinator("the coordinator stops")),
             };
             if let Err(why) = step {
@@ -226,7 +226,10 @@ impl RelaySession {
         match why {
             SessionEnd::Channel(_) => {}
             SessionEnd::Refused(problem) => channel.refuse(&CoordinatorToRelay::Refused(problem)).await,
-            SessionEnd::Coordinator(_) | SessionEnd::Goodbye => channel.close().await,
+            SessionEnd::Coordinator(reason) => {
+                channel.refuse(&CoordinatorToRelay::Closing { reason: String::from(reason) }).await;
+            }
+            SessionEnd::Goodbye => channel.close().await,
         }
     }
 }
@@ -239,6 +242,17 @@ async fn open(
     match channel.receive().await? {
         RelayToCoordinator::Hello { schema, version } => Ok((channel, key, schema, version)),
         _ => Err(ChannelCloseReason::Broken("no hello")),
+    }
+}
+
+/// Returns what a relay is told whose key another program uses, too. The older channel of one relay is dead, and does not hear it.
+fn twin() -> Problem {
+    Problem {
+        code: ProblemCode::Twin,
+        message: String::from("a newer channel with this relay's key took over"),
+        hint: String::from(
+            "if a second relay runs with a copy of the key file, give it a key of its own: delete the file there, and add the relay by its new key",
+        ),
     }
 }
 

@@ -120,8 +120,9 @@ pub(super) struct Chooser {
     at: f64,
     home: HomeRelay,
     began: Instant,
-    /// The relays of its map, by number.
+    /// The relays of its map, by number, and in the map's order with true for a busy one.
     sites: BTreeMap<RelayId, usize>,
+    listed: Vec<(RelayId, bool)>,
     homes: Vec<RelayId>,
     chooses: bool,
 }
@@ -133,6 +134,7 @@ impl Chooser {
             home: HomeRelay::default(),
             began: Instant::now(),
             sites: BTreeMap::new(),
+            listed: Vec::new(),
             homes: Vec::new(),
             chooses: false,
         }
@@ -146,13 +148,17 @@ impl Chooser {
     pub(super) fn set_map(&mut self, relays: &[taut_netmap::Relay], sites: &Sites) {
         let place = |key: &PublicKey| sites.all.iter().position(|site| site.public == *key);
         self.sites = relays.iter().filter_map(|relay| Some((relay.id, place(&relay.key)?))).collect();
-        let listed: Vec<(RelayId, bool)> = relays.iter().map(|relay| (relay.id, relay.busy)).collect();
-        self.home.set_listed(&listed, self.now());
+        self.listed = relays.iter().map(|relay| (relay.id, relay.busy)).collect();
+        // A node that is not there yet has no relay that it would keep.
+        if self.chooses {
+            self.home.set_listed(&self.listed, self.now());
+        }
     }
 
     /// Measures all relays, and chooses from now on.
     pub(super) fn begin(&mut self, sites: &Sites) {
         self.chooses = true;
+        self.home.set_listed(&self.listed, self.now());
         let distance = |place: &usize| sites.all.get(*place).map(|site| round_trip(self.at, site.at));
         let measured: Vec<_> =
             self.sites.iter().filter_map(|(id, place)| Some((*id, *place, distance(place)?))).collect();

@@ -9,7 +9,7 @@ mod dumped;
 mod last_known;
 
 use std::fs::{DirBuilder, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -210,7 +210,17 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), StoreError> {
     let failed = |source| StoreError::Directory { path: directory.display().to_string(), source };
     // Created before SQLite does, with the right mode from the start. SQLite gives its log files the same mode.
     OpenOptions::new().create(true).append(true).mode(0o600).open(directory.join(FILE)).map_err(failed)?;
-    Ok(())
+    give_to_owner(directory, &directory.join(FILE)).map_err(failed)
+}
+
+/// Gives a file that root made to the owner of the state directory: otherwise a command that root runs would keep the service, which has a user of its own, from
+/// its database. SQLite gives its log files the owner of the database.
+pub(crate) fn give_to_owner(directory: &Path, file: &Path) -> std::io::Result<()> {
+    let (of_directory, of_file) = (std::fs::metadata(directory)?, std::fs::metadata(file)?);
+    match (of_file.uid(), of_directory.uid()) {
+        (0, 1..) => chown(file, Some(of_directory.uid()), Some(of_directory.gid())),
+        _ => Ok(()),
+    }
 }
 
 /// Creates the state directory if it does not exist, readable by its owner only.
