@@ -52,7 +52,12 @@ fn make(path: &Path) -> io::Result<PrivateKey> {
     OsEntropy(SystemRandom::new()).fill(&mut *bytes);
     let key = PrivateKey::from_bytes(*bytes);
     let new = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    // Left behind by a crash, or put there by the owner of the directory to have another file overwritten.
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(key.expose_base64().as_bytes())?;
     file.write_all(b"\n")?;
     file.sync_all()?;

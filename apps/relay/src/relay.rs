@@ -188,9 +188,13 @@ impl RelayServer {
     /// that this relay can forward in bits per second, 0 if unknown.
     ///
     /// # Errors
-    /// If the system refuses a thread.
+    /// If the token is forged, or the system refuses a thread.
     pub fn connect(&self, token: RelayToken, version: &str, capacity: u64) -> Result<CoordinatorLink, RelayStartError> {
-        self.trust(VerifyingKey(token.tickets));
+        let tickets = VerifyingKey(token.tickets);
+        if !tickets.is_of(&token.coordinator, &token.proof) {
+            return Err(RelayStartError::Token);
+        }
+        self.trust(tickets);
         let options = LinkOptions {
             token,
             key: self.private_key.clone(),
@@ -281,6 +285,8 @@ pub enum RelayStartError {
     Bind(BindError),
     /// WebSocket cannot be started: the address cannot be opened, or the certificate's files cannot be used.
     Web(io::Error),
+    /// A relay token names the key for tickets of another coordinator.
+    Token,
     /// The system refused another resource.
     System(io::Error),
 }
@@ -302,6 +308,9 @@ impl fmt::Display for RelayStartError {
         match self {
             Self::Bind(error) => error.fmt(f),
             Self::Web(error) => write!(f, "cannot start WebSocket: {error}"),
+            Self::Token => f.write_str(
+                "the relay token is forged: its coordinator has not the key for tickets that it names; take the token from `taut-coordinator relay-token`",
+            ),
             Self::System(error) => {
                 write!(f, "cannot start the relay: {error}; check the limits of descriptors and memory (ulimit -a)")
             }

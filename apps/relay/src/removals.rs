@@ -27,8 +27,8 @@ impl Removals {
     pub fn cut_off(&self, signer: &VerifyingKey, removals: &[Removal]) {
         for piece in removals.chunks(PIECE) {
             self.0.order(|server| {
-                let now = clocks().now;
-                piece.iter().for_each(|removal| server.cut_off(signer, removal, now));
+                let clocks = clocks();
+                piece.iter().for_each(|removal| server.cut_off(signer, removal, clocks));
             });
             // A worker that waits for the lock gets it before the next piece.
             thread::yield_now();

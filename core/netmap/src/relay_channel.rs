@@ -126,7 +126,7 @@ pub struct Revocation {
 
 /// Everything that a relay needs to serve a coordinator's nodes, in one line. It holds no secret: the relay proves its own key, which the operator announced.
 ///
-/// `tautrelay1-` and base64url of: coordinator key (32 bytes) ‖ key that signs tickets (32) ‖ number of URLs (1) ‖ each URL as length (1) and text ‖ the first 4 bytes
+/// `tautrelay1-` and base64url of: coordinator key (32 bytes) ‖ key that signs tickets (32) ‖ proof that both have one owner (64) ‖ number of URLs (1) ‖ each URL as length (1) and text ‖ the first 4 bytes
 /// of BLAKE2s-256 of all that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayToken {
@@ -134,6 +134,8 @@ pub struct RelayToken {
     pub coordinator: PublicKey,
     /// The key with which the coordinator signs tickets (Ed25519).
     pub tickets: [u8; 32],
+    /// Signature of that key over the coordinator's key (`taut_relay::SigningKey::prove`). The relay verifies it.
+    pub proof: [u8; 64],
     /// URLs of the coordinator, `http://…` or `https://…`, best first.
     pub urls: Vec<String>,
 }
@@ -141,7 +143,7 @@ pub struct RelayToken {
 impl RelayToken {
     /// Returns the line to copy.
     pub fn encode(&self) -> String {
-        token_line::encode(RELAY_TOKEN_PREFIX, &[self.coordinator.as_bytes(), &self.tickets], &self.urls)
+        token_line::encode(RELAY_TOKEN_PREFIX, &[self.coordinator.as_bytes(), &self.tickets, &self.proof], &self.urls)
     }
 }
 
@@ -157,10 +159,11 @@ impl FromStr for RelayToken {
                 _ => BadRelayToken::NoToken,
             });
         };
-        let (fixed, urls) = token_line::decode::<64>(body).ok_or(BadRelayToken::Damaged)?;
-        let (coordinator, tickets) = fixed.split_first_chunk::<32>().ok_or(BadRelayToken::Damaged)?;
-        let tickets = tickets.try_into().map_err(|_| BadRelayToken::Damaged)?;
-        Ok(Self { coordinator: PublicKey(*coordinator), tickets, urls })
+        let (fixed, urls) = token_line::decode::<128>(body).ok_or(BadRelayToken::Damaged)?;
+        let (coordinator, rest) = fixed.split_first_chunk::<32>().ok_or(BadRelayToken::Damaged)?;
+        let (tickets, proof) = rest.split_first_chunk::<32>().ok_or(BadRelayToken::Damaged)?;
+        let proof = proof.try_into().map_err(|_| BadRelayToken::Damaged)?;
+        Ok(Self { coordinator: PublicKey(*coordinator), tickets: *tickets, proof, urls })
     }
 }
 
@@ -218,6 +221,7 @@ mod tests {
         RelayToken {
             coordinator: PublicKey([7; 32]),
             tickets: [9; 32],
+            proof: [8; 64],
             urls: vec![String::from("https://taut.example"), String::from("http://10.0.0.1:8288")],
         }
     }

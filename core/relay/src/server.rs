@@ -170,6 +170,12 @@ impl Owner {
             None => Self::Key(member.scope, member.node),
         }
     }
+
+    fn scope(&self) -> Scope {
+        match self {
+            Self::Node(scope, _) | Self::Key(scope, _) => *scope,
+        }
+    }
 }
 
 /// The contents of an authentic bind.

@@ -63,6 +63,9 @@ pub struct Terms {
     pub expires: u64,
 }
 
+/// What is signed before a coordinator's key in [`SigningKey::prove`]. Together they are shorter than a ticket, so no proof is a ticket.
+const PROOF_LABEL: &[u8] = b"taut relay token";
+
 /// The coordinator's key for signing tickets.
 ///
 /// ```compile_fail,E0277
@@ -86,6 +89,16 @@ impl SigningKey {
         &self.seed
     }
 
+    /// Returns the proof that the owner of this key is the coordinator with this key of the control channel ([`VerifyingKey::is_of`]).
+    pub fn prove(&self, coordinator: &PublicKey) -> [u8; 64] {
+        let mut proof = [0; 64];
+        let signature = self.pair.sign(&[PROOF_LABEL, coordinator.as_bytes()].concat());
+        for (place, byte) in proof.iter_mut().zip(signature.as_ref()) {
+            *place = *byte;
+        }
+        proof
+    }
+
     /// Returns the public key, by which relays verify tickets.
     pub fn verifying(&self) -> VerifyingKey {
         let mut key = [0; 32];
@@ -99,6 +112,13 @@ impl SigningKey {
 pub struct VerifyingKey(pub [u8; 32]);
 
 impl VerifyingKey {
+    /// Returns true if the owner of this key has proven that it is the coordinator with that key: otherwise anybody could have a relay believe that another
+    /// coordinator's members are removed.
+    pub fn is_of(&self, coordinator: &PublicKey, proof: &[u8; 64]) -> bool {
+        let message = [PROOF_LABEL, coordinator.as_bytes()].concat();
+        UnparsedPublicKey::new(&ED25519, &self.0).verify(&message, proof).is_ok()
+    }
+
     /// Returns the bytes by which a ticket names its signer.
     pub(crate) fn hint(&self) -> [u8; 8] {
         let [a, b, c, d, e, f, g, h, ..] = hash(&[&self.0]);

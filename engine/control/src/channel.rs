@@ -6,6 +6,7 @@ use serde::Deserialize;
 use taut_base::NodeId;
 use taut_dial::{Broken, ChannelTarget, Received, SealedChannel};
 use taut_netmap::{CONTROL_PATH, Problem, ToNode};
+use taut_noise::MAX_MESSAGE;
 
 use crate::disk::hex;
 use crate::identity::Membership;
@@ -17,6 +18,7 @@ pub(crate) fn target(membership: &Membership) -> ChannelTarget {
         prologue: taut_netmap::prologue(&membership.network),
         key: membership.machine_key.clone(),
         coordinator: membership.coordinator,
+        max_message: MAX_MESSAGE,
         wrong_server: "the server at this URL does not have the coordinator's key of the join token, or does not know this network",
     }
 }

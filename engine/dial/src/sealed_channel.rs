@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use serde::Serialize;
 use taut_base::{PrivateKey, PublicKey};
+use taut_noise::Transport;
 use taut_noise::ik::Initiator;
-use taut_noise::{MAX_MESSAGE, Transport};
 use tungstenite::handshake::HandshakeError;
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
@@ -22,7 +22,7 @@ const BUFFER: usize = 4096;
 
 /// Limit on the bytes received since the last complete message, 32 MiB: twice the longest message, because TLS, frame headers and pings count, too. Beyond it
 /// the channel counts as broken. Without a limit, a message of endless frames would never complete.
-const MOST_UNFINISHED: u64 = 2 * MAX_MESSAGE as u64;
+const MOST_UNFINISHED: u64 = 2 * taut_noise::MAX_MESSAGE as u64;
 
 /// A channel to a coordinator after its handshakes.
 pub struct SealedChannel {
@@ -46,6 +46,8 @@ pub struct ChannelTarget {
     pub key: PrivateKey,
     /// The coordinator's key.
     pub coordinator: PublicKey,
+    /// Longest message that may come, in bytes.
+    pub max_message: usize,
     /// What to say if the server does not finish the handshake.
     pub wrong_server: &'static str,
 }
@@ -71,8 +73,8 @@ impl SealedChannel {
         let config = WebSocketConfig::default()
             .read_buffer_size(BUFFER)
             .write_buffer_size(0)
-            .max_message_size(Some(MAX_MESSAGE))
-            .max_frame_size(Some(MAX_MESSAGE));
+            .max_message_size(Some(target.max_message))
+            .max_frame_size(Some(target.max_message));
         let (mut socket, _) =
             tungstenite::client::client_with_config(request, stream, Some(config)).map_err(|error| match error {
                 HandshakeError::Interrupted(_) => Broken(String::from("no answer in time")),

@@ -351,7 +351,7 @@ fn tokens() -> Vec<Vec<u8>> {
     let mut body = vec![7; 16 + 32 + 32];
     body.extend([2, 3, b'a', b':', b'/', 1, b'b']);
     let urls = vec![String::from("https://taut.example")];
-    let relay = RelayToken { coordinator: key(), tickets: [9; 32], urls };
+    let relay = RelayToken { coordinator: key(), tickets: [9; 32], proof: [8; 64], urls };
     vec![
         bytes(&token.encode()),
         body,

@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::start::{StateDirectoryError, lock, lock_database};
-use super::{addresses, random_bits};
+use super::{addresses, random, random_bits};
 use crate::clock::unix_now;
 use crate::store::{
     FILE, LastKnown, Location, Party, Purpose, Store, StoreError, WAS_MOVED, check, copy, give_to_owner,
@@ -54,7 +54,12 @@ pub(crate) async fn backup(directory: &Path, file: &Path) -> Result<(), StateDir
         return Err(StateDirectoryError::Exists(file.to_path_buf()));
     }
     // In a directory of its own, so that it can be opened like a coordinator's database, and beside the target, so that a hard link suffices.
-    let stage = with_ending(file, ".new");
+    // New and private: somebody else may have put a directory of another name there.
+    let stage = with_ending(file, &format!(".new-{:016x}", u64::from_le_bytes(random())));
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&stage)
+        .map_err(|source| StateDirectoryError::File(file.to_path_buf(), source))?;
     let result = async {
         prepare(&stage)?;
         copy(directory, &stage.join(FILE).to_string_lossy()).await?;
@@ -94,6 +99,7 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
     let result = async {
         // Left behind by an interrupted restore.
         let _ = fs::remove_dir_all(&stage);
+        DirBuilder::new().mode(0o700).create(&stage).map_err(failed(&stage))?;
         prepare(&stage)?;
         let mut to = OpenOptions::new().write(true).open(stage.join(FILE)).map_err(failed(&stage))?;
         io::copy(&mut from, &mut to).map_err(failed(file))?;
@@ -101,8 +107,8 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
         let known = if is_used() { last_known(directory).await } else { LastKnown::default() };
         move_ahead(&Location::Directory(stage.clone()), Purpose::Change, &known).await?;
         sound(&stage).await?;
-        File::open(stage.join(FILE)).and_then(|made| made.sync_all()).map_err(failed(&stage))?;
-        give_to_owner(directory, &stage.join(FILE)).map_err(failed(&stage))?;
+        let made = File::open(stage.join(FILE)).map_err(failed(&stage))?;
+        made.sync_all().and_then(|()| give_to_owner(directory, &made)).map_err(failed(&stage))?;
         // A name that no database has that was replaced earlier, even in the same second.
         let free = |time| Some(with_ending(&database, &format!(".replaced-{time}"))).filter(|path| !path.exists());
         let replaced = if is_used() { (unix_now()..).find_map(free) } else { None };

@@ -44,6 +44,8 @@ pub(crate) struct RelayReport {
 pub(super) struct RelayLinks {
     here: Mutex<BTreeMap<PublicKey, Link>>,
     elsewhere: Mutex<BTreeMap<PublicKey, RelayReport>>,
+    /// When it was last stored whether a relay is busy. It outlives channels, so that a new one brings no new budget; only relays that a network lists are here.
+    busy_at: Mutex<BTreeMap<PublicKey, Instant>>,
 }
 
 struct Link {
@@ -52,7 +54,6 @@ struct Link {
     /// Dropping it tells the channel that a newer one replaced it.
     _alive: oneshot::Sender<Infallible>,
     is_busy: Option<bool>,
-    busy_at: Option<Instant>,
 }
 
 /// A relay's channel among the others. Dropping it removes it.
@@ -67,6 +68,10 @@ pub(crate) struct RelayMembership {
 impl RelayLinks {
     fn here(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Link>> {
         self.here.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn busy_at(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Instant>> {
+        self.busy_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn elsewhere(&self) -> MutexGuard<'_, BTreeMap<PublicKey, RelayReport>> {
@@ -105,7 +110,7 @@ impl RelayLinks {
             ..BUSY_UNTIL => false,
             _ => link.is_busy?,
         };
-        let is_early = link.busy_at.is_some_and(|at| now.duration_since(at) < BUSY_EVERY);
+        let is_early = self.busy_at().get(&key).is_some_and(|at| now.duration_since(*at) < BUSY_EVERY);
         (link.is_busy != Some(is_busy) && !is_early).then_some(is_busy)
     }
 
@@ -113,7 +118,11 @@ impl RelayLinks {
     fn set_busy(&self, key: PublicKey, is_busy: bool, changed_at: Option<Instant>) {
         if let Some(link) = self.here().get_mut(&key) {
             link.is_busy = Some(is_busy);
-            link.busy_at = changed_at.or(link.busy_at);
+        }
+        if let Some(now) = changed_at {
+            let mut busy_at = self.busy_at();
+            busy_at.retain(|_, at| now.duration_since(*at) < BUSY_EVERY);
+            busy_at.insert(key, now);
         }
     }
 }
@@ -142,7 +151,7 @@ impl State {
             return None;
         }
         let report = RelayReport { version, load: None, told_at: unix_now() };
-        here.insert(key, Link { number, report, _alive: alive, is_busy: None, busy_at: None });
+        here.insert(key, Link { number, report, _alive: alive, is_busy: None });
         drop(here);
         Some(RelayMembership { state: Arc::clone(self), key, number, replaced })
     }
@@ -190,13 +199,7 @@ mod tests {
 
     fn link() -> (RelayLinks, PublicKey) {
         let (links, key) = (RelayLinks::default(), PublicKey([1; 32]));
-        let link = Link {
-            number: 1,
-            report: RelayReport::default(),
-            _alive: oneshot::channel().0,
-            is_busy: None,
-            busy_at: None,
-        };
+        let link = Link { number: 1, report: RelayReport::default(), _alive: oneshot::channel().0, is_busy: None };
         links.here().insert(key, link);
         (links, key)
     }

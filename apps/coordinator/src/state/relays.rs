@@ -46,7 +46,12 @@ pub(crate) struct RelayToAdd {
 impl State {
     /// Returns what a relay needs to serve this coordinator's nodes.
     pub(crate) fn relay_token(&self) -> RelayToken {
-        RelayToken { coordinator: self.public, tickets: self.ticket_key().0, urls: self.urls.clone() }
+        RelayToken {
+            coordinator: self.public,
+            tickets: self.ticket_key().0,
+            proof: self.signer.prove(&self.public),
+            urls: self.urls.clone(),
+        }
     }
 
     /// Returns the relays of one network or of all.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -22,9 +22,7 @@ use super::relay_links::RelayLinks;
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{
-    FILE, Location, Party, Purpose, Reading, Store, StoreError, give_to_owner, make_directory, prepare,
-};
+use crate::store::{FILE, Location, Party, Purpose, Reading, Store, StoreError, make_directory, open_private, prepare};
 
 /// Row of the coordinator's private key.
 pub(super) const KEY: &str = "coordinator-key";
@@ -234,8 +232,7 @@ pub(super) fn lock_database(directory: &Path) -> Result<File, StateDirectoryErro
 
 fn lock_file(directory: &Path, path: &Path) -> Result<File, StateDirectoryError> {
     let failed = |source| StateDirectoryError::Lock(path.to_path_buf(), source);
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(failed)?;
-    give_to_owner(directory, path).map_err(failed)?;
+    let file = open_private(directory, path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StateDirectoryError::Running(directory.to_path_buf())),

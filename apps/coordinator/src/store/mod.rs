@@ -68,7 +68,9 @@ pub(crate) use rows::{
 };
 #[cfg(test)]
 pub(crate) use sqlite::{BlockingConnection, execute_on_file};
-pub(crate) use sqlite::{FILE, copy, give_to_owner, is_open_elsewhere, last_known, make_directory, prepare};
+pub(crate) use sqlite::{
+    FILE, copy, give_to_owner, is_open_elsewhere, last_known, make_directory, open_private, prepare,
+};
 use value::{Row, Value};
 
 use crate::figures::{DatabaseFigures, Histogram};

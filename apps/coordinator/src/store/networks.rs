@@ -97,7 +97,7 @@ impl Writing {
             &[now.into(), id.into()],
         )
         .await?;
-        self.execute("DELETE FROM relays WHERE network = $1", &[id.into()]).await?;
+        // Its relays stay until its marks are forgotten, so that one that was away learns that its members are removed.
         self.execute(
             "UPDATE networks SET removed_at = $1, name = $2 WHERE id = $3",
             &[now.into(), (&mark).into(), id.into()],

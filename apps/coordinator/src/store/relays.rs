@@ -42,7 +42,8 @@ impl Writing {
 
     /// Stores whether a relay can hardly take more nodes, in all networks that list it. Returns those in which that is new.
     pub(crate) async fn set_relay_busy(&mut self, key: PublicKey, busy: bool) -> Result<Vec<NetworkId>, StoreError> {
-        let sql = "UPDATE relays SET busy = $1 WHERE key = $2 AND busy <> $1 RETURNING network";
+        let sql = "UPDATE relays SET busy = $1 WHERE key = $2 AND busy <> $1 \
+                   AND network IN (SELECT id FROM networks WHERE removed_at IS NULL) RETURNING network";
         let rows = self.all(sql, &[i64::from(busy).into(), (&key.0).into()]).await?;
         rows.iter().map(|row| Ok(NetworkId(bytes(row, "network")?))).collect()
     }

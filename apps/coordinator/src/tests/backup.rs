@@ -1,7 +1,7 @@
 //! Backups of a running coordinator, and restores after which no address or number is assigned twice.
 
 use std::fs::{self, metadata};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -230,4 +230,36 @@ fn what_root_restores_belongs_to_the_owner_of_the_directory() {
         }
     }
     fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn root_follows_no_link_in_the_state_directory_of_another_user() {
+    let directory = Directory::new();
+    fs::create_dir(&directory.0).unwrap();
+    if chown(&directory.0, Some(12_345), Some(54_321)).is_err() {
+        return eprintln!("skipped: only root can give a directory to another user");
+    }
+    let target = directory.0.with_extension("target");
+    for name in ["lock", "coordinator.db"] {
+        symlink(&target, directory.0.join(name)).unwrap();
+        let refused = TestCoordinator::refusal(&directory, &Location::Directory(directory.0.clone()));
+        assert!(refused.contains("not a regular file"), "{refused}");
+        assert!(!target.exists(), "{name} was followed");
+        fs::remove_file(directory.0.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_backup_uses_no_directory_that_somebody_else_prepared() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let file = backup_in(&directory);
+    let prepared = file.with_extension("db.new");
+    fs::create_dir(&prepared).unwrap();
+    fs::write(prepared.join("mine"), "kept").unwrap();
+    coordinator.wait(backup(&directory.0, &file)).unwrap();
+    assert_eq!(metadata(&file).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_to_string(prepared.join("mine")).unwrap(), "kept");
+    let nowhere = directory.0.join("missing").join("saved.db");
+    assert!(wait(backup(&directory.0, &nowhere)).is_err() && !nowhere.parent().unwrap().exists());
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use taut_base::{PrivateKey, PublicKey};
-use taut_netmap::{RelayToken, ToCoordinator};
+use taut_netmap::{RelayLoad, RelayToken, ToCoordinator};
 use taut_noise::public_key;
 use taut_relay_server::{CoordinatorLink, RelayConfig, RelayServer};
 
@@ -167,4 +167,65 @@ fn two_relays_with_one_key_do_not_displace_each_other_without_end() {
     let before = coordinator.state.next_connection();
     std::thread::sleep(Duration::from_secs(3));
     assert!(coordinator.state.next_connection() <= before + 2, "no channel was opened meanwhile");
+}
+
+#[test]
+fn fault_f17_a_coordinator_cannot_revoke_the_members_of_another_one() {
+    let (directory, other) = (Directory::new(), Directory::new());
+    let (coordinator, hostile) = (TestCoordinator::start(&directory), TestCoordinator::start(&other));
+    // Its own key and URL, and the other one's key for tickets: everybody can read that in a relay token.
+    let (own, foreign) = (hostile.state.relay_token(), coordinator.state.relay_token());
+    for proof in [own.proof, foreign.proof] {
+        let forged = RelayToken { tickets: foreign.tickets, proof, ..own.clone() };
+        let refused = relay(16).connect(forged, "1", 0).err().expect("a forged token is refused");
+        assert!(refused.to_string().contains("forged"), "{refused}");
+    }
+}
+
+#[test]
+fn fault_f17_a_machine_that_joined_again_stays_bound_when_the_relay_is_told_of_everything_again() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let relay = relay(16);
+    name(&coordinator, &relay);
+    let node = coordinator.join("a");
+    coordinator.wait(coordinator.state.remove_node(None, "a")).unwrap();
+    let back = node.host.join(&coordinator, &coordinator.token(), "a").unwrap();
+    let link = connect(&coordinator, &relay);
+    until(|| relay.stats().revocations == 1);
+    let (_channel, credentials) = credentials(&coordinator, &coordinator.token(), &back.host);
+    let mut member = Member::new(&relay, credentials);
+    member.run(|_| relay.stats().tally.clients == 1);
+    drop(link);
+    let _link = connect(&coordinator, &relay);
+    until(|| relay.stats().revocations == 2);
+    assert_eq!(relay.stats().tally.clients, 1, "its ticket is later than the removal");
+}
+
+#[test]
+fn fault_f17_a_relay_that_was_away_while_a_network_was_removed_is_told_of_its_members() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let relay = relay(16);
+    name(&coordinator, &relay);
+    coordinator.join("a");
+    coordinator.wait(coordinator.state.remove_network("default", true)).unwrap();
+    let _link = connect(&coordinator, &relay);
+    until(|| relay.stats().revocations == 1);
+}
+
+#[test]
+fn a_new_channel_brings_no_new_budget_for_busy() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let relay = relay(16);
+    name(&coordinator, &relay);
+    let load = |processor| RelayLoad { processor, ..RelayLoad::default() };
+    let version = || coordinator.wait(coordinator.state.networks()).unwrap()[0].row.version;
+    let before = version();
+    for round in 0..6 {
+        let membership = coordinator.state.enter_relay(relay.key(), String::new()).unwrap();
+        coordinator.wait(membership.note(load(if round % 2 == 0 { 1_000 } else { 0 }))).unwrap();
+    }
+    assert_eq!(version() >> 20, (before >> 20) + 1, "one change of the map");
 }

@@ -9,8 +9,8 @@ use taut_base::{Time, is_printable};
 use taut_dial::{Backoff, Broken, ChannelTarget, Dial, Jitter, Received, SealedChannel};
 use taut_event::{Events, Interest, Poller, Waker};
 use taut_netmap::{
-    CoordinatorToRelay, Problem, ProblemCode, RELAY_CONTROL_PATH, RELAY_PROLOGUE, RelayToCoordinator, Revocation,
-    SCHEMA,
+    CoordinatorToRelay, MAX_REVOCATIONS, Problem, ProblemCode, RELAY_CONTROL_PATH, RELAY_PROLOGUE, RelayToCoordinator,
+    Revocation, SCHEMA,
 };
 use taut_relay::{NetworkTag, Removal, VerifyingKey};
 
@@ -26,8 +26,11 @@ const DIAL_LIMIT: Duration = Duration::from_secs(30);
 /// Time between two reports of the load, 10 s: an operator sees a change within that time, and a report has 200 bytes.
 const LOAD_EVERY: Duration = Duration::from_secs(10);
 
-/// Time without received bytes after which a channel counts as dead, 45 s: four answers to reports.
+/// Time without a message after which a channel counts as dead, 45 s: four answers to reports. Bytes alone do not count: whoever is on the way can send pings.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+
+/// Longest message of a coordinator, 512 KiB: [`MAX_REVOCATIONS`] take 150 KiB.
+const MAX_MESSAGE: usize = 512 * 1024;
 
 /// Messages read in one turn, 8: each has up to 1,024 revocations, which take some milliseconds.
 const TURN: usize = 8;
@@ -185,6 +188,7 @@ impl LinkWorker {
             prologue: RELAY_PROLOGUE.to_vec(),
             key: self.options.key.clone(),
             coordinator: self.options.token.coordinator,
+            max_message: MAX_MESSAGE,
             wrong_server: "the server at this URL does not have the coordinator's key of the relay token",
         };
         let dial = Dial::start(String::from(url), target, self.wake.clone())?;
@@ -221,7 +225,7 @@ impl LinkWorker {
 
     fn talk(&mut self, channel: &mut SealedChannel, url: &str) -> Result<std::convert::Infallible, LinkEnd> {
         let mut watches_write = true;
-        let mut heard = (channel.received(), clocks().now);
+        let mut heard = clocks().now;
         let mut load_at = clocks().now;
         // The first answer may have arrived together with the end of the handshake.
         let mut may_have_more = true;
@@ -229,11 +233,8 @@ impl LinkWorker {
         channel.send(&RelayToCoordinator::Hello { schema: SCHEMA, version: self.options.version.clone() })?;
         loop {
             let now = clocks().now;
-            if channel.received() != heard.0 {
-                heard = (channel.received(), now);
-            }
-            if now.since(heard.1) >= SILENCE_LIMIT {
-                return Err(Broken(format!("nothing was received for {} s", SILENCE_LIMIT.as_secs())).into());
+            if now.since(heard) >= SILENCE_LIMIT {
+                return Err(Broken(format!("no message came for {} s", SILENCE_LIMIT.as_secs())).into());
             }
             if now >= load_at {
                 load_at = now + LOAD_EVERY;
@@ -247,7 +248,7 @@ impl LinkWorker {
                 let interest = if watches_write { Interest::READ_WRITE } else { Interest::READ };
                 self.poller.modify(channel.as_fd(), SOCKET, interest)?;
             }
-            let until = if may_have_more { now } else { load_at.min(heard.1 + SILENCE_LIMIT) };
+            let until = if may_have_more { now } else { load_at.min(heard + SILENCE_LIMIT) };
             self.wait(&mut ready, until)?;
             channel.begin_turn();
             may_have_more = false;
@@ -256,6 +257,7 @@ impl LinkWorker {
                     Received::Nothing => break,
                     Received::Other => {}
                     Received::Message(plain) => {
+                        heard = now;
                         self.handle(&plain, url)?;
                     }
                 }
@@ -282,6 +284,11 @@ impl LinkWorker {
             tracing::info!(target: DAEMON, event = "coordinator-connected", url);
         }
         if let CoordinatorToRelay::Revoked { revocations } = message {
+            if revocations.len() > MAX_REVOCATIONS {
+                return Err(
+                    Broken(String::from("the coordinator sent more revocations at once than there may be")).into()
+                );
+            }
             self.removals.cut_off(&self.signer, &revocations.iter().map(removal).collect::<Vec<_>>());
             self.removals.note_revocations(revocations.len());
             tracing::debug!(target: DAEMON, event = "revoked", url, count = revocations.len());

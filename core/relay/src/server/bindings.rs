@@ -47,6 +47,11 @@ pub(super) struct Binding {
 }
 
 impl Binding {
+    /// Returns true if its ticket was signed at this time or earlier, in seconds since 1970.
+    pub(super) fn is_signed_until(&self, time: u64) -> bool {
+        self.signed <= time
+    }
+
     /// Returns the identity that owns the binding.
     pub(super) fn owner(&self) -> Owner {
         Owner::new(&self.member, self.id)

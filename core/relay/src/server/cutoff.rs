@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use taut_base::{NodeId, PublicKey, Time};
 
-use super::{Claim, Member, Owner, Server, ServerClocks};
+use super::{Claim, Member, Owner, Server, ServerClocks, Signer};
 use crate::control::{ControlMessage, LeaveReason};
 use crate::ticket::{MAX_LIFETIME, NetworkTag, VerifyingKey};
 
 /// Tolerance for a removal whose time is later than the moment at which the relay was told of it, 300 s. It covers a clock that a time server has set back
 /// since, and rounding. It is half of the tolerance for tickets that are not valid yet, so that a ticket signed after the removal is accepted.
 const AHEAD: u64 = 300;
+
+/// Entries of one coordinator, 262,144: two for each removed node, so 131,072 nodes that were removed within three days. They take about 40 MB.
+const MOST: usize = 262_144;
 
 /// A member that its coordinator has removed, or a former key of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,36 +47,47 @@ struct Cut {
 #[derive(Default)]
 pub(super) struct CutOffs {
     cuts: BTreeMap<Owner, Cut>,
-    /// Entries in the order in which the relay was told, so that expiry examines only expired entries.
-    by_age: BTreeSet<(Time, Owner)>,
+    /// Entries of each coordinator in the order in which the relay was told, so that expiry examines only expired entries.
+    by_age: BTreeMap<Signer, BTreeSet<(Time, Owner)>>,
     /// Number of entries that expiry has examined.
     #[cfg(test)]
     examined: usize,
 }
 
 impl CutOffs {
-    /// Adds an entry and removes the expired ones. An entry lasts as long as the longest ticket.
+    /// Adds an entry and removes the expired ones. An entry lasts as long as the longest ticket. One that is known already changes nothing: coordinators repeat what
+    /// they told. Beyond [`MOST`] entries of one coordinator its oldest one is removed.
     fn insert(&mut self, owner: Owner, at: u64, now: Time) {
         self.expire(now);
-        let former = self.cuts.insert(owner, Cut { at, told: now });
-        if let Some(former) = former {
-            self.by_age.remove(&(former.told, owner));
-            self.cuts.insert(owner, Cut { at: at.max(former.at), told: now });
+        let former = self.cuts.get(&owner).copied();
+        if former.is_some_and(|former| at <= former.at) {
+            return;
         }
-        self.by_age.insert((now, owner));
+        let of_signer = self.by_age.entry(owner.scope().signer).or_default();
+        if let Some(former) = former {
+            of_signer.remove(&(former.told, owner));
+        } else if of_signer.len() >= MOST
+            && let Some((_, oldest)) = of_signer.pop_first()
+        {
+            self.cuts.remove(&oldest);
+        }
+        of_signer.insert((now, owner));
+        self.cuts.insert(owner, Cut { at, told: now });
     }
 
     fn expire(&mut self, now: Time) {
-        while let Some((told, owner)) = self.by_age.first().copied() {
-            #[cfg(test)]
-            {
-                self.examined += 1;
+        for of_signer in self.by_age.values_mut() {
+            while let Some((told, owner)) = of_signer.first().copied() {
+                #[cfg(test)]
+                {
+                    self.examined += 1;
+                }
+                if now.since(told).as_secs() < MAX_LIFETIME {
+                    break;
+                }
+                of_signer.remove(&(told, owner));
+                self.cuts.remove(&owner);
             }
-            if now.since(told).as_secs() < MAX_LIFETIME {
-                return;
-            }
-            self.by_age.remove(&(told, owner));
-            self.cuts.remove(&owner);
         }
     }
 
@@ -87,18 +101,24 @@ impl CutOffs {
 }
 
 impl Server {
-    /// Ends the binding of a removed member, and refuses the tickets that were signed for it. Afterwards drain
-    /// [`Self::poll_output`].
-    pub fn cut_off(&mut self, signer: &VerifyingKey, removal: &Removal, now: Time) {
+    /// Ends the binding of a removed member, and refuses the tickets that were signed for it. A binding with a later ticket stays: the machine has joined again.
+    /// Afterwards drain [`Self::poll_output`].
+    pub fn cut_off(&mut self, signer: &VerifyingKey, removal: &Removal, clocks: ServerClocks) {
         let Removal { network, id, key, at } = *removal;
         let member = Member::new(signer, network, key);
         for owner in [Some(Owner::new(&member, None)), id.map(|id| Owner::new(&member, Some(id)))].into_iter().flatten()
         {
-            self.cut_off.insert(owner, at.as_secs(), now);
+            self.cut_off.insert(owner, at.as_secs(), clocks.now);
             self.pendings.remove_all(&owner);
         }
         let by_node = id.and_then(|id| self.by_node.get(&(member.scope, id)).copied());
-        for slot in [self.by_member.get(&member).copied(), by_node].into_iter().flatten() {
+        let until = self.cut_off.get(&Owner::new(&member, None), clocks).unwrap_or(u64::MAX);
+        let is_refused = |slot: &u32| {
+            let binding = self.slots.get(*slot as usize).and_then(Option::as_ref);
+            binding.is_some_and(|binding| binding.is_signed_until(until))
+        };
+        let by_key = self.by_member.get(&member).copied().filter(is_refused);
+        for slot in [by_key, by_node].into_iter().flatten() {
             self.say(slot, &ControlMessage::Leave(LeaveReason::Expired));
             self.end(slot);
         }

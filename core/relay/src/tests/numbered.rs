@@ -41,7 +41,8 @@ fn fault_f17_a_node_that_changes_its_key_has_one_binding_and_its_peers_see_the_f
 /// Tells the relay of a removal that was made at `at`, by the coordinator's clock.
 fn cut_off_at(net: &mut Net, id: Option<u64>, key: PublicKey, at: Duration) {
     let removal = Removal { network: NetworkTag([1; 16]), id: id.map(NodeId), key, at };
-    net.server.cut_off(&coordinator(1).verifying(), &removal, net.now);
+    let clocks = net.clocks();
+    net.server.cut_off(&coordinator(1).verifying(), &removal, clocks);
     net.flush();
 }
 

@@ -79,6 +79,9 @@ impl RelaySession {
             Ok(Err(end)) => return refused(&source, None, &end.to_string()),
             Err(_) => return refused(&source, None, "no hello in time"),
         };
+        if !state.may_open_channel(key) {
+            return refused(&source, Some(key), "it comes back too often");
+        }
         let busy = Arc::clone(&guest).busy();
         let admitted = match schema {
             ..=SCHEMA => state.networks_of_relay(key).await.map_err(|error| problem(&error)),
@@ -123,7 +126,7 @@ impl RelaySession {
                     Err(end) => Err(end.into()),
                 },
                 () = sleep_until(wake) => self.on_time().await,
-                Ok(()) = revoked.changed() => self.tell().await,
+                Ok(()) = revoked.changed() => self.tell_of_changes().await,
                 _ = &mut self.membership.replaced => Err(SessionEnd::Refused(twin())),
                 () = &mut stopped => Err(SessionEnd::Coordinator("the coordinator stops")),
             };
@@ -148,22 +151,27 @@ impl RelaySession {
 
     async fn handle(&mut self, message: RelayToCoordinator) -> Result<(), SessionEnd> {
         let now = Instant::now();
-        self.lease = now + LEASE;
         self.reads.count(now);
         match message {
             RelayToCoordinator::Load(load) => {
+                self.lease = now + LEASE;
                 if let Err(error) = self.membership.note(load).await {
                     self.not_now("load-not-stored", &error);
                 }
                 self.channel.send(&CoordinatorToRelay::Noted).await?;
                 // It may be listed by other networks now, and a hint may be lost.
-                self.look_again().await?;
-                self.tell().await
+                self.tell_of_changes().await
             }
             RelayToCoordinator::Hello { .. } => Err(SessionEnd::Channel(ChannelCloseReason::Broken("a second hello"))),
             RelayToCoordinator::Goodbye => Err(SessionEnd::Goodbye),
             RelayToCoordinator::Unknown => Ok(()),
         }
+    }
+
+    /// Tells the relay of the revocations in the networks that list it now.
+    async fn tell_of_changes(&mut self) -> Result<(), SessionEnd> {
+        self.look_again().await?;
+        self.tell().await
     }
 
     /// Reads again which networks list the relay.

@@ -8,8 +8,9 @@ mod copy;
 mod dumped;
 mod last_known;
 
-use std::fs::{DirBuilder, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,7 +123,7 @@ impl Database for SqliteDatabase {
     }
 
     fn log_share(&self) -> u64 {
-        let size = std::fs::metadata(&self.log).map_or(0, |metadata| metadata.len());
+        let size = fs::metadata(&self.log).map_or(0, |metadata| metadata.len());
         size.saturating_mul(100) / self.largest_log.load(Ordering::Relaxed).max(1)
     }
 
@@ -209,16 +210,48 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), StoreError> {
     make_directory(directory)?;
     let failed = |source| StoreError::Directory { path: directory.display().to_string(), source };
     // Created before SQLite does, with the right mode from the start. SQLite gives its log files the same mode.
-    OpenOptions::new().create(true).append(true).mode(0o600).open(directory.join(FILE)).map_err(failed)?;
-    give_to_owner(directory, &directory.join(FILE)).map_err(failed)
+    open_private(directory, &directory.join(FILE)).map(drop).map_err(failed)
 }
 
-/// Gives a file that root made to the owner of the state directory: otherwise a command that root runs would keep the service, which has a user of its own, from
-/// its database. SQLite gives its log files the owner of the database.
-pub(crate) fn give_to_owner(directory: &Path, file: &Path) -> std::io::Result<()> {
-    let (of_directory, of_file) = (std::fs::metadata(directory)?, std::fs::metadata(file)?);
-    match (of_file.uid(), of_directory.uid()) {
-        (0, 1..) => chown(file, Some(of_directory.uid()), Some(of_directory.gid())),
+/// Opens a file of the state directory for appending, and creates it, private, if it does not exist. What root makes belongs to the owner of the directory afterwards:
+/// otherwise a command that root runs would keep the service, which has a user of its own, from its files. SQLite gives its log files the owner of the database.
+///
+/// In a directory of another user root follows no link and opens no pipe: that user could have put it there so that root makes, or gives away, another file.
+pub(crate) fn open_private(directory: &Path, path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).mode(0o600);
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root || fs::metadata(directory)?.uid() == 0 {
+        return options.create(true).open(path);
+    }
+    let file = match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => open_named(&options, path)?,
+        outcome => outcome?,
+    };
+    give_to_owner(directory, &file)?;
+    Ok(file)
+}
+
+/// Opens an existing regular file, and no link.
+fn open_named(options: &OpenOptions, path: &Path) -> std::io::Result<File> {
+    // Before it is opened, because opening a pipe would wait.
+    let named = fs::symlink_metadata(path)?;
+    if !named.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let file = options.open(path)?;
+    let opened = file.metadata()?;
+    match (opened.dev(), opened.ino()) == (named.dev(), named.ino()) {
+        true => Ok(file),
+        false => Err(std::io::Error::other("it is another file than a moment ago")),
+    }
+}
+
+/// Gives a file that belongs to root to the owner of the state directory.
+pub(crate) fn give_to_owner(directory: &Path, file: &File) -> std::io::Result<()> {
+    let (of_directory, of_file) = (fs::metadata(directory)?, file.metadata()?);
+    match (of_file.uid(), of_directory.uid(), of_file.nlink()) {
+        (0, 1.., 1) => fchown(file, Some(of_directory.uid()), Some(of_directory.gid())),
         _ => Ok(()),
     }
 }
