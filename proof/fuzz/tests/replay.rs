@@ -78,6 +78,7 @@ replays! {
     relay: "relay",
     relay_frame: "relay-frame",
     relay_ticket: "relay-ticket",
+    relay_channel: "relay-channel",
     relay_member: "relay-member",
 }
 

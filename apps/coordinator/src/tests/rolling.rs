@@ -13,7 +13,7 @@ use crate::store::{Location, Party};
 const NODES: usize = 210;
 
 /// Longest wait until all agree, 60 s.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// A node that follows its channel, and opens another one when it is closed.
 struct Follower {
