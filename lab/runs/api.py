@@ -91,7 +91,7 @@ def _run(coordinator, token, who, examples, seed):
     words = [PROGRAM, "run", DOCUMENT, "--url", coordinator.url, "--seed", seed]
     words += ["--max-examples", examples if is_operator else max(examples // 10, 1)]
     if not is_operator:
-        words += ["--exclude-path", "/healthz", "--phases", "coverage,fuzzing"]
+        words += ["--exclude-path", "/healthz", "--exclude-path", "/readyz", "--phases", "coverage,fuzzing"]
     if token is not None:
         words += ["--header", f"Authorization: Bearer {token}"]
     words += ["--continue-on-failure", "--no-color", "--suppress-health-check", "all"]
