@@ -18,6 +18,9 @@ use super::server::{self, ServerContext};
 /// Time after which connections are answered although the database is not open yet, 1 s. Usually it is open sooner, and connections wait for it.
 const OPENING: Duration = Duration::from_secs(1);
 
+/// Time that answers under way have once the database is open, 100 ms.
+const LAST_ANSWERS: Duration = Duration::from_millis(100);
+
 /// Connections while the database is being opened, 256: health checks, and nodes that are told to try again.
 const STARTING_CONNECTIONS: usize = 256;
 
@@ -34,8 +37,11 @@ pub(crate) async fn while_starting<T>(listeners: &[Arc<TcpListener>], opening: i
         listeners.iter().map(|listener| tokio::spawn(server::serve(Arc::clone(listener), server.clone()))).collect();
     let opened = opening.await;
     stop.send_replace(true);
-    for server in servers {
-        let _ = server.await;
+    for mut server in servers {
+        // A client that does not finish its request, or reads no answer, must not delay the start.
+        if timeout(LAST_ANSWERS, &mut server).await.is_err() {
+            server.abort();
+        }
     }
     opened
 }
