@@ -1,7 +1,7 @@
 //! The channel between a relay and a coordinator that it trusts: messages, and the relay token that opens it.
 //!
 //! The channel is a WebSocket at [`RELAY_CONTROL_PATH`]. As on a node's control channel, its first two binary messages are the Noise_IK handshake, here between the
-//! relay's key and the coordinator's key, with [`relay_prologue`]. Each later binary message is one sealed JSON message.
+//! relay's key and the coordinator's key, with [`RELAY_PROLOGUE`]. Each later binary message is one sealed JSON message.
 //!
 //! ```text
 //! relay                                  coordinator

@@ -95,7 +95,7 @@ impl Stream {
         }
     }
 
-    /// Starts a turn, which reads [`TURN`] bytes at most. The socket does not block from the first turn on.
+    /// Starts a turn, which reads 64 KiB at most. The socket does not block from the first turn on.
     pub fn begin_turn(&mut self) {
         let socket = match &mut self.kind {
             StreamKind::Plain(socket) => socket,
