@@ -17,7 +17,7 @@ pub(super) struct ServeSignals {
     raise: Signal,
 }
 
-/// What SIGTERM and SIGINT have caused.
+/// State of the end of the program, which SIGTERM and SIGINT begin.
 pub(super) struct Ending {
     /// True from the first signal on: the coordinator still serves, and is not ready for new connections.
     pub(super) leaving: watch::Receiver<bool>,

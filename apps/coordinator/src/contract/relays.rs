@@ -40,13 +40,13 @@ pub(crate) struct RelayEntry {
     /// true while it says that it can hardly take more nodes; nodes that are not bound to it prefer others
     #[serde(default)]
     pub(crate) busy: bool,
-    /// what it said last on its channel to a coordinator; null without a channel, and for the coordinator's own relay
+    /// its last report on its channel to a coordinator; null for a relay without a channel and for the coordinator's own relay
     #[schema(required = true)]
     #[serde(default)]
     pub(crate) channel: Option<RelayChannel>,
 }
 
-/// What a relay said last on its channel.
+/// The last report of a relay on its channel.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RelayChannel {
     /// version of its program

@@ -7,7 +7,7 @@ use super::text::Text;
 /// Clock ticks per second in /proc/PID/stat: the same on every Linux (proc(5), `sysconf(_SC_CLK_TCK)`).
 const TICKS: f64 = 100.0;
 
-/// What the system says of this process.
+/// Resources of this process, as /proc shows them.
 #[derive(Debug)]
 pub(super) struct ProcessFigures {
     processor_seconds: f64,

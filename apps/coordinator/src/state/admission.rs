@@ -270,6 +270,6 @@ async fn free_host(tx: &mut Reading, network: &NetworkRow) -> Result<u32, StateE
     Err(StateError::Full)
 }
 
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().filter(|character| character.is_ascii_graphic() || *character == ' ').take(MAX_PROGRAM).collect()
 }

@@ -1,4 +1,4 @@
-//! Who is in whose map. This is the one place that decides it: maps and deltas ask here, and nothing else does.
+//! The rule that decides which peers a member's map contains. Maps and deltas both use it, and no other code decides that.
 //!
 //! Members that see the same peers have the same audience, and share the deltas that are made for it. All members of a network see each other, so a network has one
 //! audience. A rule that shows less returns more audiences and hides peers from some of them; a peer that changes while it is hidden is removed from the map.

@@ -65,7 +65,7 @@ pub(super) fn is_sound(network: &NetworkRow, row: &NodeRow) -> bool {
     fault(network, row).is_none()
 }
 
-/// What is wrong with a network that is in no valid map.
+/// The defect of a network whose maps every node would refuse.
 pub(super) const BAD_NETWORK: &str = "nodes would refuse its name or a prefix";
 
 /// Returns true if nodes would accept a map of this network.

@@ -1,7 +1,7 @@
-//! Relays that have a channel to a coordinator, and what they said last.
+//! Relays that have a channel to a coordinator, and their last reports.
 //!
-//! A relay has one channel here at a time: a newer one replaces the older one. Where several coordinators serve one database, each tells the others what its relays
-//! said (`replicas`), so that an operator gets the same list from all.
+//! A relay has one channel here at a time: a newer one replaces the older one. Where several coordinators serve one database, each passes the reports of its
+//! relays to the others (`replicas`), so that an operator gets the same list from all.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,6 +13,7 @@ use taut_base::PublicKey;
 use taut_netmap::RelayLoad;
 use tokio::sync::oneshot;
 
+use super::admission::printable;
 use super::{State, StateError, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -28,7 +29,7 @@ const BUSY_UNTIL: u32 = 650;
 /// Least time between two changes of whether a relay is busy, 30 s: each changes the maps of all networks that list the relay.
 const BUSY_EVERY: Duration = Duration::from_secs(30);
 
-/// What a relay said last.
+/// The last report of a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RelayReport {
     /// Version of its program.
@@ -78,17 +79,17 @@ impl RelayLinks {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what the relays with a channel here said last.
+    /// Returns the last reports of the relays with a channel here.
     pub(super) fn reports(&self) -> Vec<(PublicKey, RelayReport)> {
         self.here().iter().map(|(key, link)| (*key, link.report.clone())).collect()
     }
 
-    /// Replaces what relays said to other coordinators.
+    /// Replaces the reports of relays with a channel to another coordinator.
     pub(super) fn set_elsewhere(&self, reports: BTreeMap<PublicKey, RelayReport>) {
         *self.elsewhere() = reports;
     }
 
-    /// Returns what a relay said last; `None` if it has a channel to no coordinator.
+    /// Returns the last report of a relay; `None` if it has no channel to any coordinator.
     pub(super) fn report(&self, key: &PublicKey) -> Option<RelayReport> {
         let here = self.here().get(key).map(|link| link.report.clone());
         here.or_else(|| self.elsewhere().get(key).cloned())
@@ -114,7 +115,7 @@ impl RelayLinks {
         (link.is_busy != Some(is_busy) && !is_early).then_some(is_busy)
     }
 
-    /// Notes what is stored now. `changed_at`: the time of the change, if it was one.
+    /// Notes that this is stored now. `changed_at`: the time of the change, if it was one.
     fn set_busy(&self, key: PublicKey, is_busy: bool, changed_at: Option<Instant>) {
         if let Some(link) = self.here().get_mut(&key) {
             link.is_busy = Some(is_busy);
@@ -143,14 +144,14 @@ impl State {
     }
 
     /// Enters a relay's channel. Returns `None` if there are too many.
-    pub(crate) fn enter_relay(self: &Arc<Self>, key: PublicKey, version: String) -> Option<RelayMembership> {
+    pub(crate) fn enter_relay(self: &Arc<Self>, key: PublicKey, version: &str) -> Option<RelayMembership> {
         let number = self.next_connection();
         let (alive, replaced) = oneshot::channel();
         let mut here = self.relay_links.here();
         if here.len() >= MOST && !here.contains_key(&key) {
             return None;
         }
-        let report = RelayReport { version, load: None, told_at: unix_now() };
+        let report = RelayReport { version: printable(version), load: None, told_at: unix_now() };
         here.insert(key, Link { number, report, _alive: alive, is_busy: None });
         drop(here);
         Some(RelayMembership { state: Arc::clone(self), key, number, replaced })

@@ -52,7 +52,8 @@ impl State {
         network: NetworkId,
         after: i64,
     ) -> Result<Option<(Vec<Revocation>, i64)>, StateError> {
-        let page = self.store.read(Party::Coordinator).await?.revocations_of(network, after, PAGE).await?;
+        // A relay that connects again and again takes the turns of the network that lists it (law 15).
+        let page = self.store.read(self.party(network)).await?.revocations_of(network, after, PAGE).await?;
         Ok(page.last.map(|last| (page.rows.iter().map(told).collect(), last)))
     }
 

@@ -224,7 +224,7 @@ fn a_new_channel_brings_no_new_budget_for_busy() {
     let version = || coordinator.wait(coordinator.state.networks()).unwrap()[0].row.version;
     let before = version();
     for round in 0..6 {
-        let membership = coordinator.state.enter_relay(relay.key(), String::new()).unwrap();
+        let membership = coordinator.state.enter_relay(relay.key(), "").unwrap();
         coordinator.wait(membership.note(load(if round % 2 == 0 { 1_000 } else { 0 }))).unwrap();
     }
     assert_eq!(version() >> 20, (before >> 20) + 1, "one change of the map");

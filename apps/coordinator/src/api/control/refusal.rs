@@ -4,12 +4,12 @@ use taut_netmap::{Problem, ProblemCode, SCHEMA};
 
 use crate::state::StateError;
 
-/// Returns the refusal of a node that speaks a newer protocol.
+/// Returns the refusal of a node or a relay that speaks a newer protocol.
 pub(in crate::api) fn too_new(schema: u32) -> Problem {
     Problem {
         code: ProblemCode::Version,
-        message: format!("the node speaks version {schema} of the control channel, this coordinator {SCHEMA}"),
-        hint: String::from("update the coordinator, or use an older `taut`"),
+        message: format!("this program speaks version {schema} of the control channel, the coordinator {SCHEMA}"),
+        hint: String::from("update the coordinator, or use an older release here"),
     }
 }
 

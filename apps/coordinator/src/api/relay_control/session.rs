@@ -34,9 +34,6 @@ const READ_BURST: u32 = 10;
 /// Pause before the next attempt after a failure of the database, 1 s.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Longest text of a program's version, 64 bytes.
-const MAX_VERSION: usize = 64;
-
 /// The session of a relay that a network lists.
 pub(super) struct RelaySession {
     state: Arc<State>,
@@ -94,8 +91,9 @@ impl RelaySession {
                 return channel.refuse(&CoordinatorToRelay::Refused(problem)).await;
             }
         };
-        let Some(membership) = state.enter_relay(key, shortened(&version)) else {
-            return refused(&source, Some(key), "too many relays have channels");
+        let Some(membership) = state.enter_relay(key, &version) else {
+            refused(&source, Some(key), "too many relays have channels");
+            return channel.refuse(&CoordinatorToRelay::Refused(crowded())).await;
         };
         drop(busy);
         guest.pass().admit();
@@ -253,7 +251,7 @@ async fn open(
     }
 }
 
-/// Returns what a relay is told whose key another program uses, too. The older channel of one relay is dead, and does not hear it.
+/// Returns the refusal of a relay when a newer channel with its key takes over. A relay that lost its connection does not receive it, because its older channel is dead.
 fn twin() -> Problem {
     Problem {
         code: ProblemCode::Twin,
@@ -264,9 +262,13 @@ fn twin() -> Problem {
     }
 }
 
-/// Returns the printable part of a program's version, at most [`MAX_VERSION`] bytes.
-fn shortened(version: &str) -> String {
-    version.chars().filter(char::is_ascii_graphic).take(MAX_VERSION).collect()
+/// Returns the refusal of a relay for which there is no place.
+fn crowded() -> Problem {
+    Problem {
+        code: ProblemCode::Unavailable,
+        message: String::from("as many relays as this coordinator takes have a channel to it"),
+        hint: String::from("remove relays that are not needed (`taut-coordinator relays remove`); it is tried again"),
+    }
 }
 
 /// Logs that a connection did not become a relay's channel.

@@ -1,6 +1,6 @@
 //! Passwords in the URL of a database, for output.
 
-/// What is shown instead of a password.
+/// Text shown in place of a password.
 const MASK: &str = "***";
 
 /// Returns the URL with its passwords masked: the one before the host, and the parameter `password`.

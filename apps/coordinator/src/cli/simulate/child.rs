@@ -26,7 +26,7 @@ impl Coordinator {
             |error: &dyn std::fmt::Display| CommandError::Run(format!("the coordinator does not start: {error}"));
         let program = std::env::current_exe().map_err(|error| failed(&error))?;
         let mut command = Command::new(program);
-        // What is configured on this host is for another coordinator.
+        // The settings of this host belong to its own coordinator, not to the simulated one.
         KNOWN.iter().for_each(|known| _ = command.env_remove(known.variable()));
         match database {
             // In the environment, because every local user can read the command line.

@@ -38,9 +38,9 @@ pub(super) struct Report {
     pub(super) reconnect: Duration,
     /// Bytes of messages that a member received during the changes.
     pub(super) received: u64,
-    /// What became of each relay.
+    /// Number of members at each relay at the end.
     pub(super) relays: Vec<SiteReport>,
-    /// How much farther each member's first relay is than its nearest, in rising order.
+    /// Round-trip time to each member's first relay minus that to its nearest, in rising order.
     pub(super) detours: Vec<Duration>,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Sites {
     pub(super) places: usize,
 }
 
-/// What became of one relay.
+/// Number of members at one relay at the end.
 pub(super) struct SiteReport {
     pub(super) name: String,
     pub(super) nearest: usize,
