@@ -141,7 +141,7 @@ class Network:
 
     def after_removal(self, output):
         for machine in self.machines():
-            kept = {"/root/taut-ca.pem", "/usr/local/bin/taut-coordinator"} if machine is self.node else set()
+            kept = {f"{machine.variables['HOME']}/taut-ca.pem", "/usr/local/bin/taut-coordinator"} if machine is self.node else set()
             assert machine.traces() - machine.before == kept, machine.host.name
             assert not [name for name in machine.processes() if name.startswith("taut")]
         assert not self.node.host.run("ip", "link", "show", "taut0", check=False).stdout
