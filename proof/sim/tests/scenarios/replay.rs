@@ -86,7 +86,10 @@ fn a_restarted_node_is_not_held_back_by_old_initiations() {
 /// Replays the whole history to both sides, which are silent meanwhile. Each data message is refused under its drop reason; no packet is delivered (the
 /// world's ledgers check that), no session is confirmed, and no side moves.
 fn is_refused(world: &mut TautWorld, history: &[Recorded]) {
-    // A probe that is on its way to a side that just restarted would be refused, too, and counted with the replays.
+    // A side that does not know yet that the other restarted probes its path, and its probes are refused as well. Those sent from now on are counted: whatever
+    // was sent before has arrived when the count of refused messages begins.
+    let sent = |world: &TautWorld| (world.counts(Side::A).data, world.counts(Side::B).data);
+    let (of_a, of_b) = sent(world);
     world.run(ms(20));
     let refused =
         |host: &TautHost| host.drops().count(DropReason::Replayed) + host.drops().count(DropReason::UnknownIndex);
@@ -100,11 +103,8 @@ fn is_refused(world: &mut TautWorld, history: &[Recorded]) {
     };
     assert!(data(Side::A) > 100 && data(Side::B) > 100, "there is something to replay");
     let then = state(world);
-    let sent = |world: &TautWorld| (world.counts(Side::A).data, world.counts(Side::B).data);
-    let (of_a, of_b) = sent(world);
     replay(world, history);
     let refused = (refused(world.a()) - before[0], refused(world.b()) - before[1]);
-    // A side that does not know yet that the other restarted probes its path, and its probes are refused as well.
     let probes = (sent(world).0 - of_a, sent(world).1 - of_b);
     let (by_a, by_b) = (data(Side::B), data(Side::A));
     assert!((by_a..=by_a + probes.1).contains(&refused.0), "{} of {by_a} and {} were refused", refused.0, probes.1);
