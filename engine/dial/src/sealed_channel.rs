@@ -32,6 +32,8 @@ pub struct SealedChannel {
     bytes_at_message: u64,
     /// True if bytes are buffered because the socket does not take them yet.
     blocked: bool,
+    /// True if the other end has closed the connection, so that nothing is sent any more.
+    closed_for_writing: bool,
     /// The addresses to which the name of the URL's host resolved.
     addresses: Vec<IpAddr>,
 }
@@ -91,15 +93,20 @@ impl SealedChannel {
             socket,
             transport,
             blocked: false,
+            closed_for_writing: false,
             addresses: Vec::new(),
         })
     }
 
-    /// Sends a message. Bytes that the socket does not take yet are buffered; see [`Self::wants_write`].
+    /// Sends a message. Bytes that the socket does not take yet are buffered; see [`Self::wants_write`]. A message to an end that has closed the connection is
+    /// dropped without an error, because the last message of that end, a refusal, may wait to be read: [`Self::receive`] returns it, and then the end.
     ///
     /// # Errors
     /// If the channel is broken.
     pub fn send(&mut self, message: &impl Serialize) -> Result<(), Broken> {
+        if self.closed_for_writing {
+            return Ok(());
+        }
         let plain = serde_json::to_vec(message).map_err(|error| Broken(error.to_string()))?;
         let sealed = self.transport.seal(&plain);
         let written = self.socket.write(Message::binary(sealed));
@@ -112,14 +119,21 @@ impl SealedChannel {
     /// # Errors
     /// If the channel is broken.
     pub fn flush(&mut self) -> Result<(), Broken> {
+        if self.closed_for_writing {
+            return Ok(());
+        }
         let flushed = self.socket.flush();
         self.settle(flushed)
     }
 
     fn settle(&mut self, result: Result<(), tungstenite::Error>) -> Result<(), Broken> {
+        use io::ErrorKind as Kind;
         match result {
             Ok(()) => self.blocked = false,
-            Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+            Err(tungstenite::Error::Io(error)) if error.kind() == Kind::WouldBlock => self.blocked = true,
+            Err(tungstenite::Error::Io(error)) if matches!(error.kind(), Kind::ConnectionReset | Kind::BrokenPipe) => {
+                (self.blocked, self.closed_for_writing) = (false, true);
+            }
             Err(error) => return Err(explain(error)),
         }
         Ok(())

@@ -20,6 +20,9 @@ const SLOWEST: usize = 16 * 1024;
 /// Time that a node has for any message, however short, 10 s.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Longest time for the end of a channel, 1 s: the close frame reaches the other side, and its own comes back. The slowest paths take about that.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Limit on WebSocket pings and pongs between two messages. Some proxies send one every half minute, and a node sends a message every 15 s.
 const PINGS: u32 = 64;
 
@@ -86,9 +89,15 @@ impl ControlChannel {
         self.close().await;
     }
 
-    /// Closes the WebSocket properly, so that proxies in between release it as well.
+    /// Closes the WebSocket properly, so that proxies in between release it as well, and waits up to [`LINGER`] for the other side to close. Without the wait a
+    /// message of the other side that arrives after ours, unread, would make the kernel reset the connection, and our last message could be lost with it.
     pub(super) async fn close(mut self) {
-        let _ = timeout(Duration::from_secs(1), self.socket.send(Message::Close(None))).await;
+        let closed = async {
+            if self.socket.send(Message::Close(None)).await.is_ok() {
+                while next(&mut self.socket).await.is_ok() {}
+            }
+        };
+        let _ = timeout(LINGER, closed).await;
     }
 
     async fn write(&mut self, bytes: Vec<u8>) -> Result<(), ChannelCloseReason> {

@@ -1,5 +1,8 @@
 //! Refusals of the control channel.
 
+use std::thread;
+use std::time::Duration;
+
 use taut_base::PrivateKey;
 use taut_netmap::{CONTROL_PATH, Hello, ProblemCode, SCHEMA, ToCoordinator, ToNode};
 use taut_noise::ik::FIRST_MESSAGE;
@@ -84,6 +87,23 @@ fn a_newer_protocol_is_refused_by_name() {
         Some(ToNode::Refused(problem)) => assert_eq!(problem.code, ProblemCode::Version),
         other => panic!("{other:?}"),
     }
+    assert!(channel.receive().is_none());
+}
+
+#[test]
+fn a_refusal_is_not_overtaken_by_a_reset() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let host = TestHost::new();
+    let mut channel = TestChannel::open(coordinator.address, &coordinator.token(), &host.machine).unwrap();
+    channel.send(&host.hello(None, 0));
+    // The refusal is here. A node that has not read it yet sends more, as it does after each hello; a closed socket would answer by a reset.
+    channel.socket.get_ref().peek(&mut [0]).unwrap();
+    for _ in 0..3 {
+        thread::sleep(Duration::from_millis(10));
+        channel.send(&ToCoordinator::Ping);
+    }
+    assert!(matches!(channel.receive(), Some(ToNode::Refused(problem)) if problem.code == ProblemCode::NotAMember));
     assert!(channel.receive().is_none());
 }
 

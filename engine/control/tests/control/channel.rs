@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use crate::coordinator::{Coordinator, SECRET, Session, map, peer};
 use crate::node::{Node, StateDir};
-use taut_base::{NodeId, PublicKey, encode_base64url};
+use taut_base::{NodeId, PrivateKey, PublicKey, encode_base64url};
 use taut_control::{Command, ControlEvent};
-use taut_netmap::{Delta, NetworkMap, Problem, ProblemCode, ToCoordinator, ToNode};
-use taut_noise::public_key;
+use taut_dial::{ChannelTarget, Dial, Received};
+use taut_event::Waker;
+use taut_netmap::{Delta, NetworkMap, Problem, ProblemCode, ToCoordinator, ToNode, prologue};
+use taut_noise::{MAX_MESSAGE, public_key};
 
 fn delta(from: u64, to: u64, upserts: &[u8], removes: &[u64]) -> ToNode {
     ToNode::Delta(Delta {
@@ -238,6 +241,39 @@ fn a_final_refusal_ends_the_attempts_until_the_next_command_of_the_user() {
     session.send(&ToNode::Map(map(1, hello.node_key, 0)));
     node.map();
     node.stop();
+}
+
+#[test]
+fn a_refusal_is_read_although_the_coordinator_closed_the_connection_meanwhile() {
+    let coordinator = Coordinator::start();
+    let target = ChannelTarget {
+        path: String::from("/control/v1"),
+        prologue: prologue(&coordinator.network),
+        key: PrivateKey::from_bytes([9; 32]),
+        coordinator: coordinator.token().coordinator,
+        max_message: MAX_MESSAGE,
+        wrong_server: "",
+    };
+    let dial = Dial::start(coordinator.url(), target, Waker::new().unwrap()).unwrap();
+    let mut session = coordinator.accept();
+    let mut channel = loop {
+        match dial.take() {
+            Some(outcome) => break outcome.unwrap(),
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    channel.send(&ToCoordinator::Ping).unwrap();
+    session.send(&refusal(ProblemCode::NotAMember));
+    // The ping was not read, so the kernel resets the connection, and whatever is sent from now on fails.
+    drop(session);
+    for _ in 0..3 {
+        channel.send(&ToCoordinator::Ping).unwrap();
+    }
+    let Ok(Received::Message(last)) = channel.receive() else { panic!("the refusal is lost") };
+    assert!(String::from_utf8(last).unwrap().contains("not-a-member"));
+    assert!(channel.receive().is_err(), "then comes the end");
+    channel.flush().unwrap();
+    assert!(!channel.wants_write());
 }
 
 #[test]

@@ -135,7 +135,9 @@ impl Session {
         }
         // Held until the node is admitted or refused.
         let busy = Arc::clone(&guest).busy();
-        let admitted = match admit(&state, network, machine, &hello, source.address).await {
+        let admitted = admit(&state, network, machine, &hello, source.address).await;
+        drop(busy);
+        let admitted = match admitted {
             Ok(admitted) => admitted,
             Err(problem) => {
                 state.figures().refused.note(problem.code);
@@ -150,7 +152,6 @@ impl Session {
             state.figures().refused.note(problem.code);
             return channel.refuse(&ToNode::Refused(problem)).await;
         };
-        drop(busy);
         guest.pass().admit();
         let Some(membership) = state.hub(network).enter(node, state.next_connection(), hello.run) else {
             tracing::warn!(target: log::CONTROL, limited = node.0, event = "twin", node = node.0, name, address = %source);

@@ -84,6 +84,7 @@ impl RelaySession {
             ..=SCHEMA => state.networks_of_relay(key).await.map_err(|error| problem(&error)),
             newer => Err(too_new(newer)),
         };
+        drop(busy);
         let networks = match admitted {
             Ok(networks) => networks,
             Err(problem) => {
@@ -95,7 +96,6 @@ impl RelaySession {
             refused(&source, Some(key), "too many relays have channels");
             return channel.refuse(&CoordinatorToRelay::Refused(crowded())).await;
         };
-        drop(busy);
         guest.pass().admit();
         tracing::info!(target: log::RELAY, event = "relay-connected", relay = %key, address = %source);
         let now = Instant::now();
