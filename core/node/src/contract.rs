@@ -1,6 +1,6 @@
 //! Messages between agent and lanes: plain data in bounded queues (ARCHITECTURE.md).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -363,6 +363,17 @@ pub enum FromLane {
         peer: PeerId,
         /// The new way.
         way: Way,
+    },
+    /// The packet filter refused a packet of a peer. A sample: at most one in ten seconds per peer, after three.
+    Filtered {
+        /// The peer.
+        peer: PeerId,
+        /// The packet's destination.
+        destination: IpAddr,
+        /// Its protocol number.
+        protocol: u8,
+        /// Its destination port; `None` for protocols without ports, and for what could not be read.
+        port: Option<u16>,
     },
     /// An authentic packet of a peer that does not roam came by another way than the path to it. Reported at most once per way and second.
     Arrived {

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
+use taut_filter::{Filter, FlowTable, ServicePorts};
 use taut_netmap::NetworkMap;
 use taut_path::{Budget, Families, HomeRelay, LocalEndpoints, NatReport, Paths, Way};
 use taut_tunnel::cookie::CookieChecker;
@@ -40,6 +41,7 @@ use crate::auto_lanes::AutoLanes;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
 use crate::event::{HandshakeRefusal, NodeEvent};
+use crate::filtering::Filtering;
 use crate::indices::ReceiverIndices;
 use crate::output::{Output, Outputs};
 use crate::outside_endpoints::OutsideEndpoints;
@@ -77,6 +79,7 @@ pub struct Node<E> {
     overlay: Arc<[Prefix]>,
     /// Prefixes of other overlays on this host.
     avoided: Vec<Prefix>,
+    filtering: Filtering,
     /// The node's own inner addresses, the only ones that packets of peers are delivered to. `None` without a map: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
     peers: BTreeMap<PeerId, Peer>,
@@ -134,6 +137,7 @@ impl<E: Entropy> Node<E> {
             entropy,
             overlay: Arc::default(),
             avoided: Vec::new(),
+            filtering: Filtering::default(),
             own: None,
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
@@ -232,6 +236,23 @@ impl<E: Entropy> Node<E> {
         self.avoided = prefixes;
     }
 
+    /// Sets the ports on which the host offers services, for the decision which flows in progress it began.
+    pub fn set_service_ports(&mut self, ports: ServicePorts) {
+        if self.filtering.set_ports(ports) && self.filtering.flows().is_some() {
+            self.tell_routes();
+        }
+    }
+
+    /// Returns true if this is the filter in force; `None` if there is none.
+    pub fn has_filter(&self, filter: Option<&Filter>) -> bool {
+        self.filtering.has(filter)
+    }
+
+    /// Returns the table of flows that this node began, if it has a filter.
+    pub fn flows(&self) -> Option<&Arc<FlowTable>> {
+        self.filtering.flows()
+    }
+
     /// Takes a validated map: adds, changes and removes peers, and replaces the routes. Sessions of peers that stay are not touched (law 5).
     pub fn set_map(&mut self, map: &NetworkMap) {
         self.overlay = [map.network.ipv4, map.network.ipv6].into_iter().chain(self.avoided.iter().copied()).collect();
@@ -242,6 +263,7 @@ impl<E: Entropy> Node<E> {
         for id in gone {
             self.remove_peer(id);
         }
+        self.filtering.set(map.filter.as_ref(), &mut self.entropy, self.now);
         self.relays.set_map(&map.relays, self.now);
         self.set_servers(&map.relays);
         for listed in map.peers.values() {
@@ -263,6 +285,7 @@ impl<E: Entropy> Node<E> {
 
     fn routes(&self) -> Arc<Routes> {
         let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
+        let routes = routes.guarded_by(self.filtering.gate());
         Arc::new(match &self.own {
             Some(own) => routes.only_to(own),
             None => routes,
@@ -351,6 +374,9 @@ impl<E: Entropy> Node<E> {
             FromLane::Datagram { source, bytes } => self.handle_datagram(lane, source, &bytes),
             FromLane::Control { peer, session, lane, source, message } => {
                 self.handle_control(peer, session, lane, source, message, clocks);
+            }
+            FromLane::Filtered { peer, destination, protocol, port } => {
+                self.outputs.note(NodeEvent::Filtered { peer, destination, protocol, port });
             }
             FromLane::Load(load) => self.handle_load(lane, &load),
             // The agent decides which lanes read the TUN, and when threads end.

@@ -81,6 +81,7 @@ fn a_newer_protocol_is_refused_by_name() {
         have: 0,
         version: String::new(),
         run: 0,
+        filters: false,
     };
     channel.send(&ToCoordinator::Hello(hello));
     match channel.receive() {

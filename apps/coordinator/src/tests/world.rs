@@ -294,6 +294,7 @@ impl TestHost {
             have,
             version: String::from("test"),
             run: self.run,
+            filters: false,
         })
     }
 }

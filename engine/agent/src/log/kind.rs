@@ -67,6 +67,7 @@ kinds! {
 
     MAP_CHANGED Map Info "map-changed" "the network map has other members or relays" ["version" "peers" "added" "removed" "changed" "relays"]
     MAP_UPDATED Map Debug "map-updated" "the network map has other endpoints" ["version" "changed"]
+    FILTER_CHANGED Map Info "filter-changed" "this node accepts other packets of its peers" ["rules"]
     PEER_ADDED Map Info "peer-added" "the map has a new peer" ["peer"]
     PEER_REMOVED Map Info "peer-removed" "a peer is not in the map any more" ["peer"]
     PEER_RENAMED Map Info "peer-renamed" "a peer has another name" ["from" "peer"]
@@ -137,6 +138,7 @@ kinds! {
     PORT_REFUSED Portmap Info "port-refused" "no port is mapped" ["reason"]
 
     INPUT_REFUSED Input Debug "input-refused" "packets were refused" ["reason" "count" "within_s"]
+    PACKET_FILTERED Input Info "packet-filtered" "the packet filter refused a packet of a peer" ["peer" "destination" "protocol" "port"]
     INPUT_FLOOD Input Info "input-flood" "many packets were refused" ["reason" "count" "within_s"]
 }
 

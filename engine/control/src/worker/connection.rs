@@ -187,6 +187,7 @@ impl Worker {
             have: self.known_version(),
             version: self.version.clone(),
             run: self.run,
+            filters: true,
         });
         self.coordinator_addresses = channel.addresses();
         self.connection = Connection::Open(Box::new(OpenChannel {

@@ -35,7 +35,10 @@ impl Worker {
         }
     }
 
-    fn handle_map(&mut self, map: NetworkMap, now: Time) {
+    fn handle_map(&mut self, mut map: NetworkMap, now: Time) {
+        if let Some(earlier) = &self.map {
+            map.keep_filter(earlier);
+        }
         match map.check().map_err(|refusal| refusal.to_string()).and_then(|()| self.check_own_key(&map)) {
             Ok(()) if self.needs_consent(&map) => self.await_consent(map, now),
             Ok(()) => {

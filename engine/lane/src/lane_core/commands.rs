@@ -155,6 +155,7 @@ impl LaneCore {
         self.routes = routes;
         for peer in self.peers.values_mut() {
             peer.allowed_ends = None;
+            peer.gate.rules_changed();
         }
     }
 

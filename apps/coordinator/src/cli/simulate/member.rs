@@ -82,6 +82,7 @@ impl Member {
             have: self.known.version,
             version: String::from("simulated"),
             run: self.run,
+            filters: false,
         };
         channel.send(&ToCoordinator::Hello(hello)).await?;
         let (first, length) = channel.receive().await?;

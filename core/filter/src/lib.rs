@@ -1,0 +1,35 @@
+//! The packet filter of a node: which packets of which peer it accepts.
+//!
+//! The coordinator compiles a network's policy into one [`Filter`] per node, which says what that node accepts. The receiving node enforces it for every packet, direct
+//! and relayed alike, because a sender may be hostile. Three parts decide together:
+//!
+//! - [`Filter`] is what the coordinator sends; [`PacketFilter`] is the same, prepared for look-ups. [`SourceRules`] is what is left of it for one source address.
+//! - [`Classified`] is what the filter needs to know of a packet: its protocol behind all extension headers, its ports, whether it is a fragment or an error.
+//! - [`FlowTable`] remembers what this node sent, so that answers pass although no rule allows them. All lanes share it, because an answer may arrive on another lane
+//!   than the packet that it answers left on.
+//!
+//! A packet passes if a rule allows it, or if it answers a flow in the table. Packets of the host itself are not filtered here: their receiver does that.
+//!
+//! # When a flow is remembered
+//!
+//! Only the host's own packets add flows, and only where no rule allows the answers anyway. A peer that is allowed everything therefore costs no memory, and a peer cannot
+//! fill the table by what it sends.
+//!
+//! A packet in the middle of a flow raises a question: which side began it? After a restart, or when the rules become narrower, the table does not know the flows that run.
+//! If each packet of the host added its flow, a peer's connection that a new rule forbids would go on for as long as the host answers. If none did, every connection of the
+//! host would break at a restart. [`Services`] decides: a TCP segment without SYN adds its flow unless the host listens on its port, and a datagram of UDP unless it
+//! leaves a port below the ephemeral ones shortly after the rules changed.
+
+mod classified;
+mod filter;
+mod flows;
+mod gate;
+mod rules;
+mod services;
+
+pub use classified::{Classified, Refusal, Transport};
+pub use filter::{BadFilter, Filter, MAX_RULES, MAX_SPANS, Rule, Target};
+pub use flows::{FlowClass, FlowKey, FlowTable, MOST_FLOWS, Remembered};
+pub use gate::Gate;
+pub use rules::{PacketFilter, SourceRules, is_usual};
+pub use services::{ServicePorts, Services};
