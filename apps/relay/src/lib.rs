@@ -49,6 +49,7 @@ pub use metrics::Metrics;
 pub use relay::{RelayConfig, RelayServer, RelayStartError};
 pub use removals::Removals;
 pub use stats::Stats;
+pub use taut_event::open_regular;
 pub use web::{Entrance, WebConfig, accept_key};
 
 /// Assumed limit of descriptors where the kernel does not tell it, 1,024: the usual soft limit.

@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use taut_relay_server::open_regular;
+
 use super::start::{StateDirectoryError, lock, lock_database};
 use super::{addresses, random, random_bits};
 use crate::clock::unix_now;
@@ -85,7 +87,7 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
     };
     let (stage, database) = (directory.join(STAGE), directory.join(FILE));
     // Opened first, so that a wrong name leaves nothing behind.
-    let mut from = File::open(file).map_err(failed(file))?;
+    let mut from = open_regular(file).map_err(failed(file))?;
     let is_used = || fs::metadata(&database).is_ok_and(|metadata| metadata.len() > 0);
     if is_used() && !force {
         return Err(StateDirectoryError::Occupied(directory.to_path_buf()));

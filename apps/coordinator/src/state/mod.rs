@@ -63,7 +63,7 @@ pub(crate) use feed::{PANIC_PAUSE, Update};
 pub(crate) use hub::{Hub, LEASE, Membership};
 pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
 pub(crate) use migration::migrate;
-pub(crate) use networks::NetworkView;
+pub(crate) use networks::{NetworkView, check_name, check_prefix};
 pub(crate) use nodes::NodeView;
 pub(crate) use population::MemberKeys;
 pub(crate) use rate_limit::RateLimit;

@@ -1,6 +1,5 @@
 //! A connection with or without TLS.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use taut_event::open_regular;
 
 /// A TCP connection with a read budget per turn, to which bytes can be returned that were read too early.
 ///
@@ -155,7 +155,7 @@ impl Write for Stream {
 pub(crate) fn server_config(certificates: &Path, key: &Path) -> io::Result<Arc<ServerConfig>> {
     let open = |path: &Path| {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        File::open(path).map(BufReader::new).map_err(named)
+        open_regular(path).map(BufReader::new).map_err(named)
     };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_reader_iter(open(certificates)?).collect();
     let key = PrivateKeyDer::from_pem_reader(open(key)?).map_err(io::Error::other)?;
