@@ -55,6 +55,9 @@ fn a_coordinator_that_cannot_answer_nodes_is_not_ready_and_lives() {
     assert_eq!(ask("/readyz").0, 200);
     coordinator.wait(coordinator.state.store().edit("ALTER TABLE networks RENAME TO elsewhere"));
     wait_for("the damage to be told", || ask("/readyz").0 == 503);
+    let error = ask("/readyz").1["error"].clone();
+    assert_eq!(error["message"], "the database fails", "no text of the database, which anyone could read: {error}");
+    assert!(!error["hint"].as_str().unwrap().contains("networks"), "{error}");
     assert_eq!(ask("/healthz").0, 200, "to kill it would help nobody");
 }
 
