@@ -36,6 +36,7 @@ mod replicas;
 mod reserved;
 mod revocations;
 mod secret;
+mod stage;
 mod start;
 mod tickets;
 
