@@ -14,7 +14,7 @@ use taut_event::{Events, Interest, Poller, Signal, Signals};
 use taut_netmap::RelayToken;
 use taut_noise::public_key;
 use taut_relay::ForwardRate;
-use taut_relay_server::log::{self, DAEMON, LogFormat, LogLevels};
+use taut_relay_server::log::{self, DAEMON, HANGUP, LogFormat, LogLevels};
 use taut_relay_server::{
     ConnectionAdmission, Metrics, RelayConfig, RelayServer, Stats, WebConfig, key_from_file, raise_open_files,
 };
@@ -293,7 +293,7 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
                 let levels = switch.next_levels();
                 tracing::info!(target: DAEMON, event = "levels-changed", %levels);
             }
-            Some(Signal::Hangup) => tracing::info!(target: DAEMON, event = "hangup-ignored", hint = log::HANGUP),
+            Some(Signal::Hangup) => tracing::info!(target: DAEMON, event = "hangup-ignored", hint = HANGUP),
             Some(Signal::Terminate | Signal::Interrupt) => break,
         }
     }
