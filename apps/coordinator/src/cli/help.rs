@@ -272,8 +272,8 @@ take these options:
 );
 
 const BACKUP: &str = "\
-taut-coordinator backup FILE [--state DIR] [--config FILE]
-taut-coordinator restore FILE [--state DIR | --database URL] [--config FILE] [--force]
+taut-coordinator backup FILE [--state DIR] [--config FILE] [--json]
+taut-coordinator restore FILE [--state DIR | --database URL] [--config FILE] [--force] [--json]
 taut-coordinator check [--state DIR | --database URL] [--config FILE] [--json]
 
 `backup` writes a consistent, checked copy of the database to a new file; the coordinator may be running. The file
@@ -287,6 +287,7 @@ A PostgreSQL database is saved with `pg_dump` or by its server's own backups, an
   --state DIR          the coordinator's state directory (default /var/lib/taut-coordinator)
   --database URL       of `restore` and `check`: the PostgreSQL database (default $TAUT_DATABASE)
   --config FILE        the configuration file of `serve`, for both (default $TAUT_CONFIG or /etc/taut/coordinator.toml)
-  --json               of `check`: {\"schema\":1,\"ok\":true}, or the failure as an object
+  --json               print one object: of `backup` {\"schema\":1,\"backup\"}, of `restore` {\"schema\":1,\"restored\",\"replaced\",
+                       \"to_check\"}, of `check` {\"schema\":1,\"ok\":true}, or the failure
   --force              replace an existing database, which is kept under another name
 ";

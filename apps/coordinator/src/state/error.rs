@@ -119,8 +119,20 @@ impl StateError {
             Self::Store(StoreError::Url(_)) => {
                 "write postgres://USER:PASSWORD@HOST/DATABASE, with `?sslmode=…` and `&sslrootcert=FILE` if they are needed"
             }
-            Self::Store(_) => {
-                "try again in a while; if it stays, look at the coordinator's log, and at the disk or the server of its database"
+            Self::Store(StoreError::Busy | StoreError::Slow) => {
+                "it passes with the load that causes it: look at the processor and the disk of the database's host, and at `taut_coordinator_database_seconds` of `--metrics`"
+            }
+            Self::Store(StoreError::Log { .. }) => {
+                "nothing was changed; changes are possible again once that program has ended: `fuser coordinator.db` in the state directory shows which it is"
+            }
+            Self::Store(StoreError::Directory { .. }) => {
+                "give the directory to the user of the coordinator, and make room on its disk; or choose another --state"
+            }
+            Self::Store(StoreError::Damaged(_)) => {
+                "stop the coordinator, and run `taut-coordinator check`: if it finds damages, restore the last good backup (`taut-coordinator restore`)"
+            }
+            Self::Store(StoreError::Database(_)) => {
+                "repeating it does not help until the cause is removed: look at the disk or the server of the database"
             }
             Self::Enrolment(_) => "ask the operator for a new join token (`taut-coordinator keys create`)",
             Self::NotAMember => "join again with a join token: `taut up --join TOKEN`",

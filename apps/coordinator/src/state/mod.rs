@@ -36,6 +36,7 @@ mod replicas;
 mod reserved;
 mod revocations;
 mod secret;
+mod stage;
 mod start;
 mod tickets;
 
@@ -63,7 +64,7 @@ pub(crate) use feed::{PANIC_PAUSE, Update};
 pub(crate) use hub::{Hub, LEASE, Membership};
 pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
 pub(crate) use migration::migrate;
-pub(crate) use networks::NetworkView;
+pub(crate) use networks::{NetworkView, check_name, check_prefix};
 pub(crate) use nodes::NodeView;
 pub(crate) use population::MemberKeys;
 pub(crate) use rate_limit::RateLimit;
@@ -129,6 +130,14 @@ pub(crate) struct State {
     untold: Mutex<Option<String>>,
     /// Locks on the state directory and on the database in it: one `serve` for each. Dropped last, because the end of any access to a file ends SQLite's locks on it.
     _locks: (File, Option<File>),
+}
+
+/// The coordinator's health, by its database.
+pub(crate) struct Health {
+    /// Warnings about what may soon keep the coordinator from answering, or why nodes cannot be answered any more. For anyone: without names of hosts, users and files.
+    pub(crate) warnings: Result<Vec<String>, &'static str>,
+    /// The failure of the database, for the log.
+    pub(crate) trouble: Option<String>,
 }
 
 impl State {
@@ -208,34 +217,32 @@ impl State {
         Arc::clone(hubs.entry(network).or_insert_with(|| Arc::new(Hub::new(Arc::clone(&self.moved)))))
     }
 
-    /// Reads the database. Returns warnings about what may soon keep the coordinator from answering, or an error if nodes cannot be answered any more.
-    pub(crate) async fn check_health(&self) -> Result<Vec<String>, StateError> {
+    /// Reads the database, and returns the coordinator's health.
+    pub(crate) async fn check_health(&self) -> Health {
         let read = async { self.store.read(Party::Coordinator).await?.networks().await };
-        match read.await {
-            Ok(_) => Ok(self.warnings()),
-            Err(error) if self.may_remember(&error) => Ok(self.warnings_of_silence(&error.to_string())),
-            Err(error) => Err(error.into()),
-        }
+        self.health(read.await.err())
     }
 
     /// The same without reading the database, which takes long to answer.
-    pub(crate) fn check_memory(&self) -> Result<Vec<String>, StateError> {
-        if !self.may_remember(&StoreError::Slow) {
-            return Err(StoreError::Slow.into());
+    pub(crate) fn check_memory(&self) -> Health {
+        self.health(Some(StoreError::Slow))
+    }
+
+    fn health(&self, trouble: Option<StoreError>) -> Health {
+        let Some(error) = trouble else { return Health { warnings: Ok(self.warnings()), trouble: None } };
+        let trouble = Some(error.to_string());
+        if !self.may_remember(&error) {
+            return Health { warnings: Err(error.in_short()), trouble };
         }
-        Ok(self.warnings_of_silence("it is slow"))
+        let silent = "the database does not answer; members get their maps from memory, and nothing can be changed";
+        Health { warnings: Ok(std::iter::once(String::from(silent)).chain(self.warnings()).collect()), trouble }
     }
 
     /// Returns warnings that are known without asking the database.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let large = "the database's log is large: another program reads an old state of it";
         let large = (self.store.log_share() >= LARGE_LOG).then(|| String::from(large));
-        large.into_iter().chain(self.unheard()).collect()
-    }
-
-    fn warnings_of_silence(&self, why: &str) -> Vec<String> {
-        let silent = "the database does not answer; members get their maps from memory, and nothing can be changed";
-        std::iter::once(format!("{silent}: {why}")).chain(self.warnings()).collect()
+        large.into_iter().chain(self.unheard().map(String::from)).collect()
     }
 
     /// Ends expired leases, deletes old marks and writes "last seen", without end. Runs beside the server.

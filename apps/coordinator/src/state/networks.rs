@@ -44,11 +44,19 @@ impl State {
     }
 }
 
+/// Returns an error unless a network may have this name.
+pub(crate) fn check_name(name: &str) -> Result<(), StateError> {
+    check_network_name(name).map_err(StateError::bad_name(name))
+}
+
+/// Returns an error unless a network may have this IPv4 prefix.
+pub(crate) fn check_prefix(ipv4: Prefix) -> Result<(), StateError> {
+    if addresses::is_usable(ipv4) { Ok(()) } else { Err(StateError::BadPrefix(ipv4)) }
+}
+
 pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64) -> Result<NetworkRow, StateError> {
-    check_network_name(name).map_err(StateError::bad_name(name))?;
-    if !addresses::is_usable(ipv4) {
-        return Err(StateError::BadPrefix(ipv4));
-    }
+    check_name(name)?;
+    check_prefix(ipv4)?;
     if tx.network_by_name(name).await?.is_some() {
         return Err(StateError::NetworkExists(String::from(name)));
     }
