@@ -6,8 +6,9 @@ use taut_base::Prefix;
 
 use crate::addresses::AddressSet;
 use crate::compile::{Compiled, Entry, NodeRules, OWN};
-use crate::filter::{ALL_PORTS, Filter, Rule, Target};
+use crate::filter::{Filter, Rule, Target};
 use crate::node_set::NodeSet;
+use crate::services::join_ports;
 
 /// Port ranges, sorted and joined.
 type Ports = Vec<(u16, u16)>;
@@ -112,22 +113,5 @@ impl Compiled {
         }
         ranges.extend(nodes.iter().flat_map(|node| self.nodes[node].own.ranges()));
         AddressSet::of_ranges(ranges).prefixes()
-    }
-}
-
-/// Sorts port ranges and joins those that overlap or touch. Ranges that only together are all ports stay two ranges: all ports as one range also open the
-/// protocols that have no ports.
-pub(crate) fn join_ports(ports: &mut Ports) {
-    let all = ports.contains(&ALL_PORTS);
-    ports.sort_unstable();
-    ports.dedup_by(|next, before| {
-        let joined = next.0 <= before.1.saturating_add(1);
-        if joined {
-            before.1 = before.1.max(next.1);
-        }
-        joined
-    });
-    if !all && *ports == [ALL_PORTS] {
-        *ports = vec![(0, u16::MAX - 1), (u16::MAX, u16::MAX)];
     }
 }

@@ -4,12 +4,28 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::filter::ALL_PORTS;
-use crate::node_filter::join_ports;
 use crate::policy::Service;
 use crate::protocol::{DEFAULT_PROTOCOLS, TCP, protocol_name};
 
 /// Open port ranges by protocol, sorted and joined.
 pub(crate) type Open = BTreeMap<u8, Vec<(u16, u16)>>;
+
+/// Sorts port ranges and joins those that overlap or touch. Ranges that only together are all ports stay two ranges: all ports as one range also open the
+/// protocols that have no ports.
+pub(crate) fn join_ports(ports: &mut Vec<(u16, u16)>) {
+    let all = ports.contains(&ALL_PORTS);
+    ports.sort_unstable();
+    ports.dedup_by(|next, before| {
+        let joined = next.0 <= before.1.saturating_add(1);
+        if joined {
+            before.1 = before.1.max(next.1);
+        }
+        joined
+    });
+    if !all && *ports == [ALL_PORTS] {
+        *ports = vec![(0, u16::MAX - 1), (u16::MAX, u16::MAX)];
+    }
+}
 
 /// Opens a service.
 pub(crate) fn add_service(open: &mut Open, service: &Service) {
