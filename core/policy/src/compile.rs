@@ -155,9 +155,7 @@ impl<'a> Work<'a> {
         let of_nodes = nodes.iter().flat_map(|node| self.inventory.nodes[node].addresses.iter().copied());
         let all = AddressSet::of_addresses(of_nodes).union(&addresses);
         let mut senders = nodes.clone();
-        for node in self.at(&addresses) {
-            senders.insert(node);
-        }
+        senders.add(&self.at(&addresses));
         self.sources.push(Source { nodes, addresses, prefixes: all.prefixes(), senders });
         number(self.sources.len() - 1)
     }

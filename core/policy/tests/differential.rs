@@ -16,5 +16,5 @@ fn fault_g13_filters_and_the_oracle_agree() {
         all += PACKETS;
     }
     // Both verdicts occur often enough to be compared.
-    assert!(allowed > all / 10 && allowed < all * 9 / 10, "{allowed} of {all} packets are allowed");
+    assert!(allowed > all / 20 && allowed < all / 2, "{allowed} of {all} packets are allowed");
 }

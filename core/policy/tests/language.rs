@@ -291,7 +291,7 @@ fn equal_rules_are_joined() {
     assert_eq!((joined.src.len(), &joined.proto), (4, &vec![6, 17]), "{joined:?}");
     assert_eq!(filter.rules[1].dst[0].ports, [(80, 90)]);
     assert_eq!(rules, [vec![0, 1, 2, 3], vec![4]]);
-    assert_eq!(world.compiled.origin(3).unwrap().line, 9);
+    assert_eq!(world.compiled.origin(3).unwrap().line, 10);
     assert_eq!(world.compiled.origin(5), None);
 }
 

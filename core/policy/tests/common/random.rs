@@ -40,7 +40,7 @@ fn chance(random: &mut Seeded, one_in: usize) -> bool {
 }
 
 /// Returns a random inventory of up to eight nodes.
-pub fn inventory(random: &mut Seeded) -> Inventory {
+pub(crate) fn inventory(random: &mut Seeded) -> Inventory {
     let nodes = (1..=1 + random.index(8)).map(|number| node(random, number)).collect();
     let roles = [Role::Owner, Role::Admin, Role::Auditor, Role::Member, Role::Member, Role::ItAdmin];
     let mut users = Vec::new();
@@ -75,7 +75,7 @@ fn node(random: &mut Seeded, number: usize) -> NodeFacts {
 }
 
 /// Returns the text of a random policy.
-pub fn policy(random: &mut Seeded) -> String {
+pub(crate) fn policy(random: &mut Seeded) -> String {
     let mut text = String::from("{ // random\n\"groups\": {");
     for group in &GROUPS[..3] {
         let members = if *group == "group:none" { 0 } else { random.index(4) };
@@ -92,9 +92,9 @@ pub fn policy(random: &mut Seeded) -> String {
         let _ = write!(text, "\"{set}\": {steps:?},");
     }
     text.push_str("},\n\"acls\": [");
-    (0..random.index(4)).for_each(|_| text.push_str(&acl(random)));
+    (0..random.index(8)).for_each(|_| text.push_str(&acl(random)));
     text.push_str("],\n\"grants\": [");
-    (0..random.index(4)).for_each(|_| text.push_str(&grant(random)));
+    (0..random.index(8)).for_each(|_| text.push_str(&grant(random)));
     text.push_str("]}");
     text
 }
@@ -181,7 +181,7 @@ fn grant(random: &mut Seeded) -> String {
 }
 
 /// Returns a packet whose addresses are mostly those of nodes, or behind nodes.
-pub fn packet(random: &mut Seeded, inventory: &Inventory) -> Packet {
+pub(crate) fn packet(random: &mut Seeded, inventory: &Inventory) -> Packet {
     let src = address(random, inventory, None);
     Packet {
         src,
@@ -195,7 +195,7 @@ pub fn packet(random: &mut Seeded, inventory: &Inventory) -> Packet {
 fn address(random: &mut Seeded, inventory: &Inventory, other: Option<IpAddr>) -> IpAddr {
     loop {
         let node = &inventory.nodes[random.index(inventory.nodes.len())];
-        let address = match random.index(3) {
+        let address = match random.index(4) {
             0 => pick(random, &ADDRESSES).parse().unwrap(),
             _ => node.addresses[random.index(node.addresses.len())],
         };
@@ -206,7 +206,7 @@ fn address(random: &mut Seeded, inventory: &Inventory, other: Option<IpAddr>) ->
 }
 
 /// Compares the compiler with the oracle for one random policy and this many packets. Returns the number of packets that are allowed.
-pub fn compare(seed: u64, packets: usize) -> Result<usize, String> {
+pub(crate) fn compare(seed: u64, packets: usize) -> Result<usize, String> {
     let random = &mut Seeded::new(seed);
     let (inventory, text) = (inventory(random), policy(random));
     let policy = taut_policy::Policy::parse(&text).map_err(|error| format!("seed {seed}: {error}\n{text}"))?;
@@ -217,7 +217,7 @@ pub fn compare(seed: u64, packets: usize) -> Result<usize, String> {
         let packet = packet(random, &inventory);
         // Mostly the node that has the address: others refuse almost everything.
         let own = inventory.nodes.iter().position(|node| node.addresses.contains(&packet.dst));
-        let node = own.filter(|_| random.index(4) > 0).unwrap_or_else(|| random.index(inventory.nodes.len()));
+        let node = own.filter(|_| random.index(8) > 0).unwrap_or_else(|| random.index(inventory.nodes.len()));
         let wanted = taut_policy::oracle::allows(&policy, &inventory, node, &packet);
         let by_filter = filters[node].allows(&packet);
         let by_rule = compiled.deciding_rule(node, &packet).is_some();
