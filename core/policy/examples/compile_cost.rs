@@ -17,7 +17,9 @@ const TAGS: usize = 100;
 
 fn main() {
     let inventory = inventory();
-    println!("policy, parse ms, compile ms, all filters ms, rules in filters, parts of the largest filter, pairs, peak MB");
+    println!(
+        "policy, parse ms, compile ms, all filters ms, rules in filters, parts of the largest filter, pairs, peak MB"
+    );
     for (name, text) in [("company", company()), ("worst", worst())] {
         measure(name, &text, &inventory);
     }
@@ -52,7 +54,8 @@ fn measure(name: &str, text: &str, inventory: &Inventory) {
 fn peak_megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).map_or(0, |kilobytes| kilobytes / 1024)
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok())
+        .map_or(0, |kilobytes| kilobytes / 1024)
 }
 
 fn inventory() -> Inventory {
@@ -68,7 +71,11 @@ fn inventory() -> Inventory {
             ],
             user: (number % 4 != 0).then(|| format!("user{}@example.com", number % USERS)),
             tags: if number % 4 == 0 { vec![format!("tag:t{}", number / 4 % TAGS)] } else { Vec::new() },
-            routes: if number % 100 == 0 { vec![format!("10.{}.0.0/16", number / 100).parse().unwrap()] } else { Vec::new() },
+            routes: if number % 100 == 0 {
+                vec![format!("10.{}.0.0/16", number / 100).parse().unwrap()]
+            } else {
+                Vec::new()
+            },
         }
     };
     Inventory { nodes: (0..NODES).map(node).collect(), ..Inventory::default() }
@@ -77,7 +84,8 @@ fn inventory() -> Inventory {
 fn names(text: &mut String) {
     text.push_str("{\"groups\": {");
     for group in 0..GROUPS {
-        let members: Vec<String> = (0..10).map(|member| format!("user{}@example.com", (group * 7 + member * 13) % USERS)).collect();
+        let members: Vec<String> =
+            (0..10).map(|member| format!("user{}@example.com", (group * 7 + member * 13) % USERS)).collect();
         let _ = write!(text, "\"group:g{group}\": {members:?},");
     }
     text.push_str("}, \"tagOwners\": {");
@@ -92,8 +100,14 @@ fn company() -> String {
     for rule in 0..RULES {
         let (group, tag, port) = (rule % GROUPS, rule * 3 % TAGS, 1_000 + rule);
         let _ = match rule % 20 {
-            0 => writeln!(text, "{{\"src\": [\"autogroup:member\"], \"dst\": [\"tag:t{tag}\"], \"ip\": [\"{port}\"]}},"),
-            1 => writeln!(text, "{{\"src\": [\"group:g{group}\"], \"dst\": [\"10.{}.0.0/16\"], \"ip\": [\"tcp:{port}\"]}},", rule % 20),
+            0 => {
+                writeln!(text, "{{\"src\": [\"autogroup:member\"], \"dst\": [\"tag:t{tag}\"], \"ip\": [\"{port}\"]}},")
+            }
+            1 => writeln!(
+                text,
+                "{{\"src\": [\"group:g{group}\"], \"dst\": [\"10.{}.0.0/16\"], \"ip\": [\"tcp:{port}\"]}},",
+                rule % 20
+            ),
             2 => writeln!(text, "{{\"src\": [\"group:g{group}\"], \"dst\": [\"autogroup:self\"], \"ip\": [\"*\"]}},"),
             3 => writeln!(text, "{{\"src\": [\"tag:t{tag}\"], \"dst\": [\"*\"], \"ip\": [\"{port}\"]}},"),
             _ => writeln!(
@@ -112,7 +126,8 @@ fn worst() -> String {
     let mut text = String::new();
     names(&mut text);
     for rule in 0..RULES {
-        let users: Vec<String> = (0..4).map(|user| format!("user{}@example.com", (rule * (user + 1) + user) % USERS)).collect();
+        let users: Vec<String> =
+            (0..4).map(|user| format!("user{}@example.com", (rule * (user + 1) + user) % USERS)).collect();
         let _ = writeln!(text, "{{\"src\": {users:?}, \"dst\": [\"*\"], \"ip\": [\"{}\"]}},", 1_000 + rule);
     }
     text.push_str("]}");

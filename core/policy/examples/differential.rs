@@ -27,7 +27,9 @@ fn main() -> ExitCode {
     let first = taut_testkit::first();
     let policies = pairs.div_ceil(PACKETS);
     let start = Instant::now();
-    let of_thread = move |thread: u64| (0..policies).filter(move |policy| policy % THREADS == thread).map(move |policy| first + policy);
+    let of_thread = move |thread: u64| {
+        (0..policies).filter(move |policy| policy % THREADS == thread).map(move |policy| first + policy)
+    };
     let workers: Vec<_> = (0..THREADS).map(|thread| thread::spawn(move || run(of_thread(thread)))).collect();
     let mut allowed = 0;
     for worker in workers {
@@ -42,7 +44,9 @@ fn main() -> ExitCode {
     }
     let all = policies * PACKETS;
     let seconds = start.elapsed().as_secs_f64();
-    println!("{all} pairs of {policies} policies are equal, {allowed} of them allowed; {seconds:.1} s; seeds from {first}");
+    println!(
+        "{all} pairs of {policies} policies are equal, {allowed} of them allowed; {seconds:.1} s; seeds from {first}"
+    );
     ExitCode::SUCCESS
 }
 

@@ -75,10 +75,7 @@ impl AddressSet {
 
     /// Returns the addresses that are in this set and not in the other.
     pub fn difference(&self, other: &Self) -> Self {
-        Self {
-            four: common(&self.four, &complement(&other.four)),
-            six: common(&self.six, &complement(&other.six)),
-        }
+        Self { four: common(&self.four, &complement(&other.four)), six: common(&self.six, &complement(&other.six)) }
     }
 
     /// Returns true if an address is in both sets.
@@ -231,10 +228,10 @@ fn complement<N: Number>(ranges: &[(N, N)]) -> Ranges<N> {
     let mut gaps = Vec::new();
     let mut from = Some(N::MIN);
     for (first, last) in ranges {
-        if let (Some(from), Some(to)) = (from, first.previous()) {
-            if from <= to {
-                gaps.push((from, to));
-            }
+        if let (Some(from), Some(to)) = (from, first.previous())
+            && from <= to
+        {
+            gaps.push((from, to));
         }
         from = last.next();
     }
@@ -275,7 +272,10 @@ mod tests {
             ("255.255.255.254-255.255.255.255", "255.255.255.254/31"),
             ("0.0.0.1-255.255.255.255 128.0.0.0/1", &text(&set("0.0.0.1-255.255.255.255"))),
             ("::/0", "::/0"),
-            ("::1-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", &text(&AddressSet::all().difference(&set("0.0.0.0/0 ::/128")))),
+            (
+                "::1-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+                &text(&AddressSet::all().difference(&set("0.0.0.0/0 ::/128"))),
+            ),
             ("fd00::5-fd00::9", "fd00::5/128 fd00::6/127 fd00::8/127"),
             ("10.0.0.9-10.0.0.1 10.0.0.1-fd00::1", ""),
             ("10.0.0.0/8 10.1.0.0/16 fd00::/8", "10.0.0.0/8 fd00::/8"),
@@ -290,9 +290,15 @@ mod tests {
         assert_eq!(text(&one.intersection(&other)), "10.255.0.0/16 fd00::/128");
         assert_eq!(text(&set("10.0.0.0/30").difference(&set("10.0.0.1/32"))), "10.0.0.0/32 10.0.0.2/31");
         assert_eq!(text(&one.union(&other)), "10.0.0.0/7 192.168.0.0/16 fd00::/64");
-        assert!(one.overlaps(&other) && !one.overlaps(&set("12.0.0.0/8 fe80::/10")) && !one.overlaps(&AddressSet::default()));
+        assert!(
+            one.overlaps(&other)
+                && !one.overlaps(&set("12.0.0.0/8 fe80::/10"))
+                && !one.overlaps(&AddressSet::default())
+        );
         assert!(one.contains("10.255.255.255".parse().unwrap()) && !one.contains("11.0.0.0".parse().unwrap()));
-        assert!(!AddressSet::default().contains("::".parse().unwrap()) && AddressSet::all().contains("::".parse().unwrap()));
+        assert!(
+            !AddressSet::default().contains("::".parse().unwrap()) && AddressSet::all().contains("::".parse().unwrap())
+        );
         assert!(AddressSet::all().difference(&AddressSet::all()).is_empty());
         assert_eq!(AddressSet::all().difference(&AddressSet::default()), AddressSet::all());
         assert_eq!((one.len(), one.is_empty()), (3, false));

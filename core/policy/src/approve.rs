@@ -109,11 +109,17 @@ mod tests {
     fn owners_give_tags() {
         let may = |tag: &str, login: &str| policy().may_assign_tag(tag, login, &inventory());
         assert!(may("tag:web", "ann@example.com") && may("tag:web", "zoe") && may("tag:web", "x@CORP.example"));
-        assert!(!may("tag:web", "bob@example.com") && !may("tag:ci", "ann@example.com") && !may("tag:none", "ann@example.com"));
+        assert!(
+            !may("tag:web", "bob@example.com")
+                && !may("tag:ci", "ann@example.com")
+                && !may("tag:none", "ann@example.com")
+        );
         assert!(may("tag:none", "boss@example.com") && may("tag:none", "adm@example.com"));
         assert!(!may("tag:unknown", "boss@example.com"));
         assert!(may("tag:any", "anyone@example.com"));
-        assert!(may("tag:sec", "sec@example.com") && may("tag:sec", "full@other.org") && may("tag:sec", "audit@other.org"));
+        assert!(
+            may("tag:sec", "sec@example.com") && may("tag:sec", "full@other.org") && may("tag:sec", "audit@other.org")
+        );
         assert!(!may("tag:sec", "sec@other.org"));
     }
 
@@ -134,7 +140,8 @@ mod tests {
             tags: tags.iter().map(|tag| String::from(*tag)).collect(),
             ..NodeFacts::default()
         };
-        let approves = |route: &str, node: &NodeFacts| policy().approves_route(route.parse().unwrap(), node, &inventory());
+        let approves =
+            |route: &str, node: &NodeFacts| policy().approves_route(route.parse().unwrap(), node, &inventory());
         let ann = node(Some("ann@example.com"), &[]);
         assert!(approves("10.0.0.0/8", &ann) && approves("10.1.0.0/16", &ann) && approves("fd00::/64", &ann));
         assert!(!approves("11.0.0.0/8", &ann) && !approves("8.0.0.0/5", &ann) && !approves("fd00::/47", &ann));

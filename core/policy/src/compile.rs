@@ -78,7 +78,7 @@ pub fn compile(policy: &Policy, inventory: &Inventory) -> Compiled {
                 work.nodes[node].entries.push(Entry { source, services, target: OWN, rule });
             }
             if !found.addresses.is_empty() {
-                work.add_target(found.addresses, |target| Entry { source, services, target, rule });
+                work.add_target(&found.addresses, |target| Entry { source, services, target, rule });
             }
             if access.dst.contains(&Selector::Myself) {
                 for owned in resolver.owned() {
@@ -104,7 +104,7 @@ struct Work<'a> {
     services: Vec<Vec<Service>>,
     by_services: HashMap<Vec<Service>, u32>,
     targets: Vec<AddressSet>,
-    by_target: HashMap<AddressSet, u32>,
+    by_target: HashMap<AddressSet, (u32, Vec<usize>)>,
     nodes: Vec<NodeRules>,
     /// Nodes with addresses behind them.
     routers: Vec<usize>,
@@ -185,22 +185,16 @@ impl<'a> Work<'a> {
     }
 
     /// Gives an entry to each node that has some of these addresses.
-    fn add_target(&mut self, addresses: AddressSet, entry: impl Fn(u32) -> Entry) {
-        let nodes = self.at(&addresses);
-        if nodes.is_empty() {
-            return;
+    fn add_target(&mut self, addresses: &AddressSet, entry: impl Fn(u32) -> Entry) {
+        if !self.by_target.contains_key(addresses) {
+            let nodes = self.at(addresses).iter().collect();
+            self.targets.push(addresses.clone());
+            self.by_target.insert(addresses.clone(), (number(self.targets.len() - 1), nodes));
         }
-        let target = match self.by_target.get(&addresses) {
-            Some(target) => *target,
-            None => {
-                self.targets.push(addresses.clone());
-                let target = number(self.targets.len() - 1);
-                self.by_target.insert(addresses, target);
-                target
+        if let Some((target, nodes)) = self.by_target.get(addresses) {
+            for node in nodes {
+                self.nodes[*node].entries.push(entry(*target));
             }
-        };
-        for node in nodes.iter() {
-            self.nodes[node].entries.push(entry(target));
         }
     }
 

@@ -88,6 +88,9 @@ struct Atom {
 /// Services that open, and services that close.
 type Effect = (Vec<Service>, Vec<Service>);
 
+/// The effects on one source, by the node that it is. Each source has the places of the targets that it has this effect on.
+type Effects = BTreeMap<(Option<usize>, Effect), Vec<(Atom, Vec<usize>)>>;
+
 impl<'a> Receiver<'a> {
     fn new(old: &'a Compiled, new: &'a Compiled, node: usize) -> Self {
         Self { node, own: &old.nodes[node].own, old: views(old, node), new: views(new, node) }
@@ -101,7 +104,7 @@ impl<'a> Receiver<'a> {
         let targets = differing.iter().fold(AddressSet::default(), |all, view| all.union(&view.target));
         let targets = self.targets(&targets);
         let mut memo: HashMap<(Vec<usize>, Vec<usize>, usize), Effect> = HashMap::new();
-        let mut by_effect: BTreeMap<(Option<usize>, Effect), Vec<(Atom, Vec<usize>)>> = BTreeMap::new();
+        let mut by_effect = Effects::new();
         for source in self.sources(&differing, inventory) {
             let (old, new) = (matching(&self.old, &source), matching(&self.new, &source));
             let mut reached: BTreeMap<Effect, Vec<usize>> = BTreeMap::new();
@@ -133,7 +136,8 @@ impl<'a> Receiver<'a> {
     fn targets(&self, affected: &AddressSet) -> Vec<Atom> {
         let own = self.own.intersection(affected);
         let single = own.ranges().flat_map(|(first, last)| singles(first, last));
-        let mut atoms: Vec<Atom> = single.map(|address| Atom { node: Some(self.node), first: address, last: address }).collect();
+        let mut atoms: Vec<Atom> =
+            single.map(|address| Atom { node: Some(self.node), first: address, last: address }).collect();
         let all = self.old.iter().chain(&self.new).map(|view| &view.target);
         let behind = split(&affected.difference(self.own), all);
         atoms.extend(behind.into_iter().map(|(first, last)| Atom { node: None, first, last }));
@@ -174,7 +178,12 @@ impl<'a> Receiver<'a> {
     }
 
     /// Returns the changes of one source with one effect. Addresses with the same destinations are one change, and so are both families of two nodes.
-    fn joined(&self, (node, effect): (Option<usize>, Effect), pairs: &[(Atom, Vec<usize>)], targets: &[Atom]) -> Vec<Change> {
+    fn joined(
+        &self,
+        (node, effect): (Option<usize>, Effect),
+        pairs: &[(Atom, Vec<usize>)],
+        targets: &[Atom],
+    ) -> Vec<Change> {
         let mut by_targets: BTreeMap<(bool, Vec<usize>), Vec<Atom>> = BTreeMap::new();
         for (source, reached) in pairs {
             let (own, behind) = reached.iter().partition(|index| targets[**index].node.is_some());
@@ -251,8 +260,12 @@ fn matching(views: &[View<'_>], source: &Atom) -> Vec<usize> {
 /// Returns all addresses of a range. Used for a node's own addresses, which are few.
 fn singles(first: IpAddr, last: IpAddr) -> Vec<IpAddr> {
     match (first, last) {
-        (IpAddr::V4(first), IpAddr::V4(last)) => (first.to_bits()..=last.to_bits()).map(|bits| IpAddr::V4(bits.into())).collect(),
-        (IpAddr::V6(first), IpAddr::V6(last)) => (first.to_bits()..=last.to_bits()).map(|bits| IpAddr::V6(bits.into())).collect(),
+        (IpAddr::V4(first), IpAddr::V4(last)) => {
+            (first.to_bits()..=last.to_bits()).map(|bits| IpAddr::V4(bits.into())).collect()
+        }
+        (IpAddr::V6(first), IpAddr::V6(last)) => {
+            (first.to_bits()..=last.to_bits()).map(|bits| IpAddr::V6(bits.into())).collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -196,14 +196,16 @@ mod tests {
         assert!(passes("100.64.0.3", "100.64.0.2", 47, 9));
         let mut narrow = filter();
         narrow.rules[1].dst[0].ports = vec![(1, 65535)];
-        let packet = Packet { src: "100.64.0.3".parse().unwrap(), dst: "100.64.0.2".parse().unwrap(), proto: 47, port: 9 };
+        let packet =
+            Packet { src: "100.64.0.3".parse().unwrap(), dst: "100.64.0.2".parse().unwrap(), proto: 47, port: 9 };
         assert!(!narrow.allows(&packet));
         assert!(narrow.allows(&Packet { proto: 6, ..packet }));
     }
 
     #[test]
     fn no_rule_allows_nothing_and_json_omits_default_protocols() {
-        let packet = Packet { src: "100.64.0.1".parse().unwrap(), dst: "100.64.0.2".parse().unwrap(), proto: 6, port: 22 };
+        let packet =
+            Packet { src: "100.64.0.1".parse().unwrap(), dst: "100.64.0.2".parse().unwrap(), proto: 6, port: 22 };
         assert!(!Filter::default().allows(&packet));
         let text = serde_json::to_string(&filter()).unwrap();
         assert_eq!(text.matches("proto").count(), 1);

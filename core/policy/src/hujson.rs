@@ -343,16 +343,14 @@ mod tests {
 
     #[test]
     fn values_have_their_places() {
-        let item = parse("// a policy\n{ \"ä\": [true, null,\n  -1.5e3, \"x\"], /* two\nlines */ \"b\": {}, }\n").unwrap();
+        let item =
+            parse("// a policy\n{ \"ä\": [true, null,\n  -1.5e3, \"x\"], /* two\nlines */ \"b\": {}, }\n").unwrap();
         assert_eq!(item.at, Position { line: 2, column: 1 });
         let entries = item.map("it").unwrap();
         assert_eq!((entries[0].key.as_str(), entries[0].at), ("ä", Position { line: 2, column: 3 }));
         let list = entries[0].item.list("it").unwrap();
         let kinds: Vec<_> = list.iter().map(|item| (item.value.kind(), item.at.line, item.at.column)).collect();
-        assert_eq!(
-            kinds,
-            [("true or false", 2, 9), ("null", 2, 15), ("a number", 3, 3), ("a text", 3, 11)]
-        );
+        assert_eq!(kinds, [("true or false", 2, 9), ("null", 2, 15), ("a number", 3, 3), ("a text", 3, 11)]);
         assert_eq!(entries[1].at, Position { line: 4, column: 10 });
         assert_eq!(entries[1].item.map("it").unwrap(), []);
     }
@@ -361,7 +359,9 @@ mod tests {
     fn texts_and_escapes() {
         assert_eq!(text(r#""a\"b\\c\/d\b\f\n\r\tA\u00e4\ud83d\ude00ü""#), "a\"b\\c/d\u{8}\u{c}\n\r\tAä😀ü");
         assert_eq!(text("\"\""), "");
-        for input in [r#""\x""#, r#""\u12""#, r#""\ud800""#, r#""\ud800\n""#, r#""\ud800\u0041""#, r#""\udc00""#, "\"\\"] {
+        for input in
+            [r#""\x""#, r#""\u12""#, r#""\ud800""#, r#""\ud800\n""#, r#""\ud800\u0041""#, r#""\udc00""#, "\"\\"]
+        {
             let (line, column, message) = error(input);
             assert_eq!((line, column, message.as_str()), (1, 2, "this is not an escape of JSON"), "{input}");
         }
@@ -404,7 +404,10 @@ mod tests {
         let message = |item: Result<&str, PolicyError>| item.unwrap_err().message;
         assert_eq!(message(parse("[]").unwrap().text("`src`")), "`src` must be a text in double quotes, not a list");
         let error = parse(" {}").unwrap().list("`src`").unwrap_err();
-        assert_eq!((error.column, error.message.as_str()), (2, "`src` must be a list in square brackets, not an object"));
+        assert_eq!(
+            (error.column, error.message.as_str()),
+            (2, "`src` must be a list in square brackets, not an object")
+        );
         assert_eq!(parse("\"\"").unwrap().map("it").unwrap_err().message, "it must be an object in braces, not a text");
     }
 

@@ -26,10 +26,22 @@ mod tests {
     #[test]
     fn private_and_shared_addresses_are_not_the_internet() {
         let internet = internet();
-        for address in ["8.8.8.8", "0.0.0.0", "100.63.255.255", "100.128.0.0", "172.32.0.0", "255.255.255.255", "2606:4700::1"] {
+        for address in
+            ["8.8.8.8", "0.0.0.0", "100.63.255.255", "100.128.0.0", "172.32.0.0", "255.255.255.255", "2606:4700::1"]
+        {
             assert!(internet.contains(address.parse().unwrap()), "{address}");
         }
-        for address in ["10.0.0.1", "172.31.0.1", "192.168.9.9", "169.254.0.1", "100.64.0.1", "fd00::1", "fe80::1", "::1", "4000::"] {
+        for address in [
+            "10.0.0.1",
+            "172.31.0.1",
+            "192.168.9.9",
+            "169.254.0.1",
+            "100.64.0.1",
+            "fd00::1",
+            "fe80::1",
+            "::1",
+            "4000::",
+        ] {
             assert!(!internet.contains(address.parse().unwrap()), "{address}");
         }
     }

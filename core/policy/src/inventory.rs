@@ -156,6 +156,9 @@ mod tests {
         let subnets: Vec<String> = inventory.nodes[0].subnets().map(|route| route.to_string()).collect();
         assert_eq!(subnets, ["10.0.0.0/8"]);
         assert_eq!(inventory.role("ann@example.com"), Role::NetworkAdmin);
-        assert_eq!((inventory.role("bob@example.com"), inventory.role("eve@example.com")), (Role::Member, Role::Member));
+        assert_eq!(
+            (inventory.role("bob@example.com"), inventory.role("eve@example.com")),
+            (Role::Member, Role::Member)
+        );
     }
 }

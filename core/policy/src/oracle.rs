@@ -68,7 +68,8 @@ impl World<'_> {
         let sender = self.sender(src);
         match word {
             Selector::Any => {
-                let behind = |node: &NodeFacts| node.routes.iter().any(|route| route.length() > 0 && route.contains(src));
+                let behind =
+                    |node: &NodeFacts| node.routes.iter().any(|route| route.length() > 0 && route.contains(src));
                 sender.is_some()
                     || self.inventory.prefixes.iter().any(|prefix| prefix.contains(src))
                     || self.inventory.nodes.iter().any(behind)
@@ -116,7 +117,8 @@ impl World<'_> {
                     user.groups.iter().any(|of| {
                         let whole = format!("group:{of}") == *group;
                         let domain = login.rsplit_once('@').map_or("", |(_, domain)| domain);
-                        whole || format!("group:{of}@{domain}").eq_ignore_ascii_case(group) && group.contains(of.as_str())
+                        whole
+                            || format!("group:{of}@{domain}").eq_ignore_ascii_case(group) && group.contains(of.as_str())
                     })
                 }),
             },

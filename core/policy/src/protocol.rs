@@ -65,7 +65,9 @@ mod tests {
 
     #[test]
     fn names_and_numbers() {
-        for (text, number) in [("tcp", 6), ("TCP", 6), ("17", 17), ("ip-in-ip", 4), ("sctp", 132), ("1", 1), ("255", 255)] {
+        for (text, number) in
+            [("tcp", 6), ("TCP", 6), ("17", 17), ("ip-in-ip", 4), ("sctp", 132), ("1", 1), ("255", 255)]
+        {
             assert_eq!(protocol_number(text), Some(number), "{text}");
         }
         for text in ["", "0", "06", "256", "+6", "-1", "*", "tcp ", "http", "99999999999999999999"] {

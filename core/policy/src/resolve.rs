@@ -100,7 +100,9 @@ impl<'a> Resolver<'a> {
                 Selector::Host(name) => {
                     ranges.extend(AddressSet::of_prefixes(self.policy.hosts.get(name).copied()).ranges());
                 }
-                Selector::IpSet(name) => ranges.extend(self.ipsets.get(name.as_str()).iter().flat_map(|set| set.ranges())),
+                Selector::IpSet(name) => {
+                    ranges.extend(self.ipsets.get(name.as_str()).iter().flat_map(|set| set.ranges()));
+                }
                 Selector::Any | Selector::Everywhere | Selector::Myself | Selector::Shared => {}
             }
         }

@@ -91,7 +91,10 @@ impl fmt::Display for Service {
 mod tests {
     use super::*;
 
-    fn open(text: &[(Option<u8>, &[(u16, u16)])]) -> Open {
+    /// A protocol and its ports.
+    type Part<'a> = (Option<u8>, &'a [(u16, u16)]);
+
+    fn open(text: &[Part<'_>]) -> Open {
         let mut open = Open::new();
         for (proto, ports) in text {
             add_service(&mut open, &Service { proto: *proto, ports: ports.to_vec() });
@@ -107,7 +110,10 @@ mod tests {
     fn services_add_up() {
         assert_eq!(text(&open(&[(None, &[(80, 80)]), (None, &[(81, 90), (443, 443)])])), "80-90,443");
         assert_eq!(text(&open(&[(Some(6), &[(22, 22)]), (Some(47), &[(0, 65535)])])), "tcp:22 gre:*");
-        assert_eq!(text(&open(&[(None, &[(80, 80)]), (Some(6), &[(22, 22)])])), "icmp:80 tcp:22,80 udp:80 ipv6-icmp:80");
+        assert_eq!(
+            text(&open(&[(None, &[(80, 80)]), (Some(6), &[(22, 22)])])),
+            "icmp:80 tcp:22,80 udp:80 ipv6-icmp:80"
+        );
         assert_eq!(text(&Open::new()), "");
         assert_eq!(text(&open(&[(Some(6), &[(0, 9), (10, 65535)])])), "tcp:0-65534,65535");
     }

@@ -79,10 +79,8 @@ impl<'a> Stage<'a> {
             for (selector, is_source) in [(&test.src, true)].into_iter().chain(targets) {
                 // An identity is the same node on both sides; an address is not.
                 let is_source = is_source || !matches!(selector, Selector::Prefix(_) | Selector::Host(_));
-                if !ends.contains_key(&(selector.clone(), is_source)) {
-                    let cast = self.one(selector, is_source, policy, &resolver);
-                    ends.insert((selector.clone(), is_source), cast);
-                }
+                ends.entry((selector.clone(), is_source))
+                    .or_insert_with(|| self.one(selector, is_source, policy, &resolver));
             }
         }
         ends
@@ -97,10 +95,10 @@ impl<'a> Stage<'a> {
         if let Some(address) = address {
             return self.address(address, is_source);
         }
-        if let Selector::User(word) = selector {
-            if !self.knows(word) {
-                return Cast::Nobody(format!("there is no user `{word}`"));
-            }
+        if let Selector::User(word) = selector
+            && !self.knows(word)
+        {
+            return Cast::Nobody(format!("there is no user `{word}`"));
         }
         let real: Vec<usize> = resolver.sources(std::slice::from_ref(selector)).nodes.iter().collect();
         if !real.is_empty() {
@@ -129,7 +127,11 @@ impl<'a> Stage<'a> {
                 None => {
                     let name = group.strip_prefix("group:").unwrap_or(group);
                     let login = format!("member-of-{name}");
-                    self.add_user(UserFacts { name: login.clone(), groups: vec![String::from(name)], ..UserFacts::default() });
+                    self.add_user(UserFacts {
+                        name: login.clone(),
+                        groups: vec![String::from(name)],
+                        ..UserFacts::default()
+                    });
                     person(login)
                 }
             },
@@ -165,7 +167,9 @@ impl<'a> Stage<'a> {
         if ours {
             return Cast::Nodes(vec![self.add(NodeFacts { addresses: vec![address], ..node })]);
         }
-        if !is_source && !self.inventory.nodes.iter().any(|node| node.routes.iter().any(|route| route.contains(address))) {
+        if !is_source
+            && !self.inventory.nodes.iter().any(|node| node.routes.iter().any(|route| route.contains(address)))
+        {
             self.add(NodeFacts { routes: vec![Prefix::host(address)], ..node });
         }
         Cast::Address(address)
@@ -209,7 +213,8 @@ impl Run<'_> {
         let proto = test.proto.map_or_else(String::new, |proto| format!(" ({})", protocol_name(proto)));
         let connection = format!("{} -> {}{proto}", test.src, host_and_port(&target.dst, target.port));
         let is_source = !matches!(target.dst, Selector::Prefix(_) | Selector::Host(_));
-        let failure = match (self.ends.get(&(test.src.clone(), true)), self.ends.get(&(target.dst.clone(), is_source))) {
+        let failure = match (self.ends.get(&(test.src.clone(), true)), self.ends.get(&(target.dst.clone(), is_source)))
+        {
             (Some(Cast::Nobody(why)), _) | (_, Some(Cast::Nobody(why))) => Some(why.clone()),
             (Some(from), Some(to)) => self.failure(test, target, accept, from, to),
             _ => None,
@@ -252,7 +257,8 @@ impl Run<'_> {
         for (src, dst) in sources.iter().flat_map(|src| destinations.iter().map(move |dst| (*src, *dst))) {
             for proto in protos.iter().filter(|_| src.is_ipv4() == dst.is_ipv4()) {
                 // ICMP of IPv4 in a test means ICMP of either family.
-                let proto = if *proto == crate::protocol::ICMP && dst.is_ipv6() { crate::protocol::ICMPV6 } else { *proto };
+                let proto =
+                    if *proto == crate::protocol::ICMP && dst.is_ipv6() { crate::protocol::ICMPV6 } else { *proto };
                 let packet = Packet { src, dst, proto, port: target.port };
                 if let Some(rule) = self.compiled.explain(&packet).rule {
                     return Some(rule.line);

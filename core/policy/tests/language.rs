@@ -105,7 +105,9 @@ fn fault_g1_without_rules_nothing_passes() {
     for rules in ["\"acls\": []", "\"grants\": []", "\"grants\": [{\"src\": [], \"dst\": [\"*\"], \"ip\": [\"*\"]}]"] {
         let world = World::new(rules);
         assert_eq!(world.pairs(), "");
-        assert!((0..8).all(|node| world.compiled.filter(node).rules.is_empty() && world.compiled.peers(node).count() == 0));
+        assert!(
+            (0..8).all(|node| world.compiled.filter(node).rules.is_empty() && world.compiled.peers(node).count() == 0)
+        );
     }
 }
 
@@ -167,7 +169,9 @@ fn each_selector_as_a_destination() {
 
 #[test]
 fn acls_and_grants_mean_the_same() {
-    let acls = World::new("\"acls\": [{\"action\": \"accept\", \"src\": [\"group:dev\"], \"dst\": [\"tag:web:22\", \"bobs:22\"]}]");
+    let acls = World::new(
+        "\"acls\": [{\"action\": \"accept\", \"src\": [\"group:dev\"], \"dst\": [\"tag:web:22\", \"bobs:22\"]}]",
+    );
     let grants = World::grant("\"group:dev\"", "\"tag:web\", \"bobs\"", "\"22\"");
     assert_eq!(acls.pairs(), grants.pairs());
     for node in 0..8 {
@@ -219,7 +223,14 @@ fn subnets_are_reached_through_their_router() {
 
 #[test]
 fn hosts_in_subnets_are_sources_of_any_and_of_their_prefix() {
-    for (src, wanted) in [("*", true), ("lan", true), ("10.0.0.0/8", true), ("autogroup:danger-all", true), ("tag:web", false), ("autogroup:tagged", false)] {
+    for (src, wanted) in [
+        ("*", true),
+        ("lan", true),
+        ("10.0.0.0/8", true),
+        ("autogroup:danger-all", true),
+        ("tag:web", false),
+        ("autogroup:tagged", false),
+    ] {
         let world = World::grant(&format!("\"{src}\""), "\"tag:db\"", "\"22\"");
         assert_eq!(world.tcp("10.33.1.1", "db", "db", 22, true), Some(wanted), "{src}");
         assert!(!wanted || world.compiled.are_peers(world.node("web"), world.node("db")), "{src}");
@@ -314,7 +325,9 @@ fn peers_are_pairs_in_either_direction() {
     let world = World::grant("\"bob@other.org\"", "\"tag:db\"", "\"22\"");
     let (bob, db) = (world.node("bob1"), world.node("db"));
     assert!(world.compiled.peers(bob).eq([db]) && world.compiled.peers(db).eq([bob]));
-    assert!(world.compiled.are_peers(bob, db) && world.compiled.are_peers(db, bob) && !world.compiled.are_peers(db, db));
+    assert!(
+        world.compiled.are_peers(bob, db) && world.compiled.are_peers(db, bob) && !world.compiled.are_peers(db, db)
+    );
     assert_eq!(world.compiled.peers(99).count(), 0);
 }
 
@@ -331,12 +344,22 @@ fn the_networks_prefixes_stand_for_any_source() {
 
 #[test]
 fn explanations_name_rule_and_line() {
-    let world = World::new("\"grants\": [\n{\"src\": [\"ann@example.com\"], \"dst\": [\"tag:db\"], \"ip\": [\"22\"]},\n{\"src\": [\"group:dev\"], \"dst\": [\"tag:web\"], \"ip\": [\"22\", \"80\"]}]");
-    let packet = |src: &str, dst: &str, port: u16| Packet { src: src.parse().unwrap(), dst: dst.parse().unwrap(), proto: 6, port };
+    let world = World::new(
+        "\"grants\": [\n{\"src\": [\"ann@example.com\"], \"dst\": [\"tag:db\"], \"ip\": [\"22\"]},\n{\"src\": [\"group:dev\"], \"dst\": [\"tag:web\"], \"ip\": [\"22\", \"80\"]}]",
+    );
+    let packet = |src: &str, dst: &str, port: u16| Packet {
+        src: src.parse().unwrap(),
+        dst: dst.parse().unwrap(),
+        proto: 6,
+        port,
+    };
     let explain = |src: &str, dst: &str, port: u16| world.compiled.explain(&packet(src, dst, port));
     let lines = |origins: &[taut_policy::Origin]| origins.iter().map(|origin| origin.line).collect::<Vec<_>>();
     let found = explain("100.64.0.1", "100.64.0.6", 22);
-    assert_eq!((found.sender, found.receiver, found.rule.map(|rule| (rule.line, rule.number))), (Some(0), Some(5), Some((7, 1))));
+    assert_eq!(
+        (found.sender, found.receiver, found.rule.map(|rule| (rule.line, rule.number))),
+        (Some(0), Some(5), Some((7, 1)))
+    );
     assert_eq!(explain("100.64.0.1", "100.64.0.6", 80).rule.map(|rule| rule.line), Some(8));
     let denied = explain("100.64.0.1", "100.64.0.6", 443);
     assert_eq!((denied.rule, lines(&denied.near)), (None, vec![7, 8]));
@@ -352,7 +375,8 @@ fn explanations_name_rule_and_line() {
 fn the_router_that_allows_is_explained() {
     let mut inventory: Inventory = serde_json::from_str(NETWORK).unwrap();
     inventory.nodes[5].routes = vec!["10.33.0.0/16".parse().unwrap()];
-    let policy = Policy::parse(r#"{"grants": [{"src": ["100.64.0.1"], "dst": ["10.33.0.0/16"], "ip": ["22"]}]}"#).unwrap();
+    let policy =
+        Policy::parse(r#"{"grants": [{"src": ["100.64.0.1"], "dst": ["10.33.0.0/16"], "ip": ["22"]}]}"#).unwrap();
     let compiled = compile(&policy, &inventory);
     let packet = Packet { src: "100.64.0.1".parse().unwrap(), dst: "10.33.0.1".parse().unwrap(), proto: 6, port: 22 };
     assert_eq!(compiled.receivers(packet.dst), [4, 5]);

@@ -39,7 +39,10 @@ pub(crate) fn policy(data: &[u8]) {
 fn inventory() -> Inventory {
     let node = |number: u8, user: Option<&str>, tags: &[&str], routes: &[&str]| NodeFacts {
         name: format!("n{number}"),
-        addresses: vec![IpAddr::from([100, 64, 0, number]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)])],
+        addresses: vec![
+            IpAddr::from([100, 64, 0, number]),
+            IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)]),
+        ],
         user: user.map(String::from),
         tags: tags.iter().map(|tag| String::from(*tag)).collect(),
         routes: routes.iter().filter_map(|route| route.parse().ok()).collect(),
@@ -58,8 +61,12 @@ fn packets(inventory: &Inventory) -> impl Iterator<Item = Packet> {
     let all: Vec<IpAddr> = inventory.nodes.iter().flat_map(|node| node.addresses.clone()).chain(more).collect();
     let pairs = all.clone().into_iter().flat_map(move |src| all.clone().into_iter().map(move |dst| (src, dst)));
     pairs.filter(|(src, dst)| src.is_ipv4() == dst.is_ipv4()).flat_map(|(src, dst)| {
-        [(6, 22), (6, 443), (17, 0), (1, 0), (58, 0), (47, 0), (132, 9)]
-            .map(|(proto, port)| Packet { src, dst, proto, port })
+        [(6, 22), (6, 443), (17, 0), (1, 0), (58, 0), (47, 0), (132, 9)].map(|(proto, port)| Packet {
+            src,
+            dst,
+            proto,
+            port,
+        })
     })
 }
 

@@ -55,7 +55,8 @@ fn destination(item: &Item, proto: Option<u8>, policy: &Policy) -> Result<TestTa
     let text = item.text("a destination of a test")?.trim();
     let (host, number) = host_and_ports(text).map_err(wrong)?;
     let port = port(number).map_err(|_| {
-        wrong(format!("`{text}`: `{number}` is not one port")).hint("a test is about one port; write one entry for each")
+        wrong(format!("`{text}`: `{number}` is not one port"))
+            .hint("a test is about one port; write one entry for each")
     })?;
     match proto.filter(|proto| !has_ports(*proto)) {
         None if port == 0 => return Err(wrong(format!("`{text}`: there is no port 0"))),

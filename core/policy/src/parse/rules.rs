@@ -88,7 +88,9 @@ fn grant(item: &Item, policy: &Policy) -> Result<Parts, PolicyError> {
     let ip = fields.need("ip")?;
     let services = ip.list("`ip`")?.iter().map(service).collect::<Result<Vec<_>, _>>()?;
     if services.is_empty() {
-        return Err(PolicyError::at(ip.at, "`ip` is empty, so the grant opens nothing").hint("write \"*\" for everything"));
+        return Err(
+            PolicyError::at(ip.at, "`ip` is empty, so the grant opens nothing").hint("write \"*\" for everything")
+        );
     }
     Ok((src, vec![Access { dst, services }]))
 }

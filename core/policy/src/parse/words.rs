@@ -22,7 +22,15 @@ pub(super) enum Place {
 
 /// Domains in which everybody can have an address. A rule for all of their users would be a rule for strangers.
 const SHARED_DOMAINS: [&str; 9] = [
-    "gmail.com", "googlemail.com", "outlook.com", "hotmail.com", "live.com", "yahoo.com", "icloud.com", "proton.me", "gmx.com",
+    "gmail.com",
+    "googlemail.com",
+    "outlook.com",
+    "hotmail.com",
+    "live.com",
+    "yahoo.com",
+    "icloud.com",
+    "proton.me",
+    "gmx.com",
 ];
 
 /// Reads a list of selectors.
@@ -37,10 +45,8 @@ pub(super) fn selectors(item: &Item, what: &str, place: Place, policy: &Policy) 
 /// Reads one selector, `word`, which stands in `item`.
 pub(super) fn selector(word: &str, item: &Item, place: Place, policy: &Policy) -> Result<Selector, PolicyError> {
     let word = word.trim();
-    let selector = classify(word, policy).map_err(|Wrong { message, hint }| PolicyError {
-        hint,
-        ..PolicyError::at(item.at, message)
-    })?;
+    let selector = classify(word, policy)
+        .map_err(|Wrong { message, hint }| PolicyError { hint, ..PolicyError::at(item.at, message) })?;
     match objection(&selector, word, place, policy) {
         None => Ok(selector),
         Some(why) => Err(PolicyError::at(item.at, format!("`{word}` {why}"))),
@@ -118,7 +124,10 @@ fn autogroup(word: &str, name: &str) -> Result<Selector, Wrong> {
 fn domain(word: &str, pattern: &str) -> Result<Selector, Wrong> {
     let domain = pattern.strip_prefix("*@").filter(|domain| !domain.is_empty() && !domain.contains(['*', '@']));
     let Some(domain) = domain else {
-        return Err(wrong(format!("`{word}` names no domain"), "write user:*@example.com, or the user without `user:`"));
+        return Err(wrong(
+            format!("`{word}` names no domain"),
+            "write user:*@example.com, or the user without `user:`",
+        ));
     };
     if SHARED_DOMAINS.iter().any(|shared| shared.eq_ignore_ascii_case(domain)) {
         return Err(wrong(
@@ -146,9 +155,7 @@ fn objection(selector: &Selector, word: &str, place: Place, policy: &Policy) -> 
             | Selector::Tagged,
         ) => None,
         (Place::Person, _) => Some("cannot be here; name users, groups, autogroups of people, or tags"),
-        (Place::Test, Selector::Prefix(_)) if word.contains('/') => {
-            Some("is a prefix; a test is about one address")
-        }
+        (Place::Test, Selector::Prefix(_)) if word.contains('/') => Some("is a prefix; a test is about one address"),
         (Place::Test, Selector::Host(name)) if policy.hosts.get(name).is_some_and(|prefix| !is_single(*prefix)) => {
             Some("is a prefix; a test is about one address")
         }

@@ -35,7 +35,9 @@ pub(super) fn outcome(file: &str, inventory: &Inventory) -> Result<(usize, usize
     }
     Err(CommandError::Refused {
         message: format!("{} of {} tests failed\n  {}", failed.len(), outcomes.len(), failed.join("\n  ")),
-        hint: Some(format!("`taut-coordinator policy explain {file} SRC DST:PORT --nodes FILE` names the rule that decides")),
+        hint: Some(format!(
+            "`taut-coordinator policy explain {file} SRC DST:PORT --nodes FILE` names the rule that decides"
+        )),
     })
 }
 

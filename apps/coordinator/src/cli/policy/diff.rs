@@ -70,8 +70,6 @@ pub(super) fn as_json(diff: &Diff, inventory: &Inventory) -> Value {
         None => json!({ "ports": service.ports }),
     };
     let services = |services: &[Service]| services.iter().map(service).collect::<Vec<_>>();
-    let change = |change: &Change| {
-        json!({ "from": end(&change.from), "to": end(&change.to), "gained": services(&change.gained), "lost": services(&change.lost) })
-    };
+    let change = |change: &Change| json!({ "from": end(&change.from), "to": end(&change.to), "gained": services(&change.gained), "lost": services(&change.lost) });
     json!({ "schema": 1, "changes": diff.changes.iter().map(change).collect::<Vec<_>>(), "more": diff.more })
 }

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
-use taut_policy::{Compiled, Explanation, Inventory, Origin, Packet, SCTP, TCP, UDP, compile, protocol_name, protocol_number};
+use taut_policy::{
+    Compiled, Explanation, Inventory, Origin, Packet, SCTP, TCP, UDP, compile, protocol_name, protocol_number,
+};
 
 use super::input;
 use crate::cli::arguments::Arguments;
@@ -107,13 +109,19 @@ impl Answer {
             return format!("denied: {connection}\n  no node has {}, and no approved route leads to it\n", packet.dst);
         };
         if let Some(rule) = explanation.rule {
-            return format!("allowed: {connection}\n  by {file}:{}, rule {} of {}\n", rule.line, rule.number, rule.section);
+            return format!(
+                "allowed: {connection}\n  by {file}:{}, rule {} of {}\n",
+                rule.line, rule.number, rule.section
+            );
         }
         let name = &inventory.nodes[receiver].name;
         let near: Vec<String> = explanation.near.iter().map(|origin| origin.line.to_string()).collect();
         let near = match near.as_slice() {
             [] => format!("  no rule allows anything from there to {name}\n"),
-            lines => format!("  rules that allow other ports or protocols from there to {name}: lines {}\n", lines.join(", ")),
+            lines => format!(
+                "  rules that allow other ports or protocols from there to {name}: lines {}\n",
+                lines.join(", ")
+            ),
         };
         format!("denied: {connection}\n{near}")
     }
@@ -134,7 +142,8 @@ impl Answer {
     pub(super) fn as_json(&self, inventory: &Inventory) -> Value {
         let Self { packet, explanation } = self;
         let name = |node: Option<usize>| node.map(|node| inventory.nodes[node].name.as_str());
-        let origin = |origin: &Origin| json!({ "section": origin.section, "number": origin.number, "line": origin.line });
+        let origin =
+            |origin: &Origin| json!({ "section": origin.section, "number": origin.number, "line": origin.line });
         json!({
             "allowed": explanation.rule.is_some(),
             "from": { "node": name(explanation.sender), "address": packet.src },

@@ -57,7 +57,8 @@ fn read(file: &str, limit: u64) -> Result<String, CommandError> {
     }
     let bytes = fs::read(file).map_err(failed)?;
     String::from_utf8(bytes).map_err(|error| {
-        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        let line =
+            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         CommandError::Run(format!("{file}: line {line} is not UTF-8"))
     })
 }

@@ -67,10 +67,18 @@ fn check_parses_and_runs_the_tests() {
     let bad = folder.file("bad", POLICY.replace("tag:web:22", "tag:web:443"));
     let message = failure(&["check", &bad]);
     assert!(message.starts_with("1 of 2 tests failed"), "{message}");
-    assert!(message.contains("bad:7: deny ann@example.com -> tag:web:443: allowed from ann@example.com to tag:web by the rule at line 4"), "{message}");
+    assert!(
+        message.contains(
+            "bad:7: deny ann@example.com -> tag:web:443: allowed from ann@example.com to tag:web by the rule at line 4"
+        ),
+        "{message}"
+    );
     let broken = folder.file("broken", POLICY.replace("tag:web\"], \"ip", "tag:wep\"], \"ip"));
     let message = failure(&["check", &broken]);
-    assert!(message.ends_with("broken:4:45: `tag:wep` is not defined in `tagOwners` | did you mean `tag:web`?"), "{message}");
+    assert!(
+        message.ends_with("broken:4:45: `tag:wep` is not defined in `tagOwners` | did you mean `tag:web`?"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -88,7 +96,9 @@ fn files_that_are_none_are_reported() {
 
 #[test]
 fn commands_need_their_words() {
-    for words in [&["check"][..], &[], &["compile", "f"], &["explain", "f", "a"], &["diff", "f"], &["explain", "f", "a", "b:1"]] {
+    for words in
+        [&["check"][..], &[], &["compile", "f"], &["explain", "f", "a"], &["diff", "f"], &["explain", "f", "a", "b:1"]]
+    {
         assert!(matches!(run(Arguments::of(words)), Err(CommandError::Usage(_))), "{words:?}");
     }
     assert!(failure(&["chekc"]).contains("did you mean `check`?"));
@@ -98,7 +108,8 @@ fn commands_need_their_words() {
 #[test]
 fn compile_prints_the_filter_of_each_node() {
     let compiled = compile(&Policy::parse(POLICY).unwrap(), &inventory());
-    let json: serde_json::Value = serde_json::from_str(&compile_command::as_json("web1", 0, &compiled).unwrap()).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&compile_command::as_json("web1", 0, &compiled).unwrap()).unwrap();
     assert_eq!(
         json,
         json!({"name": "web1", "rules": [
@@ -127,13 +138,43 @@ fn explained(src: &str, dst: &str, proto: u8) -> String {
 #[test]
 fn explain_names_the_rule() {
     for (src, dst, proto, answer) in [
-        ("laptop", "web1:443", 6, "allowed: laptop (100.64.0.2) to web1 (100.64.0.1), tcp port 443\n  by f:4, rule 1 of grants\n"),
-        ("fd00::2", "[fd00::1]:443", 6, "allowed: laptop (fd00::2) to web1 (fd00::1), tcp port 443\n  by f:4, rule 1 of grants\n"),
+        (
+            "laptop",
+            "web1:443",
+            6,
+            "allowed: laptop (100.64.0.2) to web1 (100.64.0.1), tcp port 443\n  by f:4, rule 1 of grants\n",
+        ),
+        (
+            "fd00::2",
+            "[fd00::1]:443",
+            6,
+            "allowed: laptop (fd00::2) to web1 (fd00::1), tcp port 443\n  by f:4, rule 1 of grants\n",
+        ),
         ("laptop", "web1", 1, "allowed: laptop (100.64.0.2) to web1 (100.64.0.1), icmp\n  by f:4, rule 1 of grants\n"),
-        ("phone", "10.1.2.3:80", 17, "allowed: phone (100.64.0.3) to 10.1.2.3 behind web1, udp port 80\n  by f:5, rule 2 of grants\n"),
-        ("phone", "web1:443", 6, "denied: phone (100.64.0.3) to web1 (100.64.0.1), tcp port 443\n  no rule allows anything from there to web1\n"),
-        ("laptop", "web1:22", 6, "denied: laptop (100.64.0.2) to web1 (100.64.0.1), tcp port 22\n  rules that allow other ports or protocols from there to web1: lines 4\n"),
-        ("laptop", "10.2.0.1:22", 6, "denied: laptop (100.64.0.2) to 10.2.0.1, tcp port 22\n  no node has 10.2.0.1, and no approved route leads to it\n"),
+        (
+            "phone",
+            "10.1.2.3:80",
+            17,
+            "allowed: phone (100.64.0.3) to 10.1.2.3 behind web1, udp port 80\n  by f:5, rule 2 of grants\n",
+        ),
+        (
+            "phone",
+            "web1:443",
+            6,
+            "denied: phone (100.64.0.3) to web1 (100.64.0.1), tcp port 443\n  no rule allows anything from there to web1\n",
+        ),
+        (
+            "laptop",
+            "web1:22",
+            6,
+            "denied: laptop (100.64.0.2) to web1 (100.64.0.1), tcp port 22\n  rules that allow other ports or protocols from there to web1: lines 4\n",
+        ),
+        (
+            "laptop",
+            "10.2.0.1:22",
+            6,
+            "denied: laptop (100.64.0.2) to 10.2.0.1, tcp port 22\n  no node has 10.2.0.1, and no approved route leads to it\n",
+        ),
         ("laptop", "web1", 6, "`web1` has no port; write DST:PORT, such as web1:22 or [fd00::1]:22"),
         ("labtop", "web1:443", 6, "there is no node `labtop`"),
         ("phone", "fd00::1", 47, "source and destination have no address of the same family"),
@@ -151,7 +192,10 @@ fn diff_names_pairs() {
     let text = diff_command::as_text(&found, &inventory);
     assert!(text.contains("laptop -> web1: gains tcp:80; loses tcp:443\n"), "{text}");
     assert!(text.contains("phone -> 10.1.0.0/23 10.1.3.0/24"), "{text}");
-    assert_eq!(diff_command::as_text(&taut_policy::diff(&old, &old, &inventory, 100), &inventory), "no pair gains or loses anything\n");
+    assert_eq!(
+        diff_command::as_text(&taut_policy::diff(&old, &old, &inventory, 100), &inventory),
+        "no pair gains or loses anything\n"
+    );
     let json = diff_command::as_json(&found, &inventory);
     assert_eq!((json["schema"].clone(), json["more"].clone()), (json!(1), json!(0)));
     let few = taut_policy::diff(&old, &new, &inventory, 1);
