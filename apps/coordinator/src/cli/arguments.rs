@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 31] = [
+const VALUED: [&str; 32] = [
     "config",
     "drain",
     "state",
@@ -41,6 +41,7 @@ const VALUED: [&str; 31] = [
     "visible",
     "changes",
     "seconds",
+    "proto",
 ];
 
 /// Options without a value.

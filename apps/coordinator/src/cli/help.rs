@@ -8,6 +8,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("nodes") => NODES,
         Some("keys") => KEYS,
         Some("networks") => NETWORKS,
+        Some("policy") => POLICY,
         Some("relays" | "relay-token" | "ticket-key") => RELAYS,
         Some("operator-token") => OPERATOR_TOKEN,
         Some("backup" | "restore" | "check") => BACKUP,
@@ -97,6 +98,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator nodes …          list, rename, remove nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show, remove networks
+  taut-coordinator policy …         check, compile, explain, compare policies
   taut-coordinator relays …         list, add, remove relays
   taut-coordinator relay-token      print the line that a relay needs for `--coordinator`
   taut-coordinator ticket-key       print the key that a relay needs for `--trust`
@@ -232,6 +234,24 @@ its enrolment keys and relays; it fails if the network has members.
 ",
     remote_options!()
 );
+
+const POLICY: &str = "\
+taut-coordinator policy check FILE [--nodes FILE] [--json]
+taut-coordinator policy compile FILE --nodes FILE [--json]
+taut-coordinator policy explain FILE SRC DST:PORT --nodes FILE [--proto PROTO] [--json]
+taut-coordinator policy diff OLD NEW --nodes FILE [--json]
+
+Works on policy files without a coordinator; docs/policy.md describes the language. `check` parses a policy and runs its
+tests. `compile` prints what each node enforces, with the lines of the rules. `explain` says whether a connection is
+allowed, and by which rule; SRC and DST are names of nodes or addresses, such as web1:443 or [fd00::1]:22. `diff` prints
+which pairs of nodes gain and lose what.
+
+  --nodes FILE         the nodes that the policy is applied to, as JSON: {\"nodes\":[{\"name\":\"web1\",
+                       \"addresses\":[\"100.64.0.1\"],\"user\":\"ann@example.com\",\"tags\":[],\"routes\":[]}]}. Without it `check` runs
+                       the tests on nodes that it makes up
+  --proto PROTO        of `explain`: the protocol, by name or number (default tcp); a protocol without ports needs no :PORT
+  --json               print JSON, with a schema version
+";
 
 const RELAYS: &str = concat!(
     "\

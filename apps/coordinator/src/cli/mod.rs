@@ -12,6 +12,7 @@ mod migrate;
 mod networks;
 mod nodes;
 mod options;
+mod policy;
 mod relays;
 mod remote;
 mod serve;
@@ -33,12 +34,13 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "serve",
     "config",
     "nodes",
     "keys",
     "networks",
+    "policy",
     "relays",
     "relay-token",
     "ticket-key",
@@ -98,6 +100,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("ticket-key") => relays::ticket_key(arguments),
         Some("keys") => keys::run(arguments),
         Some("networks") => networks::run(arguments),
+        Some("policy") => policy::run(arguments),
         Some("simulate") => simulate::run(arguments),
         Some(other) => {
             Err(CommandError::Usage(format!("there is no command `{other}`{}", did_you_mean(other, &COMMANDS))))

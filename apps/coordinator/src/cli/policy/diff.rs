@@ -1,0 +1,75 @@
+//! `policy diff`.
+
+use serde_json::{Value, json};
+use taut_policy::{Change, Diff, End, Inventory, Service, diff};
+
+use super::input;
+use crate::cli::arguments::Arguments;
+use crate::cli::{CommandError, show};
+
+/// Limit on the changes that are printed, 10,000. The others are counted.
+const MAX_CHANGES: usize = 10_000;
+
+/// `policy diff OLD NEW --nodes FILE`: prints which pairs gain and lose what.
+pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
+    let old = arguments.need("the file of the old policy")?;
+    let new = arguments.need("the file of the new policy")?;
+    let json = arguments.switch("json");
+    let inventory = input::needed_nodes(&mut arguments)?;
+    arguments.finish()?;
+    let found = diff(&input::policy(&old)?, &input::policy(&new)?, &inventory, MAX_CHANGES);
+    if json {
+        return show(&format!("{:#}\n", as_json(&found, &inventory)));
+    }
+    show(&as_text(&found, &inventory))
+}
+
+pub(super) fn as_text(diff: &Diff, inventory: &Inventory) -> String {
+    if diff.changes.is_empty() {
+        return String::from("no pair gains or loses anything\n");
+    }
+    let mut text: String = diff.changes.iter().map(|change| line(change, inventory)).collect();
+    if diff.more > 0 {
+        text.push_str(&format!("and {} further changes\n", diff.more));
+    }
+    text
+}
+
+fn line(change: &Change, inventory: &Inventory) -> String {
+    let services = |services: &[Service]| services.iter().map(Service::to_string).collect::<Vec<_>>().join(" ");
+    let mut parts = Vec::new();
+    if !change.gained.is_empty() {
+        parts.push(format!("gains {}", services(&change.gained)));
+    }
+    if !change.lost.is_empty() {
+        parts.push(format!("loses {}", services(&change.lost)));
+    }
+    let (from, to) = (name(&change.from, false, inventory), name(&change.to, true, inventory));
+    format!("{from} -> {to}: {}\n", parts.join("; "))
+}
+
+/// Returns the name of a node, with addresses if it is not about all of its own.
+fn name(end: &End, is_destination: bool, inventory: &Inventory) -> String {
+    let addresses: Vec<String> = end.addresses.iter().map(ToString::to_string).collect();
+    let addresses = addresses.join(" ");
+    match end.node.map(|node| inventory.nodes[node].name.as_str()) {
+        None => addresses,
+        Some(node) if addresses.is_empty() => String::from(node),
+        Some(node) if is_destination => format!("{addresses} at {node}"),
+        Some(node) => format!("{node} ({addresses})"),
+    }
+}
+
+pub(super) fn as_json(diff: &Diff, inventory: &Inventory) -> Value {
+    let end = |end: &End| {
+        let node = end.node.map(|node| inventory.nodes[node].name.as_str());
+        json!({ "node": node, "addresses": end.addresses })
+    };
+    let service = |service: &Service| match service.proto {
+        Some(proto) => json!({ "proto": [proto], "ports": service.ports }),
+        None => json!({ "ports": service.ports }),
+    };
+    let services = |services: &[Service]| services.iter().map(service).collect::<Vec<_>>();
+    let change = |change: &Change| json!({ "from": end(&change.from), "to": end(&change.to), "gained": services(&change.gained), "lost": services(&change.lost) });
+    json!({ "schema": 1, "changes": diff.changes.iter().map(change).collect::<Vec<_>>(), "more": diff.more })
+}

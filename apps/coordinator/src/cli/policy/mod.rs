@@ -1,0 +1,27 @@
+//! `policy`: what a policy says, without a coordinator. `--nodes FILE` gives the nodes and people that it is applied to.
+
+mod check;
+mod compile;
+mod diff;
+mod explain;
+mod input;
+#[cfg(test)]
+mod tests;
+
+use super::CommandError;
+use super::arguments::Arguments;
+use super::no_verb;
+
+/// The verbs of the command.
+const VERBS: [&str; 4] = ["check", "compile", "explain", "diff"];
+
+/// `policy VERB …`.
+pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
+    match arguments.need("a verb of `policy`")?.as_str() {
+        "check" => check::run(arguments),
+        "compile" => compile::run(arguments),
+        "explain" => explain::run(arguments),
+        "diff" => diff::run(arguments),
+        other => Err(no_verb("policy", other, &VERBS)),
+    }
+}
