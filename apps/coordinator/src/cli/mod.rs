@@ -4,6 +4,7 @@ mod arguments;
 mod backup;
 mod command_error;
 mod config;
+mod devices;
 mod first;
 mod help;
 mod keys;
@@ -33,9 +34,10 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "serve",
     "config",
+    "devices",
     "nodes",
     "keys",
     "networks",
@@ -88,6 +90,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("check") => backup::check(arguments),
         Some("migrate") => migrate::run(arguments),
         Some("operator-token") => tokens::run(arguments),
+        Some("devices") => devices::run(arguments),
         Some("nodes") => nodes::run(arguments),
         Some("openapi") => {
             arguments.finish()?;
