@@ -35,7 +35,6 @@ pub(crate) struct NodeEntry {
     pub(crate) online: bool,
     /// true if two hosts used its keys within the last five minutes; the one that started later is connected
     pub(crate) twin: bool,
-    /// whether it takes part in its network
     #[schema(inline)]
     pub(crate) state: NodeState,
     /// the person that it belongs to; null for none
@@ -59,17 +58,13 @@ pub(crate) struct NodeEntry {
     pub(crate) last_seen_at: i64,
 }
 
-/// Whether a node takes part in its network. A node that does not is in nobody's map.
+/// Whether a node takes part in its network: it does if it is active. Otherwise it waits for its approval, an operator keeps it out, or its membership has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum NodeState {
-    /// It takes part.
     Active,
-    /// It waits until a person approves it.
     Unapproved,
-    /// An operator keeps it out.
     Disabled,
-    /// Its membership has expired.
     Expired,
 }
 

@@ -207,6 +207,11 @@ impl State {
         let now = unix_now();
         let mut tx = self.store.write(Party::Operators).await?;
         let request = valid(&mut tx, code, now).await?;
+        let owners = tx.owners(request.node_key).await?;
+        if owners.iter().any(|(_, _, owner)| *owner != Some(request.machine_key)) {
+            // Another machine became a member with this WireGuard key meanwhile (fault E6).
+            return Err(StateError::NoRequest(String::from(code)));
+        }
         let wanted = match request.network {
             Some(id) => id.to_string(),
             None => networks::named(&mut tx, approval.network.as_deref()).await?.id.to_string(),
