@@ -114,7 +114,8 @@ pub(crate) struct CreateKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<String>,
     /// true if nodes that join with it need no further approval; false by default
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
     pub(crate) pre_approved: bool,
     /// seconds until it expires; 90 days by default, null for never
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
