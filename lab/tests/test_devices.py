@@ -23,11 +23,16 @@ def invitation(net):
     return line.split()[2:]
 
 
+def said(process):
+    """Returns what a program wrote for people, to standard error."""
+    return process.err.read_text(errors="replace")
+
+
 def asking(node, *options):
     """Starts `taut up` on a node; returns (the process, its code)."""
     words = ("up", *options, "--hostname", node.name, "--socket", node.socket, "--state", node.state)
     process = node.host.start(binary("taut"), *words, name="asking")
-    code = wait_until(lambda: CODE.search(process.output()), "a code to be shown", details=process.tail)
+    code = wait_until(lambda: CODE.search(said(process)), "a code to be shown", details=process.tail)
     return process, code[0]
 
 
@@ -66,7 +71,7 @@ def test_a_denied_host_is_told(layout):
     process, code = asking(node, *invitation(net))
     net.coordinator.cli("devices", "deny", code)
     wait_until(lambda: not process.alive, "`taut up` to end", details=process.tail)
-    assert "denied" in process.output()
+    assert "denied" in said(process)
 
 
 def test_a_device_waits_for_its_approval_where_the_network_wants_one(layout):
