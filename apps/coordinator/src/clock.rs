@@ -16,20 +16,34 @@ const STEADY_FOR: Duration = Duration::from_secs(3600);
 const TOLERANCE: i64 = 300;
 
 /// Detector of changes to the wall clock. Pure: both clocks are arguments.
-#[derive(Default)]
-pub(crate) struct SteadyClock(Option<(Instant, i64)>);
+pub(crate) struct SteadyClock {
+    /// Both clocks when the wall clock was set last.
+    since: Option<(Instant, i64)>,
+    steady_for: Duration,
+}
+
+impl Default for SteadyClock {
+    fn default() -> Self {
+        Self::after(STEADY_FOR)
+    }
+}
 
 impl SteadyClock {
-    /// Returns `wall` if nobody has set the wall clock for [`STEADY_FOR`].
+    /// Returns a detector that trusts the wall clock once nobody has set it for this time.
+    pub(crate) fn after(steady_for: Duration) -> Self {
+        Self { since: None, steady_for }
+    }
+
+    /// Returns `wall` if nobody has set the wall clock for the detector's time, [`STEADY_FOR`] by default.
     pub(crate) fn read(&mut self, wall: i64, now: Instant) -> Option<i64> {
-        let (since, then) = *self.0.get_or_insert((now, wall));
+        let (since, then) = *self.since.get_or_insert((now, wall));
         let passed = now.saturating_duration_since(since);
         let expected = then.saturating_add(i64::try_from(passed.as_secs()).unwrap_or(i64::MAX));
         if wall.abs_diff(expected) > TOLERANCE.unsigned_abs() {
-            self.0 = Some((now, wall));
+            self.since = Some((now, wall));
             return None;
         }
-        (passed >= STEADY_FOR).then_some(wall)
+        (passed >= self.steady_for).then_some(wall)
     }
 }
 

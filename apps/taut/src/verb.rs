@@ -3,8 +3,8 @@
 use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
 use crate::{
-    accept, bugreport, daemon, down, hosts, ip, leave, log, metrics, netcheck, output, ping, status, up, version, wg,
-    why,
+    accept, bugreport, daemon, down, hosts, ip, leave, log, metrics, netcheck, output, ping, rotate_key, status, up,
+    version, wg, why,
 };
 
 /// A verb of the command line.
@@ -55,6 +55,13 @@ const VERBS: &[Verb] = &[
         arguments: accept::ARGUMENTS,
         details: accept::DETAILS,
         run: accept::run,
+    },
+    Verb {
+        name: "rotate-key",
+        summary: "replace this node's WireGuard key without losing a packet",
+        arguments: rotate_key::ARGUMENTS,
+        details: rotate_key::DETAILS,
+        run: rotate_key::run,
     },
     Verb {
         name: "ping",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Placement, ReceiverIndex, SessionId, Time};
 use taut_path::{Choice, PortSearch, Way};
-use taut_tunnel::cookie::SourceAddress;
+use taut_tunnel::cookie::{CookieChecker, SourceAddress};
 use taut_tunnel::{SessionIndices, SessionKeys};
 use taut_wire::control::{Abilities, ControlMessage, Suite};
 use taut_wire::wireguard::{cookie_reply, initiation, response};
@@ -129,6 +129,8 @@ pub enum ToLane {
     },
     /// Sets the MTU of the TUN. Padding never makes a packet longer than this.
     SetMtu(u16),
+    /// Replaces the checker of handshake messages, because this node's key changed.
+    SetChecker(Box<CookieChecker>),
     /// Removes the peer and its sessions.
     RemovePeer(PeerId),
     /// Gives one lane of a session to this lane, once: from then on its counters and replay windows exist only there (protocol.md 1.7).
@@ -306,6 +308,7 @@ impl ToLane {
             Self::Routes(_)
             | Self::AddPeers(_)
             | Self::SetMtu(_)
+            | Self::SetChecker(_)
             | Self::ForgetLocal { .. }
             | Self::ForgetLocals
             | Self::Send { .. }

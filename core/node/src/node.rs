@@ -16,6 +16,7 @@ mod native;
 mod paths;
 mod relay_lanes;
 mod relayed;
+mod rotation;
 mod story;
 
 pub use lanes::LanesLimit;
@@ -258,6 +259,14 @@ impl<E: Entropy> Node<E> {
         self.overlay = [map.network.ipv4, map.network.ipv6].into_iter().chain(self.avoided.iter().copied()).collect();
         self.own = Some(map.me.addresses.clone());
         let listed: BTreeSet<PublicKey> = map.peers.values().map(|peer| peer.key).collect();
+        let rotates = |peer: &&Peer| {
+            let new = map.peers.get(&peer.node).filter(|new| !peer.native && !new.native && new.key != peer.key);
+            new.is_some_and(|new| !self.by_key.contains_key(&new.key))
+        };
+        let rotated: Vec<_> = self.peers.values().filter(rotates).map(|peer| (peer.id, peer.node)).collect();
+        for (id, node) in rotated {
+            map.peers.get(&node).into_iter().for_each(|new| self.rotate_peer(id, new.key));
+        }
         let gone: Vec<PeerId> =
             self.peers.values().filter(|peer| !listed.contains(&peer.key)).map(|peer| peer.id).collect();
         for id in gone {

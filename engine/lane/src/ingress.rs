@@ -103,6 +103,11 @@ struct HandshakeSender {
 }
 
 impl Ingress {
+    /// Replaces the checker. Senders show the cookies of the former one in vain, and get new ones.
+    pub(crate) fn set_checker(&mut self, checker: CookieChecker) {
+        self.checker = checker;
+    }
+
     pub(crate) fn new(checker: CookieChecker) -> Self {
         Self {
             hash: KeyedHash::new(checker.hash_key()),

@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 32] = [
+const VALUED: [&str; 39] = [
     "config",
     "drain",
     "state",
@@ -24,6 +24,13 @@ const VALUED: [&str; 32] = [
     "token",
     "ca",
     "expires",
+    "uses",
+    "ephemeral",
+    "tags",
+    "owner",
+    "name",
+    "approval",
+    "key-expiry",
     "stun-port",
     "web",
     "relay-port",
@@ -45,7 +52,7 @@ const VALUED: [&str; 32] = [
 ];
 
 /// Options without a value.
-const SWITCHES: [&str; 7] = ["json", "one-off", "force", "insecure", "no-relay", "help", "version"];
+const SWITCHES: [&str; 8] = ["json", "one-off", "pre-approved", "force", "insecure", "no-relay", "help", "version"];
 
 /// The words and options of a command line that were not used yet.
 pub(super) struct Arguments {

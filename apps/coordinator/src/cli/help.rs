@@ -5,6 +5,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
     match command {
         Some("serve") => SERVE,
         Some("config") => CONFIG,
+        Some("devices") => DEVICES,
         Some("nodes") => NODES,
         Some("keys") => KEYS,
         Some("networks") => NETWORKS,
@@ -95,6 +96,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
 
   taut-coordinator serve            run the coordinator
   taut-coordinator config …         check the configuration and print the settings in force
+  taut-coordinator devices …        approve, disable, tag, rename, remove devices
   taut-coordinator nodes …          list, rename, remove nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show, remove networks
@@ -191,6 +193,36 @@ if something is wrong. The options of `serve` may be added, to see what they cha
   --json               print the settings as JSON
 ";
 
+const DEVICES: &str = concat!(
+    "\
+taut-coordinator devices list [--network NAME]
+taut-coordinator devices invite
+taut-coordinator devices requests
+taut-coordinator devices approve CODE [--network NAME] [--name NAME] [--tags TAGS] [--owner OWNER]
+taut-coordinator devices approve DEVICE [--network NAME]
+taut-coordinator devices deny CODE
+taut-coordinator devices disable|enable DEVICE [--network NAME]
+taut-coordinator devices expire DEVICE [--network NAME]
+taut-coordinator devices key-expiry DEVICE 90d|never|default [--network NAME]
+taut-coordinator devices tag DEVICE tag:web,tag:db|none [--network NAME]
+taut-coordinator devices owner DEVICE OWNER|none [--network NAME]
+taut-coordinator devices rename DEVICE NEW-NAME [--network NAME]
+taut-coordinator devices remove DEVICE [--network NAME]
+
+`invite` prints the command with which a host asks to join; nothing in it is secret. The host prints a CODE and
+waits. `requests` shows who asks and from where; compare
+the machine's fingerprint with what the host prints. `approve` with a DEVICE is for nodes that wait because the network
+has approval on, and for those whose membership has expired. A device that is disabled, expired or not approved is in
+nobody's map, and its channel stays open, so that it is back as soon as that ends. DEVICE is a name or a number.
+
+  --name NAME          name of the device, instead of the one that the host asks for
+  --tags TAGS          tags, with commas between them
+  --owner OWNER        the person that it belongs to
+  --network NAME       required if several networks have a device of that name, or could take a new one
+",
+    remote_options!()
+);
+
 const NODES: &str = concat!(
     "\
 taut-coordinator nodes list [--network NAME]
@@ -207,13 +239,20 @@ NODE is a name or a number. A removed node may join again with a join token, as 
 const KEYS: &str = concat!(
     "\
 taut-coordinator keys list [--network NAME]
-taut-coordinator keys create [--one-off] [--expires 90d] [--network NAME]
+taut-coordinator keys create [--one-off|--uses N] [--expires 90d] [--ephemeral 1h] [--pre-approved] [--tags TAGS]
+                             [--owner OWNER] [--network NAME]
 taut-coordinator keys revoke ID
 
 `create` prints a join token once; only its hash is stored. `revoke` ends a key; nodes that joined with it remain
 members.
 
   --one-off            for one node only
+  --uses N             for N nodes
+  --ephemeral TIME     nodes that join with it are removed after this time of absence, 5m to 30d, which counts only
+                       while the coordinator runs
+  --pre-approved       nodes that join with it need no further approval where a network has approval on
+  --tags TAGS          tags of nodes that join with it, such as tag:web,tag:db
+  --owner OWNER        the person that nodes that join with it belong to
   --expires WHEN       30m, 24h, 90d (the default) or never
   --network NAME       required by `create` if there are several networks; without it `list` shows all networks
 ",
@@ -225,11 +264,15 @@ const NETWORKS: &str = concat!(
 taut-coordinator networks list
 taut-coordinator networks show NAME
 taut-coordinator networks create NAME [--ipv4-prefix 100.64.0.0/10]
+taut-coordinator networks set NAME [--approval on|off] [--key-expiry 90d|never]
 taut-coordinator networks remove NAME [--force]
 
 Each network has the IPv4 prefix that you choose and a random IPv6 prefix (RFC 4193). `remove` removes a network with
 its enrolment keys and relays; it fails if the network has members.
 
+  --approval on|off    new nodes wait until `devices approve` (default off); keys with --pre-approved approve in advance
+  --key-expiry TIME    time after which a membership must be renewed (default never). It applies to nodes that join or
+                       are approved from then on; `devices key-expiry` changes one device
   --force              remove the network's members as well; each of them is told
 ",
     remote_options!()

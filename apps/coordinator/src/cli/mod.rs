@@ -4,6 +4,7 @@ mod arguments;
 mod backup;
 mod command_error;
 mod config;
+mod devices;
 mod first;
 mod help;
 mod keys;
@@ -37,6 +38,7 @@ use crate::api::document;
 const COMMANDS: [&str; 18] = [
     "serve",
     "config",
+    "devices",
     "nodes",
     "keys",
     "networks",
@@ -90,6 +92,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("check") => backup::check(arguments),
         Some("migrate") => migrate::run(arguments),
         Some("operator-token") => tokens::run(arguments),
+        Some("devices") => devices::run(arguments),
         Some("nodes") => nodes::run(arguments),
         Some("openapi") => {
             arguments.finish()?;

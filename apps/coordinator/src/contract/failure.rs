@@ -12,6 +12,7 @@ pub(crate) enum ErrorCode {
     BadName,
     BadPrefix,
     BadExpiry,
+    BadTag,
     BadRelay,
     WhichNetwork,
     Unauthorized,
@@ -21,6 +22,7 @@ pub(crate) enum ErrorCode {
     NoSuchKey,
     NoSuchToken,
     NoSuchRelay,
+    NoSuchRequest,
     NoSuchMethod,
     Slow,
     NetworkExists,
@@ -37,11 +39,12 @@ pub(crate) enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::BadRequest,
         Self::BadName,
         Self::BadPrefix,
         Self::BadExpiry,
+        Self::BadTag,
         Self::BadRelay,
         Self::WhichNetwork,
         Self::Unauthorized,
@@ -51,6 +54,7 @@ impl ErrorCode {
         Self::NoSuchKey,
         Self::NoSuchToken,
         Self::NoSuchRelay,
+        Self::NoSuchRequest,
         Self::NoSuchMethod,
         Self::Slow,
         Self::NetworkExists,
@@ -68,14 +72,15 @@ impl ErrorCode {
     /// Returns the HTTP status of an answer with this code.
     pub(crate) fn status(self) -> u16 {
         match self {
-            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry | Self::BadRelay => 400,
+            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry | Self::BadTag | Self::BadRelay => 400,
             Self::Unauthorized => 401,
             Self::NoSuchPath
             | Self::NoSuchNetwork
             | Self::NoSuchNode
             | Self::NoSuchKey
             | Self::NoSuchToken
-            | Self::NoSuchRelay => 404,
+            | Self::NoSuchRelay
+            | Self::NoSuchRequest => 404,
             Self::NoSuchMethod => 405,
             Self::Slow => 408,
             // The request is valid, but the present state does not allow it.
@@ -100,6 +105,7 @@ impl ErrorCode {
             Self::BadName => "bad-name",
             Self::BadPrefix => "bad-prefix",
             Self::BadExpiry => "bad-expiry",
+            Self::BadTag => "bad-tag",
             Self::BadRelay => "bad-relay",
             Self::WhichNetwork => "which-network",
             Self::Unauthorized => "unauthorized",
@@ -109,6 +115,7 @@ impl ErrorCode {
             Self::NoSuchKey => "no-such-key",
             Self::NoSuchToken => "no-such-token",
             Self::NoSuchRelay => "no-such-relay",
+            Self::NoSuchRequest => "no-such-request",
             Self::NoSuchMethod => "no-such-method",
             Self::Slow => "slow",
             Self::NetworkExists => "network-exists",

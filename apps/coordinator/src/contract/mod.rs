@@ -14,9 +14,13 @@ mod tokens;
 pub(crate) use failure::{ErrorAnswer, ErrorBody, ErrorCode};
 pub(crate) use keys::{CreateKey, CreatedKey, KeyEntry, KeyList, KeyState, RevokedKey};
 pub(crate) use networks::{
-    CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, NetworkQuery, RemoveNetworkQuery, RemovedNetwork,
+    ChangeNetwork, CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, NetworkQuery, RemoveNetworkQuery,
+    RemovedNetwork,
 };
-pub(crate) use nodes::{NodeAnswer, NodeEntry, NodeList, RemovedNode, RenameNode};
+pub(crate) use nodes::{
+    ApproveRequest, ChangeNode, DeniedRequest, NodeAnswer, NodeEntry, NodeList, NodeState, RemovedNode, RequestEntry,
+    RequestList,
+};
 pub(crate) use relays::{
     AddRelay, RelayAnswer, RelayChannel, RelayEntry, RelayList, RelayLoadEntry, RelayTokenAnswer, RemovedRelay,
     TicketKeyAnswer,

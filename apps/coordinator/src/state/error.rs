@@ -19,6 +19,8 @@ pub(crate) enum StateError {
     NotAMember,
     /// The node key belongs to another machine.
     KeyConflict,
+    /// The node key is a former one of its machine, which was revoked.
+    KeyRevoked,
     /// The machine has changed its node key too often.
     KeyChanges,
     /// Nodes join with this enrolment key faster than the limit.
@@ -74,6 +76,24 @@ pub(crate) enum StateError {
     BadName(String, BadName),
     /// The expiry is not in the future, or too far in it.
     BadExpiry,
+    /// The number of uses of a key is out of range.
+    BadUses,
+    /// The time of absence after which a node is removed is out of range.
+    BadAbsence,
+    /// The life of a membership is out of range.
+    BadLife,
+    /// The text is no tag, or there are too many.
+    BadTag(String),
+    /// The text cannot name an owner.
+    BadOwner,
+    /// The node takes no part in its network now.
+    NoPart,
+    /// There is no request with this code (any more).
+    NoRequest(String),
+    /// An operator denied the machine's request.
+    Denied,
+    /// Too many machines from one address or prefix ask to join.
+    Requests,
     /// The row of this node is damaged; other nodes are not affected.
     Unsound(NodeId),
     /// The coordinator panicked while it made a map.
@@ -182,6 +202,24 @@ impl StateError {
                 "use 1 to 63 lower-case letters, digits and hyphens, with no hyphen at the ends and not digits only"
             }
             Self::BadExpiry => "give a number of seconds from 1 to 10 years, or null for a key that never expires",
+            Self::KeyRevoked => {
+                "the state directory is an old copy: run `taut leave` and join again, or bring the present one back"
+            }
+            Self::BadUses => "give a number of uses from 1 to 65536, or none for a key without a limit",
+            Self::BadAbsence => "give a time from 5 minutes to 30 days",
+            Self::BadLife => "give a time from 1 hour to 10 years, or none for memberships that never expire",
+            Self::BadTag(_) => {
+                "a tag is such as `tag:web`: up to 63 lower-case letters, digits and hyphens; a node has up to 32"
+            }
+            Self::BadOwner => "give up to 128 characters without control characters, such as ann@example.com",
+            Self::NoPart => "`taut-coordinator devices list` shows why",
+            Self::NoRequest(_) => {
+                "run `taut up` again on the machine for a new code; `taut-coordinator devices requests` shows the codes that are valid"
+            }
+            Self::Denied => "ask the network's operator; the machine may ask again in 10 minutes",
+            Self::Requests => {
+                "wait until a person has approved or denied some of them, or 10 minutes, or join with a token"
+            }
             Self::Unsound(_) => {
                 "give it a good name (`taut-coordinator nodes rename ID NAME`), or remove it and join it again"
             }
@@ -205,6 +243,7 @@ impl fmt::Display for StateError {
             }),
             Self::NotAMember => f.write_str("this machine is not a member of the network (any more)"),
             Self::KeyConflict => f.write_str("the node's WireGuard key is in use by another machine"),
+            Self::KeyRevoked => f.write_str("this WireGuard key was revoked when its machine got another one"),
             Self::KeyChanges => f.write_str("this machine has changed its WireGuard key too often"),
             Self::Crowd => f.write_str("too many nodes join with the enrolment key of this join token at this moment"),
             Self::Turnover => f.write_str(
@@ -247,6 +286,15 @@ impl fmt::Display for StateError {
                 write!(f, "`{name}` is a top-level domain: nodes of such a network would have names of Internet hosts")
             }
             Self::BadExpiry => f.write_str("the expiry is not in the future, or too far in it"),
+            Self::BadUses => f.write_str("the number of uses is not positive, or too large"),
+            Self::BadAbsence => f.write_str("the time of absence after which a node is removed is too short or too long"),
+            Self::BadLife => f.write_str("the time after which a membership expires is too short or too long"),
+            Self::BadTag(tag) => write!(f, "{tag:?} cannot be a tag, or there are too many tags"),
+            Self::BadOwner => f.write_str("this cannot be the name of an owner"),
+            Self::NoPart => f.write_str("this node takes no part in its network now"),
+            Self::NoRequest(code) => write!(f, "no machine waits for its approval with the code {code:?}"),
+            Self::Denied => f.write_str("an operator denied the request of this machine"),
+            Self::Requests => f.write_str("too many machines at this address, or near it, wait for their approval"),
             Self::Unsound(id) => write!(f, "the coordinator's entry for node {id} is damaged"),
             Self::Panicked => f.write_str("the coordinator cannot make this map: it failed while it tried"),
             Self::BadMap(refusal) => write!(f, "no map is sent because every node would refuse it: {refusal}"),

@@ -20,7 +20,7 @@ use taut_netmap::{LocalMember, NetworkInfo, Relay};
 
 use super::audience::Audience;
 use super::{StateError, maps, relays};
-use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Reading, StoreError};
+use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Part, Reading, StoreError};
 
 /// Time after which a view is compared with the database although no change was announced, 5 s: another program may have written to it.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
@@ -53,12 +53,16 @@ pub(super) struct ReadMark(u64);
 
 /// A message for a node, ready to be sealed.
 pub(crate) struct Update {
-    /// The JSON of a `map` or a `delta`.
-    pub(crate) message: Arc<[u8]>,
+    /// The JSON of a `map` or a `delta`; `None` for a node that has no map and takes no part in the network.
+    pub(crate) message: Option<Arc<[u8]>>,
     /// Version of the map that the node has then.
     pub(crate) version: u64,
     /// True for a whole map.
     pub(crate) is_whole: bool,
+    /// Whether the node takes part in the network.
+    pub(crate) part: Part,
+    /// Time at which its membership expires, in seconds since 1970.
+    pub(crate) expires_at: Option<i64>,
 }
 
 /// One network at one version.
@@ -307,9 +311,16 @@ impl View {
         }
         #[cfg(test)]
         super::poison::panic_at(&own.row.name, "poison-map");
-        let is_whole = !self.history.contains(&have);
-        let message = if is_whole { self.map(own)? } else { self.delta(own, have)? };
-        Ok(Update { message, version: self.network.version, is_whole })
+        let device = &own.row.device;
+        let (part, expires_at) = (device.part(), device.expires_at);
+        // A node that ceases to take part gets a map without peers, also if nothing else changed.
+        let is_whole = device.part_version > have || !self.history.contains(&have);
+        let message = match (is_whole, part) {
+            _ if have == 0 && part != Part::Takes => None,
+            (true, _) => Some(self.map(own)?),
+            (false, _) => Some(self.delta(own, have)?),
+        };
+        Ok(Update { message, version: self.network.version, is_whole, part, expires_at })
     }
 
     fn map(&self, own: &Member) -> Result<Arc<[u8]>, StateError> {
@@ -321,7 +332,7 @@ impl View {
             network: &self.info,
             me: maps::me_of(&own.row),
             peers: others.filter_map(|member| member.peer.as_deref()).collect(),
-            relays: &self.relays,
+            relays: if audience == Audience::Outside { &[] } else { &self.relays },
         })
     }
 
@@ -362,7 +373,8 @@ impl View {
         changed: &BTreeSet<NodeId>,
     ) -> Result<Arc<[u8]>, StateError> {
         let (mut upserts, mut removes) = (Vec::new(), Vec::new());
-        for id in changed.iter().filter(|id| own.is_none_or(|own| own.row.id != **id)) {
+        let is_inside = audience != Audience::Outside;
+        for id in changed.iter().filter(|id| is_inside && own.is_none_or(|own| own.row.id != **id)) {
             let shown = self.members.get(id).filter(|member| audience.sees(&member.row));
             match shown.and_then(|member| member.peer.as_deref()) {
                 Some(peer) => upserts.push(peer),
@@ -375,7 +387,7 @@ impl View {
             me: own.map(|own| maps::me_of(&own.row)),
             upserts,
             removes,
-            relays: (self.network.relays_version > from).then_some(&self.relays),
+            relays: (is_inside && self.network.relays_version > from).then_some(&self.relays),
         })
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! Every change is one write transaction: it changes rows together with the network's version, commits, and then hints at the change to the channels.
 
+mod absence;
 mod addresses;
 mod admission;
 mod audience;
 mod backup;
 mod channel_rates;
 mod damage;
+mod devices;
 mod duplicates;
 mod endpoints;
 mod error;
@@ -33,6 +35,7 @@ mod relay_links;
 mod relays;
 mod removal;
 mod replicas;
+mod requests;
 mod reserved;
 mod revocations;
 mod secret;
@@ -54,10 +57,12 @@ use tokio::sync::{Notify, watch};
 use channel_rates::PartyRates;
 use joins::Joins;
 use relay_links::RelayLinks;
+use requests::RequestRates;
 
-pub(crate) use admission::Admitted;
+pub(crate) use admission::{Admitted, is_used_up};
 pub(crate) use backup::{backup, findings, restore, restored_elsewhere};
 pub(crate) use damage::damaged_rows;
+pub(crate) use devices::DeviceChange;
 pub(crate) use endpoints::{MAX_ENDPOINTS, ReportedEndpoints};
 pub(crate) use error::StateError;
 pub(crate) use feed::{PANIC_PAUSE, Update};
@@ -70,6 +75,7 @@ pub(crate) use population::MemberKeys;
 pub(crate) use rate_limit::RateLimit;
 pub(crate) use relay_links::{RelayMembership, RelayReport};
 pub(crate) use relays::{OWN, OWN_NAME, RelayToAdd, RelayView};
+pub(crate) use requests::{Approval, Asked, REQUEST_LIFE, RequestView, is_code};
 pub(crate) use secret::{Secret, random};
 pub(crate) use start::{FirstStart, StartOptions, kept_first_tokens, new_operator_token};
 pub(crate) use tickets::{SignedTicket, TICKET_LIFE};
@@ -87,6 +93,10 @@ const FORGET_EVERY: Duration = Duration::from_secs(3600);
 
 /// Time between two writes of "last seen", 60 s: exact enough for people, and one write for all nodes.
 const SEEN_EVERY: Duration = Duration::from_secs(60);
+
+/// Time for which the clock must be steady before memberships expire by it, 10 min: a time server corrects the clock of a host that booted with a wrong one
+/// within minutes, and all nodes would expire at once by a clock that is years ahead (fault M3).
+const EXPIRY_STEADY: Duration = Duration::from_secs(600);
 
 /// Size of the database's log, in percent of its limit, from which the coordinator warns.
 const LARGE_LOG: u64 = 25;
@@ -111,6 +121,9 @@ pub(crate) struct State {
     connections: AtomicU64,
     channel_rates: PartyRates,
     joins: Joins,
+    request_rates: RequestRates,
+    /// Changes whenever a request to join was answered here.
+    asked: watch::Sender<()>,
     /// Program versions that members reported and that are not stored yet.
     programs: Mutex<BTreeMap<NodeId, String>>,
     /// Handle on the coordinator's own relay, which is told of each removal; empty without one.
@@ -144,6 +157,11 @@ impl State {
     /// Returns the coordinator's private key, for the handshake of control channels.
     pub(crate) fn key(&self) -> &PrivateKey {
         &self.key
+    }
+
+    /// Returns the coordinator's public key, which nodes pin.
+    pub(crate) fn public_key(&self) -> PublicKey {
+        self.public
     }
 
     /// Returns the private key of the coordinator's own relay.
@@ -248,8 +266,9 @@ impl State {
     /// Ends expired leases, deletes old marks and writes "last seen", without end. Runs beside the server.
     pub(crate) async fn run_maintenance(&self) {
         let mut seen_at = Instant::now();
+        let mut counted_at = Instant::now();
         let mut forgot_at: Option<Instant> = None;
-        let mut clock = SteadyClock::default();
+        let (mut clock, mut expiry_clock) = (SteadyClock::default(), SteadyClock::after(EXPIRY_STEADY));
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
             self.sweep();
@@ -259,6 +278,18 @@ impl State {
                 forgot_at = Some(Instant::now());
                 if let Err(error) = self.forget_marks(now).await {
                     tracing::error!(target: log::DATABASE, event = "marks-not-forgotten", reason = %error);
+                }
+            }
+            if let Some(now) = expiry_clock.read(unix_now(), Instant::now())
+                && let Err(error) = self.end_memberships(now).await
+            {
+                tracing::error!(target: log::DATABASE, event = "memberships-not-ended", reason = %error);
+            }
+            let up = counted_at.elapsed();
+            if up >= absence::COUNT_EVERY {
+                counted_at = Instant::now();
+                if let Err(error) = self.count_absence(up).await {
+                    tracing::error!(target: log::DATABASE, event = "absence-not-counted", reason = %error);
                 }
             }
             if seen_at.elapsed() >= SEEN_EVERY {

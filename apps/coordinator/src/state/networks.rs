@@ -71,6 +71,8 @@ pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64)
         cursor: 0,
         created_at: now,
         relays_version: 0,
+        approval: false,
+        key_life: None,
     };
     tx.insert_network(&row, random_bits()).await?;
     tx.network(id).await?.ok_or_else(|| StateError::NoNetwork(String::from(name)))

@@ -19,6 +19,7 @@ use super::channel_rates::{CHANNELS, PartyRates};
 use super::joins::Joins;
 use super::keys::{self, Expiry};
 use super::relay_links::RelayLinks;
+use super::requests::RequestRates;
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::log;
@@ -123,6 +124,8 @@ impl State {
             connections: AtomicU64::new(1),
             channel_rates: PartyRates::new(CHANNELS),
             joins: Joins::new(),
+            request_rates: RequestRates::new(),
+            asked: watch::Sender::new(()),
             programs: Mutex::default(),
             relay: OnceLock::new(),
             relay_links: RelayLinks::default(),

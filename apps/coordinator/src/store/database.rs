@@ -95,6 +95,7 @@ pub(super) enum Table {
     Relays,
     Operators,
     Revocations,
+    Requests,
 }
 
 impl Table {
@@ -105,6 +106,7 @@ impl Table {
             Self::Relays => "relays",
             Self::Operators => "operators",
             Self::Revocations => "revocations",
+            Self::Requests => "requests",
         }
     }
 
@@ -116,6 +118,7 @@ impl Table {
             Self::Relays => "SELECT coalesce(max(id), 0) FROM relays",
             Self::Operators => "SELECT coalesce(max(id), 0) FROM operators",
             Self::Revocations => "SELECT coalesce(max(id), 0) FROM revocations",
+            Self::Requests => "SELECT coalesce(max(id), 0) FROM requests",
         }
     }
 }

@@ -14,6 +14,7 @@ mod check;
 mod damage;
 mod damaged_row;
 mod database;
+mod devices;
 #[cfg(test)]
 mod dumps;
 mod error;
@@ -29,6 +30,7 @@ mod operators;
 mod postgres;
 mod relays;
 mod replica;
+mod requests;
 mod restored;
 mod revocations;
 mod rows;
@@ -46,6 +48,7 @@ pub(crate) use check::WAS_MOVED;
 use damage::DamagedRows;
 pub(crate) use damaged_row::DamagedRow;
 use database::{Database, Transaction};
+pub(crate) use devices::{Device, EphemeralRow, Grants, Part};
 #[cfg(test)]
 pub(crate) use dumps::{Contents, Dump, DumpedRow, contents, interrupted, migrations as dumped_migrations};
 pub(crate) use error::StoreError;
@@ -61,6 +64,7 @@ pub(crate) use postgres::{
     forget_database, location_for_test,
 };
 pub(crate) use replica::{Announced, Hint, PresenceRow, REMOVED, Replica};
+pub(crate) use requests::{NewRequest, RequestRow};
 pub(crate) use restored::LastKnown;
 pub(crate) use revocations::RevocationRow;
 pub(crate) use rows::{

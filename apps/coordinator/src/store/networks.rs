@@ -123,6 +123,7 @@ impl Writing {
         let tables = [
             "DELETE FROM history WHERE network = $1",
             "DELETE FROM revocations WHERE network = $1",
+            "DELETE FROM requests WHERE network = $1",
             "DELETE FROM nodes WHERE network = $1",
             "DELETE FROM keys WHERE network = $1",
             "DELETE FROM relays WHERE network = $1",

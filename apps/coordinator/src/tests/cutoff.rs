@@ -72,6 +72,7 @@ pub(super) fn credentials(
         enrol: None,
         have: 0,
         version: String::from("test"),
+        request: None,
         run: 0,
         filters: false,
     };

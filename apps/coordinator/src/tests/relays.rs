@@ -51,6 +51,7 @@ pub(super) fn with_ticket(
         enrol: None,
         have: 0,
         version: String::from("test"),
+        request: None,
         run: 0,
         filters: false,
     };
@@ -170,6 +171,7 @@ fn a_member_gets_a_ticket_for_its_own_keys_alone() {
         enrol: None,
         have: 0,
         version: String::new(),
+        request: None,
         run: 0,
         filters: false,
     };

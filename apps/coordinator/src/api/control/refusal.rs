@@ -42,8 +42,11 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
     let code = match error {
         StateError::Enrolment(_) => ProblemCode::Enrolment,
         StateError::NotAMember | StateError::UnknownRelay(_) => ProblemCode::NotAMember,
-        StateError::KeyConflict | StateError::BadKey => ProblemCode::KeyConflict,
-        StateError::KeyChanges | StateError::Crowd | StateError::Turnover => ProblemCode::TooOften,
+        StateError::KeyConflict | StateError::KeyRevoked | StateError::BadKey => ProblemCode::KeyConflict,
+        StateError::KeyChanges | StateError::Crowd | StateError::Turnover | StateError::Requests => {
+            ProblemCode::TooOften
+        }
+        StateError::Denied => ProblemCode::Denied,
         StateError::Store(_)
         | StateError::Full
         | StateError::Unsound(_)
@@ -67,7 +70,14 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::OwnRelay
         | StateError::NameTaken(_)
         | StateError::BadName(..)
-        | StateError::BadExpiry => ProblemCode::BadRequest,
+        | StateError::BadExpiry
+        | StateError::BadUses
+        | StateError::BadAbsence
+        | StateError::BadLife
+        | StateError::BadTag(_)
+        | StateError::BadOwner
+        | StateError::NoPart
+        | StateError::NoRequest(_) => ProblemCode::BadRequest,
     };
     // Details of the database are for the log, not for a node.
     let message = match error {

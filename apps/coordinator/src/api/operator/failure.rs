@@ -112,10 +112,17 @@ impl From<StateError> for Failure {
             StateError::WhichNetwork | StateError::Several { .. } => ErrorCode::WhichNetwork,
             StateError::BadPrefix(_) => ErrorCode::BadPrefix,
             StateError::BadName(..) => ErrorCode::BadName,
-            StateError::BadExpiry => ErrorCode::BadExpiry,
-            StateError::Enrolment(_)
+            StateError::BadExpiry | StateError::BadLife => ErrorCode::BadExpiry,
+            StateError::BadUses | StateError::BadAbsence | StateError::BadOwner => ErrorCode::BadRequest,
+            StateError::BadTag(_) => ErrorCode::BadTag,
+            StateError::NoRequest(_) => ErrorCode::NoSuchRequest,
+            StateError::NoPart
+            | StateError::Denied
+            | StateError::Requests
+            | StateError::Enrolment(_)
             | StateError::NotAMember
             | StateError::KeyConflict
+            | StateError::KeyRevoked
             | StateError::KeyChanges
             | StateError::Crowd
             | StateError::Turnover

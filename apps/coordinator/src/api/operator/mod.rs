@@ -8,6 +8,7 @@ mod keys;
 mod networks;
 mod nodes;
 mod relays;
+mod requests;
 mod route;
 mod routes;
 mod tokens;

@@ -7,11 +7,12 @@ use axum::response::{IntoResponse, Response};
 use super::document::document;
 use super::health::{healthz, readyz};
 use super::route::Route;
-use super::{keys, networks, nodes, relays, tokens};
+use super::{keys, networks, nodes, relays, requests, tokens};
 use crate::contract::{
-    AddRelay, CreateKey, CreateNetwork, CreatedKey, ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList,
-    NodeAnswer, NodeList, OperatorTokenList, ReadyAnswer, RelayAnswer, RelayList, RelayTokenAnswer, RemoveNetworkQuery,
-    RemovedNetwork, RemovedNode, RemovedRelay, RenameNode, RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
+    AddRelay, ApproveRequest, ChangeNetwork, ChangeNode, CreateKey, CreateNetwork, CreatedKey, DeniedRequest,
+    ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList, NodeAnswer, NodeList, OperatorTokenList, ReadyAnswer,
+    RelayAnswer, RelayList, RelayTokenAnswer, RemoveNetworkQuery, RemovedNetwork, RemovedNode, RemovedRelay,
+    RequestList, RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
 };
 
 /// Returns the table.
@@ -45,6 +46,16 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             .named_by("name", network)
             .answers::<NetworkAnswer>()
             .fails(&[ErrorCode::NoSuchNetwork]),
+        Route::patch(
+            "/api/v1/networks/{name}",
+            "changeNetwork",
+            "Changes how nodes are admitted to a network, and how long memberships last.",
+            networks::change,
+        )
+        .named_by("name", network)
+        .body::<ChangeNetwork>()
+        .answers::<NetworkAnswer>()
+        .fails(&[ErrorCode::NoSuchNetwork, ErrorCode::BadExpiry]),
         Route::delete("/api/v1/networks/{name}", "removeNetwork", "Removes a network.", networks::remove)
             .named_by("name", network)
             .query::<RemoveNetworkQuery>()
@@ -61,7 +72,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         )
         .body::<CreateKey>()
         .answers::<CreatedKey>()
-        .fails(&[ErrorCode::BadExpiry, ErrorCode::WhichNetwork, ErrorCode::NoSuchNetwork]),
+        .fails(&[ErrorCode::BadExpiry, ErrorCode::BadTag, ErrorCode::WhichNetwork, ErrorCode::NoSuchNetwork]),
         Route::delete(
             "/api/v1/keys/{id}",
             "revokeKey",
@@ -72,12 +83,46 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         .answers::<RevokedKey>()
         .fails(&[ErrorCode::NoSuchKey]),
         Route::get("/api/v1/nodes", "listNodes", "Lists the nodes.", nodes::list).in_network().answers::<NodeList>(),
-        Route::patch("/api/v1/nodes/{name}", "renameNode", "Renames a node.", nodes::rename)
-            .named_by("name", node)
-            .in_network()
-            .body::<RenameNode>()
-            .answers::<NodeAnswer>()
-            .fails(&[ErrorCode::WhichNetwork, ErrorCode::NoSuchNode, ErrorCode::BadName, ErrorCode::NameTaken]),
+        Route::patch(
+            "/api/v1/nodes/{name}",
+            "changeNode",
+            "Changes a node: its name, tags and owner, and whether it takes part in the network.",
+            nodes::change,
+        )
+        .named_by("name", node)
+        .in_network()
+        .body::<ChangeNode>()
+        .answers::<NodeAnswer>()
+        .fails(&[
+            ErrorCode::WhichNetwork,
+            ErrorCode::NoSuchNode,
+            ErrorCode::BadName,
+            ErrorCode::NameTaken,
+            ErrorCode::BadTag,
+            ErrorCode::BadExpiry,
+        ]),
+        Route::get("/api/v1/requests", "listRequests", "Lists the machines that wait for approval.", requests::list)
+            .answers::<RequestList>(),
+        Route::post(
+            "/api/v1/requests/{code}/approve",
+            "approveRequest",
+            "Approves a machine: it becomes a node of a network, or its membership is renewed.",
+            requests::approve,
+        )
+        .named_by("code", "the code that the machine shows")
+        .body::<ApproveRequest>()
+        .answers::<NodeAnswer>()
+        .fails(&[
+            ErrorCode::NoSuchRequest,
+            ErrorCode::NoSuchNetwork,
+            ErrorCode::WhichNetwork,
+            ErrorCode::BadTag,
+            ErrorCode::Full,
+        ]),
+        Route::delete("/api/v1/requests/{code}", "denyRequest", "Denies the request of a machine.", requests::deny)
+            .named_by("code", "the code that the machine shows")
+            .answers::<DeniedRequest>()
+            .fails(&[ErrorCode::NoSuchRequest]),
         Route::delete("/api/v1/nodes/{name}", "removeNode", "Removes a node from its network.", nodes::remove)
             .named_by("name", node)
             .in_network()

@@ -1,0 +1,266 @@
+//! What operators decide about devices: approval, owner, tags, disabling, and the life of a membership (docs/internals/devices.md).
+//!
+//! A node takes part in its network if it is approved, not disabled and not expired ([`Part`]). A change of that is a change of the network's version like any
+//! other, so that peers drop the node, or get it, with the next delta.
+
+use taut_netmap::{BadName, check_new_name};
+
+use super::names::is_number;
+use super::nodes::find;
+use super::{NodeView, State, StateError, random_bits};
+use crate::clock::unix_now;
+use crate::log;
+use crate::store::{Device, NetworkRow, NodeRow, Part, Party};
+
+/// Most tags of a node, 32.
+const MAX_TAGS: usize = 32;
+
+/// Longest name of a tag after `tag:`, 63 characters.
+const MAX_TAG: usize = 63;
+
+/// Longest name of an owner, 128 characters.
+const MAX_OWNER: usize = 128;
+
+/// Shortest and longest life of a membership, 1 h and ten years, in seconds. A shorter one would expire by the differences of clocks.
+const LIFE: std::ops::RangeInclusive<i64> = 3600..=10 * 365 * 24 * 3600;
+
+/// Changes of a device that an operator asks for. What is `None` or false stays.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeviceChange {
+    pub(crate) name: Option<String>,
+    pub(crate) tags: Option<Vec<String>>,
+    /// The new owner; `Some(None)` for none.
+    pub(crate) owner: Option<Option<String>>,
+    pub(crate) disabled: Option<bool>,
+    /// True to approve it, also again after its membership expired.
+    pub(crate) approve: bool,
+    /// True to end its membership now: it has to be approved again.
+    pub(crate) expire: bool,
+    /// The life of its membership from now on in seconds, 0 for ever; `Some(None)` for that of the network.
+    pub(crate) key_life: Option<Option<i64>>,
+}
+
+impl State {
+    /// Changes a device. All of the change is made, or nothing.
+    pub(crate) async fn change_device(
+        &self,
+        network: Option<&str>,
+        name: &str,
+        change: DeviceChange,
+    ) -> Result<NodeView, StateError> {
+        if let Some(new) = &change.name {
+            check_new_name(new).map_err(StateError::bad_name(new))?;
+            if is_number(new) {
+                return Err(StateError::BadName(new.clone(), BadName::NoLabel));
+            }
+        }
+        let now = unix_now();
+        let mut tx = self.store.write(Party::Operators).await?;
+        let (network, row) = find(&mut tx, network, name).await?;
+        let after = changed(&network, &row.device, &change, now)?;
+        let mut row = row;
+        let former = row.name.clone();
+        let new_name = change.name.filter(|new| *new != row.name);
+        if new_name.is_none() && after == row.device {
+            return Ok(self.view(&network, row));
+        }
+        let version = tx.next_version(network.id, random_bits()).await?;
+        row.version = version;
+        if let Some(new) = new_name {
+            if tx.is_name_taken(network.id, &new).await? {
+                return Err(StateError::NameTaken(new));
+            }
+            tx.set_name(row.id, &new, version).await?;
+            row.name = new;
+        }
+        tx.set_device(row.id, (&row.device, &after), version, now).await?;
+        tx.commit().await?;
+        let before = std::mem::replace(&mut row.device, after);
+        self.announce_device(&network, &row, &before, version);
+        if row.name != former {
+            let (node, from, to) = (row.id.0, &former, &row.name);
+            tracing::info!(target: log::MEMBERS, event = "renamed", network = network.name, node, from, to);
+        }
+        Ok(self.view(&network, row))
+    }
+
+    /// Tells relays and channels about a committed change of a device, and logs it.
+    pub(super) fn announce_device(&self, network: &NetworkRow, row: &NodeRow, before: &Device, version: u64) {
+        let part = row.device.part();
+        if before.part() == Part::Takes && part != Part::Takes {
+            self.cut_members_off(network.id, std::slice::from_ref(row));
+        }
+        self.hub(network.id).announce(version);
+        let (event, tags) = (event(before.part(), part), row.device.tags.join(" "));
+        tracing::info!(target: log::MEMBERS, event, network = network.name, node = row.id.0, name = row.name, tags);
+    }
+
+    /// Sets whether new nodes of a network wait for approval, and the life of a membership of nodes that join or are approved from now on.
+    pub(crate) async fn set_admission(
+        &self,
+        network: Option<&str>,
+        approval: Option<bool>,
+        key_life: Option<Option<i64>>,
+    ) -> Result<NetworkRow, StateError> {
+        if key_life.flatten().is_some_and(|life| !LIFE.contains(&life)) {
+            return Err(StateError::BadLife);
+        }
+        let mut tx = self.store.write(Party::Operators).await?;
+        let mut row = super::networks::named(&mut tx, network).await?;
+        row.approval = approval.unwrap_or(row.approval);
+        row.key_life = key_life.unwrap_or(row.key_life);
+        // Maps do not contain it, and admissions read it from the database: the version stays.
+        tx.set_admission(row.id, row.approval, row.key_life).await?;
+        tx.commit().await?;
+        let (approval, life) = (row.approval, row.key_life.unwrap_or(0));
+        tracing::info!(target: log::MEMBERS, event = "network-changed", network = row.name, approval, life);
+        Ok(row)
+    }
+
+    /// Ends the memberships that expire at `now` or earlier. `now` must come from a clock that nobody has set recently.
+    pub(crate) async fn end_memberships(&self, now: i64) -> Result<usize, StateError> {
+        let mut ended = 0;
+        loop {
+            let due = self.store.read(Party::Coordinator).await?.ended_memberships(now, PIECE).await?;
+            let Some(&(_, network)) = due.first() else { return Ok(ended) };
+            let mut tx = self.store.write(Party::Coordinator).await?;
+            let network = match tx.network(network).await? {
+                Some(network) => network,
+                None => return Ok(ended),
+            };
+            let version = tx.next_version(network.id, random_bits()).await?;
+            let mut rows = Vec::new();
+            for (node, _) in due.iter().filter(|(_, place)| *place == network.id) {
+                // Read again: it may have been approved again meanwhile.
+                let Some(mut row) = tx.node(*node).await? else { continue };
+                let is_due = row.device.expires_at.is_some_and(|end| end <= now) && !row.device.expired;
+                if is_due {
+                    let after = Device { expired: true, ..row.device.clone() };
+                    tx.set_device(row.id, (&row.device, &after), version, now).await?;
+                    let before = std::mem::replace(&mut row.device, after);
+                    rows.push((row, before));
+                }
+            }
+            if rows.is_empty() {
+                return Ok(ended);
+            }
+            tx.commit().await?;
+            ended += rows.len();
+            rows.iter().for_each(|(row, before)| self.announce_device(&network, row, before, version));
+        }
+    }
+}
+
+/// Memberships that are ended in one transaction, 256: that takes some milliseconds.
+const PIECE: u32 = 256;
+
+/// Returns the device after a change.
+fn changed(network: &NetworkRow, device: &Device, change: &DeviceChange, now: i64) -> Result<Device, StateError> {
+    let mut after = device.clone();
+    if let Some(tags) = &change.tags {
+        after.tags = checked_tags(tags.clone())?;
+    }
+    if let Some(owner) = &change.owner {
+        after.owner = checked_owner(owner.clone())?;
+    }
+    after.disabled = change.disabled.unwrap_or(after.disabled);
+    if let Some(life) = change.key_life {
+        if life.is_some_and(|life| life != 0 && !LIFE.contains(&life)) {
+            return Err(StateError::BadLife);
+        }
+        after.key_life = life;
+        after.expires_at = end(network, &after, now);
+    }
+    if change.approve {
+        after = approved(network, &after, now);
+    }
+    if change.expire {
+        (after.expired, after.expires_at) = (true, Some(now));
+    }
+    Ok(after)
+}
+
+/// Returns a device that is approved now, with a whole life of its membership before it.
+pub(super) fn approved(network: &NetworkRow, device: &Device, now: i64) -> Device {
+    Device { approved: true, expired: false, expires_at: end(network, device, now), ..device.clone() }
+}
+
+/// Returns the time at which a membership that begins now expires.
+pub(super) fn end(network: &NetworkRow, device: &Device, now: i64) -> Option<i64> {
+    match device.key_life {
+        Some(0) => None,
+        Some(life) => Some(now.saturating_add(life)),
+        None => network.key_life.map(|life| now.saturating_add(life)),
+    }
+}
+
+/// Returns the tags sorted, each once; an error if one is none.
+pub(super) fn checked_tags(mut tags: Vec<String>) -> Result<Vec<String>, StateError> {
+    let is_tag = |tag: &String| {
+        tag.strip_prefix("tag:").is_some_and(|name| {
+            let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            (1..=MAX_TAG).contains(&name.len())
+                && name.starts_with(|first: char| first.is_ascii_lowercase())
+                && name.bytes().all(is_known)
+        })
+    };
+    tags.sort();
+    tags.dedup();
+    if let Some(bad) = tags.iter().find(|tag| !is_tag(tag)) {
+        return Err(StateError::BadTag(bad.clone()));
+    }
+    match tags.get(MAX_TAGS) {
+        Some(first_too_many) => Err(StateError::BadTag(first_too_many.clone())),
+        None => Ok(tags),
+    }
+}
+
+/// Returns the owner, if the text can be one.
+pub(super) fn checked_owner(owner: Option<String>) -> Result<Option<String>, StateError> {
+    let is_name = |name: &String| {
+        (1..=MAX_OWNER).contains(&name.chars().count()) && !name.contains(char::is_control) && name.trim() == name
+    };
+    match owner {
+        Some(name) if !is_name(&name) => Err(StateError::BadOwner),
+        owner => Ok(owner),
+    }
+}
+
+/// Returns the event of the log for a change.
+fn event(before: Part, after: Part) -> &'static str {
+    match (before, after) {
+        (before, after) if before == after => "device-changed",
+        (Part::Unapproved, _) => "approved",
+        (_, Part::Disabled) => "disabled",
+        (Part::Disabled, _) => "enabled",
+        (_, Part::Expired) => "expired",
+        (Part::Expired, _) => "renewed",
+        _ => "device-changed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_checked_sorted_and_each_kept_once() {
+        let tags = |words: &[&str]| checked_tags(words.iter().map(|word| String::from(*word)).collect());
+        assert_eq!(tags(&["tag:web", "tag:a-1", "tag:web"]).unwrap(), ["tag:a-1", "tag:web"]);
+        let long = format!("tag:{}", "a".repeat(64));
+        for bad in ["web", "tag:", "tag:1", "tag:Web", "tag:a b", "tag:ä", "group:a", long.as_str(), ""] {
+            assert!(tags(&[bad]).is_err(), "{bad}");
+        }
+        let many: Vec<String> = (0..33).map(|number| format!("tag:t{number}")).collect();
+        assert!(checked_tags(many[..32].to_vec()).is_ok() && checked_tags(many).is_err());
+    }
+
+    #[test]
+    fn an_owner_is_a_short_line() {
+        let owner = |name: &str| checked_owner(Some(String::from(name)));
+        assert!(owner("ann@example.com").is_ok() && owner("Ann Ünal").is_ok() && checked_owner(None).is_ok());
+        for bad in ["", " ", "a\nb", " a", &"a".repeat(129)] {
+            assert!(owner(bad).is_err(), "{bad:?}");
+        }
+    }
+}
