@@ -7,7 +7,7 @@ use taut_wire::ip::{ICMP, ICMPV6, Packet, TCP, UDP, Version};
 use taut_wire::tcp::{self, Segment};
 use taut_wire::udp;
 
-use crate::rules::{SCTP, has_ports};
+use crate::protocol::{SCTP, has_ports};
 
 /// Length of the common header of SCTP, 12 bytes (RFC 9260, 3.1).
 const SCTP_HEADER: usize = 12;
@@ -89,12 +89,17 @@ impl Classified {
         Ok(Self { source, destination, protocol, transport })
     }
 
-    /// Returns the port that rules are about: the destination's.
+    /// Returns the destination port; `None` for a packet without ports.
     pub fn port(&self) -> Option<u16> {
         match self.transport {
             Transport::Ports { destination, .. } => Some(destination),
             _ => None,
         }
+    }
+
+    /// Returns the port that rules are asked about; 0 for a protocol without ports.
+    pub fn rule_port(&self) -> u16 {
+        self.port().unwrap_or(0)
     }
 }
 

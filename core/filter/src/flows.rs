@@ -18,7 +18,7 @@ use taut_base::{KeyedHash, PeerId};
 use taut_wire::ip::{ICMP, ICMPV6, TCP};
 
 use crate::classified::{Classified, Transport, quoted_ports};
-use crate::rules::has_ports;
+use crate::protocol::has_ports;
 
 /// Limit on the flows of the table, 262,144: twice what a busy server has open, in 4 MiB.
 pub const MOST_FLOWS: usize = (FIRST * WAYS) << (DOUBLINGS - 1);

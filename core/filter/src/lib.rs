@@ -24,12 +24,16 @@ mod classified;
 mod filter;
 mod flows;
 mod gate;
+mod protocol;
 mod rules;
 mod services;
 
 pub use classified::{Classified, Refusal, Transport};
-pub use filter::{BadFilter, Filter, MAX_RULES, MAX_SPANS, Rule, Target};
+pub use filter::{
+    ALL_PORTS, BadFilter, Filter, MAX_FILTER_PARTS, MAX_FILTER_RULES, Packet, Rule, Target, allows_port,
+};
 pub use flows::{FlowClass, FlowKey, FlowTable, MOST_FLOWS, Remembered};
 pub use gate::Gate;
-pub use rules::{PacketFilter, SourceRules, is_usual};
+pub use protocol::{DEFAULT_PROTOCOLS, SCTP, has_ports, is_icmp_of};
+pub use rules::{PacketFilter, SourceRules};
 pub use services::{ServicePorts, Services};

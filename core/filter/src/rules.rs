@@ -3,18 +3,9 @@
 use std::net::IpAddr;
 
 use taut_base::Prefix;
-use taut_wire::ip::{ICMP, ICMPV6, TCP, UDP};
 
-use crate::filter::{Filter, Rule};
-
-/// Protocol number of SCTP (IANA), which has ports at the same place as TCP and UDP.
-pub(crate) const SCTP: u8 = 132;
-
-/// All ports.
-const ALL_PORTS: (u16, u16) = (0, u16::MAX);
-
-/// The protocols that a rule means if it names none.
-const DEFAULT: [u8; 4] = [TCP, UDP, ICMP, ICMPV6];
+use crate::filter::{ALL_PORTS, Filter, Rule, allows_port};
+use crate::protocol::{DEFAULT_PROTOCOLS, is_icmp_of};
 
 /// A filter whose rules find a source quickly.
 #[derive(Debug, Default)]
@@ -46,7 +37,8 @@ struct Protocols([u64; 4]);
 impl Protocols {
     fn new(numbers: &[u8]) -> Self {
         let mut set = [0; 4];
-        for number in if numbers.is_empty() { &DEFAULT } else { numbers } {
+        let numbers = if numbers.is_empty() { &DEFAULT_PROTOCOLS } else { numbers };
+        for number in numbers {
             set[usize::from(number >> 6)] |= 1 << (number & 63);
         }
         Self(set)
@@ -98,16 +90,13 @@ pub struct SourceRules {
 }
 
 impl SourceRules {
-    /// Returns true if a packet may pass. `port` is the destination port; `None` for protocols without ports.
-    pub fn allow(&self, destination: IpAddr, protocol: u8, port: Option<u16>) -> bool {
+    /// Returns true if a packet may pass, as [`Filter::allows`] says it. `port` is the destination port; without meaning if the protocol has no ports.
+    pub fn allow(&self, destination: IpAddr, protocol: u8, port: u16) -> bool {
+        // Where anything may pass between two addresses, ICMP may.
+        let icmp = is_icmp_of(protocol, destination);
         self.allows.iter().any(|allow| {
-            allow.protocols.has(protocol)
-                && allow.destination.contains(destination)
-                && match (port, protocol) {
-                    (Some(port), _) => allow.ports.0 <= port && port <= allow.ports.1,
-                    (None, ICMP | ICMPV6) => true,
-                    (None, _) => allow.ports == ALL_PORTS,
-                }
+            allow.destination.contains(destination)
+                && (icmp || allow.protocols.has(protocol) && allows_port(&[allow.ports], protocol, port))
         })
     }
 
@@ -115,26 +104,20 @@ impl SourceRules {
     pub fn is_open_to(&self, destination: IpAddr) -> bool {
         self.allows.iter().any(|allow| {
             allow.ports == ALL_PORTS
-                && DEFAULT.iter().all(|protocol| allow.protocols.has(*protocol))
+                && DEFAULT_PROTOCOLS.iter().all(|protocol| allow.protocols.has(*protocol))
                 && allow.destination.contains(destination)
         })
     }
 }
 
-/// Returns true for the protocols that [`SourceRules::is_open_to`] speaks of.
-pub fn is_usual(protocol: u8) -> bool {
-    DEFAULT.contains(&protocol)
-}
-
-/// Returns true if packets of this protocol have ports.
-pub(crate) fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, TCP | UDP | SCTP)
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use taut_wire::ip::{ICMP, ICMPV6, TCP, UDP};
+
     use super::*;
-    use crate::filter::Target;
+    use crate::filter::{Packet, Target};
+    use crate::protocol::SCTP;
 
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -146,59 +129,55 @@ mod tests {
         Rule { src: src.iter().map(prefix).collect(), proto: proto.to_vec(), dst: dst.iter().map(target).collect() }
     }
 
-    fn filter(rules: Vec<Rule>) -> PacketFilter {
-        PacketFilter::new(&Filter { rules })
-    }
-
     #[test]
-    fn a_rule_allows_its_sources_destinations_and_ports_alone() {
-        let filter = filter(vec![
-            rule(&["100.64.0.2/32", "100.64.0.9/32"], &[], &[("100.64.0.1/32", &[(22, 22), (80, 90)])]),
-            rule(&["100.64.0.0/16"], &[UDP], &[("100.64.0.1/32", &[(53, 53)])]),
-        ]);
-        let (me, other) = (address("100.64.0.1"), address("100.64.0.7"));
-        let two = filter.for_source(address("100.64.0.2"));
-        for (protocol, port, expected) in [
-            (TCP, 22, true),
-            (UDP, 22, true),
-            (TCP, 85, true),
-            (TCP, 91, false),
-            (UDP, 53, true),
-            (TCP, 53, false),
-            (SCTP, 22, false),
-        ] {
-            assert_eq!(two.allow(me, protocol, Some(port)), expected, "{protocol} {port}");
-            assert!(!two.allow(other, protocol, Some(port)));
-        }
-        assert!(two.allow(me, ICMP, None), "a rule for some ports of a host lets ping through");
-        assert!(!two.allow(me, 47, None));
-        let three = filter.for_source(address("100.64.0.3"));
-        assert!(three.allow(me, UDP, Some(53)) && !three.allow(me, TCP, Some(22)) && !three.allow(me, ICMP, None));
-        assert!(filter.for_source(address("100.65.0.3")).allows.is_empty());
-    }
-
-    #[test]
-    fn another_protocol_needs_all_ports() {
-        let filter =
-            filter(vec![rule(&["0.0.0.0/0"], &[47, SCTP], &[("0.0.0.0/0", &[ALL_PORTS]), ("10.0.0.1/32", &[(1, 2)])])]);
-        let rules = filter.for_source(address("100.64.0.2"));
-        assert!(rules.allow(address("10.0.0.2"), 47, None) && rules.allow(address("10.0.0.2"), SCTP, Some(7)));
-        assert!(
-            !rules.allow(address("10.0.0.2"), TCP, Some(7)),
-            "the default protocols are meant only where none is named"
-        );
-        assert!(!rules.is_open_to(address("10.0.0.2")));
-    }
-
-    #[test]
-    fn open_means_every_port_of_the_usual_protocols() {
-        let filter = filter(vec![
-            rule(&["100.64.0.2/32"], &[], &[("100.64.0.1/32", &[ALL_PORTS])]),
-            rule(&["100.64.0.3/32"], &[TCP], &[("100.64.0.1/32", &[ALL_PORTS])]),
-            rule(&["100.64.0.4/32"], &[], &[("100.64.0.1/32", &[(1, 65_535)])]),
-        ]);
+    fn open_means_every_port_of_the_default_protocols() {
+        let filter = PacketFilter::new(&Filter {
+            rules: vec![
+                rule(&["100.64.0.2/32"], &[], &[("100.64.0.1/32", &[ALL_PORTS])]),
+                rule(&["100.64.0.3/32"], &[TCP], &[("100.64.0.1/32", &[ALL_PORTS])]),
+                rule(&["100.64.0.4/32"], &[], &[("100.64.0.1/32", &[(1, 65_535)])]),
+            ],
+        });
         let open = |source| filter.for_source(address(source)).is_open_to(address("100.64.0.1"));
         assert!(open("100.64.0.2") && !open("100.64.0.3") && !open("100.64.0.4") && !open("100.64.0.5"));
         assert!(!filter.for_source(address("100.64.0.2")).is_open_to(address("100.64.0.9")));
+    }
+
+    fn addresses() -> impl Strategy<Value = IpAddr> {
+        let texts = ["100.64.0.1", "100.64.0.2", "100.64.1.2", "10.0.0.1", "fd00::1", "fd00::2"];
+        prop::sample::select(texts.map(address).to_vec())
+    }
+
+    fn rules() -> impl Strategy<Value = Rule> {
+        let prefixes = || (addresses(), 0..=128_u8).prop_map(|(address, length)| {
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            Prefix::new(address, length.min(most)).unwrap()
+        });
+        let ports = prop::sample::select(vec![ALL_PORTS, (22, 22), (0, 100), (80, 65_535)]);
+        let target = (prefixes(), prop::collection::vec(ports, 0..3)).prop_map(|(prefix, ports)| Target { prefix, ports });
+        let protocols = prop::sample::select(vec![ICMP, TCP, UDP, 47, ICMPV6, SCTP, 255]);
+        let parts = (
+            prop::collection::vec(prefixes(), 0..4),
+            prop::collection::vec(protocols, 0..3),
+            prop::collection::vec(target, 0..3),
+        );
+        parts.prop_map(|(src, proto, dst)| Rule { src, proto, dst })
+    }
+
+    proptest! {
+        #[test]
+        fn fault_g13_the_prepared_rules_agree_with_the_plain_ones(
+            rules in prop::collection::vec(rules(), 0..6),
+            (src, dst) in (addresses(), addresses()),
+            proto in prop::sample::select(vec![0, ICMP, TCP, UDP, 47, ICMPV6, SCTP, 255]),
+            port in prop::sample::select(vec![0, 22, 80, 443, u16::MAX]),
+        ) {
+            let filter = Filter { rules };
+            let prepared = PacketFilter::new(&filter).for_source(src);
+            let expected = filter.allows(&Packet { src, dst, proto, port });
+            prop_assert_eq!(prepared.allow(dst, proto, port), expected);
+            let is_open = prepared.is_open_to(dst);
+            prop_assert!(!is_open || DEFAULT_PROTOCOLS.iter().all(|proto| prepared.allow(dst, *proto, port)));
+        }
     }
 }

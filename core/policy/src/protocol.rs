@@ -1,7 +1,5 @@
 //! IP protocols: numbers, names, and which of them have ports.
 
-use std::net::IpAddr;
-
 /// ICMP for IPv4.
 pub const ICMP: u8 = 1;
 /// TCP.
@@ -10,11 +8,8 @@ pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 /// ICMP for IPv6.
 pub const ICMPV6: u8 = 58;
-/// SCTP.
-pub const SCTP: u8 = 132;
-
-/// The protocols of a rule that names none: TCP, UDP and both ICMP.
-pub const DEFAULT_PROTOCOLS: [u8; 4] = [TCP, UDP, ICMP, ICMPV6];
+pub use taut_filter::{DEFAULT_PROTOCOLS, SCTP};
+pub(crate) use taut_filter::{has_ports, is_icmp_of};
 
 /// Names of protocols in a policy, with their IANA numbers. The first name of a number is the one that is printed.
 const NAMES: [(&str, u8); 15] = [
@@ -47,16 +42,6 @@ pub fn protocol_number(text: &str) -> Option<u8> {
 /// Returns the name of a protocol, or its number as text.
 pub fn protocol_name(number: u8) -> String {
     NAMES.iter().find(|(_, known)| *known == number).map_or_else(|| number.to_string(), |(name, _)| String::from(*name))
-}
-
-/// Returns true if the protocol has ports that a rule can name.
-pub(crate) fn has_ports(proto: u8) -> bool {
-    matches!(proto, TCP | UDP | SCTP)
-}
-
-/// Returns true if the protocol is ICMP of this address's family.
-pub(crate) fn is_icmp_of(proto: u8, address: IpAddr) -> bool {
-    proto == if address.is_ipv4() { ICMP } else { ICMPV6 }
 }
 
 #[cfg(test)]

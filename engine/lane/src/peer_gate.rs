@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use taut_base::{Bucket, PeerId, Rate, Time};
-use taut_filter::{Classified, FlowClass, FlowKey, Gate, Refusal, Remembered, SourceRules, Transport, is_usual};
+use taut_filter::{Classified, FlowClass, FlowKey, Gate, Refusal, DEFAULT_PROTOCOLS, Remembered, SourceRules, Transport};
 use taut_wire::ip;
 
 use crate::drops::DropReason;
@@ -108,7 +108,7 @@ impl PeerGate {
     }
 
     fn note(&mut self, gate: &Gate, id: PeerId, packet: &ip::Packet<'_>, second: u32) {
-        if is_usual(packet.protocol()) && self.source(gate, packet.destination()).is_open_to(packet.source()) {
+        if DEFAULT_PROTOCOLS.contains(&packet.protocol()) && self.source(gate, packet.destination()).is_open_to(packet.source()) {
             return;
         }
         let Ok(packet) = Classified::of(packet) else { return };
@@ -118,8 +118,7 @@ impl PeerGate {
             return;
         }
         // Where a rule allows the answers, they need no table.
-        let answer_port = matches!(packet.transport, Transport::Ports { .. }).then_some(flow.local_port);
-        if self.source(gate, flow.remote).rules.allow(flow.local, flow.protocol, answer_port) {
+        if self.source(gate, flow.remote).rules.allow(flow.local, flow.protocol, flow.local_port) {
             return;
         }
         if gate.services.may_begin(&packet, second) {
@@ -157,7 +156,7 @@ impl PeerGate {
     fn judge(&mut self, gate: &Gate, id: PeerId, packet: &ip::Packet<'_>, second: u32) -> Result<u32, DropReason> {
         /// A rule allows it.
         const AS_LONG_AS_THE_RULES: u32 = u32::MAX;
-        if is_usual(packet.protocol()) && self.source(gate, packet.source()).is_open_to(packet.destination()) {
+        if DEFAULT_PROTOCOLS.contains(&packet.protocol()) && self.source(gate, packet.source()).is_open_to(packet.destination()) {
             return Ok(AS_LONG_AS_THE_RULES);
         }
         let seen = Classified::of(packet).map_err(|refusal| match refusal {
@@ -176,7 +175,7 @@ impl PeerGate {
             Transport::Error(_) => return self.judge_error(gate, id, &seen, second),
             _ => {}
         }
-        let until = if self.source(gate, seen.source).rules.allow(seen.destination, seen.protocol, seen.port()) {
+        let until = if self.source(gate, seen.source).rules.allow(seen.destination, seen.protocol, seen.rule_port()) {
             AS_LONG_AS_THE_RULES
         } else {
             let ends = matches!(seen.transport, Transport::Ports { ends: true, .. });
@@ -199,9 +198,7 @@ impl PeerGate {
     fn judge_error(&mut self, gate: &Gate, id: PeerId, error: &Classified, second: u32) -> Result<u32, DropReason> {
         let flow = FlowKey::received(error, id).ok_or(DropReason::PolicyError)?;
         let known = gate.flows.is_known(&flow, second) || {
-            let has_port = matches!(flow.protocol, ip::TCP | ip::UDP);
-            let port = has_port.then_some(flow.local_port);
-            self.source(gate, flow.remote).rules.allow(flow.local, flow.protocol, port)
+            self.source(gate, flow.remote).rules.allow(flow.local, flow.protocol, flow.local_port)
         };
         known.then_some(second).ok_or(DropReason::PolicyError)
     }
