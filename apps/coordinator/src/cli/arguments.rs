@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 39] = [
+const VALUED: [&str; 41] = [
     "config",
     "drain",
     "state",
@@ -49,6 +49,8 @@ const VALUED: [&str; 39] = [
     "changes",
     "seconds",
     "proto",
+    "comment",
+    "based-on",
 ];
 
 /// Options without a value.

@@ -278,13 +278,25 @@ its enrolment keys and relays; it fails if the network has members.
     remote_options!()
 );
 
-const POLICY: &str = "\
+const POLICY: &str = concat!(
+    "\
 taut-coordinator policy check FILE [--nodes FILE] [--json]
 taut-coordinator policy compile FILE --nodes FILE [--json]
 taut-coordinator policy explain FILE SRC DST:PORT --nodes FILE [--proto PROTO] [--json]
 taut-coordinator policy diff OLD NEW --nodes FILE [--json]
 
-Works on policy files without a coordinator; docs/policy.md describes the language. `check` parses a policy and runs its
+taut-coordinator policy show [VERSION]
+taut-coordinator policy history
+taut-coordinator policy apply FILE [--comment TEXT] [--based-on VERSION] [--force]
+taut-coordinator policy rollback VERSION [--comment TEXT] [--force]
+taut-coordinator policy explain SRC DST:PORT [--proto PROTO]
+taut-coordinator policy diff FILE
+
+A policy says who may reach what; docs/policy.md describes the language. The commands in the first part work on files,
+those in the second ask a coordinator. `apply` refuses a policy whose tests fail; it is then in force within moments,
+and connections that it forbids are cut. `rollback` applies an earlier version again, as the next one.
+
+`check` parses a policy and runs its
 tests. `compile` prints what each node enforces, with the lines of the rules. `explain` says whether a connection is
 allowed, and by which rule; SRC and DST are names of nodes or addresses, such as web1:443 or [fd00::1]:22. `diff` prints
 which pairs of nodes gain and lose what.
@@ -293,8 +305,13 @@ which pairs of nodes gain and lose what.
                        \"addresses\":[\"100.64.0.1\"],\"user\":\"ann@example.com\",\"tags\":[],\"routes\":[]}]}. Without it `check` runs
                        the tests on nodes that it makes up
   --proto PROTO        of `explain`: the protocol, by name or number (default tcp); a protocol without ports needs no :PORT
-  --json               print JSON, with a schema version
-";
+  --comment TEXT       why, for `history`
+  --based-on VERSION   refuse if another version is in force, because somebody else was quicker
+  --force              apply it although some nodes are too old to enforce it
+  --network NAME       required if there are several networks
+",
+    remote_options!()
+);
 
 const RELAYS: &str = concat!(
     "\

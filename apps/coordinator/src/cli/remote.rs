@@ -62,6 +62,11 @@ impl Remote {
         Ok(Self { agent, api: url, token, json: arguments.switch("json") })
     }
 
+    /// Returns true if answers are printed as JSON.
+    pub(super) fn prints_json(&self) -> bool {
+        self.json
+    }
+
     pub(super) fn get(&self, path: &str) -> Result<Value, CommandError> {
         let request = self.agent.get(self.address(path)).header("Authorization", self.bearer());
         self.read(request.call())

@@ -14,6 +14,7 @@ pub(crate) enum ErrorCode {
     BadExpiry,
     BadTag,
     BadRelay,
+    BadPolicy,
     WhichNetwork,
     Unauthorized,
     NoSuchPath,
@@ -23,6 +24,7 @@ pub(crate) enum ErrorCode {
     NoSuchToken,
     NoSuchRelay,
     NoSuchRequest,
+    NoSuchPolicy,
     NoSuchMethod,
     Slow,
     NetworkExists,
@@ -30,6 +32,7 @@ pub(crate) enum ErrorCode {
     NameTaken,
     RelayExists,
     OwnRelay,
+    PolicyRefused,
     Full,
     LastToken,
     TooLarge,
@@ -39,13 +42,14 @@ pub(crate) enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 30] = [
         Self::BadRequest,
         Self::BadName,
         Self::BadPrefix,
         Self::BadExpiry,
         Self::BadTag,
         Self::BadRelay,
+        Self::BadPolicy,
         Self::WhichNetwork,
         Self::Unauthorized,
         Self::NoSuchPath,
@@ -55,6 +59,7 @@ impl ErrorCode {
         Self::NoSuchToken,
         Self::NoSuchRelay,
         Self::NoSuchRequest,
+        Self::NoSuchPolicy,
         Self::NoSuchMethod,
         Self::Slow,
         Self::NetworkExists,
@@ -62,6 +67,7 @@ impl ErrorCode {
         Self::NameTaken,
         Self::RelayExists,
         Self::OwnRelay,
+        Self::PolicyRefused,
         Self::Full,
         Self::LastToken,
         Self::TooLarge,
@@ -72,7 +78,7 @@ impl ErrorCode {
     /// Returns the HTTP status of an answer with this code.
     pub(crate) fn status(self) -> u16 {
         match self {
-            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry | Self::BadTag | Self::BadRelay => 400,
+            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry | Self::BadTag | Self::BadRelay | Self::BadPolicy => 400,
             Self::Unauthorized => 401,
             Self::NoSuchPath
             | Self::NoSuchNetwork
@@ -80,7 +86,8 @@ impl ErrorCode {
             | Self::NoSuchKey
             | Self::NoSuchToken
             | Self::NoSuchRelay
-            | Self::NoSuchRequest => 404,
+            | Self::NoSuchRequest
+            | Self::NoSuchPolicy => 404,
             Self::NoSuchMethod => 405,
             Self::Slow => 408,
             // The request is valid, but the present state does not allow it.
@@ -90,6 +97,7 @@ impl ErrorCode {
             | Self::NameTaken
             | Self::RelayExists
             | Self::OwnRelay
+            | Self::PolicyRefused
             | Self::Full
             | Self::LastToken => 409,
             Self::TooLarge => 413,
@@ -107,6 +115,7 @@ impl ErrorCode {
             Self::BadExpiry => "bad-expiry",
             Self::BadTag => "bad-tag",
             Self::BadRelay => "bad-relay",
+            Self::BadPolicy => "bad-policy",
             Self::WhichNetwork => "which-network",
             Self::Unauthorized => "unauthorized",
             Self::NoSuchPath => "no-such-path",
@@ -116,6 +125,7 @@ impl ErrorCode {
             Self::NoSuchToken => "no-such-token",
             Self::NoSuchRelay => "no-such-relay",
             Self::NoSuchRequest => "no-such-request",
+            Self::NoSuchPolicy => "no-such-policy",
             Self::NoSuchMethod => "no-such-method",
             Self::Slow => "slow",
             Self::NetworkExists => "network-exists",
@@ -123,6 +133,7 @@ impl ErrorCode {
             Self::NameTaken => "name-taken",
             Self::RelayExists => "relay-exists",
             Self::OwnRelay => "own-relay",
+            Self::PolicyRefused => "policy-refused",
             Self::Full => "full",
             Self::LastToken => "last-token",
             Self::TooLarge => "too-large",

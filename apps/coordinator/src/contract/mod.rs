@@ -7,6 +7,7 @@ mod failure;
 mod keys;
 mod networks;
 mod nodes;
+mod policy;
 mod relays;
 mod service;
 mod tokens;
@@ -21,6 +22,7 @@ pub(crate) use nodes::{
     ApproveRequest, ChangeNode, DeniedRequest, NodeAnswer, NodeEntry, NodeList, NodeState, RemovedNode, RequestEntry,
     RequestList,
 };
+pub(crate) use policy::{ApplyPolicy, PolicyAnswer, PolicyEntry, PolicyList, PolicyVersionsQuery};
 pub(crate) use relays::{
     AddRelay, RelayAnswer, RelayChannel, RelayEntry, RelayList, RelayLoadEntry, RelayTokenAnswer, RemovedRelay,
     TicketKeyAnswer,

@@ -1,28 +1,42 @@
 //! The rule that decides which peers a member's map contains. Maps and deltas both use it, and no other code decides that.
 //!
-//! Members that see the same peers have the same audience, and share the deltas that are made for it. All members that take part in a network see each other. A
-//! node that does not take part (it waits for its approval, is disabled or has expired) sees nobody, and nobody sees it. A rule that shows less returns more
-//! audiences and hides peers from some of them; a peer that changes while it is hidden is removed from the map.
+//! Members that see the same peers have the same audience, and share the deltas that are made for it. Where everybody reaches everybody, all members that take part are one
+//! audience; under any other policy each member is its own. A node that does not take part (it waits for its approval, is disabled or has expired) sees nobody, and nobody sees
+//! it. A peer that changes while it is hidden is removed from the map.
 
+use taut_base::NodeId;
+
+use super::enforced::Enforced;
 use crate::store::{NodeRow, Part};
 
 /// A group of members that see the same peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Audience {
-    /// Nodes that take part.
+    /// Nodes that take part where everybody reaches everybody.
     Members,
-    /// Nodes that do not.
+    /// One node that takes part under another policy.
+    Alone(NodeId),
+    /// Nodes that do not take part.
     Outside,
 }
 
 impl Audience {
     /// Returns the audience of a member.
-    pub(super) fn of(member: &NodeRow) -> Self {
-        if member.device.part() == Part::Takes { Self::Members } else { Self::Outside }
+    pub(super) fn of(member: &NodeRow, enforced: &Enforced) -> Self {
+        match member.device.part() {
+            Part::Takes if enforced.is_open() => Self::Members,
+            Part::Takes => Self::Alone(member.id),
+            _ => Self::Outside,
+        }
     }
 
     /// Returns true if this audience sees the peer.
-    pub(super) fn sees(self, peer: &NodeRow) -> bool {
-        self == Self::Members && peer.device.part() == Part::Takes
+    pub(super) fn sees(self, peer: &NodeRow, enforced: &Enforced) -> bool {
+        let takes_part = peer.device.part() == Part::Takes;
+        match self {
+            Self::Members => takes_part,
+            Self::Alone(node) => takes_part && enforced.shows(node, peer.id),
+            Self::Outside => false,
+        }
     }
 }

@@ -5,6 +5,9 @@ use std::fmt;
 
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey};
 use taut_netmap::{BadName, MapError, RelayFault};
+use taut_policy::{MAX_TEXT, PolicyError};
+
+use super::policies::place;
 
 use crate::store::StoreError;
 
@@ -94,6 +97,20 @@ pub(crate) enum StateError {
     Denied,
     /// Too many machines from one address or prefix ask to join.
     Requests,
+    /// A policy cannot be read.
+    BadPolicy(Box<PolicyError>),
+    /// The stored policy cannot be read: a newer program wrote it, or it is damaged.
+    StoredPolicy(Box<PolicyError>),
+    /// A policy or its comment is too long.
+    LongPolicy,
+    /// Tests of a policy fail.
+    PolicyTests(Vec<String>),
+    /// These members are too old to enforce a policy.
+    TooOld(Vec<String>),
+    /// Another version of the policy is in force than the one that was changed.
+    PolicyChanged(i64),
+    /// There is no such version of the policy (any more).
+    NoPolicy(i64),
     /// The row of this node is damaged; other nodes are not affected.
     Unsound(NodeId),
     /// The coordinator panicked while it made a map.
@@ -220,6 +237,18 @@ impl StateError {
             Self::Requests => {
                 "wait until a person has approved or denied some of them, or 10 minutes, or join with a token"
             }
+            Self::BadPolicy(_) | Self::PolicyTests(_) => {
+                "the policy in force stays; `taut-coordinator policy check FILE` finds the same without a coordinator"
+            }
+            Self::StoredPolicy(_) => {
+                "nodes keep what they have; start the program that applied the policy, or a newer one, or apply another policy"
+            }
+            Self::LongPolicy => "shorten it: groups and IP sets say the same with fewer rules",
+            Self::TooOld(_) => {
+                "upgrade these nodes, or give --force (in the API `\"force\": true`): until then they accept everything that their peers send"
+            }
+            Self::PolicyChanged(_) => "look at it (`taut-coordinator policy show`), and repeat your change on top of it",
+            Self::NoPolicy(_) => "`taut-coordinator policy history` shows the versions that exist",
             Self::Unsound(_) => {
                 "give it a good name (`taut-coordinator nodes rename ID NAME`), or remove it and join it again"
             }
@@ -295,6 +324,15 @@ impl fmt::Display for StateError {
             Self::NoRequest(code) => write!(f, "no machine waits for its approval with the code {code:?}"),
             Self::Denied => f.write_str("an operator denied the request of this machine"),
             Self::Requests => f.write_str("too many machines at this address, or near it, wait for their approval"),
+            Self::BadPolicy(error) => f.write_str(&place(error)),
+            Self::StoredPolicy(error) => write!(f, "the network's policy cannot be read: {}", place(error)),
+            Self::LongPolicy => write!(f, "a policy has up to {MAX_TEXT} bytes, and a comment up to 500 characters"),
+            Self::PolicyTests(failures) => {
+                write!(f, "tests of the policy fail: {}", failures.join("; "))
+            }
+            Self::TooOld(names) => write!(f, "these nodes are too old to enforce a policy: {}", names.join(", ")),
+            Self::PolicyChanged(number) => write!(f, "version {number} of the policy is in force meanwhile"),
+            Self::NoPolicy(number) => write!(f, "there is no version {number} of the policy"),
             Self::Unsound(id) => write!(f, "the coordinator's entry for node {id} is damaged"),
             Self::Panicked => f.write_str("the coordinator cannot make this map: it failed while it tried"),
             Self::BadMap(refusal) => write!(f, "no map is sent because every node would refuse it: {refusal}"),

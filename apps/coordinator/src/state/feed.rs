@@ -19,6 +19,7 @@ use taut_base::{NodeId, PublicKey};
 use taut_netmap::{LocalMember, NetworkInfo, Relay};
 
 use super::audience::Audience;
+use super::enforced::Enforced;
 use super::{StateError, maps, relays};
 use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Part, Reading, StoreError};
 
@@ -75,6 +76,8 @@ pub(super) struct View {
     /// The versions since which all changes are known.
     history: BTreeSet<u64>,
     relays: Vec<Relay>,
+    /// The policy, applied to the members.
+    enforced: Arc<Enforced>,
     /// Members whose row is damaged, or has the key or an address of another one: they are in no map, and get none (fault O9).
     isolated: BTreeSet<NodeId>,
     /// Deltas that were made, by the version that they begin with and their audience.
@@ -104,6 +107,8 @@ enum Message<'a> {
         peers: Vec<&'a RawValue>,
         #[serde(skip_serializing_if = "<[Relay]>::is_empty")]
         relays: &'a [Relay],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        filter: Option<&'a RawValue>,
     },
     Delta {
         from: u64,
@@ -114,6 +119,8 @@ enum Message<'a> {
         removes: Vec<NodeId>,
         #[serde(skip_serializing_if = "Option::is_none")]
         relays: Option<&'a [Relay]>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        filter: Option<&'a RawValue>,
     },
 }
 
@@ -201,12 +208,16 @@ impl View {
         if let Some(first) = rows.iter().find(|row| !faults.contains_key(&row.id)) {
             maps::whole(&network, first.id, &rows, &isolated, relays.clone())?;
         }
+        let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
+        let sound = rows.iter().filter(|row| !isolated.contains(&row.id));
+        let enforced = Enforced::at(&network, &policy, sound, None)?;
         let mut view = Self {
             info: maps::info(&network),
             network,
             members: BTreeMap::new(),
             changed: BTreeMap::new(),
             relays,
+            enforced,
             isolated,
             deltas: Mutex::default(),
             history,
@@ -245,11 +256,16 @@ impl View {
             changed: self.changed.clone(),
             history: self.history.clone(),
             relays,
+            enforced: Arc::clone(&self.enforced),
             isolated: BTreeSet::new(),
             deltas: Mutex::default(),
         };
         view.history.extend(newer);
         changed.valid.into_iter().for_each(|row| view.take(row, version));
+        let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
+        let since = view.changed_since(version);
+        let rows = view.members.values().map(|member| &member.row);
+        view.enforced = Enforced::at(&view.network, &policy, rows, Some((&self.enforced, &since)))?;
         while view.history.len() > KEPT_VERSIONS {
             view.history.pop_first();
         }
@@ -314,7 +330,8 @@ impl View {
         let device = &own.row.device;
         let (part, expires_at) = (device.part(), device.expires_at);
         // A node that ceases to take part gets a map without peers, also if nothing else changed.
-        let is_whole = device.part_version > have || !self.history.contains(&have);
+        let sees_others = part == Part::Takes && self.enforced.has_other_peers(node, have);
+        let is_whole = device.part_version > have || !self.history.contains(&have) || sees_others;
         let message = match (is_whole, part) {
             _ if have == 0 && part != Part::Takes => None,
             (true, _) => Some(self.map(own)?),
@@ -324,20 +341,26 @@ impl View {
     }
 
     fn map(&self, own: &Member) -> Result<Arc<[u8]>, StateError> {
-        let audience = Audience::of(&own.row);
-        let is_shown = |member: &&Arc<Member>| member.row.id != own.row.id && audience.sees(&member.row);
+        let audience = Audience::of(&own.row, &self.enforced);
+        let is_shown =
+            |member: &&Arc<Member>| member.row.id != own.row.id && audience.sees(&member.row, &self.enforced);
         let others = self.members.values().filter(is_shown);
+        let filter = self.enforced.filter(own.row.id);
         json(&Message::Map {
             version: self.network.version,
             network: &self.info,
             me: maps::me_of(&own.row),
             peers: others.filter_map(|member| member.peer.as_deref()).collect(),
             relays: if audience == Audience::Outside { &[] } else { &self.relays },
+            filter: filter.as_deref(),
         })
     }
 
     fn delta(&self, own: &Member, from: u64) -> Result<Arc<[u8]>, StateError> {
-        let audience = Audience::of(&own.row);
+        let audience = Audience::of(&own.row, &self.enforced);
+        if matches!(audience, Audience::Alone(_)) || self.enforced.has_new_filter(own.row.id, from) {
+            return self.delta_for(Some(own), audience, from, &self.changed_since(from));
+        }
         let mut deltas = self.deltas.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = match deltas.get(&(from, audience)) {
             Some(shared) => Arc::clone(shared),
@@ -375,12 +398,15 @@ impl View {
         let (mut upserts, mut removes) = (Vec::new(), Vec::new());
         let is_inside = audience != Audience::Outside;
         for id in changed.iter().filter(|id| is_inside && own.is_none_or(|own| own.row.id != **id)) {
-            let shown = self.members.get(id).filter(|member| audience.sees(&member.row));
+            let shown = self.members.get(id).filter(|member| audience.sees(&member.row, &self.enforced));
             match shown.and_then(|member| member.peer.as_deref()) {
                 Some(peer) => upserts.push(peer),
                 None => removes.push(*id),
             }
         }
+        let filter = own
+            .filter(|own| self.enforced.has_new_filter(own.row.id, from))
+            .and_then(|own| self.enforced.filter(own.row.id));
         json(&Message::Delta {
             from,
             to: self.network.version,
@@ -388,6 +414,7 @@ impl View {
             upserts,
             removes,
             relays: (is_inside && self.network.relays_version > from).then_some(&self.relays),
+            filter: filter.as_deref(),
         })
     }
 }

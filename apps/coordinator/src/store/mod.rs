@@ -27,6 +27,7 @@ mod migrations;
 mod networks;
 mod nodes;
 mod operators;
+mod policies;
 mod postgres;
 mod relays;
 mod replica;
@@ -58,6 +59,7 @@ pub(crate) use held::HeldLock;
 pub(crate) use location::Location;
 pub(crate) use networks::MARKED;
 pub(crate) use nodes::MANY_NODES;
+pub(crate) use policies::PolicyRow;
 #[cfg(test)]
 pub(crate) use postgres::{
     SilentLine, StuckServer, TableLock, count, end_connections, execute, forbid_connections, forbid_writes,

@@ -124,6 +124,7 @@ impl Writing {
             "DELETE FROM history WHERE network = $1",
             "DELETE FROM revocations WHERE network = $1",
             "DELETE FROM requests WHERE network = $1",
+            "DELETE FROM policies WHERE network = $1",
             "DELETE FROM nodes WHERE network = $1",
             "DELETE FROM keys WHERE network = $1",
             "DELETE FROM relays WHERE network = $1",

@@ -46,7 +46,7 @@ fn for_many(table: &Copied) -> &'static str {
 }
 
 /// The tables, each after those that it refers to.
-const TABLES: [Copied; 9] = [
+const TABLES: [Copied; 10] = [
     Copied {
         name: "meta",
         read: "SELECT name, value FROM meta ORDER BY name",
@@ -126,6 +126,13 @@ const TABLES: [Copied; 9] = [
                 expires_at, denied) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         columns: &[Integer, Text, Bytes, Bytes, Bytes, Text, Text, Text, Bytes, Bytes, Integer, Integer, Integer],
         numbered: Some(Table::Requests),
+    },
+    Copied {
+        name: "policies",
+        read: "SELECT network, number, version, text, author, comment, created_at FROM policies ORDER BY network, number",
+        write: "INSERT INTO policies (network, number, version, text, author, comment, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        columns: &[Bytes, Integer, Integer, Text, Text, Text, Integer],
+        numbered: None,
     },
 ];
 

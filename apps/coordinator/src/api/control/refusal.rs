@@ -51,6 +51,7 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::Full
         | StateError::Unsound(_)
         | StateError::Panicked
+        | StateError::StoredPolicy(_)
         | StateError::BadMap(_) => ProblemCode::Unavailable,
         StateError::NoNetwork(_)
         | StateError::WhichNetwork
@@ -76,6 +77,12 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::BadLife
         | StateError::BadTag(_)
         | StateError::BadOwner
+        | StateError::BadPolicy(_)
+        | StateError::LongPolicy
+        | StateError::PolicyTests(_)
+        | StateError::TooOld(_)
+        | StateError::PolicyChanged(_)
+        | StateError::NoPolicy(_)
         | StateError::NoPart
         | StateError::NoRequest(_) => ProblemCode::BadRequest,
     };

@@ -116,6 +116,9 @@ impl From<StateError> for Failure {
             StateError::BadUses | StateError::BadAbsence | StateError::BadOwner => ErrorCode::BadRequest,
             StateError::BadTag(_) => ErrorCode::BadTag,
             StateError::NoRequest(_) => ErrorCode::NoSuchRequest,
+            StateError::BadPolicy(_) | StateError::LongPolicy => ErrorCode::BadPolicy,
+            StateError::PolicyTests(_) | StateError::TooOld(_) | StateError::PolicyChanged(_) => ErrorCode::PolicyRefused,
+            StateError::NoPolicy(_) => ErrorCode::NoSuchPolicy,
             StateError::NoPart
             | StateError::Denied
             | StateError::Requests
@@ -129,6 +132,7 @@ impl From<StateError> for Failure {
             | StateError::BadKey
             | StateError::Unsound(_)
             | StateError::Panicked
+            | StateError::StoredPolicy(_)
             | StateError::BadMap(_) => ErrorCode::Internal,
         };
         if code.status() >= 500 {

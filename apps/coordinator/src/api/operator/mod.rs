@@ -7,6 +7,7 @@ mod health;
 mod keys;
 mod networks;
 mod nodes;
+mod policy;
 mod relays;
 mod requests;
 mod route;

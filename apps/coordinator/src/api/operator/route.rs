@@ -1,5 +1,6 @@
 //! One request of the API: its handler, and its description for the OpenAPI document.
 
+use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -90,6 +91,12 @@ impl Route {
         handler: H,
     ) -> Self {
         Self::new(Method::DELETE, path, id, summary, handler)
+    }
+
+    /// Raises the limit on the body of the request, in bytes.
+    pub(super) fn up_to(mut self, bytes: usize) -> Self {
+        self.handler = self.handler.layer(DefaultBodyLimit::max(bytes));
+        self
     }
 
     /// Makes the request one that needs no token.

@@ -7,12 +7,12 @@ use axum::response::{IntoResponse, Response};
 use super::document::document;
 use super::health::{healthz, readyz};
 use super::route::Route;
-use super::{keys, networks, nodes, relays, requests, tokens};
+use super::{keys, networks, nodes, policy, relays, requests, tokens};
 use crate::contract::{
-    AddRelay, ApproveRequest, ChangeNetwork, ChangeNode, CreateKey, CreateNetwork, CreatedKey, DeniedRequest,
+    AddRelay, ApplyPolicy, ApproveRequest, ChangeNetwork, ChangeNode, CreateKey, CreateNetwork, CreatedKey, DeniedRequest,
     ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList, NodeAnswer, NodeList, OperatorTokenList, ReadyAnswer,
     RelayAnswer, RelayList, RelayTokenAnswer, RemoveNetworkQuery, RemovedNetwork, RemovedNode, RemovedRelay,
-    RequestList, RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
+    PolicyAnswer, PolicyList, PolicyVersionsQuery, RequestList, RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
 };
 
 /// Returns the table.
@@ -101,6 +101,30 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             ErrorCode::BadTag,
             ErrorCode::BadExpiry,
         ]),
+        Route::get("/api/v1/policy", "showPolicy", "Returns the policy in force.", policy::show)
+            .in_network()
+            .answers::<PolicyAnswer>()
+            .fails(&[ErrorCode::WhichNetwork]),
+        Route::post("/api/v1/policy", "applyPolicy", "Applies a policy, which becomes the next version.", policy::apply)
+            .in_network()
+            .up_to(policy::MAX_POLICY_BODY)
+            .body::<ApplyPolicy>()
+            .answers::<PolicyAnswer>()
+            .fails(&[ErrorCode::WhichNetwork, ErrorCode::BadPolicy, ErrorCode::PolicyRefused]),
+        Route::get("/api/v1/policy/versions", "listPolicyVersions", "Lists the versions of the policy.", policy::versions)
+            .query::<PolicyVersionsQuery>()
+            .answers::<PolicyList>()
+            .fails(&[ErrorCode::WhichNetwork, ErrorCode::NoSuchNetwork]),
+        Route::get(
+            "/api/v1/policy/versions/{version}",
+            "showPolicyVersion",
+            "Returns a version of the policy.",
+            policy::version,
+        )
+        .numbered_by("version")
+        .in_network()
+        .answers::<PolicyAnswer>()
+        .fails(&[ErrorCode::WhichNetwork, ErrorCode::NoSuchPolicy]),
         Route::get("/api/v1/requests", "listRequests", "Lists the machines that wait for approval.", requests::list)
             .answers::<RequestList>(),
         Route::post(

@@ -10,14 +10,15 @@ use crate::cli::{CommandError, show};
 /// Limit on the changes that are printed, 10,000. The others are counted.
 const MAX_CHANGES: usize = 10_000;
 
-/// `policy diff OLD NEW --nodes FILE`: prints which pairs gain and lose what.
+/// `policy diff OLD NEW --nodes FILE`: prints which pairs gain and lose what. With one file it is compared with the coordinator's policy.
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
-    let old = arguments.need("the file of the old policy")?;
-    let new = arguments.need("the file of the new policy")?;
-    let json = arguments.switch("json");
-    let inventory = input::needed_nodes(&mut arguments)?;
-    arguments.finish()?;
-    let found = diff(&input::policy(&old)?, &input::policy(&new)?, &inventory, MAX_CHANGES);
+    let first = arguments.need("the file of the policy")?;
+    let second = arguments.word();
+    let (new, input::Case { policy: old, inventory, json, .. }) = match second {
+        Some(new) => (new, input::of_files(&first, arguments)?),
+        None => (first, input::of_coordinator(arguments)?),
+    };
+    let found = diff(&old, &input::policy(&new)?, &inventory, MAX_CHANGES);
     if json {
         return show(&format!("{:#}\n", as_json(&found, &inventory)));
     }

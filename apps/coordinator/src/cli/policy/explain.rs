@@ -11,17 +11,18 @@ use super::input;
 use crate::cli::arguments::Arguments;
 use crate::cli::{CommandError, show};
 
-/// `policy explain FILE SRC DST:PORT --nodes FILE [--proto PROTO]`: names the rule that allows a connection.
+/// `policy explain FILE SRC DST:PORT --nodes FILE [--proto PROTO]`: names the rule that allows a connection. Without FILE the coordinator's policy is asked.
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
-    let file = arguments.need("the file of the policy")?;
-    let src = arguments.need("the source")?;
-    let dst = arguments.need("the destination")?;
+    let first = arguments.need("the source, or the file of the policy")?;
+    let second = arguments.need("the destination")?;
+    let third = arguments.word();
     let proto = protocol(arguments.value("proto")?.as_deref())?;
-    let json = arguments.switch("json");
-    let inventory = input::needed_nodes(&mut arguments)?;
-    arguments.finish()?;
+    let (src, dst, input::Case { policy, name: file, inventory, json }) = match third {
+        Some(dst) => (second, dst, input::of_files(&first, arguments)?),
+        None => (first, second, input::of_coordinator(arguments)?),
+    };
     let question = Question::new(&src, &dst, proto, &inventory)?;
-    let compiled = compile(&input::policy(&file)?, &inventory);
+    let compiled = compile(&policy, &inventory);
     let answers = question.ask(&compiled)?;
     if json {
         let answers: Vec<Value> = answers.iter().map(|answer| answer.as_json(&inventory)).collect();

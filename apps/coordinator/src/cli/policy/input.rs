@@ -7,13 +7,52 @@ use taut_policy::{Inventory, MAX_TEXT, Policy};
 
 use crate::cli::CommandError;
 use crate::cli::arguments::Arguments;
+use crate::cli::remote::{Remote, in_network};
+use crate::contract::PolicyAnswer;
 
 /// Limit on the length of a file with nodes, 64 MiB: more than 100,000 nodes.
 const MAX_NODES_FILE: u64 = 64 << 20;
 
+/// A policy with what it is applied to, and the form of the answer.
+pub(super) struct Case {
+    pub(super) policy: Policy,
+    /// The file of the policy, or its version.
+    pub(super) name: String,
+    pub(super) inventory: Inventory,
+    pub(super) json: bool,
+}
+
+/// Reads a policy and the file of `--nodes`. These are the last arguments.
+pub(super) fn of_files(file: &str, mut arguments: Arguments) -> Result<Case, CommandError> {
+    let json = arguments.switch("json");
+    let inventory = needed_nodes(&mut arguments)?;
+    arguments.finish()?;
+    Ok(Case { policy: policy(file)?, name: String::from(file), inventory, json })
+}
+
+/// Asks a coordinator for its policy. The options that name the coordinator are the last arguments.
+pub(super) fn of_coordinator(mut arguments: Arguments) -> Result<Case, CommandError> {
+    if arguments.value("nodes")?.is_some() {
+        return Err(CommandError::Usage(String::from("--nodes is for a policy in a file; name the file, too")));
+    }
+    let network = arguments.value("network")?;
+    let remote = Remote::new(&mut arguments)?;
+    arguments.finish()?;
+    let answer: PolicyAnswer = remote.typed(&remote.get(&format!("policy{}", in_network(network.as_deref())))?)?;
+    let name = format!("version {}", answer.policy.version);
+    let policy = Policy::parse(&answer.text)
+        .map_err(|error| CommandError::Run(format!("{name}:{}:{}: {}", error.line, error.column, error.message)))?;
+    Ok(Case { policy, name, inventory: answer.inventory, json: remote.prints_json() })
+}
+
+/// Reads the text of a policy.
+pub(super) fn text(file: &str) -> Result<String, CommandError> {
+    read(file, MAX_TEXT as u64)
+}
+
 /// Reads a policy. A mistake in it is reported with its line and column.
 pub(super) fn policy(file: &str) -> Result<Policy, CommandError> {
-    let text = read(file, MAX_TEXT as u64)?;
+    let text = text(file)?;
     Policy::parse(&text).map_err(|error| CommandError::Refused {
         message: format!("{file}:{}:{}: {}", error.line, error.column, error.message),
         hint: error.hint,

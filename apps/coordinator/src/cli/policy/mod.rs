@@ -5,6 +5,7 @@ mod compile;
 mod diff;
 mod explain;
 mod input;
+mod online;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +14,7 @@ use super::arguments::Arguments;
 use super::no_verb;
 
 /// The verbs of the command.
-const VERBS: [&str; 4] = ["check", "compile", "explain", "diff"];
+const VERBS: [&str; 8] = ["check", "compile", "explain", "diff", "show", "history", "apply", "rollback"];
 
 /// `policy VERB …`.
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
@@ -22,6 +23,10 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         "compile" => compile::run(arguments),
         "explain" => explain::run(arguments),
         "diff" => diff::run(arguments),
+        "show" => online::show(arguments),
+        "history" => online::history(arguments),
+        "apply" => online::apply(arguments),
+        "rollback" => online::rollback(arguments),
         other => Err(no_verb("policy", other, &VERBS)),
     }
 }

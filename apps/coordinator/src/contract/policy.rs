@@ -1,0 +1,74 @@
+//! Requests and answers of `/api/v1/policy`.
+
+use serde::{Deserialize, Serialize};
+use taut_policy::Inventory;
+use utoipa::{IntoParams, ToSchema};
+
+use super::SchemaVersion;
+
+/// A version of a policy, without its text.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = PolicyVersion)]
+pub(crate) struct PolicyEntry {
+    /// number of the version, from 1 on; the largest is in force
+    pub(crate) version: i64,
+    /// who applied it
+    pub(crate) author: String,
+    /// why
+    pub(crate) comment: String,
+    /// when it was applied, in seconds since 1970
+    pub(crate) created_at: i64,
+}
+
+/// A policy, and what it is applied to.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct PolicyAnswer {
+    pub(crate) schema: SchemaVersion,
+    /// name of the network
+    pub(crate) network: String,
+    pub(crate) policy: PolicyEntry,
+    /// the policy, as its author wrote it
+    pub(crate) text: String,
+    /// names of nodes that are too old to enforce it: they accept everything that their peers send
+    pub(crate) too_old: Vec<String>,
+    /// the nodes and people that it is applied to, as the file of `--nodes` has them
+    #[schema(value_type = Object)]
+    pub(crate) inventory: Inventory,
+}
+
+/// `GET /api/v1/policy/versions`: up to 100, newest first.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct PolicyList {
+    pub(crate) schema: SchemaVersion,
+    pub(crate) versions: Vec<PolicyEntry>,
+}
+
+/// `POST /api/v1/policy`.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ApplyPolicy {
+    /// the policy (docs/policy.md), up to 512 KiB
+    pub(crate) text: String,
+    /// why, up to 500 characters
+    #[serde(default)]
+    #[schema(max_length = 500)]
+    pub(crate) comment: String,
+    /// the version that was changed: another one in force is then not replaced; absent replaces whatever is in force
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) based_on: Option<i64>,
+    /// true to apply it although some nodes are too old to enforce it
+    #[serde(default)]
+    pub(crate) force: bool,
+}
+
+/// Query of the list of versions.
+#[derive(Debug, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PolicyVersionsQuery {
+    /// name or number of a network; optional if there is only one
+    #[param(nullable = false)]
+    pub(crate) network: Option<String>,
+    /// only versions before this one
+    #[param(nullable = false)]
+    pub(crate) before: Option<i64>,
+}
