@@ -127,7 +127,7 @@ fn files_that_are_none_are_refused_without_waiting() {
     let (pipe, key) = (pipe.display(), folder.join("key"));
     let web = format!("--web 127.0.0.1:0 --web-cert {pipe} --web-key {pipe} --key {}", key.display());
     for options in [format!("--key {pipe}"), web] {
-        let line = format!("20 {PROGRAM} serve --listen 0 --stun-port 0 {options}");
+        let line = format!("-s KILL 20 {PROGRAM} serve --listen 0 --stun-port 0 {options}");
         // A program that waits for a writer of the pipe would wait without end.
         let output = Command::new("timeout").args(line.split_whitespace()).output().unwrap();
         let complaint = String::from_utf8(output.stderr).unwrap();
