@@ -69,9 +69,9 @@ fn inventory() -> Inventory {
                 format!("100.64.{}.{}", place / 250, place % 250 + 1).parse().unwrap(),
                 format!("fd00::{place:x}").parse().unwrap(),
             ],
-            user: (number % 4 != 0).then(|| format!("user{}@example.com", number % USERS)),
-            tags: if number % 4 == 0 { vec![format!("tag:t{}", number / 4 % TAGS)] } else { Vec::new() },
-            routes: if number % 100 == 0 {
+            user: (!number.is_multiple_of(4)).then(|| format!("user{}@example.com", number % USERS)),
+            tags: if number.is_multiple_of(4) { vec![format!("tag:t{}", number / 4 % TAGS)] } else { Vec::new() },
+            routes: if number.is_multiple_of(100) {
                 vec![format!("10.{}.0.0/16", number / 100).parse().unwrap()]
             } else {
                 Vec::new()

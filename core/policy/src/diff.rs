@@ -121,7 +121,11 @@ impl<'a> Receiver<'a> {
                 by_effect.entry((source.node, effect)).or_default().push((source, indexes));
             }
         }
-        by_effect.into_iter().flat_map(|(key, pairs)| self.joined(key, &pairs, &targets)).collect()
+        let own = |node: usize| AddressSet::of_addresses(inventory.nodes[node].addresses.iter().copied());
+        let joined = |((node, effect), pairs): ((Option<usize>, Effect), Vec<_>)| {
+            self.joined((node, node.map(own)), &effect, &pairs, &targets)
+        };
+        by_effect.into_iter().flat_map(joined).collect()
     }
 
     /// Returns the views that are only on one side.
@@ -147,7 +151,8 @@ impl<'a> Receiver<'a> {
     /// Returns the sources whose access may differ: addresses of nodes, and addresses outside of the network in parts that all views treat alike.
     fn sources(&self, differing: &[&View<'_>], inventory: &Inventory) -> Vec<Atom> {
         let mut atoms = Vec::new();
-        for (node, facts) in inventory.nodes.iter().enumerate() {
+        // A node's packets to itself do not pass through the network.
+        for (node, facts) in inventory.nodes.iter().enumerate().filter(|(node, _)| *node != self.node) {
             for address in &facts.addresses {
                 let atom = Atom { node: Some(node), first: *address, last: *address };
                 if differing.iter().any(|view| view.has(&atom)) {
@@ -180,7 +185,8 @@ impl<'a> Receiver<'a> {
     /// Returns the changes of one source with one effect. Addresses with the same destinations are one change, and so are both families of two nodes.
     fn joined(
         &self,
-        (node, effect): (Option<usize>, Effect),
+        (node, of_node): (Option<usize>, Option<AddressSet>),
+        (gained, lost): &Effect,
         pairs: &[(Atom, Vec<usize>)],
         targets: &[Atom],
     ) -> Vec<Change> {
@@ -202,12 +208,15 @@ impl<'a> Receiver<'a> {
                 None => ends.push((is_own, from, to)),
             }
         }
-        let (gained, lost) = effect;
-        let change = |(is_own, from, to): (bool, AddressSet, AddressSet)| Change {
-            from: end(node, &from, node.is_some()),
-            to: End { node: Some(self.node), addresses: end(None, &to, is_own && to == *self.own).addresses },
-            gained: gained.clone(),
-            lost: lost.clone(),
+        let change = |(is_own, from, to): (bool, AddressSet, AddressSet)| {
+            let whole_from = of_node.as_ref().is_some_and(|own| of_families(own, &to) == from);
+            let whole_to = is_own && of_families(self.own, of_node.as_ref().unwrap_or(&from)) == to;
+            Change {
+                from: end(node, &from, whole_from),
+                to: end(Some(self.node), &to, whole_to),
+                gained: gained.clone(),
+                lost: lost.clone(),
+            }
         };
         ends.into_iter().map(change).collect()
     }
@@ -220,6 +229,13 @@ fn end(node: Option<usize>, addresses: &AddressSet, is_whole: bool) -> End {
 
 fn set<'b>(atoms: impl Iterator<Item = &'b Atom>) -> AddressSet {
     AddressSet::of_ranges(atoms.map(|atom| (atom.first, atom.last)))
+}
+
+/// Returns the addresses of a set that are of a family of the other set.
+fn of_families(set: &AddressSet, other: &AddressSet) -> AddressSet {
+    let is_in = |four: bool| other.ranges().any(|(first, _)| first.is_ipv4() == four);
+    let (four, six) = (is_in(true), is_in(false));
+    AddressSet::of_ranges(set.ranges().filter(|(first, _)| if first.is_ipv4() { four } else { six }))
 }
 
 /// Returns true if one set has only IPv4 addresses and the other only IPv6 addresses.

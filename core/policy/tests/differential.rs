@@ -1,6 +1,6 @@
 //! The compiler against the slow evaluator (fault G13): the same verdict for every random policy and packet. By night, and by
 //! `cargo run --release -p taut-policy --example differential -- 10000000`, more of them.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests may stop at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
 
 #[path = "common/random.rs"]
 mod random;

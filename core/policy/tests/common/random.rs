@@ -277,12 +277,13 @@ pub(crate) fn compare(seed: u64, packets: usize) -> Result<usize, String> {
                 filters[node]
             ));
         }
-        if let (true, Some(sender)) =
-            (wanted, inventory.nodes.iter().position(|node| node.addresses.contains(&packet.src)))
-        {
-            if sender != node && !(compiled.are_peers(sender, node) && compiled.are_peers(node, sender)) {
-                return Err(format!("seed {seed}: n{} reaches n{} and is not its peer\n{text}", sender + 1, node + 1));
-            }
+        let sender = inventory.nodes.iter().position(|node| node.addresses.contains(&packet.src));
+        let knows = |sender: usize| compiled.are_peers(sender, node) && compiled.are_peers(node, sender);
+        if wanted && sender.is_some_and(|sender| sender != node && !knows(sender)) {
+            return Err(format!(
+                "seed {seed}: {packet:?} reaches n{} from a node that is not its peer\n{text}",
+                node + 1
+            ));
         }
         allowed += usize::from(wanted);
     }

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use taut_policy::{
-    Compiled, Explanation, Inventory, Origin, Packet, SCTP, TCP, UDP, compile, protocol_name, protocol_number,
+    Compiled, Explanation, ICMP, ICMPV6, Inventory, Origin, Packet, SCTP, TCP, UDP, compile, protocol_name,
+    protocol_number,
 };
 
 use super::input;
@@ -73,7 +74,18 @@ impl Question {
         let mut answers: Vec<Answer> = Vec::new();
         for src in &self.sources {
             for dst in self.destinations.iter().filter(|dst| dst.is_ipv4() == src.is_ipv4()) {
-                let packet = Packet { src: *src, dst: *dst, proto: self.proto, port: self.port };
+                // ICMP is another protocol in each family.
+                let proto = match self.proto {
+                    ICMP | ICMPV6 => {
+                        if dst.is_ipv4() {
+                            ICMP
+                        } else {
+                            ICMPV6
+                        }
+                    }
+                    other => other,
+                };
+                let packet = Packet { src: *src, dst: *dst, proto, port: self.port };
                 let explanation = compiled.explain(&packet);
                 if answers.iter().all(|answer| answer.explanation != explanation) {
                     answers.push(Answer { packet, explanation });

@@ -76,7 +76,7 @@ fn check_parses_and_runs_the_tests() {
     let broken = folder.file("broken", POLICY.replace("tag:web\"], \"ip", "tag:wep\"], \"ip"));
     let message = failure(&["check", &broken]);
     assert!(
-        message.ends_with("broken:4:45: `tag:wep` is not defined in `tagOwners` | did you mean `tag:web`?"),
+        message.ends_with("broken:4:42: `tag:wep` is not defined in `tagOwners` | did you mean `tag:web`?"),
         "{message}"
     );
 }
