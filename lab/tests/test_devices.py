@@ -135,3 +135,24 @@ def test_a_key_for_ephemeral_nodes_says_so(layout):
     node.up(token)
     assert devices(net)[node.name]["ephemeral_after"] == 300
     assert "ephemeral" in net.coordinator.cli("devices", "list").stdout
+
+
+def test_a_key_that_is_rotated_while_traffic_flows_costs_no_packet(mesh):
+    net = mesh(nodes=2)
+    one, two = net.nodes
+    net.connect()
+    before = two.status()["self"]["node_key"]
+    old = (two.state / "identity.json").read_bytes()
+    probes = [Probe(one.host, two.host, two.ipv4), Probe(two.host, one.host, one.ipv4)]
+    rotated = json.loads(two.taut("rotate-key", "--json").stdout)
+    assert rotated["former"] == before and rotated["node_key"] != before
+    one.wait_for(lambda status: one.peer(two.name, status)["node_key"] == rotated["node_key"], "to have the new key")
+    sessions = one.sessions_made(two.name)
+    wait_until(lambda: one.sessions_made(two.name) > sessions or two.sessions_made(one.name) > 1, "a session of the new key")
+    assert [probe.finish()["lost"] for probe in probes] == [[], []]
+    # A copy of the state from before brings the former key back, which is revoked.
+    two.kill()
+    (two.state / "identity.json").write_bytes(old)
+    two.start()
+    assert "revoked" in two.up(check=False).stderr
+    assert one.peer(two.name)["node_key"] == rotated["node_key"]

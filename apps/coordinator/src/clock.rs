@@ -52,6 +52,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fault_m3_a_clock_that_is_years_ahead_after_a_boot_ends_no_membership_before_it_is_corrected() {
+        let (mut clock, start, wall) = (SteadyClock::after(Duration::from_secs(600)), Instant::now(), 1_800_000_000);
+        let mut read = |ahead: i64, second: u64| {
+            let second_signed = i64::try_from(second).unwrap();
+            clock.read(wall + ahead + second_signed, start + Duration::from_secs(second))
+        };
+        let years = 315_360_000;
+        // The host boots ten years ahead, and a time server corrects it after nine minutes.
+        assert_eq!([read(years, 0), read(years, 540), read(0, 541), read(0, 1_140)], [None; 4]);
+        assert_eq!(read(0, 1_141), Some(wall + 1_141));
+        // Somebody sets it, and sets it back.
+        assert_eq!([read(-years, 1_200), read(0, 1_201)], [None; 2]);
+        assert_eq!(read(2, 1_801), Some(wall + 1_803), "small corrections are none");
+    }
+
+    #[test]
     fn fault_f17_nothing_is_old_by_a_clock_that_was_set_within_the_hour() {
         let (mut clock, start, wall) = (SteadyClock::default(), Instant::now(), 1_800_000_000);
         let mut read = |ahead: i64, second: i64| {

@@ -52,7 +52,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
             arguments.finish()?;
             remote.show(&remote.get_open("key")?, invite)
         }
-        "approve" => approve(arguments, network),
+        "approve" => approve(arguments, network.as_deref()),
         "deny" => {
             let code = arguments.need("the code")?;
             let remote = Remote::new(&mut arguments)?;
@@ -63,7 +63,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         "disable" | "enable" => {
             let is_disabled = verb == "disable";
             let body = ChangeNode { disabled: Some(is_disabled), ..ChangeNode::default() };
-            change(arguments, network, body, move |name| match is_disabled {
+            change(arguments, network.as_deref(), &body, move |name| match is_disabled {
                 true => format!(
                     "{name} is disabled: no node has it in its map any more; `devices enable {name}` lets it in again\n"
                 ),
@@ -72,27 +72,31 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         }
         "expire" => {
             let body = ChangeNode { expired: Some(true), ..ChangeNode::default() };
-            change(arguments, network, body, |name| {
+            change(arguments, network.as_deref(), &body, |name| {
                 format!("the membership of {name} has ended; `taut up` on it, and an approval, renew it\n")
             })
         }
-        "key-expiry" => with_value(arguments, network, "the time, such as 90d, or never, or default", |time| {
-            let key_expiry = match time {
-                "default" => None,
-                "never" => Some(0),
-                time => duration(time)?,
-            };
-            Ok(ChangeNode { key_expiry: Some(key_expiry), ..ChangeNode::default() })
-        }),
-        "tag" => with_value(arguments, network, "the tags with commas, such as tag:web,tag:db, or none", |tags| {
-            let tags = if tags == "none" { Vec::new() } else { separated(tags) };
-            Ok(ChangeNode { tags: Some(tags), ..ChangeNode::default() })
-        }),
-        "owner" => with_value(arguments, network, "the owner, or none", |owner| {
+        "key-expiry" => {
+            with_value(arguments, network.as_deref(), "the time, such as 90d, or never, or default", |time| {
+                let key_expiry = match time {
+                    "default" => None,
+                    "never" => Some(0),
+                    time => duration(time)?,
+                };
+                Ok(ChangeNode { key_expiry: Some(key_expiry), ..ChangeNode::default() })
+            })
+        }
+        "tag" => {
+            with_value(arguments, network.as_deref(), "the tags with commas, such as tag:web,tag:db, or none", |tags| {
+                let tags = if tags == "none" { Vec::new() } else { separated(tags) };
+                Ok(ChangeNode { tags: Some(tags), ..ChangeNode::default() })
+            })
+        }
+        "owner" => with_value(arguments, network.as_deref(), "the owner, or none", |owner| {
             let owner = Some(owner).filter(|owner| *owner != "none").map(String::from);
             Ok(ChangeNode { owner: Some(owner), ..ChangeNode::default() })
         }),
-        "rename" => with_value(arguments, network, "the new name", |name| {
+        "rename" => with_value(arguments, network.as_deref(), "the new name", |name| {
             Ok(ChangeNode { name: Some(String::from(name)), ..ChangeNode::default() })
         }),
         "remove" => {
@@ -127,14 +131,19 @@ pub(super) fn separated(text: &str) -> Vec<String> {
 }
 
 /// Approves a machine by its code, or a node that waits, or one whose membership has expired, by its name.
-fn approve(mut arguments: Arguments, network: Option<String>) -> Result<(), CommandError> {
+fn approve(mut arguments: Arguments, network: Option<&str>) -> Result<(), CommandError> {
     let what = arguments.need("the code, or the device")?;
     if !is_code(&what) {
         let body = ChangeNode { approved: Some(true), ..ChangeNode::default() };
         return changed(arguments, &what, network, &body, |name| format!("{name} is approved\n"));
     }
     let tags = arguments.value("tags")?.map(|tags| separated(&tags)).unwrap_or_default();
-    let body = ApproveRequest { network, name: arguments.value("name")?, tags, owner: arguments.value("owner")? };
+    let body = ApproveRequest {
+        network: network.map(String::from),
+        name: arguments.value("name")?,
+        tags,
+        owner: arguments.value("owner")?,
+    };
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
     // The person sees which machine it is, and from where it asks.
@@ -151,31 +160,31 @@ fn approve(mut arguments: Arguments, network: Option<String>) -> Result<(), Comm
 /// Changes the device that the next word names.
 fn change(
     mut arguments: Arguments,
-    network: Option<String>,
-    body: ChangeNode,
+    network: Option<&str>,
+    body: &ChangeNode,
     told: impl FnOnce(&str) -> String,
 ) -> Result<(), CommandError> {
     let name = arguments.need("the device")?;
-    changed(arguments, &name, network, &body, told)
+    changed(arguments, &name, network, body, told)
 }
 
 fn changed(
     mut arguments: Arguments,
     name: &str,
-    network: Option<String>,
+    network: Option<&str>,
     body: &ChangeNode,
     told: impl FnOnce(&str) -> String,
 ) -> Result<(), CommandError> {
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
-    let answer = remote.patch(&format!("nodes/{}{}", escape(name), in_network(network.as_deref())), body)?;
+    let answer = remote.patch(&format!("nodes/{}{}", escape(name), in_network(network)), body)?;
     remote.show(&answer, |answer: NodeAnswer| told(&answer.node.name))
 }
 
 /// Changes the device that the next word names to the value of the word after it.
 fn with_value(
     mut arguments: Arguments,
-    network: Option<String>,
+    network: Option<&str>,
     what: &str,
     body: impl FnOnce(&str) -> Result<ChangeNode, CommandError>,
 ) -> Result<(), CommandError> {

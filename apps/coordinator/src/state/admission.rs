@@ -14,7 +14,7 @@ use taut_relay_server::log::MEMBERSHIP;
 
 use super::error::KeyFault;
 use super::names::free_name;
-use super::{Secret, State, StateError, addresses, devices, joins, key_changes, random, random_bits};
+use super::{Secret, State, StateError, addresses, device_rules, joins, key_changes, random, random_bits};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Device, KeyRow, MARKED, NetworkId, NetworkRow, NewNode, NodeRow, Origin, Party, Reading, Writing};
@@ -130,7 +130,7 @@ impl State {
             ephemeral: grants.ephemeral,
             ..Device::default()
         };
-        let device = Device { expires_at: devices::end(network, &device, now), ..device };
+        let device = Device { expires_at: device_rules::end(network, &device, now), ..device };
         let host = free_host(&mut tx, network).await?;
         tx.set_cursor(network.id, host).await?;
         let new = NewNode {
@@ -168,7 +168,7 @@ impl State {
         let now = unix_now();
         let key = consume_key(&mut tx, network.id, enrol, now).await?;
         let is_approved = row.device.approved || key.grants.approves;
-        let after = Device { approved: is_approved, ..devices::approved(network, &row.device, now) };
+        let after = Device { approved: is_approved, ..device_rules::approved(network, &row.device, now) };
         let version = tx.next_version(network.id, random_bits()).await?;
         tx.set_device(row.id, (&row.device, &after), version, now).await?;
         tx.set_joined_key(row.id, key.id).await?;

@@ -5,24 +5,13 @@
 
 use taut_netmap::{BadName, check_new_name};
 
+use super::device_rules::{LIFE, approved, checked_owner, checked_tags, end};
 use super::names::is_number;
 use super::nodes::find;
 use super::{NodeView, State, StateError, random_bits};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Device, NetworkRow, NodeRow, Part, Party};
-
-/// Most tags of a node, 32.
-const MAX_TAGS: usize = 32;
-
-/// Longest name of a tag after `tag:`, 63 characters.
-const MAX_TAG: usize = 63;
-
-/// Longest name of an owner, 128 characters.
-const MAX_OWNER: usize = 128;
-
-/// Shortest and longest life of a membership, 1 h and ten years, in seconds. A shorter one would expire by the differences of clocks.
-const LIFE: std::ops::RangeInclusive<i64> = 3600..=10 * 365 * 24 * 3600;
 
 /// Changes of a device that an operator asks for. What is `None` or false stays.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +71,18 @@ impl State {
             tracing::info!(target: log::MEMBERS, event = "renamed", network = network.name, node, from, to);
         }
         Ok(self.view(&network, row))
+    }
+
+    /// Renames a node.
+    #[cfg(test)]
+    pub(crate) async fn rename_node(
+        &self,
+        network: Option<&str>,
+        name: &str,
+        new: &str,
+    ) -> Result<NodeView, StateError> {
+        let change = DeviceChange { name: Some(String::from(new)), ..DeviceChange::default() };
+        self.change_device(network, name, change).await
     }
 
     /// Tells relays and channels about a committed change of a device, and logs it.
@@ -180,52 +181,6 @@ fn changed(network: &NetworkRow, device: &Device, change: &DeviceChange, now: i6
     Ok(after)
 }
 
-/// Returns a device that is approved now, with a whole life of its membership before it.
-pub(super) fn approved(network: &NetworkRow, device: &Device, now: i64) -> Device {
-    Device { approved: true, expired: false, expires_at: end(network, device, now), ..device.clone() }
-}
-
-/// Returns the time at which a membership that begins now expires.
-pub(super) fn end(network: &NetworkRow, device: &Device, now: i64) -> Option<i64> {
-    match device.key_life {
-        Some(0) => None,
-        Some(life) => Some(now.saturating_add(life)),
-        None => network.key_life.map(|life| now.saturating_add(life)),
-    }
-}
-
-/// Returns the tags sorted, each once; an error if one is none.
-pub(super) fn checked_tags(mut tags: Vec<String>) -> Result<Vec<String>, StateError> {
-    let is_tag = |tag: &String| {
-        tag.strip_prefix("tag:").is_some_and(|name| {
-            let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-            (1..=MAX_TAG).contains(&name.len())
-                && name.starts_with(|first: char| first.is_ascii_lowercase())
-                && name.bytes().all(is_known)
-        })
-    };
-    tags.sort();
-    tags.dedup();
-    if let Some(bad) = tags.iter().find(|tag| !is_tag(tag)) {
-        return Err(StateError::BadTag(bad.clone()));
-    }
-    match tags.get(MAX_TAGS) {
-        Some(first_too_many) => Err(StateError::BadTag(first_too_many.clone())),
-        None => Ok(tags),
-    }
-}
-
-/// Returns the owner, if the text can be one.
-pub(super) fn checked_owner(owner: Option<String>) -> Result<Option<String>, StateError> {
-    let is_name = |name: &String| {
-        (1..=MAX_OWNER).contains(&name.chars().count()) && !name.contains(char::is_control) && name.trim() == name
-    };
-    match owner {
-        Some(name) if !is_name(&name) => Err(StateError::BadOwner),
-        owner => Ok(owner),
-    }
-}
-
 /// Returns the event of the log for a change.
 fn event(before: Part, after: Part) -> &'static str {
     match (before, after) {
@@ -236,31 +191,5 @@ fn event(before: Part, after: Part) -> &'static str {
         (_, Part::Expired) => "expired",
         (Part::Expired, _) => "renewed",
         _ => "device-changed",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tags_are_checked_sorted_and_each_kept_once() {
-        let tags = |words: &[&str]| checked_tags(words.iter().map(|word| String::from(*word)).collect());
-        assert_eq!(tags(&["tag:web", "tag:a-1", "tag:web"]).unwrap(), ["tag:a-1", "tag:web"]);
-        let long = format!("tag:{}", "a".repeat(64));
-        for bad in ["web", "tag:", "tag:1", "tag:Web", "tag:a b", "tag:ä", "group:a", long.as_str(), ""] {
-            assert!(tags(&[bad]).is_err(), "{bad}");
-        }
-        let many: Vec<String> = (0..33).map(|number| format!("tag:t{number}")).collect();
-        assert!(checked_tags(many[..32].to_vec()).is_ok() && checked_tags(many).is_err());
-    }
-
-    #[test]
-    fn an_owner_is_a_short_line() {
-        let owner = |name: &str| checked_owner(Some(String::from(name)));
-        assert!(owner("ann@example.com").is_ok() && owner("Ann Ünal").is_ok() && checked_owner(None).is_ok());
-        for bad in ["", " ", "a\nb", " a", &"a".repeat(129)] {
-            assert!(owner(bad).is_err(), "{bad:?}");
-        }
     }
 }

@@ -4,7 +4,7 @@ use taut_base::PublicKey;
 use taut_netmap::JoinToken;
 
 use super::absence::ABSENCE;
-use super::{Secret, State, StateError, devices, networks};
+use super::{Secret, State, StateError, device_rules, networks};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Grants, KeyRow, NetworkId, NewKey, Party, Writing};
@@ -100,7 +100,7 @@ fn checked(grants: Grants) -> Result<Grants, StateError> {
     if grants.ephemeral.is_some_and(|limit| !ABSENCE.contains(&limit)) {
         return Err(StateError::BadAbsence);
     }
-    let (tags, owner) = (devices::checked_tags(grants.tags)?, devices::checked_owner(grants.owner)?);
+    let (tags, owner) = (device_rules::checked_tags(grants.tags)?, device_rules::checked_owner(grants.owner)?);
     Ok(Grants { tags, owner, ..grants })
 }
 

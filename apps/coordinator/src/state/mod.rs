@@ -9,6 +9,7 @@ mod audience;
 mod backup;
 mod channel_rates;
 mod damage;
+mod device_rules;
 mod devices;
 mod duplicates;
 mod endpoints;

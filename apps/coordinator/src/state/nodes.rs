@@ -93,18 +93,6 @@ impl State {
         Ok(())
     }
 
-    /// Renames a node.
-    #[cfg(test)]
-    pub(crate) async fn rename_node(
-        &self,
-        network: Option<&str>,
-        name: &str,
-        new: &str,
-    ) -> Result<NodeView, StateError> {
-        let change = super::DeviceChange { name: Some(String::from(new)), ..super::DeviceChange::default() };
-        self.change_device(network, name, change).await
-    }
-
     pub(super) fn view(&self, network: &NetworkRow, mut row: NodeRow) -> NodeView {
         if let Some(program) = self.programs.lock().unwrap_or_else(PoisonError::into_inner).get(&row.id) {
             row.program.clone_from(program);

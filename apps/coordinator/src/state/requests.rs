@@ -13,7 +13,7 @@ use taut_netmap::{Hello, Request};
 use taut_noise::dh;
 
 use super::names::{free_name, is_number};
-use super::{NodeView, Secret, State, StateError, addresses, admission, devices, networks, random, random_bits};
+use super::{NodeView, Secret, State, StateError, addresses, admission, device_rules, networks, random, random_bits};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{
@@ -203,7 +203,7 @@ impl State {
 
     /// Approves the request with this code. Its machine becomes a member, or its membership is renewed.
     pub(crate) async fn approve_request(&self, code: &str, approval: Approval) -> Result<NodeView, StateError> {
-        let (tags, owner) = (devices::checked_tags(approval.tags)?, devices::checked_owner(approval.owner)?);
+        let (tags, owner) = (device_rules::checked_tags(approval.tags)?, device_rules::checked_owner(approval.owner)?);
         let now = unix_now();
         let mut tx = self.store.write(Party::Operators).await?;
         let request = valid(&mut tx, code, now).await?;
@@ -220,7 +220,7 @@ impl State {
         let version = tx.next_version(network.id, random_bits()).await?;
         let (row, before) = match tx.node_by_machine(network.id, request.machine_key).await? {
             Some(row) => {
-                let mut after = devices::approved(&network, &row.device, now);
+                let mut after = device_rules::approved(&network, &row.device, now);
                 if !tags.is_empty() {
                     after.tags = tags;
                 }
@@ -230,7 +230,7 @@ impl State {
             }
             None => {
                 let device = Device { tags, owner, ..Device::default() };
-                let device = devices::approved(&network, &device, now);
+                let device = device_rules::approved(&network, &device, now);
                 let row = insert(&mut tx, &network, &request, (approval.name, device), version, now).await?;
                 let before = Device { approved: false, ..row.device.clone() };
                 (row, before)

@@ -1,7 +1,7 @@
 //! Enrolment keys.
 
 use super::damage::parsed;
-use super::devices::text_of;
+use super::device_rows::text_of;
 use super::rows::key;
 use super::{KeyRow, NetworkId, NewKey, Reading, StoreError, Writing};
 

@@ -10,10 +10,12 @@
 #[macro_use]
 mod columns;
 mod causes;
+mod cells;
 mod check;
 mod damage;
 mod damaged_row;
 mod database;
+mod device_rows;
 mod devices;
 #[cfg(test)]
 mod dumps;
@@ -49,7 +51,8 @@ pub(crate) use check::WAS_MOVED;
 use damage::DamagedRows;
 pub(crate) use damaged_row::DamagedRow;
 use database::{Database, Transaction};
-pub(crate) use devices::{Device, EphemeralRow, Grants, Part};
+pub(crate) use device_rows::{Device, Grants, Part};
+pub(crate) use devices::EphemeralRow;
 #[cfg(test)]
 pub(crate) use dumps::{Contents, Dump, DumpedRow, contents, interrupted, migrations as dumped_migrations};
 pub(crate) use error::StoreError;

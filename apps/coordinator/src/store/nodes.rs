@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use taut_base::{NodeId, PublicKey, RelayId};
 
 use super::damage::{is_over, parsed};
-use super::devices::text_of;
+use super::device_rows::text_of;
 use super::rows::{bytes, lossy_node, node, unsigned};
 use super::value::{Row, Value};
 use super::{Marks, NetworkId, NewNode, NodeRow, NodeRows, Origin, Reading, StoreError, Writing};

@@ -6,9 +6,10 @@ use std::str::FromStr;
 
 use taut_base::{NodeId, Prefix, PublicKey, RelayId};
 
-use super::devices::{Device, Grants};
+pub(super) use super::cells::{bytes, unsigned, version};
+use super::device_rows::{Device, Grants};
 use super::value::Row;
-use super::{StoreError, devices};
+use super::{StoreError, device_rows};
 
 /// The random number of a network, part of join tokens and of the control channel's prologue. Its text form has 32 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -212,7 +213,7 @@ pub(super) fn key(row: &Row) -> Result<KeyRow, StoreError> {
         revoked_at: row.get("revoked_at")?,
         used: unsigned(row.get("used")?)?,
         created_at: row.get("created_at")?,
-        grants: devices::grants(row)?,
+        grants: device_rows::grants(row)?,
     })
 }
 
@@ -243,21 +244,8 @@ pub(super) fn node(row: &Row) -> Result<NodeRow, StoreError> {
         keys_full_at: row.get("keys_full_at")?,
         removed: row.get::<Option<i64>>("removed_at")?.is_some(),
         joined_key: row.get("joined_key")?,
-        device: devices::device(row)?,
+        device: device_rows::device(row)?,
     })
-}
-
-pub(super) fn bytes<const N: usize>(row: &Row, column: &str) -> Result<[u8; N], StoreError> {
-    let value: Vec<u8> = row.get(column)?;
-    value.try_into().map_err(|_| StoreError::Damaged("a value of the wrong length"))
-}
-
-/// Versions that are valid: a larger one leaves no room for the next ones (`networks.rs`).
-const LARGEST_VERSION: u64 = 1 << 53;
-
-pub(super) fn version(row: &Row, column: &str) -> Result<u64, StoreError> {
-    let version = unsigned(row.get(column)?)?;
-    if version < LARGEST_VERSION { Ok(version) } else { Err(StoreError::Damaged("a version that is too large")) }
 }
 
 /// Returns a damaged row of a node with zeros for what cannot be read, for its removal. `None` without its number.
@@ -285,8 +273,4 @@ pub(super) fn lossy_node(row: &Row) -> Option<NodeRow> {
         joined_key: None,
         device: Device::default(),
     })
-}
-
-pub(super) fn unsigned(number: i64) -> Result<u64, StoreError> {
-    u64::try_from(number).map_err(|_| StoreError::Damaged("a negative number"))
 }

@@ -12,7 +12,6 @@ use taut_relay_server::Source;
 use taut_relay_server::log::UNAUTHENTICATED;
 use tokio::time::{Instant, sleep_until};
 
-use super::session::refused;
 use super::{refusal, waiting};
 use crate::api::channel::ControlChannel;
 use crate::api::pending_connection::PendingConnection;
@@ -112,7 +111,7 @@ async fn asked(
                 _ = answered.changed() => break,
                 () = sleep_until(look) => break,
                 () = guest.evicted() => {
-                    refused(source, &"too many unauthenticated connections");
+                    refusal::note(source, &"too many unauthenticated connections");
                     return Ok(None);
                 }
                 () = stopped(context.stop.clone()) => return Ok(None),

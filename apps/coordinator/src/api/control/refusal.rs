@@ -1,7 +1,12 @@
 //! Refusals that are sent to nodes.
 
-use taut_netmap::{Problem, ProblemCode, SCHEMA};
+use std::fmt;
 
+use taut_netmap::{Problem, ProblemCode, SCHEMA};
+use taut_relay_server::Source;
+use taut_relay_server::log::UNAUTHENTICATED;
+
+use crate::log;
 use crate::state::StateError;
 
 /// Returns the refusal of a node or a relay that speaks a newer protocol.
@@ -92,4 +97,9 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         other => other.to_string(),
     };
     Problem { code, message, hint: String::from(error.hint()) }
+}
+
+/// Logs that a connection did not become a control channel.
+pub(super) fn note(source: &Source, reason: &dyn fmt::Display) {
+    tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "channel-refused", address = %source, %reason);
 }

@@ -131,14 +131,14 @@ impl Session {
         let Context { state, front, stop, .. } = context.clone();
         let opened = tokio::select! {
             opened = timeout_at(guest.deadline(), open(&state, socket, network)) => opened,
-            () = guest.evicted() => return refused(&source, &"too many unauthenticated connections"),
+            () = guest.evicted() => return refusal::note(&source, &"too many unauthenticated connections"),
             // No node is admitted any more: the program might end before the node knows.
-            () = stopped(stop.clone()) => return refused(&source, &"the coordinator stops"),
+            () = stopped(stop.clone()) => return refusal::note(&source, &"the coordinator stops"),
         };
         let (channel, machine, hello) = match opened {
             Ok(Ok(opened)) => opened,
-            Ok(Err(end)) => return refused(&source, &end),
-            Err(_) => return refused(&source, &"no hello in time"),
+            Ok(Err(end)) => return refusal::note(&source, &end),
+            Err(_) => return refusal::note(&source, &"no hello in time"),
         };
         if !state.may_open_channel(machine) {
             let reason = "it comes back too often";
@@ -517,11 +517,6 @@ impl Session {
             }
         }
     }
-}
-
-/// Logs that a connection did not become a control channel.
-pub(super) fn refused(source: &Source, reason: &dyn fmt::Display) {
-    tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "channel-refused", address = %source, %reason);
 }
 
 /// Logs the end of a member's control channel.
