@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 31] = [
+const VALUED: [&str; 39] = [
     "config",
     "drain",
     "state",
@@ -41,6 +41,14 @@ const VALUED: [&str; 31] = [
     "visible",
     "changes",
     "seconds",
+    "audit-days",
+    "display-name",
+    "email",
+    "name",
+    "role",
+    "scopes",
+    "since",
+    "until",
 ];
 
 /// Options without a value.

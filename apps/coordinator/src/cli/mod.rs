@@ -1,6 +1,8 @@
 //! The command line. Exit status: 0 success, 1 failure, 2 usage error.
 
+mod api_tokens;
 mod arguments;
+mod audit;
 mod backup;
 mod command_error;
 mod config;
@@ -22,6 +24,7 @@ mod table;
 mod target;
 mod tls;
 mod tokens;
+mod users;
 
 use std::process::ExitCode;
 
@@ -33,7 +36,7 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 20] = [
     "serve",
     "config",
     "nodes",
@@ -43,6 +46,9 @@ const COMMANDS: [&str; 17] = [
     "relay-token",
     "ticket-key",
     "operator-token",
+    "users",
+    "tokens",
+    "audit",
     "openapi",
     "backup",
     "restore",
@@ -88,6 +94,9 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("check") => backup::check(arguments),
         Some("migrate") => migrate::run(arguments),
         Some("operator-token") => tokens::run(arguments),
+        Some("users") => users::run(arguments),
+        Some("tokens") => api_tokens::run(arguments),
+        Some("audit") => audit::run(arguments),
         Some("nodes") => nodes::run(arguments),
         Some("openapi") => {
             arguments.finish()?;

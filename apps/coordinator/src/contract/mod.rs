@@ -7,6 +7,7 @@ mod failure;
 mod keys;
 mod networks;
 mod nodes;
+mod people;
 mod relays;
 mod service;
 mod tokens;
@@ -17,6 +18,12 @@ pub(crate) use networks::{
     CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, NetworkQuery, RemoveNetworkQuery, RemovedNetwork,
 };
 pub(crate) use nodes::{NodeAnswer, NodeEntry, NodeList, RemovedNode, RenameNode};
+pub(crate) use people::{
+    ActorEntry, ApiTokenEntry, ApiTokenList, ApiTokenState, AuditEntry, AuditList, AuditQuery, ChangePassword,
+    CodeBody, ConfirmPassword, CreateApiToken, CreateUser, CreatedApiToken, CreatedUser, EditUserBody, EndedSessions,
+    ExportAnswer, NewCodesAnswer, PageQuery, PasswordLink, RecoveryCodes, RemovedUser, ResetPassword, RevokedApiToken,
+    RoleEntry, SessionAnswer, SessionEntry, SessionList, SetRole, SetUp, SignInBody, UserAnswer, UserEntry, UserList,
+};
 pub(crate) use relays::{
     AddRelay, RelayAnswer, RelayChannel, RelayEntry, RelayList, RelayLoadEntry, RelayTokenAnswer, RemovedRelay,
     TicketKeyAnswer,

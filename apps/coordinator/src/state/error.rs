@@ -6,6 +6,7 @@ use std::fmt;
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey};
 use taut_netmap::{BadName, MapError, RelayFault};
 
+use super::people::PeopleError;
 use crate::store::StoreError;
 
 /// The reason for which a request was refused. Nothing was changed.
@@ -80,6 +81,8 @@ pub(crate) enum StateError {
     Panicked,
     /// Every node would refuse the map, so it is not sent.
     BadMap(MapError),
+    /// A request about people, sessions, tokens or the audit log.
+    People(PeopleError),
 }
 
 /// The reason for which an enrolment key cannot be used. Only a node that has the key's secret is told.
@@ -176,6 +179,7 @@ impl StateError {
             Self::Panicked => {
                 "this is a defect of the coordinator; nodes keep their last good map; please report it with the lines `map-panicked` of the coordinator's log"
             }
+            Self::People(error) => error.hint(),
             Self::BadMap(_) => "this is a defect of the coordinator; nodes keep their last good map; please report it",
         }
     }
@@ -237,6 +241,7 @@ impl fmt::Display for StateError {
             Self::BadExpiry => f.write_str("the expiry is not in the future, or too far in it"),
             Self::Unsound(id) => write!(f, "the coordinator's entry for node {id} is damaged"),
             Self::Panicked => f.write_str("the coordinator cannot make this map: it failed while it tried"),
+            Self::People(error) => fmt::Display::fmt(error, f),
             Self::BadMap(refusal) => write!(f, "no map is sent because every node would refuse it: {refusal}"),
         }
     }
@@ -247,6 +252,12 @@ impl Error for StateError {}
 impl From<StoreError> for StateError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<PeopleError> for StateError {
+    fn from(error: PeopleError) -> Self {
+        Self::People(error)
     }
 }
 

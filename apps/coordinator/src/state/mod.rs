@@ -24,6 +24,7 @@ mod names;
 mod networks;
 mod nodes;
 mod operators;
+mod people;
 #[cfg(test)]
 pub(crate) mod poison;
 mod population;
@@ -52,6 +53,7 @@ use tokio::sync::{Notify, watch};
 
 use channel_rates::PartyRates;
 use joins::Joins;
+use people::People;
 use relay_links::RelayLinks;
 
 pub(crate) use admission::Admitted;
@@ -65,6 +67,11 @@ pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
 pub(crate) use migration::migrate;
 pub(crate) use networks::NetworkView;
 pub(crate) use nodes::NodeView;
+pub(crate) use people::{
+    ABSOLUTE_LIFE, API_PREFIX, Access, Actor, Area, Attempt, AuditView, Caller, Earlier, EditUser, Grants, Known,
+    LONGEST_TOKEN_LIFE, Need, NewCodes, NewUser, Opened, Password, PeopleError, Repeatable, RoleView, TokenView,
+    UserView, csrf_token, new_api_token, new_set_up_link,
+};
 pub(crate) use population::MemberKeys;
 pub(crate) use rate_limit::RateLimit;
 pub(crate) use relay_links::{RelayMembership, RelayReport};
@@ -118,6 +125,7 @@ pub(crate) struct State {
     relay_links: RelayLinks,
     /// Number of the last revocation that was seen; changes whenever there may be a new one.
     revoked: watch::Sender<i64>,
+    people: People,
     figures: Arc<Figures>,
     /// Told when a node comes or goes at one of the hubs.
     moved: Arc<Notify>,
@@ -253,10 +261,14 @@ impl State {
                 if let Err(error) = self.forget_marks(now).await {
                     tracing::error!(target: log::DATABASE, event = "marks-not-forgotten", reason = %error);
                 }
+                if let Err(error) = self.forget_people_marks(now).await {
+                    tracing::error!(target: log::DATABASE, event = "sessions-not-forgotten", reason = %error);
+                }
             }
             if seen_at.elapsed() >= SEEN_EVERY {
                 seen_at = Instant::now();
                 self.write_last_seen().await;
+                self.write_failed_sign_ins().await;
                 self.warn_of_log();
             }
         }
@@ -275,6 +287,7 @@ impl State {
     pub(crate) async fn close(&self) {
         self.sweep();
         self.write_last_seen().await;
+        self.write_failed_sign_ins().await;
         self.leave_replicas().await;
         self.store.close().await;
     }

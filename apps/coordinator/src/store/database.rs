@@ -95,6 +95,11 @@ pub(super) enum Table {
     Relays,
     Operators,
     Revocations,
+    People,
+    Tokens,
+    Sessions,
+    Links,
+    Audit,
 }
 
 impl Table {
@@ -105,6 +110,11 @@ impl Table {
             Self::Relays => "relays",
             Self::Operators => "operators",
             Self::Revocations => "revocations",
+            Self::People => "people",
+            Self::Tokens => "tokens",
+            Self::Sessions => "sessions",
+            Self::Links => "links",
+            Self::Audit => "audit",
         }
     }
 
@@ -116,6 +126,11 @@ impl Table {
             Self::Relays => "SELECT coalesce(max(id), 0) FROM relays",
             Self::Operators => "SELECT coalesce(max(id), 0) FROM operators",
             Self::Revocations => "SELECT coalesce(max(id), 0) FROM revocations",
+            Self::People => "SELECT coalesce(max(id), 0) FROM people",
+            Self::Tokens => "SELECT coalesce(max(id), 0) FROM tokens",
+            Self::Sessions => "SELECT coalesce(max(id), 0) FROM sessions",
+            Self::Links => "SELECT coalesce(max(id), 0) FROM links",
+            Self::Audit => "SELECT coalesce(max(id), 0) FROM audit",
         }
     }
 }

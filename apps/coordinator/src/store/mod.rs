@@ -26,6 +26,7 @@ mod migrations;
 mod networks;
 mod nodes;
 mod operators;
+mod people;
 mod postgres;
 mod relays;
 mod replica;
@@ -55,6 +56,9 @@ pub(crate) use held::HeldLock;
 pub(crate) use location::Location;
 pub(crate) use networks::MARKED;
 pub(crate) use nodes::MANY_NODES;
+pub(crate) use people::{
+    AuditFilter, AuditRow, LOCAL, NewAudit, NewPerson, NewSession, NewToken, PersonRow, SessionRow, TokenRow, TotpRow,
+};
 #[cfg(test)]
 pub(crate) use postgres::{
     SilentLine, StuckServer, TableLock, count, end_connections, execute, forbid_connections, forbid_writes,

@@ -64,6 +64,12 @@ impl<'a> From<Option<&'a str>> for Value<'a> {
     }
 }
 
+impl<'a> From<Option<&'a [u8]>> for Value<'a> {
+    fn from(bytes: Option<&'a [u8]>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
 impl<'a> From<&'a [u8]> for Value<'a> {
     fn from(bytes: &'a [u8]) -> Self {
         Self::Bytes(Some(bytes))

@@ -18,6 +18,7 @@ mod on_server_refusals;
 mod one_writer;
 mod operator;
 mod panics;
+mod people;
 mod presence;
 mod relay_control;
 mod relays;

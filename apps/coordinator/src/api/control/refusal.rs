@@ -67,7 +67,8 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::OwnRelay
         | StateError::NameTaken(_)
         | StateError::BadName(..)
-        | StateError::BadExpiry => ProblemCode::BadRequest,
+        | StateError::BadExpiry
+        | StateError::People(_) => ProblemCode::BadRequest,
     };
     // Details of the database are for the log, not for a node.
     let message = match error {

@@ -7,18 +7,21 @@ use axum::response::{IntoResponse, Response};
 use super::document::document;
 use super::health::{healthz, readyz};
 use super::route::Route;
-use super::{keys, networks, nodes, relays, tokens};
+use super::{keys, networks, nodes, people, relays, tokens};
 use crate::contract::{
     AddRelay, CreateKey, CreateNetwork, CreatedKey, ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList,
     NodeAnswer, NodeList, OperatorTokenList, ReadyAnswer, RelayAnswer, RelayList, RelayTokenAnswer, RemoveNetworkQuery,
     RemovedNetwork, RemovedNode, RemovedRelay, RenameNode, RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
 };
+use crate::state::{Access, Area};
 
 /// Returns the table.
 pub(in crate::api) fn routes() -> Vec<Route> {
     let node = "the node's name or number";
     let network = "the network's name or number";
-    vec![
+    let read = |area| (area, Access::Read);
+    let write = |area| (area, Access::Write);
+    let mut all = vec![
         Route::get(
             "/healthz",
             "health",
@@ -35,22 +38,22 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         )
         .open()
         .answers::<ReadyAnswer>(),
-        Route::get("/api/v1/openapi.json", "describe", "Returns this document.", describe),
-        Route::get("/api/v1/networks", "listNetworks", "Lists the networks.", networks::list).answers::<NetworkList>(),
-        Route::post("/api/v1/networks", "createNetwork", "Creates a network.", networks::create)
+        Route::get("/api/v1/openapi.json", "describe", "Returns this document.", describe).needs(read(Area::Description)),
+        Route::get("/api/v1/networks", "listNetworks", "Lists the networks.", networks::list).needs(read(Area::Networks)).answers::<NetworkList>(),
+        Route::post("/api/v1/networks", "createNetwork", "Creates a network.", networks::create).needs(write(Area::Networks)).everywhere()
             .body::<CreateNetwork>()
             .answers::<NetworkAnswer>()
             .fails(&[ErrorCode::BadName, ErrorCode::BadPrefix, ErrorCode::NetworkExists]),
-        Route::get("/api/v1/networks/{name}", "showNetwork", "Returns one network.", networks::show)
+        Route::get("/api/v1/networks/{name}", "showNetwork", "Returns one network.", networks::show).needs(read(Area::Networks))
             .named_by("name", network)
             .answers::<NetworkAnswer>()
             .fails(&[ErrorCode::NoSuchNetwork]),
-        Route::delete("/api/v1/networks/{name}", "removeNetwork", "Removes a network.", networks::remove)
+        Route::delete("/api/v1/networks/{name}", "removeNetwork", "Removes a network.", networks::remove).needs(write(Area::Networks))
             .named_by("name", network)
             .query::<RemoveNetworkQuery>()
             .answers::<RemovedNetwork>()
             .fails(&[ErrorCode::NoSuchNetwork, ErrorCode::NetworkNotEmpty]),
-        Route::get("/api/v1/keys", "listKeys", "Lists the enrolment keys.", keys::list)
+        Route::get("/api/v1/keys", "listKeys", "Lists the enrolment keys.", keys::list).needs(read(Area::Keys))
             .in_network()
             .answers::<KeyList>(),
         Route::post(
@@ -58,7 +61,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             "createKey",
             "Creates an enrolment key; only this answer contains its join token.",
             keys::create,
-        )
+        ).needs(write(Area::Keys))
         .body::<CreateKey>()
         .answers::<CreatedKey>()
         .fails(&[ErrorCode::BadExpiry, ErrorCode::WhichNetwork, ErrorCode::NoSuchNetwork]),
@@ -67,26 +70,26 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             "revokeKey",
             "Revokes an enrolment key; nodes that joined with it remain members.",
             keys::revoke,
-        )
+        ).needs(write(Area::Keys))
         .numbered_by("id")
         .answers::<RevokedKey>()
         .fails(&[ErrorCode::NoSuchKey]),
-        Route::get("/api/v1/nodes", "listNodes", "Lists the nodes.", nodes::list).in_network().answers::<NodeList>(),
-        Route::patch("/api/v1/nodes/{name}", "renameNode", "Renames a node.", nodes::rename)
+        Route::get("/api/v1/nodes", "listNodes", "Lists the nodes.", nodes::list).needs(read(Area::Nodes)).in_network().answers::<NodeList>(),
+        Route::patch("/api/v1/nodes/{name}", "renameNode", "Renames a node.", nodes::rename).needs(write(Area::Nodes))
             .named_by("name", node)
             .in_network()
             .body::<RenameNode>()
             .answers::<NodeAnswer>()
             .fails(&[ErrorCode::WhichNetwork, ErrorCode::NoSuchNode, ErrorCode::BadName, ErrorCode::NameTaken]),
-        Route::delete("/api/v1/nodes/{name}", "removeNode", "Removes a node from its network.", nodes::remove)
+        Route::delete("/api/v1/nodes/{name}", "removeNode", "Removes a node from its network.", nodes::remove).needs(write(Area::Nodes))
             .named_by("name", node)
             .in_network()
             .answers::<RemovedNode>()
             .fails(&[ErrorCode::WhichNetwork, ErrorCode::NoSuchNode]),
-        Route::get("/api/v1/relays", "listRelays", "Lists the relays, the coordinator's own first.", relays::list)
+        Route::get("/api/v1/relays", "listRelays", "Lists the relays, the coordinator's own first.", relays::list).needs(read(Area::Relays))
             .in_network()
             .answers::<RelayList>(),
-        Route::post("/api/v1/relays", "addRelay", "Adds a relay to a network; its members learn of it.", relays::add)
+        Route::post("/api/v1/relays", "addRelay", "Adds a relay to a network; its members learn of it.", relays::add).needs(write(Area::Relays))
             .body::<AddRelay>()
             .answers::<RelayAnswer>()
             .fails(&[
@@ -96,7 +99,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
                 ErrorCode::WhichNetwork,
                 ErrorCode::NoSuchNetwork,
             ]),
-        Route::delete("/api/v1/relays/{name}", "removeRelay", "Removes a relay from a network.", relays::remove)
+        Route::delete("/api/v1/relays/{name}", "removeRelay", "Removes a relay from a network.", relays::remove).needs(write(Area::Relays))
             .named_by("name", "the relay's name or number")
             .in_network()
             .answers::<RemovedRelay>()
@@ -106,32 +109,34 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             "showRelayToken",
             "Returns the line with which a relay serves this coordinator's nodes, for `taut-relay serve --coordinator`.",
             relays::relay_token,
-        )
+        ).needs(read(Area::Relays))
         .answers::<RelayTokenAnswer>(),
         Route::get(
             "/api/v1/ticket-key",
             "showTicketKey",
             "Returns the key that verifies this coordinator's relay tickets, for `taut-relay serve --trust`.",
             relays::ticket_key,
-        )
+        ).needs(read(Area::Relays))
         .answers::<TicketKeyAnswer>(),
         Route::get(
             "/api/v1/operator-tokens",
             "listTokens",
             "Lists the operator tokens, without their secrets.",
             tokens::list,
-        )
+        ).needs(read(Area::Tokens)).everywhere()
         .answers::<OperatorTokenList>(),
         Route::delete(
             "/api/v1/operator-tokens/{id}",
             "revokeToken",
             "Revokes an operator token; the last valid one cannot be revoked.",
             tokens::revoke,
-        )
+        ).needs(write(Area::Tokens)).everywhere()
         .numbered_by("id")
         .answers::<RevokedOperatorToken>()
         .fails(&[ErrorCode::NoSuchToken, ErrorCode::LastToken]),
-    ]
+    ];
+    all.extend(people::routes());
+    all
 }
 
 /// Answers `GET /api/v1/openapi.json` with the document.
