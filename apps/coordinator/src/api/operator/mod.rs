@@ -118,6 +118,9 @@ async fn authorize(Shared(need): Shared<Need>, mut request: Request, next: Next)
     let Some(caller) = request.extensions_mut().remove::<Caller>() else {
         return Failure::unauthorized().into_response();
     };
+    if need.by_session && !matches!(caller.actor, Actor::Person { .. }) {
+        return Failure::from(StateError::from(PeopleError::NeedsSession)).into_response();
+    }
     if !caller.grants.allow_somewhere(need) {
         return Failure::from(StateError::from(PeopleError::Forbidden)).into_response();
     }

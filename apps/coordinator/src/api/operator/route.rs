@@ -113,7 +113,13 @@ impl Route {
 
     /// Sets what a caller needs to make the request. Without it only an owner of the coordinator may make it.
     pub(super) fn needs(mut self, (area, access): (Area, Access)) -> Self {
-        self.need = Need { area, access, everywhere: false };
+        self.need = Need { area, access, everywhere: false, by_session: false };
+        self
+    }
+
+    /// Only a person with a session may make the request: a token cannot create tokens or take an account over.
+    pub(super) fn by_session(mut self) -> Self {
+        self.need.by_session = true;
         self
     }
 

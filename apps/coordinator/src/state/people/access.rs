@@ -92,11 +92,14 @@ pub(crate) struct Need {
     pub(crate) access: Access,
     /// True if a role in one network is not enough.
     pub(crate) everywhere: bool,
+    /// True if only a person with a session may do it, and no token.
+    pub(crate) by_session: bool,
 }
 
 impl Need {
     /// What a request needs about which nothing else is said: an owner of the coordinator.
-    pub(crate) const OWNER: Self = Self { area: Area::Users, access: Access::Write, everywhere: true };
+    pub(crate) const OWNER: Self =
+        Self { area: Area::Users, access: Access::Write, everywhere: true, by_session: false };
 
     /// Returns the least role that is enough.
     fn role(self) -> Role {
@@ -219,7 +222,7 @@ mod tests {
     use super::*;
 
     fn need(area: Area, access: Access) -> Need {
-        Need { area, access, everywhere: false }
+        Need { area, access, everywhere: false, by_session: false }
     }
 
     #[test]

@@ -165,7 +165,7 @@ fn is_valid(row: &TokenRow, now: i64) -> bool {
 }
 
 fn need(access: super::Access) -> super::Need {
-    super::Need { area: super::Area::Tokens, access, everywhere: true }
+    super::Need { area: super::Area::Tokens, access, everywhere: true, by_session: false }
 }
 
 fn sees_all(caller: &Caller) -> bool {

@@ -227,7 +227,7 @@ pub(super) async fn find(tx: &mut Reading, who: &str) -> Result<PersonRow, State
 /// Returns a person with its roles. Roles in networks that the caller may not see are left out.
 pub(super) async fn view(tx: &mut Reading, all: &[NetworkRow], row: PersonRow) -> Result<UserView, StateError> {
     let caller = Caller::current();
-    let need = Need { area: Area::Users, access: Access::Read, everywhere: false };
+    let need = Need { area: Area::Users, access: Access::Read, everywhere: false, by_session: false };
     let is_own = caller.actor.person() == Some(row.id);
     let mut roles = Vec::new();
     for found in tx.roles(row.id).await? {

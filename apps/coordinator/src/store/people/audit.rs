@@ -95,10 +95,16 @@ impl Writing {
         Ok(())
     }
 
-    /// Replaces the name and the addresses of a person in all entries, and the values of entries about it.
+    /// Replaces the name and the addresses of a person and of its tokens in all entries, and the values of entries about them. Call it while the tokens still exist.
     pub(super) async fn erase_from_audit(&mut self, person: i64, mark: &str) -> Result<(), StoreError> {
         let sql = "UPDATE audit SET actor_name = $1, source = '' WHERE actor = 'person' AND actor_id = $2";
         self.execute(sql, &[mark.into(), person.into()]).await?;
+        let sql = "UPDATE audit SET actor_name = $1, source = '' WHERE actor = 'token' \
+                   AND actor_id IN (SELECT id FROM tokens WHERE person = $2)";
+        self.execute(sql, &[mark.into(), person.into()]).await?;
+        let sql = "UPDATE audit SET old_value = NULL, new_value = NULL \
+                   WHERE object IN (SELECT 'token ' || id FROM tokens WHERE person = $1)";
+        self.execute(sql, &[person.into()]).await?;
         let object = format!("user {person}");
         let sql = "UPDATE audit SET old_value = NULL, new_value = NULL WHERE object = $1";
         self.execute(sql, &[(&object).into()]).await?;

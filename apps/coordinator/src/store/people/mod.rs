@@ -109,6 +109,7 @@ impl Writing {
 
     /// Deletes a person with everything that belongs to it. Its name in the audit log is replaced by `mark`.
     pub(crate) async fn delete_person(&mut self, id: i64, mark: &str) -> Result<(), StoreError> {
+        self.erase_from_audit(id, mark).await?;
         for delete in [
             "DELETE FROM sessions WHERE person = $1",
             "DELETE FROM links WHERE person = $1",
@@ -121,7 +122,7 @@ impl Writing {
         ] {
             self.execute(delete, &[id.into()]).await?;
         }
-        self.erase_from_audit(id, mark).await
+        Ok(())
     }
 }
 

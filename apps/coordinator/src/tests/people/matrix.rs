@@ -215,7 +215,11 @@ fn fault_e2_every_route_for_every_role_and_kind_of_credential() {
     for holder in &HOLDERS {
         let mut client = client(&coordinator, holder);
         for (method, path, needs) in table() {
-            let body = if ["POST", "PATCH"].contains(&method) { json!({}) } else { Value::Null };
+            let body = match (method, path.ends_with("/role")) {
+                ("POST", true) => json!({ "network": holder.in_one.map(|_| "lab") }),
+                ("POST" | "PATCH", _) => json!({}),
+                _ => Value::Null,
+            };
             let answer = client.send(method, &nothing(path), &body);
             let is_refused = [401, 403].contains(&answer.status);
             let (status, body) = (answer.status, &answer.body);

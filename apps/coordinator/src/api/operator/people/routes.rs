@@ -54,6 +54,7 @@ fn own() -> Vec<Route> {
             .answers::<SessionAnswer>(),
         Route::delete("/api/v1/session", "signOut", "Ends the session of the request.", session::sign_out)
             .needs(write)
+            .by_session()
             .answers::<EndedSessions>(),
         Route::get(
             "/api/v1/account/export",
@@ -70,6 +71,7 @@ fn own() -> Vec<Route> {
             account::change_password,
         )
         .needs(write)
+        .by_session()
         .body::<ChangePassword>()
         .answers::<EndedSessions>()
         .fails(&PASSWORD)
@@ -81,6 +83,7 @@ fn own() -> Vec<Route> {
             account::begin_codes,
         )
         .needs(write)
+        .by_session()
         .body::<ConfirmPassword>()
         .answers::<NewCodesAnswer>()
         .fails(&PASSWORD)
@@ -92,17 +95,20 @@ fn own() -> Vec<Route> {
             account::confirm_codes,
         )
         .needs(write)
+        .by_session()
         .body::<CodeBody>()
         .answers::<RecoveryCodes>()
         .fails(&[ErrorCode::BadCode, ErrorCode::Codes, ErrorCode::TooManyAttempts]),
         Route::post("/api/v1/account/codes/end", "endCodes", "Turns one-time codes off.", account::end_codes)
             .needs(write)
+            .by_session()
             .body::<ConfirmPassword>()
             .answers::<EndedSessions>()
             .fails(&PASSWORD)
             .fails(&[ErrorCode::Codes, ErrorCode::NotLocal]),
         Route::get("/api/v1/account/sessions", "listOwnSessions", "Lists the caller's sessions.", account::sessions)
             .needs(read)
+            .by_session()
             .answers::<SessionList>(),
         Route::delete(
             "/api/v1/account/sessions",
@@ -111,6 +117,7 @@ fn own() -> Vec<Route> {
             account::end_sessions,
         )
         .needs(write)
+        .by_session()
         .answers::<EndedSessions>(),
         Route::delete(
             "/api/v1/account/sessions/{id}",
@@ -120,6 +127,7 @@ fn own() -> Vec<Route> {
         )
         .numbered_by("id")
         .needs(write)
+        .by_session()
         .answers::<EndedSessions>()
         .fails(&[ErrorCode::NoSuchSession]),
     ]
@@ -243,6 +251,7 @@ fn others() -> Vec<Route> {
             tokens::create,
         )
         .needs((Area::Own, Access::Write))
+        .by_session()
         .body::<CreateApiToken>()
         .answers::<CreatedApiToken>()
         .fails(&[ErrorCode::BadName, ErrorCode::BadScope, ErrorCode::BadExpiry, ErrorCode::Full]),
