@@ -40,7 +40,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         "list" => list(arguments),
         "whoami" => {
             let remote = finished(arguments)?;
-            remote.show(&remote.get("session")?, whoami)
+            remote.show(&remote.get("session")?, |answer: SessionAnswer| whoami(&answer))
         }
         "set-up-link" => set_up_link(arguments),
         "set-up" => use_link(arguments),
@@ -192,7 +192,7 @@ fn one(answer: UserAnswer) -> String {
     text(vec![answer.user])
 }
 
-fn whoami(answer: SessionAnswer) -> String {
+fn whoami(answer: &SessionAnswer) -> String {
     let mut lines = format!("kind: {}\n", answer.actor.kind);
     if let Some(id) = answer.actor.id {
         lines.push_str(&format!("number: {id}\n"));

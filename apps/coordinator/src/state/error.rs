@@ -6,7 +6,7 @@ use std::fmt;
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey};
 use taut_netmap::{BadName, MapError, RelayFault};
 
-use super::people::PeopleError;
+use super::party::PeopleError;
 use crate::store::StoreError;
 
 /// The reason for which a request was refused. Nothing was changed.

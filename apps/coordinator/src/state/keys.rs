@@ -5,7 +5,7 @@ use taut_netmap::JoinToken;
 
 use serde_json::json;
 
-use super::people::{Caller, Change, record};
+use super::party::{Caller, Change, record};
 use super::{Secret, State, StateError, networks};
 use crate::clock::unix_now;
 use crate::log;

@@ -24,7 +24,9 @@ mod names;
 mod networks;
 mod nodes;
 mod operators;
+mod party;
 mod people;
+mod people_commands;
 #[cfg(test)]
 pub(crate) mod poison;
 mod population;
@@ -67,11 +69,12 @@ pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
 pub(crate) use migration::migrate;
 pub(crate) use networks::NetworkView;
 pub(crate) use nodes::NodeView;
+pub(crate) use party::{Access, Actor, Area, Caller, Grants, Need, PeopleError};
 pub(crate) use people::{
-    ABSOLUTE_LIFE, API_PREFIX, Access, Actor, Area, Attempt, AuditView, Caller, Earlier, EditUser, Grants, Known,
-    LONGEST_TOKEN_LIFE, Need, NewCodes, NewUser, Opened, Password, PeopleError, Repeatable, RoleView, TokenView,
-    UserView, csrf_token, new_api_token, new_set_up_link,
+    ABSOLUTE_LIFE, API_PREFIX, Attempt, AuditView, Earlier, EditUser, Known, LONGEST_TOKEN_LIFE, NewCodes, NewUser,
+    Opened, Password, Repeatable, RoleView, TokenView, UserView, csrf_token,
 };
+pub(crate) use people_commands::{new_api_token, new_set_up_link};
 pub(crate) use population::MemberKeys;
 pub(crate) use rate_limit::RateLimit;
 pub(crate) use relay_links::{RelayMembership, RelayReport};

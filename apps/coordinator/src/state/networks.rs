@@ -7,7 +7,7 @@ use taut_netmap::check_network_name;
 
 use serde_json::json;
 
-use super::people::{Caller, Change, record};
+use super::party::{Caller, Change, record};
 use super::{State, StateError, addresses, random, random_bits};
 use crate::clock::unix_now;
 use crate::log;

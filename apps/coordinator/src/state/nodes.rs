@@ -10,7 +10,7 @@ use taut_relay_server::log::MEMBERSHIP;
 
 use super::members::member;
 use super::names::is_number;
-use super::people::{Caller, Change, record};
+use super::party::{Caller, Change, record};
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;

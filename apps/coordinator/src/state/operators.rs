@@ -1,6 +1,6 @@
 //! Operator tokens, which give access to the operator's API.
 
-use super::people::{Change, record};
+use super::party::{Change, record};
 use super::{Secret, State, StateError};
 use crate::clock::unix_now;
 use crate::log;

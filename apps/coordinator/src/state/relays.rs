@@ -8,7 +8,7 @@ use taut_base::{NodeId, PublicKey, RelayId};
 use taut_netmap::{BadName, MAX_PEER_RELAYS, MAX_RELAYS, Relay, RelayFault, RelayToken, check_name};
 
 use super::names::is_number;
-use super::people::{Change, record};
+use super::party::{Change, record};
 use super::relay_links::RelayReport;
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use serde_json::json;
 
-use super::people::{Change, record};
+use super::party::{Change, record};
 use super::{NetworkView, State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;

@@ -3,12 +3,11 @@
 use serde_json::json;
 use taut_base::encode_base64url;
 
-use super::super::start::{KEY, StateDirectoryError, expect_unmoved};
 use super::super::{Secret, State, StateError};
 use super::sessions::{grants, own_session};
 use super::{Actor, Caller, Change, Grants, LARGEST_PAGE, PeopleError, Scopes, record};
 use crate::clock::unix_now;
-use crate::store::{Location, NewToken, Party, Purpose, Reading, Store, StoreError, TokenRow, Writing};
+use crate::store::{NewToken, Party, Reading, TokenRow, Writing};
 
 /// Start of an API token. Operator tokens begin with `tautop-`.
 pub(crate) const API_PREFIX: &str = "tautapi-";
@@ -102,36 +101,8 @@ impl State {
     }
 }
 
-/// Creates a token of the operator for the coordinator with this database, which may be running.
-pub(crate) async fn new_api_token(
-    database: &Location,
-    name: &str,
-    scopes: &str,
-    life: Option<i64>,
-) -> Result<String, StateDirectoryError> {
-    if let Location::Directory(directory) = database
-        && !directory.is_dir()
-    {
-        return Err(StateDirectoryError::Empty(directory.clone()));
-    }
-    let store = Store::open(database, Purpose::Change).await?;
-    let mut tx = store.write(Party::Coordinator).await?;
-    if tx.meta(KEY).await?.is_none() {
-        return Err(match database {
-            Location::Directory(directory) => StateDirectoryError::Empty(directory.clone()),
-            Location::Server(_) => StoreError::NoTables.into(),
-        });
-    }
-    expect_unmoved(&mut tx).await?;
-    let created = Caller::local(Actor::Command).scope(create(&mut tx, None, name, scopes, life));
-    let (_, text) = Box::pin(created).await?;
-    tx.commit().await?;
-    store.close().await;
-    Ok(text)
-}
-
 /// Creates a token of a person, or of the operator.
-async fn create(
+pub(in crate::state) async fn create(
     tx: &mut Writing,
     person: Option<i64>,
     name: &str,

@@ -1,30 +1,15 @@
-//! The audit log: every change, in the transaction that makes it.
-
-use serde_json::Value;
+//! Reading the audit log, and forgetting its old entries. Entries are made by [`super::record`].
 
 use super::super::{State, StateError, networks};
 use super::answers::ANSWER_LIFE;
 use super::{Caller, IDLE_LIFE, LARGEST_PAGE};
-use crate::clock::unix_now;
-use crate::store::{AuditFilter, AuditRow, NetworkId, NewAudit, Party, StoreError, Writing};
+use crate::store::{AuditFilter, AuditRow, Party};
 
 /// Time for which entries of failed sign-ins are kept, 30 days in seconds: strangers make them.
 const FAILED_LIFE: i64 = 30 * 24 * 3600;
 
 /// Entries that are deleted in one transaction, 1,024: that takes some milliseconds.
 const PIECE: u32 = 1_024;
-
-/// A change for the audit log. Values never contain a secret.
-pub(crate) struct Change {
-    /// The network to which the changed object belongs.
-    pub(crate) network: Option<NetworkId>,
-    /// The kind of change, such as `node-renamed`.
-    pub(crate) action: &'static str,
-    /// The object, such as `node 7`.
-    pub(crate) object: String,
-    pub(crate) before: Option<Value>,
-    pub(crate) after: Option<Value>,
-}
 
 /// An entry of the audit log, with the name of its network if that exists.
 pub(crate) struct AuditView {
@@ -37,26 +22,6 @@ pub(crate) struct AuditPage {
     pub(crate) entries: Vec<AuditView>,
     /// Number after which the next page begins; `None` at the end.
     pub(crate) next: Option<i64>,
-}
-
-/// Records a change in its own transaction: either both are stored or neither is.
-pub(crate) async fn record(tx: &mut Writing, change: Change) -> Result<(), StoreError> {
-    let caller = Caller::current();
-    let text = |value: Option<Value>| value.map(|value| value.to_string());
-    let (before, after) = (text(change.before), text(change.after));
-    let new = NewAudit {
-        actor: caller.actor.kind(),
-        actor_id: caller.actor.id(),
-        actor_name: caller.actor.name(),
-        source: &caller.source,
-        request: &caller.request,
-        network: change.network,
-        action: change.action,
-        object: &change.object,
-        before: before.as_deref(),
-        after: after.as_deref(),
-    };
-    tx.insert_audit(&new, unix_now()).await
 }
 
 impl State {

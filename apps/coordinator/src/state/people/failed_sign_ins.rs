@@ -26,9 +26,12 @@ struct Failures {
     people: BTreeSet<i64>,
 }
 
-/// Failed attempts by source. The key of all sources beyond [`SOURCES`] is `None`.
+/// Failed attempts with the address to show, by source. The key of all sources beyond [`SOURCES`] is `None`.
+type BySource = BTreeMap<Option<[u8; 8]>, (String, Failures)>;
+
+/// Failed attempts since the last entries were written.
 #[derive(Default)]
-pub(super) struct FailedSignIns(Mutex<BTreeMap<Option<[u8; 8]>, (String, Failures)>>);
+pub(super) struct FailedSignIns(Mutex<BySource>);
 
 impl FailedSignIns {
     /// Notes a failed attempt.

@@ -7,13 +7,12 @@ use std::time::Instant;
 
 use taut_base::{encode_base64url, network};
 
-use super::super::start::{KEY, StateDirectoryError, expect_unmoved};
 use super::super::{Secret, State, StateError};
 use super::sign_in::{Opened, insert as insert_session};
 use super::users::{check_display_name, check_sign_in_name};
 use super::{Actor, Caller, Change, Password, PeopleError, Role, record};
 use crate::clock::unix_now;
-use crate::store::{LOCAL, Location, NewPerson, Party, Purpose, Store, StoreError, Writing};
+use crate::store::{LOCAL, NewPerson, Party, StoreError, Writing};
 
 /// Purpose of the link with which the first owner sets the coordinator up.
 pub(in crate::state) const SET_UP: &str = "set-up";
@@ -40,31 +39,6 @@ pub(in crate::state) async fn insert(
 pub(in crate::state) fn url(urls: &[String], purpose: &str, secret: &str) -> String {
     let base = urls.first().map_or("", String::as_str).trim_end_matches('/');
     format!("{base}/link#{purpose}.{secret}")
-}
-
-/// Makes a new set-up link for the coordinator with this database, which may be running. Earlier ones end. `base` is the coordinator's URL.
-pub(crate) async fn new_set_up_link(database: &Location, base: &str) -> Result<String, StateDirectoryError> {
-    if let Location::Directory(directory) = database
-        && !directory.is_dir()
-    {
-        return Err(StateDirectoryError::Empty(directory.clone()));
-    }
-    let store = Store::open(database, Purpose::Change).await?;
-    let mut tx = store.write(Party::Coordinator).await?;
-    if tx.meta(KEY).await?.is_none() {
-        return Err(match database {
-            Location::Directory(directory) => StateDirectoryError::Empty(directory.clone()),
-            Location::Server(_) => StoreError::NoTables.into(),
-        });
-    }
-    expect_unmoved(&mut tx).await?;
-    let secret = insert(&mut tx, SET_UP, None, unix_now()).await?;
-    let change =
-        Change { network: None, action: "set-up-link-created", object: String::new(), before: None, after: None };
-    Box::pin(Caller::local(Actor::Command).scope(record(&mut tx, change))).await?;
-    tx.commit().await?;
-    store.close().await;
-    Ok(url(&[String::from(base)], SET_UP, &secret))
 }
 
 impl State {

@@ -1,12 +1,9 @@
 //! People: who signs in, what they may do, and the record of what was done. docs/internals/people.md explains the states of sessions and links.
 
-mod access;
 mod account;
 mod answers;
 mod api_tokens;
 mod audit;
-mod caller;
-mod error;
 mod export;
 mod failed_sign_ins;
 mod limits;
@@ -17,20 +14,18 @@ mod sign_in;
 mod totp;
 mod users;
 
-pub(crate) use access::{Access, Area, Grants, Need, Role, Scopes};
 pub(crate) use account::NewCodes;
 pub(crate) use answers::{Earlier, Repeatable};
-pub(crate) use api_tokens::{API_PREFIX, LONGEST_TOKEN_LIFE, TokenView, new_api_token};
-pub(crate) use audit::{AuditView, Change, record};
-pub(crate) use caller::{Actor, Caller};
-pub(crate) use error::PeopleError;
-pub(crate) use links::new_set_up_link;
+pub(crate) use api_tokens::{API_PREFIX, LONGEST_TOKEN_LIFE, TokenView};
+pub(crate) use audit::AuditView;
 pub(super) use links::{SET_UP, insert as insert_link, url as link_url};
 pub(crate) use passwords::Password;
 pub(crate) use sessions::{ABSOLUTE_LIFE, IDLE_LIFE, Known, csrf_token};
 pub(crate) use sign_in::{Attempt, Opened};
 pub(crate) use users::{EditUser, NewUser, RoleView, UserView};
 
+use super::party::{Access, Actor, Area, Caller, Change, Grants, Need, PeopleError, Role, Scopes, record};
+pub(super) use api_tokens::create as create_token;
 use failed_sign_ins::FailedSignIns;
 use limits::SignInLimits;
 use passwords::Passwords;

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
 use super::super::random;
-use super::error::PeopleError;
+use super::PeopleError;
 
 /// Hashes that run at once, 2: two cores and 38 MiB.
 const AT_ONCE: usize = 2;
