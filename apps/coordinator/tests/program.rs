@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
 
 use std::fs::metadata;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -118,8 +118,9 @@ fn fault_e7_e23_only_the_first_start_makes_tokens_and_a_pipe_gets_their_file() {
     let first = Serve::start(&directory, &[]);
     let file = directory.0.join("first-tokens");
     assert_eq!(first.printed[..1], [format!("first-tokens: {}", file.display())]);
-    assert_eq!((first.printed.len(), first.tokens.len()), (2, 2));
+    assert_eq!((first.printed.len(), first.tokens.len()), (2, 3));
     assert!(first.value("operator-token: tautop-").is_some() && first.value("join-token: taut1-").is_some());
+    assert!(first.value("set-up: http").is_some_and(|link| link.contains("/link#set-up.")));
     let tokens = first.tokens.clone();
     assert_eq!(first.terminate(), (String::new(), Some(0)));
     let elsewhere = Directory::new();
@@ -127,7 +128,7 @@ fn fault_e7_e23_only_the_first_start_makes_tokens_and_a_pipe_gets_their_file() {
     assert!(tokens.iter().all(|line| !other.tokens.contains(line)), "no token is another coordinator's, too");
     let second = Serve::start(&directory, &[]);
     assert_eq!(second.printed.len(), 1);
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{}\n{}\n", tokens[0], tokens[1]), "it stays");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{}\n", tokens.join("\n")), "it stays");
     assert_eq!(metadata(&directory.0).unwrap().permissions().mode() & 0o777, 0o700);
     for file in std::fs::read_dir(&directory.0).unwrap() {
         let file = file.unwrap();
@@ -181,7 +182,7 @@ fn a_taken_port_is_named_and_no_token_is_used_up() {
     let address = first.value("listening on ").unwrap();
     let complaint = refusal(&two, address);
     assert!(complaint.contains(address), "{complaint}");
-    assert_eq!(Serve::start(&two, &[]).tokens.len(), 2, "the tokens are still to be shown");
+    assert_eq!(Serve::start(&two, &[]).tokens.len(), 3, "the tokens are still to be shown");
 }
 
 #[test]
@@ -252,6 +253,99 @@ fn the_operators_commands() {
     assert_eq!(message("nonsense"), "taut-coordinator: there is no `nodes nonsense`; `nodes` has list, rename, remove");
     assert!(good(&["networks", "remove", "lab"]).contains("network lab is removed"));
     bad(&["networks", "remove", "lab", "--force"], 1);
+}
+
+/// Runs a command with a first line of standard input.
+fn run_with_input(arguments: &[&str], line: &str) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env_remove("TAUT_API").env_remove("TAUT_OPERATOR_TOKEN").stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    writeln!(child.stdin.take().unwrap(), "{line}").unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn the_commands_about_people() {
+    let directory = Directory::new();
+    let serve = Serve::start(&directory, &["--no-relay"]);
+    let (api, token) = (serve.api(), serve.value("operator-token: ").unwrap().to_owned());
+    let variables = [("TAUT_API", api.as_str()), ("TAUT_OPERATOR_TOKEN", token.as_str())];
+    let good = |arguments: &[&str]| {
+        let output = run(arguments, &variables);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", complaint(&output));
+        out(&output)
+    };
+    let bad = |arguments: &[&str], code: i32| {
+        let output = run(arguments, &variables);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", complaint(&output));
+        complaint(&output)
+    };
+    let here = |link: &str| format!("{api}/link{}", &link[link.find('#').unwrap()..]);
+    let link = here(serve.value("set-up: ").unwrap());
+    let used = run_with_input(&["users", "set-up", &link, "--name", "ann"], "correct horse battery");
+    assert_eq!(out(&used), "user ann is an owner\n", "{}", complaint(&used));
+    let again = run_with_input(&["users", "set-up", &link, "--name", "eve"], "correct horse battery");
+    assert!(again.status.code() == Some(1) && complaint(&again).contains("was used"), "{}", complaint(&again));
+    let made = good(&[
+        "users",
+        "create",
+        "bob",
+        "--role",
+        "admin",
+        "--display-name",
+        "Bob Example",
+        "--email",
+        "bob@example.com",
+    ]);
+    let link = here(made.trim().strip_prefix("password-link: ").unwrap());
+    assert!(good(&["users", "show", "bob"]).contains("no password yet"));
+    assert!(run_with_input(&["users", "set-up", &link], "another horse battery").status.success());
+    good(&["networks", "create", "lab"]);
+    assert!(good(&["users", "role", "bob", "auditor", "--network", "lab"]).contains("admin auditor@lab"));
+    good(&["users", "role", "bob", "none"]);
+    assert!(good(&["users", "edit", "bob", "--display-name", "Robert"]).contains("Robert"));
+    assert!(good(&["users", "disable", "bob"]).contains("disabled"));
+    assert!(good(&["users", "enable", "bob"]).contains("valid"));
+    assert!(good(&["users", "reset", "bob"]).starts_with("password-link: http"));
+    assert!(good(&["users", "end-sessions", "bob"]).starts_with("sessions that were ended: "));
+    good(&["users", "remove-codes", "bob"]);
+    assert!(good(&["users", "export", "bob"]).contains("bob@example.com"));
+    assert!(good(&["users", "list"]).contains("Robert"));
+    assert!(good(&["users", "remove", "bob"]).contains("with all its data"));
+    assert!(bad(&["users", "remove", "ann"], 1).contains("last owner"));
+    assert!(good(&["users", "whoami"]).contains("kind: operator-token"));
+    let state = directory.0.to_str().unwrap();
+    let fresh = good(&["users", "set-up-link", "--url", "https://taut.example", "--state", state]);
+    assert!(fresh.starts_with("set-up: https://taut.example/link#set-up."), "{fresh}");
+    let made = good(&["tokens", "create", "ci", "--scopes", "nodes:read", "--expires", "30d", "--state", state]);
+    let ci = made.trim().strip_prefix("token: ").unwrap();
+    let limited = run(&["nodes", "list"], &[("TAUT_API", &api), ("TAUT_OPERATOR_TOKEN", ci)]);
+    assert!(limited.status.success(), "{}", complaint(&limited));
+    let refused = run(&["keys", "create"], &[("TAUT_API", &api), ("TAUT_OPERATOR_TOKEN", ci)]);
+    assert!(complaint(&refused).contains("scopes of your token"), "{}", complaint(&refused));
+    assert!(good(&["tokens", "list"]).contains("nodes:read"));
+    good(&["tokens", "revoke", "1"]);
+    assert!(good(&["audit", "list", "--since", "2026-01-01"]).contains("user-removed"));
+    let exported = good(&["audit", "export"]);
+    let actions: Vec<String> = exported
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["action"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(actions.contains(&String::from("token-created")) && actions.len() > 10, "{actions:?}");
+    for secret in ["correct horse", "another horse", ci, &token] {
+        assert!(!exported.contains(secret));
+    }
+    let wrong: [&[&str]; 6] = [
+        &["users"],
+        &["users", "nonsense"],
+        &["users", "set-up", "http://127.0.0.1/"],
+        &["tokens", "create", "x"],
+        &["tokens", "create", "x", "--scopes", "all", "--expires", "never"],
+        &["audit", "list", "--since", "yesterday"],
+    ];
+    for arguments in wrong {
+        bad(arguments, 2);
+    }
 }
 
 #[test]

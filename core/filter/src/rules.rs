@@ -149,12 +149,15 @@ mod tests {
     }
 
     fn rules() -> impl Strategy<Value = Rule> {
-        let prefixes = || (addresses(), 0..=128_u8).prop_map(|(address, length)| {
-            let most = if address.is_ipv4() { 32 } else { 128 };
-            Prefix::new(address, length.min(most)).unwrap()
-        });
+        let prefixes = || {
+            (addresses(), 0..=128_u8).prop_map(|(address, length)| {
+                let most = if address.is_ipv4() { 32 } else { 128 };
+                Prefix::new(address, length.min(most)).unwrap()
+            })
+        };
         let ports = prop::sample::select(vec![ALL_PORTS, (22, 22), (0, 100), (80, 65_535)]);
-        let target = (prefixes(), prop::collection::vec(ports, 0..3)).prop_map(|(prefix, ports)| Target { prefix, ports });
+        let target =
+            (prefixes(), prop::collection::vec(ports, 0..3)).prop_map(|(prefix, ports)| Target { prefix, ports });
         let protocols = prop::sample::select(vec![ICMP, TCP, UDP, 47, ICMPV6, SCTP, 255]);
         let parts = (
             prop::collection::vec(prefixes(), 0..4),

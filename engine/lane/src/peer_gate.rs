@@ -7,7 +7,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use taut_base::{Bucket, PeerId, Rate, Time};
-use taut_filter::{Classified, FlowClass, FlowKey, Gate, Refusal, DEFAULT_PROTOCOLS, Remembered, SourceRules, Transport};
+use taut_filter::{
+    Classified, DEFAULT_PROTOCOLS, FlowClass, FlowKey, Gate, Refusal, Remembered, SourceRules, Transport,
+};
 use taut_wire::ip;
 
 use crate::drops::DropReason;
@@ -108,7 +110,9 @@ impl PeerGate {
     }
 
     fn note(&mut self, gate: &Gate, id: PeerId, packet: &ip::Packet<'_>, second: u32) {
-        if DEFAULT_PROTOCOLS.contains(&packet.protocol()) && self.source(gate, packet.destination()).is_open_to(packet.source()) {
+        if DEFAULT_PROTOCOLS.contains(&packet.protocol())
+            && self.source(gate, packet.destination()).is_open_to(packet.source())
+        {
             return;
         }
         let Ok(packet) = Classified::of(packet) else { return };
@@ -156,7 +160,9 @@ impl PeerGate {
     fn judge(&mut self, gate: &Gate, id: PeerId, packet: &ip::Packet<'_>, second: u32) -> Result<u32, DropReason> {
         /// A rule allows it.
         const AS_LONG_AS_THE_RULES: u32 = u32::MAX;
-        if DEFAULT_PROTOCOLS.contains(&packet.protocol()) && self.source(gate, packet.source()).is_open_to(packet.destination()) {
+        if DEFAULT_PROTOCOLS.contains(&packet.protocol())
+            && self.source(gate, packet.source()).is_open_to(packet.destination())
+        {
             return Ok(AS_LONG_AS_THE_RULES);
         }
         let seen = Classified::of(packet).map_err(|refusal| match refusal {

@@ -3,6 +3,7 @@
 mod approve;
 mod channel;
 mod control;
+mod link_page;
 mod operator;
 mod paced_stream;
 mod pending_connection;
@@ -10,6 +11,7 @@ mod relay;
 mod relay_control;
 mod request_id;
 mod requests;
+mod security_headers;
 mod server;
 mod starting;
 mod work;
@@ -20,6 +22,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::header;
+use axum::middleware::{from_fn, map_response};
 use axum::routing::{any, get};
 use taut_base::NodeId;
 use taut_netmap::{CONTROL_PATH, KEY_PATH, RELAY_CONTROL_PATH, RELAY_PATH};
@@ -34,9 +37,12 @@ use crate::state::State;
 use crate::store::NetworkId;
 pub(crate) use operator::DEFAULT_IPV4;
 pub(crate) use operator::document;
-use operator::{Checked, Failure, routes as table};
+use operator::{Checked, Failure, Route, routes as table};
 use server::ServerContext;
 pub(crate) use starting::while_starting;
+
+/// Path of the page behind links that work once.
+const LINK_PATH: &str = "/link";
 
 /// Largest body of a request, 64 KiB (fault E11). Valid bodies have a few hundred bytes.
 const MAX_BODY: usize = 64 * 1024;
@@ -189,7 +195,11 @@ pub(crate) async fn stopped(mut stop: watch::Receiver<bool>) {
 
 fn router(context: Context) -> Router {
     let open = table().into_iter().filter(|route| route.open);
-    open.fold(Router::new(), |router, route| router.route(route.path, route.handler))
+    let handler = |route: Route| match route.is_front {
+        true => route.handler.route_layer(from_fn(operator::front)),
+        false => route.handler,
+    };
+    open.fold(Router::new(), |router, route| router.route(route.path, handler(route)))
         .route(CONTROL_PATH, get(control::open))
         .route(KEY_PATH, get(approve::key))
         .route("/approve/{code}", get(approve::page))
@@ -197,9 +207,12 @@ fn router(context: Context) -> Router {
         .route(RELAY_CONTROL_PATH, get(relay_control::open))
         .route("/metrics", any(async || Failure::no_metrics()))
         .nest("/api", operator::router(context.clone()))
+        .route(LINK_PATH, get(link_page::page))
+        .route("/link.js", get(link_page::script))
         .fallback(no_such_path)
         .method_not_allowed_fallback(async || Failure::no_such_method())
         .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(map_response(security_headers::add))
         .with_state(context)
 }
 

@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 41] = [
+const VALUED: [&str; 48] = [
     "config",
     "drain",
     "state",
@@ -51,6 +51,13 @@ const VALUED: [&str; 41] = [
     "proto",
     "comment",
     "based-on",
+    "audit-days",
+    "display-name",
+    "email",
+    "role",
+    "scopes",
+    "since",
+    "until",
 ];
 
 /// Options without a value.

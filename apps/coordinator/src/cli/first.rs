@@ -1,4 +1,4 @@
-//! Output of the first start of `serve`: two tokens.
+//! Output of the first start of `serve`: two tokens and a link.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(super) fn show_tokens(first: &FirstStart) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     if !out.is_terminal() {
         drop(out);
-        let note = "it holds the operator token and a join token that is reusable for 90 days";
+        let note = "it holds the operator token, a join token that is reusable for 90 days, and a link that makes the first owner within 3 days";
         let file = first.file();
         tracing::info!(target: log::DAEMON, event = "first-start", file = %file.display(), note, hint = HINT);
         announce(&format!("first-tokens: {}\n", first.file().display()));
@@ -25,7 +25,7 @@ pub(super) fn show_tokens(first: &FirstStart) -> Result<(), CommandError> {
     let shown = out.write_all(first.lines().as_bytes()).and_then(|()| out.flush());
     match shown.and_then(|()| first.forget_file()) {
         Ok(()) => {
-            let note = "the two tokens are shown this once; the join token is reusable for 90 days";
+            let note = "the two tokens and the link are shown this once; the join token is reusable for 90 days, the link works once within 3 days";
             tracing::info!(target: log::DAEMON, event = "first-start", note);
         }
         Err(error) => {

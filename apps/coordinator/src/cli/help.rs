@@ -12,6 +12,9 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("policy") => POLICY,
         Some("relays" | "relay-token" | "ticket-key") => RELAYS,
         Some("operator-token") => OPERATOR_TOKEN,
+        Some("users") => USERS,
+        Some("tokens") => TOKENS,
+        Some("audit") => AUDIT,
         Some("backup" | "restore" | "check") => BACKUP,
         Some("migrate") => MIGRATE,
         Some("simulate") => SIMULATE,
@@ -105,6 +108,9 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator relay-token      print the line that a relay needs for `--coordinator`
   taut-coordinator ticket-key       print the key that a relay needs for `--trust`
   taut-coordinator operator-token … create, list, revoke operator tokens
+  taut-coordinator users …          list, create, edit, remove users and their roles
+  taut-coordinator tokens …         create, list, revoke API tokens
+  taut-coordinator audit …          list or export the record of changes
   taut-coordinator openapi          print the description of the HTTP API (OpenAPI 3.1)
   taut-coordinator backup FILE      write the database to a file while the coordinator runs
   taut-coordinator restore FILE     restore such a file
@@ -121,11 +127,12 @@ Exit status: 0 success, 1 failure, 2 usage error. With --json a failure is also 
 const SERVE: &str = "\
 taut-coordinator serve [OPTIONS]
 
-The first start creates the coordinator's key, a network, a reusable join token (valid for 90 days) and an operator
-token. If standard output is a terminal, it prints the two tokens once. Otherwise it prints the name of a file in the
-state directory that contains them (`first-tokens`, mode 0600): read it, and delete it.
+The first start creates the coordinator's key, a network, a reusable join token (valid for 90 days), an operator token
+and a set-up link. If standard output is a terminal, it prints all three once. Otherwise it prints the name of a file in
+the state directory that contains them (`first-tokens`, mode 0600): read it, and delete it.
   operator-token: tautop-…          for `nodes`, `keys`, `networks` and the HTTP API
   join-token: taut1-…               for `taut up --join` on each host
+  set-up: http://…/link#…           in a browser, within three days: makes the first owner, with a password
 Every start prints `listening on ADDRESS:PORT` when the coordinator answers. SIGTERM and SIGINT end it.
 It is also a relay for its networks, for nodes without a direct path: open UDP 3478 and 3479 beside TCP 8288. Relayed
 packets are encrypted from node to node. If the ports are in use, the coordinator runs without a relay. Nodes whose UDP
@@ -147,6 +154,7 @@ configuration file (relay-port = 3478). An option comes before a variable, and a
                        read them, so use a loopback address
   --drain SECONDS      after SIGTERM, go on serving for this time while /readyz says that the coordinator is not ready, so that
                        a load balancer sends new connections elsewhere (default 0); a second signal ends the wait
+  --audit-days DAYS    keep entries of the audit log for this time (default 365)
   --relay-port PORT    UDP port of the relay (default 3478); the next port answers STUN
   --relay-address IP[:PORT]
                        address of the relay for nodes, if it differs from that of the coordinator; repeat for several
@@ -179,6 +187,7 @@ if something is wrong. The options of `serve` may be added, to see what they cha
   --url URL
   --metrics ADDR:PORT
   --drain SECONDS
+  --audit-days DAYS
   --relay-port PORT
   --relay-address IP[:PORT]
   --relay-rate BITS
@@ -347,6 +356,72 @@ which --config FILE names) and prints it once: for an operator who lost the firs
 coordinator may be running. `revoke` ends a token at once; the last valid token cannot be revoked. `list` and `revoke`
 take these options:
 
+",
+    remote_options!()
+);
+
+const USERS: &str = concat!(
+    "\
+taut-coordinator users list
+taut-coordinator users show USER
+taut-coordinator users create NAME [--role ROLE] [--display-name TEXT] [--email ADDRESS]
+taut-coordinator users edit USER [--display-name TEXT] [--email ADDRESS]
+taut-coordinator users role USER ROLE [--network NAME]
+taut-coordinator users reset USER
+taut-coordinator users disable USER
+taut-coordinator users enable USER
+taut-coordinator users end-sessions USER
+taut-coordinator users remove-codes USER
+taut-coordinator users remove USER
+taut-coordinator users export USER
+taut-coordinator users whoami
+taut-coordinator users set-up LINK [--name NAME] [--display-name TEXT]
+taut-coordinator users set-up-link [--url URL] [--state DIR | --database URL] [--config FILE]
+
+USER is the name with which a user signs in, or its number. ROLE is owner (changes everything), admin (changes nodes,
+keys and relays), auditor (reads everything), member (sees its own account) or none. `create` and `reset` print a link
+with which the user sets its password, once, within three days. The last owner can neither be removed nor disabled nor
+lose the role. `set-up` uses such a link in a terminal, and reads the password from standard input. `set-up-link` makes
+another link for a first owner in the database; the coordinator may be running. `remove` erases the user's data;
+`export` prints all of it.
+
+  --role ROLE          the role in all networks
+  --network NAME       the role is for this network only; by default for all networks and the coordinator itself
+  --display-name TEXT  the name for people
+  --email ADDRESS      shown only; empty deletes it
+  --name NAME          of `set-up`: the name with which the first owner signs in
+  --url URL            of `set-up-link`: the coordinator's URL (default http://127.0.0.1:8288)
+",
+    remote_options!()
+);
+
+const TOKENS: &str = concat!(
+    "\
+taut-coordinator tokens create NAME --scopes SCOPES [--expires 90d] [--state DIR | --database URL] [--config FILE]
+taut-coordinator tokens list
+taut-coordinator tokens revoke ID
+
+API tokens are for programs: each has a name, scopes and an expiry. `create` creates a token of the operator in the
+database, as `operator-token create` does, and prints it once. Users create their own by the API. `list` and `revoke`
+also concern tokens of users.
+
+  --scopes SCOPES      all, read, or AREA:read and AREA:write, separated by spaces; areas are networks, nodes, keys,
+                       relays, users, tokens and audit
+  --expires WHEN       30m, 24h, 90d (the default), up to ten years
+",
+    remote_options!()
+);
+
+const AUDIT: &str = concat!(
+    "\
+taut-coordinator audit list [--since TIME] [--until TIME]
+taut-coordinator audit export [--since TIME] [--until TIME]
+
+Prints every change: when, by whom, from which address, and what. `export` prints one JSON object a line, with the object
+before and after the change. Entries are kept for a year (`serve --audit-days`), failed sign-ins for 30 days.
+
+  --since TIME         entries of this time and later, in UTC: 2026-11-28 or 2026-11-28T09:00
+  --until TIME         entries before this time
 ",
     remote_options!()
 );

@@ -1,6 +1,8 @@
 //! The command line. Exit status: 0 success, 1 failure, 2 usage error.
 
+mod api_tokens;
 mod arguments;
+mod audit;
 mod backup;
 mod command_error;
 mod config;
@@ -24,6 +26,7 @@ mod table;
 mod target;
 mod tls;
 mod tokens;
+mod users;
 
 use std::process::ExitCode;
 
@@ -35,7 +38,7 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 22] = [
     "serve",
     "config",
     "devices",
@@ -47,6 +50,9 @@ const COMMANDS: [&str; 19] = [
     "relay-token",
     "ticket-key",
     "operator-token",
+    "users",
+    "tokens",
+    "audit",
     "openapi",
     "backup",
     "restore",
@@ -93,6 +99,9 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("migrate") => migrate::run(arguments),
         Some("operator-token") => tokens::run(arguments),
         Some("devices") => devices::run(arguments),
+        Some("users") => users::run(arguments),
+        Some("tokens") => api_tokens::run(arguments),
+        Some("audit") => audit::run(arguments),
         Some("nodes") => nodes::run(arguments),
         Some("openapi") => {
             arguments.finish()?;

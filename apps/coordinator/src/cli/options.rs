@@ -18,6 +18,10 @@ use crate::store::Location;
 /// Longest `--drain`, 1 h: a service manager kills a program that takes longer to stop.
 const LONGEST_DRAIN: u64 = 3_600;
 
+/// Time for which entries of the audit log are kept by default, in days, and the longest: 100 years.
+const DEFAULT_AUDIT_DAYS: u32 = 365;
+const LONGEST_AUDIT_DAYS: u32 = 36_500;
+
 /// What `serve` was asked to do.
 pub(super) struct ServeOptions {
     pub(super) directory: PathBuf,
@@ -27,6 +31,8 @@ pub(super) struct ServeOptions {
     pub(super) metrics: Option<SocketAddr>,
     /// Time between the signal to stop and the end of service.
     pub(super) drain: Duration,
+    /// Time for which entries of the audit log are kept, in days.
+    pub(super) audit_days: u32,
     /// `None` if the coordinator is no relay.
     pub(super) relay: Option<RelayOptions>,
     pub(super) relay_metrics: Option<SocketAddr>,
@@ -65,6 +71,7 @@ impl ServeOptions {
             urls: settings.all("url", url)?,
             metrics: settings.one("metrics", metrics_address)?,
             drain: settings.one("drain", drain)?.unwrap_or_default(),
+            audit_days: settings.one("audit-days", audit_days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
             relay: Some(relay).filter(|_| is_alone && !settings.is_on("no-relay")),
             relay_metrics,
             proxies: settings.all("trusted-proxy", proxy)?,
@@ -126,6 +133,11 @@ fn network_prefix(text: &str) -> Result<Prefix, String> {
 fn network_name(text: &str) -> Result<String, String> {
     check_name(text).map_err(|error| format!("`{text}` is refused: {error}; {}", error.hint()))?;
     Ok(String::from(text))
+}
+
+fn audit_days(text: &str) -> Result<u32, String> {
+    let days = text.parse().ok().filter(|days| (1..=LONGEST_AUDIT_DAYS).contains(days));
+    days.ok_or_else(|| format!("`{text}` is not a number of days from 1 to {LONGEST_AUDIT_DAYS}; write 365"))
 }
 
 fn drain(text: &str) -> Result<Duration, String> {

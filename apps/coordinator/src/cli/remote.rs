@@ -18,6 +18,7 @@ use super::arguments::Arguments;
 use super::target::{ApiTarget, check_target};
 use super::{CommandError, show, tls};
 use crate::contract::ErrorAnswer;
+use crate::state::API_PREFIX;
 
 /// Timeout of a request, 35 s: the coordinator itself gives up after 30 s.
 const TIMEOUT: Duration = Duration::from_secs(35);
@@ -26,7 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(35);
 pub(super) struct Remote {
     agent: Agent,
     api: String,
-    token: String,
+    /// The operator token or API token; `None` for requests that need none.
+    token: Option<String>,
     json: bool,
 }
 
@@ -36,30 +38,22 @@ impl Remote {
         let or_variable = |value: Option<String>, name| value.or_else(|| std::env::var(name).ok());
         let api =
             or_variable(arguments.value("api")?, "TAUT_API").unwrap_or_else(|| String::from("http://127.0.0.1:8288"));
-        let ca = or_variable(arguments.value("ca")?, "TAUT_CA").map(PathBuf::from);
-        let localhost = |port| ("localhost", port).to_socket_addrs().map(Iterator::collect);
-        let ApiTarget { url, addresses, is_https } = check_target(&api, arguments.switch("insecure"), localhost)?;
-        let token = or_variable(arguments.value("token")?, "TAUT_OPERATOR_TOKEN").ok_or_else(|| {
+        let token = or_variable(arguments.value("token")?, "TAUT_OPERATOR_TOKEN");
+        let (agent, api) = connection(arguments, &api)?;
+        let token = token.ok_or_else(|| {
             CommandError::Usage(String::from(
                 "no operator token: give --token or TAUT_OPERATOR_TOKEN; the first start of `serve` made one, \
                  `taut-coordinator operator-token create` makes another",
             ))
         })?;
         check_token(&token)?;
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_global(Some(TIMEOUT))
-            // Only the coordinator may get the token: no proxy of the environment, and no target of a redirect.
-            .proxy(None)
-            .max_redirects(0);
-        if is_https {
-            config = config.tls_config(tls::config(ca.as_deref())?);
-        }
-        let agent = match addresses {
-            Some(addresses) => Agent::with_parts(config.build(), DefaultConnector::default(), Pinned(addresses)),
-            None => config.build().into(),
-        };
-        Ok(Self { agent, api: url, token, json: arguments.switch("json") })
+        Ok(Self { agent, api, token: Some(token), json: arguments.switch("json") })
+    }
+
+    /// The same for a coordinator at this URL, and requests that need no token.
+    pub(super) fn without_token(arguments: &mut Arguments, api: &str) -> Result<Self, CommandError> {
+        let (agent, api) = connection(arguments, api)?;
+        Ok(Self { agent, api, token: None, json: arguments.switch("json") })
     }
 
     /// Returns true if answers are printed as JSON.
@@ -68,7 +62,10 @@ impl Remote {
     }
 
     pub(super) fn get(&self, path: &str) -> Result<Value, CommandError> {
-        let request = self.agent.get(self.address(path)).header("Authorization", self.bearer());
+        let mut request = self.agent.get(self.address(path));
+        if let Some(bearer) = self.bearer() {
+            request = request.header("Authorization", bearer);
+        }
         self.read(request.call())
     }
 
@@ -78,17 +75,26 @@ impl Remote {
     }
 
     pub(super) fn delete(&self, path: &str) -> Result<Value, CommandError> {
-        let request = self.agent.delete(self.address(path)).header("Authorization", self.bearer());
+        let mut request = self.agent.delete(self.address(path));
+        if let Some(bearer) = self.bearer() {
+            request = request.header("Authorization", bearer);
+        }
         self.read(request.call())
     }
 
     pub(super) fn post(&self, path: &str, body: &impl Serialize) -> Result<Value, CommandError> {
-        let request = self.agent.post(self.address(path)).header("Authorization", self.bearer());
+        let mut request = self.agent.post(self.address(path));
+        if let Some(bearer) = self.bearer() {
+            request = request.header("Authorization", bearer);
+        }
         self.read(request.send_json(body))
     }
 
     pub(super) fn patch(&self, path: &str, body: &impl Serialize) -> Result<Value, CommandError> {
-        let request = self.agent.patch(self.address(path)).header("Authorization", self.bearer());
+        let mut request = self.agent.patch(self.address(path));
+        if let Some(bearer) = self.bearer() {
+            request = request.header("Authorization", bearer);
+        }
         self.read(request.send_json(body))
     }
 
@@ -118,8 +124,8 @@ impl Remote {
         format!("{}/api/v1/{path}", self.api)
     }
 
-    fn bearer(&self) -> String {
-        format!("Bearer {}", self.token)
+    fn bearer(&self) -> Option<String> {
+        self.token.as_ref().map(|token| format!("Bearer {token}"))
     }
 
     fn read(&self, response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Value, CommandError> {
@@ -146,7 +152,7 @@ impl Remote {
         if status.is_success() {
             return Ok(body);
         }
-        if status.as_u16() == 401 {
+        if status.as_u16() == 401 && self.token.is_some() {
             let message = format!("the token of --token or TAUT_OPERATOR_TOKEN is not known at {}", self.api);
             let hint = "check the token and --api; `taut-coordinator operator-token create` makes a token on the coordinator's host";
             return Err(CommandError::Refused { message, hint: Some(String::from(hint)) });
@@ -158,9 +164,30 @@ impl Remote {
     }
 }
 
-/// Returns a usage error if the text is not an operator token. It may be another secret, such as a join token, which must not be sent.
+/// Returns the client for the coordinator at a URL, and the URL up to `/api/v1`. Reads `--ca` and `--insecure`.
+fn connection(arguments: &mut Arguments, api: &str) -> Result<(Agent, String), CommandError> {
+    let ca = arguments.value("ca")?.or_else(|| std::env::var("TAUT_CA").ok()).map(PathBuf::from);
+    let localhost = |port| ("localhost", port).to_socket_addrs().map(Iterator::collect);
+    let ApiTarget { url, addresses, is_https } = check_target(api, arguments.switch("insecure"), localhost)?;
+    let mut config = Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(TIMEOUT))
+        // Only the coordinator may get the token: no proxy of the environment, and no target of a redirect.
+        .proxy(None)
+        .max_redirects(0);
+    if is_https {
+        config = config.tls_config(tls::config(ca.as_deref())?);
+    }
+    let agent = match addresses {
+        Some(addresses) => Agent::with_parts(config.build(), DefaultConnector::default(), Pinned(addresses)),
+        None => config.build().into(),
+    };
+    Ok((agent, url))
+}
+
+/// Returns a usage error if the text is neither an operator token nor an API token. It may be another secret, such as a join token, which must not be sent.
 fn check_token(token: &str) -> Result<(), CommandError> {
-    if token.starts_with(OPERATOR_PREFIX) {
+    if token.starts_with(OPERATOR_PREFIX) || token.starts_with(API_PREFIX) {
         return Ok(());
     }
     let what = if token.starts_with(TOKEN_PREFIX) {

@@ -48,8 +48,8 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     // First, because the first start prints its tokens only once, and a port in use would end it.
     let (listeners, address) = bind(options.listen).await?;
     let urls = if urls.is_empty() { derived_urls(address) } else { urls };
-    let ticket_life = TICKET_LIFE;
-    let start = StartOptions { directory: directory.clone(), database, urls, network, ipv4, ticket_life };
+    let (ticket_life, audit_days) = (TICKET_LIFE, options.audit_days);
+    let start = StartOptions { directory: directory.clone(), database, urls, network, ipv4, ticket_life, audit_days };
     let (state, first) = tokio::select! {
         opened = api::while_starting(&listeners, State::open(start)) => opened.map_err(CommandError::run)?,
         () = api::stopped(stop.clone()) => return Ok(()),

@@ -36,13 +36,30 @@ pub(crate) enum ErrorCode {
     Full,
     LastToken,
     TooLarge,
+    Forbidden,
+    WrongSite,
+    SignInFailed,
+    TooManyAttempts,
+    BadLink,
+    BadCode,
+    BadPassword,
+    BadRole,
+    BadScope,
+    NoSuchUser,
+    NoSuchSession,
+    UserExists,
+    LastOwner,
+    Codes,
+    NotLocal,
+    Changed,
+    RepeatedKey,
     Internal,
     Unavailable,
 }
 
 impl ErrorCode {
     /// All codes.
-    pub(crate) const ALL: [Self; 30] = [
+    pub(crate) const ALL: [Self; 47] = [
         Self::BadRequest,
         Self::BadName,
         Self::BadPrefix,
@@ -71,6 +88,23 @@ impl ErrorCode {
         Self::Full,
         Self::LastToken,
         Self::TooLarge,
+        Self::Forbidden,
+        Self::WrongSite,
+        Self::SignInFailed,
+        Self::TooManyAttempts,
+        Self::BadLink,
+        Self::BadCode,
+        Self::BadPassword,
+        Self::BadRole,
+        Self::BadScope,
+        Self::NoSuchUser,
+        Self::NoSuchSession,
+        Self::UserExists,
+        Self::LastOwner,
+        Self::Codes,
+        Self::NotLocal,
+        Self::Changed,
+        Self::RepeatedKey,
         Self::Internal,
         Self::Unavailable,
     ];
@@ -78,8 +112,20 @@ impl ErrorCode {
     /// Returns the HTTP status of an answer with this code.
     pub(crate) fn status(self) -> u16 {
         match self {
-            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry | Self::BadTag | Self::BadRelay | Self::BadPolicy => 400,
-            Self::Unauthorized => 401,
+            Self::BadRequest
+            | Self::BadName
+            | Self::BadPrefix
+            | Self::BadExpiry
+            | Self::BadTag
+            | Self::BadRelay
+            | Self::BadPolicy
+            | Self::BadLink
+            | Self::BadCode
+            | Self::BadPassword
+            | Self::BadRole
+            | Self::BadScope => 400,
+            Self::Unauthorized | Self::SignInFailed => 401,
+            Self::Forbidden | Self::WrongSite => 403,
             Self::NoSuchPath
             | Self::NoSuchNetwork
             | Self::NoSuchNode
@@ -87,7 +133,9 @@ impl ErrorCode {
             | Self::NoSuchToken
             | Self::NoSuchRelay
             | Self::NoSuchRequest
-            | Self::NoSuchPolicy => 404,
+            | Self::NoSuchPolicy
+            | Self::NoSuchUser
+            | Self::NoSuchSession => 404,
             Self::NoSuchMethod => 405,
             Self::Slow => 408,
             // The request is valid, but the present state does not allow it.
@@ -99,7 +147,14 @@ impl ErrorCode {
             | Self::OwnRelay
             | Self::PolicyRefused
             | Self::Full
-            | Self::LastToken => 409,
+            | Self::LastToken
+            | Self::UserExists
+            | Self::LastOwner
+            | Self::Codes
+            | Self::NotLocal
+            | Self::RepeatedKey => 409,
+            Self::Changed => 412,
+            Self::TooManyAttempts => 429,
             Self::TooLarge => 413,
             Self::Internal => 500,
             Self::Unavailable => 503,
@@ -137,6 +192,23 @@ impl ErrorCode {
             Self::Full => "full",
             Self::LastToken => "last-token",
             Self::TooLarge => "too-large",
+            Self::Forbidden => "forbidden",
+            Self::WrongSite => "wrong-site",
+            Self::SignInFailed => "sign-in-failed",
+            Self::TooManyAttempts => "too-many-attempts",
+            Self::BadLink => "bad-link",
+            Self::BadCode => "bad-code",
+            Self::BadPassword => "bad-password",
+            Self::BadRole => "bad-role",
+            Self::BadScope => "bad-scope",
+            Self::NoSuchUser => "no-such-user",
+            Self::NoSuchSession => "no-such-session",
+            Self::UserExists => "user-exists",
+            Self::LastOwner => "last-owner",
+            Self::Codes => "codes",
+            Self::NotLocal => "not-local",
+            Self::Changed => "changed",
+            Self::RepeatedKey => "repeated-key",
             Self::Internal => "internal",
             Self::Unavailable => "unavailable",
         }

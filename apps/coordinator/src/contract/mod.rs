@@ -7,6 +7,7 @@ mod failure;
 mod keys;
 mod networks;
 mod nodes;
+mod people;
 mod policy;
 mod relays;
 mod service;
@@ -21,6 +22,12 @@ pub(crate) use networks::{
 pub(crate) use nodes::{
     ApproveRequest, ChangeNode, DeniedRequest, NodeAnswer, NodeEntry, NodeList, NodeState, RemovedNode, RequestEntry,
     RequestList,
+};
+pub(crate) use people::{
+    ActorEntry, ApiTokenEntry, ApiTokenList, ApiTokenState, AuditEntry, AuditList, AuditQuery, ChangePassword,
+    CodeBody, ConfirmPassword, CreateApiToken, CreateUser, CreatedApiToken, CreatedUser, EditUserBody, EndedSessions,
+    ExportAnswer, NewCodesAnswer, PageQuery, PasswordLink, RecoveryCodes, RemovedUser, ResetPassword, RevokedApiToken,
+    RoleEntry, SessionAnswer, SessionEntry, SessionList, SetRole, SetUp, SignInBody, UserAnswer, UserEntry, UserList,
 };
 pub(crate) use policy::{ApplyPolicy, PolicyAnswer, PolicyEntry, PolicyList, PolicyVersionsQuery};
 pub(crate) use relays::{

@@ -32,8 +32,43 @@ pub(crate) struct PolicyAnswer {
     /// names of nodes that are too old to enforce it: they accept everything that their peers send
     pub(crate) too_old: Vec<String>,
     /// the nodes and people that it is applied to, as the file of `--nodes` has them
-    #[schema(value_type = Object)]
+    #[schema(value_type = PolicyInventory)]
     pub(crate) inventory: Inventory,
+}
+
+/// The form of an [`Inventory`].
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(crate) struct PolicyInventory {
+    nodes: Vec<PolicyNode>,
+    users: Vec<PolicyUser>,
+    /// the network's prefixes, which `*` stands for as a source
+    prefixes: Vec<String>,
+}
+
+/// A node, as policies know it.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(crate) struct PolicyNode {
+    name: String,
+    addresses: Vec<String>,
+    /// its owner; null for a node without one
+    #[schema(required = true)]
+    user: Option<String>,
+    /// its tags, each with `tag:`
+    tags: Vec<String>,
+    /// its approved routes
+    routes: Vec<String>,
+}
+
+/// A person, as policies know it.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(crate) struct PolicyUser {
+    name: String,
+    role: String,
+    /// groups of the identity provider
+    groups: Vec<String>,
 }
 
 /// `GET /api/v1/policy/versions`: up to 100, newest first.

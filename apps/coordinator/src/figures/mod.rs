@@ -115,7 +115,7 @@ impl Refusals {
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Requests at the port for nodes and operators.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RequestFigures {
     /// Answers by the class of their status, 100 to 599.
     classes: [Counter; CLASSES.len()],
@@ -123,6 +123,14 @@ pub(crate) struct RequestFigures {
     failures: [Counter; ErrorCode::ALL.len()],
     /// Connections that were closed at once, because they were beyond the limits.
     pub(crate) turned_away: Counter,
+}
+
+/// Arrays of more than 32 elements have no default of their own.
+impl Default for RequestFigures {
+    fn default() -> Self {
+        let failures = std::array::from_fn(|_| Counter::default());
+        Self { classes: Default::default(), failures, turned_away: Counter::default() }
+    }
 }
 
 impl RequestFigures {

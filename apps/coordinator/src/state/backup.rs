@@ -169,6 +169,8 @@ async fn move_ahead(database: &Location, purpose: Purpose, known: &LastKnown) ->
     }
     let count = if known.nodes == 0 { steps(MOST_STEPS) } else { 1 };
     tx.skip_numbers(known, NODES * count, KEYS * count, RELAYS * count).await?;
+    // Sessions and links that were ended after the backup must not be alive again.
+    tx.delete_all_sessions().await?;
     tx.commit().await?;
     store.close().await;
     Ok(())

@@ -3,11 +3,13 @@
 //! A node takes part in its network if it is approved, not disabled and not expired ([`Part`]). A change of that is a change of the network's version like any
 //! other, so that peers drop the node, or get it, with the next delta.
 
+use serde_json::{Value, json};
 use taut_netmap::{BadName, check_new_name};
 
 use super::device_rules::{LIFE, approved, checked_owner, checked_tags, end};
 use super::names::is_number;
 use super::nodes::find;
+use super::party::{Change, record};
 use super::{NodeView, State, StateError, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -63,6 +65,13 @@ impl State {
             row.name = new;
         }
         tx.set_device(row.id, (&row.device, &after), version, now).await?;
+        let (before, after_value) = (Some(value(&former, &row.device)), Some(value(&row.name, &after)));
+        let object = format!("node {}", row.id);
+        record(
+            &mut tx,
+            Change { network: Some(network.id), action: "node-changed", object, before, after: after_value },
+        )
+        .await?;
         tx.commit().await?;
         let before = std::mem::replace(&mut row.device, after);
         self.announce_device(&network, &row, &before, version);
@@ -74,6 +83,7 @@ impl State {
     }
 
     /// Renames a node.
+
     #[cfg(test)]
     pub(crate) async fn rename_node(
         &self,
@@ -192,4 +202,17 @@ fn event(before: Part, after: Part) -> &'static str {
         (Part::Expired, _) => "renewed",
         _ => "device-changed",
     }
+}
+
+/// Returns what an operator decides about a node, for the audit log.
+pub(super) fn value(name: &str, device: &Device) -> Value {
+    json!({
+        "name": name,
+        "tags": device.tags,
+        "owner": device.owner,
+        "disabled": device.disabled,
+        "approved": device.approved,
+        "expired": device.expired,
+        "expires_at": device.expires_at,
+    })
 }

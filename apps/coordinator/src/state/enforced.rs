@@ -111,7 +111,9 @@ impl Enforced {
 
     fn has_same_filter(&self, before: &Self, id: NodeId) -> bool {
         match (self.hashes.get(&id), before.hashes.get(&id)) {
-            (None, None) => self.facts.get(&id).map(|facts| &facts.addresses) == before.facts.get(&id).map(|facts| &facts.addresses),
+            (None, None) => {
+                self.facts.get(&id).map(|facts| &facts.addresses) == before.facts.get(&id).map(|facts| &facts.addresses)
+            }
             (now, then) => now == then,
         }
     }
@@ -157,7 +159,8 @@ impl Enforced {
         let Some(facts) = self.facts.get(&id) else { return Filter::default() };
         match &self.meaning {
             Meaning::Open => {
-                let own = |address: &std::net::IpAddr| Target { prefix: Prefix::host(*address), ports: vec![ALL_PORTS] };
+                let own =
+                    |address: &std::net::IpAddr| Target { prefix: Prefix::host(*address), ports: vec![ALL_PORTS] };
                 let dst = facts.addresses.iter().map(own).collect();
                 Filter { rules: vec![Rule { src: self.prefixes.to_vec(), proto: Vec::new(), dst }] }
             }
@@ -176,7 +179,6 @@ impl Enforced {
     pub(super) fn has_other_peers(&self, id: NodeId, have: u64) -> bool {
         have < self.peers_changed.get(&id).copied().unwrap_or(self.base)
     }
-
 }
 
 fn meaning(policy: &Policy, facts: &BTreeMap<NodeId, NodeFacts>, prefixes: [Prefix; 2]) -> Meaning {

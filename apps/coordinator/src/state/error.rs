@@ -9,6 +9,7 @@ use taut_policy::{MAX_TEXT, PolicyError};
 
 use super::policies::place;
 
+use super::party::PeopleError;
 use crate::store::StoreError;
 
 /// The reason for which a request was refused. Nothing was changed.
@@ -117,6 +118,8 @@ pub(crate) enum StateError {
     Panicked,
     /// Every node would refuse the map, so it is not sent.
     BadMap(MapError),
+    /// A request about people, sessions, tokens or the audit log.
+    People(PeopleError),
 }
 
 /// The reason for which an enrolment key cannot be used. Only a node that has the key's secret is told.
@@ -247,7 +250,9 @@ impl StateError {
             Self::TooOld(_) => {
                 "upgrade these nodes, or give --force (in the API `\"force\": true`): until then they accept everything that their peers send"
             }
-            Self::PolicyChanged(_) => "look at it (`taut-coordinator policy show`), and repeat your change on top of it",
+            Self::PolicyChanged(_) => {
+                "look at it (`taut-coordinator policy show`), and repeat your change on top of it"
+            }
             Self::NoPolicy(_) => "`taut-coordinator policy history` shows the versions that exist",
             Self::Unsound(_) => {
                 "give it a good name (`taut-coordinator nodes rename ID NAME`), or remove it and join it again"
@@ -255,6 +260,7 @@ impl StateError {
             Self::Panicked => {
                 "this is a defect of the coordinator; nodes keep their last good map; please report it with the lines `map-panicked` of the coordinator's log"
             }
+            Self::People(error) => error.hint(),
             Self::BadMap(_) => "this is a defect of the coordinator; nodes keep their last good map; please report it",
         }
     }
@@ -335,6 +341,7 @@ impl fmt::Display for StateError {
             Self::NoPolicy(number) => write!(f, "there is no version {number} of the policy"),
             Self::Unsound(id) => write!(f, "the coordinator's entry for node {id} is damaged"),
             Self::Panicked => f.write_str("the coordinator cannot make this map: it failed while it tried"),
+            Self::People(error) => fmt::Display::fmt(error, f),
             Self::BadMap(refusal) => write!(f, "no map is sent because every node would refuse it: {refusal}"),
         }
     }
@@ -345,6 +352,12 @@ impl Error for StateError {}
 impl From<StoreError> for StateError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<PeopleError> for StateError {
+    fn from(error: PeopleError) -> Self {
+        Self::People(error)
     }
 }
 

@@ -20,8 +20,8 @@ pub(super) fn path(directory: &Path) -> PathBuf {
 }
 
 /// Returns the text for the file and the terminal.
-pub(super) fn lines(operator_token: &str, join_token: &str) -> Zeroizing<String> {
-    Zeroizing::new(format!("operator-token: {operator_token}\njoin-token: {join_token}\n"))
+pub(super) fn lines(operator_token: &str, join_token: &str, set_up: &str) -> Zeroizing<String> {
+    Zeroizing::new(format!("operator-token: {operator_token}\njoin-token: {join_token}\nset-up: {set_up}\n"))
 }
 
 /// Writes `lines` in one step, readable by the owner only.
@@ -58,9 +58,9 @@ mod tests {
             fs::write(directory.0.join(name), "old").unwrap();
             fs::set_permissions(directory.0.join(name), fs::Permissions::from_mode(0o644)).unwrap();
         }
-        write(&directory.0, &lines("a", "b")).unwrap();
+        write(&directory.0, &lines("a", "b", "c")).unwrap();
         let path = path(&directory.0);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "operator-token: a\njoin-token: b\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "operator-token: a\njoin-token: b\nset-up: c\n");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 1);
         remove(&directory.0).unwrap();

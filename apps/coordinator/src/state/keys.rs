@@ -3,7 +3,10 @@
 use taut_base::PublicKey;
 use taut_netmap::JoinToken;
 
+use serde_json::json;
+
 use super::absence::ABSENCE;
+use super::party::{Caller, Change, record};
 use super::{Secret, State, StateError, device_rules, networks};
 use crate::clock::unix_now;
 use crate::log;
@@ -53,6 +56,9 @@ impl State {
         let mut tx = self.store.write(Party::Operators).await?;
         let network = networks::named(&mut tx, network).await?;
         let (row, secret) = insert(&mut tx, network.id, reusable, expiry, grants, unix_now()).await?;
+        let after = Some(json!({ "one_off": !reusable, "expires_at": row.expires_at }));
+        let (of, object) = (Some(network.id), format!("key {}", row.id));
+        record(&mut tx, Change { network: of, action: "key-created", object, before: None, after }).await?;
         tx.commit().await?;
         tracing::info!(target: log::MEMBERS, event = "key-created", key = row.id, network = network.name, reusable);
         let token = join_token(network.id, self.public, &self.urls, &secret);
@@ -73,9 +79,20 @@ impl State {
     /// Revokes a key. Nodes that joined with it remain members.
     pub(crate) async fn revoke_key(&self, id: i64) -> Result<(), StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
-        if !tx.revoke_key(id, unix_now()).await? {
+        // A key whose row is damaged is not among them: it belongs to no network, and can be revoked all the same (fault O9).
+        let row = tx.keys().await?.into_iter().find(|row| row.id == id);
+        let caller = Caller::current();
+        let is_allowed = match &row {
+            Some(row) => caller.is_allowed_in(row.network),
+            None => caller.grants.allow(caller.need, None),
+        };
+        if !is_allowed || !tx.revoke_key(id, unix_now()).await? {
             return Err(StateError::NoKey(id));
         }
+        let before =
+            row.as_ref().map(|row| json!({ "one_off": !row.reusable, "used": row.used, "expires_at": row.expires_at }));
+        let (network, object) = (row.map(|row| row.network), format!("key {id}"));
+        record(&mut tx, Change { network, action: "key-revoked", object, before, after: None }).await?;
         tx.commit().await?;
         tracing::info!(target: log::MEMBERS, event = "key-revoked", key = id);
         Ok(())

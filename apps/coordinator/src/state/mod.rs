@@ -28,9 +28,12 @@ mod names;
 mod networks;
 mod nodes;
 mod operators;
-mod policies;
+mod party;
+mod people;
+mod people_commands;
 #[cfg(test)]
 pub(crate) mod poison;
+mod policies;
 mod population;
 mod presence;
 mod rate_limit;
@@ -59,6 +62,7 @@ use tokio::sync::{Notify, watch};
 
 use channel_rates::PartyRates;
 use joins::Joins;
+use people::People;
 use relay_links::RelayLinks;
 use requests::RequestRates;
 
@@ -74,6 +78,12 @@ pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
 pub(crate) use migration::migrate;
 pub(crate) use networks::{NetworkView, check_name, check_prefix};
 pub(crate) use nodes::NodeView;
+pub(crate) use party::{Access, Actor, Area, Caller, Grants, Need, PeopleError};
+pub(crate) use people::{
+    ABSOLUTE_LIFE, API_PREFIX, Attempt, AuditView, Earlier, EditUser, Known, LONGEST_TOKEN_LIFE, NewCodes, NewUser,
+    Opened, Password, Repeatable, RoleView, TokenView, UserView, csrf_token,
+};
+pub(crate) use people_commands::{new_api_token, new_set_up_link};
 pub(crate) use policies::{NewPolicy, PolicyView};
 pub(crate) use population::MemberKeys;
 pub(crate) use rate_limit::RateLimit;
@@ -136,6 +146,7 @@ pub(crate) struct State {
     relay_links: RelayLinks,
     /// Number of the last revocation that was seen; changes whenever there may be a new one.
     revoked: watch::Sender<i64>,
+    people: People,
     figures: Arc<Figures>,
     /// Told when a node comes or goes at one of the hubs.
     moved: Arc<Notify>,
@@ -283,6 +294,9 @@ impl State {
                 if let Err(error) = self.forget_marks(now).await {
                     tracing::error!(target: log::DATABASE, event = "marks-not-forgotten", reason = %error);
                 }
+                if let Err(error) = self.forget_people_marks(now).await {
+                    tracing::error!(target: log::DATABASE, event = "sessions-not-forgotten", reason = %error);
+                }
             }
             if let Some(now) = expiry_clock.read(unix_now(), Instant::now())
                 && let Err(error) = self.end_memberships(now).await
@@ -299,6 +313,7 @@ impl State {
             if seen_at.elapsed() >= SEEN_EVERY {
                 seen_at = Instant::now();
                 self.write_last_seen().await;
+                self.write_failed_sign_ins().await;
                 self.warn_of_log();
             }
         }
@@ -317,6 +332,7 @@ impl State {
     pub(crate) async fn close(&self) {
         self.sweep();
         self.write_last_seen().await;
+        self.write_failed_sign_ins().await;
         self.leave_replicas().await;
         self.store.close().await;
     }

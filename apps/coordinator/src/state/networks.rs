@@ -5,6 +5,9 @@ use std::sync::PoisonError;
 use taut_base::Prefix;
 use taut_netmap::check_network_name;
 
+use serde_json::json;
+
+use super::party::{Caller, Change, record};
 use super::{State, StateError, addresses, policies, random, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -22,7 +25,7 @@ impl State {
     pub(crate) async fn networks(&self) -> Result<Vec<NetworkView>, StateError> {
         let mut tx = self.store.read(Party::Operators).await?;
         let mut views = Vec::new();
-        for row in tx.networks().await? {
+        for row in listed(&mut tx, None).await? {
             views.push(NetworkView {
                 nodes: tx.count_nodes(row.id).await?,
                 online: self.hub(row.id).online().len(),
@@ -36,6 +39,9 @@ impl State {
     pub(crate) async fn create_network(&self, name: &str, ipv4: Prefix) -> Result<NetworkView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         let row = create(&mut tx, name, ipv4, unix_now()).await?;
+        let after = Some(json!({ "name": row.name, "ipv4": row.ipv4, "ipv6": row.ipv6 }));
+        let (network, object) = (Some(row.id), format!("network {}", row.id));
+        record(&mut tx, Change { network, action: "network-created", object, before: None, after }).await?;
         tx.commit().await?;
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(row.id);
         let NetworkRow { name: network, ipv4, ipv6, .. } = &row;
@@ -82,7 +88,7 @@ pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64)
 /// Returns the network of this name or number; the only network if no name is given.
 pub(super) async fn named(tx: &mut Reading, name: Option<&str>) -> Result<NetworkRow, StateError> {
     let Some(name) = name else {
-        let mut all = tx.networks().await?;
+        let mut all = listed(tx, None).await?;
         return match (all.pop(), all.is_empty()) {
             (Some(only), true) => Ok(only),
             (Some(_), false) => Err(StateError::WhichNetwork),
@@ -96,6 +102,8 @@ pub(super) async fn named(tx: &mut Reading, name: Option<&str>) -> Result<Networ
             Err(()) => None,
         },
     };
+    // A network in which the caller may not do this is as good as none: its name is not revealed.
+    let found = found.filter(|row| Caller::current().is_allowed_in(row.id));
     found.ok_or_else(|| StateError::NoNetwork(String::from(name)))
 }
 
@@ -112,10 +120,12 @@ pub(super) fn only<T>(
     Ok(found.pop())
 }
 
-/// Returns the networks to list: one by name, or all.
+/// Returns the networks to list: one by name, or all in which the caller may do what it asked for.
 pub(super) async fn listed(tx: &mut Reading, name: Option<&str>) -> Result<Vec<NetworkRow>, StateError> {
-    match name {
-        Some(_) => Ok(vec![named(tx, name).await?]),
-        None => Ok(tx.networks().await?),
+    if name.is_some() {
+        return Ok(vec![Box::pin(named(tx, name)).await?]);
     }
+    let (caller, mut all) = (Caller::current(), tx.networks().await?);
+    all.retain(|row| caller.is_allowed_in(row.id));
+    Ok(all)
 }

@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 use std::sync::PoisonError;
 
+use serde_json::{Value, json};
 use taut_base::NodeId;
 use taut_relay_server::log::MEMBERSHIP;
 
 use super::members::member;
 use super::names::is_number;
+use super::party::{Caller, Change, record};
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -44,6 +46,7 @@ impl State {
             }
             found => found?,
         };
+        record(&mut tx, Change { before: Some(value(&row)), ..change("node-removed", &row) }).await?;
         self.remove(tx, &network, &row).await?;
         tracing::info!(target: log::MEMBERS, event = "removed", network = network.name, node = row.id.0, name = row.name);
         Ok(self.view(&network, row))
@@ -54,7 +57,17 @@ impl State {
         let unknown = || StateError::NoNode(String::from(id));
         let number = id.parse().map_err(|_| unknown())?;
         let row = tx.damaged_node(NodeId(number)).await?.ok_or_else(unknown)?;
-        let Some(network) = tx.network(row.network).await? else {
+        let (caller, network) = (Caller::current(), tx.network(row.network).await?);
+        let is_allowed = match &network {
+            Some(network) => caller.is_allowed_in(network.id),
+            None => caller.grants.allow(caller.need, None),
+        };
+        if !is_allowed {
+            return Err(unknown());
+        }
+        let of = network.as_ref().map(|network| network.id);
+        record(&mut tx, Change { network: of, before: Some(value(&row)), ..change("node-removed", &row) }).await?;
+        let Some(network) = network else {
             tx.delete_node(row.id).await?;
             tx.commit().await?;
             tracing::info!(target: log::MEMBERS, event = "removed", network = "", node = number, name = row.name);
@@ -102,6 +115,15 @@ impl State {
     }
 }
 
+fn change(action: &'static str, row: &NodeRow) -> Change {
+    Change { network: Some(row.network), action, object: format!("node {}", row.id), before: None, after: None }
+}
+
+/// Returns a node for the audit log.
+fn value(row: &NodeRow) -> Value {
+    json!({ "name": row.name, "key": row.node_key, "ipv4": row.ipv4, "ipv6": row.ipv6 })
+}
+
 /// Returns a node by number (digits only) or by name. Numbers are unique in all networks. A name needs a network if several networks have a node of that name.
 pub(super) async fn find(
     tx: &mut Reading,
@@ -116,7 +138,8 @@ pub(super) async fn find(
             let what = "its network does not exist";
             return Err(StoreError::DamagedRow(DamagedRow { table: "nodes", key: row.id.to_string(), what }).into());
         };
-        if network.is_some() && networks::named(tx, network).await?.id != own.id {
+        let is_other = network.is_some() && networks::named(tx, network).await?.id != own.id;
+        if is_other || !Caller::current().is_allowed_in(own.id) {
             return Err(unknown());
         }
         return Ok((own, row));

@@ -1,5 +1,6 @@
 //! Operator tokens, which give access to the operator's API.
 
+use super::party::{Change, record};
 use super::{Secret, State, StateError};
 use crate::clock::unix_now;
 use crate::log;
@@ -31,6 +32,9 @@ impl State {
         if !tx.revoke_operator(id, unix_now()).await? {
             return Err(StateError::NoOperator(id));
         }
+        let object = format!("operator token {id}");
+        record(&mut tx, Change { network: None, action: "operator-token-revoked", object, before: None, after: None })
+            .await?;
         tx.commit().await?;
         tracing::info!(target: log::MEMBERS, event = "operator-token-revoked", token = id);
         Ok(())

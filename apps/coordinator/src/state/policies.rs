@@ -1,10 +1,13 @@
 //! Policies of networks: the first one, applying another, and their history.
 
 use std::collections::BTreeSet;
+use std::sync::PoisonError;
 
+use serde_json::json;
 use taut_policy::{Inventory, MAX_TEXT, Policy, PolicyError, run_tests};
 
 use super::enforced::{facts_of, is_open};
+use super::party::{Actor, Caller, Change, record};
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -31,7 +34,6 @@ const FIRST: &str = r#"// Who may reach whom in this network. What no rule allow
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewPolicy {
     pub(crate) text: String,
-    pub(crate) author: String,
     pub(crate) comment: String,
     /// The number of the version that the author changed; `None` replaces whatever is in force.
     pub(crate) based_on: Option<i64>,
@@ -54,7 +56,7 @@ impl State {
         let mut tx = self.store.read(Party::Operators).await?;
         let network = networks::named(&mut tx, network).await?;
         let row = tx.policy(network.id).await?.ok_or(StateError::NoPolicy(0))?;
-        view(&mut tx, network, row).await
+        self.policy_view(&mut tx, network, row).await
     }
 
     /// Returns a version of the policy.
@@ -62,7 +64,7 @@ impl State {
         let mut tx = self.store.read(Party::Operators).await?;
         let network = networks::named(&mut tx, network).await?;
         let row = tx.policy_version(network.id, number).await?.ok_or(StateError::NoPolicy(number))?;
-        view(&mut tx, network, row).await
+        self.policy_view(&mut tx, network, row).await
     }
 
     /// Returns up to 100 versions before this one, newest first, without their texts.
@@ -93,7 +95,7 @@ impl State {
         if !failures.is_empty() {
             return Err(StateError::PolicyTests(failures));
         }
-        let too_old = too_old(&members);
+        let too_old = self.too_old(&members);
         if !too_old.is_empty() && !new.force && !is_open(&policy) {
             return Err(StateError::TooOld(too_old));
         }
@@ -102,11 +104,15 @@ impl State {
             number: 0,
             version,
             text: new.text,
-            author: new.author,
+            author: author(&Caller::current().actor),
             comment: new.comment,
             created_at: unix_now(),
         };
         let number = tx.insert_policy(network.id, &row, KEPT).await?;
+        let (before, after) =
+            (Some(json!({ "version": number - 1 })), Some(json!({ "version": number, "comment": row.comment })));
+        let object = format!("policy version {number}");
+        record(&mut tx, Change { network: Some(network.id), action: "policy-applied", object, before, after }).await?;
         tx.commit().await?;
         self.hub(network.id).announce(version);
         tracing::info!(target: log::MEMBERS, event = "policy-applied", network = network.name, number, author = row.author);
@@ -114,11 +120,39 @@ impl State {
         let network = NetworkRow { version, ..network };
         Ok(PolicyView { network, row: PolicyRow { number, ..row }, inventory, too_old })
     }
+
+    async fn policy_view(
+        &self,
+        tx: &mut Reading,
+        network: NetworkRow,
+        row: PolicyRow,
+    ) -> Result<PolicyView, StateError> {
+        let members = tx.members(network.id).await?.valid;
+        Ok(PolicyView { inventory: inventory(&network, &members), too_old: self.too_old(&members), network, row })
+    }
+
+    /// Returns the names of members whose last known program does not enforce filters: release 0.1.
+    fn too_old(&self, members: &[NodeRow]) -> Vec<String> {
+        let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = |row: &NodeRow| programs.get(&row.id).unwrap_or(&row.program).starts_with("0.1.");
+        let names: BTreeSet<&str> = members.iter().filter(|row| program(row)).map(|row| row.name.as_str()).collect();
+        names.into_iter().map(String::from).collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_program(&self, node: taut_base::NodeId, program: &str) {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner).insert(node, String::from(program));
+    }
 }
 
-async fn view(tx: &mut Reading, network: NetworkRow, row: PolicyRow) -> Result<PolicyView, StateError> {
-    let members = tx.members(network.id).await?.valid;
-    Ok(PolicyView { inventory: inventory(&network, &members), too_old: too_old(&members), network, row })
+/// Returns who applies a policy, as the list of versions shows it.
+fn author(actor: &Actor) -> String {
+    match actor {
+        Actor::Person { name, .. } => name.clone(),
+        Actor::Token { name, .. } => format!("token {name}"),
+        Actor::OperatorToken(id) => format!("operator token {id}"),
+        Actor::Command | Actor::Coordinator | Actor::Nobody => String::from(actor.kind()),
+    }
 }
 
 /// Gives a new network its first policy.
@@ -148,13 +182,6 @@ fn failures(policy: &Policy, inventory: &Inventory) -> Vec<String> {
         outcome.failure.map(|why| format!("line {}: {wanted} {}: {why}", outcome.line, outcome.connection))
     });
     failed.collect()
-}
-
-/// Returns the members whose last known program does not enforce filters: release 0.1.
-fn too_old(members: &[NodeRow]) -> Vec<String> {
-    let is_old = |row: &&NodeRow| row.program.starts_with("0.1.");
-    let names: BTreeSet<&str> = members.iter().filter(is_old).map(|row| row.name.as_str()).collect();
-    names.into_iter().map(String::from).collect()
 }
 
 /// Returns a mistake in a policy with its place.

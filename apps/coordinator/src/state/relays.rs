@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use serde_json::{Value, json};
 use taut_base::{NodeId, PublicKey, RelayId};
 use taut_netmap::{BadName, MAX_PEER_RELAYS, MAX_RELAYS, Relay, RelayFault, RelayToken, check_name};
 
 use super::names::is_number;
+use super::party::{Change, record};
 use super::relay_links::RelayReport;
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
@@ -99,6 +101,9 @@ impl State {
         }
         let version = tx.next_version(network.id, random_bits()).await?;
         tx.set_relays_version(network.id, version).await?;
+        let (of, object) = (Some(network.id), format!("relay {}", relay.id));
+        let after = Some(value(&relay));
+        record(&mut tx, Change { network: of, action: "relay-added", object, before: None, after }).await?;
         tx.commit().await?;
         self.hub(network.id).announce(version);
         let (id, key) = (relay.id.0, &relay.key);
@@ -128,6 +133,9 @@ impl State {
         tx.delete_relay(row.id).await?;
         let version = tx.next_version(network.id, random_bits()).await?;
         tx.set_relays_version(network.id, version).await?;
+        let (of, object) = (Some(network.id), format!("relay {}", row.id));
+        let before = Some(value(&relay(row.clone())));
+        record(&mut tx, Change { network: of, action: "relay-removed", object, before, after: None }).await?;
         tx.commit().await?;
         self.hub(network.id).announce(version);
         tracing::info!(target: log::MEMBERS, event = "relay-removed", network = network.name, relay = row.id.0, name = row.name);
@@ -153,6 +161,9 @@ impl State {
                 // It may still be in the maps of nodes.
                 let version = tx.next_version(network.id, random_bits()).await?;
                 tx.set_relays_version(network.id, version).await?;
+                let (of, object) = (Some(network.id), format!("relay {id}"));
+                record(&mut tx, Change { network: of, action: "relay-removed", object, before: None, after: None })
+                    .await?;
                 tx.commit().await?;
                 self.hub(network.id).announce(version);
                 tracing::info!(target: log::MEMBERS, event = "relay-removed", network = network.name, relay = id, name = "");
@@ -237,6 +248,11 @@ pub(super) async fn of(tx: &mut Reading, network: &NetworkRow) -> Result<Vec<Rel
 async fn own(tx: &mut Reading) -> Result<Option<Relay>, StateError> {
     let json = tx.meta(OWN_RELAY).await?;
     Ok(json.and_then(|json| serde_json::from_slice::<Option<Relay>>(&json).ok()).flatten())
+}
+
+/// Returns a relay for the audit log.
+fn value(relay: &Relay) -> Value {
+    json!({ "name": relay.name, "key": relay.key, "endpoints": relay.endpoints, "stun_port": relay.stun_port, "web": relay.web })
 }
 
 fn relay(row: RelayRow) -> Relay {

@@ -2,6 +2,9 @@
 
 use std::sync::PoisonError;
 
+use serde_json::json;
+
+use super::party::{Change, record};
 use super::{NetworkView, State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -27,6 +30,10 @@ impl State {
         }
         let version = tx.next_version(row.id, random_bits()).await?;
         tx.remove_network(row.id, version, unix_now()).await?;
+        tx.delete_roles_in(row.id).await?;
+        let before = Some(json!({ "name": row.name, "ipv4": row.ipv4, "ipv6": row.ipv6, "nodes": members.len() }));
+        let (network, object) = (Some(row.id), format!("network {}", row.id));
+        record(&mut tx, Change { network, action: "network-removed", object, before, after: None }).await?;
         tx.commit().await?;
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&row.id);
         let online = self.hub(row.id).online().len();

@@ -8,12 +8,16 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use taut_base::{KeyedHash, Meter, PrivateKey, PublicKey, Rate, Time, network, site};
 use taut_netmap::{Hello, Request};
 use taut_noise::dh;
 
 use super::names::{free_name, is_number};
-use super::{NodeView, Secret, State, StateError, addresses, admission, device_rules, networks, random, random_bits};
+use super::party::{Caller, Change, record};
+use super::{
+    NodeView, Secret, State, StateError, addresses, admission, device_rules, devices, networks, random, random_bits,
+};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{
@@ -191,7 +195,10 @@ impl State {
         let now = unix_now();
         let mut tx = self.store.read(Party::Operators).await?;
         let mut views = Vec::new();
-        for row in tx.requests().await?.into_iter().filter(|row| row.expires_at > now && !row.denied) {
+        let caller = Caller::current();
+        let is_shown = |row: &RequestRow| row.network.is_none_or(|network| caller.is_allowed_in(network));
+        let waits = |row: &RequestRow| row.expires_at > now && !row.denied && is_shown(row);
+        for row in tx.requests().await?.into_iter().filter(waits) {
             let member = match row.network {
                 Some(network) => member_of(&mut tx, network, row.machine_key).await?,
                 None => None,
@@ -239,6 +246,10 @@ impl State {
         if !tx.delete_request(request.id).await? {
             return Err(StateError::NoRequest(String::from(code)));
         }
+        let after = Some(json!({ "device": devices::value(&row.name, &row.device), "address": request.address }));
+        let object = format!("node {}", row.id);
+        let (network_id, action) = (Some(network.id), "request-approved");
+        record(&mut tx, Change { network: network_id, action, object, before: None, after }).await?;
         tx.commit().await?;
         self.announce_device(&network, &row, &before, version);
         self.asked.send_modify(|_| {});
@@ -251,7 +262,14 @@ impl State {
         let now = unix_now();
         let mut tx = self.store.write(Party::Operators).await?;
         let request = valid(&mut tx, code, now).await?;
+        if request.network.is_some_and(|network| !Caller::current().is_allowed_in(network)) {
+            return Err(StateError::NoRequest(String::from(code)));
+        }
         tx.deny_request(request.id, now + DENIED_FOR).await?;
+        let after = Some(json!({ "name": request.name, "address": request.address }));
+        let object = format!("request of {}", request.machine_key);
+        record(&mut tx, Change { network: request.network, action: "request-denied", object, before: None, after })
+            .await?;
         tx.commit().await?;
         self.asked.send_modify(|_| {});
         tracing::info!(target: log::MEMBERS, event = "request-denied", name = request.name, address = request.address);
@@ -263,7 +281,7 @@ impl State {
         self.asked.subscribe()
     }
 
-    /// Returns this coordinator's URLs for nodes.
+    /// Returns this coordinator's URLs for nodes and browsers.
     pub(crate) fn urls(&self) -> &[String] {
         &self.urls
     }

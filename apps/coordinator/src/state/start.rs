@@ -18,6 +18,8 @@ use zeroize::Zeroizing;
 use super::channel_rates::{CHANNELS, PartyRates};
 use super::joins::Joins;
 use super::keys::{self, Expiry};
+use super::party::{Actor, Caller, Change, record};
+use super::people::{self, People};
 use super::relay_links::RelayLinks;
 use super::requests::RequestRates;
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
@@ -54,6 +56,8 @@ pub(crate) struct StartOptions {
     pub(crate) ipv4: Prefix,
     /// Lifetime of relay tickets, in seconds.
     pub(crate) ticket_life: u32,
+    /// Time for which entries of the audit log are kept, in days.
+    pub(crate) audit_days: u32,
 }
 
 /// The tokens of a first start, of which only hashes are stored.
@@ -62,14 +66,16 @@ pub(crate) struct FirstStart {
     pub(crate) operator_token: String,
     /// A reusable join token for the first network.
     pub(crate) join_token: String,
-    /// The state directory, with a file that contains both.
+    /// URL of the link with which the first owner sets the coordinator up.
+    pub(crate) set_up: String,
+    /// The state directory, with a file that contains all three.
     directory: PathBuf,
 }
 
 impl FirstStart {
     /// Returns the lines for a terminal.
     pub(crate) fn lines(&self) -> Zeroizing<String> {
-        first_tokens::lines(&self.operator_token, &self.join_token)
+        first_tokens::lines(&self.operator_token, &self.join_token, &self.set_up)
     }
 
     /// Returns the path of the file with the same lines.
@@ -130,6 +136,7 @@ impl State {
             relay: OnceLock::new(),
             relay_links: RelayLinks::default(),
             revoked: watch::Sender::new(0),
+            people: People::new(i64::from(options.audit_days) * 24 * 3600),
             figures: Arc::default(),
             moved: Arc::default(),
             presence_known: watch::Sender::new(false),
@@ -187,9 +194,11 @@ async fn first_start(
     tx.insert_operator(&operator.hash(), now).await?;
     let network = networks::create(&mut tx, &options.network, options.ipv4, now).await?;
     let (_, secret) = keys::create(&mut tx, network.id, true, Expiry::Default, now).await?;
+    let set_up = people::insert_link(&mut tx, people::SET_UP, None, now).await?;
     let first = FirstStart {
         operator_token: operator.expose_operator_token(),
         join_token: keys::join_token(network.id, public_key(&key), &options.urls, &secret),
+        set_up: people::link_url(&options.urls, people::SET_UP, &set_up),
         directory: options.directory.clone(),
     };
     first_tokens::write(&options.directory, &first.lines())
@@ -216,6 +225,9 @@ pub(crate) async fn new_operator_token(database: &Location) -> Result<String, St
     }
     expect_unmoved(&mut tx).await?;
     tx.insert_operator(&operator.hash(), unix_now()).await?;
+    let change =
+        Change { network: None, action: "operator-token-created", object: String::new(), before: None, after: None };
+    Box::pin(Caller::local(Actor::Command).scope(record(&mut tx, change))).await?;
     tx.commit().await?;
     store.close().await;
     Ok(operator.expose_operator_token())

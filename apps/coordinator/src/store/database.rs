@@ -96,6 +96,11 @@ pub(super) enum Table {
     Operators,
     Revocations,
     Requests,
+    People,
+    Tokens,
+    Sessions,
+    Links,
+    Audit,
 }
 
 impl Table {
@@ -107,6 +112,11 @@ impl Table {
             Self::Operators => "operators",
             Self::Revocations => "revocations",
             Self::Requests => "requests",
+            Self::People => "people",
+            Self::Tokens => "tokens",
+            Self::Sessions => "sessions",
+            Self::Links => "links",
+            Self::Audit => "audit",
         }
     }
 
@@ -119,6 +129,11 @@ impl Table {
             Self::Operators => "SELECT coalesce(max(id), 0) FROM operators",
             Self::Revocations => "SELECT coalesce(max(id), 0) FROM revocations",
             Self::Requests => "SELECT coalesce(max(id), 0) FROM requests",
+            Self::People => "SELECT coalesce(max(id), 0) FROM people",
+            Self::Tokens => "SELECT coalesce(max(id), 0) FROM tokens",
+            Self::Sessions => "SELECT coalesce(max(id), 0) FROM sessions",
+            Self::Links => "SELECT coalesce(max(id), 0) FROM links",
+            Self::Audit => "SELECT coalesce(max(id), 0) FROM audit",
         }
     }
 }

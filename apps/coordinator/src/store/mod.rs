@@ -29,6 +29,7 @@ mod migrations;
 mod networks;
 mod nodes;
 mod operators;
+mod people;
 mod policies;
 mod postgres;
 mod relays;
@@ -62,6 +63,9 @@ pub(crate) use held::HeldLock;
 pub(crate) use location::Location;
 pub(crate) use networks::MARKED;
 pub(crate) use nodes::MANY_NODES;
+pub(crate) use people::{
+    AuditFilter, AuditRow, LOCAL, NewAudit, NewPerson, NewSession, NewToken, PersonRow, SessionRow, TokenRow, TotpRow,
+};
 pub(crate) use policies::PolicyRow;
 #[cfg(test)]
 pub(crate) use postgres::{

@@ -46,7 +46,7 @@ fn for_many(table: &Copied) -> &'static str {
 }
 
 /// The tables, each after those that it refers to.
-const TABLES: [Copied; 10] = [
+const TABLES: [Copied; 20] = [
     Copied {
         name: "meta",
         read: "SELECT name, value FROM meta ORDER BY name",
@@ -132,6 +132,76 @@ const TABLES: [Copied; 10] = [
         read: "SELECT network, number, version, text, author, comment, created_at FROM policies ORDER BY network, number",
         write: "INSERT INTO policies (network, number, version, text, author, comment, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
         columns: &[Bytes, Integer, Integer, Text, Text, Text, Integer],
+        numbered: None,
+    },
+    Copied {
+        name: "people",
+        read: "SELECT id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, version FROM people ORDER BY id",
+        write: "INSERT INTO people (id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        columns: &[Integer, Text, Text, Text, Text, Integer, Integer, Integer, Integer, Text, Integer],
+        numbered: Some(Table::People),
+    },
+    Copied {
+        name: "credentials",
+        read: "SELECT person, hash, changed_at FROM credentials ORDER BY person",
+        write: "INSERT INTO credentials (person, hash, changed_at) VALUES ($1, $2, $3)",
+        columns: &[Integer, Text, Integer],
+        numbered: None,
+    },
+    Copied {
+        name: "totp",
+        read: "SELECT person, secret, confirmed_at, step FROM totp ORDER BY person",
+        write: "INSERT INTO totp (person, secret, confirmed_at, step) VALUES ($1, $2, $3, $4)",
+        columns: &[Integer, Bytes, Integer, Integer],
+        numbered: None,
+    },
+    Copied {
+        name: "recovery_codes",
+        read: "SELECT person, hash FROM recovery_codes ORDER BY person, hash",
+        write: "INSERT INTO recovery_codes (person, hash) VALUES ($1, $2)",
+        columns: &[Integer, Bytes],
+        numbered: None,
+    },
+    Copied {
+        name: "roles",
+        read: "SELECT person, network, role FROM roles ORDER BY person, network",
+        write: "INSERT INTO roles (person, network, role) VALUES ($1, $2, $3)",
+        columns: &[Integer, Bytes, Text],
+        numbered: None,
+    },
+    Copied {
+        name: "tokens",
+        read: "SELECT id, hash, person, name, scopes, created_at, expires_at, revoked_at FROM tokens ORDER BY id",
+        write: "INSERT INTO tokens (id, hash, person, name, scopes, created_at, expires_at, revoked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        columns: &[Integer, Bytes, Integer, Text, Text, Integer, Integer, Integer],
+        numbered: Some(Table::Tokens),
+    },
+    Copied {
+        name: "sessions",
+        read: "SELECT id, hash, person, created_at, used_at, expires_at, source FROM sessions ORDER BY id",
+        write: "INSERT INTO sessions (id, hash, person, created_at, used_at, expires_at, source) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        columns: &[Integer, Bytes, Integer, Integer, Integer, Integer, Text],
+        numbered: Some(Table::Sessions),
+    },
+    Copied {
+        name: "links",
+        read: "SELECT id, hash, purpose, person, created_at, expires_at FROM links ORDER BY id",
+        write: "INSERT INTO links (id, hash, purpose, person, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        columns: &[Integer, Bytes, Text, Integer, Integer, Integer],
+        numbered: Some(Table::Links),
+    },
+    Copied {
+        name: "audit",
+        read: "SELECT id, at, actor, actor_id, actor_name, source, request, network, action, object, old_value, new_value FROM audit ORDER BY id",
+        write: "INSERT INTO audit (id, at, actor, actor_id, actor_name, source, request, network, action, object, old_value, new_value) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        columns: &[Integer, Integer, Text, Integer, Text, Text, Text, Bytes, Text, Text, Text, Text],
+        numbered: Some(Table::Audit),
+    },
+    Copied {
+        name: "answers",
+        read: "SELECT party, request, content, status, sealed, created_at FROM answers ORDER BY party, request",
+        write: "INSERT INTO answers (party, request, content, status, sealed, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        columns: &[Bytes, Bytes, Bytes, Integer, Bytes, Integer],
         numbered: None,
     },
 ];

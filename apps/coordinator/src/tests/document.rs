@@ -54,7 +54,8 @@ fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
 /// Checks a value against a schema. Supports the part of JSON Schema that the document uses. Stricter than JSON Schema: fields that are not described are not
 /// allowed.
 fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
-    if schema == &json!({}) {
+    // Any JSON, such as the values of the audit log.
+    if schema.as_object().is_some_and(|schema| schema.keys().all(|key| key == "description")) {
         return Ok(());
     }
     let schema = resolved(document, schema);

@@ -19,6 +19,8 @@ mod on_server_refusals;
 mod one_writer;
 mod operator;
 mod panics;
+mod people;
+mod policy;
 mod presence;
 mod relay_control;
 mod relays;

@@ -98,6 +98,13 @@ fn fault_e2_every_route_needs_the_token() {
         .iter()
         .flat_map(|(path, item)| item.as_object().unwrap().keys().map(|method| (method.to_uppercase(), path.clone())))
         .collect();
+    // Requests about people have a table of their own (people/matrix.rs).
+    const OF_PEOPLE: [&str; 7] = ["account", "audit", "password", "session", "set-up", "sign-in", "tokens"];
+    let is_of_people = |path: &str| {
+        let first = path.strip_prefix("/api/v1/").and_then(|path| path.split('/').next());
+        first.is_some_and(|first| first == "users" || OF_PEOPLE.contains(&first))
+    };
+    let listed: BTreeSet<_> = listed.into_iter().filter(|(_, path)| !is_of_people(path)).collect();
     let rows: BTreeSet<(String, String)> = ROUTES.iter().map(|row| (row.0.to_owned(), row.1.to_owned())).collect();
     assert_eq!(rows, listed, "each request of the API has its row here");
     let requests = ROUTES

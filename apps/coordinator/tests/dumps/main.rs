@@ -65,6 +65,7 @@ fn a_database_is_filled_with_something_of_everything() {
     let relay = add_relays(&operator);
     add_members(&serve, &operator, &join, &keys, relay);
     add_networks(&serve, &operator);
+    add_people(&directory, &operator);
     assert!(operator.get("nodes")["nodes"].as_array().unwrap().len() >= MEMBERS);
     serve.kill();
 }
@@ -78,6 +79,26 @@ fn add_tokens(directory: &Directory, operator: &Operator) {
         assert!(done.status.success(), "{done:?}");
     }
     done(operator, "DELETE", "operator-tokens/2", &Value::Null);
+}
+
+/// Users with roles and links, an API token, and what was recorded of all changes before. Dumps of releases without users leave this out.
+fn add_people(directory: &Directory, operator: &Operator) {
+    if std::env::var_os("TAUT_DUMP_PROGRAM").is_some() {
+        return;
+    }
+    for (name, role) in [("ann", json!("owner")), ("bob", json!("admin")), ("eve", Value::Null)] {
+        done(operator, "POST", "users", &json!({ "name": name, "display_name": name.to_uppercase(), "role": role }));
+    }
+    done(operator, "POST", "users/eve/role", &json!({ "network": "default", "role": "auditor" }));
+    done(operator, "PATCH", "users/eve", &json!({ "email": "eve@example.com", "disabled": true }));
+    let mut create = program();
+    set_database(&mut create, &directory.path);
+    let made = create
+        .args(["tokens", "create", "ci", "--scopes", "nodes:read", "--state"])
+        .arg(&directory.path)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
 }
 
 /// Keys of each kind. Returns the join tokens of one that is reusable, and of one that is not.

@@ -89,7 +89,8 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::PolicyChanged(_)
         | StateError::NoPolicy(_)
         | StateError::NoPart
-        | StateError::NoRequest(_) => ProblemCode::BadRequest,
+        | StateError::NoRequest(_)
+        | StateError::People(_) => ProblemCode::BadRequest,
     };
     // Details of the database are for the log, not for a node.
     let message = match error {

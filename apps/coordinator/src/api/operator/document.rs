@@ -26,7 +26,8 @@ const ABOUT: &str = "The API of the coordinator for operators. Every path below 
 const TOKEN: &str = "operatorToken";
 
 /// Failures of every request that needs a token.
-const ALWAYS: [ErrorCode; 3] = [ErrorCode::Unauthorized, ErrorCode::Slow, ErrorCode::Unavailable];
+const ALWAYS: [ErrorCode; 5] =
+    [ErrorCode::Unauthorized, ErrorCode::Forbidden, ErrorCode::WrongSite, ErrorCode::Slow, ErrorCode::Unavailable];
 
 /// Returns the document of these routes.
 pub(super) fn document(routes: &[Route]) -> OpenApi {
@@ -79,9 +80,13 @@ fn operation(route: &Route, failures: &mut BTreeMap<String, Response>) -> Operat
 }
 
 fn responses(route: &Route, known: &mut BTreeMap<String, Response>) -> ResponsesBuilder {
-    let always = if route.open { &ALWAYS[2..] } else { &ALWAYS[..] };
+    let always = if route.open { &ALWAYS[4..] } else { &ALWAYS[..] };
     let mut failures: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    for code in always.iter().chain(&route.failures) {
+    // Of the header Idempotency-Key.
+    let of_keys = [ErrorCode::BadRequest, ErrorCode::RepeatedKey, ErrorCode::TooLarge];
+    let of_keys = of_keys.iter().filter(|_| route.method == Method::POST && !route.open);
+    // Of a header Idempotency-Key that is sent where it has no meaning.
+    for code in always.iter().chain(&route.failures).chain(of_keys) {
         let codes = failures.entry(code.status()).or_default();
         if !codes.contains(&code.name()) {
             codes.push(code.name());

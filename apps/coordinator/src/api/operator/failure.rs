@@ -9,7 +9,7 @@ use crate::api::MAX_BODY;
 use crate::api::request_id::RequestId;
 use crate::contract::{ErrorAnswer, ErrorBody, ErrorCode, SchemaVersion};
 use crate::log;
-use crate::state::StateError;
+use crate::state::{PeopleError, StateError};
 
 /// A failure of a request: what happened, why, and what to do.
 #[derive(Clone)]
@@ -44,9 +44,19 @@ impl Failure {
     }
 
     pub(super) fn unauthorized() -> Self {
-        let message = "the request has no operator token that this coordinator knows";
-        let hint = "send `Authorization: Bearer tautop-…`; `taut-coordinator operator-token create` creates a token on the coordinator's host";
+        let message = "the request has no operator token, API token or session that this coordinator knows";
+        let hint = "send `Authorization: Bearer tautop-…`, or sign in; `taut-coordinator operator-token create` creates a token on the coordinator's host";
         Self::new(ErrorCode::Unauthorized, message, hint)
+    }
+
+    /// Returns the failure of a request of a browser that does not come from this coordinator's own pages.
+    pub(super) fn wrong_site(message: &str) -> Self {
+        let hint = "open the coordinator by a name of `serve --url`, or use a token instead of a session";
+        Self::new(ErrorCode::WrongSite, message, hint)
+    }
+
+    pub(super) fn repeated_key(message: &str, hint: &str) -> Self {
+        Self::new(ErrorCode::RepeatedKey, message, hint)
     }
 
     /// Returns the failure for a refusal of axum itself.
@@ -112,12 +122,15 @@ impl From<StateError> for Failure {
             StateError::WhichNetwork | StateError::Several { .. } => ErrorCode::WhichNetwork,
             StateError::BadPrefix(_) => ErrorCode::BadPrefix,
             StateError::BadName(..) => ErrorCode::BadName,
+            StateError::People(error) => code_of(error),
             StateError::BadExpiry | StateError::BadLife => ErrorCode::BadExpiry,
             StateError::BadUses | StateError::BadAbsence | StateError::BadOwner => ErrorCode::BadRequest,
             StateError::BadTag(_) => ErrorCode::BadTag,
             StateError::NoRequest(_) => ErrorCode::NoSuchRequest,
             StateError::BadPolicy(_) | StateError::LongPolicy => ErrorCode::BadPolicy,
-            StateError::PolicyTests(_) | StateError::TooOld(_) | StateError::PolicyChanged(_) => ErrorCode::PolicyRefused,
+            StateError::PolicyTests(_) | StateError::TooOld(_) | StateError::PolicyChanged(_) => {
+                ErrorCode::PolicyRefused
+            }
             StateError::NoPolicy(_) => ErrorCode::NoSuchPolicy,
             StateError::NoPart
             | StateError::Denied
@@ -139,6 +152,31 @@ impl From<StateError> for Failure {
             tracing::error!(target: log::API, event = "request-failed", code = code.name(), reason = %error);
         }
         Self { code, message: error.to_string(), hint: String::from(error.hint()) }
+    }
+}
+
+fn code_of(error: &PeopleError) -> ErrorCode {
+    match error {
+        PeopleError::SignIn => ErrorCode::SignInFailed,
+        PeopleError::TooManyAttempts => ErrorCode::TooManyAttempts,
+        PeopleError::Busy => ErrorCode::Unavailable,
+        PeopleError::Forbidden | PeopleError::NeedsSession => ErrorCode::Forbidden,
+        PeopleError::BadLink => ErrorCode::BadLink,
+        PeopleError::BadCode => ErrorCode::BadCode,
+        PeopleError::BadPassword(_) => ErrorCode::BadPassword,
+        PeopleError::BadName(_) | PeopleError::BadTokenName => ErrorCode::BadName,
+        PeopleError::BadEmail => ErrorCode::BadRequest,
+        PeopleError::BadRole(_) => ErrorCode::BadRole,
+        PeopleError::BadScope(_) => ErrorCode::BadScope,
+        PeopleError::NoPerson(_) => ErrorCode::NoSuchUser,
+        PeopleError::PersonExists(_) => ErrorCode::UserExists,
+        PeopleError::TooManyPeople | PeopleError::TooManyTokens => ErrorCode::Full,
+        PeopleError::NoToken(_) => ErrorCode::NoSuchToken,
+        PeopleError::NoSession(_) => ErrorCode::NoSuchSession,
+        PeopleError::LastOwner => ErrorCode::LastOwner,
+        PeopleError::Changed => ErrorCode::Changed,
+        PeopleError::NotLocal => ErrorCode::NotLocal,
+        PeopleError::CodesOn | PeopleError::CodesOff => ErrorCode::Codes,
     }
 }
 

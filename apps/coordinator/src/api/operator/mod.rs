@@ -1,17 +1,21 @@
-//! The operator's HTTP API, below `/api/v1`. Every path below `/api` needs an operator token, also an unknown one: a new path is closed unless its route says
-//! that it is open (fault E2). Requests and answers: [`crate::contract`]. Unknown fields are ignored (faults E3, L5).
+//! The operator's HTTP API, below `/api/v1`. Every path below `/api` needs a credential, also an unknown one: a new path is closed unless its route says
+//! that it is open, and only an owner may use it unless its route says who else (fault E2). Requests and answers: [`crate::contract`]. Unknown fields are ignored (faults E3, L5).
 
+mod credentials;
 mod document;
 mod failure;
 mod health;
 mod keys;
 mod networks;
 mod nodes;
+mod people;
 mod policy;
 mod relays;
+mod repeat;
 mod requests;
 mod route;
 mod routes;
+mod site;
 mod tokens;
 
 use std::sync::Arc;
@@ -20,7 +24,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Request, State as Shared};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -35,17 +39,20 @@ use super::Context;
 use super::pending_connection::PendingConnection;
 use super::request_id::RequestId;
 use crate::log;
+use crate::state::{Actor, Caller, Grants, Need, PeopleError, StateError};
+use credentials::Refusal;
 pub(super) use failure::Failure;
 pub(super) use health::{Checked, alive};
 pub(crate) use networks::DEFAULT_IPV4;
+pub(super) use route::Route;
 pub(super) use routes::routes;
 
 /// Timeout of a request, its body included, 30 s.
 const REQUEST: Duration = Duration::from_secs(30);
 
-/// The number of the operator token that a request was made with: an extension of the request and of its answer.
+/// The number of the operator token that a request was made with, or `None` for another credential: an extension of the request and of its answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Operator(i64);
+pub(super) struct Operator(Option<i64>);
 
 /// Returns the OpenAPI document as JSON.
 pub(crate) fn document() -> Value {
@@ -58,7 +65,7 @@ pub(super) fn router(context: Context) -> Router<Context> {
     closed
         .fold(Router::new(), |router, route| {
             let path = route.path.strip_prefix("/api").expect("what wants a token is below /api");
-            router.route(path, route.handler)
+            router.route(path, route.handler.route_layer(from_fn_with_state(route.need, authorize)))
         })
         .fallback(async || Failure::no_such_path())
         .method_not_allowed_fallback(async || Failure::no_such_method())
@@ -67,27 +74,68 @@ pub(super) fn router(context: Context) -> Router<Context> {
 }
 
 async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Next) -> Response {
-    let operator = match token(request.headers()) {
-        Some(token) => context.state.operator(token).await,
-        None => Ok(None),
-    };
-    match operator {
-        Ok(Some(operator)) => {
-            request.extensions_mut().insert(Operator(operator));
-            let _busy = request.extensions().get::<Arc<PendingConnection>>().map(|guest| Arc::clone(guest).busy());
-            let mut answer = run_to_end(next.run(request)).await;
-            answer.extensions_mut().insert(Operator(operator));
-            answer
-        }
-        Ok(None) => {
+    let party = match credentials::party(&context.state, request.method(), request.headers()).await {
+        Ok(party) => party,
+        Err(Refusal::Unknown(reason)) => {
             let address = request.extensions().get::<Source>().map(ToString::to_string);
-            let reason =
-                if request.headers().contains_key(header::AUTHORIZATION) { "unknown token" } else { "no token" };
             tracing::warn!(target: log::API, limited = UNAUTHENTICATED, event = "operator-refused", address, reason);
-            Failure::unauthorized().into_response()
+            return Failure::unauthorized().into_response();
         }
-        Err(error) => Failure::from(error).into_response(),
+        Err(Refusal::Failed(failure)) => return failure.into_response(),
+    };
+    let key = match repeat::key(&request) {
+        Ok(key) => key.filter(|_| *request.method() == Method::POST),
+        Err(failure) => return failure.into_response(),
+    };
+    let operator = party.operator;
+    request.extensions_mut().insert(operator);
+    let caller = caller(&request, party.actor, party.grants);
+    request.extensions_mut().insert(caller);
+    if let Some(session) = party.session {
+        request.extensions_mut().insert(session);
     }
+    let _busy = request.extensions().get::<Arc<PendingConnection>>().map(|guest| Arc::clone(guest).busy());
+    let credential = party.credential;
+    let mut answer = run_to_end(async move {
+        match key {
+            Some(key) => repeat::answer_once(context, &credential, &key, request, next).await,
+            None => next.run(request).await,
+        }
+    })
+    .await;
+    answer.extensions_mut().insert(operator);
+    answer
+}
+
+/// Returns the party of a request. What it needs is not known yet, so it may do what an owner may, and nothing else.
+fn caller(request: &Request, actor: Actor, grants: Grants) -> Caller {
+    let source = request.extensions().get::<Source>().map(|source| source.address.to_canonical().to_string());
+    let id = RequestId::current().map(|id| id.to_string());
+    Caller { actor, grants, need: Need::OWNER, source: source.unwrap_or_default(), request: id.unwrap_or_default() }
+}
+
+/// Carries a request out for its party if that may make such a request at all; the rules check in which networks.
+async fn authorize(Shared(need): Shared<Need>, mut request: Request, next: Next) -> Response {
+    // Without a caller the request has not passed `guard`.
+    let Some(caller) = request.extensions_mut().remove::<Caller>() else {
+        return Failure::unauthorized().into_response();
+    };
+    if need.by_session && !matches!(caller.actor, Actor::Person { .. }) {
+        return Failure::from(StateError::from(PeopleError::NeedsSession)).into_response();
+    }
+    if !caller.grants.allow_somewhere(need) {
+        return Failure::from(StateError::from(PeopleError::Forbidden)).into_response();
+    }
+    Caller { need, ..caller }.scope(next.run(request)).await
+}
+
+/// Carries out a request with which a person gets a first credential.
+pub(super) async fn front(request: Request, next: Next) -> Response {
+    run_to_end(async move {
+        let caller = Caller { grants: Grants::none(), ..caller(&request, Actor::Nobody, Grants::none()) };
+        caller.scope(next.run(request)).await
+    })
+    .await
 }
 
 /// Answers a request in a task of its own, so that it is carried out also if its client does not wait: between the commit of a change and the moment when nodes and
@@ -113,11 +161,6 @@ fn in_our_words(response: Response) -> Response {
     let status = response.status();
     let is_ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     if is_ours { response } else { Failure::of_framework(status).into_response() }
-}
-
-fn token(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
 /// Returns an answer with status 200.

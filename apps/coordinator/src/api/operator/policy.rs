@@ -1,11 +1,10 @@
 //! `/api/v1/policy`: who may reach what.
 
-use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State as Shared};
 use axum::response::Response;
 
-use super::{Failure, Operator, answer, created, parse};
+use super::{Failure, answer, created, parse};
 use crate::api::Context;
 use crate::contract::{
     ApplyPolicy, NetworkQuery, PolicyAnswer, PolicyEntry, PolicyList, PolicyVersionsQuery, SchemaVersion,
@@ -45,12 +44,11 @@ pub(super) async fn version(
 /// `POST`: applies a policy.
 pub(super) async fn apply(
     Shared(context): Shared<Context>,
-    Extension(Operator(operator)): Extension<Operator>,
     Query(query): Query<NetworkQuery>,
     body: Bytes,
 ) -> Result<Response, Failure> {
     let ApplyPolicy { text, comment, based_on, force } = parse(&body)?;
-    let new = NewPolicy { text, author: format!("operator token {operator}"), comment, based_on, force };
+    let new = NewPolicy { text, comment, based_on, force };
     Ok(created(whole(context.state.apply_policy(query.network.as_deref(), new).await?)))
 }
 

@@ -11,14 +11,19 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Context;
 use crate::contract::{ErrorCode, NetworkQuery};
+use crate::state::{Access, Area, Need};
 
 /// One request of the API.
 pub(in crate::api) struct Route {
     pub(in crate::api) method: Method,
     pub(in crate::api) path: &'static str,
     pub(in crate::api) handler: MethodRouter<Context>,
-    /// True if the request needs no operator token.
+    /// True if the request needs no credential.
     pub(in crate::api) open: bool,
+    /// True for a request without a credential that is carried out for a person: it has the limits of the API.
+    pub(in crate::api) is_front: bool,
+    /// What the request needs of a caller with a credential.
+    pub(super) need: Need,
     /// Name of the operation, for generated clients.
     pub(super) id: &'static str,
     pub(super) summary: &'static str,
@@ -46,6 +51,8 @@ impl Route {
             path,
             handler: on(filter, handler),
             open: false,
+            is_front: false,
+            need: Need::OWNER,
             id,
             summary,
             parameters: Vec::new(),
@@ -102,6 +109,30 @@ impl Route {
     /// Makes the request one that needs no token.
     pub(super) fn open(mut self) -> Self {
         self.open = true;
+        self
+    }
+
+    /// Makes the request one with which people get their first credential.
+    pub(super) fn front(mut self) -> Self {
+        (self.open, self.is_front) = (true, true);
+        self.fails(&[ErrorCode::WrongSite, ErrorCode::Slow])
+    }
+
+    /// Sets what a caller needs to make the request. Without it only an owner of the coordinator may make it.
+    pub(super) fn needs(mut self, (area, access): (Area, Access)) -> Self {
+        self.need = Need { area, access, everywhere: false, by_session: false };
+        self
+    }
+
+    /// Only a person with a session may make the request: a token cannot create tokens or take an account over.
+    pub(super) fn by_session(mut self) -> Self {
+        self.need.by_session = true;
+        self
+    }
+
+    /// A role in one network is not enough.
+    pub(super) fn everywhere(mut self) -> Self {
+        self.need.everywhere = true;
         self
     }
 

@@ -30,7 +30,7 @@ pub(super) async fn revoke(
         Failure::bad_request("a token is named by its number", "`taut-coordinator operator-token list` shows them")
     })?;
     context.state.revoke_operator(id).await?;
-    Ok(answer(RevokedOperatorToken { schema: SchemaVersion, revoked: id, current: operator == Operator(id) }))
+    Ok(answer(RevokedOperatorToken { schema: SchemaVersion, revoked: id, current: operator == Operator(Some(id)) }))
 }
 
 fn entry(row: &OperatorRow, operator: Operator) -> OperatorTokenEntry {
@@ -38,7 +38,7 @@ fn entry(row: &OperatorRow, operator: Operator) -> OperatorTokenEntry {
     OperatorTokenEntry {
         id: row.id,
         state: if is_revoked { OperatorTokenState::Revoked } else { OperatorTokenState::Valid },
-        current: operator == Operator(row.id),
+        current: operator == Operator(Some(row.id)),
         created_at: row.created_at,
         revoked_at: row.revoked_at,
     }

@@ -18,7 +18,11 @@ pub(super) fn show(mut arguments: Arguments) -> Result<(), CommandError> {
         let PolicyEntry { version, author, comment, created_at } = answer.policy;
         let why = if comment.is_empty() { String::new() } else { format!(": {comment}") };
         let text = answer.text.trim_end();
-        format!("// version {version} in network {}, {} by {author}{why}\n{text}\n", answer.network, distance(created_at))
+        format!(
+            "// version {version} in network {}, {} by {author}{why}\n{text}\n",
+            answer.network,
+            distance(created_at)
+        )
     })
 }
 

@@ -37,13 +37,14 @@ impl Known {
 pub(in crate::cli) const DEFAULT_STATE: &str = "/var/lib/taut-coordinator";
 
 /// All settings, in the order of the help.
-pub(in crate::cli) const KNOWN: [Known; 16] = [
+pub(in crate::cli) const KNOWN: [Known; 17] = [
     Known::new("state", Kind::Text, DEFAULT_STATE),
     Known::new("database", Kind::Text, ""),
     Known::new("listen", Kind::Text, "[::]:8288"),
     Known::new("url", Kind::List, ""),
     Known::new("metrics", Kind::Text, ""),
     Known::new("drain", Kind::Number, "0"),
+    Known::new("audit-days", Kind::Number, "365"),
     Known::new("relay-port", Kind::Number, "3478"),
     Known::new("relay-address", Kind::List, ""),
     Known::new("relay-rate", Kind::Text, "1G"),

@@ -340,6 +340,7 @@ async fn open(plan: &Plan, directory: &Path) -> Result<(State, Option<String>), 
         network: String::from("default"),
         ipv4: api::DEFAULT_IPV4.parse().map_err(CommandError::run)?,
         ticket_life: TICKET_LIFE,
+        audit_days: 1,
     };
     let (state, first) = State::open(options).await.map_err(CommandError::run)?;
     Ok((state, first.map(|first| first.join_token)))

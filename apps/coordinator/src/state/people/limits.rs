@@ -1,0 +1,92 @@
+//! Limits on attempts to sign in, per source and per account (fault E13).
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use taut_base::{KeyedHash, Meter, Rate, Time};
+
+use super::super::random;
+
+/// Attempts of one IPv4 address or IPv6 /64: 20 at once, then one in 6 s. Colleagues behind one NAT sign in without waiting.
+const OF_SOURCE: Rate = Rate::every(Duration::from_secs(6), 20);
+
+/// Attempts for one account from all sources: 10 at once, then one a minute. A guesser has half a million attempts a year.
+const OF_ACCOUNT: Rate = Rate::every(Duration::from_secs(60), 10);
+
+/// Pairs of account and source that signed in lately and to which the limit of the account does not apply, 1,024: otherwise anyone could lock an account out.
+const FAMILIAR: usize = 1_024;
+
+/// Attempts by source and by account, in tables of fixed size.
+pub(super) struct SignInLimits {
+    start: Instant,
+    hash: KeyedHash,
+    sources: Mutex<Meter>,
+    accounts: Mutex<Meter>,
+    familiar: Mutex<VecDeque<u64>>,
+}
+
+impl SignInLimits {
+    pub(super) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            hash: KeyedHash::new(random()),
+            sources: Mutex::new(Meter::new(OF_SOURCE)),
+            accounts: Mutex::new(Meter::new(OF_ACCOUNT)),
+            familiar: Mutex::default(),
+        }
+    }
+
+    /// Counts an attempt. Returns false if it must not be made. The account need not exist.
+    pub(super) fn take(&self, account: &str, source: [u8; 8], now: Instant) -> bool {
+        let time = Time::from_duration(now.saturating_duration_since(self.start));
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sources.take(self.hash.of(&source), time) {
+            return false;
+        }
+        drop(sources);
+        let pair = self.hash.of(&(account, source));
+        if self.familiar.lock().unwrap_or_else(PoisonError::into_inner).contains(&pair) {
+            return true;
+        }
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).take(self.hash.of(&account), time)
+    }
+
+    /// Remembers that somebody signed in to this account from this source.
+    pub(super) fn succeeded(&self, account: &str, source: [u8; 8]) {
+        let pair = self.hash.of(&(account, source));
+        let mut familiar = self.familiar.lock().unwrap_or_else(PoisonError::into_inner);
+        familiar.retain(|known| *known != pair);
+        if familiar.len() >= FAMILIAR {
+            familiar.pop_front();
+        }
+        familiar.push_back(pair);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_e13_guesses_are_limited_per_source_and_per_account() {
+        let (limits, now) = (SignInLimits::new(), Instant::now());
+        let of_one = (0..1_000).filter(|name| limits.take(&format!("user{name}"), [1; 8], now)).count();
+        assert_eq!(of_one, 20, "one source, many accounts");
+        let for_one = (0..=255).filter(|source| limits.take("ann", [*source, 2, 0, 0, 0, 0, 0, 0], now)).count();
+        assert_eq!(for_one, 10, "many sources, one account");
+        assert!(limits.take("bob", [7; 8], now), "other accounts are not affected");
+        assert!(limits.take("ann", [8; 8], now + Duration::from_secs(61)), "a minute later");
+    }
+
+    #[test]
+    fn fault_e13_nobody_locks_a_person_out_of_a_place_where_it_signed_in() {
+        let (limits, now) = (SignInLimits::new(), Instant::now());
+        limits.succeeded("ann", [1; 8]);
+        for source in 0..=255 {
+            limits.take("ann", [source, 2, 0, 0, 0, 0, 0, 0], now);
+        }
+        assert!(!limits.take("ann", [2; 8], now));
+        assert!(limits.take("ann", [1; 8], now));
+    }
+}

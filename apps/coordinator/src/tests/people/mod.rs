@@ -1,0 +1,10 @@
+//! People: signing in, roles, tokens, the audit log, and what browsers are protected from.
+
+mod audit;
+mod browser;
+mod client;
+mod commands;
+mod matrix;
+mod repeat;
+mod sign_in;
+mod users;
