@@ -139,7 +139,8 @@ fn a_file_that_is_none_is_refused_at_once() {
         (vec!["nodes", "list", "--api", "https://127.0.0.1:1", "--token", "tautop-x", "--ca", pipe], vec![]),
     ] {
         // A program that waits for a writer of the pipe would wait without end.
-        let limited = Command::new("timeout").args(["-s", "KILL", "20", PROGRAM]).args(&words).envs(variables).output().unwrap();
+        let limited =
+            Command::new("timeout").args(["-s", "KILL", "20", PROGRAM]).args(&words).envs(variables).output().unwrap();
         let complaint = String::from_utf8(limited.stderr).unwrap();
         assert_eq!(limited.status.code(), Some(1), "{words:?}: {complaint}");
         assert!(complaint.contains("it is not a regular file"), "{words:?}: {complaint}");
