@@ -3,7 +3,7 @@
 //! A node takes part in its network if it is approved, not disabled and not expired ([`Part`]). A change of that is a change of the network's version like any
 //! other, so that peers drop the node, or get it, with the next delta.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use taut_netmap::{BadName, check_new_name};
 
 use super::device_rules::{LIFE, approved, checked_owner, checked_tags, end};
@@ -65,13 +65,11 @@ impl State {
             row.name = new;
         }
         tx.set_device(row.id, (&row.device, &after), version, now).await?;
-        let (before, after_value) = (Some(value(&former, &row.device)), Some(value(&row.name, &after)));
+        let (was, is) = differing(value(&former, &row.device), value(&row.name, &after));
+        let action = if is.keys().eq(["name"]) { "node-renamed" } else { "node-changed" };
+        let (before, after_value) = (Some(was.into()), Some(is.into()));
         let object = format!("node {}", row.id);
-        record(
-            &mut tx,
-            Change { network: Some(network.id), action: "node-changed", object, before, after: after_value },
-        )
-        .await?;
+        record(&mut tx, Change { network: Some(network.id), action, object, before, after: after_value }).await?;
         tx.commit().await?;
         let before = std::mem::replace(&mut row.device, after);
         self.announce_device(&network, &row, &before, version);
@@ -215,4 +213,15 @@ pub(super) fn value(name: &str, device: &Device) -> Value {
         "expired": device.expired,
         "expires_at": device.expires_at,
     })
+}
+
+/// Returns the fields that differ, before and after.
+fn differing(before: Value, after: Value) -> (Map<String, Value>, Map<String, Value>) {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else { return (Map::new(), Map::new()) };
+    let differs = |(field, value): &(String, Value)| after.get(field) != Some(value);
+    let was: Map<String, Value> = before.into_iter().filter(differs).collect();
+    let is =
+        after.iter().filter(|(field, _)| was.contains_key(*field)).map(|(field, value)| (field.clone(), value.clone()));
+    let is = is.collect();
+    (was, is)
 }

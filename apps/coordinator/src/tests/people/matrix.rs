@@ -31,7 +31,7 @@ use Needs::{Any, Everywhere, Nothing, Person, Role, Session};
 const NONE: &str = "none";
 
 /// Every route. `{…}` names something that does not exist, so that nothing changes.
-const ROUTES: [(&str, &str, Needs); 44] = [
+const ROUTES: [(&str, &str, Needs); 52] = [
     ("GET", "/healthz", Nothing),
     ("GET", "/readyz", Nothing),
     ("POST", "/api/v1/sign-in", Nothing),
@@ -55,12 +55,20 @@ const ROUTES: [(&str, &str, Needs); 44] = [
     ("GET", "/api/v1/networks/{name}", Role(1, "networks:read")),
     ("POST", "/api/v1/networks", Everywhere(3, "networks:write")),
     ("DELETE", "/api/v1/networks/{name}", Role(3, "networks:write")),
+    ("PATCH", "/api/v1/networks/{name}", Role(3, "networks:write")),
     ("GET", "/api/v1/keys", Role(1, "keys:read")),
     ("POST", "/api/v1/keys", Role(2, "keys:write")),
     ("DELETE", "/api/v1/keys/{id}", Role(2, "keys:write")),
     ("GET", "/api/v1/nodes", Role(1, "nodes:read")),
     ("PATCH", "/api/v1/nodes/{name}", Role(2, "nodes:write")),
     ("DELETE", "/api/v1/nodes/{name}", Role(2, "nodes:write")),
+    ("GET", "/api/v1/requests", Role(1, "nodes:read")),
+    ("POST", "/api/v1/requests/{code}/approve", Role(2, "nodes:write")),
+    ("DELETE", "/api/v1/requests/{code}", Role(2, "nodes:write")),
+    ("GET", "/api/v1/policy", Role(1, "policy:read")),
+    ("POST", "/api/v1/policy", Role(2, "policy:write")),
+    ("GET", "/api/v1/policy/versions", Role(1, "policy:read")),
+    ("GET", "/api/v1/policy/versions/{version}", Role(1, "policy:read")),
     ("GET", "/api/v1/relays", Role(1, "relays:read")),
     ("POST", "/api/v1/relays", Role(2, "relays:write")),
     ("DELETE", "/api/v1/relays/{name}", Role(2, "relays:write")),
@@ -119,8 +127,8 @@ const fn session(what: &'static str, everywhere: Option<u8>, in_one: Option<u8>)
     Holder { what, everywhere, in_one, is_session: true, is_person: true, scopes: &[] }
 }
 
-const READ: [&str; 7] =
-    ["networks:read", "keys:read", "nodes:read", "relays:read", "tokens:read", "users:read", "audit:read"];
+const READ: [&str; 8] =
+    ["networks:read", "keys:read", "nodes:read", "relays:read", "policy:read", "tokens:read", "users:read", "audit:read"];
 
 /// The kinds of credentials that are valid.
 const HOLDERS: [Holder; 12] = [
@@ -192,7 +200,8 @@ fn client<'a>(coordinator: &'a TestCoordinator, holder: &Holder) -> Client<'a> {
 
 /// Returns a path for a template, of something that does not exist.
 fn nothing(template: &str) -> String {
-    template.replace("{id}", "999999").replace("{name}", "nothing")
+    let named = template.replace("{id}", "999999").replace("{name}", "nothing");
+    named.replace("{code}", "BCDF-GHJK").replace("{version}", "999999")
 }
 
 #[test]
