@@ -81,7 +81,6 @@ impl State {
     }
 
     /// Renames a node.
-
     #[cfg(test)]
     pub(crate) async fn rename_node(
         &self,

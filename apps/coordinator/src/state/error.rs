@@ -7,8 +7,6 @@ use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey};
 use taut_netmap::{BadName, MapError, RelayFault};
 use taut_policy::{MAX_TEXT, PolicyError};
 
-use super::policies::place;
-
 use super::party::PeopleError;
 use crate::store::StoreError;
 
@@ -345,6 +343,12 @@ impl fmt::Display for StateError {
             Self::BadMap(refusal) => write!(f, "no map is sent because every node would refuse it: {refusal}"),
         }
     }
+}
+
+/// Returns a mistake in a policy with its place.
+fn place(error: &PolicyError) -> String {
+    let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("line {}, column {}: {}{hint}", error.line, error.column, error.message)
 }
 
 impl Error for StateError {}

@@ -16,6 +16,7 @@ mod endpoints;
 mod enforced;
 mod error;
 mod feed;
+mod first_policy;
 mod first_tokens;
 mod hub;
 mod joins;

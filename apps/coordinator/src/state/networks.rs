@@ -8,7 +8,7 @@ use taut_netmap::check_network_name;
 use serde_json::json;
 
 use super::party::{Caller, Change, record};
-use super::{State, StateError, addresses, policies, random, random_bits};
+use super::{State, StateError, addresses, first_policy, random, random_bits};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{NetworkId, NetworkRow, Party, Reading, Writing};
@@ -81,7 +81,7 @@ pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64)
         key_life: None,
     };
     tx.insert_network(&row, random_bits()).await?;
-    policies::insert_first(tx, id, now).await?;
+    first_policy::insert_first(tx, id, now).await?;
     tx.network(id).await?.ok_or_else(|| StateError::NoNetwork(String::from(name)))
 }
 

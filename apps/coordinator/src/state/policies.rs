@@ -1,34 +1,21 @@
-//! Policies of networks: the first one, applying another, and their history.
+//! Policies of networks: applying one, and their history.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 use serde_json::json;
-use taut_policy::{Inventory, MAX_TEXT, Policy, PolicyError, run_tests};
+use taut_policy::{Inventory, MAX_TEXT, Policy, run_tests};
 
 use super::enforced::{facts_of, is_open};
+use super::first_policy::KEPT;
 use super::party::{Actor, Caller, Change, record};
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkId, NetworkRow, NodeRow, Part, Party, PolicyRow, Reading, Writing};
-
-/// Versions of a policy that are kept, 1,000: years of changes, at 64 KiB each at most.
-const KEPT: u32 = 1_000;
+use crate::store::{NetworkRow, NodeRow, Part, Party, PolicyRow, Reading};
 
 /// Longest comment of a version, 500 characters.
 const MAX_COMMENT: usize = 500;
-
-/// The policy of a new network: one visible rule.
-const FIRST: &str = r#"// Who may reach whom in this network. What no rule allows is denied.
-// The language: docs/policy.md. Try a change with `taut-coordinator policy check FILE`, and apply it with `taut-coordinator policy apply FILE`.
-{
-  "acls": [
-    // All members reach all members. Replace this rule to allow less.
-    {"action": "accept", "src": ["*"], "dst": ["*:*"]},
-  ],
-}
-"#;
 
 /// A policy to apply.
 #[derive(Clone, Debug, Default)]
@@ -155,20 +142,6 @@ fn author(actor: &Actor) -> String {
     }
 }
 
-/// Gives a new network its first policy.
-pub(super) async fn insert_first(tx: &mut Writing, network: NetworkId, now: i64) -> Result<(), StateError> {
-    let first = PolicyRow {
-        number: 0,
-        version: 0,
-        text: String::from(FIRST),
-        author: String::from("taut-coordinator"),
-        comment: String::from("a new network"),
-        created_at: now,
-    };
-    tx.insert_policy(network, &first, KEPT).await?;
-    Ok(())
-}
-
 /// Returns what a policy is applied to.
 fn inventory(network: &NetworkRow, members: &[NodeRow]) -> Inventory {
     let nodes = members.iter().filter(|row| row.device.part() == Part::Takes).map(facts_of).collect();
@@ -182,10 +155,4 @@ fn failures(policy: &Policy, inventory: &Inventory) -> Vec<String> {
         outcome.failure.map(|why| format!("line {}: {wanted} {}: {why}", outcome.line, outcome.connection))
     });
     failed.collect()
-}
-
-/// Returns a mistake in a policy with its place.
-pub(super) fn place(error: &PolicyError) -> String {
-    let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-    format!("line {}, column {}: {}{hint}", error.line, error.column, error.message)
 }

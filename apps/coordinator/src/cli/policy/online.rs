@@ -47,8 +47,10 @@ pub(super) fn apply(mut arguments: Arguments) -> Result<(), CommandError> {
     let text = input::text(&file)?;
     let comment = arguments.value("comment")?.unwrap_or_default();
     let based_on = arguments.value("based-on")?.map(|word| number(&word)).transpose()?;
-    let force = arguments.switch("force");
-    send(arguments, ApplyPolicy { text, comment, based_on, force })
+    let (force, network) = (arguments.switch("force"), arguments.value("network")?);
+    let remote = Remote::new(&mut arguments)?;
+    arguments.finish()?;
+    applied(&remote, network.as_deref(), &ApplyPolicy { text, comment, based_on, force })
 }
 
 /// `policy rollback VERSION`: applies an earlier version again, as the next one.
@@ -60,13 +62,6 @@ pub(super) fn rollback(mut arguments: Arguments) -> Result<(), CommandError> {
     arguments.finish()?;
     let former: PolicyAnswer = remote.typed(&remote.get(&place(Some(version), network.as_deref()))?)?;
     applied(&remote, network.as_deref(), &ApplyPolicy { text: former.text, comment, based_on: None, force })
-}
-
-fn send(mut arguments: Arguments, body: ApplyPolicy) -> Result<(), CommandError> {
-    let network = arguments.value("network")?;
-    let remote = Remote::new(&mut arguments)?;
-    arguments.finish()?;
-    applied(&remote, network.as_deref(), &body)
 }
 
 fn applied(remote: &Remote, network: Option<&str>, body: &ApplyPolicy) -> Result<(), CommandError> {

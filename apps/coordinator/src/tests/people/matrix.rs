@@ -127,8 +127,16 @@ const fn session(what: &'static str, everywhere: Option<u8>, in_one: Option<u8>)
     Holder { what, everywhere, in_one, is_session: true, is_person: true, scopes: &[] }
 }
 
-const READ: [&str; 8] =
-    ["networks:read", "keys:read", "nodes:read", "relays:read", "policy:read", "tokens:read", "users:read", "audit:read"];
+const READ: [&str; 8] = [
+    "networks:read",
+    "keys:read",
+    "nodes:read",
+    "relays:read",
+    "policy:read",
+    "tokens:read",
+    "users:read",
+    "audit:read",
+];
 
 /// The kinds of credentials that are valid.
 const HOLDERS: [Holder; 12] = [
