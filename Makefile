@@ -210,6 +210,13 @@ mtu: ## measures how soon the MTU of a path is found, and what waits meanwhile; 
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.mtu --document docs/mtu.md $(ARGS)
 
+.PHONY: policy
+policy: ## measures how soon a change of the policy acts, and what rules cost; fills docs/policy.md (half an hour; needs root, iperf3); ARGS='--runs 5 --json'
+	@tools/preflight test
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
+	    python3 -m lab.runs.policy --document docs/policy.md $(ARGS)
+
 .PHONY: lanes
 lanes: ## measures what lanes that open by load give and cost; fills docs/lanes.md (half an hour; needs root, nft, iperf3); ARGS='--runs 5 --json'
 	@tools/preflight test

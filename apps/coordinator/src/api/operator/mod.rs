@@ -18,6 +18,7 @@ mod routes;
 mod site;
 mod tokens;
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -175,7 +176,21 @@ fn created(body: impl Serialize) -> Response {
 
 /// Parses a body.
 fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| {
-        Failure::bad_request(&format!("the body is not what was expected: {error}"), "send a JSON object")
-    })
+    let wrong = |why: &dyn Display| {
+        Failure::bad_request(&format!("the body is not what was expected: {why}"), "send a JSON object")
+    };
+    // A list of the fields' values would be read like an object with them.
+    if body.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
+        return Err(wrong(&"it is a list"));
+    }
+    serde_json::from_slice(body).map_err(|error| wrong(&error))
+}
+
+/// Returns the number of entries of a page: what was asked for, or `default`.
+fn page(limit: Option<u32>, default: u32) -> Result<u32, Failure> {
+    match limit {
+        Some(limit @ 1..=500) => Ok(limit),
+        Some(_) => Err(Failure::bad_request("a page has from 1 to 500 entries", "give such a `limit`, or leave it out")),
+        None => Ok(default),
+    }
 }
