@@ -192,7 +192,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Verb, Fault> {
 
 /// Returns the overview of all verbs, one per line.
 pub(crate) fn overview() -> String {
-    let lines: String = VERBS.iter().map(|verb| format!("  {:<10}{}\n", verb.name, verb.summary)).collect();
+    let lines: String = VERBS.iter().map(|verb| format!("  {:<12}{}\n", verb.name, verb.summary)).collect();
     format!(
         "taut: a peer-to-peer encrypted overlay network that speaks WireGuard\n\n\
          usage: taut VERB [FLAGS]\n\n{lines}  help      [VERB] print this, or the help of a verb\n\n\

@@ -37,8 +37,7 @@ pub(super) fn usage(command: Option<&str>) -> String {
 /// The options of all commands that talk to a coordinator's HTTP API.
 macro_rules! remote_options {
     () => {
-        "\
-  --json               print the API's answer as JSON
+        "  --json               print the API's answer as JSON
   --api URL            the coordinator's URL (default $TAUT_API or http://127.0.0.1:8288). Plain http:// is for loopback
                        addresses and `localhost` alone: the operator token would cross a network in clear text
   --ca FILE            with https://: trust the certificate authorities in this PEM file (default $TAUT_CA), instead
@@ -103,7 +102,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator nodes …          list, rename, remove nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show, remove networks
-  taut-coordinator policy …         check, compile, explain, compare policies
+  taut-coordinator policy …         check, compare, explain, apply policies
   taut-coordinator relays …         list, add, remove relays
   taut-coordinator relay-token      print the line that a relay needs for `--coordinator`
   taut-coordinator ticket-key       print the key that a relay needs for `--trust`
@@ -305,10 +304,9 @@ A policy says who may reach what; docs/policy.md describes the language. The com
 those in the second ask a coordinator. `apply` refuses a policy whose tests fail; it is then in force within moments,
 and connections that it forbids are cut. `rollback` applies an earlier version again, as the next one.
 
-`check` parses a policy and runs its
-tests. `compile` prints what each node enforces, with the lines of the rules. `explain` says whether a connection is
-allowed, and by which rule; SRC and DST are names of nodes or addresses, such as web1:443 or [fd00::1]:22. `diff` prints
-which pairs of nodes gain and lose what.
+`check` parses a policy and runs its tests. `compile` prints what each node enforces, with the lines of the rules.
+`explain` says whether a connection is allowed, and by which rule; SRC and DST are names of nodes or addresses, such as
+web1:443 or [fd00::1]:22. `diff` prints which pairs of nodes gain and lose what.
 
   --nodes FILE         the nodes that the policy is applied to, as JSON: {\"nodes\":[{\"name\":\"web1\",
                        \"addresses\":[\"100.64.0.1\"],\"user\":\"ann@example.com\",\"tags\":[],\"routes\":[]}]}. Without it `check` runs
