@@ -445,9 +445,14 @@ impl<E: Entropy> Node<E> {
         self.request_relays(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let just_made = peer.since().is_some_and(|since| clocks.now < since + JUST_MADE);
-        if peer.attempt.is_some() || just_made {
-            return;
+        if !just_made {
+            self.begin_handshake(id, clocks);
         }
+    }
+
+    /// Starts a handshake with a peer, also if its session is young.
+    fn begin_handshake(&mut self, id: PeerId, clocks: Clocks) {
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.attempt.is_none()) else { return };
         // The attempt is kept even if it starts later, because the lane may have no reason to ask again. A confirmation before that ends it.
         let start = peer.answer.as_ref().map_or(clocks.now, |answer| clocks.now.max(answer.at + AWAIT_CONFIRMATION));
         peer.attempt = Some(Attempt::start(peer.retry(), &self.limits, start));

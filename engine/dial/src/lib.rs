@@ -7,7 +7,7 @@
 //! - [`connect`] opens the [`Stream`] below, for other uses of a WebSocket;
 //! - [`Backoff`] tells the pause before the next attempt.
 //!
-//! - [`fetch`] returns a short answer of a server whose key is not pinned yet, and checks its certificate.
+//! - [`fetch()`] returns a short answer of a server whose key is not pinned yet, and checks its certificate.
 //!
 //! Not supported: HTTP proxies; certificate checks of channels, where the pinned key decides.
 

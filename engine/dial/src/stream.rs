@@ -79,7 +79,7 @@ impl Stream {
         Self::with_trust(tcp, url, None)
     }
 
-    /// Wraps a connected socket. With `authorities`, the server's certificate has to be valid for the URL's host; see [`crate::fetch`].
+    /// Wraps a connected socket. With `authorities`, the server's certificate has to be valid for the URL's host; see [`crate::fetch()`].
     pub(crate) fn with_trust(tcp: TcpStream, url: &Url, authorities: Option<RootCertStore>) -> io::Result<Self> {
         let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0 };
         let kind = if url.secure {

@@ -35,7 +35,9 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let verb = arguments.need(
         "list, invite, requests, approve, deny, disable, enable, expire, key-expiry, tag, owner, rename or remove",
     )?;
-    let network = arguments.value("network")?;
+    // Who asks to join has no network yet, and a code is the same in all of them.
+    let has_network = !matches!(verb.as_str(), "invite" | "requests" | "deny");
+    let network = if has_network { arguments.value("network")? } else { None };
     match verb.as_str() {
         "list" => {
             let remote = Remote::new(&mut arguments)?;
@@ -134,6 +136,14 @@ pub(super) fn separated(text: &str) -> Vec<String> {
 fn approve(mut arguments: Arguments, network: Option<&str>) -> Result<(), CommandError> {
     let what = arguments.need("the code, or the device")?;
     if !is_code(&what) {
+        // These are for machines that ask to join.
+        if let Some(option) = ["tags", "name", "owner"].into_iter().find(|option| !arguments.values(option).is_empty())
+        {
+            let message = format!("--{option} is for a CODE; change a device with `taut-coordinator devices {option}`");
+            return Err(CommandError::Usage(
+                message.replace("devices name", "devices rename").replace("devices tags", "devices tag"),
+            ));
+        }
         let body = ChangeNode { approved: Some(true), ..ChangeNode::default() };
         return changed(arguments, &what, network, &body, |name| format!("{name} is approved\n"));
     }
@@ -190,7 +200,10 @@ fn with_value(
 ) -> Result<(), CommandError> {
     let name = arguments.need("the device")?;
     let value = arguments.need(what)?;
-    changed(arguments, &name, network, &body(&value)?, |name| format!("{name} is changed\n"))
+    let remote = Remote::new(&mut arguments)?;
+    arguments.finish()?;
+    let answer = remote.patch(&format!("nodes/{}{}", escape(&name), in_network(network)), &body(&value)?)?;
+    remote.show(&answer, |answer: NodeAnswer| format!("{} is changed\n", answer.node.name))
 }
 
 fn list(answer: NodeList) -> String {

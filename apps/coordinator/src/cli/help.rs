@@ -207,21 +207,22 @@ taut-coordinator devices list [--network NAME]
 taut-coordinator devices invite
 taut-coordinator devices requests
 taut-coordinator devices approve CODE [--network NAME] [--name NAME] [--tags TAGS] [--owner OWNER]
-taut-coordinator devices approve DEVICE [--network NAME]
 taut-coordinator devices deny CODE
-taut-coordinator devices disable|enable DEVICE [--network NAME]
+taut-coordinator devices disable DEVICE [--network NAME]
+taut-coordinator devices enable DEVICE [--network NAME]
 taut-coordinator devices expire DEVICE [--network NAME]
-taut-coordinator devices key-expiry DEVICE 90d|never|default [--network NAME]
-taut-coordinator devices tag DEVICE tag:web,tag:db|none [--network NAME]
-taut-coordinator devices owner DEVICE OWNER|none [--network NAME]
+taut-coordinator devices key-expiry DEVICE TIME [--network NAME]
+taut-coordinator devices tag DEVICE TAGS [--network NAME]
+taut-coordinator devices owner DEVICE OWNER [--network NAME]
 taut-coordinator devices rename DEVICE NEW-NAME [--network NAME]
 taut-coordinator devices remove DEVICE [--network NAME]
 
 `invite` prints the command with which a host asks to join; nothing in it is secret. The host prints a CODE and
 waits. `requests` shows who asks and from where; compare
-the machine's fingerprint with what the host prints. `approve` with a DEVICE is for nodes that wait because the network
+the machine's fingerprint with what the host prints. `approve` with a DEVICE instead of a CODE is for nodes that wait because the network
 has approval on, and for those whose membership has expired. A device that is disabled, expired or not approved is in
-nobody's map, and its channel stays open, so that it is back as soon as that ends. DEVICE is a name or a number.
+nobody's map, and its channel stays open, so that it is back as soon as that ends. DEVICE is a name or a number. TIME is such as
+90d, or `never`, or `default` for that of the network; TAGS are such as tag:web,tag:db, or `none`; OWNER may be `none`.
 
   --name NAME          name of the device, instead of the one that the host asks for
   --tags TAGS          tags, with commas between them
@@ -247,8 +248,7 @@ NODE is a name or a number. A removed node may join again with a join token, as 
 const KEYS: &str = concat!(
     "\
 taut-coordinator keys list [--network NAME]
-taut-coordinator keys create [--one-off|--uses N] [--expires 90d] [--ephemeral 1h] [--pre-approved] [--tags TAGS]
-                             [--owner OWNER] [--network NAME]
+taut-coordinator keys create [--one-off] [--uses N] [--expires 90d] [--ephemeral 1h] [--pre-approved] [--tags TAGS] [--owner OWNER] [--network NAME]
 taut-coordinator keys revoke ID
 
 `create` prints a join token once; only its hash is stored. `revoke` ends a key; nodes that joined with it remain
@@ -289,33 +289,32 @@ its enrolment keys and relays; it fails if the network has members.
 const POLICY: &str = concat!(
     "\
 taut-coordinator policy check FILE [--nodes FILE] [--json]
-taut-coordinator policy compile FILE --nodes FILE [--json]
-taut-coordinator policy explain FILE SRC DST:PORT --nodes FILE [--proto PROTO] [--json]
-taut-coordinator policy diff OLD NEW --nodes FILE [--json]
+taut-coordinator policy compile FILE [--nodes FILE] [--json]
+taut-coordinator policy explain [FILE] SRC DST:PORT [--proto PROTO] [--nodes FILE] [--network NAME] [--json]
+taut-coordinator policy diff [OLD] NEW [--nodes FILE] [--network NAME] [--json]
+taut-coordinator policy show [VERSION] [--network NAME] [--json]
+taut-coordinator policy history [--network NAME] [--json]
+taut-coordinator policy apply FILE [--comment TEXT] [--based-on VERSION] [--force] [--network NAME] [--json]
+taut-coordinator policy rollback VERSION [--comment TEXT] [--force] [--network NAME] [--json]
 
-taut-coordinator policy show [VERSION]
-taut-coordinator policy history
-taut-coordinator policy apply FILE [--comment TEXT] [--based-on VERSION] [--force]
-taut-coordinator policy rollback VERSION [--comment TEXT] [--force]
-taut-coordinator policy explain SRC DST:PORT [--proto PROTO]
-taut-coordinator policy diff FILE
-
-A policy says who may reach what; docs/policy.md describes the language. The commands in the first part work on files,
-those in the second ask a coordinator. `apply` refuses a policy whose tests fail; it is then in force within moments,
-and connections that it forbids are cut. `rollback` applies an earlier version again, as the next one.
-
-`check` parses a policy and runs its tests. `compile` prints what each node enforces, with the lines of the rules.
-`explain` says whether a connection is allowed, and by which rule; SRC and DST are names of nodes or addresses, such as
-web1:443 or [fd00::1]:22. `diff` prints which pairs of nodes gain and lose what.
+A policy says who may reach what; docs/policy.md describes the language. `apply` refuses a policy whose tests fail; it is
+then in force within moments, and connections that it forbids are cut. `rollback` applies an earlier version again, as the
+next one. `check` parses a policy and runs its tests. `compile` prints what each node of `--nodes` enforces, with the lines
+of the rules. `explain` says whether a connection is allowed, and by which rule; SRC and DST are names of nodes or
+addresses, such as web1:443 or [fd00::1]:22. `diff` prints which pairs of nodes gain and lose what. `explain` and `diff`
+are about the policy in force if no other is named, and about the network's nodes without `--nodes`.
 
   --nodes FILE         the nodes that the policy is applied to, as JSON: {\"nodes\":[{\"name\":\"web1\",
                        \"addresses\":[\"100.64.0.1\"],\"user\":\"ann@example.com\",\"tags\":[],\"routes\":[]}]}. Without it `check` runs
                        the tests on nodes that it makes up
-  --proto PROTO        of `explain`: the protocol, by name or number (default tcp); a protocol without ports needs no :PORT
+  --proto PROTO        the protocol, by name or number (default tcp); a protocol without ports needs no :PORT
   --comment TEXT       why, for `history`
   --based-on VERSION   refuse if another version is in force, because somebody else was quicker
   --force              apply it although some nodes are too old to enforce it
   --network NAME       required if there are several networks
+
+The coordinator that `explain`, `diff`, `show`, `history`, `apply` and `rollback` ask:
+
 ",
     remote_options!()
 );

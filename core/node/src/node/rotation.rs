@@ -42,7 +42,8 @@ impl<E: Entropy> Node<E> {
         self.by_key.insert(key, id);
         self.relays.forget_peer(&former);
         if is_connected {
-            self.start_handshake(id, Clocks { now: self.now, wall: self.wall });
+            // Its session may be a moment old, and is one of the former key all the same.
+            self.begin_handshake(id, Clocks { now: self.now, wall: self.wall });
         }
     }
 }

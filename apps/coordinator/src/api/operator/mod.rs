@@ -190,7 +190,9 @@ fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
 fn page(limit: Option<u32>, default: u32) -> Result<u32, Failure> {
     match limit {
         Some(limit @ 1..=500) => Ok(limit),
-        Some(_) => Err(Failure::bad_request("a page has from 1 to 500 entries", "give such a `limit`, or leave it out")),
+        Some(_) => {
+            Err(Failure::bad_request("a page has from 1 to 500 entries", "give such a `limit`, or leave it out"))
+        }
         None => Ok(default),
     }
 }

@@ -22,10 +22,13 @@ pub(super) struct Case {
     pub(super) json: bool,
 }
 
-/// Reads a policy and the file of `--nodes`. These are the last arguments.
+/// Reads a policy, and the file of `--nodes` or the nodes of the coordinator. These are the last arguments.
 pub(super) fn of_files(file: &str, mut arguments: Arguments) -> Result<Case, CommandError> {
+    let Some(inventory) = nodes(&mut arguments)? else {
+        let of_coordinator = of_coordinator(arguments)?;
+        return Ok(Case { policy: policy(file)?, name: String::from(file), ..of_coordinator });
+    };
     let json = arguments.switch("json");
-    let inventory = needed_nodes(&mut arguments)?;
     arguments.finish()?;
     Ok(Case { policy: policy(file)?, name: String::from(file), inventory, json })
 }
