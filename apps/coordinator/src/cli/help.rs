@@ -312,6 +312,7 @@ are about the policy in force if no other is named, and about the network's node
   --based-on VERSION   refuse if another version is in force, because somebody else was quicker
   --force              apply it although some nodes are too old to enforce it
   --network NAME       required if there are several networks
+  --json               print JSON, with a schema version
 
 The coordinator that `explain`, `diff`, `show`, `history`, `apply` and `rollback` ask:
 
