@@ -20,8 +20,9 @@ struct NodeFilter<'a> {
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let file = arguments.need("the file of the policy")?;
     let json = arguments.switch("json");
-    let inventory = input::needed_nodes(&mut arguments)?;
+    let inventory = input::nodes(&mut arguments)?;
     arguments.finish()?;
+    let inventory = inventory.ok_or_else(input::no_nodes)?;
     let compiled = compile(&input::policy(&file)?, &inventory);
     // One node at a time: all filters together can be large.
     if json {

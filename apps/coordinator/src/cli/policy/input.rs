@@ -76,9 +76,9 @@ pub(super) fn nodes(arguments: &mut Arguments) -> Result<Option<Inventory>, Comm
     Ok(Some(inventory))
 }
 
-/// Reads the file of `--nodes`, which must be given.
-pub(super) fn needed_nodes(arguments: &mut Arguments) -> Result<Inventory, CommandError> {
-    nodes(arguments)?.ok_or_else(|| CommandError::Usage(String::from("--nodes FILE is missing")))
+/// The error of a command that needs `--nodes`.
+pub(super) fn no_nodes() -> CommandError {
+    CommandError::Usage(String::from("--nodes FILE is missing"))
 }
 
 fn check(inventory: &Inventory) -> Result<(), String> {

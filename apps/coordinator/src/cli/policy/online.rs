@@ -44,12 +44,12 @@ pub(super) fn history(mut arguments: Arguments) -> Result<(), CommandError> {
 /// `policy apply FILE`: applies a policy.
 pub(super) fn apply(mut arguments: Arguments) -> Result<(), CommandError> {
     let file = arguments.need("the file of the policy")?;
-    let text = input::text(&file)?;
     let comment = arguments.value("comment")?.unwrap_or_default();
     let based_on = arguments.value("based-on")?.map(|word| number(&word)).transpose()?;
     let (force, network) = (arguments.switch("force"), arguments.value("network")?);
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
+    let text = input::text(&file)?;
     applied(&remote, network.as_deref(), &ApplyPolicy { text, comment, based_on, force })
 }
 
