@@ -225,10 +225,13 @@ fn use_link(mut arguments: Arguments) -> Result<(), CommandError> {
             "this is not a link of the coordinator; copy all of it, with what is after the `#`",
         ))
     };
-    let (base, fragment) = link.split_once("/link#").ok_or_else(wrong)?;
-    let (purpose, secret) = fragment.split_once('.').ok_or_else(wrong)?;
-    let remote = Remote::without_token(&mut arguments, base)?;
+    // Options are read first, so that a wrong one is named also beside a wrong link.
+    let (base, fragment) = link.split_once("/link#").unwrap_or(("http://127.0.0.1:8288", ""));
+    // `--api` is another way to the coordinator than the link has. A token is not needed, and not sent.
+    let (api, _) = (arguments.value("api")?, arguments.value("token")?);
+    let remote = Remote::without_token(&mut arguments, api.as_deref().unwrap_or(base))?;
     arguments.finish()?;
+    let (purpose, secret) = fragment.split_once('.').ok_or_else(wrong)?;
     let (secret, password) = (String::from(secret), password()?);
     match (purpose, name) {
         ("set-up", Some(name)) => {
