@@ -389,6 +389,10 @@ another link for a first owner in the database; the coordinator may be running. 
   --email ADDRESS      shown only; empty deletes it
   --name NAME          of `set-up`: the name with which the first owner signs in
   --url URL            of `set-up-link`: the coordinator's URL (default http://127.0.0.1:8288)
+
+The coordinator that `list`, `show`, `create`, `edit`, `disable`, `enable`,
+`role`, `reset`, `end-sessions`, `remove-codes`, `remove`, `export`, `whoami` and `set-up` ask:
+
 ",
     remote_options!()
 );
@@ -406,6 +410,9 @@ also concern tokens of users.
   --scopes SCOPES      all, read, or AREA:read and AREA:write, separated by spaces; areas are networks, nodes, keys,
                        relays, users, tokens and audit
   --expires WHEN       30m, 24h, 90d (the default), up to ten years
+
+The coordinator that `list` and `revoke` ask:
+
 ",
     remote_options!()
 );
