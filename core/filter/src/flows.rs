@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use taut_base::{KeyedHash, PeerId};
+use taut_base::{KeyedHash, PeerId, Time};
 use taut_wire::ip::{ICMP, ICMPV6, TCP};
 
 use crate::classified::{Classified, Transport, quoted_ports};
@@ -365,6 +365,11 @@ impl Entry {
             self.state.store(state.pack(), Ordering::Relaxed);
         }
     }
+}
+
+/// Returns the whole seconds of a time, as the table counts them.
+pub fn seconds(time: Time) -> u32 {
+    u32::try_from(time.since(Time::ZERO).as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Returns the counter of a peer's flows.

@@ -102,9 +102,6 @@ pub struct Hello {
     /// Random number of this run of the program, never 0. It tells a host from its clone. Omitted by nodes that do not tell it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub run: u64,
-    /// True if the node enforces the filter of its map. Release 0.1.0 does not, and omits it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub filters: bool,
 }
 
 /// Returns true for a number that is omitted in JSON.

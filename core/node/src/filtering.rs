@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use taut_base::{Entropy, Time};
-use taut_filter::{Filter, FlowTable, Gate, PacketFilter, ServicePorts, Services};
+use taut_filter::{Filter, FlowTable, Gate, PacketFilter, ServicePorts, Services, seconds};
 
 /// Makes the snapshot that lanes enforce.
 #[derive(Default)]
@@ -50,9 +50,9 @@ impl Filtering {
         differs
     }
 
-    /// Returns the table of flows, if there is a filter.
-    pub(crate) fn flows(&self) -> Option<&Arc<FlowTable>> {
-        self.flows.as_ref().filter(|_| self.filter.is_some())
+    /// Returns true if there is a filter.
+    pub(crate) fn is_on(&self) -> bool {
+        self.filter.is_some()
     }
 
     /// Returns the snapshot for the lanes, if there is a filter.
@@ -66,9 +66,4 @@ fn hash_of(filter: &Filter) -> u64 {
     let mut hasher = DefaultHasher::new();
     filter.rules.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Returns the whole seconds of a time, as the table of flows counts them.
-fn seconds(time: Time) -> u32 {
-    u32::try_from(time.since(Time::ZERO).as_secs()).unwrap_or(u32::MAX)
 }

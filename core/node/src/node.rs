@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
-use taut_filter::{Filter, FlowTable, ServicePorts};
+use taut_filter::{Filter, ServicePorts};
 use taut_netmap::NetworkMap;
 use taut_path::{Budget, Families, HomeRelay, LocalEndpoints, NatReport, Paths, Way};
 use taut_tunnel::cookie::CookieChecker;
@@ -239,7 +239,7 @@ impl<E: Entropy> Node<E> {
 
     /// Sets the ports on which the host offers services, for the decision which flows in progress it began.
     pub fn set_service_ports(&mut self, ports: ServicePorts) {
-        if self.filtering.set_ports(ports) && self.filtering.flows().is_some() {
+        if self.filtering.set_ports(ports) && self.filtering.is_on() {
             self.tell_routes();
         }
     }
@@ -247,11 +247,6 @@ impl<E: Entropy> Node<E> {
     /// Returns true if this is the filter in force; `None` if there is none.
     pub fn has_filter(&self, filter: Option<&Filter>) -> bool {
         self.filtering.has(filter)
-    }
-
-    /// Returns the table of flows that this node began, if it has a filter.
-    pub fn flows(&self) -> Option<&Arc<FlowTable>> {
-        self.filtering.flows()
     }
 
     /// Takes a validated map: adds, changes and removes peers, and replaces the routes. Sessions of peers that stay are not touched (law 5).

@@ -4,6 +4,7 @@
 //! policy can be tested before its nodes exist. `accept` holds if every node of the source reaches every node of the destination; `deny` holds if no node of
 //! the source reaches any.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,6 +17,10 @@ use crate::policy::{Policy, PolicyTest, TestTarget};
 use crate::protocol::{TCP, UDP, protocol_name};
 use crate::resolve::Resolver;
 use crate::selector::Selector;
+
+/// Limit on the pairs of nodes that the tests of one policy compare, 250,000: some seconds of work with the largest policy. Without a limit, a thousand tests between groups of a
+/// thousand nodes would take hours.
+pub(crate) const MAX_PAIRS: u32 = 250_000;
 
 /// The first addresses of made-up nodes. They count down, so that they meet the addresses of real nodes last.
 const LAST_FOUR: Ipv4Addr = Ipv4Addr::new(100, 127, 255, 254);
@@ -41,7 +46,8 @@ pub fn run_tests(policy: &Policy, inventory: &Inventory) -> Vec<TestOutcome> {
     }
     let mut stage = Stage::new(inventory);
     let ends = stage.cast(policy);
-    let run = Run { ends, compiled: compile(policy, &stage.inventory), inventory: &stage.inventory };
+    let compiled = compile(policy, &stage.inventory);
+    let run = Run { ends, compiled, inventory: &stage.inventory, pairs_left: Cell::new(MAX_PAIRS) };
     policy.tests.iter().flat_map(|test| run.test(test)).collect()
 }
 
@@ -201,6 +207,8 @@ struct Run<'a> {
     ends: Ends,
     compiled: Compiled,
     inventory: &'a Inventory,
+    /// Pairs that may still be compared.
+    pairs_left: Cell<u32>,
 }
 
 impl Run<'_> {
@@ -226,6 +234,12 @@ impl Run<'_> {
     fn failure(&self, test: &PolicyTest, target: &TestTarget, accept: bool, from: &Cast, to: &Cast) -> Option<String> {
         for (from_name, sources) in self.parties(from) {
             for (to_name, destinations) in self.parties(to) {
+                let Some(left) = self.pairs_left.get().checked_sub(1) else {
+                    return Some(format!(
+                        "the tests of one policy compare up to {MAX_PAIRS} pairs of nodes; test smaller groups"
+                    ));
+                };
+                self.pairs_left.set(left);
                 let rule = self.rule(test, target, &sources, &destinations);
                 let pair = format!("{from_name} to {to_name}");
                 match (accept, rule) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use taut_base::{Bucket, PeerId, Rate, Time};
 use taut_filter::{
-    Classified, DEFAULT_PROTOCOLS, FlowClass, FlowKey, Gate, Refusal, Remembered, SourceRules, Transport,
+    Classified, DEFAULT_PROTOCOLS, FlowClass, FlowKey, Gate, Refusal, Remembered, SourceRules, Transport, seconds,
 };
 use taut_wire::ip;
 
@@ -237,9 +237,4 @@ impl Source {
             }
         }
     }
-}
-
-/// Returns the whole seconds of a time, as the table of flows counts them.
-fn seconds(time: Time) -> u32 {
-    u32::try_from(time.since(Time::ZERO).as_secs()).unwrap_or(u32::MAX)
 }

@@ -20,7 +20,6 @@ pub struct PeerTraffic {
     given_up: AtomicU64,
     marked_received: AtomicU64,
     marked_sent: AtomicU64,
-    filtered: AtomicU64,
 }
 
 impl PeerTraffic {
@@ -64,16 +63,6 @@ impl PeerTraffic {
     /// Counts a change of path or lanes that was given up.
     pub(crate) fn add_given_up(&self) {
         add(&self.given_up, 1);
-    }
-
-    /// Counts a packet from the peer that the packet filter refused.
-    pub(crate) fn add_filtered(&self) {
-        add(&self.filtered, 1);
-    }
-
-    /// Packets from the peer that the packet filter refused.
-    pub fn filtered(&self) -> u64 {
-        self.filtered.load(Ordering::Relaxed)
     }
 
     /// Counts a packet from the peer that got a congestion mark here.
@@ -149,12 +138,6 @@ impl TrafficTable {
     pub fn outer_of(&self, peer: PeerId) -> (u64, u64) {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         peers.get(&peer).map_or((0, 0), |traffic| traffic.outer())
-    }
-
-    /// Returns the packets from `peer` that the packet filter refused, see [`PeerTraffic::filtered`].
-    pub fn filtered_of(&self, peer: PeerId) -> u64 {
-        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        peers.get(&peer).map_or(0, |traffic| traffic.filtered())
     }
 
     /// Returns the bytes received from `peer` and sent to it through a relay, see [`PeerTraffic::relayed`].

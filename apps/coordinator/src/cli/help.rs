@@ -399,7 +399,7 @@ The coordinator that `list`, `show`, `create`, `edit`, `disable`, `enable`,
 
 const TOKENS: &str = concat!(
     "\
-taut-coordinator tokens create NAME --scopes SCOPES [--expires 90d] [--state DIR | --database URL] [--config FILE]
+taut-coordinator tokens create NAME [--scopes SCOPES] [--expires 90d] [--state DIR | --database URL] [--config FILE]
 taut-coordinator tokens list
 taut-coordinator tokens revoke ID
 
@@ -407,8 +407,8 @@ API tokens are for programs: each has a name, scopes and an expiry. `create` cre
 database, as `operator-token create` does, and prints it once. Users create their own by the API. `list` and `revoke`
 also concern tokens of users.
 
-  --scopes SCOPES      all, read, or AREA:read and AREA:write, separated by spaces; areas are networks, nodes, keys,
-                       relays, users, tokens and audit
+  --scopes SCOPES      required: all, read, or AREA:read and AREA:write, separated by spaces; areas are networks, nodes,
+                       keys, relays, policy, users, tokens and audit
   --expires WHEN       30m, 24h, 90d (the default), up to ten years
 
 The coordinator that `list` and `revoke` ask:

@@ -6,27 +6,27 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::resume_unwind;
+use std::sync::Arc;
 
-use serde_json::value::{RawValue, to_raw_value};
 use taut_base::{NodeId, Prefix};
+use taut_netmap::MapError;
 use taut_policy::filter::ALL_PORTS;
 use taut_policy::{Compiled, Filter, Inventory, NodeFacts, Policy, Rule, Selector, Target, compile};
+use tokio::task::spawn_blocking;
 
 use super::StateError;
 use crate::store::{NetworkRow, NodeRow, Part, PolicyRow};
 
-/// The policy in force, with what it means for each member.
+/// The policy in force, with its meaning for each member.
 pub(super) struct Enforced {
     /// Number of the policy's version.
     number: i64,
     policy: Arc<Policy>,
     prefixes: [Prefix; 2],
-    /// What the policy knows of each member that takes part.
+    /// The members that take part, as the policy knows them.
     facts: BTreeMap<NodeId, NodeFacts>,
     meaning: Meaning,
-    /// Filters that were asked for, as JSON.
-    filters: Mutex<HashMap<NodeId, Arc<RawValue>>>,
     /// Hash of each member's filter, if it is compiled.
     hashes: HashMap<NodeId, u64>,
     /// The network's version since which a node has its filter, and since which it sees its peers; for other nodes it is `base`.
@@ -35,60 +35,90 @@ pub(super) struct Enforced {
     base: u64,
 }
 
-/// What the policy means.
+/// The meaning of a policy.
 enum Meaning {
     /// Everybody reaches everybody. Nothing is compiled, so that a network of ten thousand costs what it cost without a policy.
     Open,
     Compiled {
         compiled: Box<Compiled>,
-        /// The place of each node in the inventory.
-        places: HashMap<NodeId, usize>,
+        /// The nodes in the order of the inventory, which is that of their numbers.
+        nodes: Vec<NodeId>,
     },
 }
 
-impl Enforced {
-    /// Applies the policy in force at a version of the network to its members. `before` is the result at an earlier version, and `changed` the members whose rows changed since.
+/// A policy that is to be applied. Applying it may take seconds, so it happens on a thread of its own, and one network's policy delays no other network.
+pub(super) struct ToEnforce {
+    /// The network's version, at which the members are as `facts` says.
+    version: u64,
+    prefixes: [Prefix; 2],
+    row: PolicyRow,
+    facts: BTreeMap<NodeId, NodeFacts>,
+    /// The result at an earlier version, and the members whose rows changed since.
+    before: Option<(Arc<Enforced>, BTreeSet<NodeId>)>,
+}
+
+impl ToEnforce {
+    /// Collects what is needed to apply a policy to the members of a network.
+    pub(super) fn new<'a>(
+        network: &NetworkRow,
+        row: PolicyRow,
+        members: impl Iterator<Item = &'a NodeRow>,
+        before: Option<(Arc<Enforced>, BTreeSet<NodeId>)>,
+    ) -> Self {
+        let facts = members.filter_map(|row| Some((row.id, facts_of(row)?))).collect();
+        Self { version: network.version, prefixes: [network.ipv4, network.ipv6], row, facts, before }
+    }
+
+    /// Applies the policy.
     ///
     /// # Errors
     /// If the stored policy cannot be read: nodes keep the maps that they have (law 6).
-    pub(super) fn at<'a>(
-        network: &NetworkRow,
-        row: &PolicyRow,
-        members: impl Iterator<Item = &'a NodeRow>,
-        before: Option<(&Arc<Self>, &BTreeSet<NodeId>)>,
-    ) -> Result<Arc<Self>, StateError> {
-        let facts: BTreeMap<NodeId, NodeFacts> =
-            members.filter(|row| row.device.part() == Part::Takes).map(|row| (row.id, facts_of(row))).collect();
-        let earlier = before.map(|(earlier, _)| earlier);
-        if let Some(earlier) = earlier.filter(|earlier| earlier.number == row.number && earlier.facts == facts) {
-            return Ok(Arc::clone(earlier));
-        }
-        let policy = match earlier.filter(|earlier| earlier.number == row.number) {
-            Some(earlier) => Arc::clone(&earlier.policy),
+    pub(super) async fn done(self) -> Result<Arc<Enforced>, StateError> {
+        // A panic goes on here, where the reader of the network catches it (fault N7).
+        let made =
+            spawn_blocking(move || self.enforced()).await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+        made.map(Arc::new)
+    }
+
+    fn enforced(self) -> Result<Enforced, StateError> {
+        let Self { version, prefixes, row, facts, before } = self;
+        let policy = match before.as_ref().filter(|(earlier, _)| earlier.number == row.number) {
+            Some((earlier, _)) => Arc::clone(&earlier.policy),
             None => Arc::new(Policy::parse(&row.text).map_err(|error| StateError::StoredPolicy(Box::new(error)))?),
         };
-        let prefixes = [network.ipv4, network.ipv6];
         let is_open = is_open(&policy);
-        let mut next = Self {
+        let mut next = Enforced {
             number: row.number,
             meaning: if is_open { Meaning::Open } else { meaning(&policy, &facts, prefixes) },
             policy,
             prefixes,
             facts,
-            filters: Mutex::default(),
             hashes: HashMap::new(),
             filter_changed: HashMap::new(),
             peers_changed: HashMap::new(),
-            // What a compiled policy meant before this program started is not known.
-            base: if is_open { row.version } else { network.version },
+            // The meaning of a compiled policy before this program started is not known.
+            base: if is_open { row.version } else { version },
         };
-        if !is_open {
-            next.hashes = next.facts.keys().map(|id| (*id, hash_of(&next.plain_filter(*id)))).collect();
+        if let Meaning::Compiled { compiled, nodes } = &next.meaning {
+            let filters = nodes.iter().enumerate().map(|(place, id)| (*id, hash_of(&compiled.filter(place))));
+            next.hashes = filters.collect();
         }
-        if let Some((before, changed)) = before {
-            next.compare(before, changed, network.version);
+        if let Some((earlier, changed)) = before {
+            next.compare(&earlier, &changed, version);
         }
-        Ok(Arc::new(next))
+        Ok(next)
+    }
+}
+
+impl Enforced {
+    /// Returns the number of the policy's version.
+    pub(super) fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// Returns true if the policy knows this member as it is now. `row` is `None` if the node is no member.
+    pub(super) fn knows(&self, id: NodeId, row: Option<&NodeRow>) -> bool {
+        self.facts.get(&id) == row.and_then(facts_of).as_ref()
     }
 
     /// Notes for which nodes something differs from the former result.
@@ -110,30 +140,41 @@ impl Enforced {
     }
 
     fn has_same_filter(&self, before: &Self, id: NodeId) -> bool {
+        let addresses = |enforced: &Self| enforced.facts.get(&id).map(|facts| facts.addresses.clone());
         match (self.hashes.get(&id), before.hashes.get(&id)) {
-            (None, None) => {
-                self.facts.get(&id).map(|facts| &facts.addresses) == before.facts.get(&id).map(|facts| &facts.addresses)
-            }
+            (None, None) => addresses(self) == addresses(before),
             (now, then) => now == then,
         }
     }
 
     /// Returns true if a node sees the same members as before, apart from those that changed: a delta has those in any case.
     fn sees_as(&self, before: &Self, id: NodeId, changed: &BTreeSet<NodeId>) -> bool {
-        if matches!((&self.meaning, &before.meaning), (Meaning::Open, Meaning::Open)) {
+        if self.is_open() && before.is_open() {
             return true;
         }
-        let others = self.facts.keys().chain(before.facts.keys());
-        let mut others = others.filter(|other| **other != id && !changed.contains(other));
-        others.all(|other| self.shows(id, *other) == before.shows(id, *other))
+        let unchanged = |enforced: &Self| -> Vec<NodeId> {
+            enforced.seen_by(id).into_iter().filter(|other| !changed.contains(other)).collect()
+        };
+        unchanged(self) == unchanged(before)
+    }
+
+    /// Returns the members that this member sees, by number.
+    fn seen_by(&self, id: NodeId) -> Vec<NodeId> {
+        match &self.meaning {
+            Meaning::Open => self.facts.keys().filter(|other| **other != id).copied().collect(),
+            Meaning::Compiled { compiled, nodes } => match nodes.binary_search(&id) {
+                Ok(place) => compiled.peers(place).filter_map(|peer| nodes.get(peer).copied()).collect(),
+                Err(_) => Vec::new(),
+            },
+        }
     }
 
     /// Returns true if a member sees another one, because one of them may reach the other.
     pub(super) fn shows(&self, to: NodeId, peer: NodeId) -> bool {
         match &self.meaning {
             Meaning::Open => true,
-            Meaning::Compiled { compiled, places } => match (places.get(&to), places.get(&peer)) {
-                (Some(one), Some(other)) => compiled.are_peers(*one, *other),
+            Meaning::Compiled { compiled, nodes } => match (nodes.binary_search(&to), nodes.binary_search(&peer)) {
+                (Ok(one), Ok(other)) => compiled.are_peers(one, other),
                 _ => false,
             },
         }
@@ -144,30 +185,24 @@ impl Enforced {
         matches!(self.meaning, Meaning::Open)
     }
 
-    /// Returns the filter of a member as JSON. A node that takes no part accepts nothing.
-    pub(super) fn filter(&self, id: NodeId) -> Option<Arc<RawValue>> {
-        let mut filters = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = filters.get(&id) {
-            return Some(Arc::clone(known));
-        }
-        let made: Arc<RawValue> = to_raw_value(&self.plain_filter(id)).ok()?.into();
-        filters.insert(id, Arc::clone(&made));
-        Some(made)
-    }
-
-    fn plain_filter(&self, id: NodeId) -> Filter {
-        let Some(facts) = self.facts.get(&id) else { return Filter::default() };
-        match &self.meaning {
+    /// Returns the filter of a member. A node that takes no part accepts nothing.
+    ///
+    /// # Errors
+    /// If the filter is larger than a node accepts: this node keeps the map that it has.
+    pub(super) fn filter(&self, id: NodeId) -> Result<Filter, StateError> {
+        let Some(facts) = self.facts.get(&id) else { return Ok(Filter::default()) };
+        let filter = match &self.meaning {
             Meaning::Open => {
-                let own =
-                    |address: &std::net::IpAddr| Target { prefix: Prefix::host(*address), ports: vec![ALL_PORTS] };
+                let own = |address: &_| Target { prefix: Prefix::host(*address), ports: vec![ALL_PORTS] };
                 let dst = facts.addresses.iter().map(own).collect();
                 Filter { rules: vec![Rule { src: self.prefixes.to_vec(), proto: Vec::new(), dst }] }
             }
-            Meaning::Compiled { compiled, places } => {
-                places.get(&id).map(|place| compiled.filter(*place)).unwrap_or_default()
+            Meaning::Compiled { compiled, nodes } => {
+                nodes.binary_search(&id).map(|place| compiled.filter(place)).unwrap_or_default()
             }
-        }
+        };
+        filter.check().map_err(|bad| StateError::BadMap(MapError::Filter(bad)))?;
+        Ok(filter)
     }
 
     /// Returns true if a node with a map of version `have` has another filter now.
@@ -184,8 +219,7 @@ impl Enforced {
 fn meaning(policy: &Policy, facts: &BTreeMap<NodeId, NodeFacts>, prefixes: [Prefix; 2]) -> Meaning {
     let inventory =
         Inventory { nodes: facts.values().cloned().collect(), users: Vec::new(), prefixes: prefixes.to_vec() };
-    let places = facts.keys().enumerate().map(|(place, id)| (*id, place)).collect();
-    Meaning::Compiled { compiled: Box::new(compile(policy, &inventory)), places }
+    Meaning::Compiled { compiled: Box::new(compile(policy, &inventory)), nodes: facts.keys().copied().collect() }
 }
 
 /// Returns true if one rule lets everything pass.
@@ -205,13 +239,13 @@ fn hash_of(filter: &Filter) -> u64 {
     hasher.finish()
 }
 
-/// Returns what a policy knows of a node.
-pub(super) fn facts_of(row: &NodeRow) -> NodeFacts {
-    NodeFacts {
+/// Returns a member as policies know it; `None` if it takes no part.
+pub(super) fn facts_of(row: &NodeRow) -> Option<NodeFacts> {
+    (row.device.part() == Part::Takes).then(|| NodeFacts {
         name: row.name.clone(),
         addresses: vec![row.ipv4.into(), row.ipv6.into()],
         user: row.device.owner.clone(),
         tags: row.device.tags.clone(),
         routes: Vec::new(),
-    }
+    })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey};
 use taut_netmap::{BadName, MapError, RelayFault};
-use taut_policy::{MAX_TEXT, PolicyError};
+use taut_policy::{BadFilter, PolicyError};
 
 use super::party::PeopleError;
 use crate::store::StoreError;
@@ -102,6 +102,8 @@ pub(crate) enum StateError {
     StoredPolicy(Box<PolicyError>),
     /// A policy or its comment is too long.
     LongPolicy,
+    /// The filter of this node would be larger than a node accepts.
+    LargeFilter(String, BadFilter),
     /// Tests of a policy fail.
     PolicyTests(Vec<String>),
     /// These members are too old to enforce a policy.
@@ -244,7 +246,7 @@ impl StateError {
             Self::StoredPolicy(_) => {
                 "nodes keep what they have; start the program that applied the policy, or a newer one, or apply another policy"
             }
-            Self::LongPolicy => "shorten it: groups and IP sets say the same with fewer rules",
+            Self::LongPolicy | Self::LargeFilter(..) => "shorten it: groups and IP sets say the same with fewer rules",
             Self::TooOld(_) => {
                 "upgrade these nodes, or give --force (in the API `\"force\": true`): until then they accept everything that their peers send"
             }
@@ -330,7 +332,8 @@ impl fmt::Display for StateError {
             Self::Requests => f.write_str("too many machines at this address, or near it, wait for their approval"),
             Self::BadPolicy(error) => f.write_str(&place(error)),
             Self::StoredPolicy(error) => write!(f, "the network's policy cannot be read: {}", place(error)),
-            Self::LongPolicy => write!(f, "a policy has up to {MAX_TEXT} bytes, and a comment up to 500 characters"),
+            Self::LongPolicy => f.write_str("a policy has up to 512 KiB, and a comment up to 500 characters"),
+            Self::LargeFilter(node, bad) => write!(f, "the filter of node `{node}` would be too large: {bad}"),
             Self::PolicyTests(failures) => {
                 write!(f, "tests of the policy fail: {}", failures.join("; "))
             }

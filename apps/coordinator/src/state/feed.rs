@@ -17,9 +17,10 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use taut_base::{NodeId, PublicKey};
 use taut_netmap::{LocalMember, NetworkInfo, Relay};
+use taut_policy::Filter;
 
 use super::audience::Audience;
-use super::enforced::Enforced;
+use super::enforced::{Enforced, ToEnforce};
 use super::{StateError, maps, relays};
 use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Part, Reading, StoreError};
 
@@ -108,7 +109,7 @@ enum Message<'a> {
         #[serde(skip_serializing_if = "<[Relay]>::is_empty")]
         relays: &'a [Relay],
         #[serde(skip_serializing_if = "Option::is_none")]
-        filter: Option<&'a RawValue>,
+        filter: Option<Filter>,
     },
     Delta {
         from: u64,
@@ -120,7 +121,7 @@ enum Message<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         relays: Option<&'a [Relay]>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        filter: Option<&'a RawValue>,
+        filter: Option<Filter>,
     },
 }
 
@@ -210,7 +211,7 @@ impl View {
         }
         let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
         let sound = rows.iter().filter(|row| !isolated.contains(&row.id));
-        let enforced = Enforced::at(&network, &policy, sound, None)?;
+        let enforced = ToEnforce::new(&network, policy, sound, None).done().await?;
         let mut view = Self {
             info: maps::info(&network),
             network,
@@ -262,10 +263,7 @@ impl View {
         };
         view.history.extend(newer);
         changed.valid.into_iter().for_each(|row| view.take(row, version));
-        let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
-        let since = view.changed_since(version);
-        let rows = view.members.values().map(|member| &member.row);
-        view.enforced = Enforced::at(&view.network, &policy, rows, Some((&self.enforced, &since)))?;
+        view.enforced = view.enforced_since(tx, version).await?;
         while view.history.len() > KEPT_VERSIONS {
             view.history.pop_first();
         }
@@ -273,6 +271,19 @@ impl View {
             view.changed = view.changed.split_off(oldest);
         }
         Ok(Some(view))
+    }
+
+    /// Returns the policy in force, applied to the members of this view. Most changes are about endpoints, which no policy speaks of: then the result of the view before stays.
+    async fn enforced_since(&self, tx: &mut Reading, version: u64) -> Result<Arc<Enforced>, StateError> {
+        let (id, changed) = (self.network.id, self.changed_since(version));
+        let row = |id: &NodeId| self.members.get(id).map(|member| &member.row);
+        let is_same = tx.policy_number(id).await? == self.enforced.number();
+        if is_same && changed.iter().all(|id| self.enforced.knows(*id, row(id))) {
+            return Ok(Arc::clone(&self.enforced));
+        }
+        let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
+        let rows = self.members.values().map(|member| &member.row);
+        ToEnforce::new(&self.network, policy, rows, Some((Arc::clone(&self.enforced), changed))).done().await
     }
 
     /// Reads the whole network again, because a damaged row may be valid since another row changed, or no longer: no change of versions tells that, so every node
@@ -345,14 +356,14 @@ impl View {
         let is_shown =
             |member: &&Arc<Member>| member.row.id != own.row.id && audience.sees(&member.row, &self.enforced);
         let others = self.members.values().filter(is_shown);
-        let filter = self.enforced.filter(own.row.id);
+        let filter = self.enforced.filter(own.row.id)?;
         json(&Message::Map {
             version: self.network.version,
             network: &self.info,
             me: maps::me_of(&own.row),
             peers: others.filter_map(|member| member.peer.as_deref()).collect(),
             relays: if audience == Audience::Outside { &[] } else { &self.relays },
-            filter: filter.as_deref(),
+            filter: Some(filter),
         })
     }
 
@@ -404,9 +415,9 @@ impl View {
                 None => removes.push(*id),
             }
         }
-        let filter = own
-            .filter(|own| self.enforced.has_new_filter(own.row.id, from))
-            .and_then(|own| self.enforced.filter(own.row.id));
+        // A node that changed itself may have other addresses, which its filter names.
+        let has_other = |own: &&Member| changed.contains(&own.row.id) || self.enforced.has_new_filter(own.row.id, from);
+        let filter = own.filter(has_other).map(|own| self.enforced.filter(own.row.id)).transpose()?;
         json(&Message::Delta {
             from,
             to: self.network.version,
@@ -414,7 +425,7 @@ impl View {
             upserts,
             removes,
             relays: (is_inside && self.network.relays_version > from).then_some(&self.relays),
-            filter: filter.as_deref(),
+            filter,
         })
     }
 }

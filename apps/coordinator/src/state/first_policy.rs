@@ -3,8 +3,8 @@
 use super::StateError;
 use crate::store::{NetworkId, PolicyRow, Writing};
 
-/// Versions of a policy that are kept, 1,000: years of changes, at 64 KiB each at most.
-pub(super) const KEPT: u32 = 1_000;
+/// Versions of a policy that are kept, 100: months of changes, of 512 KiB each at most.
+pub(super) const KEPT: u32 = 100;
 
 /// The policy of a new network: one visible rule.
 const FIRST: &str = r#"// Who may reach whom in this network. What no rule allows is denied.

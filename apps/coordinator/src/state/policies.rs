@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 use serde_json::json;
-use taut_policy::{Inventory, MAX_TEXT, Policy, run_tests};
+use taut_policy::{Inventory, Policy, compile, run_tests};
+use tokio::task::spawn_blocking;
 
 use super::enforced::{facts_of, is_open};
 use super::first_policy::KEPT;
@@ -12,7 +13,10 @@ use super::party::{Actor, Caller, Change, record};
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkRow, NodeRow, Part, Party, PolicyRow, Reading};
+use crate::store::{NetworkRow, NodeRow, Party, PolicyRow, Reading};
+
+/// Longest policy, 512 KiB: some thousand rules. A request of this length arrives within seconds at the rate that a connection may read at.
+const MAX_LENGTH: usize = 512 * 1024;
 
 /// Longest comment of a version, 500 characters.
 const MAX_COMMENT: usize = 500;
@@ -26,6 +30,16 @@ pub(crate) struct NewPolicy {
     pub(crate) based_on: Option<i64>,
     /// True to apply it although some nodes are too old to enforce it.
     pub(crate) force: bool,
+}
+
+impl NewPolicy {
+    /// Returns an error if the author changed another version than the one in force.
+    fn check_base(&self, in_force: i64) -> Result<(), StateError> {
+        match self.based_on {
+            Some(based_on) if based_on != in_force => Err(StateError::PolicyChanged(in_force)),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A policy with the network and the members that it is about.
@@ -65,27 +79,22 @@ impl State {
         Ok(tx.policy_versions(network.id, before.unwrap_or(i64::MAX), 100).await?)
     }
 
-    /// Applies a policy: it is read, its tests are run against the members, and it becomes the next version. On an error the one in force stays.
+    /// Applies a policy: it is read, tried on the members, and becomes the next version. On an error the one in force stays.
     pub(crate) async fn apply_policy(&self, network: Option<&str>, new: NewPolicy) -> Result<PolicyView, StateError> {
-        if new.text.len() > MAX_TEXT || new.comment.chars().count() > MAX_COMMENT {
+        if new.text.len() > MAX_LENGTH || new.comment.chars().count() > MAX_COMMENT {
             return Err(StateError::LongPolicy);
         }
-        let policy = Policy::parse(&new.text).map_err(|error| StateError::BadPolicy(Box::new(error)))?;
+        let current = self.policy(network).await?;
+        new.check_base(current.row.number)?;
+        // Nobody waits for the database meanwhile.
+        let (text, inventory) = (new.text.clone(), current.inventory.clone());
+        let is_open = spawn_blocking(move || try_on(&text, &inventory)).await.map_err(|_| StateError::Panicked)??;
+        if !current.too_old.is_empty() && !new.force && !is_open {
+            return Err(StateError::TooOld(current.too_old));
+        }
         let mut tx = self.store.write(Party::Operators).await?;
-        let network = networks::named(&mut tx, network).await?;
-        let number = tx.policy_number(network.id).await?;
-        if new.based_on.is_some_and(|based_on| based_on != number) {
-            return Err(StateError::PolicyChanged(number));
-        }
-        let members = tx.members(network.id).await?.valid;
-        let failures = failures(&policy, &inventory(&network, &members));
-        if !failures.is_empty() {
-            return Err(StateError::PolicyTests(failures));
-        }
-        let too_old = self.too_old(&members);
-        if !too_old.is_empty() && !new.force && !is_open(&policy) {
-            return Err(StateError::TooOld(too_old));
-        }
+        let network = networks::named(&mut tx, Some(&current.network.id.to_string())).await?;
+        new.check_base(tx.policy_number(network.id).await?)?;
         let version = tx.next_version(network.id, random_bits()).await?;
         let row = PolicyRow {
             number: 0,
@@ -103,9 +112,7 @@ impl State {
         tx.commit().await?;
         self.hub(network.id).announce(version);
         tracing::info!(target: log::MEMBERS, event = "policy-applied", network = network.name, number, author = row.author);
-        let inventory = inventory(&network, &members);
-        let network = NetworkRow { version, ..network };
-        Ok(PolicyView { network, row: PolicyRow { number, ..row }, inventory, too_old })
+        Ok(PolicyView { network: NetworkRow { version, ..network }, row: PolicyRow { number, ..row }, ..current })
     }
 
     async fn policy_view(
@@ -144,8 +151,22 @@ fn author(actor: &Actor) -> String {
 
 /// Returns what a policy is applied to.
 fn inventory(network: &NetworkRow, members: &[NodeRow]) -> Inventory {
-    let nodes = members.iter().filter(|row| row.device.part() == Part::Takes).map(facts_of).collect();
+    let nodes = members.iter().filter_map(facts_of).collect();
     Inventory { nodes, users: Vec::new(), prefixes: vec![network.ipv4, network.ipv6] }
+}
+
+/// Tries a policy on the members: it is read, its tests are run, and each node's filter is made. Returns true if everybody reaches everybody.
+fn try_on(text: &str, inventory: &Inventory) -> Result<bool, StateError> {
+    let policy = Policy::parse(text).map_err(|error| StateError::BadPolicy(Box::new(error)))?;
+    let failures = failures(&policy, inventory);
+    if !failures.is_empty() {
+        return Err(StateError::PolicyTests(failures));
+    }
+    let compiled = compile(&policy, inventory);
+    for (place, node) in inventory.nodes.iter().enumerate() {
+        compiled.filter(place).check().map_err(|bad| StateError::LargeFilter(node.name.clone(), bad))?;
+    }
+    Ok(is_open(&policy))
 }
 
 /// Returns the tests of a policy that fail, each with its line and the reason.

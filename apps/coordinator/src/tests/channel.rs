@@ -82,7 +82,6 @@ fn a_newer_protocol_is_refused_by_name() {
         version: String::new(),
         request: None,
         run: 0,
-        filters: false,
     };
     channel.send(&ToCoordinator::Hello(hello));
     match channel.receive() {

@@ -74,7 +74,6 @@ pub(super) fn credentials(
         version: String::from("test"),
         request: None,
         run: 0,
-        filters: false,
     };
     channel.send(&ToCoordinator::Hello(hello));
     assert!(matches!(channel.receive(), Some(ToNode::Map(_))), "the map comes first");

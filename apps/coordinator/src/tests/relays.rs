@@ -53,7 +53,6 @@ pub(super) fn with_ticket(
         version: String::from("test"),
         request: None,
         run: 0,
-        filters: false,
     };
     channel.send(&ToCoordinator::Hello(hello));
     assert!(matches!(channel.receive(), Some(ToNode::Map(_))), "the map comes first");
@@ -173,7 +172,6 @@ fn a_member_gets_a_ticket_for_its_own_keys_alone() {
         version: String::new(),
         request: None,
         run: 0,
-        filters: false,
     };
     channel.send(&ToCoordinator::Hello(hello));
     assert!(matches!(channel.receive(), Some(ToNode::Refused(_))));

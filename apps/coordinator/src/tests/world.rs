@@ -297,7 +297,6 @@ impl TestHost {
             version: String::from("test"),
             request: None,
             run: self.run,
-            filters: false,
         })
     }
 }

@@ -188,7 +188,6 @@ impl Worker {
             request: self.request(),
             version: self.version.clone(),
             run: self.run,
-            filters: true,
         });
         self.coordinator_addresses = channel.addresses();
         self.connection = Connection::Open(Box::new(OpenChannel {

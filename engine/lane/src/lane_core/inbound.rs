@@ -241,7 +241,6 @@ impl LaneCore {
         self.drops.add(reason, 1);
         let by_filter = matches!(reason, DropReason::Policy | DropReason::PolicyFragment | DropReason::PolicyError);
         let Some(peer) = self.peers.get_mut(id).filter(|_| by_filter) else { return };
-        peer.traffic.add_filtered();
         if let Ok(packet) = ip::Packet::parse(packet)
             && peer.gate.may_report(now)
         {

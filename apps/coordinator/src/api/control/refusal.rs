@@ -84,6 +84,7 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::BadOwner
         | StateError::BadPolicy(_)
         | StateError::LongPolicy
+        | StateError::LargeFilter(..)
         | StateError::PolicyTests(_)
         | StateError::TooOld(_)
         | StateError::PolicyChanged(_)

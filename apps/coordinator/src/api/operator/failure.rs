@@ -127,7 +127,7 @@ impl From<StateError> for Failure {
             StateError::BadUses | StateError::BadAbsence | StateError::BadOwner => ErrorCode::BadRequest,
             StateError::BadTag(_) => ErrorCode::BadTag,
             StateError::NoRequest(_) => ErrorCode::NoSuchRequest,
-            StateError::BadPolicy(_) | StateError::LongPolicy => ErrorCode::BadPolicy,
+            StateError::BadPolicy(_) | StateError::LongPolicy | StateError::LargeFilter(..) => ErrorCode::BadPolicy,
             StateError::PolicyTests(_) | StateError::TooOld(_) | StateError::PolicyChanged(_) => {
                 ErrorCode::PolicyRefused
             }

@@ -83,7 +83,6 @@ impl Member {
             version: String::from("simulated"),
             request: None,
             run: self.run,
-            filters: false,
         };
         channel.send(&ToCoordinator::Hello(hello)).await?;
         let (first, length) = channel.receive().await?;
