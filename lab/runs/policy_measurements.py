@@ -62,7 +62,7 @@ def last_forbidden(net, receiver, forbid, allow):
 
 
 def revocation(lab, runs):
-    """From the coordinator's answer to the last forbidden packet at a peer: a change of the policy, and a disabled device."""
+    """Measures the time from the coordinator's answer to the last forbidden packet at a peer, for a change of the policy and for a disabled device."""
     with lab() as made:
         net = build(made, nodes=3, ipv6=False)
         one, two, _ = net.nodes
@@ -90,7 +90,7 @@ def many_rules():
 
 
 def throughput(lab, runs):
-    """One stream of TCP with many rules at both ends, against none that has to be looked up, in turn."""
+    """Measures the throughput of one TCP stream, in turn with many rules at both ends and with one rule that allows everything."""
     with lab() as made:
         net = build(made, nodes=2, ipv6=False)
         one, two = net.nodes

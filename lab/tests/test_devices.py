@@ -42,7 +42,7 @@ def test_a_host_without_a_token_is_seen_approved_and_in(layout):
     one, two = net.nodes
     net.join(one)
     two.start()
-    # Plain http: without the key nobody vouches for the coordinator.
+    # Over plain http the coordinator is not authenticated, so `taut up` refuses it without its key.
     refused = two.taut("up", "--coordinator", net.coordinator.url, check=False)
     assert refused.returncode == 1 and "--coordinator-key" in refused.stderr, refused
     assert two.status()["state"] == "needs-join"
@@ -52,7 +52,7 @@ def test_a_host_without_a_token_is_seen_approved_and_in(layout):
     shown = net.coordinator.cli("devices", "requests").stdout
     assert code in shown and two.name in shown and str(two.host.addresses[0]) in shown and waiting["machine"] in shown
     assert one.status()["peers"] == []
-    # The daemon ends meanwhile, and asks again as the same machine: the code stays.
+    # The daemon restarts while it waits, and asks again as the same machine: the code stays.
     two.kill()
     two.start()
     again, same = asking(two)
@@ -148,14 +148,14 @@ def test_a_key_that_is_rotated_while_traffic_flows_costs_no_packet(mesh):
     def made():
         return one.sessions_made(two.name) + two.sessions_made(one.name)
 
-    # The new key may be greeted before a look after the rotation.
+    # The peer may start a handshake with the new key before the next poll after the rotation.
     sessions = made()
     rotated = json.loads(two.taut("rotate-key", "--json").stdout)
     assert rotated["former"] == before and rotated["node_key"] != before
     one.wait_for(lambda status: one.peer(two.name, status)["node_key"] == rotated["node_key"], "to have the new key")
     wait_until(lambda: made() > sessions, "a session of the new key")
     assert [probe.finish()["lost"] for probe in probes] == [[], []]
-    # A copy of the state from before brings the former key back, which is revoked.
+    # A copy of the state from before the rotation restores the former key, which is revoked.
     two.kill()
     (two.state / "identity.json").write_bytes(old)
     two.start()

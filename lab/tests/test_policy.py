@@ -72,7 +72,7 @@ def test_fault_g1_g8_a_rule_lets_one_port_of_one_node_in_and_nothing_else(mesh, 
     assert db.status()["drops"]["in-policy"] > 0
     refused = [line for line in db.taut("log", "--json").stdout.splitlines() if "packet-filtered" in line]
     assert refused and web.name in refused[0], refused
-    # Back again, by a rollback.
+    # A rollback restores the earlier policy.
     net.coordinator.cli("policy", "rollback", "1")
     db.wait_for_peers(web.name, other.name)
     assert connects(web, db, 5433)

@@ -51,7 +51,7 @@ def test_a_node_removed_while_it_was_away_learns_it(mesh):
     one.wait_for_peers()
     two.start()
     two.wait_for(lambda status: status["problem"], "to know that it was removed")
-    # It asks the coordinator that it knows, and a person may let it in again.
+    # A removed node can ask the coordinator that it knows, and a person may let it in again.
     answer = two.taut("up", "--timeout", "2s", check=False)
     assert answer.returncode == 1 and "taut-coordinator devices approve" in answer.stderr, answer
     # With a new key the node becomes a member again.

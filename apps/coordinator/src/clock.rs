@@ -29,12 +29,12 @@ impl Default for SteadyClock {
 }
 
 impl SteadyClock {
-    /// Returns a detector that trusts the wall clock once nobody has set it for this time.
+    /// Returns a detector that trusts the wall clock once it was not set for this time.
     pub(crate) fn after(steady_for: Duration) -> Self {
         Self { since: None, steady_for }
     }
 
-    /// Returns `wall` if nobody has set the wall clock for the detector's time, [`STEADY_FOR`] by default.
+    /// Returns `wall` if the wall clock was not set during the detector's time, [`STEADY_FOR`] by default.
     pub(crate) fn read(&mut self, wall: i64, now: Instant) -> Option<i64> {
         let (since, then) = *self.since.get_or_insert((now, wall));
         let passed = now.saturating_duration_since(since);
@@ -62,7 +62,7 @@ mod tests {
         // The host boots ten years ahead, and a time server corrects it after nine minutes.
         assert_eq!([read(years, 0), read(years, 540), read(0, 541), read(0, 1_140)], [None; 4]);
         assert_eq!(read(0, 1_141), Some(wall + 1_141));
-        // Somebody sets it, and sets it back.
+        // An administrator sets the clock back, and later forward again.
         assert_eq!([read(-years, 1_200), read(0, 1_201)], [None; 2]);
         assert_eq!(read(2, 1_801), Some(wall + 1_803), "small corrections are none");
     }

@@ -50,7 +50,7 @@ fn make(path: &Path) -> io::Result<PrivateKey> {
     OsEntropy(SystemRandom::new()).fill(&mut *bytes);
     let key = PrivateKey::from_bytes(*bytes);
     let new = path.with_extension("new");
-    // Left behind by a crash, or put there by the owner of the directory to have another file overwritten.
+    // The file may be left over from a crash, or the owner of the directory may have put a link there to make this process overwrite another file.
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

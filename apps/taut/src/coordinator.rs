@@ -1,6 +1,6 @@
 //! The coordinator that `taut up --coordinator URL` asks: its public key, which this host pins.
 //!
-//! The key comes from `--coordinator-key`; or over https, where the certificate vouches for it; or over http from this host itself; or a person compares its
+//! The key comes from `--coordinator-key`; or over https, where the certificate authenticates it; or over http from this host itself; or a person compares its
 //! fingerprint. Afterwards only the pinned key counts, and no certificate (protocol.md 8).
 
 use std::io::{BufRead, IsTerminal};
@@ -16,7 +16,7 @@ use taut_netmap::{KEY_PATH, fingerprint};
 use crate::fault::Fault;
 use crate::output;
 
-/// The answer with the key.
+/// The server's answer, which contains the coordinator's key.
 #[derive(Deserialize)]
 struct KeyAnswer {
     key: PublicKey,
@@ -64,7 +64,7 @@ fn is_this_host(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Has the person at the terminal compare the fingerprint. Without a terminal nobody can.
+/// Asks the person at the terminal to compare the fingerprint. Returns true if it is confirmed, and false without a terminal.
 fn is_confirmed(url: &str, key: &PublicKey) -> bool {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return false;

@@ -1,4 +1,4 @@
-//! What the filter needs to know of a packet.
+//! Classifies a packet for the filter: addresses, protocol, ports, fragments and ICMP errors.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ const V6_ECHO: (u8, u8) = (129, 128);
 /// Length of the header of an ICMP echo, 8 bytes.
 const ECHO_HEADER: usize = 8;
 
-/// A packet as the filter sees it: the protocol behind all extension headers, and what is known of the upper layer.
+/// A packet as the filter sees it: the protocol behind all extension headers, and the fields of the upper-layer header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classified {
     /// Source address.
@@ -26,11 +26,11 @@ pub struct Classified {
     pub destination: IpAddr,
     /// Protocol number of the upper layer.
     pub protocol: u8,
-    /// What the upper layer's header says.
+    /// The fields of the upper-layer header.
     pub transport: Transport,
 }
 
-/// What the upper layer's header says.
+/// The fields of the upper-layer header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// TCP, UDP and SCTP.
@@ -39,9 +39,9 @@ pub enum Transport {
         source: u16,
         /// Destination port.
         destination: u16,
-        /// True if it opens a connection of TCP: SYN without ACK. Datagrams and SCTP never do.
+        /// True if the packet opens a TCP connection: SYN without ACK. UDP and SCTP packets never do.
         opens: bool,
-        /// True if it ends a connection of TCP: FIN or RST.
+        /// True if the packet ends a TCP connection: FIN or RST.
         ends: bool,
     },
     /// ICMP echo.
@@ -55,7 +55,7 @@ pub enum Transport {
     Error(Option<Quoted>),
     /// A fragment other than the first: it has no upper-layer header.
     LaterFragment {
-        /// The packet's number.
+        /// The packet's identification, which all its fragments share.
         ident: u32,
         /// Bytes of the packet's payload before this fragment.
         offset: usize,
@@ -64,7 +64,7 @@ pub enum Transport {
     Other,
 }
 
-/// Why a packet cannot be classified. It is dropped, because the rules cannot be asked about it.
+/// The reason for which a packet cannot be classified. Such a packet is dropped, because the rules cannot be applied to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The header of the upper layer is cut off or wrong.
@@ -136,7 +136,7 @@ fn port_pair(bytes: &[u8]) -> Option<(u16, u16)> {
 }
 
 fn icmp(packet: &Packet<'_>, protocol: u8, bytes: &[u8]) -> Transport {
-    // ICMP in IPv6, and the other way round, is a protocol like any other.
+    // ICMP for IPv4 in an IPv6 packet, or the reverse, is treated like any unknown protocol.
     let (reply, request) = match (packet.version(), protocol) {
         (Version::V4, ICMP) => V4_ECHO,
         (Version::V6, ICMPV6) => V6_ECHO,

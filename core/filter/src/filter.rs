@@ -1,4 +1,4 @@
-//! The filter as the coordinator sends it: what the policy becomes for one receiver.
+//! The filter as the coordinator sends it: the policy, compiled for one receiver.
 //!
 //! A filter is data without names: prefixes, protocol numbers and port ranges. It is part of the network map (JSON), so a reader ignores fields that it does
 //! not know, and calls [`Filter::check`] before it keeps a filter that came from outside.
@@ -55,7 +55,7 @@ pub struct Target {
     pub ports: Vec<(u16, u16)>,
 }
 
-/// What a filter looks at in a packet.
+/// The fields of a packet that a filter examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Packet {
     /// The source address.
@@ -64,7 +64,7 @@ pub struct Packet {
     pub dst: IpAddr,
     /// The IP protocol number.
     pub proto: u8,
-    /// The destination port; without meaning if the protocol has no ports.
+    /// The destination port; ignored if the protocol has no ports.
     pub port: u16,
 }
 
@@ -121,12 +121,12 @@ pub fn allows_port(ports: &[(u16, u16)], proto: u8, port: u16) -> bool {
     ports.contains(&ALL_PORTS)
 }
 
-/// A filter that is not kept.
+/// The reason for which a filter from outside is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFilter {
-    /// It has this number of rules.
+    /// The filter has too many rules: this number.
     Rules(usize),
-    /// It has this number of prefixes and port ranges.
+    /// The filter has too many prefixes and port ranges: this number.
     Parts(usize),
     /// This port range ends before it starts.
     Ports(u16, u16),

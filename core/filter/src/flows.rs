@@ -37,7 +37,7 @@ const FREE: u64 = 0;
 /// Key of an entry that a lane is writing.
 const WRITING: u64 = 1;
 
-/// A flow: what is equal in all its packets, seen from this node.
+/// A flow: the fields that all its packets have in common, seen from this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// The peer at the other end. An address may move to another peer, and its flows do not.
@@ -85,7 +85,7 @@ impl FlowKey {
     }
 }
 
-/// What kind of flow it is, which decides how long it may be silent.
+/// The class of a flow, which decides how long it may be silent before it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowClass {
     /// A connection of TCP whose SYN was not answered yet.
@@ -131,18 +131,18 @@ impl FlowClass {
     }
 }
 
-/// What became of a flow that was to be remembered.
+/// Result of [`FlowTable::remember`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remembered {
-    /// It was known.
+    /// The flow was already in the table.
     Known,
-    /// It is known from now on.
+    /// The flow was added.
     New,
-    /// There is no place for it: all are of peers within their shares. Its answers are dropped.
+    /// The table has no room for the flow: all its places belong to peers within their shares. Answers to the flow are dropped.
     NoRoom,
 }
 
-/// The table.
+/// The table of flows that this node began.
 #[derive(Debug)]
 pub struct FlowTable {
     hash: KeyedHash,
@@ -153,7 +153,7 @@ pub struct FlowTable {
     parties: AtomicU32,
 }
 
-/// One line of the cache.
+/// A bucket of entries, which fills one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Bucket([Entry; WAYS]);
@@ -170,7 +170,7 @@ struct State {
     peer: u32,
     class: FlowClass,
     answered: bool,
-    /// 28 bits: eight years since the start of the host.
+    /// The second of the last packet, in 28 bits: enough for eight years since the start of the host.
     second: u32,
 }
 
@@ -189,7 +189,7 @@ impl State {
         Self { peer: (word >> 32) as u32, class, answered: low >> SECOND_BITS & 1 == 1, second: low & SECOND_MASK }
     }
 
-    /// Returns the seconds of silence.
+    /// Returns the seconds since the flow's last packet.
     fn silence(self, now: u32) -> u32 {
         // A lane that began its turn earlier may be a second behind.
         (now & SECOND_MASK).saturating_sub(self.second)
@@ -350,7 +350,7 @@ impl Entry {
     fn sent(&self, class: FlowClass, now: u32) {
         let state = self.state();
         let (class, answered) = match class {
-            // The port is used for another connection.
+            // A SYN opens a new connection on the same ports, so an earlier answer no longer counts.
             FlowClass::Opening => (class, state.answered && state.class == FlowClass::Opening),
             FlowClass::Ending => (class, state.answered),
             _ if state.is_expired(now) => (class, false),

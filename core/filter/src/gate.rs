@@ -1,4 +1,4 @@
-//! What all lanes enforce: one snapshot.
+//! The snapshot of the filter that all lanes enforce.
 
 use std::sync::Arc;
 
@@ -13,6 +13,6 @@ pub struct Gate {
     pub filter: Arc<PacketFilter>,
     /// The flows that this node began. It outlives changes of the rules.
     pub flows: Arc<FlowTable>,
-    /// Which flows in progress the host began.
+    /// Decides which flows in progress the host began.
     pub services: Services,
 }

@@ -1,11 +1,11 @@
-//! The packet filter of a node: which packets of which peer it accepts.
+//! The packet filter of a node: it decides which packets of its peers the node accepts.
 //!
 //! The coordinator compiles a network's policy into one [`Filter`] per node, which says what that node accepts. The receiving node enforces it for every packet, direct
 //! and relayed alike, because a sender may be hostile. Three parts decide together:
 //!
-//! - [`Filter`] is what the coordinator sends; [`PacketFilter`] is the same, prepared for look-ups. [`SourceRules`] is what is left of it for one source address.
-//! - [`Classified`] is what the filter needs to know of a packet: its protocol behind all extension headers, its ports, whether it is a fragment or an error.
-//! - [`FlowTable`] remembers what this node sent, so that answers pass although no rule allows them. All lanes share it, because an answer may arrive on another lane
+//! - [`Filter`] comes from the coordinator. [`PacketFilter`] is the same filter, prepared for look-ups. [`SourceRules`] is its part for one source address.
+//! - [`Classified`] holds the fields of a packet that the filter needs: its protocol behind all extension headers, its ports, and whether it is a fragment or an error.
+//! - [`FlowTable`] remembers the flows that this node began, so that answers pass although no rule allows them. All lanes share it, because an answer may arrive on another lane
 //!   than the packet that it answers left on.
 //!
 //! A packet passes if a rule allows it, or if it answers a flow in the table. Packets of the host itself are not filtered here: their receiver does that.

@@ -1,4 +1,4 @@
-//! What the language of policies says about protocols: the default ones, ports, ICMP.
+//! The rules of the policy language for protocols: default protocols, ports, ICMP.
 
 use std::net::IpAddr;
 

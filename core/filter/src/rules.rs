@@ -55,7 +55,7 @@ impl PacketFilter {
         Self { rules: filter.rules.iter().map(prepare).collect() }
     }
 
-    /// Returns what the filter allows packets from `source`.
+    /// Returns the part of the filter that applies to packets from `source`.
     pub fn for_source(&self, source: IpAddr) -> SourceRules {
         let mut allows: Vec<Allow> = Vec::new();
         for rule in self.rules.iter().filter(|rule| rule.is_from(source)) {
@@ -83,7 +83,7 @@ fn prepare(rule: &Rule) -> Prepared {
     Prepared { hosts: hosts.into(), prefixes, allows }
 }
 
-/// What a filter allows packets from one source address.
+/// The part of a filter that applies to packets from one source address.
 #[derive(Clone, Debug, Default)]
 pub struct SourceRules {
     allows: Box<[Allow]>,

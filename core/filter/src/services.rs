@@ -1,10 +1,10 @@
-//! Which flows in progress the host began: see the crate's documentation.
+//! Decides which flows in progress the host began; the crate's documentation explains why.
 
 use taut_wire::ip::{TCP, UDP};
 
 use crate::classified::{Classified, Transport};
 
-/// Seconds after narrower rules during which datagrams from the host's service ports add no flow, 180: after three minutes without an answer, whoever was cut off has given up.
+/// Time after the rules became narrower during which datagrams from the host's service ports add no flow, 180 s: a client that was cut off gives up within three minutes.
 const SETTLING: u32 = 180;
 
 /// First ephemeral port of Linux unless the host says otherwise, 32,768 (net.ipv4.ip_local_port_range).
@@ -15,7 +15,7 @@ const EPHEMERAL: u16 = 32_768;
 pub struct ServicePorts {
     /// One bit per port of TCP that the host listens on; `None` if that is unknown.
     listening: Option<Box<[u64; 1024]>>,
-    /// The first ephemeral port: the kernel chooses ports from here on for whatever the host begins.
+    /// The first ephemeral port: for flows that the host begins, the kernel chooses ports from here on.
     ephemeral: u16,
 }
 

@@ -30,8 +30,8 @@ pub struct NetworkMap {
     /// The network's relays, at most [`crate::MAX_RELAYS`]; empty if the coordinator has none or is too old to list them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<Relay>,
-    /// What the node accepts from its peers. `None` from a coordinator that knows no policy (release 0.1.0): the node accepts what its peers send. A node that had a filter
-    /// once keeps it ([`Self::keep_filter`]).
+    /// The filter for packets of the node's peers. `None` from a coordinator that knows no policy (release 0.1.0): the node then accepts every packet of its peers, unless it
+    /// had a filter before, which it keeps ([`Self::keep_filter`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
 }

@@ -180,7 +180,7 @@ pub enum ToNode {
         #[serde(default)]
         urls: Vec<String>,
     },
-    /// When the node's membership expires: after the map on every channel, and again when it changes. Coordinators that know no expiry omit it.
+    /// Time left until the node's membership expires. It is sent after the map on every channel, and again when it changes. Coordinators that know no expiry omit it.
     Expiry {
         /// Seconds until the membership expires, by the coordinator's clock, which alone decides; `None` if it never does.
         left: Option<u64>,
@@ -189,16 +189,16 @@ pub enum ToNode {
     Refused(Problem),
 }
 
-/// Why a node takes no part in its network, and what it waits for.
+/// The reason for which a node takes no part in its network, with advice and the code of its request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The reason, for programs.
     pub reason: WaitingFor,
-    /// What happened and why.
+    /// Description of the event and its cause.
     pub message: String,
     /// Advice to the user.
     pub hint: String,
-    /// What a person types who approves the node; `None` if it has no request.
+    /// Code that a person types to approve the node; `None` if the node has no request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// Page on which a person approves the node.
@@ -209,15 +209,15 @@ pub struct Waiting {
     pub expires_in: Option<u64>,
 }
 
-/// What a node waits for.
+/// Reason for which a node waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitingFor {
-    /// A person who approves the machine.
+    /// A person has to approve the machine.
     Approval,
-    /// An operator who enables it again.
+    /// An operator has to enable the node again.
     Enabling,
-    /// A renewal of its membership, which has expired.
+    /// The node's membership has expired and has to be renewed.
     Renewal,
     /// A reason that this version does not know.
     #[serde(other)]
@@ -229,7 +229,7 @@ pub enum WaitingFor {
 pub struct Problem {
     /// The kind of refusal, for programs.
     pub code: ProblemCode,
-    /// What happened and why.
+    /// Description of the event and its cause.
     pub message: String,
     /// Advice to the user.
     pub hint: String,

@@ -373,9 +373,9 @@ pub enum FromLane {
         peer: PeerId,
         /// The packet's destination.
         destination: IpAddr,
-        /// Its protocol number.
+        /// The packet's protocol number.
         protocol: u8,
-        /// Its destination port; `None` for protocols without ports, and for what could not be read.
+        /// The packet's destination port; `None` if the protocol has no ports or the header cannot be read.
         port: Option<u16>,
     },
     /// An authentic packet of a peer that does not roam came by another way than the path to it. Reported at most once per way and second.

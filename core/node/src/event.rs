@@ -61,9 +61,9 @@ pub enum NodeEvent {
         peer: PeerId,
         /// The packet's destination.
         destination: IpAddr,
-        /// Its protocol number.
+        /// The packet's protocol number.
         protocol: u8,
-        /// Its destination port, if it has one.
+        /// The packet's destination port, if it has one.
         port: Option<u16>,
     },
     /// A session is in use.

@@ -1,4 +1,4 @@
-//! The filter of the node's map, and what outlives its changes.
+//! The filter of the node's map, and the state that outlives changes of the filter: flows, service ports, and the time of the last change.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

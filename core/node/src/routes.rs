@@ -15,7 +15,7 @@ pub struct Routes {
     by_length: Vec<(u8, HashMap<IpAddr, PeerId>)>,
     /// The only inner addresses that packets of peers are delivered to; `None` for all addresses.
     own: Option<Box<[IpAddr]>>,
-    /// What this node accepts; `None` if it accepts what its peers send.
+    /// The filter that this node enforces; `None` if it accepts every packet of its peers.
     gate: Option<Arc<Gate>>,
 }
 

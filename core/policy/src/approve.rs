@@ -1,4 +1,4 @@
-//! What may happen without an administrator: giving a tag to a node, advertising a route.
+//! Decides what needs no administrator: giving a tag to a node, and advertising a route.
 
 use taut_base::Prefix;
 

@@ -1,4 +1,4 @@
-//! From a policy and an inventory to what each node enforces.
+//! Compiles a policy and an inventory into the rules that each node enforces.
 //!
 //! Sources, services and destinations are resolved once and shared. A node keeps only numbers of them ([`Entry`]), because a filter with all its prefixes is
 //! large: [`Compiled::filter`] builds one node's filter when it is asked for.
@@ -35,9 +35,9 @@ pub struct Compiled {
 
 /// The sources of rules.
 pub(crate) struct Source {
-    /// Nodes that are named as nodes.
+    /// Nodes that the selectors stand for.
     pub(crate) nodes: NodeSet,
-    /// Addresses that are named as addresses.
+    /// Addresses that the selectors name directly, without regard to the node that has them.
     pub(crate) addresses: AddressSet,
     /// All addresses, of the nodes as well.
     pub(crate) prefixes: Vec<Prefix>,
@@ -45,11 +45,11 @@ pub(crate) struct Source {
     senders: NodeSet,
 }
 
-/// What one node enforces.
+/// The rules that one node enforces.
 pub(crate) struct NodeRules {
-    /// Its own addresses.
+    /// The node's own addresses.
     pub(crate) own: AddressSet,
-    /// All addresses that it receives packets for: its own, and those behind it. A default route stands for the internet.
+    /// All addresses for which the node receives packets: its own, and those behind it. A default route stands for the internet.
     pub(crate) reach: AddressSet,
     pub(crate) entries: Vec<Entry>,
 }
@@ -90,12 +90,12 @@ pub fn compile(policy: &Policy, inventory: &Inventory) -> Compiled {
     work.finish(policy)
 }
 
-/// Returns a place in a list as the number of an entry. All lists are shorter than the policy's text has bytes.
+/// Converts an index in a shared list for an [`Entry`]. It always fits, because no list is longer than the policy's text in bytes.
 fn number(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(OWN)
 }
 
-/// The lists while they grow.
+/// The state of a compilation: the shared lists while they grow.
 struct Work<'a> {
     inventory: &'a Inventory,
     sources: Vec<Source>,

@@ -1,4 +1,4 @@
-//! What a change of the policy changes: which pairs gain and lose what.
+//! Compares two policies: which pairs of nodes gain or lose which services.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::inventory::Inventory;
 use crate::policy::{Policy, Service};
 use crate::services::{Open, add_service, minus, services};
 
-/// What changes between two policies.
+/// The differences between two policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
     /// The changes, ordered by destination and source, up to the limit of the caller.
@@ -20,7 +20,7 @@ pub struct Diff {
     pub more: usize,
 }
 
-/// What one pair gains and loses.
+/// The services that one pair gains and loses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The source.
@@ -42,7 +42,7 @@ pub struct End {
     pub addresses: Vec<Prefix>,
 }
 
-/// Returns what changes for an inventory when the new policy replaces the old one. At most `limit` changes are returned; all are counted.
+/// Returns the differences for an inventory when the new policy replaces the old one. At most `limit` changes are returned; all are counted.
 pub fn diff(old: &Policy, new: &Policy, inventory: &Inventory, limit: usize) -> Diff {
     let (old, new) = (compile(old, inventory), compile(new, inventory));
     let mut found = Diff::default();
@@ -58,17 +58,17 @@ pub fn diff(old: &Policy, new: &Policy, inventory: &Inventory, limit: usize) -> 
     found
 }
 
-/// An entry of one receiver with what it stands for.
+/// An entry of one receiver, resolved to its source, services and addresses.
 struct View<'a> {
     source: &'a Source,
     services: &'a [Service],
     target: AddressSet,
 }
 
-/// What is equal in two views that mean the same.
+/// The parts of a view that decide its meaning: views with equal keys mean the same.
 type Key<'a> = (&'a [Prefix], &'a [Service], &'a AddressSet);
 
-/// What one node receives, before and after.
+/// The entries of one node under the old and the new policy.
 struct Receiver<'a> {
     node: usize,
     own: &'a AddressSet,
@@ -169,7 +169,7 @@ impl<'a> Receiver<'a> {
         atoms
     }
 
-    /// Returns what opens and closes at one address for a source that these views match.
+    /// Returns the services that open and those that close at one address for a source that these views match.
     fn effect(&self, old: &[usize], new: &[usize], target: IpAddr) -> Effect {
         let open = |views: &[View<'_>], matching: &[usize]| {
             let mut open = Open::new();

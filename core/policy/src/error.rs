@@ -1,4 +1,4 @@
-//! What is wrong with a policy's text, and where.
+//! Errors in a policy's text, with their place.
 
 use std::error::Error;
 use std::fmt;
@@ -12,16 +12,16 @@ pub struct Position {
     pub column: u32,
 }
 
-/// The first thing in a text that is not a policy.
+/// The first error in the text of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
     /// The line, from 1.
     pub line: u32,
     /// The column, from 1, in characters.
     pub column: u32,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to write instead.
+    /// Advice on what to write instead.
     pub hint: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl PolicyError {
         Self { line: at.line, column: at.column, message: message.into(), hint: None }
     }
 
-    /// Adds what to write instead.
+    /// Adds advice on what to write instead.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

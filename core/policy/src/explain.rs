@@ -1,4 +1,4 @@
-//! Why a connection is allowed or denied.
+//! Explains why a connection is allowed or denied.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What the policy is applied to: nodes and people, given by the caller.
+//! The nodes and people that a policy is applied to. The caller supplies them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,17 +22,17 @@ pub struct Inventory {
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its addresses in the network.
+    /// Addresses of the node in the network.
     pub addresses: Vec<IpAddr>,
     /// The login of its owner. A tagged node has no owner: the login is then ignored.
     #[serde(default)]
     pub user: Option<String>,
-    /// Its tags, each with `tag:`.
+    /// Tags of the node, each with `tag:`.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Its approved routes. `0.0.0.0/0` or `::/0` makes it an exit node.
+    /// Approved routes of the node. `0.0.0.0/0` or `::/0` makes it an exit node.
     #[serde(default)]
     pub routes: Vec<Prefix>,
 }

@@ -17,7 +17,7 @@ const MAX_RANGES: usize = 16_384;
 pub(crate) struct BadIpSet {
     /// The set's name.
     pub(crate) name: String,
-    /// What is wrong with it.
+    /// The error in the set's definition.
     pub(crate) why: String,
 }
 

@@ -1,14 +1,14 @@
-//! The policy of a network: who may reach what.
+//! The policy of a network: it decides which nodes and people may reach which services.
 //!
 //! - [`Policy::parse`] reads the text: comments and trailing commas are allowed, and everything that is not understood is an error with its place. The
 //!   language is that of Tailscale's policy file, as far as it is about who may reach what; docs/policy.md describes it.
 //! - [`compile`] applies a policy to an [`Inventory`] of nodes and people. The result gives each node its [`Filter`], says which nodes must know each other,
 //!   and explains decisions ([`Compiled::explain`]).
 //! - [`run_tests`] runs the tests that a policy contains. [`diff`] says what a change of the policy changes.
-//! - [`Policy::may_assign_tag`] and [`Policy::approves_route`] answer what the sections `tagOwners` and `autoApprovers` are for.
+//! - [`Policy::may_assign_tag`] and [`Policy::approves_route`] evaluate the sections `tagOwners` and `autoApprovers`.
 //! - [`oracle`] has the same meaning in a slow and obvious form, to test the compiler against.
 //!
-//! It promises: the same text and inventory give the same result; no panic on any text; work and memory that are bounded by the lengths of text and
+//! This crate promises: the same text and inventory give the same result; no panic on any text; work and memory that are bounded by the lengths of text and
 //! inventory. What no rule allows is denied, and nothing is implied: a policy without rules has to say so.
 
 mod addresses;

@@ -11,7 +11,7 @@ use crate::filter::{Filter, Rule, Target};
 use crate::node_set::NodeSet;
 use crate::services::join_ports;
 
-/// What is open: ports by the number of a [`Place`], in order.
+/// Open ports by the number of a [`Place`], in order.
 type Open = Vec<(u32, Vec<(u16, u16)>)>;
 
 /// The addresses of a node that entries are about. Entries that are about the same addresses have the same place.
@@ -149,7 +149,7 @@ fn joined(
     drafts
 }
 
-/// Returns what is open at each prefix.
+/// Returns the open ports of each prefix.
 fn targets(open: &Open, places: &[Place]) -> Vec<Target> {
     let mut by_prefix: BTreeMap<Prefix, Vec<(u16, u16)>> = BTreeMap::new();
     for (place, ports) in open {

@@ -1,6 +1,6 @@
 //! The policy's meaning in the most obvious form, to compare the compiler with: it walks the parsed rules for every packet.
 //!
-//! It shares the parsed policy with the compiler, and nothing else: no sets, no indexes, no filters. It is too slow for a network.
+//! The oracle shares the parsed policy with the compiler, and nothing else: no sets, no indexes, no filters. It is too slow for a network.
 
 use std::net::IpAddr;
 

@@ -37,7 +37,7 @@ pub struct IpSetStep {
     pub target: IpSetTarget,
 }
 
-/// What a step of an IP set adds or removes.
+/// The addresses that a step of an IP set adds or removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IpSetTarget {
     /// An address or a prefix.
@@ -55,15 +55,15 @@ pub enum IpSetTarget {
 /// A rule of `acls` or `grants`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRule {
-    /// Where the rule stands.
+    /// Place of the rule in the text.
     pub origin: Origin,
     /// The sources; the rule is for each of them.
     pub src: Vec<Selector>,
-    /// What the sources may reach.
+    /// Destinations and services that the sources may reach.
     pub access: Vec<Access>,
 }
 
-/// Where a rule stands in the text.
+/// Place of a rule in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// `acls` or `grants`.

@@ -1,4 +1,4 @@
-//! From selectors to nodes and addresses.
+//! Resolves selectors to nodes and addresses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::node_set::NodeSet;
 use crate::policy::Policy;
 use crate::selector::Selector;
 
-/// What selectors stand for in one inventory.
+/// Resolves selectors in one inventory.
 pub(crate) struct Resolver<'a> {
     policy: &'a Policy,
     inventory: &'a Inventory,
@@ -20,7 +20,7 @@ pub(crate) struct Resolver<'a> {
     /// Nodes by tag.
     tagged: HashMap<&'a str, Vec<usize>>,
     ipsets: BTreeMap<&'a str, AddressSet>,
-    /// What `*` as a source has beside the nodes: the network's prefixes and all approved subnets.
+    /// Addresses that `*` as a source includes besides the nodes: the network's prefixes and all approved subnets.
     any: AddressSet,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Resolver<'a> {
         }
         let subnets = inventory.nodes.iter().flat_map(|node| node.subnets());
         let any = AddressSet::of_prefixes(inventory.prefixes.iter().copied().chain(subnets));
-        // The text was refused if its IP sets cannot be resolved.
+        // This cannot fail: the parser refuses a policy whose IP sets cannot be resolved.
         let ipsets = resolve_sets(policy).unwrap_or_default();
         Self { policy, inventory, owned, tagged, ipsets, any }
     }
@@ -54,7 +54,7 @@ impl<'a> Resolver<'a> {
         self.owned.values().map(Vec::as_slice)
     }
 
-    /// Returns what selectors stand for as sources.
+    /// Returns the nodes and addresses that selectors stand for as sources.
     pub(crate) fn sources(&self, selectors: &[Selector]) -> Resolved {
         let mut found = self.names(selectors);
         if selectors.contains(&Selector::Any) {
@@ -67,7 +67,7 @@ impl<'a> Resolver<'a> {
         found
     }
 
-    /// Returns what selectors stand for as destinations, except `autogroup:self`, which depends on the source.
+    /// Returns the nodes and addresses that selectors stand for as destinations, except `autogroup:self`, which depends on the source.
     pub(crate) fn destinations(&self, selectors: &[Selector]) -> Resolved {
         let mut found = self.names(selectors);
         if selectors.contains(&Selector::Any) {

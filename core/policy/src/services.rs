@@ -37,7 +37,7 @@ pub(crate) fn add_service(open: &mut Open, service: &Service) {
     }
 }
 
-/// Returns what is open in one and not in the other.
+/// Returns the ports that are open in `one` and not in `other`.
 pub(crate) fn minus(one: &Open, other: &Open) -> Open {
     let none = Vec::new();
     let left = |(proto, ports): (&u8, &Vec<(u16, u16)>)| (*proto, without(ports, other.get(proto).unwrap_or(&none)));

@@ -22,7 +22,7 @@ use crate::selector::Selector;
 /// thousand nodes would take hours.
 pub(crate) const MAX_PAIRS: u32 = 250_000;
 
-/// The first addresses of made-up nodes. They count down, so that they meet the addresses of real nodes last.
+/// The first addresses of made-up nodes. Further ones count down from here, because real nodes rarely have addresses at the end of the range.
 const LAST_FOUR: Ipv4Addr = Ipv4Addr::new(100, 127, 255, 254);
 const LAST_SIX: Ipv6Addr = Ipv6Addr::new(0xfd7a, 0x115c, 0xa1e0, 0xffff, 0, 0, 0xffff, 0xffff);
 
@@ -35,7 +35,7 @@ pub struct TestOutcome {
     pub connection: String,
     /// True for an entry of `accept`.
     pub accept: bool,
-    /// Why the test failed, or `None` if it passed.
+    /// The reason for which the entry failed, or `None` if it passed.
     pub failure: Option<String>,
 }
 
@@ -68,7 +68,7 @@ struct Stage<'a> {
     six: u128,
 }
 
-/// What stands for each selector, as a source and as a destination.
+/// The nodes or the address that stand for each selector. The key's second part is true for a source.
 type Ends = HashMap<(Selector, bool), Cast>;
 
 impl<'a> Stage<'a> {
@@ -83,7 +83,7 @@ impl<'a> Stage<'a> {
         for test in &policy.tests {
             let targets = test.accept.iter().chain(&test.deny).map(|target| (&target.dst, false));
             for (selector, is_source) in [(&test.src, true)].into_iter().chain(targets) {
-                // An identity is the same node on both sides; an address is not.
+                // An identity resolves to the same node as a source and as a destination, an address does not.
                 let is_source = is_source || !matches!(selector, Selector::Prefix(_) | Selector::Host(_));
                 ends.entry((selector.clone(), is_source))
                     .or_insert_with(|| self.one(selector, is_source, policy, &resolver));
@@ -162,8 +162,8 @@ impl<'a> Stage<'a> {
         self.inventory.nodes.len() - 1
     }
 
-    /// Returns who has an address. A destination that no node has is put behind a made-up node. A source that no node has is a made-up node if it is an
-    /// address of the network, or if there are no nodes at all.
+    /// Returns the node that has an address. A destination that no node has is put behind a made-up node. A source that no node has becomes a made-up node
+    /// if it is an address of the network, or if there are no nodes at all.
     fn address(&mut self, address: IpAddr, is_source: bool) -> Cast {
         let node = NodeFacts { name: address.to_string(), ..NodeFacts::default() };
         if let Some(owner) = self.inventory.nodes.iter().position(|node| node.addresses.contains(&address)) {
@@ -230,7 +230,7 @@ impl Run<'_> {
         TestOutcome { line: target.line, connection, accept, failure }
     }
 
-    /// Returns why an entry fails: the first pair of nodes that it is wrong about.
+    /// Returns the reason for which an entry fails: the first pair of nodes with the wrong result. `None` if the entry holds.
     fn failure(&self, test: &PolicyTest, target: &TestTarget, accept: bool, from: &Cast, to: &Cast) -> Option<String> {
         for (from_name, sources) in self.parties(from) {
             for (to_name, destinations) in self.parties(to) {

@@ -1,4 +1,4 @@
-//! What a change of the policy changes.
+//! The difference between two policies.
 #![expect(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
 
 use taut_policy::{Change, End, Inventory, Packet, Policy, Service, compile, diff};
@@ -136,7 +136,7 @@ fn differences_are_those_of_the_verdicts() {
         let (old, new) = (compile(&old, &inventory), compile(&new, &inventory));
         for _ in 0..100 {
             let packet = random::packet(random, &inventory);
-            // ICMP is allowed beside anything, and is no service of its own.
+            // ICMP is allowed wherever another service is, so it is not listed as a service of its own.
             if ![6, 17].contains(&packet.proto) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What each part of the language means for a small network: who reaches whom, by the filters that nodes get.
+//! The meaning of each part of the language for a small network, read from the filters that its nodes get.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may stop at the first surprise")]
 
 use std::net::IpAddr;
@@ -44,7 +44,7 @@ impl World {
         Self { inventory, policy, compiled }
     }
 
-    /// One grant.
+    /// Returns the world under a policy with one grant.
     fn grant(src: &str, dst: &str, ip: &str) -> Self {
         Self::new(&format!("\"grants\": [{{\"src\": [{src}], \"dst\": [{dst}], \"ip\": [{ip}]}}]"))
     }
@@ -94,7 +94,7 @@ impl World {
     }
 }
 
-/// Sources as a selector that is the one source of a rule to the database.
+/// Returns the nodes that reach the database if a selector is the only source of the rule.
 fn sources(selector: &str) -> String {
     let pairs = World::grant(&format!("\"{selector}\""), "\"tag:db\"", "\"22\"").pairs();
     pairs.replace(">db", "")
@@ -214,7 +214,7 @@ fn subnets_are_reached_through_their_router() {
     assert!(!world.compiled.are_peers(world.node("bob1"), world.node("db")));
     let rules = world.compiled.filter(world.node("web")).rules;
     assert_eq!(rules[0].dst[0].prefix.to_string(), "10.33.0.0/16");
-    // A wider prefix is cut to what the router has, and a narrower one stays.
+    // A prefix wider than the router's route is cut to the route, and a narrower one stays.
     let wide = World::grant("\"bob@other.org\"", "\"10.0.0.0/8\"", "\"22\"");
     assert_eq!(wide.compiled.filter(wide.node("web")), world.compiled.filter(world.node("web")));
     let narrow = World::grant("\"bob@other.org\"", "\"10.33.1.0/24\"", "\"22\"");

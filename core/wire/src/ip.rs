@@ -89,10 +89,10 @@ pub enum Version {
     V6,
 }
 
-/// Which part of which packet a fragment is.
+/// The position of a fragment in its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentPart {
-    /// The packet's number: all fragments of one packet have the same (16 bits in IPv4).
+    /// The packet's identification, which all its fragments share (16 bits in IPv4).
     pub ident: u32,
     /// Bytes of the packet's payload before this fragment.
     pub offset: usize,
@@ -110,7 +110,7 @@ pub struct Packet<'a> {
     fragment: bool,
     /// True for a fragment of IPv6 other than the first.
     later_v6: bool,
-    /// Where the fragment header of IPv6 is; 0 without one.
+    /// Offset of the IPv6 fragment header; 0 without one.
     fragment_at: usize,
     extras: bool,
     routing: bool,
@@ -282,7 +282,7 @@ impl<'a> Packet<'a> {
             }
     }
 
-    /// Returns which part of which packet this fragment is; `None` for a whole packet.
+    /// Returns the position of this fragment in its packet; `None` for a whole packet.
     #[must_use]
     pub fn fragment_part(&self) -> Option<FragmentPart> {
         if !self.fragment {

@@ -68,9 +68,9 @@ pub enum Command {
 /// A coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its URL.
+    /// The coordinator's URL.
     pub url: String,
-    /// Its public key, which the node pins.
+    /// The coordinator's public key, which the node pins.
     pub key: PublicKey,
 }
 
@@ -124,7 +124,7 @@ pub enum ControlEvent {
     /// The coordinator's warning that another host uses this node's keys, or `None` once no other host does. The coordinator repeats the warning on each new
     /// channel, and sends nothing on a new channel if there is no such host.
     Twin(Option<Problem>),
-    /// What this node waits for, because it takes no part in the network; `None` once a map came.
+    /// The coordinator's message that this node takes no part in the network, and what it waits for; `None` once a map arrived.
     Waiting(Option<Waiting>),
     /// Time until this node's membership expires; `None` if it never does.
     Expiry(Option<Duration>),

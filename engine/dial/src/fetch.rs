@@ -1,5 +1,5 @@
 //! One short answer of a server by HTTP, such as a coordinator's public key. This is the only place where certificates are checked: the key is not known yet, so the
-//! certificate authorities of the host vouch for it once.
+//! certificate authorities of the host authenticate it once.
 
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
@@ -23,7 +23,7 @@ pub const AUTHORITIES: [&str; 3] =
 /// the `files` that exists.
 ///
 /// # Errors
-/// If the server cannot be reached, its certificate is not valid, or its answer is none.
+/// If the server cannot be reached, its certificate is not valid, or its answer is not a JSON object.
 pub fn fetch(url: &Url, path: &str, files: &[&Path]) -> Result<Vec<u8>, Broken> {
     let authorities = if url.secure { Some(authorities(files)?) } else { None };
     let mut stream = connect_verified(url, authorities.as_ref())?;
@@ -56,7 +56,7 @@ fn body(answer: &[u8]) -> Option<Vec<u8>> {
     let text = str::from_utf8(answer).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.lines().next()?.split(' ').nth(1)?;
-    // A proxy may send the body in chunks, whose lengths are around the object.
+    // A proxy may send the body in chunks, and then chunk lengths surround the object.
     let object = body.get(body.find('{')?..=body.rfind('}')?)?;
     (status == "200").then(|| object.as_bytes().to_vec())
 }

@@ -103,7 +103,7 @@ struct HandshakeSender {
 }
 
 impl Ingress {
-    /// Replaces the checker. Senders show the cookies of the former one in vain, and get new ones.
+    /// Replaces the checker. Cookies of the former checker are no longer valid, and senders get new ones.
     pub(crate) fn set_checker(&mut self, checker: CookieChecker) {
         self.checker = checker;
     }

@@ -23,7 +23,7 @@ const FRAGMENTED: usize = 8;
 /// Reports of dropped packets of one peer: one in ten seconds, after three at once.
 const REPORTS: Rate = Rate::every(Duration::from_secs(10), 3);
 
-/// What is equal in all packets of a flow, read without looking at the rest of a packet: the ends, the protocol and both ports.
+/// The fields that all packets of a flow have in common: both addresses, the protocol and both ports. They are read without a full look at the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Glance {
     ends: (IpAddr, IpAddr),
@@ -35,9 +35,9 @@ impl Glance {
     /// Returns the flow of a whole packet of TCP or UDP that neither opens nor ends a connection; `None` for any other packet, which is looked at in full.
     #[inline]
     pub(crate) fn of(packet: &ip::Packet<'_>) -> Option<Self> {
-        /// FIN, SYN and RST, in the byte of TCP's flags.
+        /// Bits of FIN, SYN and RST in the flags byte of TCP.
         const CONTROL: u8 = 0x07;
-        /// Place of that byte in the header.
+        /// Offset of the flags byte in the TCP header.
         const FLAGS: usize = 13;
         if packet.is_fragment() {
             return None;
@@ -86,7 +86,7 @@ pub(crate) struct PeerGate {
 }
 
 impl PeerGate {
-    /// Forgets what followed from the former rules.
+    /// Clears all cached results of the former rules.
     pub(crate) fn rules_changed(&mut self) {
         self.sources.clear();
         (self.allowed, self.noted) = (None, None);
@@ -126,12 +126,12 @@ impl PeerGate {
             return;
         }
         if gate.services.may_begin(&packet, second) {
-            // Without room the packet leaves all the same. Its answers are dropped, and counted there.
+            // If the table has no room, the packet is sent anyway. Its answers are dropped and counted when they arrive.
             let _: Remembered = gate.flows.remember(&flow, class, second);
         }
     }
 
-    /// Returns the reason to drop a packet of the peer, whose source is the peer's.
+    /// Returns the reason to drop a packet of the peer; `None` if it passes. The caller has checked that the source address belongs to the peer.
     #[inline]
     pub(crate) fn refusal(
         &mut self,
@@ -156,9 +156,9 @@ impl PeerGate {
         }
     }
 
-    /// Decides over a packet. Returns the second until which other packets of the flow need no look.
+    /// Decides whether a packet passes. Returns the second until which other packets of the flow pass without a further check.
     fn judge(&mut self, gate: &Gate, id: PeerId, packet: &ip::Packet<'_>, second: u32) -> Result<u32, DropReason> {
-        /// A rule allows it.
+        /// Returned if a rule allows the packet: the result holds until the rules change.
         const AS_LONG_AS_THE_RULES: u32 = u32::MAX;
         if DEFAULT_PROTOCOLS.contains(&packet.protocol())
             && self.source(gate, packet.source()).is_open_to(packet.destination())

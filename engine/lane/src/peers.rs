@@ -57,7 +57,7 @@ pub(crate) struct LanePeer {
     pub(crate) base_round_trip: BaseRoundTrip,
     /// Inner source and destination of the last packet that was allowed in: most packets have the same and need no look-up.
     pub(crate) allowed_ends: Option<(IpAddr, IpAddr)>,
-    /// What the packet filter knows of the peer's flows.
+    /// State of the packet filter for the peer's flows.
     pub(crate) gate: PeerGate,
     /// When the peer is in the timer heap, if it is.
     scheduled: Option<Time>,

@@ -1,10 +1,10 @@
-//! The text of a policy, and what becomes of it for a small network.
+//! Parses a text as a policy, and compiles it for a small network.
 
 use std::net::IpAddr;
 
 use taut_policy::{Inventory, NodeFacts, Packet, Policy, Role, UserFacts, compile, diff, oracle, run_tests};
 
-/// A text that is a policy means the same to the compiler and to the oracle; one that is none is refused at a place in it.
+/// Checks that compiler and oracle agree on a valid policy, and that the error about any other text names a place in that text.
 pub(crate) fn policy(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let policy = match Policy::parse(&text) {

@@ -13,7 +13,7 @@ use crate::state::is_code;
 /// Headers of the page: it runs no script, and is in no frame (fault E9).
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
 
-/// `GET /key`: returns the public key that nodes pin. A node believes it only if the certificate of an https front vouches for it, or a person compared it.
+/// `GET /key`: returns the public key that nodes pin. A node trusts the key only if it came over https with a valid certificate, or if a person compared it.
 pub(super) async fn key(Shared(context): Shared<Context>) -> Response {
     Json(json!({ "schema": 1, "key": context.state.public_key(), "urls": context.state.urls() })).into_response()
 }

@@ -36,7 +36,7 @@ pub(super) struct PacedStream {
     ahead: Vec<u8>,
     /// Timeout of a write that waits.
     waiting: Option<Pin<Box<Sleep>>>,
-    /// The client's address until its first bytes are read, unless a PROXY header of it would be believed.
+    /// Address of a client that is no trusted proxy, until its first bytes are read; otherwise `None`.
     distrusted: Option<IpAddr>,
 }
 
@@ -45,7 +45,7 @@ impl PacedStream {
         Self { stream, paid: Instant::now(), pausing: None, ahead, waiting: None, distrusted: None }
     }
 
-    /// Has a PROXY header at the beginning logged: this client is no trusted proxy.
+    /// Makes the stream log a PROXY header at its beginning, because this client is no trusted proxy.
     pub(super) fn distrust(mut self, client: IpAddr) -> Self {
         self.distrusted = Some(client);
         self

@@ -60,10 +60,10 @@ pub(super) fn put_back(mut arguments: Arguments) -> Result<(), CommandError> {
     show(&format!("restored: {what}\n{}{}", replaced.unwrap_or_default(), after_a_restore()))
 }
 
-/// What a restore of a server's database has changed.
+/// Output after a restore of a PostgreSQL database: the changes that the restore made in it.
 const ON_SERVER: &str = "numbers, addresses and versions of the PostgreSQL database go on where no node knows them";
 
-/// What a restore does not bring back.
+/// Objects that an operator has to check after a restore, because the backup is older than their last change.
 const TO_CHECK: [(&str, &str); 6] = [
     ("nodes that joined since then", "are refused; they need a new join token"),
     ("nodes that were removed", "are members again: remove them again"),

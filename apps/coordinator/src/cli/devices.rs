@@ -1,4 +1,4 @@
-//! `devices`: who is in a network, and who wants to be.
+//! `devices`: lists and changes the devices of a network, and approves or denies the machines that ask to join.
 
 use serde::Deserialize;
 use taut_base::PublicKey;
@@ -35,7 +35,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let verb = arguments.need(
         "list, invite, requests, approve, deny, disable, enable, expire, key-expiry, tag, owner, rename or remove",
     )?;
-    // Who asks to join has no network yet, and a code is the same in all of them.
+    // These verbs take no `--network`: a machine that asks to join is in no network yet, and its code is valid for the whole coordinator.
     let has_network = !matches!(verb.as_str(), "invite" | "requests" | "deny");
     let network = if has_network { arguments.value("network")? } else { None };
     match verb.as_str() {
@@ -120,14 +120,14 @@ struct Invitation {
     urls: Vec<String>,
 }
 
-/// Returns the command that a host runs to ask for its approval. Nothing in it is secret.
+/// Returns the command that a host runs to ask for its approval. The command contains no secret.
 fn invite(invitation: Invitation) -> String {
     let Invitation { key, urls } = invitation;
     let url = urls.first().map_or("URL", String::as_str);
     format!("taut up --coordinator {url} --coordinator-key {key}\nfingerprint of the key: {}\n", fingerprint(&key))
 }
 
-/// Returns the words between commas.
+/// Splits a text at its commas into trimmed words.
 pub(super) fn separated(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(String::from).collect()
 }
@@ -136,7 +136,7 @@ pub(super) fn separated(text: &str) -> Vec<String> {
 fn approve(mut arguments: Arguments, network: Option<&str>) -> Result<(), CommandError> {
     let what = arguments.need("the code, or the device")?;
     if !is_code(&what) {
-        // These are for machines that ask to join.
+        // These options apply only to machines that ask to join, which have a code.
         if let Some(option) = ["tags", "name", "owner"].into_iter().find(|option| !arguments.values(option).is_empty())
         {
             let message = format!("--{option} is for a CODE; change a device with `taut-coordinator devices {option}`");
@@ -156,7 +156,7 @@ fn approve(mut arguments: Arguments, network: Option<&str>) -> Result<(), Comman
     };
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
-    // The person sees which machine it is, and from where it asks.
+    // The output names the address from which the machine asked, which only its request has.
     let known = remote.typed::<RequestList>(&remote.get("requests")?)?;
     let answer = remote.post(&format!("requests/{}/approve", escape(&what)), &body)?;
     remote.show(&answer, |answer: NodeAnswer| {

@@ -87,7 +87,7 @@ fn list(answer: KeyList) -> String {
     table(&std::iter::once(heads).chain(keys.into_iter().map(row)).collect::<Vec<_>>())
 }
 
-/// Returns what a key does: `one-off` or `reusable`, and what is special about it.
+/// Returns the kind of a key: `one-off` or `reusable`, followed by `ephemeral` and `pre-approved` if they apply.
 fn kind(key: &KeyEntry) -> String {
     let uses = if key.one_off { "one-off" } else { "reusable" };
     let special = [(key.ephemeral_after.is_some(), "ephemeral"), (key.pre_approved, "pre-approved")];

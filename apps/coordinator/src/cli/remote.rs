@@ -50,7 +50,7 @@ impl Remote {
         Ok(Self { agent, api, token: Some(token), json: arguments.switch("json") })
     }
 
-    /// The same for a coordinator at this URL, and requests that need no token.
+    /// Returns a client without a token, for a coordinator at this URL and requests that need no token.
     pub(super) fn without_token(arguments: &mut Arguments, api: &str) -> Result<Self, CommandError> {
         let (agent, api) = connection(arguments, api)?;
         Ok(Self { agent, api, token: None, json: arguments.switch("json") })
@@ -69,7 +69,7 @@ impl Remote {
         self.read(request.call())
     }
 
-    /// Asks for something outside the API, which needs no token.
+    /// Sends a `GET` for a path outside the API, which needs no token.
     pub(super) fn get_open(&self, path: &str) -> Result<Value, CommandError> {
         self.read(self.agent.get(format!("{}/{path}", self.api)).call())
     }

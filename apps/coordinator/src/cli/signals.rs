@@ -18,7 +18,7 @@ pub(super) struct ServeSignals {
     hangup: Signal,
 }
 
-/// State of the end of the program, which SIGTERM and SIGINT begin.
+/// State of the program's shutdown, which SIGTERM and SIGINT begin.
 pub(super) struct Ending {
     /// True from the first signal on: the coordinator still serves, and is not ready for new connections.
     pub(super) leaving: watch::Receiver<bool>,

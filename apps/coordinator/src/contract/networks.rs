@@ -67,7 +67,7 @@ pub(crate) struct CreateNetwork {
     pub(crate) ipv4_prefix: Option<String>,
 }
 
-/// `PATCH /api/v1/networks/{name}`. What is absent stays.
+/// `PATCH /api/v1/networks/{name}`: absent fields stay as they are.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ChangeNetwork {
     /// true if new nodes wait until a person approves them

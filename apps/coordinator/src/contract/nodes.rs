@@ -58,7 +58,7 @@ pub(crate) struct NodeEntry {
     pub(crate) last_seen_at: i64,
 }
 
-/// Whether a node takes part in its network: it does if it is active. Otherwise it waits for its approval, an operator keeps it out, or its membership has expired.
+/// State of a node. An active node takes part in its network. Any other node does not: it waits for its approval, an operator keeps it out, or its membership has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum NodeState {
@@ -101,7 +101,7 @@ pub(crate) struct RemovedNode {
     pub(crate) removed: NodeEntry,
 }
 
-/// `PATCH /api/v1/nodes/{name}`. What is absent stays.
+/// `PATCH /api/v1/nodes/{name}`: absent fields stay as they are.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ChangeNode {
     /// a DNS label that is not reserved, as `localhost` is, and not digits only
@@ -148,7 +148,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<S
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Request)]
 pub(crate) struct RequestEntry {
-    /// what the machine shows, and what approves it
+    /// code that the machine shows; a person approves the machine with it
     pub(crate) code: String,
     /// name that the machine asks for
     pub(crate) name: String,
@@ -161,7 +161,7 @@ pub(crate) struct RequestEntry {
     /// network of the member that asks to be approved again; null for a new machine
     #[schema(required = true)]
     pub(crate) network: Option<String>,
-    /// name of that member
+    /// name of the member that asks to be approved again; null for a new machine
     #[schema(required = true)]
     pub(crate) node: Option<String>,
     /// time at which it asked, in seconds since 1970

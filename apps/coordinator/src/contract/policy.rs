@@ -12,15 +12,15 @@ use super::SchemaVersion;
 pub(crate) struct PolicyEntry {
     /// number of the version, from 1 on; the largest is in force
     pub(crate) version: i64,
-    /// who applied it
+    /// user or token that applied the version
     pub(crate) author: String,
-    /// why
+    /// comment of the author, such as the reason for the change
     pub(crate) comment: String,
-    /// when it was applied, in seconds since 1970
+    /// time at which the version was applied, in seconds since 1970
     pub(crate) created_at: i64,
 }
 
-/// A policy, and what it is applied to.
+/// A policy, and the nodes and people that it is applied to.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PolicyAnswer {
     pub(crate) schema: SchemaVersion,
@@ -36,7 +36,7 @@ pub(crate) struct PolicyAnswer {
     pub(crate) inventory: Inventory,
 }
 
-/// The form of an [`Inventory`].
+/// The nodes and people that a policy is applied to: the JSON form of an [`Inventory`].
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "only its description is used")]
 pub(crate) struct PolicyInventory {
@@ -46,7 +46,7 @@ pub(crate) struct PolicyInventory {
     prefixes: Vec<String>,
 }
 
-/// A node, as policies know it.
+/// A node, with the properties that a policy can refer to.
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "only its description is used")]
 pub(crate) struct PolicyNode {
@@ -61,7 +61,7 @@ pub(crate) struct PolicyNode {
     routes: Vec<String>,
 }
 
-/// A person, as policies know it.
+/// A person, with the properties that a policy can refer to.
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "only its description is used")]
 pub(crate) struct PolicyUser {
@@ -83,11 +83,11 @@ pub(crate) struct PolicyList {
 pub(crate) struct ApplyPolicy {
     /// the policy (docs/policy.md), up to 512 KiB
     pub(crate) text: String,
-    /// why, up to 500 characters
+    /// comment, such as the reason for the change, up to 500 characters
     #[serde(default)]
     #[schema(max_length = 500)]
     pub(crate) comment: String,
-    /// the version that was changed: another one in force is then not replaced; absent replaces whatever is in force
+    /// number of the version that the author edited: the request fails if another one is in force; without this field it replaces any version
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) based_on: Option<i64>,

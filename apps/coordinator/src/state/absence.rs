@@ -27,11 +27,11 @@ const LONGEST: i64 = 90;
 /// Result of a count for one node.
 #[derive(Debug, PartialEq, Eq)]
 enum Count {
-    /// Nothing changes.
+    /// The stored count of the node stays as it is.
     Same,
-    /// Its seconds of absence; `None` if it is present.
+    /// The node's new seconds of absence; `None` if it is present.
     Set(Option<i64>),
-    /// It was absent for its whole limit.
+    /// The node was absent for its whole limit and is removed.
     Remove,
 }
 
@@ -80,7 +80,7 @@ async fn remove(
 fn passed(up: Duration, counted_until: Option<i64>, now: i64) -> i64 {
     let up = i64::try_from(up.as_secs()).unwrap_or(LONGEST).min(LONGEST);
     match counted_until {
-        // By a clock that was set back nothing is known of other coordinators.
+        // If the last count is in the future, the clock was set back, and the counts of other coordinators cannot be subtracted.
         Some(until) if until <= now => up.min(now - until),
         _ => up,
     }
@@ -90,11 +90,11 @@ fn count(row: &EphemeralRow, is_online: bool, passed: i64) -> Count {
     match (is_online, row.absent) {
         (true, None) => Count::Same,
         (true, Some(_)) => Count::Set(None),
-        // It may have come and gone since the last count.
+        // The node may have been online between the last count and this one, so its count begins at 0.
         (false, None) => Count::Set(Some(0)),
         (false, Some(absent)) => {
             let absent = absent.max(0).saturating_add(passed);
-            // A damaged limit removes nothing sooner than the shortest one.
+            // A limit below the shortest valid one comes from a damaged row. The shortest valid one is used instead.
             if absent >= row.limit.max(*ABSENCE.start()) { Count::Remove } else { Count::Set(Some(absent)) }
         }
     }

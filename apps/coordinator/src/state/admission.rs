@@ -62,7 +62,7 @@ impl State {
             other => other?,
         };
         match first {
-            // Its absence is no longer counted, so that it is not removed before its first map (fault N12).
+            // The node's absence is no longer counted, so that the node is not removed before its first map (fault N12).
             HelloResult::Member(row) if row.device.absent.is_some() => {}
             HelloResult::Member(row) => return Ok(self.welcome(row, hello)),
             HelloResult::Newcomer { key, .. } => self.may_join(party, key, from).await?,
@@ -229,7 +229,7 @@ async fn check_hello(
                 Err(error) => return Err(error),
             };
             let renews = row.device.approved || key.grants.approves;
-            // The answer to its first attempt may have been lost.
+            // The node used this key before, and may not have received the answer: its second attempt does not count as a use.
             let is_repeated = row.joined_key == Some(key.id) && !row.device.expired;
             match fault(&key, unix_now()) {
                 Some(fault) if row.device.expired => Err(StateError::Enrolment(fault)),

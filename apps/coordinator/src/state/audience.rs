@@ -1,8 +1,8 @@
 //! The rule that decides which peers a member's map contains. Maps and deltas both use it, and no other code decides that.
 //!
-//! Members that see the same peers have the same audience, and share the deltas that are made for it. Where everybody reaches everybody, all members that take part are one
-//! audience; under any other policy each member is its own. A node that does not take part (it waits for its approval, is disabled or has expired) sees nobody, and nobody sees
-//! it. A peer that changes while it is hidden is removed from the map.
+//! Members that see the same peers have the same audience, and share the deltas that are made for it. If every member may reach every other, all members that take part are
+//! one audience; under any other policy each member is an audience of its own. A node that does not take part (it waits for its approval, is disabled or has expired) sees no
+//! peers, and no peer sees it. A peer that changes while it is hidden is removed from the map.
 
 use taut_base::NodeId;
 
@@ -12,9 +12,9 @@ use crate::store::{NodeRow, Part};
 /// A group of members that see the same peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Audience {
-    /// Nodes that take part where everybody reaches everybody.
+    /// All nodes that take part in a network in which every node may reach every other.
     Members,
-    /// One node that takes part under another policy.
+    /// One node that takes part in a network with a narrower policy.
     Alone(NodeId),
     /// Nodes that do not take part.
     Outside,

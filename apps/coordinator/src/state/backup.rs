@@ -62,7 +62,7 @@ pub(crate) async fn backup(directory: &Path, file: &Path) -> Result<(), StateDir
     }
     sound(stage.path()).await?;
     let (made, _) = stage.bring_to(parent(file)).map_err(failed)?;
-    // Not `rename`, which would replace a file that appeared meanwhile.
+    // `rename` is not used here, because it would replace a file that appeared meanwhile.
     let result = fs::hard_link(&made, file).and_then(|()| sync_parent(file)).map_err(failed);
     let _ = fs::remove_file(&made);
     result
@@ -87,7 +87,7 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
     if is_used() && is_open_elsewhere(directory).await {
         return Err(StateDirectoryError::Open(directory.to_path_buf()));
     }
-    // Of an interrupted restore of an earlier release.
+    // A restore by an earlier release used this directory and left it behind if it was interrupted.
     let _ = fs::remove_dir_all(directory.join("restoring"));
     let stage = Stage::new(directory).map_err(failed(directory))?;
     prepare(stage.path())?;
@@ -113,7 +113,7 @@ fn put_in_place(directory: &Path, made: &Path, is_used: bool) -> Result<Restored
         let path = path.to_path_buf();
         move |source| StateDirectoryError::File(path, source)
     };
-    // A name that no database has that was replaced earlier, even in the same second.
+    // The name must be free: another restore may have kept a database under the name of the same second.
     let free = |time| Some(with_ending(&database, &format!(".replaced-{time}"))).filter(|path| !path.exists());
     let replaced = if is_used { (unix_now()..).find_map(free) } else { None };
     if let Some(replaced) = &replaced {

@@ -29,7 +29,7 @@ pub(super) fn end(network: &NetworkRow, device: &Device, now: i64) -> Option<i64
     }
 }
 
-/// Returns the tags sorted, each once; an error if one is none.
+/// Returns the tags sorted and without duplicates; an error if a text is not a valid tag.
 pub(super) fn checked_tags(mut tags: Vec<String>) -> Result<Vec<String>, StateError> {
     let is_tag = |tag: &String| {
         tag.strip_prefix("tag:").is_some_and(|name| {
@@ -50,7 +50,7 @@ pub(super) fn checked_tags(mut tags: Vec<String>) -> Result<Vec<String>, StateEr
     }
 }
 
-/// Returns the owner, if the text can be one.
+/// Returns the owner; an error if the text is not a valid owner.
 pub(super) fn checked_owner(owner: Option<String>) -> Result<Option<String>, StateError> {
     let is_name = |name: &String| {
         (1..=MAX_OWNER).contains(&name.chars().count()) && !name.contains(char::is_control) && name.trim() == name

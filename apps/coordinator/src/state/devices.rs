@@ -1,4 +1,4 @@
-//! What operators decide about devices: approval, owner, tags, disabling, and the life of a membership (docs/internals/devices.md).
+//! Changes of devices by operators: approval, owner, tags, disabling, and the life of a membership (docs/internals/devices.md).
 //!
 //! A node takes part in its network if it is approved, not disabled and not expired ([`Part`]). A change of that is a change of the network's version like any
 //! other, so that peers drop the node, or get it, with the next delta.
@@ -15,24 +15,24 @@ use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Device, NetworkRow, NodeRow, Part, Party};
 
-/// Changes of a device that an operator asks for. What is `None` or false stays.
+/// Changes of a device that an operator asks for. A field that is `None`, or a flag that is false, changes nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceChange {
     pub(crate) name: Option<String>,
     pub(crate) tags: Option<Vec<String>>,
-    /// The new owner; `Some(None)` for none.
+    /// The new owner; `Some(None)` removes the owner.
     pub(crate) owner: Option<Option<String>>,
     pub(crate) disabled: Option<bool>,
-    /// True to approve it, also again after its membership expired.
+    /// True to approve the device, also again after its membership expired.
     pub(crate) approve: bool,
-    /// True to end its membership now: it has to be approved again.
+    /// True to end the device's membership now, so that it has to be approved again.
     pub(crate) expire: bool,
-    /// The life of its membership from now on in seconds, 0 for ever; `Some(None)` for that of the network.
+    /// New life of the device's membership from now on in seconds, 0 for ever; `Some(None)` for the network's default.
     pub(crate) key_life: Option<Option<i64>>,
 }
 
 impl State {
-    /// Changes a device. All of the change is made, or nothing.
+    /// Changes a device in one transaction: on an error nothing is changed.
     pub(crate) async fn change_device(
         &self,
         network: Option<&str>,
@@ -117,7 +117,7 @@ impl State {
         let mut row = super::networks::named(&mut tx, network).await?;
         row.approval = approval.unwrap_or(row.approval);
         row.key_life = key_life.unwrap_or(row.key_life);
-        // Maps do not contain it, and admissions read it from the database: the version stays.
+        // The network keeps its version: maps do not contain these settings, and admissions read them from the database.
         tx.set_admission(row.id, row.approval, row.key_life).await?;
         tx.commit().await?;
         let (approval, life) = (row.approval, row.key_life.unwrap_or(0));
@@ -125,7 +125,7 @@ impl State {
         Ok(row)
     }
 
-    /// Ends the memberships that expire at `now` or earlier. `now` must come from a clock that nobody has set recently.
+    /// Ends the memberships that expire at `now` or earlier. `now` must come from a clock that was not set recently.
     pub(crate) async fn end_memberships(&self, now: i64) -> Result<usize, StateError> {
         let mut ended = 0;
         loop {
@@ -139,7 +139,7 @@ impl State {
             let version = tx.next_version(network.id, random_bits()).await?;
             let mut rows = Vec::new();
             for (node, _) in due.iter().filter(|(_, place)| *place == network.id) {
-                // Read again: it may have been approved again meanwhile.
+                // The row is read again, because the node may have been approved again meanwhile.
                 let Some(mut row) = tx.node(*node).await? else { continue };
                 let is_due = row.device.expires_at.is_some_and(|end| end <= now) && !row.device.expired;
                 if is_due {
@@ -188,7 +188,7 @@ fn changed(network: &NetworkRow, device: &Device, change: &DeviceChange, now: i6
     Ok(after)
 }
 
-/// Returns the event of the log for a change.
+/// Returns the name of the log event for a change from one state to another.
 fn event(before: Part, after: Part) -> &'static str {
     match (before, after) {
         (before, after) if before == after => "device-changed",
@@ -201,7 +201,7 @@ fn event(before: Part, after: Part) -> &'static str {
     }
 }
 
-/// Returns what an operator decides about a node, for the audit log.
+/// Returns a device's fields that operators set, as JSON for the audit log.
 pub(super) fn value(name: &str, device: &Device) -> Value {
     json!({
         "name": name,

@@ -1,8 +1,8 @@
-//! A network's policy, applied to its members: who sees whom, and what each node accepts.
+//! A network's policy, applied to its members: which members see each other, and the filter of each node.
 //!
-//! It is made again when the policy changes, or what it speaks of: a member's addresses, owner, tags, or whether it takes part. Endpoints and presence do not matter. Each
-//! time it is compared with the one before, so that a node is told of a new filter only if its own changed, and gets a whole map only if it sees other peers than before among
-//! those that did not change themselves.
+//! The policy is applied again when it changes, or when a member's addresses, owner or tags change, or when a member begins or ceases to take part. Endpoints and presence
+//! have no influence. Each result is compared with the previous one. A node is told of a new filter only if its own filter changed. It gets a full map only if it
+//! sees other peers than before among the members whose rows did not change, because a delta contains only the members whose rows changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,26 +18,26 @@ use tokio::task::spawn_blocking;
 use super::StateError;
 use crate::store::{NetworkRow, NodeRow, Part, PolicyRow};
 
-/// The policy in force, with its meaning for each member.
+/// The policy in force, with the filter and the visible peers of each member.
 pub(super) struct Enforced {
     /// Number of the policy's version.
     number: i64,
     policy: Arc<Policy>,
     prefixes: [Prefix; 2],
-    /// The members that take part, as the policy knows them.
+    /// Properties of each member that takes part, as the policy sees them.
     facts: BTreeMap<NodeId, NodeFacts>,
     meaning: Meaning,
-    /// Hash of each member's filter, if it is compiled.
+    /// Hash of each member's filter; empty for an open policy.
     hashes: HashMap<NodeId, u64>,
-    /// The network's version since which a node has its filter, and since which it sees its peers; for other nodes it is `base`.
+    /// Version of the network since which a node has its present filter. A node that is not listed has it since `base`. `peers_changed`: the same for its visible peers.
     filter_changed: HashMap<NodeId, u64>,
     peers_changed: HashMap<NodeId, u64>,
     base: u64,
 }
 
-/// The meaning of a policy.
+/// The policy's meaning for the members.
 enum Meaning {
-    /// Everybody reaches everybody. Nothing is compiled, so that a network of ten thousand costs what it cost without a policy.
+    /// Every member may reach every other. Nothing is compiled, so that a network of ten thousand nodes costs no more than one without a policy.
     Open,
     Compiled {
         compiled: Box<Compiled>,
@@ -96,7 +96,7 @@ impl ToEnforce {
             hashes: HashMap::new(),
             filter_changed: HashMap::new(),
             peers_changed: HashMap::new(),
-            // The meaning of a compiled policy before this program started is not known.
+            // The results from before the start of this program are unknown. If the policy is compiled, every node with an older map therefore gets its filter and peers again.
             base: if is_open { row.version } else { version },
         };
         if let Meaning::Compiled { compiled, nodes } = &next.meaning {
@@ -121,7 +121,7 @@ impl Enforced {
         self.facts.get(&id) == row.and_then(facts_of).as_ref()
     }
 
-    /// Notes for which nodes something differs from the former result.
+    /// Notes which nodes have another filter or see other peers than in the former result.
     fn compare(&mut self, before: &Self, changed: &BTreeSet<NodeId>, version: u64) {
         self.base = before.base;
         for id in self.facts.keys() {
@@ -147,7 +147,7 @@ impl Enforced {
         }
     }
 
-    /// Returns true if a node sees the same members as before, apart from those that changed: a delta has those in any case.
+    /// Returns true if a node sees the same members as before. Members whose rows changed are not compared, because deltas contain them anyway.
     fn sees_as(&self, before: &Self, id: NodeId, changed: &BTreeSet<NodeId>) -> bool {
         if self.is_open() && before.is_open() {
             return true;
@@ -180,7 +180,7 @@ impl Enforced {
         }
     }
 
-    /// Returns true if everybody reaches everybody, so that all members see the same.
+    /// Returns true if every member may reach every other, so that all members see the same peers.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.meaning, Meaning::Open)
     }
@@ -210,7 +210,7 @@ impl Enforced {
         have < self.filter_changed.get(&id).copied().unwrap_or(self.base)
     }
 
-    /// Returns true if a node with a map of version `have` sees other peers now, which a delta does not tell.
+    /// Returns true if a node with a map of version `have` now sees other peers, and a delta would not contain the difference.
     pub(super) fn has_other_peers(&self, id: NodeId, have: u64) -> bool {
         have < self.peers_changed.get(&id).copied().unwrap_or(self.base)
     }
@@ -239,7 +239,7 @@ fn hash_of(filter: &Filter) -> u64 {
     hasher.finish()
 }
 
-/// Returns a member as policies know it; `None` if it takes no part.
+/// Returns the properties of a node that a policy can refer to; `None` if the node takes no part.
 pub(super) fn facts_of(row: &NodeRow) -> Option<NodeFacts> {
     (row.device.part() == Part::Takes).then(|| NodeFacts {
         name: row.name.clone(),

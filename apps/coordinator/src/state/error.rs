@@ -84,7 +84,7 @@ pub(crate) enum StateError {
     BadAbsence,
     /// The life of a membership is out of range.
     BadLife,
-    /// The text is no tag, or there are too many.
+    /// A text is not a valid tag, or a node has too many tags.
     BadTag(String),
     /// The text cannot name an owner.
     BadOwner,
@@ -108,7 +108,7 @@ pub(crate) enum StateError {
     PolicyTests(Vec<String>),
     /// These members are too old to enforce a policy.
     TooOld(Vec<String>),
-    /// Another version of the policy is in force than the one that was changed.
+    /// The policy in force is not the version that the author edited.
     PolicyChanged(i64),
     /// There is no such version of the policy (any more).
     NoPolicy(i64),

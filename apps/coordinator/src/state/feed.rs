@@ -61,9 +61,9 @@ pub(crate) struct Update {
     pub(crate) version: u64,
     /// True for a whole map.
     pub(crate) is_whole: bool,
-    /// Whether the node takes part in the network.
+    /// The node's part in the network.
     pub(crate) part: Part,
-    /// Time at which its membership expires, in seconds since 1970.
+    /// Time at which the node's membership expires, in seconds since 1970; `None` for never.
     pub(crate) expires_at: Option<i64>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum Expiry {
 }
 
 impl State {
-    /// Creates a key that gives nothing to the nodes that join with it.
+    /// Creates a key without grants: no tags, no owner, no approval, no limits.
     #[cfg(test)]
     pub(crate) async fn create_key(
         &self,
@@ -79,7 +79,7 @@ impl State {
     /// Revokes a key. Nodes that joined with it remain members.
     pub(crate) async fn revoke_key(&self, id: i64) -> Result<(), StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
-        // A key whose row is damaged is not among them: it belongs to no network, and can be revoked all the same (fault O9).
+        // `keys` omits a key whose row is damaged. Such a key counts as one of no network, and can still be revoked (fault O9).
         let row = tx.keys().await?.into_iter().find(|row| row.id == id);
         let caller = Caller::current();
         let is_allowed = match &row {
@@ -109,7 +109,7 @@ pub(super) async fn create(
     insert(tx, network, reusable, expiry, Grants::default(), now).await
 }
 
-/// Returns what a key gives, if that is permitted.
+/// Returns the grants of a key; an error if they are not permitted.
 fn checked(grants: Grants) -> Result<Grants, StateError> {
     if grants.most_uses.is_some_and(|most| !(1..=MOST_USES).contains(&most)) {
         return Err(StateError::BadUses);

@@ -137,7 +137,7 @@ pub(crate) struct State {
     channel_rates: PartyRates,
     joins: Joins,
     request_rates: RequestRates,
-    /// Changes whenever a request to join was answered here.
+    /// Changes whenever an operator answered a request to join at this coordinator.
     asked: watch::Sender<()>,
     /// Program versions that members reported and that are not stored yet.
     programs: Mutex<BTreeMap<NodeId, String>>,
@@ -163,9 +163,10 @@ pub(crate) struct State {
 
 /// The coordinator's health, by its database.
 pub(crate) struct Health {
-    /// Warnings about what may soon keep the coordinator from answering, or why nodes cannot be answered any more. For anyone: without names of hosts, users and files.
+    /// Warnings about problems that may soon keep the coordinator from answering nodes, or the reason why it cannot answer them any more. The texts are public, so they
+    /// contain no names of hosts, users or files.
     pub(crate) warnings: Result<Vec<String>, &'static str>,
-    /// The failure of the database, for the log.
+    /// The failure of the database with all details, for the log only.
     pub(crate) trouble: Option<String>,
 }
 

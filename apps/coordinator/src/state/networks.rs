@@ -102,7 +102,7 @@ pub(super) async fn named(tx: &mut Reading, name: Option<&str>) -> Result<Networ
             Err(()) => None,
         },
     };
-    // A network in which the caller may not do this is as good as none: its name is not revealed.
+    // A network in which the caller lacks the rights is reported as unknown, so that its name is not revealed.
     let found = found.filter(|row| Caller::current().is_allowed_in(row.id));
     found.ok_or_else(|| StateError::NoNetwork(String::from(name)))
 }
@@ -120,7 +120,7 @@ pub(super) fn only<T>(
     Ok(found.pop())
 }
 
-/// Returns the networks to list: one by name, or all in which the caller may do what it asked for.
+/// Returns the networks to list: one by name, or all networks in which the caller has the rights for its request.
 pub(super) async fn listed(tx: &mut Reading, name: Option<&str>) -> Result<Vec<NetworkRow>, StateError> {
     if name.is_some() {
         return Ok(vec![Box::pin(named(tx, name)).await?]);

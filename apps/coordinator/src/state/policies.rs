@@ -42,7 +42,7 @@ impl NewPolicy {
     }
 }
 
-/// A policy with the network and the members that it is about.
+/// A policy, its network, and the members that it applies to.
 pub(crate) struct PolicyView {
     pub(crate) network: NetworkRow,
     pub(crate) row: PolicyRow,
@@ -139,7 +139,7 @@ impl State {
     }
 }
 
-/// Returns who applies a policy, as the list of versions shows it.
+/// Returns the name of the party that applies a policy, as the list of versions shows it.
 fn author(actor: &Actor) -> String {
     match actor {
         Actor::Person { name, .. } => name.clone(),
@@ -149,7 +149,7 @@ fn author(actor: &Actor) -> String {
     }
 }
 
-/// Returns what a policy is applied to.
+/// Returns the nodes and people that a network's policy is applied to.
 fn inventory(network: &NetworkRow, members: &[NodeRow]) -> Inventory {
     let nodes = members.iter().filter_map(facts_of).collect();
     Inventory { nodes, users: Vec::new(), prefixes: vec![network.ipv4, network.ipv6] }

@@ -55,7 +55,7 @@ const ALL: Rate = Rate::every(Duration::from_secs(1), 256);
 /// Letters of a code: consonants only, so that no code is a word (RFC 8628 section 6.1). 256 is not a multiple of 20, so bytes from 240 on are left out.
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 
-/// Letters of a code, 8: 25 thousand million codes, for at most [`IN_ALL`] requests.
+/// Letters of a code, 8: there are 25 thousand million codes, and at most [`IN_ALL`] requests have one.
 const CODE: usize = 8;
 
 /// A request as the operator sees it.
@@ -65,7 +65,7 @@ pub(crate) struct RequestView {
     pub(crate) member: Option<(String, String)>,
 }
 
-/// What a person gives to the machine of a request.
+/// Properties that a person gives a machine when approving its request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Approval {
     /// The network; optional while there is only one.
@@ -79,9 +79,9 @@ pub(crate) struct Approval {
 /// State of a machine that asks.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// It is a member of this network.
+    /// The machine is a member of this network.
     Member(NetworkId),
-    /// It waits for a person.
+    /// The machine waits until a person answers its request.
     Waits(RequestRow),
 }
 
@@ -163,7 +163,7 @@ impl State {
             return Err(StateError::KeyConflict);
         }
         if let Some(former) = tx.request_of(machine_key).await? {
-            // Another request of the same machine: with another WireGuard key, or for another network.
+            // The former request of the same machine had another WireGuard key or was for another network: the new one replaces it.
             tx.delete_request(former.id).await?;
         }
         let counts = tx.count_requests(&origin).await?;

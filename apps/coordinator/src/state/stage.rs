@@ -12,21 +12,21 @@ use std::path::{Path, PathBuf};
 use super::random;
 use crate::store::FILE;
 
-/// Bits of a directory's mode with which others can rename what is in it.
+/// Bits of a directory's mode that let other users rename its files.
 const WRITABLE: u32 = 0o022;
 
-/// Bit of a directory's mode that lets only owners rename.
+/// Sticky bit of a directory's mode: only the owner of a file, or of the directory, can rename that file.
 const STICKY: u32 = 0o1000;
 
-/// The directory, which is removed when this is dropped.
+/// The private directory. It is removed when this value is dropped.
 pub(super) struct Stage {
     path: PathBuf,
-    /// True if it is beside the file that it is for.
+    /// True if the directory is in the directory of the target file.
     is_beside: bool,
 }
 
 impl Stage {
-    /// Creates the directory, new and private, for a file in `target`.
+    /// Creates a new private directory in which a file for `target` is prepared.
     pub(super) fn new(target: &Path) -> io::Result<Self> {
         let is_beside = is_safe(target)?;
         let folder = if is_beside { target.to_path_buf() } else { std::env::temp_dir() };
@@ -45,7 +45,7 @@ impl Stage {
         &self.path
     }
 
-    /// Returns the path of the database in it.
+    /// Returns the path of the database in the private directory.
     pub(super) fn database(&self) -> PathBuf {
         self.path.join(FILE)
     }
@@ -59,7 +59,7 @@ impl Stage {
             fs::rename(self.database(), &made)?;
             return Ok((made, from));
         }
-        // New, so that no link is followed.
+        // `create_new` fails if the name exists, so no link is followed.
         let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
         match io::copy(&mut from, &mut to).and_then(|_| to.sync_all()) {
             Ok(()) => Ok((made, to)),
@@ -73,12 +73,12 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Follows no link, also if one is put there at this moment.
+        // `remove_dir_all` follows no link, even if another user puts one there at this moment.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Returns true if no other user can make this process follow a link in a directory: only root has to fear that, because others get no more rights by it.
+/// Returns true if no other user can misuse this process by a link in a directory. The check is only for root: any other process has no rights that such a user could gain.
 fn is_safe(directory: &Path) -> io::Result<bool> {
     let is_root = fs::metadata("/proc/self")?.uid() == 0;
     let about = fs::metadata(directory)?;
@@ -86,7 +86,7 @@ fn is_safe(directory: &Path) -> io::Result<bool> {
     Ok(!is_root || about.uid() == 0 && !is_shared)
 }
 
-/// Returns a name that nobody can have prepared.
+/// Returns a random name, which no other user can guess and create first.
 fn new_name() -> String {
     format!(".taut-new-{:016x}", u64::from_le_bytes(random()))
 }

@@ -68,7 +68,7 @@ pub(crate) struct FirstStart {
     pub(crate) join_token: String,
     /// URL of the link with which the first owner sets the coordinator up.
     pub(crate) set_up: String,
-    /// The state directory, with a file that contains all three.
+    /// The state directory, where a file contains both tokens and the link.
     directory: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! What operators decide about devices (docs/internals/devices.md): columns of nodes and keys.
+//! The columns of nodes and keys that hold the decisions of operators about devices (docs/internals/devices.md).
 
 use super::StoreError;
 use super::cells::version;
@@ -7,60 +7,60 @@ use super::value::Row;
 /// Longest text with tags that is read, 8 KiB: 32 tags have 2 KiB.
 const LONGEST_TAGS: usize = 8 * 1024;
 
-/// What an enrolment key gives to the nodes that join with it.
+/// Properties that an enrolment key gives to the nodes that join with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grants {
     /// Number of nodes that may join with it; `None` for any number.
     pub(crate) most_uses: Option<i64>,
     /// Seconds of absence after which the nodes are removed; `None` for never.
     pub(crate) ephemeral: Option<i64>,
-    /// Their tags.
+    /// Tags of the nodes.
     pub(crate) tags: Vec<String>,
-    /// True if they need no further approval.
+    /// True if the nodes need no further approval.
     pub(crate) approves: bool,
-    /// Their owner.
+    /// Owner of the nodes.
     pub(crate) owner: Option<String>,
 }
 
-/// What operators decided about a node.
+/// Decisions of operators about a node, and the state that follows from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Device {
-    /// The person that it belongs to.
+    /// The person that the node belongs to.
     pub(crate) owner: Option<String>,
     pub(crate) tags: Vec<String>,
-    /// False while it waits for its approval.
+    /// False while the node waits for its approval.
     pub(crate) approved: bool,
-    /// True while an operator keeps it out of the network.
+    /// True while an operator keeps the node out of the network.
     pub(crate) disabled: bool,
-    /// Time at which its membership expires, in seconds since 1970; `None` for never.
+    /// Time at which the node's membership expires, in seconds since 1970; `None` for never.
     pub(crate) expires_at: Option<i64>,
-    /// True once the coordinator has ended its membership because of that time.
+    /// True once the coordinator has ended the membership because it expired.
     pub(crate) expired: bool,
-    /// Its own life of a membership in seconds, 0 for ever; `None` for that of the network.
+    /// Life of this node's membership in seconds, 0 for ever; `None` for the network's default.
     pub(crate) key_life: Option<i64>,
-    /// Seconds of absence after which it is removed; `None` for never.
+    /// Seconds of absence after which the node is removed; `None` for never.
     pub(crate) ephemeral: Option<i64>,
-    /// Seconds of absence that were counted; `None` if it was present, or was not counted yet.
+    /// Seconds of absence that were counted; `None` if the node was present at the last count, or was not counted yet.
     pub(crate) absent: Option<i64>,
-    /// The network's version at which it last came to take part in the network, or ceased to.
+    /// Version of the network at which the node last began or ceased to take part.
     pub(crate) part_version: u64,
 }
 
-/// Whether a node takes part in its network. A node that does not is in nobody's map, and its own map has no peers.
+/// A node's part in its network. A node that does not take part is in no other node's map, and its own map has no peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// It takes part.
+    /// The node takes part.
     Takes,
-    /// It waits for its approval.
+    /// The node waits for its approval.
     Unapproved,
-    /// An operator keeps it out.
+    /// An operator keeps the node out.
     Disabled,
-    /// Its membership has expired.
+    /// The node's membership has expired.
     Expired,
 }
 
 impl Device {
-    /// Returns whether the node takes part. An approval that is missing comes first, then the operator's decision.
+    /// Returns the node's part. If several reasons keep it out, a missing approval comes first, then disabling, then expiry.
     pub(crate) fn part(&self) -> Part {
         match self {
             Self { approved: false, .. } => Part::Unapproved,
@@ -96,7 +96,7 @@ pub(super) fn grants(row: &Row) -> Result<Grants, StoreError> {
     })
 }
 
-/// Returns a truth value. Another number damages the row: these values decide who is let in.
+/// Returns a boolean column. A number other than 0 and 1 makes the row damaged, because these columns decide which nodes are let in.
 fn flag(row: &Row, column: &str) -> Result<bool, StoreError> {
     match row.get::<i64>(column)? {
         0 => Ok(false),
@@ -105,7 +105,7 @@ fn flag(row: &Row, column: &str) -> Result<bool, StoreError> {
     }
 }
 
-/// Returns the tags of a row. Damaged tags damage the row: without them a policy would mean something else.
+/// Returns the tags of a row. Tags that cannot be read make the row damaged, because a policy would treat a node without them differently.
 fn tags(row: &Row) -> Result<Vec<String>, StoreError> {
     let text: String = row.get("tags")?;
     let tags = (text.len() <= LONGEST_TAGS).then(|| serde_json::from_str(&text).ok()).flatten();

@@ -1,4 +1,4 @@
-//! What operators decide about devices: the statements that read and change it.
+//! Statements that read and change the decisions of operators about devices.
 
 use taut_base::NodeId;
 
@@ -11,9 +11,9 @@ use super::{NetworkId, Reading, StoreError, Writing};
 pub(crate) struct EphemeralRow {
     pub(crate) id: NodeId,
     pub(crate) network: NetworkId,
-    /// Seconds of absence after which it is removed.
+    /// Seconds of absence after which the node is removed.
     pub(crate) limit: i64,
-    /// Seconds that were counted.
+    /// Seconds of absence that were counted.
     pub(crate) absent: Option<i64>,
 }
 
@@ -87,7 +87,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Stores what was decided about a node. `version` is the network's for this change.
+    /// Stores the decisions about a node. `version` is the network's version for this change.
     ///
     /// If the node ceases to take part, its relay tickets are revoked.
     pub(crate) async fn set_device(

@@ -24,10 +24,10 @@ impl Location {
         is_postgres.then(|| Self::Server(Zeroizing::new(url)))
     }
 
-    /// Reads the URL as an opening of the database does, without connecting.
+    /// Checks the database's URL in the same way as opening the database does, without connecting.
     ///
     /// # Errors
-    /// Why the URL cannot be used, without a password.
+    /// If the URL cannot be used. The error does not contain the password.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         match self {
             Self::Directory(_) => Ok(()),

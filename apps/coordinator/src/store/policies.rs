@@ -7,17 +7,17 @@ use super::{NetworkId, Reading, StoreError, Writing};
 /// A version of a network's policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyRow {
-    /// Its number, from 1 on.
+    /// Number of the version, from 1 on.
     pub(crate) number: i64,
-    /// The network's version since which it is in force.
+    /// Version of the network since which the policy is in force.
     pub(crate) version: u64,
-    /// The text, as its author wrote it.
+    /// Text of the policy, as its author wrote it.
     pub(crate) text: String,
-    /// Who applied it.
+    /// Name of the party that applied the policy.
     pub(crate) author: String,
-    /// Why.
+    /// Comment of the author, such as the reason for the change.
     pub(crate) comment: String,
-    /// Time in seconds since 1970.
+    /// Time at which the policy was applied, in seconds since 1970.
     pub(crate) created_at: i64,
 }
 

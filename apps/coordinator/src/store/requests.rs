@@ -11,7 +11,7 @@ use super::{NetworkId, Origin, Reading, StoreError, Writing};
 #[derive(Clone, Debug)]
 pub(crate) struct RequestRow {
     pub(crate) id: i64,
-    /// What the person types who approves it.
+    /// Code that a person types to approve the request.
     pub(crate) code: String,
     /// The network of the member that asks to be approved again; `None` for a machine that is no member.
     pub(crate) network: Option<NetworkId>,
@@ -19,14 +19,14 @@ pub(crate) struct RequestRow {
     pub(crate) node_key: PublicKey,
     /// Name that the machine asks for.
     pub(crate) name: String,
-    /// Version of its program, as it reports.
+    /// Version of the machine's program, as the machine reports it.
     pub(crate) program: String,
-    /// Address that it asks from.
+    /// Address from which the machine asks.
     pub(crate) address: String,
     /// Times in seconds since 1970.
     pub(crate) created_at: i64,
     pub(crate) expires_at: i64,
-    /// True if an operator denied it.
+    /// True if an operator denied the request.
     pub(crate) denied: bool,
 }
 

@@ -130,7 +130,7 @@ pub(crate) struct NodeRow {
     /// Time at which its budget of key changes is full again, in seconds since 1970.
     pub(crate) keys_full_at: i64,
     pub(crate) removed: bool,
-    /// Number of the enrolment key with which it joined; `None` for a node that joined before this was stored.
+    /// Number of the enrolment key with which the node joined; `None` for a node that joined before this was stored.
     pub(crate) joined_key: Option<i64>,
     pub(crate) device: Device,
 }

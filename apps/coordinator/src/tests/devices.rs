@@ -20,7 +20,7 @@ fn disable(coordinator: &TestCoordinator, name: &str, disabled: bool) {
     change(coordinator, name, DeviceChange { disabled: Some(disabled), ..DeviceChange::default() });
 }
 
-/// Creates a reusable key that gives something.
+/// Creates a reusable key with grants.
 fn key(coordinator: &TestCoordinator, grants: Grants) -> JoinToken {
     let create = coordinator.state.create_key_with(None, true, Expiry::Default, grants);
     coordinator.wait(create).unwrap().2.parse().unwrap()
@@ -73,7 +73,7 @@ fn fault_e18_a_disabled_device_is_in_no_map_and_comes_back_on_its_open_channel()
     assert!(two.map.peers.is_empty() && two.map.relays.is_empty(), "it knows nobody any more");
     assert_eq!(two.waiting.as_ref().unwrap().reason, WaitingFor::Enabling);
     assert_eq!(states(&coordinator)[1], (String::from("two"), NodeState::Disabled));
-    // What changes meanwhile is not told to it, and what it reports is told to nobody.
+    // A disabled node hears of no change, and no other node hears what it reports.
     coordinator.wait(coordinator.state.rename_node(None, "three", "other")).unwrap();
     one.hear_until(|node| node.map.peers[&three.id()].name == "other");
     assert!(two.fresh(&coordinator).is_none(), "also without a map it would get none");
@@ -81,7 +81,7 @@ fn fault_e18_a_disabled_device_is_in_no_map_and_comes_back_on_its_open_channel()
     two.hear_until(|node| node.map.peers.len() == 2);
     assert_eq!(two.map.peers[&three.id()].name, "other");
     one.hear_until(|node| node.map.peers.contains_key(&two.id()));
-    // The same for a node that was away.
+    // A node that was offline when it was disabled gets a map without peers when it returns.
     disable(&coordinator, "two", true);
     one.hear_until(|node| !node.map.peers.contains_key(&two.id()));
     let back = two.host.resume(&coordinator, &coordinator.token(), Some(two.map.clone())).unwrap();
@@ -116,11 +116,11 @@ fn a_device_waits_for_its_approval_and_gets_in_without_a_restart() {
     let (mut channel, answer) = first_answer(&coordinator, &token, &host, &enrolling(&host, &token, "new"));
     let ToNode::Waiting(waiting) = answer else { panic!("{answer:?}") };
     assert_eq!((waiting.reason, waiting.code), (WaitingFor::Approval, None));
-    // It is in nobody's map, also not in that of a node that has none.
+    // The waiting node is in no delta and in no full map of another node.
     coordinator.wait(coordinator.state.rename_node(None, "member", "renamed")).unwrap();
     member.hear_until(|node| node.map.me.name == "renamed");
     assert!(member.map.peers.is_empty() && member.fresh_map(&coordinator).peers.is_empty());
-    // The same secret again, after a lost answer: it waits as before, and the key was used once.
+    // The node repeats its hello after a lost answer: it waits as before, and the repetition does not count as a use of the key.
     let (_second, answer) = first_answer(&coordinator, &token, &host, &enrolling(&host, &token, "new"));
     assert!(matches!(answer, ToNode::Waiting(_)), "{answer:?}");
     assert_eq!(coordinator.wait(coordinator.state.keys(None)).unwrap()[0].1.used, 2);
@@ -130,7 +130,7 @@ fn a_device_waits_for_its_approval_and_gets_in_without_a_restart() {
     change(&coordinator, "new", DeviceChange { approve: true, ..DeviceChange::default() });
     assert_eq!(next_map(&mut channel).peers.len(), 1);
     member.hear_until(|node| node.map.peers.len() == 1);
-    // A key that approves in advance, for a new machine and for one that waits.
+    // A key that approves in advance lets in a new machine, and one that waits.
     let approving = key(&coordinator, Grants { approves: true, ..Grants::default() });
     assert!(TestHost::new().join(&coordinator, &approving, "at-once").is_ok());
     let late = TestHost::new();
@@ -169,7 +169,7 @@ fn fault_m6_a_membership_expires_at_all_peers_and_is_renewed_as_itself() {
     assert_eq!(renewed.map.me, node.map.me, "number, name, key and addresses stay");
     peer.hear_until(|peer| peer.map.peers.contains_key(&renewed.id()));
     assert_eq!(TestHost::new().join(&coordinator, &once, "y").err().unwrap().code, ProblemCode::Enrolment);
-    // The answer was lost: the same key again is not used again, and is no error.
+    // The node repeats its join after a lost answer: the repetition succeeds without another use of the key.
     assert!(node.host.join(&coordinator, &once, "node").is_ok());
 }
 
@@ -235,7 +235,7 @@ pub(super) fn joined(coordinators: &[&TestCoordinator], token: &JoinToken, hosts
                 loop {
                     match host.join(coordinator, token, "n") {
                         Ok(_) => return true,
-                        // The database was busy.
+                        // The join failed because the database was busy.
                         Err(problem) if problem.code == ProblemCode::Unavailable => {}
                         Err(problem) => {
                             assert_eq!(problem.code, ProblemCode::Enrolment, "{problem}");
@@ -305,10 +305,10 @@ fn fault_n12_an_ephemeral_device_is_removed_after_its_absence_and_never_before_i
     (0..20).for_each(|_| count(&coordinator, 90));
     assert_eq!(states(&coordinator).len(), 2, "it is online");
     let host = leave(&coordinator, node);
-    // 90 s at most count at once: the first count finds it offline, and four more are not its whole limit.
+    // One count adds 90 s at most, so four counts after the node left are less than its limit of 300 s.
     (0..4).for_each(|_| count(&coordinator, 1_000_000));
     assert_eq!(states(&coordinator).len(), 2);
-    // It is back, and nothing of its absence counts any more, even if it leaves at once.
+    // The node returns and leaves at once: its earlier absence no longer counts.
     leave(&coordinator, host.resume(&coordinator, &token, None).unwrap());
     (0..4).for_each(|_| count(&coordinator, 90));
     assert_eq!(states(&coordinator).len(), 2);
@@ -329,7 +329,7 @@ fn fault_n12_a_device_that_is_admitted_has_no_count() {
     let token = key(&coordinator, Grants { ephemeral: Some(300), ..Grants::default() });
     let host = leave(&coordinator, TestHost::new().join(&coordinator, &token, "short").unwrap());
     (0..4).for_each(|_| count(&coordinator, 90));
-    // Admitted, and not yet entered: the next count must not remove it.
+    // The node is admitted but has no channel yet: the next count must not remove it.
     let ToCoordinator::Hello(hello) = host.hello(None, 0) else { panic!() };
     let machine = taut_noise::public_key(&host.machine);
     let from = std::net::IpAddr::from([127, 0, 0, 1]);

@@ -128,10 +128,10 @@ fn fault_e11_half_a_request_of_a_stranger_does_not_delay_a_slow_start() {
     assert_eq!(start.ask("/healthz").0, 200);
     let mut half = TcpStream::connect(&start.address).unwrap();
     half.write_all(b"GET /healthz HTTP/1.1\r\nhost:").unwrap();
-    // Connections are accepted in their order.
+    // Connections are accepted in order, so the answer to a later one shows that the first was accepted.
     assert_eq!(start.ask("/healthz").0, 200);
     start.open.send(7).unwrap();
-    // Half of the time that a client has for the headers of its request.
+    // The timeout is half of the time that a client has for the headers of its request.
     let opened = start.runtime.block_on(async { timeout(LONG_WORK, start.starting).await });
     assert_eq!(opened.expect("the start waits for the client").unwrap().unwrap(), 7);
     drop(half);

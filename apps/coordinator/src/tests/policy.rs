@@ -1,4 +1,4 @@
-//! Policies: applying them, and what nodes are told.
+//! Policies: applying them, and the filters and peers that nodes get.
 
 use serde_json::{Value, json};
 use taut_policy::Filter;
@@ -8,7 +8,7 @@ use crate::state::DeviceChange;
 
 const POLICY: &str = "/api/v1/policy";
 
-/// Everybody of `tag:web` reaches port 443 of `tag:db`, and nothing else is allowed.
+/// A policy in which all nodes with `tag:web` may reach port 443 of `tag:db`, and nothing else is allowed.
 const WEB_TO_DB: &str = r#"{
     "tagOwners": {"tag:web": [], "tag:db": []},
     "acls": [{"action": "accept", "src": ["tag:web"], "dst": ["tag:db:443"]}],
@@ -74,7 +74,7 @@ fn fault_g8_a_policy_separates_members_at_once_and_each_learns_only_its_own_part
     db.hear_until(|node| node.map.peers.len() == 2 && node.map.filter.as_ref().unwrap().rules[0].src.len() >= 4);
     assert!(lets_in(&db, &other, 443));
     assert_eq!((db.wholes, web.wholes), wholes);
-    // And what it had at its other name is gone when it loses the tag.
+    // The node loses its access together with the tag.
     tag(&coordinator, &other, "tag:none");
     db.hear_until(|node| node.map.peers.len() == 1);
     assert!(!lets_in(&db, &other, 443));

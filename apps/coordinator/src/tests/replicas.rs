@@ -375,7 +375,7 @@ fn fault_e18_a_decision_at_one_coordinator_acts_at_the_nodes_of_all_and_outlives
     let first = replicas.all.remove(0);
     let disable = DeviceChange { disabled: Some(true), ..DeviceChange::default() };
     first.wait(first.state.change_device(None, "one", disable)).unwrap();
-    // It dies right after its answer.
+    // The first coordinator is stopped right after its answer.
     first.kill();
     two.hear_until(|node| node.map.peers.is_empty());
     let second = &replicas.all[0];

@@ -62,7 +62,7 @@ fn a_machine_without_a_token_waits_is_seen_and_gets_in_when_a_person_approves_it
         (code.as_str(), "laptop", "127.0.0.1")
     );
     assert_eq!(request.machine, taut_netmap::fingerprint(&taut_noise::public_key(&host.machine)));
-    // Ping and pong, as long as a person takes.
+    // The channel stays open with pings and pongs while the machine waits for a person.
     channel.send(&ToCoordinator::Ping);
     assert_eq!(channel.receive(), Some(ToNode::Pong));
     // After any interruption the machine has the same code.
@@ -81,7 +81,7 @@ fn a_machine_without_a_token_waits_is_seen_and_gets_in_when_a_person_approves_it
     let mut channel = TestChannel::open(coordinator.address, &place(&coordinator.token()), &host.machine).unwrap();
     channel.send(&asking(&host, "laptop"));
     welcome(&mut channel);
-    // The code is used up.
+    // An approved code cannot be used again.
     let (status, answer) = coordinator.ask(
         "POST",
         &format!("/api/v1/requests/{code}/approve"),
@@ -98,12 +98,12 @@ fn fault_e6_a_request_is_bound_to_both_keys_of_its_machine() {
     let victim = TestHost::new();
     let (mut channel, answer) = ask(&coordinator, &victim, "victim");
     let first = code(answer);
-    // Another machine, with the victim's WireGuard key: its request is one of its own.
+    // Another machine asks with the victim's WireGuard key: it gets a request of its own.
     let thief = TestHost { machine: PrivateKey::from_bytes(random()), ..victim.clone() };
     let (mut stolen, answer) = ask(&coordinator, &thief, "victim");
     let other = code(answer);
     assert_ne!(other, first);
-    // The same machine with another WireGuard key: what a person sees and approves is not what was shown before.
+    // The same machine asks with another WireGuard key: it gets another code, so a person cannot approve the former request for it.
     let changed = TestHost { node: TestHost::new().node, ..victim.clone() };
     let (_channel, answer) = ask(&coordinator, &changed, "victim");
     assert_ne!(code(answer), first);
@@ -157,7 +157,7 @@ fn fault_e11_requests_of_one_address_are_bounded_and_a_machine_keeps_its_own() {
     assert!(problem.code == ProblemCode::TooOften && !problem.code.is_final(), "{problem}");
     assert!(ask(&coordinator, &hosts[0], "n").1.is_ok(), "it has one");
     assert!(ask(&coordinator, &hosts[7], "n").1.is_ok());
-    // An expired one leaves room.
+    // An expired request makes room for another one.
     coordinator.wait(coordinator.state.store().edit("UPDATE requests SET expires_at = 1"));
     assert!(ask(&coordinator, &hosts[8], "n").1.is_ok());
 }

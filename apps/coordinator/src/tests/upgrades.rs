@@ -86,7 +86,7 @@ fn assert_same(dump: &Dump, before: &Contents, after: &Contents) {
             continue;
         }
         if table == "policies" {
-            // Each network that exists goes on as before: everybody reaches everybody.
+            // In each existing network every member may still reach every other.
             let networks = before.get("networks").into_iter().flatten();
             let exists = |row: &&DumpedRow| row.get("removed_at").is_none_or(|at| at == "NULL");
             assert_eq!(rows.len(), networks.filter(exists).count(), "{version}: {table} {rows:?}");

@@ -386,7 +386,7 @@ pub(super) struct TestNode {
     pub(super) online: std::collections::BTreeSet<NodeId>,
     /// The last message about another host with its keys.
     pub(super) twin: Option<Problem>,
-    /// What the node waits for; a map ends it.
+    /// The last message about what the node waits for; a map clears it.
     pub(super) waiting: Option<Waiting>,
     /// Seconds until its membership expires, as it was told last.
     pub(super) expires_in: Option<u64>,

@@ -28,7 +28,7 @@ pub(crate) struct Socket {
     is_spent: bool,
     /// Bytes read so far, TLS included.
     total: u64,
-    /// The client's address until its first bytes are read, unless a PROXY header of it would be believed.
+    /// Address of a client that is no trusted proxy, until its first bytes are read; otherwise `None`.
     distrusted: Option<IpAddr>,
 }
 
@@ -41,7 +41,7 @@ impl Socket {
         Ok(Self { tcp, ahead: Vec::new(), left: 0, is_spent: false, total: 0, distrusted: None })
     }
 
-    /// Has a PROXY header at the beginning logged: this client is no trusted proxy.
+    /// Makes the stream log a PROXY header at its beginning, because this client is no trusted proxy.
     pub(crate) fn distrust(&mut self, client: IpAddr) {
         self.distrusted = Some(client);
     }

@@ -51,10 +51,10 @@ fn fault_g4_ports_behind_extension_headers_are_found() {
         let found = of(&behind(headers, UDP, &udp)).unwrap();
         assert_eq!((found.protocol, found.port()), (UDP, Some(6)), "{headers:?}");
     }
-    // AH counts its length in words, less two.
+    // The length field of AH counts 4-byte words, minus two.
     let ah = [&[UDP, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0], &udp[..]].concat();
     assert_eq!(of(&Ip::v6().carry(51, &ah)).unwrap().port(), Some(6));
-    // Too many headers, or one that says that it is longer than the packet: no packet at all.
+    // A packet with too many headers, or with a header longer than the packet, is malformed.
     assert!(Packet::parse(&behind(&[60; 9], UDP, &udp)).is_err());
     for (header, length) in [(60, 255), (51, 255), (43, 2)] {
         let bytes = Ip::v6().carry(header, &[&[UDP, length, 0, 0, 0, 0, 0, 0], &udp[..]].concat());

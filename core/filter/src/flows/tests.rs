@@ -59,7 +59,7 @@ fn a_flow_is_forgotten_after_its_time_of_silence() {
             !table.is_answer(&flow(1, 1), false, 1_001 + lifetime)
                 && !table.refresh(&flow(1, 1), class, 1_001 + lifetime)
         );
-        // An error about it prolonged nothing; a packet of the host does, and the flow is a new one.
+        // ICMP errors do not prolong a flow. A packet of the host renews an expired flow.
         assert_eq!(table.remember(&flow(1, 1), class, 1_001 + lifetime), Remembered::Known);
         assert!(table.is_known(&flow(1, 1), 1_001 + lifetime));
     }
@@ -92,7 +92,7 @@ fn law_15_a_peer_that_fills_the_table_displaces_its_own_flows() {
     assert!(table.len() <= MOST_FLOWS);
     let kept = (0..1_000).filter(|number| table.is_known(&flow(1, *number), 20)).count();
     assert_eq!(kept, 1_000, "a peer within its share keeps what it has");
-    // And a peer that comes later finds room at the cost of the one that has more than its share.
+    // A later peer gets places of the peer that has more than its share.
     for number in 0..1_000 {
         assert_eq!(table.remember(&flow(3, number), FlowClass::Datagrams, 20), Remembered::New);
     }

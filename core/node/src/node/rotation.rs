@@ -42,7 +42,7 @@ impl<E: Entropy> Node<E> {
         self.by_key.insert(key, id);
         self.relays.forget_peer(&former);
         if is_connected {
-            // Its session may be a moment old, and is one of the former key all the same.
+            // The handshake begins even if the session is young, because that session was made with the former key.
             self.begin_handshake(id, Clocks { now: self.now, wall: self.wall });
         }
     }

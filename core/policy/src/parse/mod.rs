@@ -1,4 +1,4 @@
-//! From text to [`Policy`].
+//! Parses the text of a policy into a [`Policy`].
 
 mod checks;
 mod fields;
@@ -37,7 +37,7 @@ impl Policy {
         let item = hujson::parse(text)?;
         let mut fields = Fields::read(&item, "the policy", &PARTS)?;
         let mut policy = Self::default();
-        // Names first, wherever they stand, so that every other section can refer to them.
+        // Sections that define names are read first, wherever they are in the text, so that every other section can refer to the names.
         if let Some(item) = fields.take("groups") {
             policy.groups = sections::groups(item)?;
         }

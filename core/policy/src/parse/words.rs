@@ -7,7 +7,7 @@ use crate::hujson::Item;
 use crate::policy::Policy;
 use crate::selector::{AUTOGROUPS, Selector, is_single, prefix};
 
-/// Where a selector stands. It decides which selectors are allowed.
+/// Place of a selector in a policy. The place decides which selectors are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// `src` of a rule.
@@ -20,7 +20,7 @@ pub(super) enum Place {
     Test,
 }
 
-/// Domains in which everybody can have an address. A rule for all of their users would be a rule for strangers.
+/// Domains of public mail providers, where anyone can get an address. A rule for all users of such a domain would admit strangers.
 const SHARED_DOMAINS: [&str; 9] = [
     "gmail.com",
     "googlemail.com",
@@ -53,7 +53,7 @@ pub(super) fn selector(word: &str, item: &Item, place: Place, policy: &Policy) -
     }
 }
 
-/// What is wrong with a word.
+/// The error in a word.
 struct Wrong {
     message: String,
     hint: Option<String>,

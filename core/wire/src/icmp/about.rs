@@ -62,11 +62,11 @@ impl ErrorAbout {
 /// The packet that an ICMP error quotes, as far as errors have to quote it (RFC 792; RFC 4443, 2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
-    /// Its source: the host that the error is for.
+    /// Source of the quoted packet: the host that the error is for.
     pub source: IpAddr,
-    /// Its destination.
+    /// Destination of the quoted packet.
     pub destination: IpAddr,
-    /// Its protocol, behind all extension headers.
+    /// Protocol of the quoted packet, behind all extension headers.
     pub protocol: u8,
     /// The first bytes of its upper layer. TCP, UDP and SCTP have their ports there, source first.
     pub head: [u8; 8],

@@ -108,21 +108,21 @@ impl ApiRequest {
 /// A coordinator that a node may ask to let it in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoordinatorPlace {
-    /// Its URL, `http://…` or `https://…`.
+    /// The coordinator's URL, `http://…` or `https://…`.
     pub url: String,
-    /// Its public key, which the node pins.
+    /// The coordinator's public key, which the node pins.
     pub key: PublicKey,
 }
 
-/// What a node waits for that takes no part in its network.
+/// The reason for which a node takes no part in its network, and how a person can let it in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaitingStatus {
     /// The reason: `approval`, `enabling` or `renewal`.
     pub reason: WaitingFor,
-    /// What happened, and what to do.
+    /// Description of the event, and advice.
     #[serde(flatten)]
     pub problem: Failure,
-    /// What a person types who approves this node.
+    /// Code that a person types to approve this node.
     pub code: Option<String>,
     /// Page on which a person approves this node.
     pub page: Option<String>,
@@ -195,7 +195,7 @@ pub struct Status {
     pub coordinator: Option<CoordinatorStatus>,
     /// The problem that keeps packets from flowing, if there is one.
     pub problem: Option<Failure>,
-    /// What this node waits for, while it takes no part in its network.
+    /// The reason for which this node takes no part in its network; `null` while it takes part.
     #[serde(default)]
     pub waiting: Option<WaitingStatus>,
     /// Seconds until this node's membership expires; `null` if it never does, or the coordinator has not said.

@@ -100,7 +100,7 @@ impl Daemon {
         let is_same_machine = former.is_some_and(|old| old.machine == identity.machine);
         let is_rotated = former.is_some_and(|old| old.node_key != identity.node_key);
         if is_same_machine && is_rotated {
-            // Sessions go on. The ticket for relays is for the former key; the next one follows the map.
+            // Sessions go on. The node's relay ticket was signed for the former key; the coordinator sends a new ticket after the map.
             if let Some(overlay) = &mut self.overlay {
                 overlay.rotate_key(&identity.node_key, clocks());
             }

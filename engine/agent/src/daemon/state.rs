@@ -44,7 +44,7 @@ pub(super) struct CoordinatorState {
     /// The URL in use.
     pub(super) url: String,
     pub(super) connected: bool,
-    /// What this node waits for, and when its code expires.
+    /// The coordinator's message about what this node waits for, and the time at which its code expires.
     pub(super) waiting: Option<(Waiting, Option<Time>)>,
     /// The time when this node's membership expires.
     pub(super) expires: Option<Time>,

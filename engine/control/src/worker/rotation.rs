@@ -39,7 +39,7 @@ impl Worker {
         let Some(next) = membership.next_node_key.clone().filter(|next| public_key(next) == listed) else { return };
         let mut rotated = membership.clone();
         (rotated.node_key, rotated.next_node_key, rotated.key_made_at) = (next, None, unix_now());
-        // If the disk refuses it, the next start says hello with the next key again, which the coordinator lists already.
+        // If saving fails, the next start says hello with the next key again, which the coordinator lists already.
         if let Err(error) = self.store.save_membership(&rotated) {
             let text = self.store.explain(&error);
             self.emit(ControlEvent::DiskProblem(text));

@@ -196,7 +196,7 @@ impl LaneCore {
         if endpoint.is_some_and(|endpoint| leads_back(&inner, endpoint)) {
             return self.drop_outbound(DropReason::Loop);
         }
-        // Are answers to it expected? Their receiver is this node, and its filter lets them pass.
+        // The gate notes the packet's flow, so that this node's filter lets the answers pass.
         if let Some(gate) = self.routes.gate() {
             peer.gate.sent(gate, id, &inner, now);
         }

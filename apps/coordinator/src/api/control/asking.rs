@@ -82,7 +82,7 @@ async fn asked(
                 }
                 told = Some(row.code);
             }
-            // The machine keeps its code while the database is away.
+            // Nothing new to tell: the machine has its code. While the database cannot be reached, it keeps that code.
             Ok(Asked::Waits(_)) | Err(StateError::Store(_)) if told.is_some() => {}
             Ok(Asked::Waits(_)) => {}
             Err(error) => return Err(error),

@@ -71,7 +71,7 @@ pub(super) struct Session {
     /// The machine's proven key and its hello.
     machine: PublicKey,
     hello: Hello,
-    /// Whether the node takes part in the network, and when its membership expires, as it was told last.
+    /// The state of the membership that the node was told last: whether it takes part in the network, and when the membership expires.
     standing: Option<(Part, Option<i64>)>,
     /// Time at which the node is told again how long its membership lasts.
     expiry_due: Option<Instant>,
@@ -276,7 +276,7 @@ impl Session {
                 self.ticket = Some((key, due.max(now) + RETRY));
                 Ok(())
             }
-            // It ceased to take part since the last update, and is told soon.
+            // The node ceased to take part since the last update. The next update tells it.
             Err(StateError::NoPart) => {
                 self.ticket = Some((key, now + RETRY));
                 self.stale = true;
@@ -340,7 +340,7 @@ impl Session {
         if self.expiry_due.is_some_and(|due| due <= now) {
             self.tell_expiry().await?;
         }
-        // Endpoints of a node that does not take part are of no use to anybody.
+        // A node that does not take part has no peers, so its endpoints are not stored.
         if self.takes_part()
             && now >= self.membership.endpoints_due()
             && let Some(reported) = self.reported.take()
@@ -434,7 +434,7 @@ impl Session {
         self.tell_standing(update.part, update.expires_at).await
     }
 
-    /// Tells the node what it waits for, if it does not take part, and when its membership expires, if that changed.
+    /// Tells a node that does not take part what it waits for. Tells any other node when its membership expires, if that changed.
     async fn tell_standing(&mut self, part: Part, expires_at: Option<i64>) -> Result<(), SessionEnd> {
         let before = self.standing.replace((part, expires_at));
         if part == Part::Takes {
@@ -446,7 +446,7 @@ impl Session {
         if before.map(|(part, _)| part) == Some(part) {
             return Ok(());
         }
-        // After this it is told of all nodes that are online, and gets a ticket at once.
+        // When the node takes part again, it is told of all nodes that are online, and gets a ticket at once.
         self.told = None;
         self.ticket = self.ticket.map(|(key, _)| (key, Instant::now()));
         let request = match self.hello.request.is_some() && part != Part::Disabled {
@@ -455,7 +455,7 @@ impl Session {
         };
         let waiting = match request {
             Ok(request) => waiting::of(&self.state, part, request.as_ref()),
-            // Without a code the node waits all the same.
+            // A node without a code waits, too: it is told why it has no code.
             Err(error) => waiting::without_code(part, &error),
         };
         self.tell(ToNode::Waiting(waiting)).await

@@ -1,4 +1,4 @@
-//! What nodes that take no part in their network are told.
+//! Builds the message for a node that takes no part in its network: what it waits for, and what its user can do.
 
 use taut_netmap::{Waiting, WaitingFor};
 
@@ -6,7 +6,7 @@ use crate::clock::unix_now;
 use crate::state::{State, StateError};
 use crate::store::{Part, RequestRow};
 
-/// Returns what a node waits for. `request` is its request to be approved, if it has one.
+/// Returns the message for a node that takes no part. `request` is its request to be approved, if it has one.
 pub(super) fn of(state: &State, part: Part, request: Option<&RequestRow>) -> Waiting {
     let (reason, message, hint) = match part {
         Part::Disabled => (
@@ -35,10 +35,10 @@ pub(super) fn of(state: &State, part: Part, request: Option<&RequestRow>) -> Wai
     }
 }
 
-/// Returns what a node waits for that asked for a code and got none.
+/// Returns the message for a node that asked for a code and got none.
 pub(super) fn without_code(part: Part, error: &StateError) -> Waiting {
     let reason = if part == Part::Expired { WaitingFor::Renewal } else { WaitingFor::Approval };
-    // Details of the database are for the log.
+    // The node is not told why the database failed: those details belong in the log.
     let message = match error {
         StateError::Store(_) => {
             String::from("this node waits for its approval, and the coordinator cannot make a code now")

@@ -28,9 +28,9 @@ const LOG_AGAIN: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(in crate::api) struct Checked {
     at: Instant,
-    /// Warnings, or why the coordinator is not ready.
+    /// Warnings, or the reason for which the coordinator is not ready.
     outcome: Result<Vec<String>, &'static str>,
-    /// When a failure was logged last.
+    /// Time at which a failure was last logged.
     logged: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ async fn check(state: &State) -> Health {
     }
 }
 
-/// Logs why a check failed, which the answer says in short only, unless that was `logged` a moment ago. Returns when it was logged last.
+/// Logs the cause of a failed check, which the answer only summarizes. Logs nothing if a failure was `logged` a moment ago. Returns the time of the last log line.
 fn log_trouble(reason: &str, is_ready: bool, logged: Option<Instant>) -> Option<Instant> {
     if logged.is_some_and(|at| at.elapsed() < LOG_AGAIN) {
         return logged;

@@ -108,14 +108,14 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
     answer
 }
 
-/// Returns the party of a request. What it needs is not known yet, so it may do what an owner may, and nothing else.
+/// Returns the caller of a request. The needs of the request are not known yet, so until `authorize` sets them the request needs the rights of an owner.
 fn caller(request: &Request, actor: Actor, grants: Grants) -> Caller {
     let source = request.extensions().get::<Source>().map(|source| source.address.to_canonical().to_string());
     let id = RequestId::current().map(|id| id.to_string());
     Caller { actor, grants, need: Need::OWNER, source: source.unwrap_or_default(), request: id.unwrap_or_default() }
 }
 
-/// Carries a request out for its party if that may make such a request at all; the rules check in which networks.
+/// Carries out a request if its caller may make such a request in some network. The rules then check the network.
 async fn authorize(Shared(need): Shared<Need>, mut request: Request, next: Next) -> Response {
     // Without a caller the request has not passed `guard`.
     let Some(caller) = request.extensions_mut().remove::<Caller>() else {
@@ -179,7 +179,7 @@ fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
     let wrong = |why: &dyn Display| {
         Failure::bad_request(&format!("the body is not what was expected: {why}"), "send a JSON object")
     };
-    // A list of the fields' values would be read like an object with them.
+    // Serde also accepts a list of the values in place of an object with the fields, so lists are refused here.
     if body.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
         return Err(wrong(&"it is a list"));
     }

@@ -1,4 +1,4 @@
-//! `/api/v1/policy`: who may reach what.
+//! `/api/v1/policy`: the policy of a network, which decides which nodes may reach which services.
 
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State as Shared};

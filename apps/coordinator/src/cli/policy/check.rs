@@ -25,7 +25,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     show(&format!("{file} is a policy with {rules} rules; {tests}\n"))
 }
 
-/// Returns the numbers of rules and of tests, or what is wrong.
+/// Returns the numbers of rules and of tests, or the first error of the policy.
 pub(super) fn outcome(file: &str, inventory: &Inventory) -> Result<(usize, usize), CommandError> {
     let policy = input::policy(file)?;
     let outcomes = run_tests(&policy, inventory);

@@ -10,7 +10,7 @@ use crate::cli::{CommandError, show};
 /// Limit on the changes that are printed, 10,000. The others are counted.
 const MAX_CHANGES: usize = 10_000;
 
-/// `policy diff OLD NEW --nodes FILE`: prints which pairs gain and lose what. With one file it is compared with the coordinator's policy.
+/// `policy diff OLD NEW --nodes FILE`: prints which pairs gain and lose which services. A single file is compared with the coordinator's policy.
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let first = arguments.need("the file of the policy")?;
     let second = arguments.word();
@@ -49,7 +49,7 @@ fn line(change: &Change, inventory: &Inventory) -> String {
     format!("{from} -> {to}: {}\n", parts.join("; "))
 }
 
-/// Returns the name of a node, with addresses if it is not about all of its own.
+/// Returns the name of an end's node, with the addresses if the end is not all of the node's own addresses.
 fn name(end: &End, is_destination: bool, inventory: &Inventory) -> String {
     let addresses: Vec<String> = end.addresses.iter().map(ToString::to_string).collect();
     let addresses = addresses.join(" ");

@@ -40,7 +40,7 @@ fn protocol(word: Option<&str>) -> Result<u8, CommandError> {
     })
 }
 
-/// What is asked: from these addresses to those.
+/// The connections to explain: from each source to each destination, with one protocol and port.
 pub(super) struct Question {
     sources: Vec<IpAddr>,
     destinations: Vec<IpAddr>,
@@ -48,7 +48,7 @@ pub(super) struct Question {
     port: u16,
 }
 
-/// The answer for one pair of addresses.
+/// The explanation for one pair of addresses.
 pub(super) struct Answer {
     packet: Packet,
     explanation: Explanation,
@@ -60,7 +60,7 @@ impl Question {
         let (host, port) = match dst.rsplit_once(':').filter(|(host, _)| has_ports && !host.is_empty()) {
             Some((host, port)) => (host.trim_matches(['[', ']']), port.parse().ok()),
             None if has_ports => (dst, None),
-            // Without ports the destination is a host alone; a port is ignored, because only the protocol decides.
+            // This protocol has no ports, so the destination is only a host. A port after it is ignored.
             None => (host_alone(dst), Some(0)),
         };
         let port = port.ok_or_else(|| {
@@ -69,12 +69,12 @@ impl Question {
         Ok(Self { sources: addresses(src, inventory)?, destinations: addresses(host, inventory)?, proto, port })
     }
 
-    /// Returns an answer for each family in which both sides have an address. Families with the same answer give one.
+    /// Returns one answer per address family in which both sides have an address. Two families with the same answer share one.
     pub(super) fn ask(&self, compiled: &Compiled) -> Result<Vec<Answer>, CommandError> {
         let mut answers: Vec<Answer> = Vec::new();
         for src in &self.sources {
             for dst in self.destinations.iter().filter(|dst| dst.is_ipv4() == src.is_ipv4()) {
-                // ICMP is another protocol in each family.
+                // IPv4 and IPv6 have different protocol numbers for ICMP.
                 let proto = match self.proto {
                     ICMP | ICMPV6 => {
                         if dst.is_ipv4() {
@@ -99,7 +99,7 @@ impl Question {
     }
 }
 
-/// Returns a destination without a port, if it has one.
+/// Returns a destination without its port, if it has a port.
 fn host_alone(dst: &str) -> &str {
     if dst.parse::<IpAddr>().is_ok() {
         return dst;
@@ -169,7 +169,7 @@ impl Answer {
     }
 }
 
-/// Returns `NODE (ADDRESS)`, or the node that an address is behind.
+/// Returns `NODE (ADDRESS)`, or names the node behind which the address is.
 fn end(address: IpAddr, node: Option<usize>, inventory: &Inventory) -> String {
     match node.map(|node| &inventory.nodes[node]) {
         None => address.to_string(),

@@ -13,7 +13,7 @@ use crate::contract::PolicyAnswer;
 /// Limit on the length of a file with nodes, 64 MiB: more than 100,000 nodes.
 const MAX_NODES_FILE: u64 = 64 << 20;
 
-/// A policy with what it is applied to, and the form of the answer.
+/// A policy, the nodes and people that it is applied to, and the form of the answer.
 pub(super) struct Case {
     pub(super) policy: Policy,
     /// The file of the policy, or its version.

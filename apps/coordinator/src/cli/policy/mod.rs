@@ -1,4 +1,4 @@
-//! `policy`: what a policy says, without a coordinator. `--nodes FILE` gives the nodes and people that it is applied to.
+//! `policy`: checks, explains, compares and applies policies. `--nodes FILE` gives the nodes and people that a policy is applied to, in place of a coordinator.
 
 mod check;
 mod compile;

@@ -90,13 +90,13 @@ pub(super) fn place((line, column): At) -> String {
 struct Problems {
     /// The first [`MOST_PROBLEMS`].
     first: Vec<(At, String)>,
-    /// The number of further ones.
+    /// Number of problems beyond [`MOST_PROBLEMS`].
     more: usize,
 }
 
 impl Problems {
     fn add(&mut self, problem: impl FnOnce() -> (At, String)) {
-        // Words and places take time, and a file can have many thousands of problems.
+        // `problem` formats a message, which takes time, and a file can have many thousands of problems: the others are only counted.
         if self.first.len() < MOST_PROBLEMS { self.first.push(problem()) } else { self.more += 1 }
     }
 }

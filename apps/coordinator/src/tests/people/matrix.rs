@@ -10,20 +10,20 @@ use super::client::{Client, PASSWORD, person, secret_of};
 use crate::api::document;
 use crate::state::{Secret, new_operator_token};
 
-/// What a request needs.
+/// Credential that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
-    /// Nothing.
+    /// No credential.
     Nothing,
     /// Any credential.
     Any,
-    /// A person, by its session or its token.
+    /// A session or a token of a person.
     Person,
     /// A session.
     Session,
-    /// This role in a network at least: 1 auditor, 2 admin, 3 owner. With the scope of that name.
+    /// At least this role in one network (1 auditor, 2 admin, 3 owner), and the named scope if the caller is a token.
     Role(u8, &'static str),
-    /// This role in all networks.
+    /// At least this role in all networks, and the named scope if the caller is a token.
     Everywhere(u8, &'static str),
 }
 use Needs::{Any, Everywhere, Nothing, Person, Role, Session};
@@ -86,7 +86,7 @@ const ROUTES: [(&str, &str, Needs); 52] = [
     ("DELETE", "/api/v1/users/{name}/sessions", Everywhere(3, "users:write")),
 ];
 
-/// Two more, so that a line of the table above stays short.
+/// Further routes, in a second table so that the first one stays short.
 const MORE: [(&str, &str, Needs); 3] = [
     ("DELETE", "/api/v1/users/{name}/codes", Everywhere(3, "users:write")),
     ("GET", "/api/v1/users/{name}/export", Everywhere(3, "users:write")),
@@ -314,7 +314,7 @@ fn fault_e2_credentials_that_are_no_longer_valid_open_nothing() {
             let body = if ["POST", "PATCH"].contains(&method) { json!({}) } else { Value::Null };
             let answer = client.send(method, &nothing(path), &body);
             assert_eq!((answer.status, answer.code()), (401, "unauthorized"), "{what} {method} {path} {needs:?}");
-            // One answer for all.
+            // All refusals have the same answer.
             assert_eq!(*first.get_or_insert(answer.plain()), answer.plain(), "{what} {method} {path}");
         }
     }

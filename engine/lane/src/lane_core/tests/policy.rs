@@ -129,7 +129,7 @@ fn an_open_peer_costs_no_state() {
     both.answers(&from_there().udp((1, 2), b"x"));
     both.answers(&from_there().tcp(&segment(40_000, 80, tcp::SYN)));
     assert!(both.arrives(&from_here().udp((7, 7), b"x")) && both.flows.is_empty());
-    // The rule does not speak of other protocols.
+    // The rule allows only the default protocols, and 47 is none of them.
     assert!(!both.arrives(&from_here().carry(47, b"x")));
     both.answers(&from_there().carry(47, b"x"));
     assert!(both.arrives(&from_here().carry(47, b"x")));
@@ -158,7 +158,7 @@ fn answers_to_what_the_host_began_pass_and_nothing_else() {
 #[test]
 fn an_answer_passes_on_another_lane_than_the_packet_that_it_answers() {
     let (first, mut second) = (Guarded::new(vec![]), Guarded::new(vec![]));
-    // Both are lanes of one node.
+    // Both test setups share one table of flows, like two lanes of one node.
     second.flows = Arc::clone(&first.flows);
     second.set(vec![], Services::default());
     let mut first = first;
@@ -194,7 +194,7 @@ fn fault_g5_fragments_pass_only_behind_an_allowed_first_one() {
     let mut both = Guarded::new(vec![to_ports(&[(53, 53)], &[])]);
     assert!(!both.arrives(&second), "before the first one");
     assert!(both.arrives(&first) && both.arrives(&second) && both.arrives(&last));
-    // A later fragment that would overwrite the ports, one of another packet, and a first one that does not show them.
+    // Three hostile fragments: one would overwrite the ports, one belongs to another packet, and the third is a first fragment without all ports.
     let mut overlapping = second.clone();
     overlapping[7] = 1;
     let mut other = second.clone();
@@ -239,10 +239,10 @@ fn fault_g7_an_error_passes_for_a_flow_that_is_known_and_opens_nothing() {
     assert!(!both.arrives(&from_here().udp((53, 5_000), b"x")), "and it opened nothing");
     both.answers(&ours);
     assert!(both.arrives(&error(&ours)));
-    // About a packet of the server whose port a rule allows, and about one that no rule allows.
+    // The errors quote packets of the server: a rule allows port 22, and no rule allows port 23.
     assert!(both.arrives(&error(&from_there().tcp(&segment(22, 40_000, tcp::ACK)))));
     assert!(!both.arrives(&error(&from_there().tcp(&segment(23, 40_000, tcp::ACK)))));
-    // It is not about a packet of this host.
+    // The error quotes a packet that this host did not send.
     let foreign = Ip { source: 9, destination: 1, ..Ip::v4() }.udp((5_000, 53), b"x");
     assert!(!both.arrives(&error(&foreign)));
     assert_eq!(both.there.dropped(DropReason::PolicyError), 3);
@@ -272,7 +272,7 @@ fn fault_g8_a_removed_rule_cuts_the_flows_that_it_allowed_and_no_other() {
 fn fault_g8_another_peer_cannot_use_a_flow() {
     let mut both = Guarded::new(vec![]);
     both.answers(&from_there().udp((5_000, 53), b"question"));
-    // The address moves to another peer: it has the flow's addresses and ports, and is not its other end.
+    // If the address moves to another peer, that peer's packets have the flow's addresses and ports, but do not belong to the flow.
     let other = taut_base::PeerId(99);
     let seen = taut_filter::Classified::of(&taut_wire::ip::Packet::parse(&from_here().udp((53, 5_000), b"x")).unwrap())
         .unwrap();
