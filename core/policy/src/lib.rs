@@ -2,9 +2,9 @@
 //!
 //! - [`Policy::parse`] reads the text: comments and trailing commas are allowed, and everything that is not understood is an error with its place. The
 //!   language is that of Tailscale's policy file, as far as it is about who may reach what; docs/policy.md describes it.
-//! - [`compile`] applies a policy to an [`Inventory`] of nodes and people. The result gives each node its [`Filter`], says which nodes must know each other,
+//! - [`compile()`] applies a policy to an [`Inventory`] of nodes and people. The result gives each node its [`Filter`], says which nodes must know each other,
 //!   and explains decisions ([`Compiled::explain`]).
-//! - [`run_tests`] runs the tests that a policy contains. [`diff`] says what a change of the policy changes.
+//! - [`run_tests`] runs the tests that a policy contains. [`diff()`] says what a change of the policy changes.
 //! - [`Policy::may_assign_tag`] and [`Policy::approves_route`] evaluate the sections `tagOwners` and `autoApprovers`.
 //! - [`oracle`] has the same meaning in a slow and obvious form, to test the compiler against.
 //!
