@@ -111,6 +111,25 @@ def test_a_policy_is_explained_compared_and_refused_with_its_place(mesh, tmp_pat
     assert "version 2" in cli("policy", "show").stdout
 
 
+def test_taut_why_names_the_version_and_the_line_that_decide(mesh, tmp_path):
+    net, web, db, other = tagged(mesh)
+    apply(net, tmp_path, rules(("tag:web", "tag:db:5432")))
+    web.wait_for_peers(db.name)
+    other.wait_for_peers()
+    allowed = json.loads(web.taut("why", db.name, "--port", 5432, "--json").stdout)
+    assert (allowed["verdict"], allowed["policy_version"], allowed["path"]["peer"]) == ("allowed", 2, db.name)
+    denied = web.taut("why", db.name, "--port", 22).stdout
+    assert denied.startswith(f"policy: tcp port 22 of {db.name} is denied to this host\n") and "version 2" in denied and "line 1 (acls 1)" in denied
+    ping_back = json.loads(db.taut("why", web.ipv4, "--proto", "icmp", "--json").stdout)
+    assert (ping_back["verdict"], ping_back["rules"]) == ("denied", [])
+    hidden, nobody = (other.taut("why", name, "--port", 5432, check=False) for name in (db.name, "nobody"))
+    assert hidden.returncode == nobody.returncode == 1
+    assert hidden.stderr.replace(db.name, "nobody") == nobody.stderr, "a hidden node is answered like one that does not exist"
+    net.coordinator.kill()
+    web.wait_for(lambda status: not status["coordinator"]["connected"], "to notice that")
+    assert "only the coordinator knows the policy" in web.taut("why", db.name, "--port", 22, check=False).stderr
+
+
 def test_fault_e18_the_filter_outlives_its_coordinator_and_a_restart_of_the_node(mesh, tmp_path):
     net, web, db, _ = tagged(mesh)
     serve(db, 5433)

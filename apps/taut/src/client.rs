@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use taut_agent::api::{ApiRequest, ApiResponse, Failure, LogPart, Status, Why, private_socket};
+use taut_agent::api::{ApiRequest, ApiResponse, Failure, LogPart, Reach, Status, Why, private_socket};
+use taut_netmap::Connection;
 
 use crate::fault::Fault;
 
@@ -102,6 +103,14 @@ impl Client {
     pub(crate) fn why(&mut self, peer: &str) -> Result<Box<Why>, Fault> {
         match self.read_only(&ApiRequest::Why { peer: String::from(peer) })? {
             Some(ApiResponse::Why(why)) => Ok(why),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Returns what is known of the policy's verdict on a connection. The first call asks the coordinator.
+    pub(crate) fn reach(&mut self, connection: &Connection) -> Result<Box<Reach>, Fault> {
+        match self.read_only(&ApiRequest::Reach(connection.clone()))? {
+            Some(ApiResponse::Reach(reach)) => Ok(reach),
             other => Err(unexpected(other)),
         }
     }

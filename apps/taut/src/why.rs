@@ -1,44 +1,66 @@
-//! `taut why`: explains the path to a peer: direct or relayed, why, and how to fix it.
+//! `taut why`: explains the path to a peer: direct or relayed, why, and how to fix it; with a port, also what the policy says about it (`reach`).
+
+mod reach;
 
 use std::fmt::Write;
 
 use taut_agent::api::{NatKind, PathKind, SessionStatus, WayStatus, Why};
+use taut_netmap::Connection;
 
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
 use crate::{output, peers, status, table};
 
-pub(crate) const ARGUMENTS: &str = "PEER [--json] [--socket PATH]";
+pub(crate) const ARGUMENTS: &str = "PEER [--port PORT] [--proto PROTO] [--json] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-PEER is a name (NAME or NAME.NETWORK) or an overlay address. Prints the reasons in sentences, then a table of all endpoints and relays that were tried:
+PEER is a name (NAME or NAME.NETWORK) or an overlay address. With a port, the coordinator is asked whether the policy of the network lets this host open that
+connection, and which rule of which version decides. Prints the reasons in sentences, then a table of all endpoints and relays that were tried:
 
 WAY         an endpoint of the peer, or a relay
 KNOWN FROM  source of the endpoint: the map, the peer, the address of packets from the peer (heard), or the relay
 SENT        number of probes sent to it; ANSWERED: number of answers; HEARD: number of the peer's probes that came from it
 MEANING     what the numbers show
 
---json      print the same as an object, with a schema version";
+--port PORT    destination port that is asked about
+--proto PROTO  its protocol: tcp (default), udp, sctp, icmp, or a number from 1 to 255; protocols without ports need no --port
+--json         print the same as an object, with a schema version";
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let (mut socket, mut json, mut peer) = (default_socket(), false, None);
+    let (mut port, mut proto) = (None, None);
     while let Some(word) = words.next()? {
         match word {
             Word::Flag(flag) if flag == "--json" => json = true,
             Word::Flag(flag) if flag == "--socket" => socket = words.value()?.into(),
+            Word::Flag(flag) if flag == "--port" => port = Some(reach::port(&words.value()?)?),
+            Word::Flag(flag) if flag == "--proto" => proto = Some(reach::protocol(&words.value()?)?),
             Word::Value(name) if peer.is_none() => peer = Some(name),
             other => return Err(unexpected(&other)),
         }
     }
     let peer = peer.ok_or_else(|| Fault::usage("a peer is missing; `taut status` lists the peers"))?;
+    let service = reach::service(proto, port)?;
     let mut client = Client::open(&socket)?;
     let status = client.status()?;
     peers::must_run(&status)?;
-    let why = client.why(&peers::find(&status, &peer)?.name)?;
+    let Some((protocol, port)) = service else {
+        let why = client.why(&peers::find(&status, &peer)?.name)?;
+        return match json {
+            true => output::print_json(&*why),
+            false => output::print(&render(&why)),
+        };
+    };
+    let peer = String::from(peers::short_name(&status, &peer));
+    let known = peers::find(&status, &peer).ok().map(|peer| peer.name.clone());
+    let reach = reach::ask(&mut client, Connection { peer, protocol, port })?;
+    let path = known.map(|name| client.why(&name)).transpose()?;
     match json {
-        true => output::print_json(&*why),
-        false => output::print(&render(&why)),
+        true => output::print_json(&reach::Explained { reach: &reach, path: path.as_deref() }),
+        false => output::print(
+            &(reach::render(&reach)? + &path.map_or_else(String::new, |why| format!("\n{}", render(&why)))),
+        ),
     }
 }
 

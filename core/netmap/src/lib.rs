@@ -11,6 +11,7 @@
 //!
 //! Readers ignore unknown fields, so that a newer program may add some (fault L5).
 
+mod decision;
 mod fingerprint;
 mod map;
 mod message;
@@ -21,6 +22,7 @@ mod relay_channel;
 mod token;
 mod token_line;
 
+pub use decision::{Connection, Decision, MAX_PEER_TEXT, PolicyPlace, Verdict};
 pub use fingerprint::fingerprint;
 pub use map::{Delta, LocalMember, MapError, NetworkInfo, NetworkMap, Peer};
 pub use message::{

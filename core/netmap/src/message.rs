@@ -10,6 +10,7 @@
 //!                                        ◀── Ticket(…)                   again after half of its lifetime
 //! Endpoints(…), Relays(…) ──▶             ◀── Delta(…), Presence(…), Twin(…)   whenever something changed
 //! Ping ──▶                                ◀── Pong                       renews the lease
+//! Explain(connection) ──▶                ◀── Decision(…)                  only for `taut why PEER --port`
 //! Leave ──▶                               ◀── Refused(NotAMember)        the node is not a member any more
 //! ```
 //! A machine without an enrolment secret asks on a channel for [`NO_NETWORK`] instead, and a person approves it:
@@ -24,6 +25,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use taut_base::{NodeId, PublicKey, RelayId};
 
+use crate::decision::{Connection, Decision};
 use crate::map::{Delta, NetworkMap};
 
 /// Version of these messages. A program that receives a larger one than its own refuses with [`ProblemCode::Version`].
@@ -71,6 +73,8 @@ pub enum ToCoordinator {
     /// The node gives up its membership. The coordinator removes it and refuses the channel with [`ProblemCode::NotAMember`]. Release 0.1.0 ignores this
     /// message and keeps listing the node.
     Leave,
+    /// Asks whether the policy allows a connection of this node. The answer is [`ToNode::Decision`]. Coordinators of release 0.1.0 ignore it.
+    Explain(Connection),
     /// An unknown message of a newer node, which is ignored (fault L5).
     #[serde(other)]
     Unknown,
@@ -185,6 +189,8 @@ pub enum ToNode {
         /// Seconds until the membership expires, by the coordinator's clock, which alone decides; `None` if it never does.
         left: Option<u64>,
     },
+    /// Answer to [`ToCoordinator::Explain`].
+    Decision(Decision),
     /// The coordinator does not serve this node; it closes the channel.
     Refused(Problem),
 }

@@ -95,6 +95,7 @@ pub(crate) fn read_message(bytes: &[u8]) -> Result<ReceivedMessage, Broken> {
             ToNode::Welcome { network, urls }
         }
         "expiry" => ToNode::Expiry { left: content::<Expiry>(bytes)?.left },
+        "decision" => ToNode::Decision(content(bytes)?),
         _ => return Ok(ReceivedMessage::Unknown),
     };
     Ok(ReceivedMessage::Known(Box::new(message)))

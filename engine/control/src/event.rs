@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{NodeId, PrivateKey, PublicKey, RelayId};
-use taut_netmap::{JoinToken, NetworkMap, Prefixes, Problem, Waiting};
+use taut_netmap::{Connection, Decision, JoinToken, NetworkMap, Prefixes, Problem, Waiting};
 
 use crate::event_log::LogDisk;
 
@@ -51,6 +51,9 @@ pub enum Command {
         /// The node's endpoints as seen from outside its NAT: mapped ports first, then those that relays report by STUN.
         observed: Vec<SocketAddr>,
     },
+    /// Asks the coordinator whether the policy allows a connection; [`ControlEvent::Decision`] follows. Lost if no channel is open, or the coordinator is older
+    /// than the question.
+    Explain(Connection),
     /// The relays that this node is bound to, the nearest first. They are sent to the coordinator on this and on every later channel.
     Relays(Vec<RelayId>),
     /// The UDP port to use again after a restart.
@@ -128,6 +131,8 @@ pub enum ControlEvent {
     Waiting(Option<Waiting>),
     /// Time until this node's membership expires; `None` if it never does.
     Expiry(Option<Duration>),
+    /// The coordinator's answer to [`Command::Explain`].
+    Decision(Decision),
     /// A refusal, by the coordinator or by the control thread. If the problem [is final](taut_netmap::ProblemCode::is_final), it is the coordinator's, the
     /// channel is closed, and no attempt follows until the next [`Command::Join`] or [`Command::Up`]. After any other refusal of the coordinator
     /// [`ControlEvent::Disconnected`] follows. If the control thread refused a [`Command::Join`] to another network, no event follows and an open channel stays

@@ -236,6 +236,7 @@ impl Worker {
                 self.send(&message, now());
                 self.endpoints = Some(message);
             }
+            Command::Explain(connection) => self.send(&ToCoordinator::Explain(connection), now()),
             Command::Relays(ids) => {
                 let message = Some(ToCoordinator::Relays { ids });
                 if let Some(message) = message.as_ref().filter(|_| message != self.relays) {

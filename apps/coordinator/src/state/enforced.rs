@@ -12,10 +12,14 @@ use std::sync::Arc;
 use taut_base::{NodeId, Prefix};
 use taut_netmap::MapError;
 use taut_policy::filter::ALL_PORTS;
-use taut_policy::{Compiled, Filter, Inventory, NodeFacts, Policy, Rule, Selector, Target, compile};
+use taut_policy::{
+    Access, Compiled, DEFAULT_PROTOCOLS, Explanation, Filter, Inventory, NodeFacts, Packet, Policy, PolicyRule, Rule,
+    Selector, Service, Target, compile,
+};
 use tokio::task::spawn_blocking;
 
 use super::StateError;
+use super::decisions::Reason;
 use crate::store::{NetworkRow, NodeRow, Part, PolicyRow};
 
 /// The policy in force, with the filter and the visible peers of each member.
@@ -180,6 +184,18 @@ impl Enforced {
         }
     }
 
+    /// Returns why the policy allows or denies a packet.
+    pub(super) fn reason(&self, packet: &Packet) -> Reason {
+        let Meaning::Compiled { compiled, .. } = &self.meaning else {
+            // Nodes get one rule, which allows the usual protocols.
+            let has_default = DEFAULT_PROTOCOLS.contains(&packet.proto);
+            let found = self.policy.rules.iter().find(|rule| has_default && is_open_rule(rule));
+            return found.map_or_else(|| Reason::NoRule(Vec::new()), |rule| Reason::Rule(rule.origin));
+        };
+        let Explanation { rule, near, .. } = compiled.explain(packet);
+        rule.map_or(Reason::NoRule(near), Reason::Rule)
+    }
+
     /// Returns true if every member may reach every other, so that all members see the same peers.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.meaning, Meaning::Open)
@@ -222,15 +238,18 @@ fn meaning(policy: &Policy, facts: &BTreeMap<NodeId, NodeFacts>, prefixes: [Pref
     Meaning::Compiled { compiled: Box::new(compile(policy, &inventory)), nodes: facts.keys().copied().collect() }
 }
 
-/// Returns true if one rule lets everything pass.
+/// Returns true if everybody reaches everybody by the usual protocols, and nobody by others.
 pub(super) fn is_open(policy: &Policy) -> bool {
-    policy.rules.iter().any(|rule| {
-        rule.src.contains(&Selector::Any)
-            && rule.access.iter().any(|access| {
-                let all = |service: &taut_policy::Service| service.proto.is_none() && service.ports == [ALL_PORTS];
-                access.dst.contains(&Selector::Any) && access.services.iter().any(all)
-            })
-    })
+    let mut services = policy.rules.iter().flat_map(|rule| &rule.access).flat_map(|access| &access.services);
+    // A rule for another protocol needs a filter that is made from it.
+    let has_other = services.any(|service| service.proto.is_some_and(|proto| !DEFAULT_PROTOCOLS.contains(&proto)));
+    !has_other && policy.rules.iter().any(is_open_rule)
+}
+
+fn is_open_rule(rule: &PolicyRule) -> bool {
+    let all = |service: &Service| service.proto.is_none() && service.ports == [ALL_PORTS];
+    let is_open = |access: &Access| access.dst.contains(&Selector::Any) && access.services.iter().any(all);
+    rule.src.contains(&Selector::Any) && rule.access.iter().any(is_open)
 }
 
 fn hash_of(filter: &Filter) -> u64 {

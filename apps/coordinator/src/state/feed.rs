@@ -317,9 +317,24 @@ impl View {
         self.network.version
     }
 
+    /// Returns the policy in force, applied to the members.
+    pub(super) fn enforced(&self) -> &Enforced {
+        &self.enforced
+    }
+
+    /// Returns the row of a member.
+    pub(super) fn row(&self, node: NodeId) -> Option<&NodeRow> {
+        self.members.get(&node).map(|member| &member.row)
+    }
+
+    /// Returns the rows of all members, by number.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &NodeRow> {
+        self.members.values().map(|member| &member.row)
+    }
+
     /// Returns the row of a machine that is a member.
     pub(super) fn member(&self, machine: PublicKey) -> Option<&NodeRow> {
-        self.members.values().map(|member| &member.row).find(|row| row.machine_key == machine)
+        self.rows().find(|row| row.machine_key == machine)
     }
 
     /// Returns true if the node seems to know more than this view: it joined, or got its map, at another coordinator a moment ago.

@@ -9,6 +9,7 @@ mod audience;
 mod backup;
 mod channel_rates;
 mod damage;
+mod decisions;
 mod device_rules;
 mod devices;
 mod duplicates;

@@ -1,6 +1,7 @@
 //! Policies: applying them, and the filters and peers that nodes get.
 
 use serde_json::{Value, json};
+use taut_netmap::{Connection, Decision, ToCoordinator, ToNode, Verdict};
 use taut_policy::Filter;
 
 use super::world::{Directory, TestCoordinator, TestNode};
@@ -174,4 +175,43 @@ fn a_coordinator_that_starts_again_tells_each_node_what_it_missed() {
     let coordinator = TestCoordinator::start(&directory);
     let db = host.resume(&coordinator, &token, Some(known)).unwrap();
     assert!(lets_in(&db, &web, 443) && !lets_in(&db, &web, 22));
+}
+
+/// Asks the coordinator about a connection of a node.
+fn decide(node: &mut TestNode, peer: &str, port: u16) -> Decision {
+    node.channel.send(&ToCoordinator::Explain(Connection { peer: String::from(peer), protocol: 6, port }));
+    loop {
+        match node.channel.receive().expect("an answer") {
+            ToNode::Decision(decision) => return decision,
+            other => node.handle(other),
+        }
+    }
+}
+
+#[test]
+fn a_node_asks_which_rule_decides_and_learns_nothing_of_hidden_nodes() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [mut web, mut db, mut other] = ["web", "db", "other"].map(|name| coordinator.join(name));
+    let first = decide(&mut web, "DB", 22);
+    assert_eq!(
+        (first.verdict, first.policy, first.rules.len()),
+        (Verdict::Allowed, 1, 1),
+        "everybody reaches everybody"
+    );
+    tag(&coordinator, &web, "tag:web");
+    tag(&coordinator, &db, "tag:db");
+    assert_eq!(apply(&coordinator, WEB_TO_DB).0, 201);
+    web.hear_until(|node| node.map.peers.len() == 1);
+    let allowed = decide(&mut web, "db", 443);
+    assert_eq!((allowed.verdict, allowed.policy, allowed.rules[0].line), (Verdict::Allowed, 2, 3));
+    let denied = decide(&mut web, &db.map.me.addresses[1].to_string(), 22);
+    assert_eq!((denied.verdict, denied.rules.len(), &*denied.rules[0].section), (Verdict::Denied, 1, "acls"));
+    let reverse = decide(&mut db, "web", 443);
+    assert_eq!((reverse.verdict, reverse.rules.len()), (Verdict::Denied, 0), "the rule has one direction");
+    // A hidden node, one that does not exist, the node itself, and a name that is too long.
+    for peer in ["db", "nobody", "other", &"x".repeat(1000)] {
+        let decision = decide(&mut other, peer, 443);
+        assert_eq!((decision.verdict, decision.rules.len()), (Verdict::NoSuchPeer, 0), "{peer}");
+    }
 }

@@ -139,7 +139,7 @@ impl Ledger {
                 }
                 ToNode::Map(_) | ToNode::Refused(_) | ToNode::Pong | ToNode::Twin { .. } => panic!("no change"),
                 ToNode::Waiting(_) | ToNode::Welcome { .. } => panic!("a member that takes part"),
-                ToNode::Presence { .. } | ToNode::Ticket { .. } | ToNode::Expiry { .. } => {}
+                ToNode::Presence { .. } | ToNode::Ticket { .. } | ToNode::Expiry { .. } | ToNode::Decision(_) => {}
             }
         }
         member.endpoints = vec![endpoints];

@@ -8,6 +8,7 @@ mod log;
 mod nat;
 mod path;
 mod peer;
+mod reach;
 mod relay;
 mod socket;
 mod why;
@@ -18,13 +19,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use taut_base::{Prefix, PublicKey};
-use taut_netmap::WaitingFor;
+use taut_netmap::{Connection, WaitingFor};
 
 pub use leave::{LeaveState, LeaveStatus};
 pub use log::LogPart;
 pub use nat::{Filtering, MappingBehaviour, NatKind, NatStatus};
 pub use path::{PathKind, PathStatus};
 pub use peer::{Bytes, CongestionMarks, PathChanges, PeerStatus, SessionStatus, Traffic};
+pub use reach::Reach;
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
 pub use socket::private_socket;
 pub use why::{WayStatus, Why};
@@ -46,6 +48,9 @@ pub enum ApiRequest {
         /// The peer's name, or one of its overlay addresses.
         peer: String,
     },
+    /// Asks whether the policy allows a connection to a peer; answered at once by [`ApiResponse::Reach`]. The first request asks the coordinator, a later one has
+    /// the answer.
+    Reach(Connection),
     /// Reads the metrics for Prometheus; answered by [`ApiResponse::Metrics`].
     Metrics,
     /// Connects; with a token, joins the network first. Answered at once; the state in [`Status`] shows the progress.
@@ -140,6 +145,8 @@ pub enum ApiResponse {
     Status(Box<Status>),
     /// The response to [`ApiRequest::Why`].
     Why(Box<Why>),
+    /// The response to [`ApiRequest::Reach`].
+    Reach(Box<Reach>),
     /// The response to [`ApiRequest::Metrics`].
     Metrics {
         /// Prometheus' text format.

@@ -12,6 +12,7 @@
 mod leave;
 mod mapped;
 mod news;
+mod questions;
 mod sleep;
 mod state;
 mod story;
@@ -39,6 +40,7 @@ use crate::metrics::http::{self, MetricsServer};
 use crate::overlay::{Overlay, OverlayOutput};
 use crate::server::{ApiServer, FIRST_CONNECTION};
 use mapped::Mapped;
+use questions::Questions;
 use sleep::{Sleep, awake};
 use state::{CoordinatorState, MembershipState, Problems, Readings};
 
@@ -85,6 +87,8 @@ struct Daemon {
     control: Option<Control>,
     member: MembershipState,
     coordinator: CoordinatorState,
+    /// Users' questions about the policy.
+    questions: Questions,
     problems: Problems,
     /// The last `taut leave`.
     leave: Option<LeaveStatus>,
@@ -139,6 +143,7 @@ impl Daemon {
             control: Some(control),
             member: MembershipState::default(),
             coordinator: CoordinatorState::default(),
+            questions: Questions::default(),
             problems: Problems::default(),
             leave: None,
             overlay: None,

@@ -77,6 +77,7 @@ impl Daemon {
             }
             ControlEvent::Waiting(waiting) => self.handle_waiting(waiting),
             ControlEvent::Expiry(left) => self.handle_expiry(left),
+            ControlEvent::Decision(decision) => self.questions.take(decision, clocks().now),
             ControlEvent::Refused(problem) => self.handle_refusal(problem),
             ControlEvent::DiskProblem(message) => {
                 let problem = Failure::new(

@@ -96,6 +96,7 @@ impl Daemon {
         match request {
             ApiRequest::Status => ApiResponse::Status(Box::new(self.status())),
             ApiRequest::Why { peer } => self.why(&peer),
+            ApiRequest::Reach(connection) => self.reach(connection),
             ApiRequest::Metrics => ApiResponse::Metrics { text: metrics::render(&self.status()) },
             ApiRequest::Up { join: None, name, coordinator: Some(place) } => self.ask(Some(place), name),
             ApiRequest::Up { join, name, .. } => self.up(join.as_deref(), name),
@@ -366,7 +367,11 @@ fn name(request: &ApiRequest) -> Option<&'static str> {
         ApiRequest::AcceptPrefixes { .. } => Some("accept"),
         // It has an event of its own.
         ApiRequest::LogLevel { .. } => None,
-        ApiRequest::Status | ApiRequest::Why { .. } | ApiRequest::Metrics | ApiRequest::Log { .. } => None,
+        ApiRequest::Status
+        | ApiRequest::Why { .. }
+        | ApiRequest::Reach(_)
+        | ApiRequest::Metrics
+        | ApiRequest::Log { .. } => None,
     }
 }
 

@@ -34,6 +34,7 @@ impl Worker {
             ToNode::Waiting(waiting) => self.handle_waiting(waiting, now),
             ToNode::Welcome { network, urls } => self.handle_welcome(&network, &urls, now),
             ToNode::Expiry { left } => self.handle_expiry(left),
+            ToNode::Decision(decision) => self.emit(ControlEvent::Decision(decision)),
             ToNode::Refused(problem) => self.handle_refusal(problem, now),
         }
     }

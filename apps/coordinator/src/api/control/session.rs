@@ -315,6 +315,14 @@ impl Session {
                 self.state.leave(self.network, self.node, self.source).await?;
                 Err(StateError::NotAMember.into())
             }
+            ToCoordinator::Explain(connection) => match self.state.decide(self.network, self.node, connection).await {
+                Ok(decision) => self.tell(ToNode::Decision(decision)).await,
+                // The node asks again if its user does. Its channel does not end because of a question.
+                Err(error) => {
+                    tracing::warn!(target: log::CONTROL, limited = DATABASE, event = "not-explained", node = self.node.0, reason = %error);
+                    Ok(())
+                }
+            },
             ToCoordinator::Unknown => Ok(()),
             ToCoordinator::Hello(_) => Err(SessionEnd::Channel(ChannelCloseReason::Broken("a second hello"))),
         }

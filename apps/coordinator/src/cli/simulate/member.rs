@@ -166,7 +166,8 @@ impl Member {
             | ToNode::Twin { .. }
             | ToNode::Waiting(_)
             | ToNode::Welcome { .. }
-            | ToNode::Expiry { .. } => {}
+            | ToNode::Expiry { .. }
+            | ToNode::Decision(_) => {}
         }
         Some(())
     }

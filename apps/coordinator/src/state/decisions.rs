@@ -1,0 +1,66 @@
+//! Answers to nodes that ask whether the policy allows one of their connections.
+
+use std::net::IpAddr;
+
+use taut_base::NodeId;
+use taut_netmap::{Connection, Decision, MAX_PEER_TEXT, PolicyPlace, Verdict};
+use taut_policy::{ICMP, ICMPV6, Origin, Packet};
+
+use super::{State, StateError};
+use crate::store::NetworkId;
+
+/// Limit on the rules that an answer names, 16: more would not be read.
+const MAX_RULES: usize = 16;
+
+/// Why the policy allows or denies a connection.
+pub(super) enum Reason {
+    /// This rule allows it.
+    Rule(Origin),
+    /// No rule allows it. These rules allow something else between the two nodes.
+    NoRule(Vec<Origin>),
+}
+
+impl State {
+    /// Decides about a connection of a member, by the policy in force. A connection by name is decided for IPv4.
+    pub(crate) async fn decide(
+        &self,
+        network: NetworkId,
+        node: NodeId,
+        connection: Connection,
+    ) -> Result<Decision, StateError> {
+        let view = self.latest_view(network).await?;
+        let (own, enforced) = (view.row(node).ok_or(StateError::NotAMember)?, view.enforced());
+        let address: Option<IpAddr> = connection.peer.parse().ok();
+        let is_named = connection.peer.len() <= MAX_PEER_TEXT;
+        let peer = view.rows().filter(|row| is_named && row.id != node && enforced.shows(node, row.id)).find(|row| {
+            let is_own = |address| address == IpAddr::V4(row.ipv4) || address == IpAddr::V6(row.ipv6);
+            address.map_or_else(|| row.name.eq_ignore_ascii_case(&connection.peer), is_own)
+        });
+        let decision = |verdict, rules: Vec<Origin>| Decision {
+            verdict,
+            policy: u64::try_from(enforced.number()).unwrap_or(0),
+            rules: rules.into_iter().take(MAX_RULES).map(place).collect(),
+            connection: connection.clone(),
+        };
+        let Some(peer) = peer else { return Ok(decision(Verdict::NoSuchPeer, Vec::new())) };
+        let by_ipv6 = address.is_some_and(|address| address.is_ipv6());
+        let (src, dst) = match by_ipv6 {
+            true => (IpAddr::V6(own.ipv6), IpAddr::V6(peer.ipv6)),
+            false => (IpAddr::V4(own.ipv4), IpAddr::V4(peer.ipv4)),
+        };
+        // Whoever asks about ICMP means that of the address.
+        let proto = match connection.protocol {
+            ICMP | ICMPV6 if by_ipv6 => ICMPV6,
+            ICMP | ICMPV6 => ICMP,
+            other => other,
+        };
+        Ok(match enforced.reason(&Packet { src, dst, proto, port: connection.port }) {
+            Reason::Rule(rule) => decision(Verdict::Allowed, vec![rule]),
+            Reason::NoRule(near) => decision(Verdict::Denied, near),
+        })
+    }
+}
+
+fn place(origin: Origin) -> PolicyPlace {
+    PolicyPlace { section: String::from(origin.section), number: origin.number as u64, line: origin.line }
+}
