@@ -22,7 +22,7 @@ from ..nodes.local_api import LocalApi
 from ..nodes.mesh import Mesh
 from ..nodes.taut import Coordinator, Node
 from ..traffic.flow import Ping, ping
-from . import command, demo_mtu, demo_report
+from . import command, demo_mtu, demo_policy, demo_report
 from .demo_output import print_line, progress, show
 
 # NAT of each host. The third host has a public address; the fourth is on the same network, whose links carry jumbo frames.
@@ -87,6 +87,7 @@ def run(lab, cubic):
         "drops": {node.name: node.status()["drops"] for node in net.nodes},
     }
     OUT.mkdir(parents=True, exist_ok=True)
+    result["policy"] = demo_policy.show_policy(net, OUT, first, second)
     (OUT / "result.json").write_text(json.dumps(result, indent=1) + "\n")
     print(f"\n{demo_report.per_second(runs)}\n\n{demo_report.summary(result)}\n", flush=True)
 

@@ -27,6 +27,7 @@ def summary(result):
         ("round trip, direct", f"{result['rtt_ms']:.2f} ms"),
         ("MTU, found by probes", "; ".join(f"{row['from']} → {row['to']}: {row['bytes']} bytes" for row in result["mtu"])),
         ("congestion control", result["congestion_control"]),
+        ("policy", f"port {result['policy']['allowed_port']} connected, port {result['policy']['denied_port']} {result['policy']['verdict']}: {result['policy']['refused_packets']} packets refused"),
         ("daemon memory (RSS)", _memory(result)),
         ("program size", f"{result['node_binary_bytes'] / 1e6:.2f} MB"),
     ]

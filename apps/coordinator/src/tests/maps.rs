@@ -129,6 +129,7 @@ fn a_removed_node_is_refused_and_its_peers_forget_it() {
             | ToNode::Waiting(_)
             | ToNode::Welcome { .. }
             | ToNode::Expiry { .. }
+            | ToNode::Decision(_)
             | ToNode::Pong => {}
         }
     };

@@ -215,3 +215,64 @@ fn a_node_asks_which_rule_decides_and_learns_nothing_of_hidden_nodes() {
         assert_eq!((decision.verdict, decision.rules.len()), (Verdict::NoSuchPeer, 0), "{peer}");
     }
 }
+
+/// Returns a policy that opens one port of `tag:db` to `tag:web`.
+fn only(port: u16) -> String {
+    WEB_TO_DB.replace("deny\": [\"tag:db:22\"]", "deny\": [\"tag:db:1\"]").replace("443", &port.to_string())
+}
+
+/// Returns the ports that a map's filter opens to the other node; a filter that is wider than both the old and the new policy has two.
+fn open_ports(map: &taut_netmap::NetworkMap, from: &TestNode) -> Vec<u16> {
+    let (src, dst) = (from.map.me.addresses[0], map.me.addresses[0]);
+    let opens =
+        |port: &u16| map.filter.as_ref().unwrap().allows(&taut_policy::Packet { src, dst, proto: 6, port: *port });
+    [22, 443].into_iter().filter(opens).collect()
+}
+
+#[test]
+fn fault_g14_changes_that_are_lost_doubled_or_out_of_order_end_at_the_newest_and_are_never_wider() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [web, mut db] = ["web", "db"].map(|name| coordinator.join(name));
+    tag(&coordinator, &web, "tag:web");
+    tag(&coordinator, &db, "tag:db");
+    assert_eq!(apply(&coordinator, &only(22)).0, 201);
+    db.hear_until(|node| open_ports(&node.map, &web) == [22]);
+    let (mut maps, mut deltas) = (vec![db.map.clone()], Vec::new());
+    for round in 0..24_u32 {
+        let port = if round % 2 == 0 { 443 } else { 22 };
+        assert_eq!(apply(&coordinator, &only(port)).0, 201);
+        match round % 3 {
+            // The node hears of it, whatever came before.
+            0 => loop {
+                match db.channel.receive().expect("an open channel") {
+                    ToNode::Delta(delta) => {
+                        db.map = db.map.apply(&delta).unwrap();
+                        deltas.push(delta);
+                    }
+                    ToNode::Map(map) => db.map = map,
+                    _ => {}
+                }
+                let open = open_ports(&db.map, &web);
+                assert_eq!(open.len(), 1, "wider than the old and the new policy, or narrower than both: {open:?}");
+                if open == [port] {
+                    break;
+                }
+            },
+            // It is not told, and comes back with its map, or with one that it had long before.
+            1 => db = db.host.resume(&coordinator, &coordinator.token(), Some(db.map.clone())).unwrap(),
+            _ => {
+                let old = maps[round as usize % maps.len()].clone();
+                db = db.host.resume(&coordinator, &coordinator.token(), Some(old)).unwrap();
+            }
+        }
+        assert_eq!(open_ports(&db.map, &web).len(), 1);
+        // A change that comes again, or too late, changes nothing.
+        for delta in deltas.iter().filter(|delta| delta.from != db.map.version) {
+            assert!(db.map.apply(delta).is_err());
+        }
+        maps.push(db.map.clone());
+    }
+    db.hear_until(|node| open_ports(&node.map, &web) == [22]);
+    assert_eq!(db.map.filter, db.fresh_map(&coordinator).filter);
+}

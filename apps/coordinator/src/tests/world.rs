@@ -465,7 +465,7 @@ impl TestNode {
                 }
             }
             ToNode::Twin { problem } => self.twin = problem,
-            ToNode::Ticket { .. } | ToNode::Pong => {}
+            ToNode::Ticket { .. } | ToNode::Pong | ToNode::Decision(_) => {}
             ToNode::Waiting(waiting) => self.waiting = Some(waiting),
             ToNode::Expiry { left } => self.expires_in = left,
             ToNode::Welcome { .. } => panic!("a welcome on a member's channel"),
