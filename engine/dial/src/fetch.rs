@@ -1,12 +1,14 @@
 //! One short answer of a server by HTTP, such as a coordinator's public key. This is the only place where certificates are checked: the key is not known yet, so the
 //! certificate authorities of the host authenticate it once.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
+use std::time::Duration;
 
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::{CertificateError, RootCertStore};
+use taut_base::format_time;
 
 use crate::broken::Broken;
 use crate::dial::connect_verified;
@@ -32,8 +34,7 @@ pub fn fetch(url: &Url, path: &str, files: &[&Path]) -> Result<Vec<u8>, Broken> 
         url.path,
         url.authority()
     );
-    let failed = |error: std::io::Error| Broken(error.to_string());
-    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(failed)?;
+    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(|error| explain(&error))?;
     let mut answer = Vec::new();
     let mut piece = [0; 2048];
     loop {
@@ -42,13 +43,28 @@ pub fn fetch(url: &Url, path: &str, files: &[&Path]) -> Result<Vec<u8>, Broken> 
             Ok(length) => answer.extend_from_slice(piece.get(..length).unwrap_or_default()),
             // Some servers end TLS without a closing message.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(explain(&error)),
         }
         if answer.len() > LONGEST {
             return Err(Broken(String::from("its answer is too long")));
         }
     }
     body(&answer).ok_or_else(|| Broken(String::from("its answer is not that of a coordinator")))
+}
+
+/// Returns an error as text for the user. A certificate that is not valid now is told with both times, because this host's clock may be the one that is wrong.
+fn explain(error: &io::Error) -> Broken {
+    let time = |time: &UnixTime| format_time(Duration::from_secs(time.as_secs())).replace(".000Z", "Z");
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    Broken(match inner {
+        Some(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { time: now, not_after })) => {
+            format!("its certificate ended at {}, and this host's clock says {}", time(not_after), time(now))
+        }
+        Some(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { time: now, not_before })) => {
+            format!("its certificate begins at {}, and this host's clock says {}", time(not_before), time(now))
+        }
+        _ => error.to_string(),
+    })
 }
 
 /// Returns the JSON object in a successful answer.
