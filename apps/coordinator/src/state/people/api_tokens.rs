@@ -66,14 +66,15 @@ impl State {
     }
 
     /// Returns tokens with numbers above `after`, sorted by number, and the number after which the next page begins: all of them for a caller who may see all,
-    /// otherwise those of the caller.
+    /// otherwise those of the caller's person.
     pub(crate) async fn api_tokens(&self, after: i64, most: u32) -> Result<(Vec<TokenView>, Option<i64>), StateError> {
         let most = most.clamp(1, LARGEST_PAGE);
         let caller = Caller::current();
         let mut tx = self.store.read(Party::Operators).await?;
         let rows = match caller.actor.person() {
-            Some(person) if !sees_all(&caller) => tx.api_tokens_of(person).await?,
-            _ => tx.api_tokens(after, most).await?,
+            _ if sees_all(&caller) => tx.api_tokens(after, most).await?,
+            Some(person) => tx.api_tokens_of(person).await?,
+            None => Vec::new(),
         };
         let mut rows: Vec<TokenRow> = rows.into_iter().filter(|row| row.id > after).collect();
         rows.truncate(most as usize);
@@ -85,12 +86,16 @@ impl State {
         Ok((views, next))
     }
 
-    /// Revokes a token: one of the caller, or any for a caller who may revoke all.
+    /// Revokes a token. A person may revoke its own tokens, a token only itself, and a caller who may revoke all any token.
     pub(crate) async fn revoke_api_token(&self, id: i64) -> Result<(), StateError> {
         let caller = Caller::current();
         let mut tx = self.store.write(Party::Operators).await?;
         let row = tx.api_token_by_id(id).await?;
-        let is_own = |row: &TokenRow| row.person.is_some() && row.person == caller.actor.person();
+        let is_own = |row: &TokenRow| match caller.actor {
+            Actor::Person { id, .. } => row.person == Some(id),
+            Actor::Token { id, .. } => row.id == id,
+            _ => false,
+        };
         let row = row.filter(|row| is_own(row) || may_revoke_all(&caller)).ok_or(PeopleError::NoToken(id))?;
         tx.revoke_api_token(id, unix_now()).await?;
         let before = Some(json!({ "name": row.name, "scopes": row.scopes, "user": row.person }));

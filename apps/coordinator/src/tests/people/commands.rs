@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::world::{Directory, TestCoordinator};
-use super::client::Client;
+use super::client::{Client, person};
 use crate::state::new_api_token;
 
 #[test]
@@ -27,4 +27,26 @@ fn an_api_token_of_the_operator_has_its_scopes() {
     ] {
         assert!(coordinator.wait(new_api_token(&database, name, scopes, life)).is_err(), "{name} {scopes} {life:?}");
     }
+}
+
+#[test]
+fn fault_e2_a_token_sees_only_its_own_persons_tokens_and_ends_only_itself() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    person(&coordinator, "ann", None, None);
+    let ann = Client::of(&coordinator, "ann");
+    let [one, two] = ["one", "two"].map(|name| {
+        let made = ann.done("POST", "/api/v1/tokens", &json!({ "name": name, "scopes": "all" }));
+        let client = Client::with_token(&coordinator, made["secret"].as_str().unwrap());
+        (format!("/api/v1/tokens/{}", made["token"]["id"]), client)
+    });
+    let text = coordinator.wait(new_api_token(&directory.database(), "ci", "nodes:read", None)).unwrap();
+    let of_operator = Client::with_token(&coordinator, &text);
+    assert_eq!(of_operator.done("GET", "/api/v1/tokens", &Value::Null)["tokens"], json!([]));
+    for client in [&two.1, &of_operator] {
+        assert_eq!(client.send("DELETE", &one.0, &Value::Null).code(), "no-such-token");
+    }
+    two.1.done("DELETE", &two.0, &Value::Null);
+    assert_eq!(two.1.send("GET", "/api/v1/session", &Value::Null).status, 401);
+    ann.done("DELETE", &one.0, &Value::Null);
 }
