@@ -7,7 +7,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::SchemaVersion;
 use super::fields::nullable;
 
-/// A user. It has no field for a secret (fault E4).
+/// A user. It has no field for a secret (fault E4). A caller without a role in all networks sees another user's email address and last sign-in as null, and its flags as
+/// false.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = User)]
 pub(crate) struct UserEntry {
