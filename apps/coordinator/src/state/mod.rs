@@ -35,6 +35,7 @@ mod people_commands;
 #[cfg(test)]
 pub(crate) mod poison;
 mod policies;
+mod policy_threads;
 mod population;
 mod presence;
 mod rate_limit;
@@ -64,6 +65,7 @@ use tokio::sync::{Notify, watch};
 use channel_rates::PartyRates;
 use joins::Joins;
 use people::People;
+use policy_threads::PolicyThreads;
 use relay_links::RelayLinks;
 use requests::RequestRates;
 
@@ -148,6 +150,7 @@ pub(crate) struct State {
     /// Number of the last revocation that was seen; changes whenever there may be a new one.
     revoked: watch::Sender<i64>,
     people: People,
+    policy_threads: PolicyThreads,
     figures: Arc<Figures>,
     /// Told when a node comes or goes at one of the hubs.
     moved: Arc<Notify>,
