@@ -224,6 +224,9 @@ impl State {
             None => networks::named(&mut tx, approval.network.as_deref()).await?.id.to_string(),
         };
         let network = networks::named(&mut tx, Some(&wanted)).await?;
+        if tx.is_former_key(network.id, request.node_key).await? {
+            return Err(StateError::KeyRevoked);
+        }
         let version = tx.next_version(network.id, random_bits()).await?;
         let (row, before) = match tx.node_by_machine(network.id, request.machine_key).await? {
             Some(row) => {
