@@ -1,7 +1,7 @@
 //! API tokens: with a name, scopes and an expiry, for programs.
 
 use serde_json::json;
-use taut_base::encode_base64url;
+use taut_base::{encode_base64url, is_printable};
 
 use super::super::{Secret, State, StateError};
 use super::sessions::{grants, own_session};
@@ -20,6 +20,9 @@ pub(crate) const LONGEST_TOKEN_LIFE: i64 = 10 * 365 * 24 * 3600;
 
 /// Valid tokens of one person, or of the operator, 100.
 const MOST: i64 = 100;
+
+/// Time for which a token is listed after it expired or was revoked, 30 days in seconds.
+pub(super) const LISTED: i64 = 30 * 24 * 3600;
 
 /// Longest name, in characters.
 const LONGEST_NAME: usize = 64;
@@ -115,7 +118,7 @@ pub(in crate::state) async fn create(
     life: Option<i64>,
 ) -> Result<(TokenRow, String), StateError> {
     let length = name.chars().count();
-    if !(1..=LONGEST_NAME).contains(&length) || name.contains(char::is_control) {
+    if !(1..=LONGEST_NAME).contains(&length) || !name.chars().all(is_printable) {
         return Err(PeopleError::BadTokenName.into());
     }
     let scopes: Scopes = scopes.parse().map_err(PeopleError::BadScope)?;
@@ -123,10 +126,11 @@ pub(in crate::state) async fn create(
     if !(1..=LONGEST_TOKEN_LIFE).contains(&life) {
         return Err(StateError::BadExpiry);
     }
-    if tx.count_api_tokens(person).await? >= MOST {
+    let now = unix_now();
+    if tx.count_api_tokens(person, now).await? >= MOST {
         return Err(PeopleError::TooManyTokens.into());
     }
-    let (secret, now, scopes) = (Secret::new(), unix_now(), scopes.to_string());
+    let (secret, scopes) = (Secret::new(), scopes.to_string());
     let expires_at = Some(now + life);
     let row =
         tx.insert_api_token(&NewToken { hash: &secret.hash(), person, name, scopes: &scopes, expires_at }, now).await?;

@@ -2,6 +2,7 @@
 
 use super::super::{State, StateError, networks};
 use super::answers::ANSWER_LIFE;
+use super::api_tokens::LISTED;
 use super::{Caller, IDLE_LIFE, LARGEST_PAGE};
 use crate::store::{AuditFilter, AuditRow, Party};
 
@@ -52,11 +53,12 @@ impl State {
         })
     }
 
-    /// Deletes expired sessions, links and kept answers, and old entries of the audit log. `now` must come from a clock that was not set recently.
+    /// Deletes expired sessions, links and kept answers, tokens that ended long ago, and old entries of the audit log. `now` must come from a clock that was not set recently.
     pub(crate) async fn forget_people_marks(&self, now: i64) -> Result<(), StateError> {
         let mut tx = self.store.write(Party::Coordinator).await?;
         tx.forget_sessions(now, now - IDLE_LIFE).await?;
         tx.forget_answers(now - ANSWER_LIFE).await?;
+        tx.forget_api_tokens(now - LISTED).await?;
         tx.commit().await?;
         self.forget_audit(now).await
     }

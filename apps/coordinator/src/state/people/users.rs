@@ -1,6 +1,7 @@
 //! People as an owner manages them.
 
 use serde_json::{Value, json};
+use taut_base::is_printable;
 
 use super::super::names::is_number;
 use super::super::{State, StateError, networks};
@@ -291,12 +292,8 @@ pub(super) fn check_sign_in_name(name: &str) -> Result<(), PeopleError> {
 
 /// Checks a displayed name. Any script is allowed; characters that change how text around them is shown are not (fault E16).
 pub(super) fn check_display_name(name: &str) -> Result<(), PeopleError> {
-    let is_hidden = |letter: char| {
-        letter.is_control()
-            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
     let length = name.chars().count();
-    if name.trim().is_empty() || length > LENGTHS.1 || name.contains(is_hidden) {
+    if name.trim().is_empty() || length > LENGTHS.1 || !name.chars().all(is_printable) {
         return Err(PeopleError::BadName("it is empty, too long, or has invisible characters"));
     }
     Ok(())
@@ -305,7 +302,7 @@ pub(super) fn check_display_name(name: &str) -> Result<(), PeopleError> {
 fn check_email(email: Option<&str>) -> Result<(), PeopleError> {
     let Some(email) = email else { return Ok(()) };
     let is_plain =
-        email.len() <= LONGEST_EMAIL && !email.contains(|letter: char| letter.is_control() || letter.is_whitespace());
+        email.len() <= LONGEST_EMAIL && email.chars().all(|letter| is_printable(letter) && !letter.is_whitespace());
     let has_both = email
         .split_once('@')
         .is_some_and(|(name, domain)| !name.is_empty() && !domain.is_empty() && !domain.contains('@'));
@@ -327,7 +324,7 @@ mod tests {
         for good in ["Ann", "Ægir Þór", "王小明", "<script>alert(1)</script>"] {
             assert!(check_display_name(good).is_ok(), "{good}: shown as text, never as markup");
         }
-        for wrong in ["", "  ", "a\nb", "a\u{202e}b", "a\0", "\u{1b}[2J", &"a".repeat(129)] {
+        for wrong in ["", "  ", "a\nb", "a\u{202e}b", "a\u{ad}b", "a\0", "\u{1b}[2J", &"a".repeat(129)] {
             assert!(check_display_name(wrong).is_err(), "{wrong:?}");
         }
         for wrong in ["", "ann", "@a", "a@", "a@b@c", "a b@c", "a@b\r\nBcc: x"] {

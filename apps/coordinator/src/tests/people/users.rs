@@ -190,6 +190,7 @@ fn a_removed_person_leaves_no_data_and_an_export_has_all() {
     let ann = Client::of(&coordinator, "ann");
     ann.done("POST", "/api/v1/tokens", &json!({ "name": "laptop", "scopes": "read" }));
     ann.done("POST", "/api/v1/keys", &json!({}));
+    ann.done("POST", "/api/v1/policy", &json!({ "text": "{\"acls\": []}" }));
     let export = ann.done("GET", "/api/v1/account/export", &Value::Null);
     assert_eq!(export, operator.done("GET", "/api/v1/users/ann/export", &Value::Null));
     let export = &export["export"];
@@ -208,6 +209,8 @@ fn a_removed_person_leaves_no_data_and_an_export_has_all() {
     let audit = operator.done("GET", "/api/v1/audit?limit=500", &Value::Null);
     let created = audit["entries"].as_array().unwrap().iter().find(|entry| entry["action"] == "key-created").unwrap();
     assert_eq!(created["actor"], json!({ "kind": "person", "id": 1, "name": "removed user 1" }), "what it did stays");
+    let policy = operator.done("GET", "/api/v1/policy", &Value::Null);
+    assert_eq!(policy["policy"]["author"], "removed user 1");
     operator.done("POST", "/api/v1/users", &json!({ "name": "ann" }));
     assert_eq!(operator.done("GET", "/api/v1/users/ann", &Value::Null)["user"]["id"], json!(2), "another person");
 }
