@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -13,6 +13,9 @@ use taut_base::format_time;
 use crate::broken::Broken;
 use crate::dial::connect_verified;
 use crate::url::Url;
+
+/// Longest time for the whole answer, 30 s: each read has a timeout of its own, which a server could use up for every byte.
+const LONGEST_TIME: Duration = Duration::from_secs(30);
 
 /// Longest answer, 16 KiB: a key has a hundred bytes, and headers a few KiB at most.
 const LONGEST: usize = 16 * 1024;
@@ -37,6 +40,7 @@ pub fn fetch(url: &Url, path: &str, files: &[&Path]) -> Result<Vec<u8>, Broken> 
     stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(|error| explain(&error))?;
     let mut answer = Vec::new();
     let mut piece = [0; 2048];
+    let start = Instant::now();
     loop {
         match stream.read(&mut piece) {
             Ok(0) => break,
@@ -47,6 +51,9 @@ pub fn fetch(url: &Url, path: &str, files: &[&Path]) -> Result<Vec<u8>, Broken> 
         }
         if answer.len() > LONGEST {
             return Err(Broken(String::from("its answer is too long")));
+        }
+        if start.elapsed() > LONGEST_TIME {
+            return Err(Broken(String::from("its answer takes too long")));
         }
     }
     body(&answer).ok_or_else(|| Broken(String::from("its answer is not that of a coordinator")))

@@ -68,7 +68,8 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
             let role = arguments.need("the role, or `none`")?;
             let body = SetRole { network: arguments.value("network")?, role: Some(role).filter(|role| role != "none") };
             let remote = finished(arguments)?;
-            remote.show(&remote.post(&format!("{path}/role"), &body)?, one)
+            let roles = |answer: UserAnswer| format!("{}: {}\n", answer.user.name, roles(&answer.user));
+            remote.show(&remote.post(&format!("{path}/role"), &body)?, roles)
         }
         "reset" => {
             let path = path(&mut arguments)?;

@@ -53,13 +53,15 @@ pub(crate) enum ErrorCode {
     NotLocal,
     Changed,
     RepeatedKey,
+    KeyRevoked,
+    Busy,
     Internal,
     Unavailable,
 }
 
 impl ErrorCode {
     /// All codes.
-    pub(crate) const ALL: [Self; 47] = [
+    pub(crate) const ALL: [Self; 49] = [
         Self::BadRequest,
         Self::BadName,
         Self::BadPrefix,
@@ -105,6 +107,8 @@ impl ErrorCode {
         Self::NotLocal,
         Self::Changed,
         Self::RepeatedKey,
+        Self::KeyRevoked,
+        Self::Busy,
         Self::Internal,
         Self::Unavailable,
     ];
@@ -152,9 +156,10 @@ impl ErrorCode {
             | Self::LastOwner
             | Self::Codes
             | Self::NotLocal
-            | Self::RepeatedKey => 409,
+            | Self::RepeatedKey
+            | Self::KeyRevoked => 409,
             Self::Changed => 412,
-            Self::TooManyAttempts => 429,
+            Self::TooManyAttempts | Self::Busy => 429,
             Self::TooLarge => 413,
             Self::Internal => 500,
             Self::Unavailable => 503,
@@ -209,6 +214,8 @@ impl ErrorCode {
             Self::NotLocal => "not-local",
             Self::Changed => "changed",
             Self::RepeatedKey => "repeated-key",
+            Self::KeyRevoked => "key-revoked",
+            Self::Busy => "busy",
             Self::Internal => "internal",
             Self::Unavailable => "unavailable",
         }

@@ -1,14 +1,10 @@
 //! Requests and answers of `/api/v1/keys`: enrolment keys.
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Number;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::SchemaVersion;
-
-/// Smallest whole number from which on a floating-point number may be rounded, 2^53.
-const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
+use super::fields::nullable_seconds;
 
 /// An enrolment key, without its secret.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -118,17 +114,7 @@ pub(crate) struct CreateKey {
     #[schema(required = false)]
     pub(crate) pre_approved: bool,
     /// seconds until it expires; 90 days by default, null for never
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable_seconds", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>, minimum = 1, maximum = 315_360_000)]
     pub(crate) expires_in: Option<Option<i64>>,
-}
-
-/// Reads a field that may be absent, null or a whole number. `3600.0` is a whole number, as in JSON Schema: some programs print 3600 in that form.
-pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i64>>, D::Error> {
-    let Some(number) = Option::<Number>::deserialize(deserializer)? else { return Ok(Some(None)) };
-    let whole = || number.as_f64().filter(|seconds| seconds.fract() == 0.0 && seconds.abs() < LARGEST_WHOLE);
-    let seconds = number.as_i64().or_else(|| whole().map(|seconds| seconds as i64));
-    seconds
-        .map(|seconds| Some(Some(seconds)))
-        .ok_or_else(|| D::Error::custom("a time is not a whole number of seconds"))
 }

@@ -4,6 +4,7 @@
 //! A later release of version 1 only adds fields. Both sides ignore fields that they do not know. Times are seconds since 1970.
 
 mod failure;
+mod fields;
 mod keys;
 mod networks;
 mod nodes;

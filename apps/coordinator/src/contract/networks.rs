@@ -5,6 +5,7 @@ use taut_base::Prefix;
 use utoipa::{IntoParams, ToSchema};
 
 use super::SchemaVersion;
+use super::fields::{not_null, nullable_seconds};
 
 /// A network.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -71,11 +72,11 @@ pub(crate) struct CreateNetwork {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ChangeNetwork {
     /// true if new nodes wait until a person approves them
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) approval: Option<bool>,
     /// seconds for which memberships last that begin from now on, or are renewed; null for ever
-    #[serde(default, deserialize_with = "super::keys::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable_seconds", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>, minimum = 3_600, maximum = 315_360_000)]
     pub(crate) key_expiry: Option<Option<i64>>,
 }

@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use taut_base::{NodeId, PublicKey, RelayId};
 use utoipa::ToSchema;
 
 use super::SchemaVersion;
+use super::fields::{not_null, nullable, nullable_seconds};
 
 /// A node. It has no field for a secret (fault E4): the coordinator knows no secret of a node.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -105,7 +106,7 @@ pub(crate) struct RemovedNode {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ChangeNode {
     /// a DNS label that is not reserved, as `localhost` is, and not digits only
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(
         nullable = false,
         min_length = 1,
@@ -114,34 +115,29 @@ pub(crate) struct ChangeNode {
     )]
     pub(crate) name: Option<String>,
     /// all its tags, such as `tag:web`; they replace the present ones
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) tags: Option<Vec<String>>,
     /// the person that it belongs to; null for none
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) owner: Option<Option<String>>,
     /// true to keep it out of the network, false to let it in again
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) disabled: Option<bool>,
     /// true to approve it, also again after its membership expired; false is refused
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) approved: Option<bool>,
     /// true to end its membership now, so that it has to be approved again; false is refused
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) expired: Option<bool>,
     /// seconds for which its membership lasts from now on, 0 for ever; null for those of its network
-    #[serde(default, deserialize_with = "super::keys::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable_seconds", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 315_360_000)]
     pub(crate) key_expiry: Option<Option<i64>>,
-}
-
-/// Reads a field that may be absent, null or a text.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::<String>::deserialize(deserializer).map(Some)
 }
 
 /// A machine that waits until a person approves it.

@@ -1,12 +1,14 @@
 //! Requests and answers of `/api/v1/session`, `/api/v1/account`, `/api/v1/users`, `/api/v1/tokens` and `/api/v1/audit`.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::SchemaVersion;
+use super::fields::nullable;
 
-/// A user. It has no field for a secret (fault E4).
+/// A user. It has no field for a secret (fault E4). A caller without a role in all networks sees another user's email address and last sign-in as null, and its flags as
+/// false.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = User)]
 pub(crate) struct UserEntry {
@@ -107,17 +109,12 @@ pub(crate) struct EditUserBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) display_name: Option<String>,
     /// email address, shown only; null deletes it
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) email: Option<Option<String>>,
     /// true ends its sessions and keeps it from signing in; its tokens do not work meanwhile
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) disabled: Option<bool>,
-}
-
-/// Tells an absent field from null.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
 }
 
 /// `POST /api/v1/users/{name}/role`.

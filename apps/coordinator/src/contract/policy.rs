@@ -5,6 +5,7 @@ use taut_policy::Inventory;
 use utoipa::{IntoParams, ToSchema};
 
 use super::SchemaVersion;
+use super::fields::not_null;
 
 /// A version of a policy, without its text.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -88,7 +89,7 @@ pub(crate) struct ApplyPolicy {
     #[schema(max_length = 500)]
     pub(crate) comment: String,
     /// number of the version that the author edited: the request fails if another one is in force; without this field it replaces any version
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) based_on: Option<i64>,
     /// true to apply it although some nodes are too old to enforce it

@@ -8,6 +8,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::devices::undamaged;
 use super::{State, StateError, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -24,6 +25,9 @@ pub(super) const COUNT_EVERY: Duration = Duration::from_secs(30);
 /// Longest time that one count adds, 90 s: three times [`COUNT_EVERY`]. A host that slept, or a program that was stopped, was not up.
 const LONGEST: i64 = 90;
 
+/// Nodes that are counted in one transaction, 256: that takes some milliseconds.
+const PIECE: u32 = 256;
+
 /// Result of a count for one node.
 #[derive(Debug, PartialEq, Eq)]
 enum Count {
@@ -39,28 +43,41 @@ impl State {
     /// Counts the absence of ephemeral nodes, and removes those that were absent for long enough. `up` is the time for which this coordinator has been up since
     /// its last count.
     pub(crate) async fn count_absence(&self, up: Duration) -> Result<(), StateError> {
-        if self.store.read(Party::Coordinator).await?.ephemeral_nodes().await?.is_empty() {
+        if self.store.read(Party::Coordinator).await?.ephemeral_nodes(NodeId(0), 1).await?.1.is_none() {
             return Ok(());
         }
         let now = unix_now();
-        let mut tx = self.store.write(Party::Coordinator).await?;
-        let passed = passed(up, tx.counted_until().await?, now);
-        let mut removed = Vec::new();
-        for row in tx.ephemeral_nodes().await? {
-            match count(&row, self.hub(row.network).is_online(row.id), passed) {
-                Count::Same => {}
-                Count::Set(absent) => tx.set_absent(row.id, absent).await?,
-                Count::Remove => removed.extend(remove(&mut tx, row.network, row.id, now).await?),
+        let (mut after, mut passed) = (NodeId(0), None);
+        loop {
+            let mut tx = self.store.write(Party::Coordinator).await?;
+            let passed = match passed {
+                Some(passed) => passed,
+                None => {
+                    let time = self::passed(up, tx.counted_until().await?, now);
+                    tx.set_counted_until(now).await?;
+                    *passed.insert(time)
+                }
+            };
+            let (rows, last) = tx.ephemeral_nodes(after, PIECE).await?;
+            let mut removed = Vec::new();
+            for row in rows {
+                match count(&row, self.hub(row.network).is_online(row.id), passed) {
+                    Count::Same => {}
+                    Count::Set(absent) => tx.set_absent(row.id, absent).await?,
+                    Count::Remove => removed.extend(remove(&mut tx, row.network, row.id, now).await?),
+                }
+            }
+            tx.commit().await?;
+            for (network, row, version) in removed {
+                self.forget_members(network, std::slice::from_ref(&row), |_| {});
+                self.hub(network).announce(version);
+                tracing::info!(target: log::MEMBERS, event = "ephemeral-removed", node = row.id.0, name = row.name);
+            }
+            match last {
+                Some(last) => after = last,
+                None => return Ok(()),
             }
         }
-        tx.set_counted_until(now).await?;
-        tx.commit().await?;
-        for (network, row, version) in removed {
-            self.forget_members(network, std::slice::from_ref(&row), |_| {});
-            self.hub(network).announce(version);
-            tracing::info!(target: log::MEMBERS, event = "ephemeral-removed", node = row.id.0, name = row.name);
-        }
-        Ok(())
     }
 }
 
@@ -70,7 +87,9 @@ async fn remove(
     node: NodeId,
     now: i64,
 ) -> Result<Option<(NetworkId, NodeRow, u64)>, StateError> {
-    let Some(row) = tx.node(node).await? else { return Ok(None) };
+    // A damaged row, or one of a network that does not exist, stays until an operator removes it (fault O9).
+    let Some(network) = undamaged(tx.network(network).await)?.map(|network| network.id) else { return Ok(None) };
+    let Some(row) = undamaged(tx.node(node).await)? else { return Ok(None) };
     let version = tx.next_version(network, random_bits()).await?;
     tx.remove_node(node, version, now).await?;
     Ok(Some((network, row, version)))

@@ -1,5 +1,7 @@
 //! Rules about tags, owners and the life of a membership. Pure.
 
+use taut_base::is_printable;
+
 use super::StateError;
 use crate::store::{Device, NetworkRow};
 
@@ -53,7 +55,7 @@ pub(super) fn checked_tags(mut tags: Vec<String>) -> Result<Vec<String>, StateEr
 /// Returns the owner; an error if the text is not a valid owner.
 pub(super) fn checked_owner(owner: Option<String>) -> Result<Option<String>, StateError> {
     let is_name = |name: &String| {
-        (1..=MAX_OWNER).contains(&name.chars().count()) && !name.contains(char::is_control) && name.trim() == name
+        (1..=MAX_OWNER).contains(&name.chars().count()) && name.chars().all(is_printable) && name.trim() == name
     };
     match owner {
         Some(name) if !is_name(&name) => Err(StateError::BadOwner),

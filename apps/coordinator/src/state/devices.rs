@@ -3,7 +3,10 @@
 //! A node takes part in its network if it is approved, not disabled and not expired ([`Part`]). A change of that is a change of the network's version like any
 //! other, so that peers drop the node, or get it, with the next delta.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
+use taut_base::NodeId;
 use taut_netmap::{BadName, check_new_name};
 
 use super::device_rules::{LIFE, approved, checked_owner, checked_tags, end};
@@ -13,7 +16,7 @@ use super::party::{Change, record};
 use super::{NodeView, State, StateError, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{Device, NetworkRow, NodeRow, Part, Party};
+use crate::store::{Device, NetworkId, NetworkRow, NodeRow, Part, Party, StoreError};
 
 /// Changes of a device that an operator asks for. A field that is `None`, or a flag that is false, changes nothing.
 #[derive(Clone, Debug, Default)]
@@ -115,52 +118,77 @@ impl State {
         }
         let mut tx = self.store.write(Party::Operators).await?;
         let mut row = super::networks::named(&mut tx, network).await?;
+        let before = admission_value(&row);
         row.approval = approval.unwrap_or(row.approval);
         row.key_life = key_life.unwrap_or(row.key_life);
+        let (was, is) = differing(before, admission_value(&row));
+        if is.is_empty() {
+            return Ok(row);
+        }
         // The network keeps its version: maps do not contain these settings, and admissions read them from the database.
         tx.set_admission(row.id, row.approval, row.key_life).await?;
+        let (of, object) = (Some(row.id), format!("network {}", row.id));
+        let (before, after) = (Some(was.into()), Some(is.into()));
+        record(&mut tx, Change { network: of, action: "network-changed", object, before, after }).await?;
         tx.commit().await?;
         let (approval, life) = (row.approval, row.key_life.unwrap_or(0));
         tracing::info!(target: log::MEMBERS, event = "network-changed", network = row.name, approval, life);
         Ok(row)
     }
 
-    /// Ends the memberships that expire at `now` or earlier. `now` must come from a clock that was not set recently.
+    /// Ends the memberships that expire at `now` or earlier. `now` must come from a clock that was not set recently. Damaged rows, and nodes of networks that do not
+    /// exist, are left out (fault O9).
     pub(crate) async fn end_memberships(&self, now: i64) -> Result<usize, StateError> {
-        let mut ended = 0;
+        let (mut ended, mut after) = (0, NodeId(0));
         loop {
-            let due = self.store.read(Party::Coordinator).await?.ended_memberships(now, PIECE).await?;
-            let Some(&(_, network)) = due.first() else { return Ok(ended) };
-            let mut tx = self.store.write(Party::Coordinator).await?;
-            let network = match tx.network(network).await? {
-                Some(network) => network,
+            let (due, last) = self.store.read(Party::Coordinator).await?.ended_memberships(now, after, PIECE).await?;
+            let mut networks: BTreeMap<NetworkId, Vec<NodeId>> = BTreeMap::new();
+            due.into_iter().for_each(|(node, network)| networks.entry(network).or_default().push(node));
+            for (network, nodes) in networks {
+                ended += self.end_memberships_in(network, &nodes, now).await?;
+            }
+            match last {
+                Some(last) => after = last,
                 None => return Ok(ended),
-            };
-            let version = tx.next_version(network.id, random_bits()).await?;
-            let mut rows = Vec::new();
-            for (node, _) in due.iter().filter(|(_, place)| *place == network.id) {
-                // The row is read again, because the node may have been approved again meanwhile.
-                let Some(mut row) = tx.node(*node).await? else { continue };
-                let is_due = row.device.expires_at.is_some_and(|end| end <= now) && !row.device.expired;
-                if is_due {
-                    let after = Device { expired: true, ..row.device.clone() };
-                    tx.set_device(row.id, (&row.device, &after), version, now).await?;
-                    let before = std::mem::replace(&mut row.device, after);
-                    rows.push((row, before));
-                }
             }
-            if rows.is_empty() {
-                return Ok(ended);
-            }
-            tx.commit().await?;
-            ended += rows.len();
-            rows.iter().for_each(|(row, before)| self.announce_device(&network, row, before, version));
         }
+    }
+
+    async fn end_memberships_in(&self, network: NetworkId, nodes: &[NodeId], now: i64) -> Result<usize, StateError> {
+        let mut tx = self.store.write(Party::Coordinator).await?;
+        let Some(network) = undamaged(tx.network(network).await)? else { return Ok(0) };
+        let version = tx.next_version(network.id, random_bits()).await?;
+        let mut rows = Vec::new();
+        for node in nodes {
+            // The row is read again, because the node may have been approved again meanwhile.
+            let Some(mut row) = undamaged(tx.node(*node).await)? else { continue };
+            let is_due = row.device.expires_at.is_some_and(|end| end <= now) && !row.device.expired;
+            if is_due {
+                let after = Device { expired: true, ..row.device.clone() };
+                tx.set_device(row.id, (&row.device, &after), version, now).await?;
+                let before = std::mem::replace(&mut row.device, after);
+                rows.push((row, before));
+            }
+        }
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        tx.commit().await?;
+        rows.iter().for_each(|(row, before)| self.announce_device(&network, row, before, version));
+        Ok(rows.len())
     }
 }
 
 /// Memberships that are ended in one transaction, 256: that takes some milliseconds.
 const PIECE: u32 = 256;
+
+/// Returns the row that was read; `None` also for a damaged one.
+pub(super) fn undamaged<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(StoreError::DamagedRow(_)) => Ok(None),
+        other => other,
+    }
+}
 
 /// Returns the device after a change.
 fn changed(network: &NetworkRow, device: &Device, change: &DeviceChange, now: i64) -> Result<Device, StateError> {
@@ -199,6 +227,11 @@ fn event(before: Part, after: Part) -> &'static str {
         (Part::Expired, _) => "renewed",
         _ => "device-changed",
     }
+}
+
+/// Returns a network's settings for admissions, as JSON for the audit log.
+fn admission_value(network: &NetworkRow) -> Value {
+    json!({ "approval": network.approval, "key_expiry": network.key_life })
 }
 
 /// Returns a device's fields that operators set, as JSON for the audit log.

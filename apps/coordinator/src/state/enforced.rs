@@ -6,21 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use taut_base::{NodeId, Prefix};
-use taut_netmap::MapError;
 use taut_policy::filter::ALL_PORTS;
 use taut_policy::{
     Access, Compiled, DEFAULT_PROTOCOLS, Explanation, Filter, Inventory, NodeFacts, Packet, Policy, PolicyRule, Rule,
     Selector, Service, Target, compile,
 };
-use tokio::task::spawn_blocking;
 
 use super::StateError;
 use super::decisions::Reason;
-use crate::store::{NetworkRow, NodeRow, Part, PolicyRow};
+use crate::log;
+use crate::store::{NetworkId, NetworkRow, NodeRow, Part, PolicyRow};
 
 /// The policy in force, with the filter and the visible peers of each member.
 pub(super) struct Enforced {
@@ -33,16 +31,19 @@ pub(super) struct Enforced {
     meaning: Meaning,
     /// Hash of each member's filter; empty for an open policy.
     hashes: HashMap<NodeId, u64>,
-    /// Version of the network since which a node has its present filter. A node that is not listed has it since `base`. `peers_changed`: the same for its visible peers.
+    /// Version of the network at which a node's filter changed last, as far as it changed since the first of these results. `peers_changed`: the same for its visible
+    /// peers. Both are empty for an open policy.
     filter_changed: HashMap<NodeId, u64>,
     peers_changed: HashMap<NodeId, u64>,
-    base: u64,
+    /// Members whose filter is larger than a node accepts. They accept nothing.
+    too_large: BTreeSet<NodeId>,
 }
 
 /// The policy's meaning for the members.
 enum Meaning {
-    /// Every member may reach every other. Nothing is compiled, so that a network of ten thousand nodes costs no more than one without a policy.
-    Open,
+    /// Every member may reach every other, since this version of the network. Nothing is compiled, so that a network of ten thousand nodes costs no more than one
+    /// without a policy.
+    Open { since: u64 },
     Compiled {
         compiled: Box<Compiled>,
         /// The nodes in the order of the inventory, which is that of their numbers.
@@ -50,8 +51,9 @@ enum Meaning {
     },
 }
 
-/// A policy that is to be applied. Applying it may take seconds, so it happens on a thread of its own, and one network's policy delays no other network.
+/// A policy to apply. Applying it may take seconds, so it happens on a thread of its own (`PolicyThreads`).
 pub(super) struct ToEnforce {
+    network: NetworkId,
     /// The network's version, at which the members are as `facts` says.
     version: u64,
     prefixes: [Prefix; 2],
@@ -70,22 +72,16 @@ impl ToEnforce {
         before: Option<(Arc<Enforced>, BTreeSet<NodeId>)>,
     ) -> Self {
         let facts = members.filter_map(|row| Some((row.id, facts_of(row)?))).collect();
-        Self { version: network.version, prefixes: [network.ipv4, network.ipv6], row, facts, before }
+        let prefixes = [network.ipv4, network.ipv6];
+        Self { network: network.id, version: network.version, prefixes, row, facts, before }
     }
 
     /// Applies the policy.
     ///
     /// # Errors
     /// If the stored policy cannot be read: nodes keep the maps that they have (law 6).
-    pub(super) async fn done(self) -> Result<Arc<Enforced>, StateError> {
-        // A panic goes on here, where the reader of the network catches it (fault N7).
-        let made =
-            spawn_blocking(move || self.enforced()).await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
-        made.map(Arc::new)
-    }
-
-    fn enforced(self) -> Result<Enforced, StateError> {
-        let Self { version, prefixes, row, facts, before } = self;
+    pub(super) fn done(self) -> Result<Enforced, StateError> {
+        let Self { network, version, prefixes, row, facts, before } = self;
         let policy = match before.as_ref().filter(|(earlier, _)| earlier.number == row.number) {
             Some((earlier, _)) => Arc::clone(&earlier.policy),
             None => Arc::new(Policy::parse(&row.text).map_err(|error| StateError::StoredPolicy(Box::new(error)))?),
@@ -93,22 +89,28 @@ impl ToEnforce {
         let is_open = is_open(&policy);
         let mut next = Enforced {
             number: row.number,
-            meaning: if is_open { Meaning::Open } else { meaning(&policy, &facts, prefixes) },
+            meaning: if is_open { Meaning::Open { since: row.version } } else { meaning(&policy, &facts, prefixes) },
             policy,
             prefixes,
             facts,
             hashes: HashMap::new(),
             filter_changed: HashMap::new(),
             peers_changed: HashMap::new(),
-            // The results from before the start of this program are unknown. If the policy is compiled, every node with an older map therefore gets its filter and peers again.
-            base: if is_open { row.version } else { version },
+            too_large: BTreeSet::new(),
         };
         if let Meaning::Compiled { compiled, nodes } = &next.meaning {
-            let filters = nodes.iter().enumerate().map(|(place, id)| (*id, hash_of(&compiled.filter(place))));
-            next.hashes = filters.collect();
-        }
-        if let Some((earlier, changed)) = before {
-            next.compare(&earlier, &changed, version);
+            for (place, id) in nodes.iter().enumerate() {
+                let mut filter = compiled.filter(place);
+                if let Err(bad) = filter.check() {
+                    tracing::error!(target: log::CONTROL, limited = id.0, event = "filter-too-large", %network, node = id.0, reason = %bad);
+                    next.too_large.insert(*id);
+                    filter = Filter::default();
+                }
+                next.hashes.insert(*id, hash_of(&filter));
+            }
+            if let Some((earlier, changed)) = before {
+                next.compare(&earlier, &changed, version);
+            }
         }
         Ok(next)
     }
@@ -127,10 +129,9 @@ impl Enforced {
 
     /// Notes which nodes have another filter or see other peers than in the former result.
     fn compare(&mut self, before: &Self, changed: &BTreeSet<NodeId>, version: u64) {
-        self.base = before.base;
         for id in self.facts.keys() {
             let is_known = before.facts.contains_key(id);
-            let filter = match is_known && self.has_same_filter(before, *id) {
+            let filter = match self.hashes.get(id) == before.hashes.get(id) {
                 true => before.filter_changed.get(id).copied(),
                 false => Some(version),
             };
@@ -143,19 +144,8 @@ impl Enforced {
         }
     }
 
-    fn has_same_filter(&self, before: &Self, id: NodeId) -> bool {
-        let addresses = |enforced: &Self| enforced.facts.get(&id).map(|facts| facts.addresses.clone());
-        match (self.hashes.get(&id), before.hashes.get(&id)) {
-            (None, None) => addresses(self) == addresses(before),
-            (now, then) => now == then,
-        }
-    }
-
     /// Returns true if a node sees the same members as before. Members whose rows changed are not compared, because deltas contain them anyway.
     fn sees_as(&self, before: &Self, id: NodeId, changed: &BTreeSet<NodeId>) -> bool {
-        if self.is_open() && before.is_open() {
-            return true;
-        }
         let unchanged = |enforced: &Self| -> Vec<NodeId> {
             enforced.seen_by(id).into_iter().filter(|other| !changed.contains(other)).collect()
         };
@@ -165,7 +155,7 @@ impl Enforced {
     /// Returns the members that this member sees, by number.
     fn seen_by(&self, id: NodeId) -> Vec<NodeId> {
         match &self.meaning {
-            Meaning::Open => self.facts.keys().filter(|other| **other != id).copied().collect(),
+            Meaning::Open { .. } => self.facts.keys().filter(|other| **other != id).copied().collect(),
             Meaning::Compiled { compiled, nodes } => match nodes.binary_search(&id) {
                 Ok(place) => compiled.peers(place).filter_map(|peer| nodes.get(peer).copied()).collect(),
                 Err(_) => Vec::new(),
@@ -176,7 +166,7 @@ impl Enforced {
     /// Returns true if a member sees another one, because one of them may reach the other.
     pub(super) fn shows(&self, to: NodeId, peer: NodeId) -> bool {
         match &self.meaning {
-            Meaning::Open => true,
+            Meaning::Open { .. } => true,
             Meaning::Compiled { compiled, nodes } => match (nodes.binary_search(&to), nodes.binary_search(&peer)) {
                 (Ok(one), Ok(other)) => compiled.are_peers(one, other),
                 _ => false,
@@ -198,17 +188,17 @@ impl Enforced {
 
     /// Returns true if every member may reach every other, so that all members see the same peers.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.meaning, Meaning::Open)
+        matches!(self.meaning, Meaning::Open { .. })
     }
 
-    /// Returns the filter of a member. A node that takes no part accepts nothing.
-    ///
-    /// # Errors
-    /// If the filter is larger than a node accepts: this node keeps the map that it has.
-    pub(super) fn filter(&self, id: NodeId) -> Result<Filter, StateError> {
-        let Some(facts) = self.facts.get(&id) else { return Ok(Filter::default()) };
-        let filter = match &self.meaning {
-            Meaning::Open => {
+    /// Returns the filter of a member. A node that takes no part accepts nothing, and neither does one whose filter is larger than it would accept: the filter that it
+    /// has may be wider than its policy.
+    pub(super) fn filter(&self, id: NodeId) -> Filter {
+        let Some(facts) = self.facts.get(&id).filter(|_| !self.too_large.contains(&id)) else {
+            return Filter::default();
+        };
+        match &self.meaning {
+            Meaning::Open { .. } => {
                 let own = |address: &_| Target { prefix: Prefix::host(*address), ports: vec![ALL_PORTS] };
                 let dst = facts.addresses.iter().map(own).collect();
                 Filter { rules: vec![Rule { src: self.prefixes.to_vec(), proto: Vec::new(), dst }] }
@@ -216,25 +206,35 @@ impl Enforced {
             Meaning::Compiled { compiled, nodes } => {
                 nodes.binary_search(&id).map(|place| compiled.filter(place)).unwrap_or_default()
             }
-        };
-        filter.check().map_err(|bad| StateError::BadMap(MapError::Filter(bad)))?;
-        Ok(filter)
+        }
     }
 
-    /// Returns true if a node with a map of version `have` has another filter now.
+    /// Returns true if a node with a map of version `have` has another filter now. For a compiled policy, `have` must be the version of one of the earlier results.
     pub(super) fn has_new_filter(&self, id: NodeId, have: u64) -> bool {
-        have < self.filter_changed.get(&id).copied().unwrap_or(self.base)
+        self.is_newer(&self.filter_changed, id, have)
     }
 
-    /// Returns true if a node with a map of version `have` now sees other peers, and a delta would not contain the difference.
+    /// Returns true if a node with a map of version `have` now sees other peers, and a delta would not contain the difference. For a compiled policy, `have` must be the
+    /// version of one of the earlier results.
     pub(super) fn has_other_peers(&self, id: NodeId, have: u64) -> bool {
-        have < self.peers_changed.get(&id).copied().unwrap_or(self.base)
+        self.is_newer(&self.peers_changed, id, have)
+    }
+
+    fn is_newer(&self, changed: &HashMap<NodeId, u64>, id: NodeId, have: u64) -> bool {
+        match self.meaning {
+            Meaning::Open { since } => have < since,
+            Meaning::Compiled { .. } => changed.get(&id).is_some_and(|version| have < *version),
+        }
     }
 }
 
+/// Returns the nodes and people that a policy is applied to.
+pub(super) fn inventory(nodes: impl Iterator<Item = NodeFacts>, prefixes: [Prefix; 2]) -> Inventory {
+    Inventory { nodes: nodes.collect(), users: Vec::new(), prefixes: prefixes.to_vec() }
+}
+
 fn meaning(policy: &Policy, facts: &BTreeMap<NodeId, NodeFacts>, prefixes: [Prefix; 2]) -> Meaning {
-    let inventory =
-        Inventory { nodes: facts.values().cloned().collect(), users: Vec::new(), prefixes: prefixes.to_vec() };
+    let inventory = inventory(facts.values().cloned(), prefixes);
     Meaning::Compiled { compiled: Box::new(compile(policy, &inventory)), nodes: facts.keys().copied().collect() }
 }
 

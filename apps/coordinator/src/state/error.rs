@@ -100,6 +100,8 @@ pub(crate) enum StateError {
     BadPolicy(Box<PolicyError>),
     /// The stored policy cannot be read: a newer program wrote it, or it is damaged.
     StoredPolicy(Box<PolicyError>),
+    /// Another policy is being tried on the network.
+    PolicyBusy,
     /// A policy or its comment is too long.
     LongPolicy,
     /// The filter of this node would be larger than a node accepts.
@@ -246,6 +248,7 @@ impl StateError {
             Self::StoredPolicy(_) => {
                 "nodes keep what they have; start the program that applied the policy, or a newer one, or apply another policy"
             }
+            Self::PolicyBusy => "try again in a moment",
             Self::LongPolicy | Self::LargeFilter(..) => "shorten it: groups and IP sets say the same with fewer rules",
             Self::TooOld(_) => {
                 "upgrade these nodes, or give --force (in the API `\"force\": true`): until then they accept everything that their peers send"
@@ -332,6 +335,7 @@ impl fmt::Display for StateError {
             Self::Requests => f.write_str("too many machines at this address, or near it, wait for their approval"),
             Self::BadPolicy(error) => f.write_str(&place(error)),
             Self::StoredPolicy(error) => write!(f, "the network's policy cannot be read: {}", place(error)),
+            Self::PolicyBusy => f.write_str("another policy is being tried on this network"),
             Self::LongPolicy => f.write_str("a policy has up to 512 KiB, and a comment up to 500 characters"),
             Self::LargeFilter(node, bad) => write!(f, "the filter of node `{node}` would be too large: {bad}"),
             Self::PolicyTests(failures) => {

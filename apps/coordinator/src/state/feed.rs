@@ -21,6 +21,7 @@ use taut_policy::Filter;
 
 use super::audience::Audience;
 use super::enforced::{Enforced, ToEnforce};
+use super::policy_threads::PolicyThreads;
 use super::{StateError, maps, relays};
 use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Part, Reading, StoreError};
 
@@ -30,7 +31,8 @@ const COMPARE_EVERY: Duration = Duration::from_secs(5);
 /// Versions since which a view knows all changes, 4,096: as many as the database keeps. A node with an older one gets the whole map.
 const KEPT_VERSIONS: usize = 4096;
 
-/// Time after a panic for which the network's rows are not read again, 5 s: what panicked once panics again, and thousands of channels would try.
+/// Time after a panic, or a policy that cannot be applied, for which the network's rows are not read again, 5 s: what failed once fails again, and thousands of channels
+/// would try.
 pub(crate) const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
 /// Deltas that a view keeps, 16. Nearly all channels of a network ask for the changes since the last version or one of the few before it.
@@ -43,8 +45,8 @@ pub(super) struct Feed {
     latest: Mutex<Option<(Arc<View>, Instant)>>,
     /// How often the view was distrusted. A read that began before the last time may have missed the change that caused the distrust.
     doubts: AtomicU64,
-    /// When a read of the database panicked last.
-    panicked: Mutex<Option<Instant>>,
+    /// When a read of the database last failed for a reason that lasts.
+    failed: Mutex<Option<Instant>>,
     /// Held while the database is read, so that channels that need the same view read it once.
     reading: tokio::sync::Mutex<()>,
 }
@@ -69,20 +71,43 @@ pub(crate) struct Update {
 
 /// One network at one version.
 pub(super) struct View {
-    network: NetworkRow,
+    rows: Rows,
     info: NetworkInfo,
+    /// The policy, applied to the members.
+    enforced: Arc<Enforced>,
+    /// The versions of this view and of those before it. Another coordinator may have made maps of other versions, with wider filters that were narrowed again before
+    /// this coordinator read the rows: no comparison of two views tells whether a node with such a map needs another filter.
+    seen: BTreeSet<u64>,
+    /// Deltas that were made, by the version that they begin with and their audience.
+    deltas: Mutex<BTreeMap<(u64, Audience), Arc<SharedDelta>>>,
+}
+
+/// The rows of a network at one version.
+#[derive(Clone)]
+struct Rows {
+    network: NetworkRow,
     members: BTreeMap<NodeId, Arc<Member>>,
     /// The nodes that changed or were removed, by version.
     changed: BTreeMap<u64, Vec<NodeId>>,
     /// The versions since which all changes are known.
     history: BTreeSet<u64>,
     relays: Vec<Relay>,
-    /// The policy, applied to the members.
-    enforced: Arc<Enforced>,
     /// Members whose row is damaged, or has the key or an address of another one: they are in no map, and get none (fault O9).
     isolated: BTreeSet<NodeId>,
-    /// Deltas that were made, by the version that they begin with and their audience.
-    deltas: Mutex<BTreeMap<(u64, Audience), Arc<SharedDelta>>>,
+}
+
+/// The result of a read of the database. It becomes a [`View`] when its policy is applied, which needs no database.
+pub(super) struct Draft {
+    rows: Rows,
+    policy: DraftPolicy,
+    /// The versions of the views that this one continues.
+    seen: BTreeSet<u64>,
+}
+
+enum DraftPolicy {
+    /// The result of an earlier view, which is still valid.
+    Applied(Arc<Enforced>),
+    ToApply(Box<ToEnforce>),
 }
 
 /// A member, and its peers' view of it.
@@ -130,7 +155,7 @@ impl Feed {
     pub(super) fn recent(&self, version: u64) -> Option<Arc<View>> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let (view, asked) = latest.as_ref()?;
-        (view.network.version >= version && asked.elapsed() < COMPARE_EVERY).then(|| Arc::clone(view))
+        (view.version() >= version && asked.elapsed() < COMPARE_EVERY).then(|| Arc::clone(view))
     }
 
     pub(super) fn latest(&self) -> Option<Arc<View>> {
@@ -150,15 +175,15 @@ impl Feed {
         }
     }
 
-    /// Returns true if a read panicked a moment ago (fault N7).
+    /// Returns true if a read failed a moment ago for a reason that lasts (fault N7).
     pub(super) fn is_pausing(&self) -> bool {
-        let panicked = *self.panicked.lock().unwrap_or_else(PoisonError::into_inner);
-        panicked.is_some_and(|at| at.elapsed() < PANIC_PAUSE)
+        let failed = *self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.is_some_and(|at| at.elapsed() < PANIC_PAUSE)
     }
 
-    /// Notes that a read panicked.
+    /// Notes that a read failed for a reason that lasts.
     pub(super) fn pause(&self) {
-        *self.panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Has the view compared with the database when it is needed next, also a view that is being read now.
@@ -192,9 +217,29 @@ impl Feed {
     }
 }
 
-impl View {
+impl Draft {
     /// Reads a whole network. The map of one member has passed the check that nodes make; the others' maps differ from it in that member alone.
     pub(super) async fn load(tx: &mut Reading, id: NetworkId) -> Result<Self, StateError> {
+        let rows = Rows::load(tx, id).await?;
+        let policy = rows.policy(tx, None).await?;
+        Ok(Self { rows, policy, seen: BTreeSet::new() })
+    }
+
+    /// Applies the policy. It may take seconds.
+    pub(super) async fn finished(self, threads: &PolicyThreads) -> Result<View, StateError> {
+        let Self { rows, policy, mut seen } = self;
+        let enforced = match policy {
+            DraftPolicy::Applied(enforced) => enforced,
+            DraftPolicy::ToApply(to_enforce) => Arc::new(threads.for_maps(|| to_enforce.done()).await?),
+        };
+        seen.insert(rows.network.version);
+        seen.retain(|version| rows.history.contains(version));
+        Ok(View { info: maps::info(&rows.network), rows, enforced, seen, deltas: Mutex::default() })
+    }
+}
+
+impl Rows {
+    async fn load(tx: &mut Reading, id: NetworkId) -> Result<Self, StateError> {
         let network = tx.network(id).await?.ok_or(StateError::NotAMember)?;
         let history: BTreeSet<u64> = tx.history_since(id, 0).await?.into_iter().collect();
         let NodeRows { valid: rows, damaged } = tx.members(id).await?;
@@ -209,92 +254,33 @@ impl View {
         if let Some(first) = rows.iter().find(|row| !faults.contains_key(&row.id)) {
             maps::whole(&network, first.id, &rows, &isolated, relays.clone())?;
         }
-        let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
-        let sound = rows.iter().filter(|row| !isolated.contains(&row.id));
-        let enforced = ToEnforce::new(&network, policy, sound, None).done().await?;
-        let mut view = Self {
-            info: maps::info(&network),
-            network,
-            members: BTreeMap::new(),
-            changed: BTreeMap::new(),
-            relays,
-            enforced,
-            isolated,
-            deltas: Mutex::default(),
-            history,
-        };
-        let oldest = view.history.first().copied().unwrap_or(u64::MAX);
-        rows.into_iter().for_each(|row| view.take(row, oldest));
+        let mut all = Self { network, members: BTreeMap::new(), changed: BTreeMap::new(), history, relays, isolated };
+        let oldest = all.history.first().copied().unwrap_or(u64::MAX);
+        rows.into_iter().for_each(|row| all.take(row, oldest));
         let removed = tx.nodes_since(id, oldest).await?.valid.into_iter().filter(|row| row.removed);
-        removed.for_each(|row| view.take(row, oldest));
-        Ok(view)
+        removed.for_each(|row| all.take(row, oldest));
+        Ok(all)
     }
 
-    /// Reads what changed since this view; `None` if nothing did.
-    pub(super) async fn next(&self, tx: &mut Reading) -> Result<Option<Self>, StateError> {
-        let (id, version) = (self.network.id, self.network.version);
-        let network = tx.network(id).await?.ok_or(StateError::NotAMember)?;
-        if network.version == version {
-            return Ok(None);
-        }
-        let newer = tx.history_since(id, version).await?;
-        if network.version < version || newer.first() != Some(&version) {
-            // The database was replaced, or more happened than the history keeps.
-            return Self::load(tx, id).await.map(Some);
-        }
-        let changed = tx.nodes_since(id, version).await?;
-        if !self.isolated.is_empty() || !changed.damaged.is_empty() {
-            return self.reload(tx).await.map(Some);
-        }
-        let relays = match network.relays_version > version {
-            true => relays::of(tx, &network).await?,
-            false => self.relays.clone(),
-        };
-        let mut view = Self {
-            info: self.info.clone(),
-            network,
-            members: self.members.clone(),
-            changed: self.changed.clone(),
-            history: self.history.clone(),
-            relays,
-            enforced: Arc::clone(&self.enforced),
-            isolated: BTreeSet::new(),
-            deltas: Mutex::default(),
-        };
-        view.history.extend(newer);
-        changed.valid.into_iter().for_each(|row| view.take(row, version));
-        view.enforced = view.enforced_since(tx, version).await?;
-        while view.history.len() > KEPT_VERSIONS {
-            view.history.pop_first();
-        }
-        if let Some(oldest) = view.history.first() {
-            view.changed = view.changed.split_off(oldest);
-        }
-        Ok(Some(view))
-    }
-
-    /// Returns the policy in force, applied to the members of this view. Most changes are about endpoints, which no policy speaks of: then the result of the view before stays.
-    async fn enforced_since(&self, tx: &mut Reading, version: u64) -> Result<Arc<Enforced>, StateError> {
-        let (id, changed) = (self.network.id, self.changed_since(version));
-        let row = |id: &NodeId| self.members.get(id).map(|member| &member.row);
-        let is_same = tx.policy_number(id).await? == self.enforced.number();
-        if is_same && changed.iter().all(|id| self.enforced.knows(*id, row(id))) {
-            return Ok(Arc::clone(&self.enforced));
+    /// Returns the policy in force for these members. Most changes are about endpoints, which no policy speaks of: then the result of the view before stays.
+    async fn policy(&self, tx: &mut Reading, before: Option<&View>) -> Result<DraftPolicy, StateError> {
+        let id = self.network.id;
+        let before = before.map(|view| (Arc::clone(&view.enforced), self.changed_since(view.version())));
+        if let Some((enforced, changed)) = &before {
+            let is_same = tx.policy_number(id).await? == enforced.number();
+            if is_same && changed.iter().all(|id| enforced.knows(*id, self.sound(*id))) {
+                return Ok(DraftPolicy::Applied(Arc::clone(enforced)));
+            }
         }
         let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
-        let rows = self.members.values().map(|member| &member.row);
-        ToEnforce::new(&self.network, policy, rows, Some((Arc::clone(&self.enforced), changed))).done().await
+        let sound = self.members.keys().filter_map(|id| self.sound(*id));
+        Ok(DraftPolicy::ToApply(Box::new(ToEnforce::new(&self.network, policy, sound, before))))
     }
 
-    /// Reads the whole network again, because a damaged row may be valid since another row changed, or no longer: no change of versions tells that, so every node
-    /// gets a whole map then.
-    async fn reload(&self, tx: &mut Reading) -> Result<Self, StateError> {
-        let mut view = Self::load(tx, self.network.id).await?;
-        if view.isolated != self.isolated {
-            let latest = view.version();
-            view.history.retain(|version| *version == latest);
-        }
-        Ok(view)
+    /// Returns the row of a member that is not isolated.
+    fn sound(&self, id: NodeId) -> Option<&NodeRow> {
+        let member = self.members.get(&id).filter(|_| !self.isolated.contains(&id));
+        member.map(|member| &member.row)
     }
 
     /// Enters a row that changed after `since`, or earlier.
@@ -313,8 +299,61 @@ impl View {
         self.members.insert(row.id, Arc::new(Member { row, peer }));
     }
 
+    fn changed_since(&self, from: u64) -> BTreeSet<NodeId> {
+        self.changed.range(from + 1..).flat_map(|(_, nodes)| nodes).copied().collect()
+    }
+}
+
+impl View {
+    /// Reads what changed since this view; `None` if nothing did.
+    pub(super) async fn next(&self, tx: &mut Reading) -> Result<Option<Draft>, StateError> {
+        let (id, version) = (self.rows.network.id, self.version());
+        let network = tx.network(id).await?.ok_or(StateError::NotAMember)?;
+        if network.version == version {
+            return Ok(None);
+        }
+        let newer = tx.history_since(id, version).await?;
+        if network.version < version || newer.first() != Some(&version) {
+            // The database was replaced, or more happened than the history keeps.
+            return Draft::load(tx, id).await.map(Some);
+        }
+        let changed = tx.nodes_since(id, version).await?;
+        if !self.rows.isolated.is_empty() || !changed.damaged.is_empty() {
+            return self.reload(tx).await.map(Some);
+        }
+        let mut rows = self.rows.clone();
+        if network.relays_version > version {
+            rows.relays = relays::of(tx, &network).await?;
+        }
+        rows.network = network;
+        rows.history.extend(newer);
+        changed.valid.into_iter().for_each(|row| rows.take(row, version));
+        let policy = rows.policy(tx, Some(self)).await?;
+        while rows.history.len() > KEPT_VERSIONS {
+            rows.history.pop_first();
+        }
+        if let Some(oldest) = rows.history.first() {
+            rows.changed = rows.changed.split_off(oldest);
+        }
+        Ok(Some(Draft { rows, policy, seen: self.seen.clone() }))
+    }
+
+    /// Reads the whole network again, because a damaged row may be valid since another row changed, or no longer: no change of versions tells that, so every node
+    /// gets a whole map then.
+    async fn reload(&self, tx: &mut Reading) -> Result<Draft, StateError> {
+        let mut rows = Rows::load(tx, self.rows.network.id).await?;
+        if rows.isolated == self.rows.isolated {
+            let policy = rows.policy(tx, Some(self)).await?;
+            return Ok(Draft { rows, policy, seen: self.seen.clone() });
+        }
+        let latest = rows.network.version;
+        rows.history.retain(|version| *version == latest);
+        let policy = rows.policy(tx, None).await?;
+        Ok(Draft { rows, policy, seen: BTreeSet::new() })
+    }
+
     pub(super) fn version(&self) -> u64 {
-        self.network.version
+        self.rows.network.version
     }
 
     /// Returns the policy in force, applied to the members.
@@ -324,12 +363,12 @@ impl View {
 
     /// Returns the row of a member.
     pub(super) fn row(&self, node: NodeId) -> Option<&NodeRow> {
-        self.members.get(&node).map(|member| &member.row)
+        self.rows.members.get(&node).map(|member| &member.row)
     }
 
     /// Returns the rows of all members, by number.
     pub(super) fn rows(&self) -> impl Iterator<Item = &NodeRow> {
-        self.members.values().map(|member| &member.row)
+        self.rows.members.values().map(|member| &member.row)
     }
 
     /// Returns the row of a machine that is a member.
@@ -339,15 +378,16 @@ impl View {
 
     /// Returns true if the node seems to know more than this view: it joined, or got its map, at another coordinator a moment ago.
     pub(super) fn is_behind(&self, node: NodeId, have: u64) -> bool {
-        self.network.version < have || !(self.members.contains_key(&node) || self.isolated.contains(&node))
+        self.rows.network.version < have
+            || !(self.rows.members.contains_key(&node) || self.rows.isolated.contains(&node))
     }
 
     /// Returns what a node with version `have` is missing: the changes, or the whole map if they are not known any more.
     pub(super) fn update(&self, node: NodeId, have: u64) -> Result<Update, StateError> {
-        if self.isolated.contains(&node) {
+        if self.rows.isolated.contains(&node) {
             return Err(StateError::Unsound(node));
         }
-        let own = self.members.get(&node).ok_or(StateError::NotAMember)?;
+        let own = self.rows.members.get(&node).ok_or(StateError::NotAMember)?;
         if own.peer.is_none() {
             return Err(StateError::Unsound(node));
         }
@@ -356,42 +396,42 @@ impl View {
         let device = &own.row.device;
         let (part, expires_at) = (device.part(), device.expires_at);
         // A node that ceases to take part gets a map without peers, also if nothing else changed.
-        let sees_others = part == Part::Takes && self.enforced.has_other_peers(node, have);
-        let is_whole = device.part_version > have || !self.history.contains(&have) || sees_others;
+        let is_unknown = !self.enforced.is_open() && !self.seen.contains(&have);
+        let sees_others = part == Part::Takes && (is_unknown || self.enforced.has_other_peers(node, have));
+        let is_whole = device.part_version > have || !self.rows.history.contains(&have) || sees_others;
         let message = match (is_whole, part) {
             _ if have == 0 && part != Part::Takes => None,
             (true, _) => Some(self.map(own)?),
             (false, _) => Some(self.delta(own, have)?),
         };
-        Ok(Update { message, version: self.network.version, is_whole, part, expires_at })
+        Ok(Update { message, version: self.rows.network.version, is_whole, part, expires_at })
     }
 
     fn map(&self, own: &Member) -> Result<Arc<[u8]>, StateError> {
         let audience = Audience::of(&own.row, &self.enforced);
         let is_shown =
             |member: &&Arc<Member>| member.row.id != own.row.id && audience.sees(&member.row, &self.enforced);
-        let others = self.members.values().filter(is_shown);
-        let filter = self.enforced.filter(own.row.id)?;
+        let others = self.rows.members.values().filter(is_shown);
         json(&Message::Map {
-            version: self.network.version,
+            version: self.rows.network.version,
             network: &self.info,
             me: maps::me_of(&own.row),
             peers: others.filter_map(|member| member.peer.as_deref()).collect(),
-            relays: if audience == Audience::Outside { &[] } else { &self.relays },
-            filter: Some(filter),
+            relays: if audience == Audience::Outside { &[] } else { &self.rows.relays },
+            filter: Some(self.enforced.filter(own.row.id)),
         })
     }
 
     fn delta(&self, own: &Member, from: u64) -> Result<Arc<[u8]>, StateError> {
         let audience = Audience::of(&own.row, &self.enforced);
         if matches!(audience, Audience::Alone(_)) || self.enforced.has_new_filter(own.row.id, from) {
-            return self.delta_for(Some(own), audience, from, &self.changed_since(from));
+            return self.delta_for(Some(own), audience, from, &self.rows.changed_since(from));
         }
         let mut deltas = self.deltas.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = match deltas.get(&(from, audience)) {
             Some(shared) => Arc::clone(shared),
             None => {
-                let contains = self.changed_since(from);
+                let contains = self.rows.changed_since(from);
                 let message = self.delta_for(None, audience, from, &contains)?;
                 let shared = Arc::new(SharedDelta { contains, message });
                 if deltas.len() >= KEPT_DELTAS {
@@ -409,10 +449,6 @@ impl View {
         Ok(Arc::clone(&shared.message))
     }
 
-    fn changed_since(&self, from: u64) -> BTreeSet<NodeId> {
-        self.changed.range(from + 1..).flat_map(|(_, nodes)| nodes).copied().collect()
-    }
-
     /// Makes the delta for a node that changed itself, or for all others of its audience.
     fn delta_for(
         &self,
@@ -424,22 +460,21 @@ impl View {
         let (mut upserts, mut removes) = (Vec::new(), Vec::new());
         let is_inside = audience != Audience::Outside;
         for id in changed.iter().filter(|id| is_inside && own.is_none_or(|own| own.row.id != **id)) {
-            let shown = self.members.get(id).filter(|member| audience.sees(&member.row, &self.enforced));
+            let shown = self.rows.members.get(id).filter(|member| audience.sees(&member.row, &self.enforced));
             match shown.and_then(|member| member.peer.as_deref()) {
                 Some(peer) => upserts.push(peer),
                 None => removes.push(*id),
             }
         }
-        // A node that changed itself may have other addresses, which its filter names.
-        let has_other = |own: &&Member| changed.contains(&own.row.id) || self.enforced.has_new_filter(own.row.id, from);
-        let filter = own.filter(has_other).map(|own| self.enforced.filter(own.row.id)).transpose()?;
+        let has_other = |own: &&Member| self.enforced.has_new_filter(own.row.id, from);
+        let filter = own.filter(has_other).map(|own| self.enforced.filter(own.row.id));
         json(&Message::Delta {
             from,
-            to: self.network.version,
+            to: self.rows.network.version,
             me: own.map(|own| maps::me_of(&own.row)),
             upserts,
             removes,
-            relays: (is_inside && self.network.relays_version > from).then_some(&self.relays),
+            relays: (is_inside && self.rows.network.relays_version > from).then_some(&self.rows.relays),
             filter,
         })
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use taut_base::NodeId;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::duplicates::Duplicates;
 use super::feed::Feed;
@@ -41,6 +41,8 @@ pub(crate) struct Hub {
     inner: Mutex<HubState>,
     /// Told when a node comes or goes here.
     moved: Arc<Notify>,
+    /// Taken while a policy is tried on the network.
+    trying: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -80,7 +82,13 @@ impl Hub {
             feed: Feed::default(),
             inner: Mutex::default(),
             moved,
+            trying: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    /// Takes the network's turn to try a policy; `None` while another one is being tried.
+    pub(crate) fn try_policy(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.trying).try_acquire_owned().ok()
     }
 
     /// Hints at a new version of the map.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use taut_base::NodeId;
 
 use super::endpoints::{self, ReportedEndpoints};
-use super::feed::{Update, View};
+use super::feed::{Draft, Update, View};
 use super::{State, StateError, random_bits};
 use crate::log;
 use crate::panics::{caught, caught_call};
@@ -77,11 +77,16 @@ impl State {
         }
         let read = feed.begin_read();
         match caught(self.read_view(network, feed.latest())).await {
-            Ok(view) => {
-                let view = view?;
+            Ok(Ok(view)) => {
                 feed.set(&view, read);
                 Ok(view)
             }
+            // The next read fails as well until an operator changes something, and each channel tries again.
+            Ok(Err(error @ (StateError::StoredPolicy(_) | StateError::BadMap(_)))) => {
+                feed.pause();
+                Err(error)
+            }
+            Ok(Err(error)) => Err(error),
             Err(reason) => {
                 feed.pause();
                 tracing::error!(target: log::CONTROL, event = "map-panicked", %network, reason);
@@ -92,10 +97,16 @@ impl State {
 
     async fn read_view(&self, network: NetworkId, latest: Option<Arc<View>>) -> Result<Arc<View>, StateError> {
         let mut tx = self.store.read(self.party(network)).await?;
-        Ok(match latest {
-            Some(latest) => latest.next(&mut tx).await?.map_or(latest, Arc::new),
-            None => Arc::new(View::load(&mut tx, network).await?),
-        })
+        let draft = match latest {
+            Some(latest) => match latest.next(&mut tx).await? {
+                Some(draft) => draft,
+                None => return Ok(latest),
+            },
+            None => Draft::load(&mut tx, network).await?,
+        };
+        // Other networks get the connection while the policy is applied.
+        drop(tx);
+        draft.finished(&self.policy_threads).await.map(Arc::new)
     }
 
     /// Returns the network's rows in memory, if all changes of this coordinator are in them.

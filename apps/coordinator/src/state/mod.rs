@@ -36,6 +36,7 @@ mod people_commands;
 #[cfg(test)]
 pub(crate) mod poison;
 mod policies;
+mod policy_threads;
 mod population;
 mod presence;
 mod rate_limit;
@@ -65,6 +66,7 @@ use tokio::sync::{Notify, watch};
 use channel_rates::PartyRates;
 use joins::Joins;
 use people::People;
+use policy_threads::PolicyThreads;
 use relay_links::RelayLinks;
 use requests::RequestRates;
 
@@ -149,6 +151,7 @@ pub(crate) struct State {
     /// Number of the last revocation that was seen; changes whenever there may be a new one.
     revoked: watch::Sender<i64>,
     people: People,
+    policy_threads: PolicyThreads,
     figures: Arc<Figures>,
     /// Told when a node comes or goes at one of the hubs.
     moved: Arc<Notify>,

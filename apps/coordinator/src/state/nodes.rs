@@ -58,11 +58,7 @@ impl State {
         let number = id.parse().map_err(|_| unknown())?;
         let row = tx.damaged_node(NodeId(number)).await?.ok_or_else(unknown)?;
         let (caller, network) = (Caller::current(), tx.network(row.network).await?);
-        let is_allowed = match &network {
-            Some(network) => caller.is_allowed_in(network.id),
-            None => caller.grants.allow(caller.need, None),
-        };
-        if !is_allowed {
+        if !caller.is_allowed(network.as_ref().map(|network| network.id)) {
             return Err(unknown());
         }
         let of = network.as_ref().map(|network| network.id);

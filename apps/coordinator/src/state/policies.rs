@@ -5,9 +5,8 @@ use std::sync::PoisonError;
 
 use serde_json::json;
 use taut_policy::{Inventory, Policy, compile, run_tests};
-use tokio::task::spawn_blocking;
 
-use super::enforced::{facts_of, is_open};
+use super::enforced::{facts_of, inventory, is_open};
 use super::first_policy::KEPT;
 use super::party::{Actor, Caller, Change, record};
 use super::{State, StateError, networks, random_bits};
@@ -86,9 +85,10 @@ impl State {
         }
         let current = self.policy(network).await?;
         new.check_base(current.row.number)?;
+        let turn = self.hub(current.network.id).try_policy().ok_or(StateError::PolicyBusy)?;
         // Nobody waits for the database meanwhile.
         let (text, inventory) = (new.text.clone(), current.inventory.clone());
-        let is_open = spawn_blocking(move || try_on(&text, &inventory)).await.map_err(|_| StateError::Panicked)??;
+        let is_open = self.policy_threads.for_try(turn, move || try_on(&text, &inventory)).await?;
         if !current.too_old.is_empty() && !new.force && !is_open {
             return Err(StateError::TooOld(current.too_old));
         }
@@ -122,7 +122,8 @@ impl State {
         row: PolicyRow,
     ) -> Result<PolicyView, StateError> {
         let members = tx.members(network.id).await?.valid;
-        Ok(PolicyView { inventory: inventory(&network, &members), too_old: self.too_old(&members), network, row })
+        let inventory = inventory(members.iter().filter_map(facts_of), [network.ipv4, network.ipv6]);
+        Ok(PolicyView { inventory, too_old: self.too_old(&members), network, row })
     }
 
     /// Returns the names of members whose last known program does not enforce filters: release 0.1.
@@ -147,12 +148,6 @@ fn author(actor: &Actor) -> String {
         Actor::OperatorToken(id) => format!("operator token {id}"),
         Actor::Command | Actor::Coordinator | Actor::Nobody => String::from(actor.kind()),
     }
-}
-
-/// Returns the nodes and people that a network's policy is applied to.
-fn inventory(network: &NetworkRow, members: &[NodeRow]) -> Inventory {
-    let nodes = members.iter().filter_map(facts_of).collect();
-    Inventory { nodes, users: Vec::new(), prefixes: vec![network.ipv4, network.ipv6] }
 }
 
 /// Tries a policy on the members: it is read, its tests are run, and each node's filter is made. Returns true if everybody reaches everybody.

@@ -60,13 +60,14 @@ impl State {
         if rows.len() > FEW { tokio::task::block_in_place(forget) } else { forget() }
     }
 
-    /// Deletes the marks of nodes and networks that were removed long ago. `now` must come from a clock that nobody has set recently: by a clock that is years
+    /// Deletes the marks of nodes and networks that were removed long ago, and expired requests to join. `now` must come from a clock that nobody has set recently: by a clock that is years
     /// ahead all marks look old, and relays would serve removed nodes again after the next start. A mark with a time in the future was made while the clock was
     /// ahead; its time is set to now.
     pub(crate) async fn forget_marks(&self, now: i64) -> Result<(), StateError> {
         let before = now - MARKED;
         let mut tx = self.store.write(Party::Coordinator).await?;
         tx.correct_marks(now, now + AHEAD).await?;
+        tx.forget_requests(now, now + AHEAD).await?;
         for network in tx.networks_removed_before(before).await? {
             tx.delete_network(network).await?;
         }

@@ -190,14 +190,14 @@ impl State {
         Ok(row)
     }
 
-    /// Returns the requests that wait, oldest first.
+    /// Returns the requests that wait, oldest first. A new machine asks for no network, so only a caller with a role in all networks sees its request: its code and
+    /// address concern no single network.
     pub(crate) async fn requests(&self) -> Result<Vec<RequestView>, StateError> {
         let now = unix_now();
         let mut tx = self.store.read(Party::Operators).await?;
         let mut views = Vec::new();
         let caller = Caller::current();
-        let is_shown = |row: &RequestRow| row.network.is_none_or(|network| caller.is_allowed_in(network));
-        let waits = |row: &RequestRow| row.expires_at > now && !row.denied && is_shown(row);
+        let waits = |row: &RequestRow| row.expires_at > now && !row.denied && caller.is_allowed(row.network);
         for row in tx.requests().await?.into_iter().filter(waits) {
             let member = match row.network {
                 Some(network) => member_of(&mut tx, network, row.machine_key).await?,
@@ -224,6 +224,9 @@ impl State {
             None => networks::named(&mut tx, approval.network.as_deref()).await?.id.to_string(),
         };
         let network = networks::named(&mut tx, Some(&wanted)).await?;
+        if tx.is_former_key(network.id, request.node_key).await? {
+            return Err(StateError::KeyRevoked);
+        }
         let version = tx.next_version(network.id, random_bits()).await?;
         let (row, before) = match tx.node_by_machine(network.id, request.machine_key).await? {
             Some(row) => {
@@ -257,12 +260,13 @@ impl State {
         Ok(self.view(&network, row))
     }
 
-    /// Denies the request with this code.
+    /// Denies the request with this code. Only a caller who may see the request may deny it. Approval needs the code alone: the caller has it from the machine's user,
+    /// and approves the machine for its own network.
     pub(crate) async fn deny_request(&self, code: &str) -> Result<RequestRow, StateError> {
         let now = unix_now();
         let mut tx = self.store.write(Party::Operators).await?;
         let request = valid(&mut tx, code, now).await?;
-        if request.network.is_some_and(|network| !Caller::current().is_allowed_in(network)) {
+        if !Caller::current().is_allowed(request.network) {
             return Err(StateError::NoRequest(String::from(code)));
         }
         tx.deny_request(request.id, now + DENIED_FOR).await?;

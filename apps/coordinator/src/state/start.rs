@@ -20,6 +20,7 @@ use super::joins::Joins;
 use super::keys::{self, Expiry};
 use super::party::{Actor, Caller, Change, record};
 use super::people::{self, People};
+use super::policy_threads::PolicyThreads;
 use super::relay_links::RelayLinks;
 use super::requests::RequestRates;
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
@@ -131,6 +132,7 @@ impl State {
             channel_rates: PartyRates::new(CHANNELS),
             joins: Joins::new(),
             request_rates: RequestRates::new(),
+            policy_threads: PolicyThreads::new(),
             asked: watch::Sender::new(()),
             programs: Mutex::default(),
             relay: OnceLock::new(),

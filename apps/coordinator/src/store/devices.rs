@@ -18,12 +18,17 @@ pub(crate) struct EphemeralRow {
 }
 
 impl Reading {
-    /// Returns the nodes whose absence is counted.
-    pub(crate) async fn ephemeral_nodes(&mut self) -> Result<Vec<EphemeralRow>, StoreError> {
+    /// Returns up to `most` nodes with numbers above `after` whose absence is counted, and the number after which the next ones begin; `None` at the end.
+    pub(crate) async fn ephemeral_nodes(
+        &mut self,
+        after: NodeId,
+        most: u32,
+    ) -> Result<(Vec<EphemeralRow>, Option<NodeId>), StoreError> {
         let rows = self
             .all(
-                "SELECT id, network, ephemeral, absent FROM nodes WHERE ephemeral IS NOT NULL AND removed_at IS NULL ORDER BY id",
-                &[],
+                "SELECT id, network, ephemeral, absent FROM nodes WHERE ephemeral IS NOT NULL AND removed_at IS NULL AND id > $1 \
+                 ORDER BY id LIMIT $2",
+                &[after.0.into(), most.into()],
             )
             .await?;
         let ephemeral = |row: &Row| {
@@ -34,24 +39,26 @@ impl Reading {
                 absent: row.get("absent")?,
             })
         };
-        Ok(self.valid("nodes", &rows, ephemeral))
+        Ok((self.valid("nodes", &rows, ephemeral), next_after(&rows, most)?))
     }
 
-    /// Returns up to `most` nodes whose membership ends at `now` or earlier and has not been ended yet, with their networks.
+    /// Returns up to `most` nodes with numbers above `after` whose membership ends at `now` or earlier and has not been ended yet, with their networks, and the number
+    /// after which the next ones begin; `None` at the end.
     pub(crate) async fn ended_memberships(
         &mut self,
         now: i64,
+        after: NodeId,
         most: u32,
-    ) -> Result<Vec<(NodeId, NetworkId)>, StoreError> {
+    ) -> Result<(Vec<(NodeId, NetworkId)>, Option<NodeId>), StoreError> {
         let rows = self
             .all(
                 "SELECT id, network FROM nodes WHERE expires_at IS NOT NULL AND expires_at <= $1 AND expired = 0 AND removed_at IS NULL \
-                 ORDER BY id LIMIT $2",
-                &[now.into(), most.into()],
+                 AND id > $2 ORDER BY id LIMIT $3",
+                &[now.into(), after.0.into(), most.into()],
             )
             .await?;
         let ended = |row: &Row| Ok((NodeId(unsigned(row.get("id")?)?), NetworkId(bytes(row, "network")?)));
-        Ok(self.valid("nodes", &rows, ended))
+        Ok((self.valid("nodes", &rows, ended), next_after(&rows, most)?))
     }
 
     /// Returns the time in the table `meta` up to which absence was counted, in seconds since 1970.
@@ -63,6 +70,12 @@ impl Reading {
 
 /// Row of the time up to which absence was counted.
 const COUNTED: &str = "absence-counted";
+
+/// Returns the number after which the next piece begins; `None` at the end. Damaged rows count.
+fn next_after(rows: &[Row], most: u32) -> Result<Option<NodeId>, StoreError> {
+    let last = rows.last().filter(|_| rows.len() >= most as usize);
+    last.map(|row| Ok(NodeId(unsigned(row.get("id")?)?))).transpose()
+}
 
 impl Writing {
     /// Stores the time up to which absence was counted.

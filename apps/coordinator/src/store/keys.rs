@@ -12,6 +12,12 @@ impl Reading {
         Ok(self.valid("keys", &rows, key))
     }
 
+    /// Returns a key by number; `None` also for a damaged one.
+    pub(crate) async fn key_by_id(&mut self, id: i64) -> Result<Option<KeyRow>, StoreError> {
+        let rows = self.all(concat!("SELECT ", key_columns!(), " FROM keys WHERE id = $1"), &[id.into()]).await?;
+        Ok(self.valid("keys", &rows, key).pop())
+    }
+
     /// Returns a key by the hash of its secret.
     pub(crate) async fn key_by_hash(
         &mut self,

@@ -3,6 +3,7 @@
 mod values;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use taut_base::NodeId;
 use taut_netmap::ProblemCode;
@@ -10,6 +11,7 @@ use tokio::runtime::Runtime;
 
 use super::relays::{named, own};
 use super::world::{Directory, TestCoordinator, TestHost};
+use crate::clock::unix_now;
 use crate::state::{Expiry, damaged_rows};
 use crate::store::NetworkId;
 use values::{
@@ -160,4 +162,28 @@ fn fault_o9_a_member_whose_row_is_damaged_is_told_to_wait_and_not_that_it_is_non
         let refused = victim.host.resume(&coordinator, &token, Some(victim.map.clone())).err().unwrap();
         assert!(refused.code == ProblemCode::Unavailable && !refused.code.is_final(), "{column}: {refused}");
     }
+}
+
+#[test]
+fn fault_o9_memberships_end_and_absence_is_counted_beside_damaged_rows() {
+    let directory = Directory::new();
+    let database = directory.database();
+    {
+        let coordinator = TestCoordinator::start(&directory);
+        ["damaged", "lost", "good"].into_iter().for_each(|name| drop(coordinator.join(name)));
+    }
+    let mut damages = Damages::new(&database);
+    let short = if damages.on_server { SHORT.1.unwrap() } else { SHORT.0 };
+    let nowhere = damages.random(16);
+    damages.statements.extend([
+        String::from("UPDATE nodes SET expires_at = 1, ephemeral = 300, absent = 299"),
+        format!("UPDATE nodes SET ipv6 = {short} WHERE name = 'damaged'"),
+        format!("UPDATE nodes SET network = {nowhere} WHERE name = 'lost'"),
+    ]);
+    damages.make(&database);
+    let coordinator = TestCoordinator::start(&directory);
+    let state = &coordinator.state;
+    assert_eq!(coordinator.wait(state.end_memberships(unix_now())).unwrap(), 1);
+    coordinator.wait(state.count_absence(Duration::from_secs(90))).unwrap();
+    assert!(coordinator.wait(state.nodes(None)).unwrap().is_empty(), "the good node was absent for long enough");
 }

@@ -212,7 +212,7 @@ fn errors_say_what_happened_why_and_what_to_do() {
     coordinator.join("b");
     let deep = "[".repeat(10_000);
     let large = format!(r#"{{"name":"{}"}}"#, "x".repeat(70_000));
-    let cases: [(&str, &str, &str, u16, &str); 19] = [
+    let cases: [(&str, &str, &str, u16, &str); 25] = [
         ("POST", "networks", "", 400, "bad-request"),
         ("POST", "networks", "{}", 400, "bad-request"),
         ("POST", "networks", &deep, 400, "bad-request"),
@@ -232,6 +232,13 @@ fn errors_say_what_happened_why_and_what_to_do() {
         ("PATCH", "nodes/a", r#"{"name":"b"}"#, 409, "name-taken"),
         ("PATCH", "nodes/a", r#"{"name":"7"}"#, 400, "bad-name"),
         ("PATCH", "nodes/a", r#"{"name":"a.b"}"#, 400, "bad-name"),
+        // Null differs from an absent field.
+        ("PATCH", "nodes/a", r#"{"name":null}"#, 400, "bad-request"),
+        ("PATCH", "nodes/a", r#"{"tags":null}"#, 400, "bad-request"),
+        ("PATCH", "nodes/a", r#"{"disabled":null}"#, 400, "bad-request"),
+        ("PATCH", "nodes/a", r#"{"approved":null}"#, 400, "bad-request"),
+        ("PATCH", "networks/default", r#"{"approval":null}"#, 400, "bad-request"),
+        ("POST", "policy", r#"{"text":"","based_on":null}"#, 400, "bad-request"),
     ];
     let token = coordinator.operator_token();
     for (method, path, body, status, code) in cases {

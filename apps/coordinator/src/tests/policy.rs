@@ -276,3 +276,83 @@ fn fault_g14_changes_that_are_lost_doubled_or_out_of_order_end_at_the_newest_and
     db.hear_until(|node| open_ports(&node.map, &web) == [22]);
     assert_eq!(db.map.filter, db.fresh_map(&coordinator).filter);
 }
+
+#[test]
+fn fault_g8_a_map_that_this_coordinator_did_not_make_is_replaced_as_a_whole() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [web, db, other] = ["web", "db", "other"].map(|name| coordinator.join(name));
+    tag(&coordinator, &web, "tag:web");
+    tag(&coordinator, &db, "tag:db");
+    assert_eq!(apply(&coordinator, WEB_TO_DB).0, 201);
+    drop(coordinator);
+    // Without channels, this coordinator reads the rows only when it is asked.
+    let coordinator = TestCoordinator::start(&directory);
+    let version = || coordinator.wait(coordinator.state.networks()).unwrap()[0].row.version;
+    let update = |have| coordinator.update_for(db.network, db.id(), have);
+    let first = version();
+    assert!(matches!(update(first), ToNode::Delta(_)));
+    // Another coordinator may make a map of the version in which the filter is wider.
+    tag(&coordinator, &other, "tag:web");
+    let wider = version();
+    tag(&coordinator, &other, "tag:none");
+    let ToNode::Map(map) = update(wider) else { panic!("the filter of this version is not known") };
+    let src = other.map.me.addresses[0];
+    let packet = taut_policy::Packet { src, dst: map.me.addresses[0], proto: 6, port: 443 };
+    assert!(!map.filter.unwrap().allows(&packet));
+    assert!(matches!(update(first), ToNode::Delta(delta) if delta.filter.is_none()));
+    assert!(matches!(update(version()), ToNode::Delta(_)));
+}
+
+#[test]
+fn fault_g8_a_node_whose_filter_is_too_large_accepts_nothing() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [web, db] = ["web", "db"].map(|name| coordinator.join(name));
+    tag(&coordinator, &web, "tag:web");
+    tag(&coordinator, &db, "tag:db");
+    // The policy became too large after it was applied.
+    let rule = |number: u32| {
+        let ports = (0..20_000_u32).filter(|place| *place != number).map(|place| (place * 3 + 1).to_string());
+        let dst = format!("tag:db:{}", ports.collect::<Vec<_>>().join(","));
+        json!({ "action": "accept", "src": [format!("100.64.1.{number}")], "dst": [dst] })
+    };
+    let rules: Vec<Value> =
+        (0..6).map(rule).chain([json!({ "action": "accept", "src": ["tag:db"], "dst": ["tag:web:22"] })]).collect();
+    let text = json!({ "tagOwners": { "tag:web": [], "tag:db": [] }, "acls": rules });
+    let change = format!("UPDATE policies SET text = '{text}'").leak();
+    coordinator.wait(coordinator.state.store().edit(change));
+    coordinator.state.forget_views();
+    assert_eq!(db.fresh_map(&coordinator).filter, Some(Filter::default()));
+    assert_eq!(web.fresh_map(&coordinator).filter.unwrap().rules.len(), 1, "other nodes are not affected");
+}
+
+#[test]
+fn fault_o9_nodes_keep_their_channels_while_the_stored_policy_cannot_be_read() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let (mut one, two) = (coordinator.join("one"), coordinator.join("two"));
+    one.hear_until(|node| node.map.peers.len() == 1);
+    assert_eq!(apply(&coordinator, WEB_TO_DB).0, 201);
+    one.hear_until(|node| node.map.peers.is_empty());
+    let edit = |text: &'static str| coordinator.wait(coordinator.state.store().edit(text));
+    edit("UPDATE policies SET text = 'none' || text");
+    coordinator.state.forget_views();
+    tag(&coordinator, &two, "tag:db");
+    tag(&coordinator, &one, "tag:web");
+    one.channel.send(&ToCoordinator::Ping);
+    assert_eq!(one.channel.receive(), Some(ToNode::Pong));
+    edit("UPDATE policies SET text = substr(text, 5)");
+    one.hear_until(|node| node.map.peers.len() == 1);
+}
+
+#[test]
+fn a_second_policy_is_not_tried_while_the_first_one_is() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let turn = coordinator.state.hub(coordinator.network()).try_policy().expect("nobody else tries");
+    let (status, answer) = apply(&coordinator, WEB_TO_DB);
+    assert_eq!((status, &answer["error"]["code"]), (429, &json!("busy")), "{answer}");
+    drop(turn);
+    assert_eq!(apply(&coordinator, WEB_TO_DB).0, 201);
+}

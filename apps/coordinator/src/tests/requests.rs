@@ -223,3 +223,18 @@ fn the_page_of_a_code_tells_nothing_and_runs_nothing() {
     let key: serde_json::Value = serde_json::from_str(&key).unwrap();
     assert_eq!((status, &key["key"]), (200, &json!(coordinator.token().coordinator.to_string())));
 }
+
+#[test]
+fn fault_f17_a_former_key_is_not_approved_again() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let former = coordinator.join("a").host;
+    let changed = TestHost { node: TestHost::new().node, ..former.clone() };
+    changed.resume(&coordinator, &coordinator.token(), None).unwrap();
+    coordinator.wait(coordinator.state.remove_node(None, "a")).unwrap();
+    // An old copy of the machine asks: relays and peers were told that its key is no longer the machine's.
+    let (_channel, answer) = ask(&coordinator, &former, "a");
+    let path = format!("/api/v1/requests/{}/approve", code(answer));
+    let (status, answer) = coordinator.ask("POST", &path, Some(coordinator.operator_token()), Some("{}"));
+    assert_eq!((status, &answer["error"]["code"]), (409, &json!("key-revoked")), "{answer}");
+}

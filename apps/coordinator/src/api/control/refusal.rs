@@ -83,6 +83,7 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::BadTag(_)
         | StateError::BadOwner
         | StateError::BadPolicy(_)
+        | StateError::PolicyBusy
         | StateError::LongPolicy
         | StateError::LargeFilter(..)
         | StateError::PolicyTests(_)

@@ -420,9 +420,14 @@ impl Session {
                 }
             }
             // An error is not an empty map (law 6): the node keeps its map, and gets the changes when the database answers again.
-            Err(error @ (StateError::Store(_) | StateError::Panicked)) => {
+            Err(
+                error @ (StateError::Store(_)
+                | StateError::Panicked
+                | StateError::StoredPolicy(_)
+                | StateError::BadMap(_)),
+            ) => {
                 tracing::warn!(target: log::CONTROL, limited = DATABASE, event = "update-delayed", node = self.node.0, reason = %error);
-                let pause = if matches!(error, StateError::Panicked) { PANIC_PAUSE } else { RETRY };
+                let pause = if matches!(error, StateError::Store(_)) { RETRY } else { PANIC_PAUSE };
                 self.stale = true;
                 self.update_due = Some(Instant::now() + pause);
             }

@@ -56,7 +56,8 @@ pub(super) async fn party(state: &State, method: &Method, headers: &HeaderMap) -
     if headers.contains_key(header::AUTHORIZATION) {
         return Err(Refusal::Unknown("unknown token"));
     }
-    let Some(secret) = cookie(headers).and_then(|text| Secret::from_base64url(&text)) else {
+    let is_https = site::is_https(headers, state.urls());
+    let Some(secret) = cookie(headers, is_https).and_then(|text| Secret::from_base64url(&text)) else {
         return Err(Refusal::Unknown("no token"));
     };
     let is_change = !matches!(*method, Method::GET | Method::HEAD);
@@ -94,11 +95,12 @@ fn token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// Returns the session of the cookies.
-fn cookie(headers: &HeaderMap) -> Option<Zeroizing<String>> {
+/// Returns the session of the cookies. Over https only the cookie counts that no sibling host can set: with another one, its sender would be signed in as the person
+/// who chose the cookie (fault E9).
+fn cookie(headers: &HeaderMap, is_https: bool) -> Option<Zeroizing<String>> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = pairs.find(|(name, _)| COOKIES.contains(name))?;
+    let (_, value) = pairs.find(|(name, _)| *name == COOKIES[usize::from(is_https)])?;
     Some(Zeroizing::new(String::from(value)))
 }
 
@@ -132,7 +134,11 @@ mod tests {
         let mut headers = HeaderMap::new();
         let line = text(true).split(';').next().unwrap().to_owned();
         headers.insert(header::COOKIE, format!("a=b; {line}; c=d").parse().unwrap());
-        let read = Secret::from_base64url(&cookie(&headers).unwrap()).unwrap();
+        let read = Secret::from_base64url(&cookie(&headers, true).unwrap()).unwrap();
         assert_eq!(read.hash(), secret.hash());
+        assert!(cookie(&headers, false).is_none());
+        headers.insert(header::COOKIE, text(false).parse().unwrap());
+        assert!(cookie(&headers, false).is_some());
+        assert!(cookie(&headers, true).is_none(), "a sibling host can set a cookie without the prefix");
     }
 }

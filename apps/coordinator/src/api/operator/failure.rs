@@ -5,7 +5,6 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::REQUEST;
-use crate::api::MAX_BODY;
 use crate::api::request_id::RequestId;
 use crate::contract::{ErrorAnswer, ErrorBody, ErrorCode, SchemaVersion};
 use crate::log;
@@ -62,8 +61,8 @@ impl Failure {
     /// Returns the failure for a refusal of axum itself.
     pub(super) fn of_framework(status: StatusCode) -> Self {
         if status == StatusCode::PAYLOAD_TOO_LARGE {
-            let message = format!("the body is larger than {MAX_BODY} bytes");
-            return Self::new(ErrorCode::TooLarge, &message, "send a smaller body; no valid request is that large");
+            let message = "the body is larger than this kind of request may be";
+            return Self::new(ErrorCode::TooLarge, message, "send a smaller body; no valid request is that large");
         }
         let message = format!("the request cannot be read: {status}");
         let code = if status.is_server_error() { ErrorCode::Internal } else { ErrorCode::BadRequest };
@@ -127,10 +126,12 @@ impl From<StateError> for Failure {
             StateError::BadUses | StateError::BadAbsence | StateError::BadOwner => ErrorCode::BadRequest,
             StateError::BadTag(_) => ErrorCode::BadTag,
             StateError::NoRequest(_) => ErrorCode::NoSuchRequest,
+            StateError::KeyRevoked => ErrorCode::KeyRevoked,
             StateError::BadPolicy(_) | StateError::LongPolicy | StateError::LargeFilter(..) => ErrorCode::BadPolicy,
             StateError::PolicyTests(_) | StateError::TooOld(_) | StateError::PolicyChanged(_) => {
                 ErrorCode::PolicyRefused
             }
+            StateError::PolicyBusy => ErrorCode::Busy,
             StateError::NoPolicy(_) => ErrorCode::NoSuchPolicy,
             StateError::NoPart
             | StateError::Denied
@@ -138,7 +139,6 @@ impl From<StateError> for Failure {
             | StateError::Enrolment(_)
             | StateError::NotAMember
             | StateError::KeyConflict
-            | StateError::KeyRevoked
             | StateError::KeyChanges
             | StateError::Crowd
             | StateError::Turnover

@@ -45,6 +45,7 @@ use credentials::Refusal;
 pub(super) use failure::Failure;
 pub(super) use health::{Checked, alive};
 pub(crate) use networks::DEFAULT_IPV4;
+use repeat::RepeatKey;
 pub(super) use route::Route;
 pub(super) use routes::routes;
 
@@ -66,7 +67,8 @@ pub(super) fn router(context: Context) -> Router<Context> {
     closed
         .fold(Router::new(), |router, route| {
             let path = route.path.strip_prefix("/api").expect("what wants a token is below /api");
-            router.route(path, route.handler.route_layer(from_fn_with_state(route.need, authorize)))
+            let rules = (context.clone(), route.need, route.max_body);
+            router.route(path, route.handler.route_layer(from_fn_with_state(rules, authorize)))
         })
         .fallback(async || Failure::no_such_path())
         .method_not_allowed_fallback(async || Failure::no_such_method())
@@ -84,10 +86,14 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
         }
         Err(Refusal::Failed(failure)) => return failure.into_response(),
     };
-    let key = match repeat::key(&request) {
-        Ok(key) => key.filter(|_| *request.method() == Method::POST),
+    match repeat::key(&request) {
+        Ok(Some(key)) if *request.method() == Method::POST => {
+            let credential = Arc::new(party.credential);
+            request.extensions_mut().insert(RepeatKey { key, credential });
+        }
+        Ok(_) => {}
         Err(failure) => return failure.into_response(),
-    };
+    }
     let operator = party.operator;
     request.extensions_mut().insert(operator);
     let caller = caller(&request, party.actor, party.grants);
@@ -96,14 +102,7 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
         request.extensions_mut().insert(session);
     }
     let _busy = request.extensions().get::<Arc<PendingConnection>>().map(|guest| Arc::clone(guest).busy());
-    let credential = party.credential;
-    let mut answer = run_to_end(async move {
-        match key {
-            Some(key) => repeat::answer_once(context, &credential, &key, request, next).await,
-            None => next.run(request).await,
-        }
-    })
-    .await;
+    let mut answer = run_to_end(next.run(request)).await;
     answer.extensions_mut().insert(operator);
     answer
 }
@@ -115,8 +114,12 @@ fn caller(request: &Request, actor: Actor, grants: Grants) -> Caller {
     Caller { actor, grants, need: Need::OWNER, source: source.unwrap_or_default(), request: id.unwrap_or_default() }
 }
 
-/// Carries out a request if its caller may make such a request in some network. The rules then check the network.
-async fn authorize(Shared(need): Shared<Need>, mut request: Request, next: Next) -> Response {
+/// Carries out a request if its caller may make such a request in some network. The rules then check the network. A request that was repeated is not carried out again.
+async fn authorize(
+    Shared((context, need, max_body)): Shared<(Context, Need, usize)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     // Without a caller the request has not passed `guard`.
     let Some(caller) = request.extensions_mut().remove::<Caller>() else {
         return Failure::unauthorized().into_response();
@@ -127,7 +130,14 @@ async fn authorize(Shared(need): Shared<Need>, mut request: Request, next: Next)
     if !caller.grants.allow_somewhere(need) {
         return Failure::from(StateError::from(PeopleError::Forbidden)).into_response();
     }
-    Caller { need, ..caller }.scope(next.run(request)).await
+    let repeat_key = request.extensions_mut().remove::<RepeatKey>();
+    let answer = async {
+        match repeat_key {
+            Some(key) => repeat::answer_once(&context, &key, max_body, request, next).await,
+            None => next.run(request).await,
+        }
+    };
+    Caller { need, ..caller }.scope(answer).await
 }
 
 /// Carries out a request with which a person gets a first credential.

@@ -9,7 +9,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{KnownFormat, Ref, RefOr, Required, SchemaFormat};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::api::Context;
+use crate::api::{Context, MAX_BODY};
 use crate::contract::{ErrorCode, NetworkQuery};
 use crate::state::{Access, Area, Need};
 
@@ -22,6 +22,8 @@ pub(in crate::api) struct Route {
     pub(in crate::api) open: bool,
     /// True for a request with which a person gets a first credential: it needs no credential, but the limits of the API apply to it.
     pub(in crate::api) is_front: bool,
+    /// Limit on the body, in bytes.
+    pub(super) max_body: usize,
     /// Rights that a caller with a credential needs for the request.
     pub(super) need: Need,
     /// Name of the operation, for generated clients.
@@ -52,6 +54,7 @@ impl Route {
             handler: on(filter, handler),
             open: false,
             is_front: false,
+            max_body: MAX_BODY,
             need: Need::OWNER,
             id,
             summary,
@@ -103,6 +106,7 @@ impl Route {
     /// Raises the limit on the body of the request, in bytes.
     pub(super) fn up_to(mut self, bytes: usize) -> Self {
         self.handler = self.handler.layer(DefaultBodyLimit::max(bytes));
+        self.max_body = bytes;
         self
     }
 

@@ -120,7 +120,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             .up_to(policy::MAX_POLICY_BODY)
             .body::<ApplyPolicy>()
             .answers::<PolicyAnswer>()
-            .fails(&[ErrorCode::WhichNetwork, ErrorCode::BadPolicy, ErrorCode::PolicyRefused]),
+            .fails(&[ErrorCode::WhichNetwork, ErrorCode::BadPolicy, ErrorCode::PolicyRefused, ErrorCode::Busy]),
         Route::get("/api/v1/policy/versions", "listPolicyVersions", "Lists the versions of the policy.", policy::versions)
             .needs(read(Area::Policy))
             .query::<PolicyVersionsQuery>()
@@ -152,6 +152,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         .answers::<NodeAnswer>()
         .fails(&[
             ErrorCode::NoSuchRequest,
+            ErrorCode::KeyRevoked,
             ErrorCode::NoSuchNetwork,
             ErrorCode::WhichNetwork,
             ErrorCode::BadTag,

@@ -23,13 +23,11 @@ pub(super) struct Site {
 /// Checks the headers Host and, if `is_change`, Origin and Sec-Fetch-Site. Hosts of `urls`, IP addresses and `localhost` are this coordinator's.
 pub(super) fn check(headers: &HeaderMap, urls: &[String], is_change: bool) -> Result<Site, Failure> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
-    let configured =
-        urls.iter().find(|url| authority(url).is_some_and(|(_, own)| own == host || is_default_port(url, &own, &host)));
-    if configured.is_none() && !is_literal(&host) {
+    let host = host(headers);
+    if configured(&host, urls).is_none() && !is_literal(&host) {
         return Err(Failure::wrong_site("this is not a name of this coordinator"));
     }
-    let is_https = configured.is_some_and(|url| url.starts_with("https://"));
+    let is_https = is_https(headers, urls);
     if !is_change {
         return Ok(Site { is_https });
     }
@@ -44,6 +42,21 @@ pub(super) fn check(headers: &HeaderMap, urls: &[String], is_change: bool) -> Re
         None | Some("same-origin" | "none") => Ok(Site { is_https }),
         Some(_) => Err(Failure::wrong_site("the request comes from a page of another site")),
     }
+}
+
+/// Returns true if the request was made for one of the https URLs of `urls`.
+pub(super) fn is_https(headers: &HeaderMap, urls: &[String]) -> bool {
+    configured(&host(headers), urls).is_some_and(|url| url.starts_with("https://"))
+}
+
+fn host(headers: &HeaderMap) -> String {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    host.unwrap_or_default().to_ascii_lowercase()
+}
+
+/// Returns the URL of `urls` that has this host.
+fn configured<'a>(host: &str, urls: &'a [String]) -> Option<&'a String> {
+    urls.iter().find(|url| authority(url).is_some_and(|(_, own)| own == host || is_default_port(url, &own, host)))
 }
 
 /// Returns scheme and authority of an http or https URL.

@@ -112,6 +112,11 @@ impl Caller {
 
     /// Returns true if the request is allowed in this network.
     pub(crate) fn is_allowed_in(&self, network: NetworkId) -> bool {
-        self.grants.allow(self.need, Some(network))
+        self.is_allowed(Some(network))
+    }
+
+    /// Returns true if the request is allowed for an object of this network. An object of no network needs a role in all networks.
+    pub(crate) fn is_allowed(&self, network: Option<NetworkId>) -> bool {
+        self.grants.allow(self.need, network)
     }
 }

@@ -1,7 +1,7 @@
 //! API tokens: with a name, scopes and an expiry, for programs.
 
 use serde_json::json;
-use taut_base::encode_base64url;
+use taut_base::{encode_base64url, is_printable};
 
 use super::super::{Secret, State, StateError};
 use super::sessions::{grants, own_session};
@@ -20,6 +20,9 @@ pub(crate) const LONGEST_TOKEN_LIFE: i64 = 10 * 365 * 24 * 3600;
 
 /// Valid tokens of one person, or of the operator, 100.
 const MOST: i64 = 100;
+
+/// Time for which a token is listed after it expired or was revoked, 30 days in seconds.
+pub(super) const LISTED: i64 = 30 * 24 * 3600;
 
 /// Longest name, in characters.
 const LONGEST_NAME: usize = 64;
@@ -66,14 +69,15 @@ impl State {
     }
 
     /// Returns tokens with numbers above `after`, sorted by number, and the number after which the next page begins: all of them for a caller who may see all,
-    /// otherwise those of the caller.
+    /// otherwise those of the caller's person.
     pub(crate) async fn api_tokens(&self, after: i64, most: u32) -> Result<(Vec<TokenView>, Option<i64>), StateError> {
         let most = most.clamp(1, LARGEST_PAGE);
         let caller = Caller::current();
         let mut tx = self.store.read(Party::Operators).await?;
         let rows = match caller.actor.person() {
-            Some(person) if !sees_all(&caller) => tx.api_tokens_of(person).await?,
-            _ => tx.api_tokens(after, most).await?,
+            _ if sees_all(&caller) => tx.api_tokens(after, most).await?,
+            Some(person) => tx.api_tokens_of(person).await?,
+            None => Vec::new(),
         };
         let mut rows: Vec<TokenRow> = rows.into_iter().filter(|row| row.id > after).collect();
         rows.truncate(most as usize);
@@ -85,12 +89,16 @@ impl State {
         Ok((views, next))
     }
 
-    /// Revokes a token: one of the caller, or any for a caller who may revoke all.
+    /// Revokes a token. A person may revoke its own tokens, a token only itself, and a caller who may revoke all any token.
     pub(crate) async fn revoke_api_token(&self, id: i64) -> Result<(), StateError> {
         let caller = Caller::current();
         let mut tx = self.store.write(Party::Operators).await?;
         let row = tx.api_token_by_id(id).await?;
-        let is_own = |row: &TokenRow| row.person.is_some() && row.person == caller.actor.person();
+        let is_own = |row: &TokenRow| match caller.actor {
+            Actor::Person { id, .. } => row.person == Some(id),
+            Actor::Token { id, .. } => row.id == id,
+            _ => false,
+        };
         let row = row.filter(|row| is_own(row) || may_revoke_all(&caller)).ok_or(PeopleError::NoToken(id))?;
         tx.revoke_api_token(id, unix_now()).await?;
         let before = Some(json!({ "name": row.name, "scopes": row.scopes, "user": row.person }));
@@ -110,7 +118,7 @@ pub(in crate::state) async fn create(
     life: Option<i64>,
 ) -> Result<(TokenRow, String), StateError> {
     let length = name.chars().count();
-    if !(1..=LONGEST_NAME).contains(&length) || name.contains(char::is_control) {
+    if !(1..=LONGEST_NAME).contains(&length) || !name.chars().all(is_printable) {
         return Err(PeopleError::BadTokenName.into());
     }
     let scopes: Scopes = scopes.parse().map_err(PeopleError::BadScope)?;
@@ -118,10 +126,11 @@ pub(in crate::state) async fn create(
     if !(1..=LONGEST_TOKEN_LIFE).contains(&life) {
         return Err(StateError::BadExpiry);
     }
-    if tx.count_api_tokens(person).await? >= MOST {
+    let now = unix_now();
+    if tx.count_api_tokens(person, now).await? >= MOST {
         return Err(PeopleError::TooManyTokens.into());
     }
-    let (secret, now, scopes) = (Secret::new(), unix_now(), scopes.to_string());
+    let (secret, scopes) = (Secret::new(), scopes.to_string());
     let expires_at = Some(now + life);
     let row =
         tx.insert_api_token(&NewToken { hash: &secret.hash(), person, name, scopes: &scopes, expires_at }, now).await?;

@@ -2,6 +2,7 @@
 
 use super::super::{State, StateError, networks};
 use super::answers::ANSWER_LIFE;
+use super::api_tokens::LISTED;
 use super::{Caller, IDLE_LIFE, LARGEST_PAGE};
 use crate::store::{AuditFilter, AuditRow, Party};
 
@@ -42,22 +43,22 @@ impl State {
         let rows = tx.audit(&filter).await?;
         let is_full = rows.len() >= most as usize;
         let next = rows.last().map(|row| row.id).filter(|_| is_full);
-        let is_visible = |row: &AuditRow| match row.network {
-            Some(network) => caller.is_allowed_in(network),
-            None => caller.grants.allow(caller.need, None),
-        };
         let view = |row: AuditRow| {
             let network = names.iter().find(|network| Some(network.id) == row.network);
             AuditView { network: network.map(|network| network.name.clone()), row }
         };
-        Ok(AuditPage { entries: rows.into_iter().filter(is_visible).map(view).collect(), next })
+        Ok(AuditPage {
+            entries: rows.into_iter().filter(|row| caller.is_allowed(row.network)).map(view).collect(),
+            next,
+        })
     }
 
-    /// Deletes expired sessions, links and kept answers, and old entries of the audit log. `now` must come from a clock that was not set recently.
+    /// Deletes expired sessions, links and kept answers, tokens that ended long ago, and old entries of the audit log. `now` must come from a clock that was not set recently.
     pub(crate) async fn forget_people_marks(&self, now: i64) -> Result<(), StateError> {
         let mut tx = self.store.write(Party::Coordinator).await?;
         tx.forget_sessions(now, now - IDLE_LIFE).await?;
         tx.forget_answers(now - ANSWER_LIFE).await?;
+        tx.forget_api_tokens(now - LISTED).await?;
         tx.commit().await?;
         self.forget_audit(now).await
     }

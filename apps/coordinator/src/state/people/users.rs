@@ -1,6 +1,7 @@
 //! People as an owner manages them.
 
 use serde_json::{Value, json};
+use taut_base::is_printable;
 
 use super::super::names::is_number;
 use super::super::{State, StateError, networks};
@@ -147,18 +148,24 @@ impl State {
         let mut tx = self.store.write(Party::Operators).await?;
         let network = match network {
             Some(_) => Some(networks::named(&mut tx, network).await?.id),
-            None if caller.grants.allow(caller.need, None) => None,
+            None if caller.is_allowed(None) => None,
             None => return Err(PeopleError::Forbidden.into()),
         };
         let row = find(&mut tx, who).await?;
-        let had_owner = has_owner(&mut tx).await?;
         let all = tx.networks().await?;
-        let before = view(&mut tx, &all, row.clone()).await?;
-        tx.set_role(row.id, network, role.map(Role::name)).await?;
+        let new = role.map(Role::name);
+        let former = tx.roles(row.id).await?.into_iter().find(|found| found.network == network).map(|found| found.role);
+        if former.as_deref() == new {
+            return view(&mut tx, &all, row).await;
+        }
+        let had_owner = has_owner(&mut tx).await?;
+        tx.set_role(row.id, network, new).await?;
         let row = tx.update_person(&row).await?;
         expect_owner(&mut tx, had_owner).await?;
         let after = view(&mut tx, &all, row).await?;
-        let change = change("role-changed", after.row.id, Some(value(&before)), Some(value(&after)));
+        // The entry is shown to all auditors of its network, so it has nothing else of the person.
+        let (before, is) = (json!({ "role": former }), json!({ "role": new }));
+        let change = change("role-changed", after.row.id, Some(before), Some(is));
         record(&mut tx, Change { network, ..change }).await?;
         tx.commit().await?;
         Ok(after)
@@ -224,7 +231,8 @@ pub(super) async fn find(tx: &mut Reading, who: &str) -> Result<PersonRow, State
     found.ok_or_else(|| PeopleError::NoPerson(String::from(who)).into())
 }
 
-/// Returns a person with its roles. Roles in networks that the caller may not see are left out.
+/// Returns a person with its roles. Roles in networks that the caller may not see are left out. A caller who may not see people in all networks gets another
+/// person's names only: its email address, its last sign-in, and whether it is disabled or has credentials, are left out.
 pub(super) async fn view(tx: &mut Reading, all: &[NetworkRow], row: PersonRow) -> Result<UserView, StateError> {
     let caller = Caller::current();
     let need = Need { area: Area::Users, access: Access::Read, everywhere: false, by_session: false };
@@ -238,6 +246,10 @@ pub(super) async fn view(tx: &mut Reading, all: &[NetworkRow], row: PersonRow) -
         if is_visible && (found.network.is_none() || network.is_some()) {
             roles.push(RoleView { network: network.map(|network| network.name.clone()), role });
         }
+    }
+    if !is_own && !caller.grants.allow(need, None) {
+        let row = PersonRow { email: None, disabled_at: None, seen_at: None, ..row };
+        return Ok(UserView { row, roles, can_sign_in: false, has_codes: false });
     }
     let can_sign_in = row.issuer != LOCAL || tx.password_hash(row.id).await?.is_some();
     let has_codes = tx.totp(row.id).await?.is_some_and(|totp| totp.confirmed_at.is_some());
@@ -280,12 +292,8 @@ pub(super) fn check_sign_in_name(name: &str) -> Result<(), PeopleError> {
 
 /// Checks a displayed name. Any script is allowed; characters that change how text around them is shown are not (fault E16).
 pub(super) fn check_display_name(name: &str) -> Result<(), PeopleError> {
-    let is_hidden = |letter: char| {
-        letter.is_control()
-            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
     let length = name.chars().count();
-    if name.trim().is_empty() || length > LENGTHS.1 || name.contains(is_hidden) {
+    if name.trim().is_empty() || length > LENGTHS.1 || !name.chars().all(is_printable) {
         return Err(PeopleError::BadName("it is empty, too long, or has invisible characters"));
     }
     Ok(())
@@ -294,7 +302,7 @@ pub(super) fn check_display_name(name: &str) -> Result<(), PeopleError> {
 fn check_email(email: Option<&str>) -> Result<(), PeopleError> {
     let Some(email) = email else { return Ok(()) };
     let is_plain =
-        email.len() <= LONGEST_EMAIL && !email.contains(|letter: char| letter.is_control() || letter.is_whitespace());
+        email.len() <= LONGEST_EMAIL && email.chars().all(|letter| is_printable(letter) && !letter.is_whitespace());
     let has_both = email
         .split_once('@')
         .is_some_and(|(name, domain)| !name.is_empty() && !domain.is_empty() && !domain.contains('@'));
@@ -316,7 +324,7 @@ mod tests {
         for good in ["Ann", "Ægir Þór", "王小明", "<script>alert(1)</script>"] {
             assert!(check_display_name(good).is_ok(), "{good}: shown as text, never as markup");
         }
-        for wrong in ["", "  ", "a\nb", "a\u{202e}b", "a\0", "\u{1b}[2J", &"a".repeat(129)] {
+        for wrong in ["", "  ", "a\nb", "a\u{202e}b", "a\u{ad}b", "a\0", "\u{1b}[2J", &"a".repeat(129)] {
             assert!(check_display_name(wrong).is_err(), "{wrong:?}");
         }
         for wrong in ["", "ann", "@a", "a@", "a@b@c", "a b@c", "a@b\r\nBcc: x"] {

@@ -102,9 +102,11 @@ impl Writing {
         let sql = "UPDATE audit SET actor_name = $1, source = '' WHERE actor = 'token' \
                    AND actor_id IN (SELECT id FROM tokens WHERE person = $2)";
         self.execute(sql, &[mark.into(), person.into()]).await?;
-        let sql = "UPDATE audit SET old_value = NULL, new_value = NULL \
-                   WHERE object IN (SELECT 'token ' || id FROM tokens WHERE person = $1)";
-        self.execute(sql, &[person.into()]).await?;
+        // The tokens of these entries may be forgotten. The value of such an entry ends with the number of the person.
+        let end = format!("%\"user\":{person}}}");
+        let sql = "UPDATE audit SET old_value = NULL, new_value = NULL WHERE action IN ('token-created', 'token-revoked') \
+                   AND (old_value LIKE $1 OR new_value LIKE $1)";
+        self.execute(sql, &[(&end).into()]).await?;
         let object = format!("user {person}");
         let sql = "UPDATE audit SET old_value = NULL, new_value = NULL WHERE object = $1";
         self.execute(sql, &[(&object).into()]).await?;

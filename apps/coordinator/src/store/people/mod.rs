@@ -107,9 +107,12 @@ impl Writing {
         Ok(())
     }
 
-    /// Deletes a person with everything that belongs to it. Its name in the audit log is replaced by `mark`.
+    /// Deletes a person with everything that belongs to it. Its name in the audit log and at policies is replaced by `mark`.
     pub(crate) async fn delete_person(&mut self, id: i64, mark: &str) -> Result<(), StoreError> {
         self.erase_from_audit(id, mark).await?;
+        let sql = "UPDATE policies SET author = $1 WHERE author IN (SELECT subject FROM people WHERE id = $2) \
+                   OR author IN (SELECT 'token ' || name FROM tokens WHERE person = $2)";
+        self.execute(sql, &[mark.into(), id.into()]).await?;
         for delete in [
             "DELETE FROM sessions WHERE person = $1",
             "DELETE FROM links WHERE person = $1",

@@ -62,9 +62,10 @@ impl Reading {
     }
 
     /// Returns the number of valid API tokens of a person, or of the operator.
-    pub(crate) async fn count_api_tokens(&mut self, person: Option<i64>) -> Result<i64, StoreError> {
-        let sql = "SELECT count(*) FROM tokens WHERE coalesce(person, 0) = $1 AND revoked_at IS NULL";
-        self.one(sql, &[person.unwrap_or(0).into()]).await?.first()
+    pub(crate) async fn count_api_tokens(&mut self, person: Option<i64>, now: i64) -> Result<i64, StoreError> {
+        let sql = "SELECT count(*) FROM tokens WHERE coalesce(person, 0) = $1 AND revoked_at IS NULL \
+                   AND (expires_at IS NULL OR expires_at > $2)";
+        self.one(sql, &[person.unwrap_or(0).into(), now.into()]).await?.first()
     }
 }
 
@@ -84,6 +85,15 @@ impl Writing {
     pub(crate) async fn revoke_api_token(&mut self, id: i64, now: i64) -> Result<(), StoreError> {
         let sql = "UPDATE tokens SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2";
         self.execute(sql, &[now.into(), id.into()]).await?;
+        Ok(())
+    }
+
+    /// Deletes the API tokens that expired or were revoked before `time`. A token that changed something stays as long as the audit log says so, because the entries do
+    /// not name its person.
+    pub(crate) async fn forget_api_tokens(&mut self, time: i64) -> Result<(), StoreError> {
+        let sql = "DELETE FROM tokens WHERE (expires_at < $1 OR revoked_at < $1) \
+                   AND id NOT IN (SELECT actor_id FROM audit WHERE actor = 'token' AND actor_id IS NOT NULL)";
+        self.execute(sql, &[time.into()]).await?;
         Ok(())
     }
 }

@@ -25,6 +25,8 @@ fn every_change_is_recorded_with_who_when_from_where_before_and_after() {
     ann.done("PATCH", &format!("/api/v1/nodes/{node}"), &json!({ "name": "new" }));
     ann.done("DELETE", "/api/v1/nodes/new", &Value::Null);
     ann.done("POST", "/api/v1/networks", &json!({ "name": "lab" }));
+    ann.done("PATCH", "/api/v1/networks/lab", &json!({ "approval": true }));
+    ann.done("PATCH", "/api/v1/networks/lab", &json!({ "approval": true }));
     let key = ann.done("POST", "/api/v1/keys", &json!({ "network": "lab" }))["key"]["id"].clone();
     ann.done("DELETE", &format!("/api/v1/keys/{key}"), &Value::Null);
     let relay = json!({ "network": "lab", "name": "far", "key": RELAY, "endpoints": ["203.0.113.7:3478"] });
@@ -45,6 +47,7 @@ fn every_change_is_recorded_with_who_when_from_where_before_and_after() {
         "node-renamed",
         "node-removed",
         "network-created",
+        "network-changed",
         "key-created",
         "key-revoked",
         "relay-added",
@@ -75,7 +78,9 @@ fn every_change_is_recorded_with_who_when_from_where_before_and_after() {
     }
     assert_eq!((&entries[0]["before"], &entries[0]["after"]), (&json!({ "name": "old" }), &json!({ "name": "new" })));
     assert_eq!((&entries[0]["object"], &entries[0]["network"]), (&json!(format!("node {node}")), &json!("default")));
-    assert_eq!(entries[13]["after"]["roles"], json!(null), "erased with the person");
+    let change = (&entries[3]["before"], &entries[3]["after"]);
+    assert_eq!(change, (&json!({ "approval": false }), &json!({ "approval": true })));
+    assert_eq!(entries[14]["after"]["role"], json!(null), "erased with the person");
     let token = Client::with_token(&coordinator, coordinator.operator_token());
     token.done("POST", "/api/v1/keys", &json!({}));
     let last = self::entries(&ann).pop().unwrap();

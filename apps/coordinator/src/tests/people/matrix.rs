@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use taut_base::encode_base64url;
+use taut_netmap::{Hello, Request, ToCoordinator};
+use taut_noise::public_key;
 
-use super::super::world::{Directory, TestCoordinator};
+use super::super::world::{Directory, TestCoordinator, TestHost};
 use super::client::{Client, PASSWORD, person, secret_of};
 use crate::api::document;
-use crate::state::{Secret, new_operator_token};
+use crate::state::{Asked, Secret, new_operator_token};
 
 /// Credential that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +19,6 @@ enum Needs {
     Nothing,
     /// Any credential.
     Any,
-    /// A session or a token of a person.
-    Person,
     /// A session.
     Session,
     /// At least this role in one network (1 auditor, 2 admin, 3 owner), and the named scope if the caller is a token.
@@ -26,7 +26,7 @@ enum Needs {
     /// At least this role in all networks, and the named scope if the caller is a token.
     Everywhere(u8, &'static str),
 }
-use Needs::{Any, Everywhere, Nothing, Person, Role, Session};
+use Needs::{Any, Everywhere, Nothing, Role, Session};
 
 const NONE: &str = "none";
 
@@ -40,7 +40,7 @@ const ROUTES: [(&str, &str, Needs); 52] = [
     ("GET", "/api/v1/openapi.json", Any),
     ("GET", "/api/v1/session", Any),
     ("DELETE", "/api/v1/session", Session),
-    ("GET", "/api/v1/account/export", Person),
+    ("GET", "/api/v1/account/export", Session),
     ("POST", "/api/v1/account/password", Session),
     ("POST", "/api/v1/account/codes", Session),
     ("POST", "/api/v1/account/codes/confirm", Session),
@@ -104,7 +104,6 @@ struct Holder {
     everywhere: Option<u8>,
     in_one: Option<u8>,
     is_session: bool,
-    is_person: bool,
     /// Scopes; empty for all.
     scopes: &'static [&'static str],
 }
@@ -115,7 +114,6 @@ impl Holder {
         let has = |scope: &str| self.scopes.is_empty() || self.scopes.contains(&scope);
         match needs {
             Nothing | Any => true,
-            Person => self.is_person,
             Session => self.is_session,
             Role(least, scope) => has(scope) && (of_role(self.everywhere, least) || of_role(self.in_one, least)),
             Everywhere(least, scope) => has(scope) && of_role(self.everywhere, least),
@@ -124,7 +122,7 @@ impl Holder {
 }
 
 const fn session(what: &'static str, everywhere: Option<u8>, in_one: Option<u8>) -> Holder {
-    Holder { what, everywhere, in_one, is_session: true, is_person: true, scopes: &[] }
+    Holder { what, everywhere, in_one, is_session: true, scopes: &[] }
 }
 
 const READ: [&str; 8] = [
@@ -148,36 +146,14 @@ const HOLDERS: [Holder; 12] = [
     session("lab-owner", None, Some(3)),
     session("lab-admin", None, Some(2)),
     session("lab-auditor", None, Some(1)),
-    Holder {
-        what: "operator token",
-        everywhere: Some(3),
-        in_one: None,
-        is_session: false,
-        is_person: false,
-        scopes: &[],
-    },
-    Holder {
-        what: "owner's token",
-        everywhere: Some(3),
-        in_one: None,
-        is_session: false,
-        is_person: true,
-        scopes: &[],
-    },
-    Holder {
-        what: "reading token",
-        everywhere: Some(3),
-        in_one: None,
-        is_session: false,
-        is_person: true,
-        scopes: &READ,
-    },
+    Holder { what: "operator token", everywhere: Some(3), in_one: None, is_session: false, scopes: &[] },
+    Holder { what: "owner's token", everywhere: Some(3), in_one: None, is_session: false, scopes: &[] },
+    Holder { what: "reading token", everywhere: Some(3), in_one: None, is_session: false, scopes: &READ },
     Holder {
         what: "token for nodes",
         everywhere: Some(3),
         in_one: None,
         is_session: false,
-        is_person: true,
         scopes: &["nodes:read", "nodes:write"],
     },
 ];
@@ -333,7 +309,18 @@ fn fault_e2_a_role_in_one_network_shows_and_changes_nothing_of_another() {
     let own = operator.done("POST", "/api/v1/keys", &json!({ "network": "lab" }))["key"]["id"].as_i64().unwrap();
     person(&coordinator, "lee", Some("lab"), Some("owner"));
     let lee = Client::of(&coordinator, "lee");
-    for path in ["networks", "nodes", "keys", "relays", "audit"] {
+    // A machine asks for no network.
+    let code = {
+        let host = TestHost::new();
+        let ToCoordinator::Hello(hello) = host.hello(None, 0) else { panic!() };
+        let hello = Hello { request: Some(Request { name: String::from("secret-host") }), ..hello };
+        let asked = coordinator.state.ask_to_join(public_key(&host.machine), &hello, [192, 0, 2, 1].into());
+        match coordinator.wait(asked).unwrap() {
+            Asked::Waits(row) => row.code,
+            other => panic!("{other:?}"),
+        }
+    };
+    for path in ["networks", "nodes", "requests", "keys", "relays", "audit"] {
         let text = lee.done("GET", &format!("/api/v1/{path}"), &Value::Null).to_string();
         assert!(!text.contains("default") && !text.contains("secret-host"), "{path}: {text}");
     }
@@ -345,6 +332,7 @@ fn fault_e2_a_role_in_one_network_shows_and_changes_nothing_of_another() {
         ("DELETE", String::from("nodes/secret-host"), Value::Null),
         ("PATCH", format!("nodes/{node}"), json!({ "name": "mine" })),
         ("DELETE", format!("keys/{foreign}"), Value::Null),
+        ("DELETE", format!("requests/{code}"), Value::Null),
         ("POST", String::from("keys"), json!({ "network": "default" })),
         ("POST", String::from("users/lee/role"), json!({ "network": "default", "role": "owner" })),
     ];
@@ -352,9 +340,13 @@ fn fault_e2_a_role_in_one_network_shows_and_changes_nothing_of_another() {
         let answer = lee.send(method, &format!("/api/v1/{path}"), &body);
         assert_eq!(answer.status, 404, "{method} {path}: {}", answer.body);
     }
+    let seen = operator.done("GET", "/api/v1/requests", &Value::Null);
+    assert_eq!(seen["requests"][0]["code"], json!(code), "an owner of the coordinator sees it");
+    let approved = lee.done("POST", &format!("/api/v1/requests/{code}/approve"), &json!({}));
+    assert_eq!(approved["node"]["network"], "lab", "the code alone is enough for its own network");
     let answer = lee.send("POST", "/api/v1/users/lee/role", &json!({ "role": "owner" }));
     assert_eq!((answer.status, answer.code()), (403, "forbidden"), "no role in the coordinator itself");
     assert_eq!(lee.send("DELETE", &format!("/api/v1/keys/{own}"), &Value::Null).status, 200, "its own network");
     assert_eq!(lee.send("POST", "/api/v1/keys", &json!({})).status, 201, "the only network that it sees");
-    assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 1);
+    assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 2);
 }

@@ -42,6 +42,20 @@ fn a_repeated_creation_creates_nothing_and_has_the_same_answer() {
 }
 
 #[test]
+fn a_large_request_can_be_repeated_and_its_large_answer_is_not_kept() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let operator = Client::operator(&coordinator);
+    let text = format!(r#"{{"acls": []}}{}"#, "\n".repeat(100_000));
+    let apply = || operator.send_with("POST", "/api/v1/policy", &json!({ "text": text }), &[("idempotency-key", "k")]);
+    assert_eq!(apply().status, 201, "the body is within the limit of its route");
+    let again = apply();
+    assert_eq!((again.status, again.code()), (409, "repeated-key"), "{}", again.body);
+    let versions = operator.done("GET", "/api/v1/policy/versions", &Value::Null);
+    assert_eq!(versions["versions"].as_array().unwrap().len(), 2, "it was applied once");
+}
+
+#[test]
 fn a_request_that_was_interrupted_is_not_repeated_blindly() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);

@@ -131,6 +131,37 @@ fn a_change_from_an_old_version_is_refused() {
 }
 
 #[test]
+fn fault_e2_an_owner_of_one_network_learns_nothing_else_of_a_person() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let operator = Client::operator(&coordinator);
+    operator.done("POST", "/api/v1/networks", &json!({ "name": "lab" }));
+    person(&coordinator, "lee", Some("lab"), Some("owner"));
+    person(&coordinator, "ann", Some("default"), Some("auditor"));
+    operator.done("PATCH", "/api/v1/users/ann", &json!({ "email": "ann@example.com", "disabled": true }));
+    let lee = Client::of(&coordinator, "lee");
+    let set = |role: Value| {
+        lee.done("POST", "/api/v1/users/ann/role", &json!({ "network": "lab", "role": role }))["user"].clone()
+    };
+    let user = set(json!("admin"));
+    assert_eq!(user["roles"], json!([{ "network": "lab", "role": "admin" }]));
+    let hidden = ["email", "seen_at", "disabled", "can_sign_in", "codes"].map(|field| user[field].clone());
+    assert_eq!(hidden, [json!(null), json!(null), json!(false), json!(false), json!(false)]);
+    assert_eq!(set(json!("admin"))["version"], user["version"], "nothing changed");
+    set(Value::Null);
+    let audit = lee.done("GET", "/api/v1/audit?limit=500", &Value::Null)["entries"].as_array().unwrap().clone();
+    let changes: Vec<_> = audit
+        .iter()
+        .filter(|entry| entry["action"] == "role-changed" && entry["actor"]["name"] == "lee")
+        .map(|entry| (entry["before"].clone(), entry["after"].clone()))
+        .collect();
+    let (none, admin) = (json!({ "role": null }), json!({ "role": "admin" }));
+    assert_eq!(changes, [(none.clone(), admin.clone()), (admin, none)]);
+    let whole = operator.done("GET", "/api/v1/users/ann", &Value::Null)["user"].clone();
+    assert_eq!((&whole["email"], &whole["disabled"]), (&json!("ann@example.com"), &json!(true)));
+}
+
+#[test]
 fn users_come_in_pages() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
@@ -159,6 +190,7 @@ fn a_removed_person_leaves_no_data_and_an_export_has_all() {
     let ann = Client::of(&coordinator, "ann");
     ann.done("POST", "/api/v1/tokens", &json!({ "name": "laptop", "scopes": "read" }));
     ann.done("POST", "/api/v1/keys", &json!({}));
+    ann.done("POST", "/api/v1/policy", &json!({ "text": "{\"acls\": []}" }));
     let export = ann.done("GET", "/api/v1/account/export", &Value::Null);
     assert_eq!(export, operator.done("GET", "/api/v1/users/ann/export", &Value::Null));
     let export = &export["export"];
@@ -177,6 +209,8 @@ fn a_removed_person_leaves_no_data_and_an_export_has_all() {
     let audit = operator.done("GET", "/api/v1/audit?limit=500", &Value::Null);
     let created = audit["entries"].as_array().unwrap().iter().find(|entry| entry["action"] == "key-created").unwrap();
     assert_eq!(created["actor"], json!({ "kind": "person", "id": 1, "name": "removed user 1" }), "what it did stays");
+    let policy = operator.done("GET", "/api/v1/policy", &Value::Null);
+    assert_eq!(policy["policy"]["author"], "removed user 1");
     operator.done("POST", "/api/v1/users", &json!({ "name": "ann" }));
     assert_eq!(operator.done("GET", "/api/v1/users/ann", &Value::Null)["user"]["id"], json!(2), "another person");
 }

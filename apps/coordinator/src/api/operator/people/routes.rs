@@ -63,6 +63,7 @@ fn own() -> Vec<Route> {
             account::export,
         )
         .needs(read)
+        .by_session()
         .answers::<ExportAnswer>(),
         Route::post(
             "/api/v1/account/password",
