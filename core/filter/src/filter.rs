@@ -10,6 +10,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,13 @@ impl Filter {
             Some((first, last)) => Err(BadFilter::Ports(first, last)),
             None => Ok(()),
         }
+    }
+
+    /// Returns a hash of the rules, by which a program notices that it has another filter than before. It may differ between versions of a program, so it is not for storage.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.rules.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Returns the number of prefixes and port ranges of all rules.

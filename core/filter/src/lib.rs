@@ -32,6 +32,6 @@ pub use classified::{Classified, Refusal, Transport};
 pub use filter::{ALL_PORTS, BadFilter, Filter, MAX_FILTER_PARTS, MAX_FILTER_RULES, Packet, Rule, Target, allows_port};
 pub use flows::{FlowClass, FlowKey, FlowTable, MOST_FLOWS, Remembered, seconds};
 pub use gate::Gate;
-pub use protocol::{DEFAULT_PROTOCOLS, SCTP, has_ports, is_icmp_of};
+pub use protocol::{DEFAULT_PROTOCOLS, ICMP, ICMPV6, SCTP, TCP, UDP, has_ports, is_icmp_of};
 pub use rules::{PacketFilter, SourceRules};
 pub use services::{ServicePorts, Services};

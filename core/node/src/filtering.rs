@@ -1,6 +1,5 @@
 //! The filter of the node's map, and the state that outlives changes of the filter: flows, service ports, and the time of the last change.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use taut_base::{Entropy, Time};
@@ -29,7 +28,7 @@ impl Filtering {
         if self.has_begun {
             self.changed = Some(seconds(now));
         }
-        (self.known, self.has_begun) = (filter.map(hash_of), true);
+        (self.known, self.has_begun) = (filter.map(Filter::fingerprint), true);
         self.filter = filter.map(|filter| Arc::new(PacketFilter::new(filter)));
         if self.filter.is_some() && self.flows.is_none() {
             let mut key = [0; 16];
@@ -40,7 +39,7 @@ impl Filtering {
 
     /// Returns true if this is the filter in force.
     pub(crate) fn has(&self, filter: Option<&Filter>) -> bool {
-        self.has_begun && filter.map(hash_of) == self.known
+        self.has_begun && filter.map(Filter::fingerprint) == self.known
     }
 
     /// Sets the ports on which the host offers services. Returns true if they changed.
@@ -60,10 +59,4 @@ impl Filtering {
         let (filter, flows) = (Arc::clone(self.filter.as_ref()?), Arc::clone(self.flows.as_ref()?));
         Some(Arc::new(Gate { filter, flows, services: Services::new(self.ports.clone(), self.changed) }))
     }
-}
-
-fn hash_of(filter: &Filter) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    filter.rules.hash(&mut hasher);
-    hasher.finish()
 }

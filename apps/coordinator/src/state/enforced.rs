@@ -5,7 +5,6 @@
 //! sees other peers than before among the members whose rows did not change, because a delta contains only the members whose rows changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
@@ -100,7 +99,7 @@ impl ToEnforce {
             base: if is_open { row.version } else { version },
         };
         if let Meaning::Compiled { compiled, nodes } = &next.meaning {
-            let filters = nodes.iter().enumerate().map(|(place, id)| (*id, hash_of(&compiled.filter(place))));
+            let filters = nodes.iter().enumerate().map(|(place, id)| (*id, compiled.filter(place).fingerprint()));
             next.hashes = filters.collect();
         }
         if let Some((earlier, changed)) = before {
@@ -231,12 +230,6 @@ pub(super) fn is_open(policy: &Policy) -> bool {
                 access.dst.contains(&Selector::Any) && access.services.iter().any(all)
             })
     })
-}
-
-fn hash_of(filter: &Filter) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    filter.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Returns the properties of a node that a policy can refer to; `None` if the node takes no part.
