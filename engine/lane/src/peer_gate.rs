@@ -209,19 +209,16 @@ impl PeerGate {
         known.then_some(second).ok_or(DropReason::PolicyError)
     }
 
-    /// Returns the rules for a source of the peer.
+    /// Returns the rules for a source of the peer. Sources are in the order of their last use.
     fn source(&mut self, gate: &Gate, address: IpAddr) -> &mut Source {
-        let place = match self.sources.iter().position(|source| source.address == address) {
-            Some(place) => place,
+        match self.sources.iter().position(|source| source.address == address) {
+            Some(place) => self.sources[..=place].rotate_right(1),
             None => {
-                if self.sources.len() == SOURCES {
-                    self.sources.remove(SOURCES - 1);
-                }
+                self.sources.truncate(SOURCES - 1);
                 self.sources.insert(0, Source { address, rules: gate.filter.for_source(address), open: None });
-                0
             }
-        };
-        &mut self.sources[place]
+        }
+        &mut self.sources[0]
     }
 }
 
@@ -236,5 +233,27 @@ impl Source {
                 open
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use taut_filter::{FlowTable, PacketFilter, Services};
+
+    use super::*;
+
+    #[test]
+    fn the_source_that_was_used_longest_ago_is_forgotten_first() {
+        let flows = Arc::new(FlowTable::new([1; 16]));
+        let gate = Gate { filter: Arc::new(PacketFilter::default()), flows, services: Services::default() };
+        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let mut peer = PeerGate::default();
+        for last in [1, 2, 3, 4, 1, 5] {
+            assert_eq!(peer.source(&gate, address(last)).address, address(last));
+        }
+        let kept: Vec<IpAddr> = peer.sources.iter().map(|source| source.address).collect();
+        assert_eq!(kept, [5, 1, 4, 3].map(address));
     }
 }

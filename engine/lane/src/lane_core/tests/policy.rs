@@ -26,8 +26,8 @@ fn to_ports(ports: &[(u16, u16)], proto: &[u8]) -> Rule {
     Rule { src: vec![prefix(HERE)], proto: proto.to_vec(), dst }
 }
 
-fn routes(rules: Vec<Rule>, flows: &Arc<FlowTable>, services: Services) -> ToLane {
-    let gate = Gate { filter: PacketFilter::new(&Filter { rules }).into(), flows: Arc::clone(flows), services };
+fn routes(filter: Arc<PacketFilter>, flows: &Arc<FlowTable>, services: Services) -> ToLane {
+    let gate = Gate { filter, flows: Arc::clone(flows), services };
     let routes = Routes::new([(prefix(HERE), PEER)]).only_to(&[prefix(THERE).address()]);
     ToLane::Routes(routes.guarded_by(Some(gate.into())).into())
 }
@@ -49,7 +49,11 @@ impl Guarded {
     }
 
     fn set(&mut self, rules: Vec<Rule>, services: Services) {
-        self.there.command(routes(rules, &self.flows, services), at(0));
+        self.set_filter(&PacketFilter::new(&Filter { rules }).into(), services);
+    }
+
+    fn set_filter(&mut self, filter: &Arc<PacketFilter>, services: Services) {
+        self.there.command(routes(Arc::clone(filter), &self.flows, services), at(0));
     }
 
     /// Has host 1 send a packet. Returns true if host 2 accepts it.
@@ -266,6 +270,22 @@ fn fault_g8_a_removed_rule_cuts_the_flows_that_it_allowed_and_no_other() {
     // The connection that host 2 began goes on.
     both.answers(&ours);
     assert!(both.arrives(&from_here().tcp(&segment(80, 50_000, tcp::ACK))));
+}
+
+#[test]
+fn other_routes_with_the_same_rules_keep_what_was_prepared() {
+    let mut both = Guarded::new(vec![]);
+    let filter = Arc::new(PacketFilter::new(&Filter { rules: vec![to_ports(&[(22, 22)], &[])] }));
+    let prepared = |filter: &Arc<PacketFilter>| Arc::strong_count(filter) - 2;
+    both.set_filter(&filter, Services::default());
+    assert_eq!(prepared(&filter), 0);
+    assert!(both.arrives(&from_here().tcp(&segment(40_000, 22, tcp::ACK))));
+    both.set_filter(&filter, Services::default());
+    assert_eq!(prepared(&filter), 1, "the rules for host 1");
+    let other = Arc::new(PacketFilter::default());
+    both.set_filter(&other, Services::default());
+    assert_eq!(Arc::strong_count(&filter), 1, "nothing keeps the former rules");
+    assert!(!both.arrives(&from_here().tcp(&segment(40_000, 22, tcp::ACK))));
 }
 
 #[test]
