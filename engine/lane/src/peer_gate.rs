@@ -1,14 +1,15 @@
 //! The packet filter at one peer of one lane: decides over each packet that the peer sends, and notes the flows that the host begins with it.
 //!
-//! Most packets belong to the flow of the packet before, and cost one comparison. Another flow costs a look at the rules for its source, which are prepared once and kept, or a
-//! look into the table of flows that all lanes share. Nothing here locks or allocates per packet.
+//! Most packets belong to the flow of the packet before, and cost one comparison. Another flow costs a look into the table of flows that all lanes share, and, if it is not there, a
+//! look at the rules for its source, which are prepared once and kept. Nothing here locks or allocates per packet.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use taut_base::{Bucket, PeerId, Rate, Time};
 use taut_filter::{
-    Classified, DEFAULT_PROTOCOLS, FlowClass, FlowKey, Gate, Refusal, Remembered, SourceRules, Transport, seconds,
+    Answer, Classified, DEFAULT_PROTOCOLS, FlowClass, FlowKey, Gate, Refusal, Remembered, SourceRules, Transport,
+    seconds,
 };
 use taut_wire::ip;
 
@@ -181,12 +182,17 @@ impl PeerGate {
             Transport::Error(_) => return self.judge_error(gate, id, &seen, second),
             _ => {}
         }
-        let until = if self.source(gate, seen.source).rules.allow(seen.destination, seen.protocol, seen.rule_port()) {
+        // The table of flows costs the same with any number of rules. A packet that opens a connection is hardly ever in it.
+        let answer = Answer::of(&seen);
+        let answers = || FlowKey::received(&seen, id).is_some_and(|flow| gate.flows.is_answer(&flow, answer, second));
+        let until = if answer != Answer::Opens && answers() {
+            second
+        } else if self.source(gate, seen.source).rules.allow(seen.destination, seen.protocol, seen.rule_port()) {
             AS_LONG_AS_THE_RULES
+        } else if answer == Answer::Opens && answers() {
+            second
         } else {
-            let ends = matches!(seen.transport, Transport::Ports { ends: true, .. });
-            let answers = |flow: FlowKey| gate.flows.is_answer(&flow, ends, second);
-            FlowKey::received(&seen, id).is_some_and(answers).then_some(second).ok_or(DropReason::Policy)?
+            return Err(DropReason::Policy);
         };
         if let Some(part) = packet.fragment_part() {
             let first = Allowed { ends, protocol: seen.protocol, ident: part.ident, length: part.length };

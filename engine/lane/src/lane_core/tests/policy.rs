@@ -152,11 +152,14 @@ fn answers_to_what_the_host_began_pass_and_nothing_else() {
         assert!(both.arrives(&from_here().tcp(&segment(80, 40_000, flags))));
     }
     assert!(!both.arrives(&from_here().tcp(&segment(81, 40_000, tcp::ACK))));
+    assert!(!both.arrives(&from_here().tcp(&segment(80, 40_000, tcp::SYN))), "another connection on the same ports");
+    both.answers(&from_there().tcp(&segment(40_001, 80, tcp::SYN)));
+    assert!(both.arrives(&from_here().tcp(&segment(80, 40_001, tcp::SYN))), "a simultaneous open");
     assert!(!both.arrives(&from_here().carry(ICMP, &echo(0))), "a reply without a request");
     both.answers(&from_there().carry(ICMP, &echo(8)));
     assert!(both.arrives(&from_here().carry(ICMP, &echo(0))));
     assert!(!both.arrives(&from_here().carry(ICMP, &echo(8))), "a request is no answer");
-    assert_eq!(both.flows.len(), 3);
+    assert_eq!(both.flows.len(), 4);
 }
 
 #[test]
@@ -322,7 +325,7 @@ fn many_lanes_may_use_the_table_at_once() {
         }
     });
     for port in 0..10_000 {
-        assert!((0..4).chain([9]).all(|peer| flows.is_answer(&key(peer, port), false, 1)));
+        assert!((0..4).chain([9]).all(|peer| flows.is_answer(&key(peer, port), taut_filter::Answer::Continues, 1)));
     }
     // Lanes that add a flow at the same moment may give it two places, which costs memory only.
     assert!((50_000..52_000).contains(&flows.len()), "{}", flows.len());
