@@ -117,7 +117,8 @@ impl Prepared {
         let icmp = is_icmp_of(protocol, destination);
         (icmp || self.protocols.has(protocol))
             && self.open.iter().any(|open| {
-                open.destination.contains(destination) && (icmp || allows_port(&[open.ports], protocol, port))
+                // Most ranges have another port, and ports are compared sooner than prefixes.
+                (icmp || allows_port(&[open.ports], protocol, port)) && open.destination.contains(destination)
             })
     }
 }
