@@ -9,8 +9,11 @@ use taut_wire::udp;
 
 use crate::protocol::{SCTP, has_ports};
 
-/// Length of the common header of SCTP, 12 bytes (RFC 9260, 3.1).
-const SCTP_HEADER: usize = 12;
+/// Length of SCTP's common header and of the header of its first chunk, 16 bytes (RFC 9260, 3). Linux discards shorter packets.
+const SCTP_HEADERS: usize = 16;
+/// Offset of the type of the first chunk, and the type that opens an association (RFC 9260, 3.2 and 3.3.2).
+const CHUNK_TYPE: usize = 12;
+const INIT: u8 = 1;
 /// Types of ICMP echo: the reply, and the request (RFC 792; RFC 4443, 4.1 and 4.2).
 const V4_ECHO: (u8, u8) = (0, 8);
 const V6_ECHO: (u8, u8) = (129, 128);
@@ -39,7 +42,7 @@ pub enum Transport {
         source: u16,
         /// Destination port.
         destination: u16,
-        /// True if the packet opens a TCP connection: SYN without ACK. UDP and SCTP packets never do.
+        /// True if the packet opens a TCP connection (SYN without ACK) or an SCTP association (INIT). UDP packets never do.
         opens: bool,
         /// True if the packet ends a TCP connection: FIN or RST.
         ends: bool,
@@ -117,16 +120,17 @@ fn transport(packet: &Packet<'_>) -> Option<Transport> {
                 ends: flags & (tcp::FIN | tcp::RST) != 0,
             })
         }
-        UDP => ports(bytes, udp::HEADER),
-        SCTP => ports(bytes, SCTP_HEADER),
+        UDP => {
+            let (source, destination) = port_pair(bytes.get(..udp::HEADER)?)?;
+            Some(Transport::Ports { source, destination, opens: false, ends: false })
+        }
+        SCTP => {
+            let (source, destination) = port_pair(bytes.get(..SCTP_HEADERS)?)?;
+            Some(Transport::Ports { source, destination, opens: bytes.get(CHUNK_TYPE) == Some(&INIT), ends: false })
+        }
         protocol @ (ICMP | ICMPV6) => Some(icmp(packet, protocol, bytes)),
         _ => Some(Transport::Other),
     }
-}
-
-fn ports(bytes: &[u8], header: usize) -> Option<Transport> {
-    let (source, destination) = port_pair(bytes.get(..header)?)?;
-    Some(Transport::Ports { source, destination, opens: false, ends: false })
 }
 
 /// Reads the two ports at the start of an upper-layer header.

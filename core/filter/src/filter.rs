@@ -10,6 +10,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -51,7 +52,7 @@ pub struct Rule {
 pub struct Target {
     /// Addresses of the node itself, or behind it.
     pub prefix: Prefix,
-    /// Port ranges, first and last included. A protocol without ports needs [`ALL_PORTS`].
+    /// Port ranges, first and last included. A protocol without ports needs [`ALL_PORTS`]. Without ranges the target allows nothing.
     pub ports: Vec<(u16, u16)>,
 }
 
@@ -93,6 +94,13 @@ impl Filter {
         }
     }
 
+    /// Returns a hash of the rules, by which a program notices that it has another filter than before. It may differ between versions of a program, so it is not for storage.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.rules.hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// Returns the number of prefixes and port ranges of all rules.
     pub fn parts(&self) -> usize {
         let of_target = |target: &Target| 1 + target.ports.len();
@@ -107,7 +115,9 @@ impl Rule {
         let proto = if self.proto.is_empty() { &DEFAULT_PROTOCOLS } else { self.proto.as_slice() };
         (icmp || proto.contains(&packet.proto))
             && self.dst.iter().any(|target| {
-                target.prefix.contains(packet.dst) && (icmp || allows_port(&target.ports, packet.proto, packet.port))
+                // A target without ports allows nothing, so ICMP does not pass to it either.
+                target.prefix.contains(packet.dst)
+                    && (icmp && !target.ports.is_empty() || allows_port(&target.ports, packet.proto, packet.port))
             })
             && self.src.iter().any(|prefix| prefix.contains(packet.src))
     }
@@ -189,6 +199,10 @@ mod tests {
         assert!(!passes("100.64.0.4", "100.64.0.2", 1, 0));
         assert!(!passes("100.64.0.1", "100.64.0.2", 58, 0), "ICMPv6 over IPv4 is no ICMP and needs all ports");
         assert!(passes("fd00::1", "fd00::2", 1, 0), "a default protocol, and all ports are open");
+        let mut closed = filter();
+        closed.rules[0].dst[0].ports.clear();
+        let echo = Packet { src: "100.64.0.1".parse().unwrap(), dst: "100.64.0.2".parse().unwrap(), proto: 1, port: 0 };
+        assert!(!closed.allows(&echo), "a target without ports allows nothing");
     }
 
     #[test]

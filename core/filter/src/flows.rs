@@ -3,22 +3,26 @@
 //! # Memory
 //!
 //! An entry has 16 bytes: a keyed hash of the flow, and its state in one word. Four entries are a bucket, one line of the cache. The table begins with 1,024 entries and grows by
-//! doubling to [`MOST_FLOWS`], 4 MiB; a flow has a place in one bucket of each doubling. Nothing is moved, so no lane ever waits for another.
+//! doubling to [`MOST_FLOWS`], 4 MiB; a flow has a place in one bucket of each doubling. Nothing is moved, and there is no lock. A lane waits for another only if both need the next
+//! doubling at the same moment, and one of them allocates it: eight times in a run.
+//!
+//! A lane may read an entry while another gives it to a new flow. The state of an entry therefore has a part of the flow's hash (its tag), and is changed by compare-and-exchange:
+//! a change that comes late finds another tag and does nothing.
 //!
 //! # When it is full
 //!
 //! A new flow takes the place of one that has expired. If there is none, it takes the place of a flow of the same peer, or of a peer that has more than its share of the table:
-//! first of one that was never answered, then of the one that was silent longest. A peer that keeps within its share loses no flow to others (law 15).
+//! first of one that was never answered, then of the one that was silent longest. If all places belong to other peers within their shares, the one of them that was never answered
+//! and was silent longest gives way. A peer that keeps within its share loses no answered flow to others (law 15).
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use taut_base::{KeyedHash, PeerId, Time};
-use taut_wire::ip::{ICMP, ICMPV6, TCP};
+use taut_wire::ip::{ICMP, ICMPV6, UDP};
 
 use crate::classified::{Classified, Transport, quoted_ports};
-use crate::protocol::has_ports;
 
 /// Limit on the flows of the table, 262,144: twice what a busy server has open, in 4 MiB.
 pub const MOST_FLOWS: usize = (FIRST * WAYS) << (DOUBLINGS - 1);
@@ -30,7 +34,7 @@ const FIRST: usize = 256;
 /// Parts of the table.
 const DOUBLINGS: usize = 9;
 /// Counters of the flows of peers. Peers whose numbers are equal modulo this share one, and count as one party.
-const PARTIES: usize = 1024;
+const PARTIES: usize = 1 << PARTY_BITS;
 
 /// Key of an entry that no flow has.
 const FREE: u64 = 0;
@@ -88,13 +92,13 @@ impl FlowKey {
 /// The class of a flow, which decides how long it may be silent before it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowClass {
-    /// A connection of TCP whose SYN was not answered yet.
+    /// A connection of TCP or an association of SCTP that was not answered yet.
     Opening,
-    /// A connection of TCP.
+    /// A connection of TCP or an association of SCTP.
     Connection,
     /// A connection of TCP after FIN or RST.
     Ending,
-    /// Datagrams of UDP and SCTP.
+    /// Datagrams of UDP.
     Datagrams,
     /// ICMP echo.
     Echo,
@@ -110,10 +114,9 @@ impl FlowClass {
         match packet.transport {
             Transport::Ports { opens: true, .. } => Self::Opening,
             Transport::Ports { ends: true, .. } => Self::Ending,
-            Transport::Ports { .. } if packet.protocol == TCP => Self::Connection,
-            Transport::Ports { .. } => Self::Datagrams,
+            Transport::Ports { .. } if packet.protocol == UDP => Self::Datagrams,
+            Transport::Ports { .. } => Self::Connection,
             Transport::Echo { .. } => Self::Echo,
-            _ if has_ports(packet.protocol) => Self::Datagrams,
             _ => Self::Other,
         }
     }
@@ -131,6 +134,28 @@ impl FlowClass {
     }
 }
 
+/// What a packet of a peer does to the flow that it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It opens a connection. Such a packet is an answer only while both ends open the same connection (simultaneous open, RFC 9293, 3.5).
+    Opens,
+    /// It belongs to the flow.
+    Continues,
+    /// It ends the connection.
+    Ends,
+}
+
+impl Answer {
+    /// Returns what a packet does.
+    pub fn of(packet: &Classified) -> Self {
+        match packet.transport {
+            Transport::Ports { opens: true, .. } => Self::Opens,
+            Transport::Ports { ends: true, .. } => Self::Ends,
+            _ => Self::Continues,
+        }
+    }
+}
+
 /// Result of [`FlowTable::remember`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remembered {
@@ -138,7 +163,7 @@ pub enum Remembered {
     Known,
     /// The flow was added.
     New,
-    /// The table has no room for the flow: all its places belong to peers within their shares. Answers to the flow are dropped.
+    /// The table has no room for the flow: all its places belong to answered flows of peers within their shares. Answers to the flow are dropped.
     NoRoom,
 }
 
@@ -164,29 +189,35 @@ struct Entry {
     state: AtomicU64,
 }
 
-/// The state of an entry, as it is stored: the peer in the upper half; below it the class, whether an answer came, and the second of the last packet.
+/// The state of an entry, as it is stored: tag and party in the upper half; below it the class, whether an answer came, and the second of the last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
-    peer: u32,
+    /// A part of the flow's key, by which a lane notices that another flow has the entry now.
+    tag: u32,
+    /// Number of the counter of the peer's flows.
+    party: u32,
     class: FlowClass,
     answered: bool,
     /// The second of the last packet, in 28 bits: enough for eight years since the start of the host.
     second: u32,
 }
 
+const PARTY_BITS: u32 = 10;
+const TAG_BITS: u32 = u32::BITS - PARTY_BITS;
 const SECOND_BITS: u32 = 28;
 const SECOND_MASK: u32 = (1 << SECOND_BITS) - 1;
 
 impl State {
     fn pack(self) -> u64 {
         let low = (self.class as u32) << 29 | u32::from(self.answered) << SECOND_BITS | self.second & SECOND_MASK;
-        u64::from(self.peer) << 32 | u64::from(low)
+        u64::from(self.tag << PARTY_BITS | self.party) << 32 | u64::from(low)
     }
 
     fn unpack(word: u64) -> Self {
-        let low = (word & u64::from(u32::MAX)) as u32;
+        let (high, low) = ((word >> 32) as u32, (word & u64::from(u32::MAX)) as u32);
         let class = FlowClass::ALL.get((low >> 29) as usize).copied().unwrap_or(FlowClass::Other);
-        Self { peer: (word >> 32) as u32, class, answered: low >> SECOND_BITS & 1 == 1, second: low & SECOND_MASK }
+        let (tag, party) = (high >> PARTY_BITS, high & ((1 << PARTY_BITS) - 1));
+        Self { tag, party, class, answered: low >> SECOND_BITS & 1 == 1, second: low & SECOND_MASK }
     }
 
     /// Returns the seconds since the flow's last packet.
@@ -197,6 +228,31 @@ impl State {
 
     fn is_expired(self, now: u32) -> bool {
         self.silence(now) > self.class.lifetime(self.answered)
+    }
+
+    /// Returns the state after a packet of the host.
+    fn sent(self, class: FlowClass, now: u32) -> Self {
+        let (class, answered) = match class {
+            // A SYN or INIT opens a new connection on the same ports, so an earlier answer no longer counts.
+            FlowClass::Opening => (class, self.answered && self.class == FlowClass::Opening),
+            FlowClass::Ending => (class, self.answered),
+            _ if self.is_expired(now) => (class, false),
+            _ => (self.class, self.answered),
+        };
+        Self { class, answered, second: now & SECOND_MASK, ..self }
+    }
+
+    /// Returns the state after an answer; `None` if the packet is no answer.
+    fn answered(self, answer: Answer, now: u32) -> Option<Self> {
+        let class = match (answer, self.class) {
+            // The host has not accepted the peer's SYN yet, which may come again.
+            (Answer::Opens, FlowClass::Opening) => FlowClass::Opening,
+            (Answer::Opens, _) => return None,
+            (Answer::Ends, _) => FlowClass::Ending,
+            (Answer::Continues, FlowClass::Opening) => FlowClass::Connection,
+            (Answer::Continues, class) => class,
+        };
+        (!self.is_expired(now)).then_some(Self { class, answered: true, second: now & SECOND_MASK, ..self })
     }
 }
 
@@ -214,14 +270,14 @@ impl FlowTable {
     /// Notes a packet of the host in a flow that it may begin: an unknown flow is added. `now` is in seconds.
     pub fn remember(&self, flow: &FlowKey, class: FlowClass, now: u32) -> Remembered {
         let key = self.key(flow);
-        if let Some(entry) = self.find(key) {
-            entry.sent(class, now);
+        if self.change(key, |state| Some(state.sent(class, now))) {
             return Remembered::Known;
         }
-        let state = State { peer: flow.peer.0, class, answered: false, second: now & SECOND_MASK };
+        let party = party(flow.peer);
+        let state = State { tag: tag(key), party, class, answered: false, second: now & SECOND_MASK };
         // Another lane may take the same place at the same moment.
         for _ in 0..WAYS {
-            match self.place(key, flow.peer, now) {
+            match self.place(key, party, now) {
                 Some((entry, was)) if self.occupy(entry, was, key, state) => return Remembered::New,
                 Some(_) => {}
                 None => return Remembered::NoRoom,
@@ -232,32 +288,17 @@ impl FlowTable {
 
     /// Notes a packet of the host in a known flow. Returns false if the flow is unknown.
     pub fn refresh(&self, flow: &FlowKey, class: FlowClass, now: u32) -> bool {
-        let found = self.find(self.key(flow)).filter(|entry| !entry.state().is_expired(now));
-        if let Some(entry) = found {
-            entry.sent(class, now);
-        }
-        found.is_some()
+        self.change(self.key(flow), |state| (!state.is_expired(now)).then(|| state.sent(class, now)))
     }
 
-    /// Returns true if a packet of a peer answers this flow, and notes the answer. `ends` says that it ends a connection.
-    pub fn is_answer(&self, flow: &FlowKey, ends: bool, now: u32) -> bool {
-        let Some(entry) = self.find(self.key(flow)) else { return false };
-        let state = entry.state();
-        if state.is_expired(now) {
-            return false;
-        }
-        let class = match state.class {
-            _ if ends => FlowClass::Ending,
-            FlowClass::Opening => FlowClass::Connection,
-            class => class,
-        };
-        entry.note(state, State { class, answered: true, second: now & SECOND_MASK, ..state });
-        true
+    /// Returns true if a packet of a peer answers this flow, and notes the answer.
+    pub fn is_answer(&self, flow: &FlowKey, answer: Answer, now: u32) -> bool {
+        self.change(self.key(flow), |state| state.answered(answer, now))
     }
 
     /// Returns true if an ICMP error about this flow may pass. An error prolongs nothing.
     pub fn is_known(&self, flow: &FlowKey, now: u32) -> bool {
-        self.find(self.key(flow)).is_some_and(|entry| !entry.state().is_expired(now))
+        self.change(self.key(flow), |state| (!state.is_expired(now)).then_some(state))
     }
 
     /// Returns the number of remembered flows, expired ones included until another takes their place.
@@ -285,12 +326,14 @@ impl FlowTable {
         self.parts.iter().map_while(OnceLock::get).filter_map(move |part| part.get(key as usize & (part.len() - 1)))
     }
 
-    fn find(&self, key: u64) -> Option<&Entry> {
-        self.buckets(key).flat_map(|bucket| &bucket.0).find(|entry| entry.key.load(Ordering::Acquire) == key)
+    /// Changes the state of a flow. Returns false if the flow is not in the table, or if `change` returns `None`.
+    fn change(&self, key: u64, change: impl Fn(State) -> Option<State>) -> bool {
+        let mut entries = self.buckets(key).flat_map(|bucket| &bucket.0);
+        entries.find(|entry| entry.key.load(Ordering::Acquire) == key).is_some_and(|entry| entry.change(key, change))
     }
 
-    /// Returns the entry for a new flow of this peer, with the key that it has now.
-    fn place(&self, key: u64, peer: PeerId, now: u32) -> Option<(&Entry, u64)> {
+    /// Returns the entry for a new flow of this party, with the key that it has now.
+    fn place(&self, key: u64, own: u32, now: u32) -> Option<(&Entry, u64)> {
         let entries = || self.buckets(key).flat_map(|bucket| &bucket.0);
         let free = entries().find_map(|entry| {
             let was = entry.key.load(Ordering::Acquire);
@@ -302,17 +345,17 @@ impl FlowTable {
         if let Some(next) = self.parts.iter().position(|part| part.get().is_none()) {
             let buckets = FIRST << next.saturating_sub(1);
             self.parts.get(next)?.get_or_init(|| (0..buckets).map(|_| Bucket::default()).collect());
-            return self.place(key, peer, now);
+            return self.place(key, own, now);
         }
         let share = MOST_FLOWS as u32 / self.parties.load(Ordering::Relaxed).max(1);
-        let may_go = |state: State| party(state.peer) == party(peer.0) || self.held_by(state.peer) > share;
+        let may_go = |state: State| state.party == own || self.counter(state.party).load(Ordering::Relaxed) > share;
         let candidates = entries().filter_map(|entry| {
             let was = entry.key.load(Ordering::Acquire);
             let state = entry.state();
-            (was != WRITING && may_go(state)).then_some((entry, was, state))
+            let order = (may_go(state), !state.answered, state.silence(now));
+            (was != WRITING && (order.0 || order.1)).then_some((entry, was, order))
         });
-        let victim = candidates.max_by_key(|(_, _, state)| (!state.answered, state.silence(now)));
-        victim.map(|(entry, was, _)| (entry, was))
+        candidates.max_by_key(|(_, _, order)| *order).map(|(entry, was, _)| (entry, was))
     }
 
     /// Takes an entry that has the key `was`. Returns false if another lane was quicker.
@@ -323,21 +366,17 @@ impl FlowTable {
         let former = entry.state();
         entry.state.store(state.pack(), Ordering::Relaxed);
         entry.key.store(key, Ordering::Release);
-        if was != FREE && self.counter(former.peer).fetch_sub(1, Ordering::Relaxed) == 1 {
+        if was != FREE && self.counter(former.party).fetch_sub(1, Ordering::Relaxed) == 1 {
             self.parties.fetch_sub(1, Ordering::Relaxed);
         }
-        if self.counter(state.peer).fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.counter(state.party).fetch_add(1, Ordering::Relaxed) == 0 {
             self.parties.fetch_add(1, Ordering::Relaxed);
         }
         true
     }
 
-    fn counter(&self, peer: u32) -> &AtomicU32 {
-        &self.held[party(peer)]
-    }
-
-    fn held_by(&self, peer: u32) -> u32 {
-        self.counter(peer).load(Ordering::Relaxed)
+    fn counter(&self, party: u32) -> &AtomicU32 {
+        &self.held[party as usize]
     }
 }
 
@@ -346,23 +385,25 @@ impl Entry {
         State::unpack(self.state.load(Ordering::Relaxed))
     }
 
-    /// Notes a packet of the host.
-    fn sent(&self, class: FlowClass, now: u32) {
-        let state = self.state();
-        let (class, answered) = match class {
-            // A SYN opens a new connection on the same ports, so an earlier answer no longer counts.
-            FlowClass::Opening => (class, state.answered && state.class == FlowClass::Opening),
-            FlowClass::Ending => (class, state.answered),
-            _ if state.is_expired(now) => (class, false),
-            _ => (state.class, state.answered),
+    /// Changes the state. Returns false if the entry has another flow than that of the key, or if `change` returns `None`. A state that stays costs no write, so the packets of one
+    /// second cost one.
+    fn change(&self, key: u64, change: impl Fn(State) -> Option<State>) -> bool {
+        let next = |word: u64| {
+            let state = State::unpack(word);
+            change(state).filter(|_| state.tag == tag(key)).map(State::pack)
         };
-        self.note(state, State { class, answered, second: now & SECOND_MASK, ..state });
-    }
-
-    /// Stores a state if it differs, so that the packets of one second cost one write.
-    fn note(&self, was: State, state: State) {
-        if was != state {
-            self.state.store(state.pack(), Ordering::Relaxed);
+        let mut word = self.state.load(Ordering::Relaxed);
+        loop {
+            match next(word) {
+                None => return false,
+                Some(next) if next == word => return true,
+                Some(next) => {
+                    match self.state.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
+                        Ok(_) => return true,
+                        Err(now) => word = now,
+                    }
+                }
+            }
         }
     }
 }
@@ -372,9 +413,14 @@ pub fn seconds(time: Time) -> u32 {
     u32::try_from(time.since(Time::ZERO).as_secs()).unwrap_or(u32::MAX)
 }
 
-/// Returns the counter of a peer's flows.
-fn party(peer: u32) -> usize {
-    peer as usize % PARTIES
+/// Returns the number of the counter of a peer's flows.
+fn party(peer: PeerId) -> u32 {
+    peer.0 % PARTIES as u32
+}
+
+/// Returns the part of a key that the state has, too. The table finds buckets by the lower bits.
+fn tag(key: u64) -> u32 {
+    (key >> (u64::BITS - TAG_BITS)) as u32
 }
 
 #[cfg(test)]

@@ -17,8 +17,7 @@
 //!
 //! A packet in the middle of a flow raises a question: which side began it? After a restart, or when the rules become narrower, the table does not know the flows that run.
 //! If each packet of the host added its flow, a peer's connection that a new rule forbids would go on for as long as the host answers. If none did, every connection of the
-//! host would break at a restart. [`Services`] decides: a TCP segment without SYN adds its flow unless the host listens on its port, and a datagram of UDP unless it
-//! leaves a port below the ephemeral ones shortly after the rules changed.
+//! host would break at a restart. [`Services`] decides by the host's port: a port on which the host listens is a service's, and below the ephemeral ports it may be one.
 
 mod classified;
 mod filter;
@@ -30,8 +29,8 @@ mod services;
 
 pub use classified::{Classified, Refusal, Transport};
 pub use filter::{ALL_PORTS, BadFilter, Filter, MAX_FILTER_PARTS, MAX_FILTER_RULES, Packet, Rule, Target, allows_port};
-pub use flows::{FlowClass, FlowKey, FlowTable, MOST_FLOWS, Remembered, seconds};
+pub use flows::{Answer, FlowClass, FlowKey, FlowTable, MOST_FLOWS, Remembered, seconds};
 pub use gate::Gate;
-pub use protocol::{DEFAULT_PROTOCOLS, SCTP, has_ports, is_icmp_of};
+pub use protocol::{DEFAULT_PROTOCOLS, ICMP, ICMPV6, SCTP, TCP, UDP, has_ports, is_icmp_of};
 pub use rules::{PacketFilter, SourceRules};
 pub use services::{ServicePorts, Services};

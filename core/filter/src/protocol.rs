@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use taut_wire::ip::{ICMP, ICMPV6, TCP, UDP};
+pub use taut_wire::ip::{ICMP, ICMPV6, TCP, UDP};
 
 /// Protocol number of SCTP (IANA), which has ports at the same place as TCP and UDP.
 pub const SCTP: u8 = 132;

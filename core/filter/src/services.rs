@@ -3,6 +3,7 @@
 use taut_wire::ip::{TCP, UDP};
 
 use crate::classified::{Classified, Transport};
+use crate::protocol::SCTP;
 
 /// Time after the rules became narrower during which datagrams from the host's service ports add no flow, 180 s: a client that was cut off gives up within three minutes.
 const SETTLING: u32 = 180;
@@ -60,11 +61,15 @@ impl Services {
     /// Returns true if the packet adds its flow. `now` is in seconds.
     pub fn may_begin(&self, packet: &Classified, now: u32) -> bool {
         let Transport::Ports { source, opens, .. } = packet.transport else { return true };
+        let is_ephemeral = source >= self.ports.ephemeral;
         match packet.protocol {
-            TCP => opens || !self.ports.listens(source),
-            UDP if source < self.ports.ephemeral => {
-                self.narrowed.is_none_or(|narrowed| now.saturating_sub(narrowed) >= SETTLING)
-            }
+            _ if opens => true,
+            // A service may go on with its connections after it closed its listening socket. Those that the host began from such a port since the rules became narrower are known by
+            // their SYN.
+            TCP => !self.ports.listens(source) && (is_ephemeral || self.narrowed.is_none()),
+            // The listening sockets of SCTP are not known.
+            SCTP => is_ephemeral,
+            UDP if !is_ephemeral => self.narrowed.is_none_or(|narrowed| now.saturating_sub(narrowed) >= SETTLING),
             _ => true,
         }
     }
@@ -88,6 +93,22 @@ mod tests {
         assert!(begins(23, false) && begins(50_001, false), "as after a restart of this program");
         let unknown = Services::default();
         assert!(!unknown.may_begin(&packet(TCP, 23, false), 7) && unknown.may_begin(&packet(TCP, 40_000, false), 7));
+    }
+
+    #[test]
+    fn a_service_that_no_longer_listens_began_nothing_once_the_rules_became_narrower() {
+        let narrowed = Services::new(ServicePorts::new([], 32_768), Some(100));
+        let begins = |source, opens| narrowed.may_begin(&packet(TCP, source, opens), 1_000_000);
+        assert!(!begins(22, false) && !begins(32_767, false), "however long ago");
+        assert!(begins(22, true) && begins(32_768, false));
+    }
+
+    #[test]
+    fn an_association_of_sctp_is_the_host_s_own_by_its_init_or_its_port() {
+        for services in [Services::default(), Services::new(ServicePorts::new([], 32_768), Some(100))] {
+            let begins = |source, opens| services.may_begin(&packet(SCTP, source, opens), 1_000);
+            assert!(!begins(2_905, false) && begins(2_905, true) && begins(40_000, false));
+        }
     }
 
     #[test]

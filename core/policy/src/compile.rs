@@ -314,7 +314,7 @@ impl Service {
     /// Returns true if the service is open for this packet's protocol and port.
     pub(crate) fn allows(&self, packet: &Packet) -> bool {
         if is_icmp_of(packet.proto, packet.dst) {
-            return true;
+            return !self.ports.is_empty();
         }
         let named = self.proto.map_or(DEFAULT_PROTOCOLS.contains(&packet.proto), |proto| proto == packet.proto);
         named && allows_port(&self.ports, packet.proto, packet.port)

@@ -43,7 +43,7 @@ fn is_public(address: IpAddr) -> bool {
 
 fn opens(service: &Service, packet: &Packet) -> bool {
     match (packet.dst, packet.proto) {
-        (IpAddr::V4(_), 1) | (IpAddr::V6(_), 58) => return true,
+        (IpAddr::V4(_), 1) | (IpAddr::V6(_), 58) => return !service.ports.is_empty(),
         _ => {}
     }
     let named = match service.proto {

@@ -1,15 +1,7 @@
 //! IP protocols: numbers, names, and which of them have ports.
 
-/// ICMP for IPv4.
-pub const ICMP: u8 = 1;
-/// TCP.
-pub const TCP: u8 = 6;
-/// UDP.
-pub const UDP: u8 = 17;
-/// ICMP for IPv6.
-pub const ICMPV6: u8 = 58;
-pub use taut_filter::{DEFAULT_PROTOCOLS, SCTP};
-pub(crate) use taut_filter::{has_ports, is_icmp_of};
+pub(crate) use taut_filter::is_icmp_of;
+pub use taut_filter::{DEFAULT_PROTOCOLS, ICMP, ICMPV6, SCTP, TCP, UDP, has_ports};
 
 /// Names of protocols in a policy, with their IANA numbers. The first name of a number is the one that is printed.
 const NAMES: [(&str, u8); 15] = [

@@ -1,14 +1,15 @@
 //! The packet filter at one peer of one lane: decides over each packet that the peer sends, and notes the flows that the host begins with it.
 //!
-//! Most packets belong to the flow of the packet before, and cost one comparison. Another flow costs a look at the rules for its source, which are prepared once and kept, or a
-//! look into the table of flows that all lanes share. Nothing here locks or allocates per packet.
+//! Most packets belong to the flow of the packet before, and cost one comparison. Another flow costs a look into the table of flows that all lanes share, and, if it is not there, a
+//! look at the rules for its source, which are prepared once and kept. Nothing here locks or allocates per packet.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use taut_base::{Bucket, PeerId, Rate, Time};
 use taut_filter::{
-    Classified, DEFAULT_PROTOCOLS, FlowClass, FlowKey, Gate, Refusal, Remembered, SourceRules, Transport, seconds,
+    Answer, Classified, DEFAULT_PROTOCOLS, FlowClass, FlowKey, Gate, Refusal, Remembered, SourceRules, Transport,
+    seconds,
 };
 use taut_wire::ip;
 
@@ -181,12 +182,17 @@ impl PeerGate {
             Transport::Error(_) => return self.judge_error(gate, id, &seen, second),
             _ => {}
         }
-        let until = if self.source(gate, seen.source).rules.allow(seen.destination, seen.protocol, seen.rule_port()) {
+        // The table of flows costs the same with any number of rules. A packet that opens a connection is hardly ever in it.
+        let answer = Answer::of(&seen);
+        let answers = || FlowKey::received(&seen, id).is_some_and(|flow| gate.flows.is_answer(&flow, answer, second));
+        let until = if answer != Answer::Opens && answers() {
+            second
+        } else if self.source(gate, seen.source).rules.allow(seen.destination, seen.protocol, seen.rule_port()) {
             AS_LONG_AS_THE_RULES
+        } else if answer == Answer::Opens && answers() {
+            second
         } else {
-            let ends = matches!(seen.transport, Transport::Ports { ends: true, .. });
-            let answers = |flow: FlowKey| gate.flows.is_answer(&flow, ends, second);
-            FlowKey::received(&seen, id).is_some_and(answers).then_some(second).ok_or(DropReason::Policy)?
+            return Err(DropReason::Policy);
         };
         if let Some(part) = packet.fragment_part() {
             let first = Allowed { ends, protocol: seen.protocol, ident: part.ident, length: part.length };
@@ -209,19 +215,16 @@ impl PeerGate {
         known.then_some(second).ok_or(DropReason::PolicyError)
     }
 
-    /// Returns the rules for a source of the peer.
+    /// Returns the rules for a source of the peer. Sources are in the order of their last use.
     fn source(&mut self, gate: &Gate, address: IpAddr) -> &mut Source {
-        let place = match self.sources.iter().position(|source| source.address == address) {
-            Some(place) => place,
+        match self.sources.iter().position(|source| source.address == address) {
+            Some(place) => self.sources[..=place].rotate_right(1),
             None => {
-                if self.sources.len() == SOURCES {
-                    self.sources.remove(SOURCES - 1);
-                }
+                self.sources.truncate(SOURCES - 1);
                 self.sources.insert(0, Source { address, rules: gate.filter.for_source(address), open: None });
-                0
             }
-        };
-        &mut self.sources[place]
+        }
+        &mut self.sources[0]
     }
 }
 
@@ -236,5 +239,27 @@ impl Source {
                 open
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use taut_filter::{FlowTable, PacketFilter, Services};
+
+    use super::*;
+
+    #[test]
+    fn the_source_that_was_used_longest_ago_is_forgotten_first() {
+        let flows = Arc::new(FlowTable::new([1; 16]));
+        let gate = Gate { filter: Arc::new(PacketFilter::default()), flows, services: Services::default() };
+        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let mut peer = PeerGate::default();
+        for last in [1, 2, 3, 4, 1, 5] {
+            assert_eq!(peer.source(&gate, address(last)).address, address(last));
+        }
+        let kept: Vec<IpAddr> = peer.sources.iter().map(|source| source.address).collect();
+        assert_eq!(kept, [5, 1, 4, 3].map(address));
     }
 }

@@ -5,7 +5,6 @@
 //! sees other peers than before among the members whose rows did not change, because a delta contains only the members whose rows changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use taut_base::{NodeId, Prefix};
@@ -106,7 +105,7 @@ impl ToEnforce {
                     next.too_large.insert(*id);
                     filter = Filter::default();
                 }
-                next.hashes.insert(*id, hash_of(&filter));
+                next.hashes.insert(*id, filter.fingerprint());
             }
             if let Some((earlier, changed)) = before {
                 next.compare(&earlier, &changed, version);
@@ -250,12 +249,6 @@ fn is_open_rule(rule: &PolicyRule) -> bool {
     let all = |service: &Service| service.proto.is_none() && service.ports == [ALL_PORTS];
     let is_open = |access: &Access| access.dst.contains(&Selector::Any) && access.services.iter().any(all);
     rule.src.contains(&Selector::Any) && rule.access.iter().any(is_open)
-}
-
-fn hash_of(filter: &Filter) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    filter.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Returns the properties of a node that a policy can refer to; `None` if the node takes no part.

@@ -37,8 +37,10 @@ fn ports_and_flags_are_read() {
             let Transport::Ports { opens, ends, .. } = transport_of(&ip.tcp(&tcp(flags))) else { panic!() };
             assert_eq!((opens, ends), expected, "{flags:#x}");
         }
-        let sctp = ip.carry(SCTP, &[0, 7, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(transport_of(&sctp), Transport::Ports { source: 7, destination: 8, opens: false, ends: false });
+        for (chunk, opens) in [(0, false), (1, true), (2, false), (10, false)] {
+            let sctp = ip.carry(SCTP, &[0, 7, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, chunk, 0, 0, 4]);
+            assert_eq!(transport_of(&sctp), Transport::Ports { source: 7, destination: 8, opens, ends: false });
+        }
         assert_eq!(transport_of(&ip.carry(47, &[])), Transport::Other);
         assert_eq!(transport_of(&ip.carry(59, &[])), Transport::Other, "no next header");
     }
@@ -74,7 +76,7 @@ fn fault_g5_a_fragment_shows_its_header_whole_or_is_refused() {
         bytes[6..8].copy_from_slice(&(0x2000 | offset).to_be_bytes());
         bytes
     };
-    for (protocol, header) in [(TCP, 20), (UDP, 8), (SCTP, 12)] {
+    for (protocol, header) in [(TCP, 20), (UDP, 8), (SCTP, 16)] {
         assert_eq!(of(&fragment(protocol, 0, header - 1)), Err(Refusal::TinyFragment), "{protocol}");
         assert!(matches!(transport_of(&fragment(protocol, 0, header)), Transport::Ports { .. }));
         let later = transport_of(&fragment(protocol, 1, 4));

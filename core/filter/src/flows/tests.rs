@@ -1,4 +1,5 @@
 use super::*;
+use taut_wire::ip::TCP;
 
 fn flow(peer: u32, number: u32) -> FlowKey {
     let [.., high, low] = number.to_be_bytes();
@@ -20,10 +21,10 @@ fn table() -> FlowTable {
 fn only_a_remembered_flow_is_answered_and_only_by_its_peer() {
     let table = table();
     let ours = flow(1, 1);
-    assert!(!table.is_answer(&ours, false, 10));
+    assert!(!table.is_answer(&ours, Answer::Continues, 10));
     assert_eq!(table.remember(&ours, FlowClass::Opening, 10), Remembered::New);
     assert_eq!(table.remember(&ours, FlowClass::Opening, 11), Remembered::Known);
-    assert!(table.is_answer(&ours, false, 12));
+    assert!(table.is_answer(&ours, Answer::Continues, 12));
     for other in [
         FlowKey { peer: PeerId(2), ..ours },
         FlowKey { protocol: 17, ..ours },
@@ -32,7 +33,7 @@ fn only_a_remembered_flow_is_answered_and_only_by_its_peer() {
         FlowKey { local_port: 2, ..ours },
         FlowKey { remote_port: 2, ..ours },
     ] {
-        assert!(!table.is_answer(&other, false, 12), "{other:?}");
+        assert!(!table.is_answer(&other, Answer::Continues, 12), "{other:?}");
     }
     assert_eq!((table.len(), table.bytes()), (1, 16 * 1024 + 4096));
 }
@@ -51,12 +52,12 @@ fn a_flow_is_forgotten_after_its_time_of_silence() {
         let table = table();
         table.remember(&flow(1, 1), class, 1_000);
         if answered {
-            assert!(table.is_answer(&flow(1, 1), false, 1_000));
+            assert!(table.is_answer(&flow(1, 1), Answer::Continues, 1_000));
         }
         assert!(table.is_known(&flow(1, 1), 1_000 + lifetime), "{class:?}");
         assert!(!table.is_known(&flow(1, 1), 1_001 + lifetime), "{class:?}");
         assert!(
-            !table.is_answer(&flow(1, 1), false, 1_001 + lifetime)
+            !table.is_answer(&flow(1, 1), Answer::Continues, 1_001 + lifetime)
                 && !table.refresh(&flow(1, 1), class, 1_001 + lifetime)
         );
         // ICMP errors do not prolong a flow. A packet of the host renews an expired flow.
@@ -69,12 +70,12 @@ fn a_flow_is_forgotten_after_its_time_of_silence() {
 fn the_end_of_a_connection_shortens_its_time_and_a_new_one_on_the_same_ports_begins_afresh() {
     let table = table();
     table.remember(&flow(1, 1), FlowClass::Opening, 0);
-    assert!(table.is_answer(&flow(1, 1), false, 0) && table.is_answer(&flow(1, 1), true, 10));
+    assert!(table.is_answer(&flow(1, 1), Answer::Continues, 0) && table.is_answer(&flow(1, 1), Answer::Ends, 10));
     table.remember(&flow(1, 1), FlowClass::Connection, 11);
     assert!(table.is_known(&flow(1, 1), 131) && !table.is_known(&flow(1, 1), 132));
     table.remember(&flow(1, 1), FlowClass::Opening, 50);
     assert!(table.is_known(&flow(1, 1), 170) && !table.is_known(&flow(1, 1), 171), "not answered yet");
-    assert!(table.is_answer(&flow(1, 1), false, 51) && table.is_known(&flow(1, 1), 10_000));
+    assert!(table.is_answer(&flow(1, 1), Answer::Continues, 51) && table.is_known(&flow(1, 1), 10_000));
 }
 
 #[test]
@@ -82,7 +83,7 @@ fn law_15_a_peer_that_fills_the_table_displaces_its_own_flows() {
     let table = table();
     for number in 0..1_000 {
         assert_eq!(table.remember(&flow(1, number), FlowClass::Opening, 10), Remembered::New);
-        assert!(table.is_answer(&flow(1, number), false, 10));
+        assert!(table.is_answer(&flow(1, number), Answer::Continues, 10));
     }
     let most = u32::try_from(MOST_FLOWS).unwrap();
     for number in 0..2 * most {
@@ -110,4 +111,70 @@ fn expired_flows_make_room_first() {
         assert_eq!(table.remember(&flow(2, number), FlowClass::Connection, 61), Remembered::New);
     }
     assert!(table.len() < held + held / 10, "{} of {held}", table.len());
+}
+
+#[test]
+fn a_syn_of_the_peer_answers_only_a_connection_that_opens() {
+    let table = table();
+    for (class, answers) in [
+        (FlowClass::Opening, true),
+        (FlowClass::Connection, false),
+        (FlowClass::Ending, false),
+        (FlowClass::Datagrams, false),
+        (FlowClass::Other, false),
+    ] {
+        let flow = flow(1, class as u32);
+        table.remember(&flow, class, 10);
+        assert_eq!(table.is_answer(&flow, Answer::Opens, 10), answers, "{class:?}");
+    }
+    // A simultaneous open: the peer's SYN may come again, and after its SYN with ACK a SYN of the peer would open another connection.
+    let ours = flow(1, FlowClass::Opening as u32);
+    table.remember(&ours, FlowClass::Connection, 11);
+    assert!(table.is_answer(&ours, Answer::Opens, 12) && table.is_answer(&ours, Answer::Continues, 12));
+    assert!(!table.is_answer(&ours, Answer::Opens, 12) && table.is_answer(&ours, Answer::Continues, 10_000));
+}
+
+#[test]
+fn a_late_writer_does_not_mark_an_entry_that_another_flow_has() {
+    let table = table();
+    let (ours, other) = (table.key(&flow(1, 1)), table.key(&flow(1, 2)));
+    table.remember(&flow(1, 1), FlowClass::Opening, 10);
+    let entry =
+        table.buckets(ours).flat_map(|bucket| &bucket.0).find(|entry| entry.key.load(Ordering::Relaxed) == ours);
+    let entry = entry.unwrap();
+    // The same peer, class and second, as after an eviction.
+    let state = State { tag: tag(other), ..entry.state() };
+    assert!(table.occupy(entry, ours, other, state));
+    assert!(!entry.change(ours, |state| state.answered(Answer::Continues, 10)));
+    assert_eq!(entry.state(), state);
+    assert!(entry.change(other, |state| state.answered(Answer::Continues, 10)) && entry.state().answered);
+}
+
+#[test]
+fn a_full_bucket_of_peers_within_their_shares_gives_up_what_was_never_answered() {
+    let table = table();
+    // The table is full for many keys, although no peer has more than its share.
+    for (peer, number) in (0..512).flat_map(|peer| (0..400).map(move |number| (peer, number))) {
+        table.remember(&flow(peer, number), FlowClass::Datagrams, 10);
+        if number % 2 == 0 {
+            table.is_answer(&flow(peer, number), Answer::Continues, 10);
+        }
+    }
+    let answered = || (0..512).flat_map(|peer| (0..200).map(move |number| (peer, 2 * number)));
+    let count = || answered().filter(|(peer, number)| table.is_known(&flow(*peer, *number), 11)).count();
+    let before = count();
+    for number in 0..500 {
+        assert_eq!(table.remember(&flow(600, number), FlowClass::Opening, 11), Remembered::New, "{number}");
+    }
+    assert_eq!(count(), before, "no answered flow gave way");
+}
+
+#[test]
+fn the_state_of_an_entry_is_packed_without_loss() {
+    for class in FlowClass::ALL {
+        let state = State { tag: (1 << TAG_BITS) - 1, party: 5, class, answered: true, second: SECOND_MASK - 7 };
+        assert_eq!(State::unpack(state.pack()), state);
+        let state = State { tag: 1, party: PARTIES as u32 - 1, class, answered: false, second: 3 };
+        assert_eq!(State::unpack(state.pack()), state);
+    }
 }

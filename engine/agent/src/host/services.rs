@@ -5,10 +5,11 @@ use std::io::{self, BufRead, BufReader};
 
 use taut_node::ServicePorts;
 
-/// The state of a listening socket in /proc/net/tcp (the kernel's TCP_LISTEN, include/net/tcp_states.h).
+/// The states of a listening socket and of a connection that is being accepted in /proc/net/tcp (TCP_LISTEN and TCP_SYN_RECV, include/net/tcp_states.h).
 const LISTENING: &str = "0A";
+const ACCEPTING: &str = "03";
 
-/// Limit on the lines that are read of each file, 100,000: listening sockets come first.
+/// Limit on the lines that are read of each file, 100,000.
 const MOST_LINES: usize = 100_000;
 
 /// Returns the ports of TCP on which the host listens, in the daemon's network namespace, and its first ephemeral port. Without /proc the numbers of the ports decide.
@@ -28,17 +29,28 @@ pub(crate) fn service_ports() -> ServicePorts {
 }
 
 fn listening_in(path: &str) -> io::Result<Vec<u16>> {
-    let lines = BufReader::new(File::open(path)?).lines().take(MOST_LINES);
-    Ok(lines.map_while(Result::ok).filter_map(|line| listening_port(&line)).collect())
+    Ok(listening_ports(BufReader::new(File::open(path)?).lines().map_while(Result::ok)))
 }
 
-/// Returns the port of a listening socket: `  0: 0100007F:1F90 00000000:0000 0A …`.
-fn listening_port(line: &str) -> Option<u16> {
+/// Returns the ports of the listening sockets in a file of the kernel, whose first line has headings: `  0: 0100007F:1F90 00000000:0000 0A …`.
+///
+/// The kernel lists all listening sockets before it goes through the table of connections (tcp_get_idx and tcp_seq_next in net/ipv4/tcp_ipv4.c), so reading ends at the first
+/// connection: a busy host has many. Before Linux 4.4 a connection that is being accepted follows its listening socket.
+fn listening_ports(lines: impl Iterator<Item = String>) -> Vec<u16> {
+    let sockets = lines.skip(1).take(MOST_LINES).map_while(|line| {
+        let (port, state) = port_and_state(&line)?;
+        (state == LISTENING || state == ACCEPTING).then_some((state == LISTENING).then_some(port))
+    });
+    sockets.flatten().collect()
+}
+
+/// Returns the local port and the state of a socket.
+fn port_and_state(line: &str) -> Option<(u16, &str)> {
     let mut fields = line.split_whitespace();
     let local = fields.nth(1)?;
     let state = fields.nth(1)?;
     let (_, port) = local.rsplit_once(':')?;
-    (state == LISTENING).then(|| u16::from_str_radix(port, 16).ok()).flatten()
+    Some((u16::from_str_radix(port, 16).ok()?, state))
 }
 
 #[cfg(test)]
@@ -48,14 +60,27 @@ mod tests {
 
     #[test]
     fn lines_of_the_kernel_are_read() {
-        let line = |state: &str| {
-            format!("   3: 0100007F:1F90 00000000:0000 {state} 00000000:00000000 00:00000000 00000000     0")
+        let line = |port: u16, state: &str| {
+            format!("   3: 0100007F:{port:04X} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000     0")
         };
-        assert_eq!(listening_port(&line("0A")), Some(8080));
-        assert_eq!(listening_port(&line("01")), None);
+        assert_eq!(port_and_state(&line(8080, "0A")), Some((8080, "0A")));
         for other in ["", "  sl  local_address rem_address   st", "0: x 0 0A", "0: 1:zz 0 0A"] {
-            assert_eq!(listening_port(other), None);
+            assert_eq!(port_and_state(other), None);
         }
+        let sockets = |sockets: &[(u16, &str)]| {
+            let heading = String::from("  sl  local_address rem_address   st tx_queue");
+            let lines = sockets.iter().map(|(port, state)| line(*port, state));
+            listening_ports([heading].into_iter().chain(lines))
+        };
+        assert_eq!(sockets(&[(22, "0A"), (22, "03"), (80, "0A"), (22, "01"), (443, "0A")]), [22, 80]);
+        assert!(sockets(&[]).is_empty());
+    }
+
+    #[test]
+    fn reading_ends_at_the_first_connection() {
+        let lines = ["heading", "0: 0:0016 0:0 0A", "1: 0:0016 0:1 01"].map(String::from).into_iter();
+        let rest = std::iter::from_fn(|| panic!("a line after the first connection was read"));
+        assert_eq!(listening_ports(lines.chain(rest)), [22]);
     }
 
     #[test]

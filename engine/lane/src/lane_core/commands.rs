@@ -153,10 +153,15 @@ impl LaneCore {
     }
 
     fn set_routes(&mut self, routes: Arc<Routes>) {
+        let filter = |routes: &Routes| routes.gate().map(|gate| Arc::as_ptr(&gate.filter));
+        // The former routes are alive here, so no other filter has the address of theirs.
+        let other_rules = filter(&self.routes) != filter(&routes);
         self.routes = routes;
         for peer in self.peers.values_mut() {
             peer.allowed_ends = None;
-            peer.gate.rules_changed();
+            if other_rules {
+                peer.gate.rules_changed();
+            }
         }
     }
 

@@ -4,8 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use taut_policy::{
-    Compiled, Explanation, ICMP, ICMPV6, Inventory, Origin, Packet, SCTP, TCP, UDP, compile, protocol_name,
-    protocol_number,
+    Compiled, Explanation, ICMP, ICMPV6, Inventory, Origin, Packet, compile, has_ports, protocol_name, protocol_number,
 };
 
 use super::input;
@@ -56,7 +55,7 @@ pub(super) struct Answer {
 
 impl Question {
     pub(super) fn new(src: &str, dst: &str, proto: u8, inventory: &Inventory) -> Result<Self, CommandError> {
-        let has_ports = matches!(proto, TCP | UDP | SCTP);
+        let has_ports = has_ports(proto);
         let (host, port) = match dst.rsplit_once(':').filter(|(host, _)| has_ports && !host.is_empty()) {
             Some((host, port)) => (host.trim_matches(['[', ']']), port.parse().ok()),
             None if has_ports => (dst, None),
@@ -141,7 +140,7 @@ impl Answer {
 
     fn service(&self) -> String {
         let name = protocol_name(self.packet.proto);
-        if matches!(self.packet.proto, TCP | UDP | SCTP) { format!("{name} port {}", self.packet.port) } else { name }
+        if has_ports(self.packet.proto) { format!("{name} port {}", self.packet.port) } else { name }
     }
 
     fn from(&self, inventory: &Inventory) -> String {

@@ -26,8 +26,8 @@ fn to_ports(ports: &[(u16, u16)], proto: &[u8]) -> Rule {
     Rule { src: vec![prefix(HERE)], proto: proto.to_vec(), dst }
 }
 
-fn routes(rules: Vec<Rule>, flows: &Arc<FlowTable>, services: Services) -> ToLane {
-    let gate = Gate { filter: PacketFilter::new(&Filter { rules }).into(), flows: Arc::clone(flows), services };
+fn routes(filter: Arc<PacketFilter>, flows: &Arc<FlowTable>, services: Services) -> ToLane {
+    let gate = Gate { filter, flows: Arc::clone(flows), services };
     let routes = Routes::new([(prefix(HERE), PEER)]).only_to(&[prefix(THERE).address()]);
     ToLane::Routes(routes.guarded_by(Some(gate.into())).into())
 }
@@ -49,7 +49,11 @@ impl Guarded {
     }
 
     fn set(&mut self, rules: Vec<Rule>, services: Services) {
-        self.there.command(routes(rules, &self.flows, services), at(0));
+        self.set_filter(&PacketFilter::new(&Filter { rules }).into(), services);
+    }
+
+    fn set_filter(&mut self, filter: &Arc<PacketFilter>, services: Services) {
+        self.there.command(routes(Arc::clone(filter), &self.flows, services), at(0));
     }
 
     /// Has host 1 send a packet. Returns true if host 2 accepts it.
@@ -148,11 +152,14 @@ fn answers_to_what_the_host_began_pass_and_nothing_else() {
         assert!(both.arrives(&from_here().tcp(&segment(80, 40_000, flags))));
     }
     assert!(!both.arrives(&from_here().tcp(&segment(81, 40_000, tcp::ACK))));
+    assert!(!both.arrives(&from_here().tcp(&segment(80, 40_000, tcp::SYN))), "another connection on the same ports");
+    both.answers(&from_there().tcp(&segment(40_001, 80, tcp::SYN)));
+    assert!(both.arrives(&from_here().tcp(&segment(80, 40_001, tcp::SYN))), "a simultaneous open");
     assert!(!both.arrives(&from_here().carry(ICMP, &echo(0))), "a reply without a request");
     both.answers(&from_there().carry(ICMP, &echo(8)));
     assert!(both.arrives(&from_here().carry(ICMP, &echo(0))));
     assert!(!both.arrives(&from_here().carry(ICMP, &echo(8))), "a request is no answer");
-    assert_eq!(both.flows.len(), 3);
+    assert_eq!(both.flows.len(), 4);
 }
 
 #[test]
@@ -269,6 +276,22 @@ fn fault_g8_a_removed_rule_cuts_the_flows_that_it_allowed_and_no_other() {
 }
 
 #[test]
+fn other_routes_with_the_same_rules_keep_what_was_prepared() {
+    let mut both = Guarded::new(vec![]);
+    let filter = Arc::new(PacketFilter::new(&Filter { rules: vec![to_ports(&[(22, 22)], &[])] }));
+    let prepared = |filter: &Arc<PacketFilter>| Arc::strong_count(filter) - 2;
+    both.set_filter(&filter, Services::default());
+    assert_eq!(prepared(&filter), 0);
+    assert!(both.arrives(&from_here().tcp(&segment(40_000, 22, tcp::ACK))));
+    both.set_filter(&filter, Services::default());
+    assert_eq!(prepared(&filter), 1, "the rules for host 1");
+    let other = Arc::new(PacketFilter::default());
+    both.set_filter(&other, Services::default());
+    assert_eq!(Arc::strong_count(&filter), 1, "nothing keeps the former rules");
+    assert!(!both.arrives(&from_here().tcp(&segment(40_000, 22, tcp::ACK))));
+}
+
+#[test]
 fn fault_g8_another_peer_cannot_use_a_flow() {
     let mut both = Guarded::new(vec![]);
     both.answers(&from_there().udp((5_000, 53), b"question"));
@@ -302,7 +325,7 @@ fn many_lanes_may_use_the_table_at_once() {
         }
     });
     for port in 0..10_000 {
-        assert!((0..4).chain([9]).all(|peer| flows.is_answer(&key(peer, port), false, 1)));
+        assert!((0..4).chain([9]).all(|peer| flows.is_answer(&key(peer, port), taut_filter::Answer::Continues, 1)));
     }
     // Lanes that add a flow at the same moment may give it two places, which costs memory only.
     assert!((50_000..52_000).contains(&flows.len()), "{}", flows.len());
