@@ -15,6 +15,7 @@ mod clock;
 mod contract;
 mod figures;
 mod log;
+mod oidc;
 mod panics;
 mod relay;
 mod state;

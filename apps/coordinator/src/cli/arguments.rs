@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 39] = [
+const VALUED: [&str; 47] = [
     "config",
     "drain",
     "state",
@@ -42,6 +42,14 @@ const VALUED: [&str; 39] = [
     "changes",
     "seconds",
     "audit-days",
+    "oidc-issuer",
+    "oidc-client-id",
+    "oidc-client-secret-file",
+    "oidc-scope",
+    "oidc-groups-claim",
+    "oidc-allow-domain",
+    "oidc-allow-group",
+    "oidc-refresh-minutes",
     "display-name",
     "email",
     "name",
@@ -52,7 +60,8 @@ const VALUED: [&str; 39] = [
 ];
 
 /// Options without a value.
-const SWITCHES: [&str; 7] = ["json", "one-off", "force", "insecure", "no-relay", "help", "version"];
+const SWITCHES: [&str; 8] =
+    ["json", "one-off", "force", "insecure", "no-relay", "oidc-allow-private", "help", "version"];
 
 /// The words and options of a command line that were not used yet.
 pub(super) struct Arguments {

@@ -13,6 +13,7 @@ mod listen;
 mod migrate;
 mod networks;
 mod nodes;
+mod oidc;
 mod options;
 mod relays;
 mod remote;

@@ -46,7 +46,7 @@ fn for_many(table: &Copied) -> &'static str {
 }
 
 /// The tables, each after those that it refers to.
-const TABLES: [Copied; 18] = [
+const TABLES: [Copied; 20] = [
     Copied {
         name: "meta",
         read: "SELECT name, value FROM meta ORDER BY name",
@@ -114,9 +114,9 @@ const TABLES: [Copied; 18] = [
     },
     Copied {
         name: "people",
-        read: "SELECT id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, version FROM people ORDER BY id",
-        write: "INSERT INTO people (id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-        columns: &[Integer, Text, Text, Text, Text, Integer, Integer, Integer, Integer, Text, Integer],
+        read: "SELECT id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, version, lapsed_at FROM people ORDER BY id",
+        write: "INSERT INTO people (id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, version, lapsed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        columns: &[Integer, Text, Text, Text, Text, Integer, Integer, Integer, Integer, Text, Integer, Integer],
         numbered: Some(Table::People),
     },
     Copied {
@@ -180,6 +180,20 @@ const TABLES: [Copied; 18] = [
         read: "SELECT party, request, content, status, sealed, created_at FROM answers ORDER BY party, request",
         write: "INSERT INTO answers (party, request, content, status, sealed, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
         columns: &[Bytes, Bytes, Bytes, Integer, Bytes, Integer],
+        numbered: None,
+    },
+    Copied {
+        name: "oidc_refreshes",
+        read: "SELECT person, token, tried_at FROM oidc_refreshes ORDER BY person",
+        write: "INSERT INTO oidc_refreshes (person, token, tried_at) VALUES ($1, $2, $3)",
+        columns: &[Integer, Bytes, Integer],
+        numbered: None,
+    },
+    Copied {
+        name: "oidc_finished",
+        read: "SELECT hash, expires_at FROM oidc_finished ORDER BY hash",
+        write: "INSERT INTO oidc_finished (hash, expires_at) VALUES ($1, $2)",
+        columns: &[Bytes, Integer],
         numbered: None,
     },
 ];

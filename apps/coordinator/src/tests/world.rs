@@ -114,6 +114,7 @@ impl TestCoordinator {
             ipv4: ipv4.parse().unwrap(),
             ticket_life,
             audit_days: 365,
+            provider: None,
         }
     }
 

@@ -96,9 +96,14 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 
 /// Returns the session of the cookies.
 fn cookie(headers: &HeaderMap) -> Option<Zeroizing<String>> {
+    cookie_of(headers, &COOKIES)
+}
+
+/// Returns the value of the first cookie with one of these names.
+pub(super) fn cookie_of(headers: &HeaderMap, names: &[&str]) -> Option<Zeroizing<String>> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = pairs.find(|(name, _)| COOKIES.contains(name))?;
+    let (_, value) = pairs.find(|(name, _)| names.contains(name))?;
     Some(Zeroizing::new(String::from(value)))
 }
 

@@ -79,6 +79,12 @@ impl Failure {
         Self::new(ErrorCode::Unavailable, message, "ask another coordinator, or try again")
     }
 
+    /// Returns status, message and hint, for a page.
+    pub(super) fn words(&self) -> (StatusCode, &str, &str) {
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, &self.message, &self.hint)
+    }
+
     pub(super) fn slow() -> Self {
         Self::new(ErrorCode::Slow, "the request took too long", "try again")
     }
@@ -146,6 +152,10 @@ fn code_of(error: &PeopleError) -> ErrorCode {
         PeopleError::Changed => ErrorCode::Changed,
         PeopleError::NotLocal => ErrorCode::NotLocal,
         PeopleError::CodesOn | PeopleError::CodesOff => ErrorCode::Codes,
+        PeopleError::NoProvider => ErrorCode::NoSuchPath,
+        PeopleError::ProviderAway => ErrorCode::Unavailable,
+        PeopleError::SignInAtProvider => ErrorCode::SignInFailed,
+        PeopleError::NotLetIn => ErrorCode::Forbidden,
     }
 }
 

@@ -24,8 +24,7 @@ pub(super) struct Site {
 pub(super) fn check(headers: &HeaderMap, urls: &[String], is_change: bool) -> Result<Site, Failure> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
-    let configured =
-        urls.iter().find(|url| authority(url).is_some_and(|(_, own)| own == host || is_default_port(url, &own, &host)));
+    let configured = configured(&host, urls);
     if configured.is_none() && !is_literal(&host) {
         return Err(Failure::wrong_site("this is not a name of this coordinator"));
     }
@@ -44,6 +43,16 @@ pub(super) fn check(headers: &HeaderMap, urls: &[String], is_change: bool) -> Re
         None | Some("same-origin" | "none") => Ok(Site { is_https }),
         Some(_) => Err(Failure::wrong_site("the request comes from a page of another site")),
     }
+}
+
+/// Returns the URL of `urls` by which a browser reached this coordinator.
+pub(super) fn own_url<'a>(headers: &HeaderMap, urls: &'a [String]) -> Option<&'a str> {
+    let host = headers.get(header::HOST)?.to_str().ok()?.to_ascii_lowercase();
+    configured(&host, urls).map(String::as_str)
+}
+
+fn configured<'a>(host: &str, urls: &'a [String]) -> Option<&'a String> {
+    urls.iter().find(|url| authority(url).is_some_and(|(_, own)| own == host || is_default_port(url, &own, host)))
 }
 
 /// Returns scheme and authority of an http or https URL.

@@ -58,6 +58,7 @@ impl State {
         let mut tx = self.store.write(Party::Coordinator).await?;
         tx.forget_sessions(now, now - IDLE_LIFE).await?;
         tx.forget_answers(now - ANSWER_LIFE).await?;
+        tx.forget_finished_sign_ins(now).await?;
         tx.commit().await?;
         self.forget_audit(now).await
     }

@@ -9,7 +9,7 @@ use crate::clock::unix_now;
 use crate::store::{LOCAL, NetworkRow, NewPerson, Party, PersonRow, Reading, Writing};
 
 /// Most people, 100,000: more than any company of this size of network has, and few enough for the disk.
-const MOST: i64 = 100_000;
+pub(super) const MOST: i64 = 100_000;
 
 /// Longest sign-in name, and longest displayed name, in characters.
 const LENGTHS: (usize, usize) = (64, 128);
@@ -291,7 +291,7 @@ pub(super) fn check_display_name(name: &str) -> Result<(), PeopleError> {
     Ok(())
 }
 
-fn check_email(email: Option<&str>) -> Result<(), PeopleError> {
+pub(super) fn check_email(email: Option<&str>) -> Result<(), PeopleError> {
     let Some(email) = email else { return Ok(()) };
     let is_plain =
         email.len() <= LONGEST_EMAIL && !email.contains(|letter: char| letter.is_control() || letter.is_whitespace());
