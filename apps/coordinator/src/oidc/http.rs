@@ -60,8 +60,8 @@ impl Http {
             Method::GET => self.agent.run(request.map(|_| ())),
             _ => self.agent.run(request),
         };
-        let (head, body) = answer.map_err(HttpError::new)?.into_parts();
-        let body = body.into_with_config().limit(LARGEST).read_to_vec().map_err(HttpError::new)?;
+        let (head, body) = answer.map_err(|error| HttpError::new(&error))?.into_parts();
+        let body = body.into_with_config().limit(LARGEST).read_to_vec().map_err(|error| HttpError::new(&error))?;
         Ok(HttpResponse::from_parts(head, body))
     }
 }
@@ -108,7 +108,7 @@ impl Resolver for Checked {
 pub(super) struct HttpError(String);
 
 impl HttpError {
-    fn new(error: ureq::Error) -> Self {
+    fn new(error: &ureq::Error) -> Self {
         Self(error.to_string())
     }
 }

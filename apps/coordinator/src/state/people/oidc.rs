@@ -187,6 +187,14 @@ impl State {
         }
     }
 
+    /// Returns the cookie of a sign-in as it is when its time is over.
+    #[cfg(test)]
+    pub(crate) fn expired_sign_in(&self, cookie: &str) -> String {
+        let text = self.cookie_key().open(&[], &decode_base64url(cookie).unwrap()).unwrap();
+        let pending = Pending { expires_at: unix_now(), ..serde_json::from_slice(&text).unwrap() };
+        encode_base64url(&self.cookie_key().seal(&[], &serde_json::to_vec(&pending).unwrap()).unwrap())
+    }
+
     pub(super) fn provider(&self) -> Result<Arc<Provider>, PeopleError> {
         self.people.provider.clone().ok_or(PeopleError::NoProvider)
     }

@@ -45,6 +45,13 @@ impl State {
         }
     }
 
+    /// Asks about all people who are due, for tests.
+    #[cfg(test)]
+    pub(crate) async fn refresh_now(&self) -> Result<(), StateError> {
+        let (_never, stop) = watch::channel(false);
+        self.refresh_people(&self.provider()?, &stop).await
+    }
+
     /// Asks about all people who were not confirmed within the interval. Ends early if the provider does not answer.
     async fn refresh_people(&self, provider: &Arc<Provider>, stop: &watch::Receiver<bool>) -> Result<(), StateError> {
         let every = i64::try_from(provider.options().refresh_every.as_secs()).unwrap_or(i64::MAX);
