@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 47] = [
+const VALUED: [&str; 48] = [
     "config",
     "drain",
     "state",
@@ -46,6 +46,7 @@ const VALUED: [&str; 47] = [
     "oidc-client-id",
     "oidc-client-secret-file",
     "oidc-scope",
+    "oidc-parameter",
     "oidc-groups-claim",
     "oidc-allow-domain",
     "oidc-allow-group",

@@ -164,6 +164,8 @@ configuration file (relay-port = 3478). An option comes before a variable, and a
   --oidc-groups-claim NAME
                        claim with the groups of a person (default groups)
   --oidc-scope SCOPE   scope to ask for beside openid; repeat for several (default profile, email, offline_access)
+  --oidc-parameter NAME=VALUE
+                       further parameter of the request to the provider, such as prompt=consent; repeat for several
   --oidc-refresh-minutes N
                        ask the provider after this time whether it still confirms a person (default 60)
   --oidc-allow-private allow a provider at a private or loopback address
@@ -207,6 +209,7 @@ if something is wrong. The options of `serve` may be added, to see what they cha
   --oidc-allow-group GROUP
   --oidc-groups-claim NAME
   --oidc-scope SCOPE
+  --oidc-parameter NAME=VALUE
   --oidc-refresh-minutes N
   --oidc-allow-private
   --relay-port PORT

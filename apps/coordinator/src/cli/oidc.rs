@@ -12,14 +12,30 @@ use super::settings::Settings;
 use crate::oidc::{ANY_DOMAIN, GROUPS_CLAIM, OidcOptions, REFRESH_MINUTES, SCOPES};
 
 /// Settings that say nothing without an issuer.
-const MORE: [&str; 7] = [
+const MORE: [&str; 8] = [
     "oidc-client-id",
     "oidc-client-secret-file",
     "oidc-scope",
     "oidc-groups-claim",
+    "oidc-parameter",
     "oidc-allow-domain",
     "oidc-allow-group",
     "oidc-refresh-minutes",
+];
+
+/// Parameters of the request to the provider that `oidc-parameter` cannot set.
+const OWN_PARAMETERS: [&str; 11] = [
+    "client_id",
+    "code_challenge",
+    "code_challenge_method",
+    "nonce",
+    "redirect_uri",
+    "request",
+    "request_uri",
+    "response_mode",
+    "response_type",
+    "scope",
+    "state",
 ];
 
 /// Longest `--oidc-refresh-minutes`, a day: people whom the provider removed have access until then.
@@ -58,6 +74,7 @@ pub(super) fn options(settings: &Settings) -> Result<Option<OidcOptions>, Comman
         client_id,
         client_secret,
         scopes,
+        parameters: settings.all("oidc-parameter", parameter)?,
         groups_claim: settings.one("oidc-groups-claim", word)?.unwrap_or_else(|| String::from(GROUPS_CLAIM)),
         domains,
         groups,
@@ -118,6 +135,20 @@ fn domain(text: &str) -> Result<String, String> {
     Err(format!("`{text}` is not a domain; write example.com, or {ANY_DOMAIN} for everyone at the provider"))
 }
 
+/// Parses `NAME=VALUE`. The parameters on which the safety of a sign-in rests cannot be set.
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let wrong = |why: &str| format!("`{text}` {why}; write NAME=VALUE, such as prompt=consent");
+    let (name, value) = text.split_once('=').ok_or_else(|| wrong("has no `=`"))?;
+    if OWN_PARAMETERS.contains(&name) {
+        return Err(wrong("is set by the coordinator itself"));
+    }
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if name.is_empty() || !name.bytes().all(is_plain) || value.contains(char::is_control) {
+        return Err(wrong("is not a parameter"));
+    }
+    Ok((String::from(name), String::from(value)))
+}
+
 fn word(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > 256 || text.contains(char::is_control) {
         return Err(String::from("is empty, too long, or has control characters"));
@@ -135,6 +166,15 @@ fn minutes(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_leave_the_coordinators_own_alone() {
+        assert_eq!(parameter("access_type=offline"), Ok((String::from("access_type"), String::from("offline"))));
+        for wrong in ["prompt", "=x", "state=x", "redirect_uri=https://evil.example", "request_uri=x", "a b=c", "a=\n"]
+        {
+            assert!(parameter(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn fault_e15_an_issuer_is_https_or_on_this_host_and_that_is_wanted() {

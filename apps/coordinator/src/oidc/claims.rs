@@ -116,6 +116,7 @@ mod tests {
             client_id: String::new(),
             client_secret: String::new().into(),
             scopes: Vec::new(),
+            parameters: Vec::new(),
             groups_claim: String::from("groups"),
             domains: domains.iter().map(|domain| String::from(*domain)).collect(),
             groups: groups.iter().map(|group| String::from(*group)).collect(),

@@ -35,6 +35,8 @@ pub(crate) struct OidcOptions {
     pub(crate) client_secret: Zeroizing<String>,
     /// Scopes beside `openid`.
     pub(crate) scopes: Vec<String>,
+    /// Further parameters of the request that the browser makes, by name.
+    pub(crate) parameters: Vec<(String, String)>,
     /// Name of the claim with the groups of a person.
     pub(crate) groups_claim: String,
     /// Domains of confirmed email addresses with which people may sign in; empty for no such rule.

@@ -168,11 +168,11 @@ impl Provider {
             let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
             let scopes = provider.options.scopes.iter().cloned().map(Scope::new);
             let state = move || CsrfToken::new(state);
-            let (url, _, nonce) = client
-                .authorize_url(CoreAuthenticationFlow::AuthorizationCode, state, Nonce::new_random)
-                .add_scopes(scopes)
-                .set_pkce_challenge(challenge)
-                .url();
+            let mut request = client.authorize_url(CoreAuthenticationFlow::AuthorizationCode, state, Nonce::new_random);
+            for (name, value) in &provider.options.parameters {
+                request = request.add_extra_param(name.as_str(), value.as_str());
+            }
+            let (url, _, nonce) = request.add_scopes(scopes).set_pkce_challenge(challenge).url();
             if !provider.http.accepts(url.scheme()) {
                 return Err(ProviderError::Unavailable(String::from("its page to sign in is not at an https URL")));
             }

@@ -1,6 +1,7 @@
 //! Signing in at an OpenID provider that may lie (faults E14, E15).
 
 mod provider;
+mod real;
 
 use std::time::{Duration, Instant};
 

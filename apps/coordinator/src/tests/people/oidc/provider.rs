@@ -126,6 +126,7 @@ impl FakeProvider {
             client_id: String::from(CLIENT),
             client_secret: String::from(SECRET).into(),
             scopes: vec![String::from("email")],
+            parameters: Vec::new(),
             groups_claim: String::from("groups"),
             domains: vec![String::from("example.com")],
             groups: Vec::new(),
