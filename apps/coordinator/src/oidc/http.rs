@@ -120,3 +120,43 @@ impl fmt::Display for HttpError {
 }
 
 impl std::error::Error for HttpError {}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Returns why a request is not made; an empty text if it fails for another reason than its address.
+    fn refusal(url: &str, allow_private: bool) -> String {
+        let request = ureq::http::Request::get(url).body(Vec::new()).unwrap();
+        let error = Http::new(true, allow_private).unwrap().send(request).err().unwrap().to_string();
+        if error.contains("not a public address") || error.contains("not https") { error } else { String::new() }
+    }
+
+    #[test]
+    fn fault_e15_nothing_is_sent_to_an_address_that_is_not_allowed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0x7f000001", "2130706433", "127.1"] {
+            assert_ne!(refusal(&format!("http://{host}:{port}/"), false), "", "{host}");
+        }
+        assert!(listener.accept().is_err(), "nobody connected");
+        for url in [
+            "http://169.254.169.254/",
+            "http://[fe80::1]/",
+            "http://[fd00:ec2::254]/",
+            "file:///etc/passwd",
+            "ftp://127.0.0.1/",
+        ] {
+            assert_ne!(refusal(url, true), "", "{url} with the flag");
+        }
+        let plain = ureq::http::Request::get("http://1.1.1.1/").body(Vec::new()).unwrap();
+        let https = Http { is_plain: false, ..Http::new(true, true).unwrap() };
+        assert!(
+            https.send(plain).err().unwrap().to_string().contains("not https"),
+            "an https issuer names an http URL"
+        );
+    }
+}

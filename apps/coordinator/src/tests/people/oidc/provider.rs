@@ -294,6 +294,8 @@ impl Server {
             Lie::Nonce => claims["nonce"] = json!("of-another-sign-in"),
             Lie::NoNonce => _ = claims.as_object_mut().unwrap().remove("nonce"),
             Lie::Expired => claims["exp"] = json!(now - 1),
+            // Without the hash, so that nothing but the algorithm is wrong.
+            Lie::Unsigned | Lie::Hmac | Lie::HmacOfPublicKey => _ = claims.as_object_mut().unwrap().remove("at_hash"),
             Lie::NoSubject => claims["sub"] = json!(""),
             Lie::LongSubject => claims["sub"] = json!("a".repeat(300)),
             _ => {}
