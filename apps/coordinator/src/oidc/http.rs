@@ -147,7 +147,7 @@ mod tests {
             "http://169.254.169.254/",
             "http://[fe80::1]/",
             "http://[fd00:ec2::254]/",
-            "file:///etc/passwd",
+            "file://localhost/etc/passwd",
             "ftp://127.0.0.1/",
         ] {
             assert_ne!(refusal(url, true), "", "{url} with the flag");
