@@ -10,7 +10,7 @@ CI := --workspace --locked --profile ci
 # The lab's tests, run with the programs that the tests' profile builds.
 LAB = . tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab
 # The programs of the comparison: ours, the link emulator, and the QUIC load generator.
-COMPARED := -p taut -p taut-coordinator -p taut-linkbox -p taut-load
+COMPARED := taut taut-coordinator taut-linkbox taut-load
 
 .PHONY: help
 help: ## this list
@@ -20,14 +20,14 @@ help: ## this list
 demo: ## starts four hosts, two behind NATs and two with jumbo frames, that join a network and find direct paths; HOLD=1 leaves it running (needs root, nft, iperf3)
 	@tools/preflight demo
 	@tools/setup demo
-	@$(ENV) && say 'building taut and taut-coordinator for release' && cargo build --release --locked -p taut -p taut-coordinator
+	@$(ENV) && say 'building taut and taut-coordinator for release' && build_release taut taut-coordinator
 	@$(ENV) && say 'running the demo' && exec python3 -m lab.runs.demo
 
 .PHONY: ha-demo
 ha-demo: ## three coordinators on PostgreSQL behind HAProxy: kills a replica, the database, the balancer under load, and shows what nodes noticed; JSON=1, HOLD=1; ARGS='--document docs/high-availability.md' fills that page (needs root)
 	@tools/preflight ha-demo
 	@tools/setup ha-demo >&2
-	@$(ENV) && say 'building taut, taut-coordinator and taut-relay for release' >&2 && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server
+	@$(ENV) && say 'building taut, taut-coordinator and taut-relay for release' >&2 && build_release taut taut-coordinator taut-relay-server
 	@$(ENV) && say 'running the demo of high availability' >&2 && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release exec python3 -m lab.runs.ha_demo $(if $(JSON),--json) $(ARGS)
 
 .PHONY: test
@@ -44,14 +44,10 @@ test-night: ## the tests that are too slow for each change: lab/tests/night.toml
 	@tools/preflight test
 	@tools/stages.py night $(STAGES)
 
-# In the coordinator a panic ends what it happened in, and not the channels of all nodes (fault N7). A profile cannot say that of one program.
-UNWINDING := --config 'profile.release.panic="unwind"'
-
 .PHONY: build
 build: ## taut, taut-coordinator and taut-relay, optimised, into target/release
 	@tools/setup build
-	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-relay-server \
-	    && cargo build --release --locked $(UNWINDING) -p taut-coordinator
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
 
 .PHONY: check
 check: arrows format clippy doc deny ## all that is not a test: arrows, formatting, lints, documentation, licences
@@ -177,7 +173,7 @@ flood: ## floods of handshakes against a node, and what honest peers notice; wri
 .PHONY: hostile
 hostile: ## measures the cost of a hostile member for other members; ARGS='--rounds 3' (minutes; needs root, iperf3)
 	@tools/preflight test
-	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator && cargo build --release --locked -p taut-sim --example member
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator && cargo build --release --locked -p taut-sim --example member
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release python3 -m lab.runs.hostile $(ARGS)
 
 .PHONY: bench-micro
@@ -196,28 +192,35 @@ bench-aead: ## times the AEADs of the library that ships and of another one
 bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUICK=1 takes eleven minutes, else an hour and three quarters (needs root)
 	@tools/preflight test
 	@tools/setup bench
-	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-floor
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-floor
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.compare.tunnel.command $(if $(QUICK),--quick) --document docs/performance.md $(ARGS)
 
 .PHONY: paths
 paths: ## measures how soon paths exist, and what happens when they fail; fills docs/paths.md (a quarter of an hour; needs root, nft, iperf3)
 	@tools/preflight test
-	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server -p taut-linkbox
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server taut-linkbox
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.paths --document docs/paths.md $(ARGS)
 
 .PHONY: mtu
 mtu: ## measures how soon the MTU of a path is found, and what waits meanwhile; fills docs/mtu.md (half an hour; needs root, nft, iperf3); ARGS='--runs 5 --json'
 	@tools/preflight test
-	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.mtu --document docs/mtu.md $(ARGS)
+
+.PHONY: policy
+policy: ## measures how soon a change of the policy acts, and what rules cost; fills docs/policy.md (half an hour; needs root, iperf3); ARGS='--runs 5 --json'
+	@tools/preflight test
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
+	    python3 -m lab.runs.policy --document docs/policy.md $(ARGS)
 
 .PHONY: lanes
 lanes: ## measures what lanes that open by load give and cost; fills docs/lanes.md (half an hour; needs root, nft, iperf3); ARGS='--runs 5 --json'
 	@tools/preflight test
-	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.lanes --document docs/lanes.md $(ARGS)
 
@@ -240,7 +243,7 @@ define compare
 @tools/preflight test
 @tools/setup bench
 @tools/setup report || echo 'bench: going on without plots'
-@$(ENV) && say 'building for release' && cargo build --release --locked $(COMPARED)
+@$(ENV) && say 'building for release' && build_release $(COMPARED)
 @. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release exec python3 -m lab bench $(1) $(ARGS)
 endef
 
@@ -300,5 +303,5 @@ clean: ## removes all build results, and the remains of crashed labs
 
 .PHONY: manuals
 manuals: ## manual pages and completions for bash, zsh and fish, from the help of the programs, in target/manuals
-	@$(ENV) && say 'building the programs' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server
+	@$(ENV) && say 'building the programs' && build_release taut taut-coordinator taut-relay-server
 	@. tools/env && tools/manuals.py "$$CARGO_TARGET_DIR/release" target/manuals

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,8 @@ def test_it_goes_to_the_background_when_it_is_ready(host):
     assert fields[5] == str(pid), "it leads a session of its own"
     assert os.readlink(f"/proc/{pid}/cwd") == "/"
     assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+    os.kill(pid, signal.SIGHUP)
+    assert device.interface()["private"] == "(none)" and pids(host) == [pid], "a terminal that is closed does not end it"
     host.ip(f"link delete {INTERFACE}")
     wait_until(lambda: not pids(host), "it to end with its device")
     assert not (host.state / "wireguard" / f"{INTERFACE}.sock").exists()

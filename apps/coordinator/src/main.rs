@@ -25,6 +25,13 @@ mod tests;
 
 use std::process::ExitCode;
 
+// The profile `release` aborts, as the node needs it. Without this check a build that forgets the coordinator would be noticed at its first panic.
+#[cfg(all(panic = "abort", not(debug_assertions)))]
+compile_error!(
+    "in the coordinator a panic must end one request or channel, and not the program (fault N7); build it with `make build`, or with \
+     `cargo build --release --config 'profile.release.panic=\"unwind\"' -p taut-coordinator`"
+);
+
 fn main() -> ExitCode {
     cli::main()
 }

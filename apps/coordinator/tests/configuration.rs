@@ -92,6 +92,65 @@ fn config_check_prints_each_setting_with_its_source_and_no_password() {
 }
 
 #[test]
+fn serve_and_check_refuse_the_same_values_with_the_same_words() {
+    let directory = Directory::new();
+    let state = directory.0.join("state");
+    let file = directory.write("");
+    for (name, value, part) in [
+        ("ipv4-prefix", "10.1.2.3/8", "write 10.0.0.0/8"),
+        ("ipv4-prefix", "192.0.2.0/24", "choose a /8 to /30"),
+        ("ipv4-prefix", "fd00::/48", "choose a /8 to /30"),
+        ("network", "Home", "lower-case letters"),
+        ("network", "com", "choose another name"),
+        ("trusted-proxy", "10.1.2.3/8", "write 10.0.0.0/8, or 10.1.2.3/32"),
+        ("database", "postgres://a@127.0.0.1:1/taut?sslmod=disable", "`sslmod`, which is not known"),
+        ("database", "postgres://a@127.0.0.1:1/taut?sslrootcert=/no/such", "/no/such, cannot be read"),
+        ("database", "postgres://a@db.example/taut?sslmode=prefer", "may not be encrypted"),
+        ("database", "postgres://a@127.0.0.1:x/taut", "database"),
+    ] {
+        let variable = format!("TAUT_{}", name.to_uppercase().replace('-', "_"));
+        let complaint = |command: &[&str]| {
+            let words = [command, &["--config", &file, "--state", state.to_str().unwrap()]].concat();
+            let (status, _, complaint) = run(&words, &[(&variable, value)]);
+            assert_eq!(status, Some(1), "{command:?} {name} = {value}: {complaint}");
+            complaint
+        };
+        let (checked, served) = (complaint(&["config", "check"]), complaint(&["serve", "--listen", "127.0.0.1:0"]));
+        assert_eq!(checked, served, "{name} = {value}");
+        assert!(checked.contains(&variable) && checked.contains(part), "{checked}");
+    }
+    assert!(!state.exists(), "nothing was begun");
+}
+
+#[test]
+fn a_file_that_is_none_is_refused_at_once() {
+    let directory = Directory::new();
+    let pipe = directory.0.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipe = pipe.to_str().unwrap();
+    let with_certificate = format!("postgres://a@127.0.0.1:1/taut?sslrootcert={pipe}");
+    for (words, variables) in [
+        (vec!["config", "check", "--config", pipe], vec![]),
+        (vec!["serve", "--config", pipe], vec![]),
+        (vec!["check", "--config", pipe], vec![]),
+        (vec!["config", "check", "--config", "/dev/zero"], vec![]),
+        (vec!["config", "check", "--config", "/dev/null"], vec![("TAUT_DATABASE", &*with_certificate)]),
+        (vec!["restore", pipe, "--config", "/dev/null", "--state", pipe], vec![]),
+        (vec!["nodes", "list", "--api", "https://127.0.0.1:1", "--token", "tautop-x", "--ca", pipe], vec![]),
+    ] {
+        // A program that waits for a writer of the pipe would wait without end.
+        let limited =
+            Command::new("timeout").args(["-s", "KILL", "20", PROGRAM]).args(&words).envs(variables).output().unwrap();
+        let complaint = String::from_utf8(limited.stderr).unwrap();
+        assert_eq!(limited.status.code(), Some(1), "{words:?}: {complaint}");
+        assert!(complaint.contains("it is not a regular file"), "{words:?}: {complaint}");
+    }
+    let file = directory.write(&"#\n".repeat(200 << 10));
+    let (status, _, complaint) = run(&["config", "check", "--config", &file], &[]);
+    assert!(status == Some(1) && complaint.contains("larger than 256 KiB"), "{complaint}");
+}
+
+#[test]
 fn a_wrong_file_is_refused_by_every_command_that_reads_it() {
     let directory = Directory::new();
     let file = directory.write("lisen = '127.0.0.1:1'\n");

@@ -391,6 +391,16 @@ fn with_json_a_failure_is_an_object() {
     assert_eq!((good(&["version", "--json"]), good(&["--version", "--json"])), (version.clone(), version));
     let sound = serde_json::json!({ "schema": 1, "ok": true });
     assert_eq!(good(&["check", "--json", "--state", state]), sound);
+    let (saved, to) = (directory.0.join("saved.db").display().to_string(), nowhere.0.to_str().unwrap());
+    let backup = serde_json::json!({ "schema": 1, "backup": saved });
+    assert_eq!(good(&["backup", &saved, "--json", "--state", state]), backup);
+    failure(&["backup", &saved, "--json", "--state", state], 1);
+    for number in 0..2 {
+        let restored = good(&["restore", &saved, "--json", "--force", "--state", to]);
+        assert_eq!((&restored["schema"], &restored["restored"]), (&1.into(), &to.into()), "{restored}");
+        assert_eq!(restored["replaced"].as_str().is_some_and(|name| name.starts_with(to)), number == 1, "{restored}");
+        assert!(restored["to_check"][0]["what"].is_string() && restored["to_check"][0]["meaning"].is_string());
+    }
 }
 
 #[test]

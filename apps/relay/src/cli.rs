@@ -14,7 +14,7 @@ use taut_event::{Events, Interest, Poller, Signal, Signals};
 use taut_netmap::RelayToken;
 use taut_noise::public_key;
 use taut_relay::ForwardRate;
-use taut_relay_server::log::{self, DAEMON, LogFormat, LogLevels};
+use taut_relay_server::log::{self, DAEMON, HANGUP, LogFormat, LogLevels};
 use taut_relay_server::{
     ConnectionAdmission, Metrics, RelayConfig, RelayServer, Stats, WebConfig, key_from_file, raise_open_files,
 };
@@ -265,7 +265,8 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
 }
 
 fn serve(flags: &Flags) -> Result<(), Failed> {
-    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Inquire]).map_err(run_failed)?;
+    let signals =
+        Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::Inquire]).map_err(run_failed)?;
     let log = log::start(flags.log_format, flags.log_levels.clone());
     let log = log.ok_or_else(|| Failed::Run(String::from("the log does not start")))?;
     let switch = log.level_switch();
@@ -292,7 +293,8 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
                 let levels = switch.next_levels();
                 tracing::info!(target: DAEMON, event = "levels-changed", %levels);
             }
-            Some(_) => break,
+            Some(Signal::Hangup) => tracing::info!(target: DAEMON, event = "hangup-ignored", hint = HANGUP),
+            Some(Signal::Terminate | Signal::Interrupt) => break,
         }
     }
     drop(links);

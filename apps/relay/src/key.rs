@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ring::rand::SystemRandom;
 use taut_base::{Entropy, PrivateKey};
+use taut_event::open_regular;
 use zeroize::Zeroizing;
 
 use crate::system::OsEntropy;
@@ -30,12 +31,9 @@ pub fn key_from_file(path: &Path) -> Result<PrivateKey, KeyError> {
 }
 
 fn read(path: &Path) -> io::Result<PrivateKey> {
-    // Opening a named pipe must not block.
-    const O_NONBLOCK: i32 = 0o4000;
-    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
-    let about = file.metadata()?;
-    if !about.is_file() || about.mode() & 0o077 != 0 {
-        return Err(io::Error::other("it is not a regular file that only its owner can read; run chmod 600"));
+    let file = open_regular(path)?;
+    if file.metadata()?.mode() & 0o077 != 0 {
+        return Err(io::Error::other(format!("other users can read it; run `chmod 600 {}`", path.display())));
     }
     let mut text = Zeroizing::new(String::with_capacity(LENGTH + 1));
     file.take(LENGTH as u64 + 1).read_to_string(&mut text)?;
@@ -52,7 +50,7 @@ fn make(path: &Path) -> io::Result<PrivateKey> {
     OsEntropy(SystemRandom::new()).fill(&mut *bytes);
     let key = PrivateKey::from_bytes(*bytes);
     let new = path.with_extension("new");
-    // Left behind by a crash, or put there by the owner of the directory to have another file overwritten.
+    // The file may be left over from a crash, or the owner of the directory may have put a link there to make this process overwrite another file.
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -49,7 +49,11 @@ pub use metrics::Metrics;
 pub use relay::{RelayConfig, RelayServer, RelayStartError};
 pub use removals::Removals;
 pub use stats::Stats;
+pub use taut_event::open_regular;
 pub use web::{Entrance, WebConfig, accept_key};
+
+/// Advice in the log of coordinator and relay after a PROXY header from a client that is no trusted proxy.
+pub const UNTRUSTED_PROXY: &str = "if this is a proxy of yours, name it with --trusted-proxy ADDRESS/32 (docs/reverse-proxy.md); otherwise it is a client that pretends to be one, and nothing is to be done";
 
 /// Assumed limit of descriptors where the kernel does not tell it, 1,024: the usual soft limit.
 const USUAL: u64 = 1_024;

@@ -38,6 +38,9 @@ pub const MEMBERSHIP: &str = "membership";
 /// Area of the events of a program as a whole: start, stop and signals.
 pub const DAEMON: &str = "daemon";
 
+/// Log text for SIGHUP, which has no effect, because the program reads its settings only at its start.
+pub const HANGUP: &str = "SIGHUP neither ends this program nor changes its settings; restart it to change them";
+
 /// Longest wait for the reader of standard error when the program ends, 2 s.
 const LAST_LINES: Duration = Duration::from_secs(2);
 

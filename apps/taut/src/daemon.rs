@@ -59,6 +59,7 @@ fn config(flags: DaemonFlags, ephemeral: bool) -> DaemonConfig {
         suites: flags.suites,
         portmap: flags.portmap,
         search_sockets: flags.search_sockets,
+        rotate_key_every: flags.rotate_key_every,
         metrics: flags.metrics,
         exit_when_down: ephemeral,
         rekey_after: std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs),

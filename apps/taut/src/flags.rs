@@ -90,6 +90,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
         "s" | "" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
+        "d" => 86_400.0,
         _ => return None,
     };
     let plain = whole.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -132,6 +133,8 @@ pub(crate) struct DaemonFlags {
     pub(crate) portmap: bool,
     /// Limit on the sockets of a port search.
     pub(crate) search_sockets: u16,
+    /// Age of the WireGuard key at which it is rotated.
+    pub(crate) rotate_key_every: Option<Duration>,
     /// Address that serves Prometheus metrics.
     pub(crate) metrics: Option<SocketAddr>,
     /// The events to record.
@@ -149,6 +152,7 @@ macro_rules! daemon_details {
 --tun NAME         name of the TUN device (default taut0)
 --mtu N            MTU of the TUN device, 1280 to 65440 (default auto: the longest packet that a path carries, which is measured)
 --low-latency      busy-poll for 50 ms after each packet: lower latency, up to one core of CPU time per lane
+--rotate-key-every TIME  replace the WireGuard key when it is this old, at least 1d (default never); `taut rotate-key` does it at once
 --metrics ADDRESS  serve Prometheus metrics on this address (PORT on 127.0.0.1, or IP:PORT); anyone who can connect can read them
 --log-level LEVELS events to record: error, warn, info, debug or trace, with exceptions per area such as info,path=debug (default info)
 --no-tun-offload   disable checksum and segmentation offload of the TUN device
@@ -188,6 +192,7 @@ impl DaemonFlags {
             suites: Suites::ALL,
             portmap: true,
             search_sockets: taut_agent::SEARCH_SOCKETS,
+            rotate_key_every: None,
             metrics: None,
             log_levels: Levels::default(),
         }
@@ -212,6 +217,7 @@ impl DaemonFlags {
             "--no-aes" => self.suites = Suites::STOCK,
             "--no-portmap" => self.portmap = false,
             "--search-sockets" => self.search_sockets = search_sockets(&words.value()?)?,
+            "--rotate-key-every" => self.rotate_key_every = Some(key_age(words.time(flag)?)?),
             "--metrics" => self.metrics = Some(metrics(&words.value()?)?),
             "--log-level" => self.log_levels = levels("--log-level", &words.value()?)?,
             _ => return Ok(false),
@@ -250,6 +256,9 @@ impl DaemonFlags {
         }
         words.extend(["--search-sockets".into(), self.search_sockets.to_string().into()]);
         words.extend(self.low_latency.then(|| "--low-latency".into()));
+        if let Some(age) = self.rotate_key_every {
+            words.extend(["--rotate-key-every".into(), format!("{}s", age.as_secs()).into()]);
+        }
         if let Some(metrics) = self.metrics {
             words.extend(["--metrics".into(), metrics.to_string().into()]);
         }
@@ -298,6 +307,18 @@ fn lanes(text: &str) -> Result<Option<u8>, Fault> {
         .filter(|lanes| (1..=MAX_LANES).contains(&usize::from(*lanes)))
         .map(Some)
         .ok_or_else(|| Fault::usage(format!("--lanes {text}: write `auto` or a number from 1 to {MAX_LANES}")))
+}
+
+/// Shortest age at which a key is rotated, one day: the coordinator allows four rotations a day.
+const YOUNGEST_KEY: Duration = Duration::from_secs(86_400);
+
+fn key_age(age: Duration) -> Result<Duration, Fault> {
+    match age >= YOUNGEST_KEY {
+        true => Ok(age),
+        false => {
+            Err(Fault::usage("--rotate-key-every: the time is at least 1d; `taut rotate-key` rotates the key at once"))
+        }
+    }
 }
 
 fn search_sockets(text: &str) -> Result<u16, Fault> {

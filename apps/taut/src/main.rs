@@ -9,6 +9,7 @@
 mod accept;
 mod bugreport;
 mod client;
+mod coordinator;
 mod daemon;
 mod down;
 mod failure;
@@ -24,6 +25,8 @@ mod netcheck;
 mod output;
 mod peers;
 mod ping;
+mod qr;
+mod rotate_key;
 mod status;
 mod table;
 mod token;

@@ -53,6 +53,10 @@ pub(crate) fn render(status: &Status) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{}", headline(status));
+    if let Some(waiting) = &status.waiting {
+        let code = waiting.code.as_ref().map(|code| format!(" (code {code})")).unwrap_or_default();
+        let _ = writeln!(text, "waiting{code}: {}", waiting.problem);
+    }
     if let Some(problem) = &status.problem {
         let _ = writeln!(text, "problem: {problem}");
     }
@@ -75,6 +79,7 @@ pub(crate) fn render(status: &Status) -> String {
 
 fn headline(status: &Status) -> String {
     let state = match status.state {
+        _ if status.waiting.is_some() => "takes no part in the network now",
         NodeState::NeedsJoin => "not a member of any network; join one with `taut up --join TOKEN`",
         NodeState::Connecting => "connecting",
         NodeState::Running => "up",

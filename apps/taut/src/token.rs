@@ -1,8 +1,10 @@
 //! Reads the join token from the command line, a file or stdin.
 
 use std::io::Read;
+use std::path::Path;
 use std::str::FromStr;
 
+use taut_event::open_regular;
 use taut_netmap::JoinToken;
 
 use crate::fault::Fault;
@@ -19,7 +21,7 @@ pub(crate) fn read(given: &str) -> Result<String, Fault> {
     };
     let text = match given.strip_prefix("file:") {
         Some(path) => {
-            let mut file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
+            let mut file = open_regular(Path::new(path)).map_err(|error| unreadable(path, &error))?;
             from(&mut file, path)?
         }
         None if given == "-" => from(&mut std::io::stdin().lock(), "stdin")?,
@@ -54,7 +56,12 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(from_file.unwrap(), token.encode());
         assert_eq!(read(&token.encode()).unwrap(), token.encode());
-        for (given, part) in [("hello", "not a join token"), ("taut1-AAAA", "damaged"), ("file:/nowhere", "/nowhere")] {
+        for (given, part) in [
+            ("hello", "not a join token"),
+            ("taut1-AAAA", "damaged"),
+            ("file:/nowhere", "/nowhere"),
+            ("file:/dev/zero", "not a regular file"),
+        ] {
             match read(given) {
                 Err(Fault::Failed(failure)) => assert!(failure.message.contains(part), "{failure}"),
                 _ => panic!("{given}"),

@@ -1,24 +1,28 @@
 //! `taut up`: starts a daemon if none runs, joins, connects, and waits until packets can flow.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use taut_agent::api::{ApiRequest, LeaveState, NodeState, Status};
+use taut_agent::api::{ApiRequest, CoordinatorPlace, Failure, LeaveState, NodeState, Status, WaitingStatus};
 use taut_netmap::{check_new_name, name_from_host};
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
 use crate::flags::{DaemonFlags, Word, Words, daemon_details, unexpected};
-use crate::{launch, output, status, table, token};
+use crate::{coordinator, launch, output, qr, status, table, token};
 
-pub(crate) const ARGUMENTS: &str = "[--join TOKEN] [--hostname NAME] [--timeout TIME] [--json] [daemon flags]";
+pub(crate) const ARGUMENTS: &str = "[--join TOKEN | --coordinator URL [--coordinator-key KEY]] [--hostname NAME] [--timeout TIME] [--json] [daemon flags]";
 
 pub(crate) const DETAILS: &str = concat!(
     "Starts a daemon if none answers, and returns when packets can flow. A node needs a token once.\n\n",
     "--join TOKEN       join with this token; file:PATH reads it from a file, - from stdin\n",
     "--auth-key TOKEN   the same (environment: TAUT_AUTHKEY)\n",
+    "--coordinator URL  without a token: show a link and a code, and wait until a person approves this host (environment: TAUT_COORDINATOR);\n",
+    "                   a host that was a member needs no URL\n",
+    "--coordinator-key KEY  with --coordinator: the coordinator's public key, which a plain http URL needs\n",
     "--hostname NAME    name in the network when it joins (default: the host name, with capitals and `_` replaced); does not rename a member\n",
-    "--timeout TIME     longest wait (default 60s); the daemon keeps trying after that\n",
+    "--timeout TIME     longest wait (default 60s, 15m for a person); the daemon keeps trying after that\n",
     "--json             print the status object once connected\n\n",
     "Exit status: 0 if packets can flow, 1 otherwise.\n\n",
     "Flags of the daemon that it starts; a running daemon keeps its own:\n",
@@ -36,11 +40,20 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// removed. Without an answer the last map is used.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
+/// Longest wait for a person, 15 min: the life of a request at the coordinator.
+const FOR_A_PERSON: Duration = Duration::from_secs(15 * 60);
+
 /// The parsed command line.
 struct Options {
     token: Option<String>,
+    coordinator: Option<String>,
+    coordinator_key: Option<String>,
+    /// The coordinator to ask, once its key is known.
+    place: Option<CoordinatorPlace>,
     name: Option<String>,
     timeout: Duration,
+    /// True if the user gave the timeout.
+    has_timeout: bool,
     json: bool,
     daemon: DaemonFlags,
     /// True if there are flags that only a new daemon can use.
@@ -52,6 +65,18 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     // Reads the token, which may be in a file or on stdin, so that `options.token` is its text.
     let given = options.token.take().or_else(|| std::env::var("TAUT_AUTHKEY").ok().filter(|text| !text.is_empty()));
     options.token = given.as_deref().map(token::read).transpose()?;
+    let url =
+        options.coordinator.take().or_else(|| std::env::var("TAUT_COORDINATOR").ok().filter(|url| !url.is_empty()));
+    match url {
+        Some(url) if options.token.is_none() => {
+            options.place = Some(coordinator::find(&url, options.coordinator_key.as_deref())?);
+        }
+        None if options.coordinator_key.is_some() => {
+            return Err(Fault::usage("--coordinator-key needs --coordinator URL"));
+        }
+        // The token has the URL and the key.
+        _ => {}
+    }
     let deadline = Instant::now() + options.timeout;
     let (mut client, started) = match Client::connect(&options.daemon.socket) {
         Ok(client) => {
@@ -103,8 +128,12 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
 fn parse(mut words: Words) -> Result<Options, Fault> {
     let mut options = Options {
         token: None,
+        coordinator: None,
+        coordinator_key: None,
+        place: None,
         name: None,
         timeout: Duration::from_secs(60),
+        has_timeout: false,
         json: false,
         daemon: DaemonFlags::from_environment(),
         for_new_daemon: false,
@@ -114,7 +143,9 @@ fn parse(mut words: Words) -> Result<Options, Fault> {
         match flag.as_str() {
             "--join" | "--auth-key" => options.token = Some(given_token(words.value()?)?),
             "--hostname" => options.name = Some(name(&words.value()?)?),
-            "--timeout" => options.timeout = words.time(flag)?,
+            "--coordinator" => options.coordinator = Some(words.value()?),
+            "--coordinator-key" => options.coordinator_key = Some(words.value()?),
+            "--timeout" => (options.timeout, options.has_timeout) = (words.time(flag)?, true),
             "--json" => options.json = true,
             "--socket" => options.daemon.socket = PathBuf::from(words.value()?),
             _ if options.daemon.take(flag, &mut words)? => options.for_new_daemon = true,
@@ -159,14 +190,16 @@ impl<F: Into<Fault>> From<F> for NotConnected {
 }
 
 /// Asks the daemon to connect, and waits until packets can flow.
-fn connect(client: &mut Client, options: &Options, deadline: Instant) -> Result<Box<Status>, NotConnected> {
-    let joins = options.token.is_some();
-    let request = ApiRequest::Up { join: options.token.clone(), name: options.name.clone() };
+fn connect(client: &mut Client, options: &Options, mut deadline: Instant) -> Result<Box<Status>, NotConnected> {
+    let joins = options.token.is_some() || options.place.is_some();
+    let (join, name, coordinator) = (options.token.clone(), options.name.clone(), options.place.clone());
+    let request = ApiRequest::Up { join, name, coordinator };
     if !client.change(&request)? {
         return Err(Fault::failed("the daemon ended before it answered", "try again").into());
     }
     let begin = Instant::now();
     let mut told = false;
+    let mut shown = None;
     loop {
         if joins && begin.elapsed() < SETTLE {
             std::thread::sleep(POLL);
@@ -186,6 +219,22 @@ fn connect(client: &mut Client, options: &Options, deadline: Instant) -> Result<
         {
             return Err(problem.clone().into());
         }
+        if let Some(waiting) = &status.waiting {
+            if shown.as_ref() != Some(&waiting.code) {
+                show(waiting);
+                if waiting.code.is_some() && !options.has_timeout {
+                    deadline = deadline.max(begin + FOR_A_PERSON);
+                }
+                (shown, told) = (Some(waiting.code.clone()), true);
+            }
+            if Instant::now() >= deadline {
+                let Failure { message, .. } = waiting.problem.clone();
+                let hint = "the daemon keeps waiting; `taut status` shows its state";
+                return Err(NotConnected { fault: Fault::failed(message, hint), keeps_trying: true });
+            }
+            std::thread::sleep(POLL);
+            continue;
+        }
         if status.state == NodeState::Running && (has_asked(&status) || begin.elapsed() >= FIRST_ANSWER) {
             return Ok(status);
         }
@@ -199,6 +248,23 @@ fn connect(client: &mut Client, options: &Options, deadline: Instant) -> Result<
         }
         std::thread::sleep(POLL);
     }
+}
+
+/// Shows what this host waits for: the link, the code, and at a terminal a QR code of the link.
+fn show(waiting: &WaitingStatus) {
+    let Some(code) = &waiting.code else {
+        return output::complain(&format!("taut: {}", waiting.problem));
+    };
+    let page = waiting.page.as_deref();
+    if let Some(code) = page.and_then(qr::lines).filter(|_| std::io::stderr().is_terminal()) {
+        output::complain(&code);
+    }
+    let link = page.map(|page| format!("open    {page}\n")).unwrap_or_default();
+    output::complain(&format!(
+        "A person has to approve this host.\n\n{link}code    {code}\nhost    {}\n\n\
+         or run  taut-coordinator devices approve {code}\n\nwaiting …",
+        waiting.machine
+    ));
 }
 
 /// Returns true if the coordinator has answered, or could not be reached.

@@ -3,8 +3,8 @@
 use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
 use crate::{
-    accept, bugreport, daemon, down, hosts, ip, leave, log, metrics, netcheck, output, ping, status, up, version, wg,
-    why,
+    accept, bugreport, daemon, down, hosts, ip, leave, log, metrics, netcheck, output, ping, rotate_key, status, up,
+    version, wg, why,
 };
 
 /// A verb of the command line.
@@ -55,6 +55,13 @@ const VERBS: &[Verb] = &[
         arguments: accept::ARGUMENTS,
         details: accept::DETAILS,
         run: accept::run,
+    },
+    Verb {
+        name: "rotate-key",
+        summary: "replace this node's WireGuard key without losing a packet",
+        arguments: rotate_key::ARGUMENTS,
+        details: rotate_key::DETAILS,
+        run: rotate_key::run,
     },
     Verb {
         name: "ping",
@@ -185,7 +192,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Verb, Fault> {
 
 /// Returns the overview of all verbs, one per line.
 pub(crate) fn overview() -> String {
-    let lines: String = VERBS.iter().map(|verb| format!("  {:<10}{}\n", verb.name, verb.summary)).collect();
+    let lines: String = VERBS.iter().map(|verb| format!("  {:<12}{}\n", verb.name, verb.summary)).collect();
     format!(
         "taut: a peer-to-peer encrypted overlay network that speaks WireGuard\n\n\
          usage: taut VERB [FLAGS]\n\n{lines}  help      [VERB] print this, or the help of a verb\n\n\

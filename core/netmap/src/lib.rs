@@ -11,6 +11,7 @@
 //!
 //! Readers ignore unknown fields, so that a newer program may add some (fault L5).
 
+mod fingerprint;
 mod map;
 mod message;
 mod name;
@@ -20,9 +21,11 @@ mod relay_channel;
 mod token;
 mod token_line;
 
+pub use fingerprint::fingerprint;
 pub use map::{Delta, LocalMember, MapError, NetworkInfo, NetworkMap, Peer};
 pub use message::{
-    CONTROL_PATH, Enrol, Hello, MAX_TICKET, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue,
+    CONTROL_PATH, Enrol, Hello, KEY_PATH, MAX_TICKET, NO_NETWORK, Problem, ProblemCode, Request, SCHEMA, ToCoordinator,
+    ToNode, Waiting, WaitingFor, prologue,
 };
 pub use name::{
     BadName, MAX_NAME, check_name, check_network_name, check_new_name, display_name, domain, is_reserved,

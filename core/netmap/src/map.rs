@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey, RelayId};
+use taut_filter::{BadFilter, Filter};
 
 use crate::name::{check_name, is_reserved, placeholder_name};
 use crate::relay::{self, MAX_PEER_RELAYS, Relay, RelayFault};
@@ -29,6 +30,10 @@ pub struct NetworkMap {
     /// The network's relays, at most [`crate::MAX_RELAYS`]; empty if the coordinator has none or is too old to list them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<Relay>,
+    /// The filter for packets of the node's peers. `None` from a coordinator that knows no policy (release 0.1.0): the node then accepts every packet of its peers, unless it
+    /// had a filter before, which it keeps ([`Self::keep_filter`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
 }
 
 /// The properties of the network, common to all members.
@@ -97,6 +102,9 @@ pub struct Delta {
     /// All relays of the network, if one of them changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relays: Option<Vec<Relay>>,
+    /// The whole filter of the node, if it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
 }
 
 impl NetworkMap {
@@ -122,8 +130,18 @@ impl NetworkMap {
         if let Some(relays) = &delta.relays {
             next.relays.clone_from(relays);
         }
+        if let Some(filter) = &delta.filter {
+            next.filter = Some(filter.clone());
+        }
         next.check()?;
         Ok(next)
+    }
+
+    /// Keeps the filter of an earlier map of the same network if this one has none: a coordinator that was replaced by an older one must not open every node.
+    pub fn keep_filter(&mut self, earlier: &Self) {
+        if self.filter.is_none() {
+            self.filter.clone_from(&earlier.filter);
+        }
     }
 
     /// Returns the relay with this number.
@@ -181,6 +199,7 @@ impl NetworkMap {
             check_name(&peer.name).map_err(|_| MapError::BadName(*id))?;
             self.check_addresses(*id, &peer.addresses, &mut addresses)?;
         }
+        self.filter.as_ref().map_or(Ok(()), Filter::check).map_err(MapError::Filter)?;
         relay::check(&self.relays, &[self.network.ipv4, self.network.ipv6]).map_err(MapError::Relay)
     }
 
@@ -236,6 +255,8 @@ pub enum MapError {
     TooManyRelays(NodeId),
     /// The list of relays is invalid.
     Relay(RelayFault),
+    /// The filter is too large or invalid.
+    Filter(BadFilter),
     /// An overlay prefix that covers addresses outside the overlay.
     BadPrefix(Prefix),
     /// A node without any address.
@@ -267,6 +288,7 @@ impl fmt::Display for MapError {
             Self::TooManyEndpoints(id) => write!(f, "node {id} has more than {MAX_ENDPOINTS} endpoints"),
             Self::TooManyRelays(id) => write!(f, "node {id} is bound to more than {MAX_PEER_RELAYS} relays"),
             Self::Relay(fault) => write!(f, "{fault}"),
+            Self::Filter(bad) => write!(f, "{bad}"),
             Self::BadPrefix(prefix) => {
                 write!(f, "the overlay prefix {prefix} would cover addresses that are not the overlay's")
             }

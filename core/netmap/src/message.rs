@@ -12,6 +12,11 @@
 //! Ping ──▶                                ◀── Pong                       renews the lease
 //! Leave ──▶                               ◀── Refused(NotAMember)        the node is not a member any more
 //! ```
+//! A machine without an enrolment secret asks on a channel for [`NO_NETWORK`] instead, and a person approves it:
+//! ```text
+//! Hello{…, request} ──▶                   ◀── Waiting(…, code)
+//!                                        ◀── Welcome(network)           the node connects again, to that network
+//! ```
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -90,6 +95,10 @@ pub struct Hello {
     /// Version of the program, shown to the operator.
     #[serde(default)]
     pub version: String,
+    /// Present while the node asks a person to approve it: a machine that is no member, or a member that waits or whose membership has expired. Coordinators
+    /// of release 0.1.0 ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Request>,
     /// Random number of this run of the program, never 0. It tells a host from its clone. Omitted by nodes that do not tell it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub run: u64,
@@ -99,6 +108,19 @@ pub struct Hello {
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
+
+/// The request of a machine that a person has to approve. The coordinator binds it to the machine key of the channel and to the node key of the hello.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The requested name; the coordinator makes it unique.
+    pub name: String,
+}
+
+/// The network of a channel on which a machine asks to join any network of the coordinator. No network has this number.
+pub const NO_NETWORK: [u8; 16] = [0; 16];
+
+/// Path of the coordinator's public key below its URL: `{"schema":1,"key":"<base64>"}`.
+pub const KEY_PATH: &str = "/key";
 
 /// The credentials with which a node becomes a member.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -147,8 +169,59 @@ pub enum ToNode {
         /// What happened and what to do.
         problem: Option<Problem>,
     },
+    /// The node takes no part in the network now: it gets no map, or one without peers. The channel stays open, and a map follows as soon as it takes part.
+    /// Nodes of release 0.1.0 ignore this message.
+    Waiting(Waiting),
+    /// Answer to a [`Request`] on a channel for [`NO_NETWORK`]: the machine is a member. It connects again, to this network.
+    Welcome {
+        /// The network, 32 hex digits.
+        network: String,
+        /// The coordinator's URLs, best first; empty if only the one in use is known.
+        #[serde(default)]
+        urls: Vec<String>,
+    },
+    /// Time left until the node's membership expires. It is sent after the map on every channel, and again when it changes. Coordinators that know no expiry omit it.
+    Expiry {
+        /// Seconds until the membership expires, by the coordinator's clock, which alone decides; `None` if it never does.
+        left: Option<u64>,
+    },
     /// The coordinator does not serve this node; it closes the channel.
     Refused(Problem),
+}
+
+/// The reason for which a node takes no part in its network, with advice and the code of its request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The reason, for programs.
+    pub reason: WaitingFor,
+    /// Description of the event and its cause.
+    pub message: String,
+    /// Advice to the user.
+    pub hint: String,
+    /// Code that a person types to approve the node; `None` if the node has no request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Page on which a person approves the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<String>,
+    /// Seconds until the code expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<u64>,
+}
+
+/// Reason for which a node waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitingFor {
+    /// A person has to approve the machine.
+    Approval,
+    /// An operator has to enable the node again.
+    Enabling,
+    /// The node's membership has expired and has to be renewed.
+    Renewal,
+    /// A reason that this version does not know.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Why the coordinator refuses a node, for the user.
@@ -156,7 +229,7 @@ pub enum ToNode {
 pub struct Problem {
     /// The kind of refusal, for programs.
     pub code: ProblemCode,
-    /// What happened and why.
+    /// Description of the event and its cause.
     pub message: String,
     /// Advice to the user.
     pub hint: String,
@@ -180,6 +253,8 @@ pub enum ProblemCode {
     KeyConflict,
     /// Another host uses this node's keys and is served. The node retries, after a long back-off.
     Twin,
+    /// An operator denied the machine's request. Final; release 0.1.0 retries as after every unknown code.
+    Denied,
     /// The machine or its token is over the rate limit. The node retries; release 0.1.0 retries as after every unknown code.
     TooOften,
     /// One program is too old for the other. Final.
@@ -196,6 +271,6 @@ pub enum ProblemCode {
 impl ProblemCode {
     /// Returns true if only a person can change the answer. After all other refusals the node retries on its own.
     pub fn is_final(self) -> bool {
-        matches!(self, Self::Enrolment | Self::NotAMember | Self::KeyConflict | Self::Version)
+        matches!(self, Self::Enrolment | Self::NotAMember | Self::KeyConflict | Self::Version | Self::Denied)
     }
 }

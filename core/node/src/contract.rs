@@ -1,12 +1,12 @@
 //! Messages between agent and lanes: plain data in bounded queues (ARCHITECTURE.md).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Placement, ReceiverIndex, SessionId, Time};
 use taut_path::{Choice, PortSearch, Way};
-use taut_tunnel::cookie::SourceAddress;
+use taut_tunnel::cookie::{CookieChecker, SourceAddress};
 use taut_tunnel::{SessionIndices, SessionKeys};
 use taut_wire::control::{Abilities, ControlMessage, Suite};
 use taut_wire::wireguard::{cookie_reply, initiation, response};
@@ -129,6 +129,8 @@ pub enum ToLane {
     },
     /// Sets the MTU of the TUN. Padding never makes a packet longer than this.
     SetMtu(u16),
+    /// Replaces the checker of handshake messages, because this node's key changed.
+    SetChecker(Box<CookieChecker>),
     /// Removes the peer and its sessions.
     RemovePeer(PeerId),
     /// Gives one lane of a session to this lane, once: from then on its counters and replay windows exist only there (protocol.md 1.7).
@@ -306,6 +308,7 @@ impl ToLane {
             Self::Routes(_)
             | Self::AddPeers(_)
             | Self::SetMtu(_)
+            | Self::SetChecker(_)
             | Self::ForgetLocal { .. }
             | Self::ForgetLocals
             | Self::Send { .. }
@@ -363,6 +366,17 @@ pub enum FromLane {
         peer: PeerId,
         /// The new way.
         way: Way,
+    },
+    /// The packet filter refused a packet of a peer. A sample: at most one in ten seconds per peer, after three.
+    Filtered {
+        /// The peer.
+        peer: PeerId,
+        /// The packet's destination.
+        destination: IpAddr,
+        /// The packet's protocol number.
+        protocol: u8,
+        /// The packet's destination port; `None` if the protocol has no ports or the header cannot be read.
+        port: Option<u16>,
     },
     /// An authentic packet of a peer that does not roam came by another way than the path to it. Reported at most once per way and second.
     Arrived {

@@ -2,7 +2,7 @@
 //!
 //! Events of paths, the NAT and home relays are those of `taut_path`; a peer or relay is named by its id, and the agent knows the names.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use taut_base::{PeerId, RelayId};
@@ -54,6 +54,17 @@ pub enum NodeEvent {
         way: Way,
         /// The reason.
         reason: HandshakeRefusal,
+    },
+    /// The packet filter refused a packet of the peer. A sample.
+    Filtered {
+        /// The peer.
+        peer: PeerId,
+        /// The packet's destination.
+        destination: IpAddr,
+        /// The packet's protocol number.
+        protocol: u8,
+        /// The packet's destination port, if it has one.
+        port: Option<u16>,
     },
     /// A session is in use.
     SessionBegan {

@@ -23,6 +23,7 @@ mod contract;
 mod counts;
 mod event;
 mod extra_lanes;
+mod filtering;
 mod indices;
 mod negotiation;
 mod node;
@@ -44,5 +45,7 @@ pub use event::{HandshakeFailure, HandshakeRefusal, NodeEvent};
 pub use node::{LanesLimit, NativePeer, Node};
 pub use output::Output;
 pub use peer::PeerView;
+pub use taut_filter::ServicePorts;
+
 pub use relays::{BridgeRequest, RelayView};
 pub use routes::Routes;

@@ -16,6 +16,7 @@ mod native;
 mod paths;
 mod relay_lanes;
 mod relayed;
+mod rotation;
 mod story;
 
 pub use lanes::LanesLimit;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
+use taut_filter::{Filter, ServicePorts};
 use taut_netmap::NetworkMap;
 use taut_path::{Budget, Families, HomeRelay, LocalEndpoints, NatReport, Paths, Way};
 use taut_tunnel::cookie::CookieChecker;
@@ -40,6 +42,7 @@ use crate::auto_lanes::AutoLanes;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
 use crate::event::{HandshakeRefusal, NodeEvent};
+use crate::filtering::Filtering;
 use crate::indices::ReceiverIndices;
 use crate::output::{Output, Outputs};
 use crate::outside_endpoints::OutsideEndpoints;
@@ -77,6 +80,7 @@ pub struct Node<E> {
     overlay: Arc<[Prefix]>,
     /// Prefixes of other overlays on this host.
     avoided: Vec<Prefix>,
+    filtering: Filtering,
     /// The node's own inner addresses, the only ones that packets of peers are delivered to. `None` without a map: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
     peers: BTreeMap<PeerId, Peer>,
@@ -134,6 +138,7 @@ impl<E: Entropy> Node<E> {
             entropy,
             overlay: Arc::default(),
             avoided: Vec::new(),
+            filtering: Filtering::default(),
             own: None,
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
@@ -232,16 +237,37 @@ impl<E: Entropy> Node<E> {
         self.avoided = prefixes;
     }
 
+    /// Sets the ports on which the host offers services, for the decision which flows in progress it began.
+    pub fn set_service_ports(&mut self, ports: ServicePorts) {
+        if self.filtering.set_ports(ports) && self.filtering.is_on() {
+            self.tell_routes();
+        }
+    }
+
+    /// Returns true if this is the filter in force; `None` if there is none.
+    pub fn has_filter(&self, filter: Option<&Filter>) -> bool {
+        self.filtering.has(filter)
+    }
+
     /// Takes a validated map: adds, changes and removes peers, and replaces the routes. Sessions of peers that stay are not touched (law 5).
     pub fn set_map(&mut self, map: &NetworkMap) {
         self.overlay = [map.network.ipv4, map.network.ipv6].into_iter().chain(self.avoided.iter().copied()).collect();
         self.own = Some(map.me.addresses.clone());
         let listed: BTreeSet<PublicKey> = map.peers.values().map(|peer| peer.key).collect();
+        let rotates = |peer: &&Peer| {
+            let new = map.peers.get(&peer.node).filter(|new| !peer.native && !new.native && new.key != peer.key);
+            new.is_some_and(|new| !self.by_key.contains_key(&new.key))
+        };
+        let rotated: Vec<_> = self.peers.values().filter(rotates).map(|peer| (peer.id, peer.node)).collect();
+        for (id, node) in rotated {
+            map.peers.get(&node).into_iter().for_each(|new| self.rotate_peer(id, new.key));
+        }
         let gone: Vec<PeerId> =
             self.peers.values().filter(|peer| !listed.contains(&peer.key)).map(|peer| peer.id).collect();
         for id in gone {
             self.remove_peer(id);
         }
+        self.filtering.set(map.filter.as_ref(), &mut self.entropy, self.now);
         self.relays.set_map(&map.relays, self.now);
         self.set_servers(&map.relays);
         for listed in map.peers.values() {
@@ -263,6 +289,7 @@ impl<E: Entropy> Node<E> {
 
     fn routes(&self) -> Arc<Routes> {
         let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
+        let routes = routes.guarded_by(self.filtering.gate());
         Arc::new(match &self.own {
             Some(own) => routes.only_to(own),
             None => routes,
@@ -352,6 +379,9 @@ impl<E: Entropy> Node<E> {
             FromLane::Control { peer, session, lane, source, message } => {
                 self.handle_control(peer, session, lane, source, message, clocks);
             }
+            FromLane::Filtered { peer, destination, protocol, port } => {
+                self.outputs.note(NodeEvent::Filtered { peer, destination, protocol, port });
+            }
             FromLane::Load(load) => self.handle_load(lane, &load),
             // The agent decides which lanes read the TUN, and when threads end.
             FromLane::Drained | FromLane::Ended => {}
@@ -410,9 +440,14 @@ impl<E: Entropy> Node<E> {
         self.request_relays(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let just_made = peer.since().is_some_and(|since| clocks.now < since + JUST_MADE);
-        if peer.attempt.is_some() || just_made {
-            return;
+        if !just_made {
+            self.begin_handshake(id, clocks);
         }
+    }
+
+    /// Starts a handshake with a peer, also if its session is young.
+    fn begin_handshake(&mut self, id: PeerId, clocks: Clocks) {
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.attempt.is_none()) else { return };
         // The attempt is kept even if it starts later, because the lane may have no reason to ask again. A confirmation before that ends it.
         let start = peer.answer.as_ref().map_or(clocks.now, |answer| clocks.now.max(answer.at + AWAIT_CONFIRMATION));
         peer.attempt = Some(Attempt::start(peer.retry(), &self.limits, start));

@@ -179,6 +179,14 @@ impl Peer {
         }
     }
 
+    /// Forgets the handshakes in progress, which were made with a key that is no longer in use. Returns the indices of their initiations.
+    pub(crate) fn forget_handshakes(&mut self) -> Vec<ReceiverIndex> {
+        (self.attempt, self.message, self.answer) = (None, None, None);
+        // Cookies are bound to the key of the side that gave them.
+        self.cookies = Cookies::default();
+        self.waiting.drain(..).map(|(_, initiation)| initiation.local()).collect()
+    }
+
     /// Forgets the sessions and the handshakes in progress. The latest timestamps are kept, because they reveal replays.
     pub(crate) fn forget_sessions(&mut self) {
         (self.attempt, self.message, self.answer, self.unconfirmed) = (None, None, None, None);

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use taut_base::{PeerId, Prefix};
+use taut_filter::Gate;
 
 /// An immutable table that the agent builds and lanes read. The longest prefix wins, as in WireGuard's cryptokey routing (paper, section 2). The
 /// table serves both directions: the peer to send to, and the peer that may send from an address.
@@ -13,6 +15,8 @@ pub struct Routes {
     by_length: Vec<(u8, HashMap<IpAddr, PeerId>)>,
     /// The only inner addresses that packets of peers are delivered to; `None` for all addresses.
     own: Option<Box<[IpAddr]>>,
+    /// The filter that this node enforces; `None` if it accepts every packet of its peers.
+    gate: Option<Arc<Gate>>,
 }
 
 impl Routes {
@@ -38,6 +42,18 @@ impl Routes {
     #[must_use]
     pub fn only_to(self, own: &[IpAddr]) -> Self {
         Self { own: Some(own.into()), ..self }
+    }
+
+    /// Enforces a filter.
+    #[must_use]
+    pub fn guarded_by(self, gate: Option<Arc<Gate>>) -> Self {
+        Self { gate, ..self }
+    }
+
+    /// Returns the filter to enforce.
+    #[inline]
+    pub fn gate(&self) -> Option<&Gate> {
+        self.gate.as_deref()
     }
 
     /// Returns true if a packet of a peer may be delivered to this inner destination. A `source_routed` packet names another destination, which a

@@ -62,7 +62,14 @@ impl Asking {
         let addresses = vec![IpAddr::from([100, 64, 0, 1])];
         let me = LocalMember { id: NodeId(1), name: String::from("me"), key: public_key(&key(1)), addresses };
         Self::with(|node| {
-            node.set_map(&NetworkMap { version: 1, network, me, peers: [(peer.id, peer)].into(), relays: Vec::new() });
+            node.set_map(&NetworkMap {
+                version: 1,
+                network,
+                me,
+                peers: [(peer.id, peer)].into(),
+                relays: Vec::new(),
+                filter: None,
+            });
         })
     }
 

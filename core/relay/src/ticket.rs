@@ -63,7 +63,7 @@ pub struct Terms {
     pub expires: u64,
 }
 
-/// What is signed before a coordinator's key in [`SigningKey::prove`]. Together they are shorter than a ticket, so no proof is a ticket.
+/// Label that [`SigningKey::prove`] signs together with a coordinator's key. Both together are shorter than a ticket, so no proof is a valid ticket.
 const PROOF_LABEL: &[u8] = b"taut relay token";
 
 /// The coordinator's key for signing tickets.
@@ -112,8 +112,8 @@ impl SigningKey {
 pub struct VerifyingKey(pub [u8; 32]);
 
 impl VerifyingKey {
-    /// Returns true if the owner of this key has proven that it is the coordinator with that key: otherwise anybody could have a relay believe that another
-    /// coordinator's members are removed.
+    /// Returns true if the owner of this key has proven that it is the coordinator with that key. Without the proof, any client could make a relay believe that
+    /// another coordinator's members are removed.
     pub fn is_of(&self, coordinator: &PublicKey, proof: &[u8; 64]) -> bool {
         let message = [PROOF_LABEL, coordinator.as_bytes()].concat();
         UnparsedPublicKey::new(&ED25519, &self.0).verify(&message, proof).is_ok()

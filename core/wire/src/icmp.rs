@@ -6,7 +6,7 @@ mod too_big;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub use about::ErrorAbout;
+pub use about::{ErrorAbout, Quoted};
 pub use too_big::{TOO_BIG_MAX, write_too_big};
 
 use crate::bytes::{be16, low16, put, put8, put16, put32};

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::bytes::{array, be16, u8_at};
+use crate::bytes::{array, be16, be32, u8_at};
 use crate::checksum::{self, Sum};
 
 /// Protocol number of ICMP (IANA).
@@ -89,6 +89,17 @@ pub enum Version {
     V6,
 }
 
+/// The position of a fragment in its packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FragmentPart {
+    /// The packet's identification, which all its fragments share (16 bits in IPv4).
+    pub ident: u32,
+    /// Bytes of the packet's payload before this fragment.
+    pub offset: usize,
+    /// Bytes of the packet's payload in this fragment.
+    pub length: usize,
+}
+
 /// An IP packet with checked lengths, so that no accessor can fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
@@ -99,6 +110,8 @@ pub struct Packet<'a> {
     fragment: bool,
     /// True for a fragment of IPv6 other than the first.
     later_v6: bool,
+    /// Offset of the IPv6 fragment header; 0 without one.
+    fragment_at: usize,
     extras: bool,
     routing: bool,
 }
@@ -136,6 +149,7 @@ impl<'a> Packet<'a> {
             protocol: u8_at(bytes, v4::PROTOCOL),
             fragment: be16(bytes, v4::FLAGS) & v4::FRAGMENT != 0,
             later_v6: false,
+            fragment_at: 0,
             extras: header > V4_HEADER,
             routing: false,
         })
@@ -154,6 +168,7 @@ impl<'a> Packet<'a> {
             protocol: u8_at(bytes, v6::NEXT_HEADER),
             fragment: false,
             later_v6: false,
+            fragment_at: 0,
             extras: false,
             routing: false,
         };
@@ -172,18 +187,16 @@ impl<'a> Packet<'a> {
             return Ok(false);
         }
         let header: &[u8; 8] = array(self.bytes, self.transport).ok_or(MalformedIp::Extension)?;
-        let length = match self.protocol {
-            extension::FRAGMENT => 8,
-            extension::AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
-            _ => (usize::from(header[1]) + 1) * 8,
-        };
-        let transport = self.transport + length;
+        let transport = self.transport + extension_length(self.protocol, header);
         if transport > self.bytes.len() {
             return Err(MalformedIp::Extension);
         }
         let fragment = self.protocol == extension::FRAGMENT;
         self.extras = true;
         self.fragment |= fragment;
+        if fragment {
+            self.fragment_at = self.transport;
+        }
         self.routing |= self.protocol == extension::ROUTING;
         self.transport = transport;
         self.protocol = header[0];
@@ -267,6 +280,26 @@ impl<'a> Packet<'a> {
                 Version::V4 => be16(self.bytes, v4::FLAGS) & v4::OFFSET != 0,
                 Version::V6 => self.later_v6,
             }
+    }
+
+    /// Returns the position of this fragment in its packet; `None` for a whole packet.
+    #[must_use]
+    pub fn fragment_part(&self) -> Option<FragmentPart> {
+        if !self.fragment {
+            return None;
+        }
+        Some(match self.version {
+            Version::V4 => FragmentPart {
+                ident: u32::from(be16(self.bytes, v4::ID)),
+                offset: usize::from(be16(self.bytes, v4::FLAGS) & v4::OFFSET) * 8,
+                length: self.bytes.len().saturating_sub(self.transport),
+            },
+            Version::V6 => FragmentPart {
+                ident: be32(self.bytes, self.fragment_at + 4),
+                offset: usize::from(be16(self.bytes, self.fragment_at + 2) >> 3) * 8,
+                length: self.bytes.len().saturating_sub(self.fragment_at + 8),
+            },
+        })
     }
 
     /// Returns true if there are IPv4 options or IPv6 extension headers.
@@ -353,6 +386,33 @@ mod extension {
     pub(super) const MOBILITY: u8 = 135;
     pub(super) const HIP: u8 = 139;
     pub(super) const SHIM6: u8 = 140;
+}
+
+/// Returns where the upper layer of an IPv6 packet begins, and its protocol. The packet may be cut off behind its extension headers, as errors quote it. Returns `None` if the
+/// headers are cut off, are too many, or belong to a fragment other than the first.
+pub(crate) fn upper_layer_v6(bytes: &[u8]) -> Option<(usize, u8)> {
+    let (mut at, mut protocol) = (V6_HEADER, u8_at(bytes, v6::NEXT_HEADER));
+    for _ in 0..=MAX_EXTENSIONS {
+        if !is_extension(protocol) {
+            return Some((at, protocol));
+        }
+        let header: &[u8; 8] = array(bytes, at)?;
+        if protocol == extension::FRAGMENT && be16(header, 2) >> 3 != 0 {
+            return None;
+        }
+        at += extension_length(protocol, header);
+        protocol = header[0];
+    }
+    None
+}
+
+/// Returns the length of an extension header (RFC 8200, 4; RFC 4302, 2.2).
+fn extension_length(protocol: u8, header: &[u8; 8]) -> usize {
+    match protocol {
+        extension::FRAGMENT => 8,
+        extension::AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
+        _ => (usize::from(header[1]) + 1) * 8,
+    }
 }
 
 /// Returns true if `protocol` is an extension header. ESP does not count, because the bytes after it are encrypted.

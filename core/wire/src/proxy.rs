@@ -52,6 +52,11 @@ pub fn parse(bytes: &[u8]) -> Result<ProxyHeader, BadProxyHeader> {
     Ok(ProxyHeader::Absent)
 }
 
+/// Returns true if the bytes begin with the beginning of a header, of either version.
+pub fn is_header(bytes: &[u8]) -> bool {
+    bytes.starts_with(SIGNATURE) || bytes.starts_with(WORD)
+}
+
 /// Returns true if the bytes begin with `word`, or `word` begins with the bytes.
 fn begins(bytes: &[u8], word: &[u8]) -> bool {
     let length = bytes.len().min(word.len());

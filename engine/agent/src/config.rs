@@ -44,6 +44,8 @@ pub struct DaemonConfig {
     pub portmap: bool,
     /// Maximum number of sockets of a port search, which takes some seconds and finds a peer behind a symmetric NAT; 0 disables port searches.
     pub search_sockets: u16,
+    /// Age of the WireGuard key at which it is rotated; `None` for never.
+    pub rotate_key_every: Option<Duration>,
     /// Address of the Prometheus metrics, if they are served.
     pub metrics: Option<SocketAddr>,
     /// Whether `taut down` ends the daemon, as for a daemon that `taut up` started.

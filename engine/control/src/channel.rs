@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use taut_base::NodeId;
 use taut_dial::{Broken, ChannelTarget, Received, SealedChannel};
-use taut_netmap::{CONTROL_PATH, Problem, ToNode};
+use taut_netmap::{CONTROL_PATH, Problem, ToNode, Waiting};
 use taut_noise::MAX_MESSAGE;
 
 use crate::disk::hex;
@@ -64,6 +64,16 @@ pub(crate) fn read_message(bytes: &[u8]) -> Result<ReceivedMessage, Broken> {
     struct Twin {
         problem: Option<Problem>,
     }
+    #[derive(Deserialize)]
+    struct Welcome {
+        network: String,
+        #[serde(default)]
+        urls: Vec<String>,
+    }
+    #[derive(Deserialize)]
+    struct Expiry {
+        left: Option<u64>,
+    }
     let kind: Kind<'_> = content(bytes)?;
     let message = match kind.kind.as_ref() {
         "map" => ToNode::Map(content(bytes)?),
@@ -79,6 +89,12 @@ pub(crate) fn read_message(bytes: &[u8]) -> Result<ReceivedMessage, Broken> {
             let Presence { whole, nodes } = content(bytes)?;
             ToNode::Presence { whole, nodes }
         }
+        "waiting" => ToNode::Waiting(content::<Waiting>(bytes)?),
+        "welcome" => {
+            let Welcome { network, urls } = content(bytes)?;
+            ToNode::Welcome { network, urls }
+        }
+        "expiry" => ToNode::Expiry { left: content::<Expiry>(bytes)?.left },
         _ => return Ok(ReceivedMessage::Unknown),
     };
     Ok(ReceivedMessage::Known(Box::new(message)))

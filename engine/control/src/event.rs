@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{NodeId, PrivateKey, PublicKey, RelayId};
-use taut_netmap::{JoinToken, NetworkMap, Prefixes, Problem};
+use taut_netmap::{JoinToken, NetworkMap, Prefixes, Problem, Waiting};
 
 use crate::event_log::LogDisk;
 
@@ -20,6 +20,17 @@ pub enum Command {
         /// The name that the node requests.
         name: String,
     },
+    /// Asks a person to approve this node: to let it into a network of the coordinator, or to renew its membership. Implies [`Command::Up`], and generates keys
+    /// if there are none.
+    Ask {
+        /// The coordinator; `None` for the one that this node knows.
+        place: Option<Place>,
+        /// The name that the node requests.
+        name: String,
+    },
+    /// Makes another WireGuard key, and uses it once the coordinator lists it: [`ControlEvent::Identity`] follows, and before it [`ControlEvent::Refused`] if the
+    /// coordinator refuses the key. Sessions go on. Does nothing unless this node is a member.
+    RotateKey,
     /// Connects, now and after each restart. An attempt starts at once, whether or not one was scheduled.
     Up,
     /// Sends a goodbye and disconnects. The node stays disconnected after a restart.
@@ -52,6 +63,15 @@ pub enum Command {
     AcceptPrefixes(Prefixes),
     /// Upper limit, since the Unix epoch, of the stamps in this run's initiations. The next run's stamps begin at it (protocol.md 1.9).
     RememberStamps(Duration),
+}
+
+/// A coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The coordinator's URL.
+    pub url: String,
+    /// The coordinator's public key, which the node pins.
+    pub key: PublicKey,
 }
 
 /// An event that the control thread reports to the agent.
@@ -104,6 +124,10 @@ pub enum ControlEvent {
     /// The coordinator's warning that another host uses this node's keys, or `None` once no other host does. The coordinator repeats the warning on each new
     /// channel, and sends nothing on a new channel if there is no such host.
     Twin(Option<Problem>),
+    /// The coordinator's message that this node takes no part in the network, and what it waits for; `None` once a map arrived.
+    Waiting(Option<Waiting>),
+    /// Time until this node's membership expires; `None` if it never does.
+    Expiry(Option<Duration>),
     /// A refusal, by the coordinator or by the control thread. If the problem [is final](taut_netmap::ProblemCode::is_final), it is the coordinator's, the
     /// channel is closed, and no attempt follows until the next [`Command::Join`] or [`Command::Up`]. After any other refusal of the coordinator
     /// [`ControlEvent::Disconnected`] follows. If the control thread refused a [`Command::Join`] to another network, no event follows and an open channel stays
@@ -158,10 +182,14 @@ pub struct MemberIdentity {
     pub name: String,
     /// The UDP port of the last run.
     pub port: Option<u16>,
+    /// Time at which the node key was made, in seconds since 1970 by this host's clock; 0 if that is not known.
+    pub key_made_at: u64,
     /// True if the user wants the node up.
     pub wanted: bool,
     /// True if the network was never up on this host: no prefixes are pinned.
     pub is_new: bool,
+    /// The public machine key, by which the coordinator knows this host.
+    pub machine: PublicKey,
 }
 
 impl fmt::Debug for MemberIdentity {

@@ -4,11 +4,11 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 use taut_base::{PrivateKey, PublicKey, decode_base64url, encode_base64url};
-use taut_netmap::{Enrol, JoinToken, Prefixes};
+use taut_netmap::{Enrol, JoinToken, NO_NETWORK, Prefixes};
 use taut_noise::{hmac, public_key};
 use zeroize::Zeroizing;
 
-use crate::event::MemberIdentity;
+use crate::event::{MemberIdentity, Place};
 
 /// The identity of this node, as stored on disk.
 #[derive(Clone, Serialize, Deserialize)]
@@ -17,6 +17,12 @@ pub(crate) struct Membership {
     pub(crate) machine_key: PrivateKey,
     #[serde(with = "private_key")]
     pub(crate) node_key: PrivateKey,
+    /// The node key that replaces `node_key` once the coordinator lists it.
+    #[serde(default, with = "next_key", skip_serializing_if = "Option::is_none")]
+    pub(crate) next_node_key: Option<PrivateKey>,
+    /// Time at which the node key was made, in seconds since 1970 by this host's clock; 0 if that is not known.
+    #[serde(default)]
+    pub(crate) key_made_at: u64,
     #[serde(with = "network_id")]
     pub(crate) network: [u8; 16],
     /// The coordinator's pinned key.
@@ -49,6 +55,8 @@ impl Membership {
         Ok(Self {
             machine_key: taut_dial::private_key()?,
             node_key: taut_dial::private_key()?,
+            next_node_key: None,
+            key_made_at: unix_now(),
             network: token.network,
             coordinator: token.coordinator,
             urls: token.urls.clone(),
@@ -60,6 +68,42 @@ impl Membership {
             port,
             pinned: None,
         })
+    }
+
+    /// Returns an identity that asks this coordinator for a network. The keys of a present one stay, so that the coordinator knows the machine again.
+    pub(crate) fn asking(present: Option<&Self>, place: &Place, name: String, port: Option<u16>) -> io::Result<Self> {
+        let keys = match present {
+            Some(present) => (present.machine_key.clone(), present.node_key.clone()),
+            None => (taut_dial::private_key()?, taut_dial::private_key()?),
+        };
+        Ok(Self {
+            machine_key: keys.0,
+            node_key: keys.1,
+            next_node_key: None,
+            key_made_at: present.map_or_else(unix_now, |present| present.key_made_at),
+            network: NO_NETWORK,
+            coordinator: place.key,
+            urls: vec![place.url.clone()],
+            enrol_secret: None,
+            name,
+            accepted: false,
+            enrol_sent: false,
+            wanted: true,
+            port,
+            pinned: None,
+        })
+    }
+
+    /// Returns true if this node asks for a network, and is in none.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.network == NO_NETWORK
+    }
+
+    /// Returns the membership in the network that the coordinator let this node into.
+    pub(crate) fn welcomed(&self, network: [u8; 16], urls: &[String]) -> Self {
+        // The URL that works comes first: the coordinator may know itself by a name that this host cannot resolve.
+        let own = self.urls.iter().chain(urls.iter().filter(|url| !self.urls.contains(url)));
+        Self { network, urls: own.take(MAX_URLS).cloned().collect(), ..self.clone() }
     }
 
     /// Returns this node's membership with the network, the coordinator and the secret of a new token. The keys stay the same.
@@ -109,9 +153,9 @@ impl Membership {
         self.accepted || (self.enrol_sent && self.is_enrolling())
     }
 
-    /// Returns the WireGuard public key of this node.
-    pub(crate) fn node_public_key(&self) -> PublicKey {
-        public_key(&self.node_key)
+    /// Returns the WireGuard public key with which this node says hello: the next one while it is being rotated.
+    pub(crate) fn hello_key(&self) -> PublicKey {
+        public_key(self.next_node_key.as_ref().unwrap_or(&self.node_key))
     }
 
     /// Returns the key with which this node binds to relays. It derives from the machine key, so that no further file has to be kept, and from the network, so
@@ -132,8 +176,18 @@ impl Membership {
             port: self.port,
             wanted: self.wanted,
             is_new: self.pinned.is_none(),
+            machine: public_key(&self.machine_key),
+            key_made_at: self.key_made_at,
         }
     }
+}
+
+/// URLs of a coordinator that are kept, 8, as in a join token.
+const MAX_URLS: usize = 8;
+
+/// Returns the seconds since 1970 by this host's clock.
+pub(crate) fn unix_now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn default_true() -> bool {
@@ -152,6 +206,24 @@ mod private_key {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PrivateKey, D::Error> {
         let text = Zeroizing::new(String::deserialize(deserializer)?);
         PrivateKey::from_base64(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+mod next_key {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use taut_base::PrivateKey;
+    use zeroize::Zeroizing;
+
+    pub(super) fn serialize<S: Serializer>(key: &Option<PrivateKey>, serializer: S) -> Result<S::Ok, S::Error> {
+        match key {
+            Some(key) => serializer.serialize_str(&key.expose_base64()),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PrivateKey>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(deserializer)?.map(Zeroizing::new) else { return Ok(None) };
+        PrivateKey::from_base64(&text).map(Some).map_err(serde::de::Error::custom)
     }
 }
 

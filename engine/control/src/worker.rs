@@ -1,16 +1,20 @@
 //! The control thread: one loop over the channel's socket, the agent's commands and a few deadlines.
 //!
 //! - this file: the loop, and the agent's commands;
+//! - `asking`: the request to be approved by a person;
 //! - `leave`: giving up the membership;
 //! - `connection`: the life of a channel, from an attempt to its loss;
 //! - `messages`: the coordinator's messages;
+//! - `rotation`: another WireGuard key for this node;
 //! - `consent`: the overlay's prefixes, which only the user changes;
 //! - `store`: the unsaved state, with the deadlines of its saves.
 
+mod asking;
 mod connection;
 mod consent;
 mod leave;
 mod messages;
+mod rotation;
 mod store;
 
 use std::io;
@@ -68,6 +72,10 @@ pub(crate) struct Worker {
     run: u64,
     store: Store,
     membership: Option<Membership>,
+    /// True if the hello asks a person to renew this node's membership.
+    asks_again: bool,
+    /// True if the coordinator said that this node takes no part in the network.
+    waits: bool,
     /// Progress of leaving the network; `None` unless the membership is being given up.
     leaving: Option<Leaving>,
     map: Option<Arc<NetworkMap>>,
@@ -104,6 +112,8 @@ impl Worker {
             store: Store::new(state, &mut found),
             port: found.membership.as_ref().and_then(|membership| membership.port),
             membership: found.membership,
+            asks_again: false,
+            waits: false,
             leaving: None,
             map: found.map.map(Arc::new),
             prefixes: PrefixConsent::default(),
@@ -204,8 +214,10 @@ impl Worker {
     }
 
     fn handle_command(&mut self, command: Command) {
-        let is_for_a_member =
-            !matches!(command, Command::Join { .. } | Command::Leave | Command::HostChanged | Command::Up);
+        let is_for_a_member = !matches!(
+            command,
+            Command::Join { .. } | Command::Ask { .. } | Command::Leave | Command::HostChanged | Command::Up
+        );
         let is_too_late = self.leaving.is_some() && matches!(command, Command::Up);
         if is_too_late || is_for_a_member && (self.leaving.is_some() || self.membership.is_none()) {
             // The agent sent this command before it learned that the node leaves or has left.
@@ -213,6 +225,8 @@ impl Worker {
         }
         match command {
             Command::Join { token, name } => self.join(&token, name),
+            Command::Ask { place, name } => self.ask(place.as_ref(), name),
+            Command::RotateKey => self.rotate_key(),
             Command::Up => self.up(),
             Command::Down => self.down(),
             Command::Leave => self.leave(now()),
@@ -256,6 +270,11 @@ impl Worker {
             }
             Some(present) => Ok(present.with_token(token, name)),
         };
+        self.begin_membership(joined);
+    }
+
+    /// Saves a new membership, and connects with it.
+    pub(super) fn begin_membership(&mut self, joined: io::Result<Membership>) {
         // Keys that a power cut could destroy must not be sent to the coordinator. If the disk refuses them, the node does not join.
         let joined = match joined.and_then(|joined| self.store.save_membership(&joined).map(|()| joined)) {
             Ok(joined) => joined,
@@ -265,6 +284,7 @@ impl Worker {
                 return;
             }
         };
+        (self.asks_again, self.waits) = (false, false);
         if self.membership.as_ref().is_some_and(|present| present.network != joined.network) {
             self.map = None;
             self.prefixes = PrefixConsent::default();
@@ -280,7 +300,7 @@ impl Worker {
 
     /// Returns why another network cannot be joined. `accepted`: true if this node is a member of the present network, false if it waits for the answer to
     /// its request.
-    fn member_elsewhere(&self, accepted: bool) -> Problem {
+    pub(super) fn member_elsewhere(&self, accepted: bool) -> Problem {
         Problem {
             code: ProblemCode::BadRequest,
             message: String::from(if accepted {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use taut_base::Entropy;
 
-/// Upper bound of the first pause, so that a coordinator that restarted is reached again within a second.
+/// Least upper bound of a pause, so that a coordinator that restarted is reached again within a second.
 const FIRST: Duration = Duration::from_millis(500);
 /// Upper bound of any pause, so that a coordinator that was away for a day is reached again within half a minute.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -12,20 +12,24 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// apart, and each loss is then the first. A coordinator accepts one channel per 2 s of each node in the long run.
 const STABLE_AGE: Duration = Duration::from_secs(2);
 
-/// Exponential backoff with full jitter: each pause is uniform between 0 and a bound that doubles, so that a thousand nodes that lost the same coordinator do
-/// not reconnect at once (fault N4).
+/// Backoff with full jitter: each pause is uniform between 0 and a bound that grows with the time since the loss, so that a thousand nodes that lost the same coordinator
+/// do not reconnect at once (fault N4).
+///
+/// The bound is the sum of the pauses since the reset, which is at most the time since the loss. A coordinator that was away for a second is therefore reached again within two. A bound
+/// that doubled with each attempt would grow faster than the time for a node whose first pauses happened to be short.
 #[derive(Debug, Default)]
 pub struct Backoff {
-    failures: u32,
+    /// Sum of the pauses since the last reset.
+    paused: Duration,
 }
 
 impl Backoff {
-    /// Returns the next pause, and doubles the bound of the one after it.
+    /// Returns the next pause, after which the bound is larger.
     pub fn next(&mut self, entropy: &mut impl Entropy) -> Duration {
-        let bound = self.bound();
-        self.failures = self.failures.saturating_add(1);
-        let milliseconds = u32::try_from(bound.as_millis()).unwrap_or(u32::MAX);
-        Duration::from_millis(u64::from(entropy.below(milliseconds.saturating_add(1))))
+        let milliseconds = u32::try_from(self.bound().as_millis()).unwrap_or(u32::MAX);
+        let pause = Duration::from_millis(u64::from(entropy.below(milliseconds.saturating_add(1))));
+        self.paused = self.paused.saturating_add(pause);
+        pause
     }
 
     /// Notes that a control channel of this age was lost after the coordinator had accepted the node.
@@ -37,11 +41,11 @@ impl Backoff {
 
     /// Resets the bound to its first value.
     pub fn reset(&mut self) {
-        self.failures = 0;
+        self.paused = Duration::ZERO;
     }
 
     fn bound(&self) -> Duration {
-        FIRST.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(LONGEST)
+        self.paused.clamp(FIRST, LONGEST)
     }
 }
 
@@ -50,13 +54,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_half_a_minute() {
+    fn pauses_grow_up_to_half_a_minute() {
         let mut highest = |bytes: &mut [u8]| bytes.fill(0xff);
         let mut backoff = Backoff::default();
-        let waits: Vec<u128> = (0..9).map(|_| backoff.next(&mut highest).as_millis()).collect();
-        assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]);
+        let waits: Vec<u128> = (0..10).map(|_| backoff.next(&mut highest).as_millis()).collect();
+        assert_eq!(waits, [500, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]);
         backoff.reset();
         assert_eq!(backoff.next(&mut highest), FIRST);
+    }
+
+    #[test]
+    fn fault_n4_no_node_waits_longer_than_the_coordinator_was_away_and_all_are_spread() {
+        let mut jitter = crate::random::Jitter::new();
+        for away in [1, 4, 10].map(Duration::from_secs) {
+            // Each attempt fails at once until the coordinator is back.
+            let mut returns: Vec<Duration> = (0..10_000)
+                .map(|_| {
+                    let (mut backoff, mut time) = (Backoff::default(), Duration::ZERO);
+                    while time < away {
+                        time += backoff.next(&mut jitter);
+                    }
+                    time - away
+                })
+                .collect();
+            returns.sort();
+            assert!(returns[9_999] <= away, "{away:?}: {:?}", returns[9_999]);
+            // No tenth of the time in which they return gets much more than its share.
+            let most = (0..10_u32)
+                .map(|part| {
+                    let part = away * part / 10..away * (part + 1) / 10;
+                    returns.iter().filter(|late| part.contains(late)).count()
+                })
+                .max();
+            assert!(most.is_some_and(|most| most < 3_000), "{away:?}: {most:?} of 10,000 in a tenth of the time");
+        }
     }
 
     #[test]

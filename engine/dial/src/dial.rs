@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustls::RootCertStore;
 use taut_base::SAFE_PACKET;
 use taut_event::{Waker, connect_tcp};
 
@@ -153,4 +154,24 @@ pub fn connect(address: SocketAddr, url: &Url, cancel: &Cancel) -> Result<Stream
     socket.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(describe)?;
     cancel.advance(Stage::Connected(socket.try_clone().map_err(describe)?))?;
     Stream::new(socket, url).map_err(describe)
+}
+
+/// Connects to the first address of the URL's host that answers. The stream blocks, with a timeout. With `authorities`, the certificate of an https server has to
+/// be valid for the host.
+pub(crate) fn connect_verified(url: &Url, authorities: Option<&RootCertStore>) -> Result<Stream, Broken> {
+    let addresses = (url.host.as_str(), url.port).to_socket_addrs();
+    let addresses = addresses.map_err(|error| Broken(format!("its name cannot be resolved: {error}")))?;
+    let mut last = Broken(String::from("its name has no address"));
+    for address in addresses.take(MAX_ADDRESSES) {
+        let connected = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT).and_then(|socket| {
+            socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+            Stream::with_trust(socket, url, authorities.cloned())
+        });
+        match connected {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Broken(format!("{address}: {error}")),
+        }
+    }
+    Err(last)
 }

@@ -7,11 +7,14 @@
 //! - [`connect`] opens the [`Stream`] below, for other uses of a WebSocket;
 //! - [`Backoff`] tells the pause before the next attempt.
 //!
-//! Not supported: HTTP proxies, certificate checks.
+//! - [`fetch()`] returns a short answer of a server whose key is not pinned yet, and checks its certificate.
+//!
+//! Not supported: HTTP proxies; certificate checks of channels, where the pinned key decides.
 
 mod backoff;
 mod broken;
 mod dial;
+mod fetch;
 mod random;
 mod sealed_channel;
 mod stream;
@@ -20,6 +23,7 @@ mod url;
 pub use backoff::Backoff;
 pub use broken::Broken;
 pub use dial::{Cancel, Dial, MAX_ADDRESSES, Stage, connect};
+pub use fetch::{AUTHORITIES, fetch};
 pub use random::{Jitter, private_key};
 pub use sealed_channel::{ChannelTarget, Received, SealedChannel};
 pub use stream::Stream;

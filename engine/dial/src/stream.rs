@@ -10,7 +10,7 @@ use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme, StreamOwned};
 
 use crate::url::Url;
 
@@ -76,10 +76,16 @@ impl Write for Socket {
 impl Stream {
     /// Wraps a connected socket, with TLS if the URL requires it. The TLS handshake begins with the first write.
     pub fn new(tcp: TcpStream, url: &Url) -> io::Result<Self> {
+        Self::with_trust(tcp, url, None)
+    }
+
+    /// Wraps a connected socket. With `authorities`, the server's certificate has to be valid for the URL's host; see [`crate::fetch()`].
+    pub(crate) fn with_trust(tcp: TcpStream, url: &Url, authorities: Option<RootCertStore>) -> io::Result<Self> {
         let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0 };
         let kind = if url.secure {
             let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
-            let connection = ClientConnection::new(Arc::new(tls_config()?), name).map_err(io::Error::other)?;
+            let connection =
+                ClientConnection::new(Arc::new(tls_config(authorities)?), name).map_err(io::Error::other)?;
             StreamKind::Secure(Box::new(StreamOwned::new(connection, socket)))
         } else {
             StreamKind::Plain(socket)
@@ -168,15 +174,16 @@ impl AsFd for Stream {
     }
 }
 
-fn tls_config() -> io::Result<ClientConfig> {
+fn tls_config(authorities: Option<RootCertStore>) -> io::Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+        .map_err(io::Error::other)?;
+    let mut config = match authorities {
+        Some(authorities) => builder.with_root_certificates(authorities).with_no_client_auth(),
+        None => builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth(),
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // A channel lasts for days, so resumption tickets would cost memory and save nothing.
     config.resumption = Resumption::disabled();

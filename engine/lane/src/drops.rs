@@ -53,6 +53,12 @@ pub enum DropReason {
     DestinationNotOurs,
     /// In: an ICMP error about a packet that does not go to the peer that sent the error, or that the error does not show.
     ForeignError,
+    /// In: no rule of the packet filter allows it, and it answers nothing that this node began.
+    Policy,
+    /// In: a fragment whose first part the filter did not allow, or that hides the ports.
+    PolicyFragment,
+    /// In: an ICMP error about a flow that this node did not begin and that the filter does not allow.
+    PolicyError,
     /// In: a router marked the packet instead of dropping it, and the inner flow does not support such marks (RFC 6040, section 4.2).
     CongestionMet,
     /// In: the TUN did not take the packet.
@@ -60,7 +66,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    const ALL: [(Self, &'static str); 26] = [
+    const ALL: [(Self, &'static str); 29] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
         (Self::NoHandshake, "out-no-handshake"),
@@ -85,6 +91,9 @@ impl DropReason {
         (Self::SourceNotAllowed, "in-source-not-allowed"),
         (Self::DestinationNotOurs, "in-destination-not-ours"),
         (Self::ForeignError, "in-foreign-error"),
+        (Self::Policy, "in-policy"),
+        (Self::PolicyFragment, "in-policy-fragment"),
+        (Self::PolicyError, "in-policy-error"),
         (Self::CongestionMet, "in-congestion-met"),
         (Self::TunWrite, "in-tun-write"),
     ];

@@ -103,6 +103,11 @@ struct HandshakeSender {
 }
 
 impl Ingress {
+    /// Replaces the checker. Cookies of the former checker are no longer valid, and senders get new ones.
+    pub(crate) fn set_checker(&mut self, checker: CookieChecker) {
+        self.checker = checker;
+    }
+
     pub(crate) fn new(checker: CookieChecker) -> Self {
         Self {
             hash: KeyedHash::new(checker.hash_key()),

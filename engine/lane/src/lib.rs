@@ -30,6 +30,7 @@ mod locals;
 mod numbers;
 mod outbox;
 mod path;
+mod peer_gate;
 mod peers;
 mod piece_support;
 mod queue;

@@ -16,6 +16,7 @@ use crate::drops::DropReason;
 use crate::locals::NotedLocal;
 use crate::numbers::NumberMap;
 use crate::path::Path;
+use crate::peer_gate::PeerGate;
 use crate::piece_support::PieceSupport;
 use crate::selector::LaneSelector;
 use crate::traffic::PeerTraffic;
@@ -56,6 +57,8 @@ pub(crate) struct LanePeer {
     pub(crate) base_round_trip: BaseRoundTrip,
     /// Inner source and destination of the last packet that was allowed in: most packets have the same and need no look-up.
     pub(crate) allowed_ends: Option<(IpAddr, IpAddr)>,
+    /// State of the packet filter for the peer's flows.
+    pub(crate) gate: PeerGate,
     /// When the peer is in the timer heap, if it is.
     scheduled: Option<Time>,
 }
@@ -75,6 +78,7 @@ impl LanePeer {
             errors: Bucket::default(),
             base_round_trip: BaseRoundTrip::default(),
             allowed_ends: None,
+            gate: PeerGate::default(),
             scheduled: None,
         }
     }

@@ -19,6 +19,7 @@ mod lane;
 mod mutate;
 mod packets;
 mod pieces;
+mod policy;
 mod portmap;
 mod reference;
 mod relay;
@@ -51,7 +52,7 @@ pub struct Target {
 }
 
 /// All fuzz targets.
-pub const TARGETS: [Target; 34] = [
+pub const TARGETS: [Target; 35] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "stun", run: packets::stun, mutations: 4_000 },
@@ -85,6 +86,7 @@ pub const TARGETS: [Target; 34] = [
     Target { name: "gateway-xml", run: portmap::xml, mutations: 2_000 },
     Target { name: "forwarded", run: forwarded::headers, mutations: 4_000 },
     Target { name: "proxy-header", run: forwarded::start, mutations: 4_000 },
+    Target { name: "policy", run: policy::policy, mutations: 1_000 },
     Target { name: "portmap", run: portmap::machine, mutations: 1_000 },
 ];
 

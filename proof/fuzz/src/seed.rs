@@ -57,6 +57,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "gateway-xml" => crate::portmap::pages(),
         "forwarded" => crate::forwarded::header_seeds(),
         "proxy-header" => crate::forwarded::start_seeds(),
+        "policy" => crate::policy::seeds(),
         "portmap" => crate::portmap::scripts(),
         "http" => http(),
         _ => Vec::new(),

@@ -71,6 +71,7 @@ replays! {
     gateway_datagram: "gateway-datagram",
     gateway_http: "gateway-http",
     gateway_xml: "gateway-xml",
+    policy: "policy",
     portmap: "portmap",
     forwarded: "forwarded",
     proxy_header: "proxy-header",

@@ -31,6 +31,7 @@ pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
         me: LocalMember { id: me.id(), name: me.name(), key: me.public(), addresses: vec![me.overlay()] },
         peers: peers.iter().map(listed).collect(),
         relays: Vec::new(),
+        filter: None,
     };
     assert_eq!(map.check(), Ok(()), "the world's own maps are valid");
     map

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
+use taut_base::{DEFAULT_MTU, PeerId, PrivateKey, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
 use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, Output, ToLane};
@@ -180,6 +180,13 @@ impl TautHost {
         let peers: Vec<PublicKey> = self.node.peers().map(|peer| peer.key).collect();
         let clocks = self.clocks(now);
         self.node.greet(&peers, clocks);
+        self.pump(now);
+    }
+
+    /// Gives the node another key of its own.
+    pub fn rotate_key(&mut self, key: PrivateKey, now: Time) {
+        self.me.key = key.clone();
+        self.node.rotate_key(key);
         self.pump(now);
     }
 

@@ -11,13 +11,13 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const PAGE: &str = include_str!("link_page/link.html");
 const SCRIPT: &str = include_str!("link_page/link.js");
 
-/// `GET /link`.
+/// `GET /link`: returns the page.
 pub(super) async fn page() -> Response {
     let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, POLICY)];
     (headers, PAGE).into_response()
 }
 
-/// `GET /link.js`.
+/// `GET /link.js`: returns the script of the page.
 pub(super) async fn script() -> Response {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT).into_response()
 }

@@ -1,5 +1,6 @@
 //! The HTTP server: control channels of nodes, the operator's API, and WebSockets of the relay. All rules are in [`crate::state`].
 
+mod approve;
 mod channel;
 mod control;
 mod link_page;
@@ -24,7 +25,7 @@ use axum::http::header;
 use axum::middleware::{from_fn, map_response};
 use axum::routing::{any, get};
 use taut_base::NodeId;
-use taut_netmap::{CONTROL_PATH, RELAY_CONTROL_PATH, RELAY_PATH};
+use taut_netmap::{CONTROL_PATH, KEY_PATH, RELAY_CONTROL_PATH, RELAY_PATH};
 use taut_relay_server::{AdmissionTable, ConnectionAdmission, Entrance};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
@@ -210,6 +211,8 @@ fn router(context: Context) -> Router {
     };
     open.fold(Router::new(), |router, route| router.route(route.path, handler(route)))
         .route(CONTROL_PATH, get(control::open))
+        .route(KEY_PATH, get(approve::key))
+        .route("/approve/{code}", get(approve::page))
         .route(RELAY_PATH, get(relay::open))
         .route(RELAY_CONTROL_PATH, get(relay_control::open))
         .route("/metrics", any(async || Failure::no_metrics()))

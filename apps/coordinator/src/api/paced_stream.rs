@@ -2,13 +2,19 @@
 //! frames waits in its own connection (fault E11).
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use taut_relay_server::UNTRUSTED_PROXY;
+use taut_relay_server::log::UNAUTHENTICATED;
+use taut_wire::proxy;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+use crate::log;
 
 /// Timeout of a write, 30 s: the time within which the other side must read something.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,11 +36,19 @@ pub(super) struct PacedStream {
     ahead: Vec<u8>,
     /// Timeout of a write that waits.
     waiting: Option<Pin<Box<Sleep>>>,
+    /// Address of a client that is no trusted proxy, until its first bytes are read; otherwise `None`.
+    distrusted: Option<IpAddr>,
 }
 
 impl PacedStream {
     pub(super) fn new(stream: TcpStream, ahead: Vec<u8>) -> Self {
-        Self { stream, paid: Instant::now(), pausing: None, ahead, waiting: None }
+        Self { stream, paid: Instant::now(), pausing: None, ahead, waiting: None, distrusted: None }
+    }
+
+    /// Makes the stream log a PROXY header at its beginning, because this client is no trusted proxy.
+    pub(super) fn distrust(mut self, client: IpAddr) -> Self {
+        self.distrusted = Some(client);
+        self
     }
 
     /// Returns the TCP stream, and the bytes of `ahead` that were not returned yet.
@@ -69,6 +83,9 @@ impl AsyncRead for PacedStream {
             std::task::ready!(self.paced(context));
             let before = to.filled().len();
             let done = Pin::new(&mut self.stream).poll_read(context, to);
+            if let Some(client) = self.distrusted.take_if(|_| to.filled().len() > before) {
+                warn_of_proxy_header(&to.filled()[before..], client);
+            }
             let read = u32::try_from(to.filled().len() - before).unwrap_or(u32::MAX);
             self.paid = self.paid.max(Instant::now()) + Duration::from_secs(1) * read / RATE;
             return done;
@@ -105,6 +122,14 @@ impl AsyncWrite for PacedStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Logs a PROXY header in the first bytes of a client that is no trusted proxy. Its connection fails, because the header is no HTTP.
+fn warn_of_proxy_header(first: &[u8], client: IpAddr) {
+    if proxy::is_header(first) {
+        let (address, hint) = (client, UNTRUSTED_PROXY);
+        tracing::warn!(target: log::API, limited = UNAUTHENTICATED, event = "untrusted-proxy-header", %address, hint);
     }
 }
 

@@ -3,7 +3,7 @@
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 
-/// Headers of every answer. Nothing of it may be run, framed, guessed at or kept. A page that needs more says so itself.
+/// Headers of every answer: a browser must not run, frame, sniff or store any part of it. A page that needs fewer restrictions sets its own headers.
 const ALWAYS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,

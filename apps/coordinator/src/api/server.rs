@@ -120,8 +120,9 @@ async fn connection(mut stream: TcpStream, address: SocketAddr, guest: Arc<Pendi
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(BUFFER);
-    let mut connection =
-        pin!(http.serve_connection(TokioIo::new(PacedStream::new(stream, ahead)), service).with_upgrades());
+    let stream = PacedStream::new(stream, ahead);
+    let stream = if guest.pass().believes() { stream } else { stream.distrust(guest.pass().client()) };
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
     // The other side notices a failure of its connection.
     tokio::select! {
         _ = connection.as_mut() => return,

@@ -48,7 +48,6 @@ pub(crate) async fn while_starting<T>(listeners: &[Arc<TcpListener>], opening: i
 
 /// Returns the routes while the database is being opened.
 fn starting() -> Router {
-    let not_ready =
-        async || Failure::not_ready("this coordinator starts: its database is not open yet").into_response();
+    let not_ready = async || Failure::starting().into_response();
     Router::new().route("/healthz", get(async || alive(Vec::new()))).fallback(not_ready)
 }

@@ -34,17 +34,19 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
 
 fn create(mut arguments: Arguments) -> Result<(), CommandError> {
     let name = arguments.need("the token's name")?;
-    let scopes = arguments.value("scopes")?.ok_or_else(|| {
+    let (scopes, expires) = (arguments.value("scopes")?, arguments.value("expires")?);
+    let settings = Settings::read(&mut arguments, &DATABASE)?;
+    arguments.finish()?;
+    let scopes = scopes.ok_or_else(|| {
         CommandError::Usage(String::from(
             "give what the token is for: --scopes \"nodes:read keys:write\", `read` or `all`",
         ))
     })?;
-    let life = match arguments.value("expires")?.map(|text| duration(&text)).transpose()? {
+    let life = match expires.map(|text| duration(&text)).transpose()? {
         Some(None) => return Err(CommandError::Usage(String::from("an API token expires; write 24h, 90d or 3650d"))),
         other => other.flatten(),
     };
-    let database = Settings::read(&mut arguments, &DATABASE)?.database()?;
-    arguments.finish()?;
+    let database = settings.database()?;
     let token = runtime()?.block_on(new_api_token(&database, &name, &scopes, life)).map_err(CommandError::run)?;
     show(&format!("token: {token}\n")).map_err(|failed| {
         failed.with_consequence(

@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 48] = [
+const VALUED: [&str; 57] = [
     "config",
     "drain",
     "state",
@@ -24,6 +24,13 @@ const VALUED: [&str; 48] = [
     "token",
     "ca",
     "expires",
+    "uses",
+    "ephemeral",
+    "tags",
+    "owner",
+    "name",
+    "approval",
+    "key-expiry",
     "stun-port",
     "web",
     "relay-port",
@@ -41,6 +48,9 @@ const VALUED: [&str; 48] = [
     "visible",
     "changes",
     "seconds",
+    "proto",
+    "comment",
+    "based-on",
     "audit-days",
     "oidc-issuer",
     "oidc-client-id",
@@ -53,7 +63,6 @@ const VALUED: [&str; 48] = [
     "oidc-refresh-minutes",
     "display-name",
     "email",
-    "name",
     "role",
     "scopes",
     "since",
@@ -61,8 +70,17 @@ const VALUED: [&str; 48] = [
 ];
 
 /// Options without a value.
-const SWITCHES: [&str; 8] =
-    ["json", "one-off", "force", "insecure", "no-relay", "oidc-allow-private", "help", "version"];
+const SWITCHES: [&str; 9] = [
+    "json",
+    "one-off",
+    "pre-approved",
+    "force",
+    "insecure",
+    "no-relay",
+    "oidc-allow-private",
+    "help",
+    "version",
+];
 
 /// The words and options of a command line that were not used yet.
 pub(super) struct Arguments {

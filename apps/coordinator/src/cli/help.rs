@@ -5,9 +5,11 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
     match command {
         Some("serve") => SERVE,
         Some("config") => CONFIG,
+        Some("devices") => DEVICES,
         Some("nodes") => NODES,
         Some("keys") => KEYS,
         Some("networks") => NETWORKS,
+        Some("policy") => POLICY,
         Some("relays" | "relay-token" | "ticket-key") => RELAYS,
         Some("operator-token") => OPERATOR_TOKEN,
         Some("users") => USERS,
@@ -35,8 +37,7 @@ pub(super) fn usage(command: Option<&str>) -> String {
 /// The options of all commands that talk to a coordinator's HTTP API.
 macro_rules! remote_options {
     () => {
-        "\
-  --json               print the API's answer as JSON
+        "  --json               print the API's answer as JSON
   --api URL            the coordinator's URL (default $TAUT_API or http://127.0.0.1:8288). Plain http:// is for loopback
                        addresses and `localhost` alone: the operator token would cross a network in clear text
   --ca FILE            with https://: trust the certificate authorities in this PEM file (default $TAUT_CA), instead
@@ -97,9 +98,11 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
 
   taut-coordinator serve            run the coordinator
   taut-coordinator config …         check the configuration and print the settings in force
+  taut-coordinator devices …        approve, disable, tag, rename, remove devices
   taut-coordinator nodes …          list, rename, remove nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show, remove networks
+  taut-coordinator policy …         check, compare, explain, apply policies
   taut-coordinator relays …         list, add, remove relays
   taut-coordinator relay-token      print the line that a relay needs for `--coordinator`
   taut-coordinator ticket-key       print the key that a relay needs for `--trust`
@@ -226,6 +229,37 @@ if something is wrong. The options of `serve` may be added, to see what they cha
   --json               print the settings as JSON
 ";
 
+const DEVICES: &str = concat!(
+    "\
+taut-coordinator devices list [--network NAME]
+taut-coordinator devices invite
+taut-coordinator devices requests
+taut-coordinator devices approve CODE [--network NAME] [--name NAME] [--tags TAGS] [--owner OWNER]
+taut-coordinator devices deny CODE
+taut-coordinator devices disable DEVICE [--network NAME]
+taut-coordinator devices enable DEVICE [--network NAME]
+taut-coordinator devices expire DEVICE [--network NAME]
+taut-coordinator devices key-expiry DEVICE TIME [--network NAME]
+taut-coordinator devices tag DEVICE TAGS [--network NAME]
+taut-coordinator devices owner DEVICE OWNER [--network NAME]
+taut-coordinator devices rename DEVICE NEW-NAME [--network NAME]
+taut-coordinator devices remove DEVICE [--network NAME]
+
+`invite` prints the command with which a host asks to join; nothing in it is secret. The host prints a CODE and
+waits. `requests` shows who asks and from where; compare
+the machine's fingerprint with what the host prints. `approve` with a DEVICE instead of a CODE is for nodes that wait because the network
+has approval on, and for those whose membership has expired. A device that is disabled, expired or not approved is in
+nobody's map, and its channel stays open, so that it is back as soon as that ends. DEVICE is a name or a number. TIME is such as
+90d, or `never`, or `default` for that of the network; TAGS are such as tag:web,tag:db, or `none`; OWNER may be `none`.
+
+  --name NAME          name of the device, instead of the one that the host asks for
+  --tags TAGS          tags, with commas between them
+  --owner OWNER        the person that it belongs to
+  --network NAME       required if several networks have a device of that name, or could take a new one
+",
+    remote_options!()
+);
+
 const NODES: &str = concat!(
     "\
 taut-coordinator nodes list [--network NAME]
@@ -242,13 +276,19 @@ NODE is a name or a number. A removed node may join again with a join token, as 
 const KEYS: &str = concat!(
     "\
 taut-coordinator keys list [--network NAME]
-taut-coordinator keys create [--one-off] [--expires 90d] [--network NAME]
+taut-coordinator keys create [--one-off] [--uses N] [--expires 90d] [--ephemeral 1h] [--pre-approved] [--tags TAGS] [--owner OWNER] [--network NAME]
 taut-coordinator keys revoke ID
 
 `create` prints a join token once; only its hash is stored. `revoke` ends a key; nodes that joined with it remain
 members.
 
   --one-off            for one node only
+  --uses N             for N nodes
+  --ephemeral TIME     nodes that join with it are removed after this time of absence, 5m to 30d, which counts only
+                       while the coordinator runs
+  --pre-approved       nodes that join with it need no further approval where a network has approval on
+  --tags TAGS          tags of nodes that join with it, such as tag:web,tag:db
+  --owner OWNER        the person that nodes that join with it belong to
   --expires WHEN       30m, 24h, 90d (the default) or never
   --network NAME       required by `create` if there are several networks; without it `list` shows all networks
 ",
@@ -260,12 +300,50 @@ const NETWORKS: &str = concat!(
 taut-coordinator networks list
 taut-coordinator networks show NAME
 taut-coordinator networks create NAME [--ipv4-prefix 100.64.0.0/10]
+taut-coordinator networks set NAME [--approval on|off] [--key-expiry 90d|never]
 taut-coordinator networks remove NAME [--force]
 
 Each network has the IPv4 prefix that you choose and a random IPv6 prefix (RFC 4193). `remove` removes a network with
 its enrolment keys and relays; it fails if the network has members.
 
+  --approval on|off    new nodes wait until `devices approve` (default off); keys with --pre-approved approve in advance
+  --key-expiry TIME    time after which a membership must be renewed (default never). It applies to nodes that join or
+                       are approved from then on; `devices key-expiry` changes one device
   --force              remove the network's members as well; each of them is told
+",
+    remote_options!()
+);
+
+const POLICY: &str = concat!(
+    "\
+taut-coordinator policy check FILE [--nodes FILE] [--json]
+taut-coordinator policy compile FILE [--nodes FILE] [--json]
+taut-coordinator policy explain [FILE] SRC DST:PORT [--proto PROTO] [--nodes FILE] [--network NAME] [--json]
+taut-coordinator policy diff [OLD] NEW [--nodes FILE] [--network NAME] [--json]
+taut-coordinator policy show [VERSION] [--network NAME] [--json]
+taut-coordinator policy history [--network NAME] [--json]
+taut-coordinator policy apply FILE [--comment TEXT] [--based-on VERSION] [--force] [--network NAME] [--json]
+taut-coordinator policy rollback VERSION [--comment TEXT] [--force] [--network NAME] [--json]
+
+A policy says who may reach what; docs/policy.md describes the language. `apply` refuses a policy whose tests fail; it is
+then in force within moments, and connections that it forbids are cut. `rollback` applies an earlier version again, as the
+next one. `check` parses a policy and runs its tests. `compile` prints what each node of `--nodes` enforces, with the lines
+of the rules. `explain` says whether a connection is allowed, and by which rule; SRC and DST are names of nodes or
+addresses, such as web1:443 or [fd00::1]:22. `diff` prints which pairs of nodes gain and lose what. `explain` and `diff`
+are about the policy in force if no other is named, and about the network's nodes without `--nodes`.
+
+  --nodes FILE         the nodes that the policy is applied to, as JSON: {\"nodes\":[{\"name\":\"web1\",
+                       \"addresses\":[\"100.64.0.1\"],\"user\":\"ann@example.com\",\"tags\":[],\"routes\":[]}]}. Without it `check` runs
+                       the tests on nodes that it makes up
+  --proto PROTO        the protocol, by name or number (default tcp); a protocol without ports needs no :PORT
+  --comment TEXT       why, for `history`
+  --based-on VERSION   refuse if another version is in force, because somebody else was quicker
+  --force              apply it although some nodes are too old to enforce it
+  --network NAME       required if there are several networks
+  --json               print JSON, with a schema version
+
+The coordinator that `explain`, `diff`, `show`, `history`, `apply` and `rollback` ask:
+
 ",
     remote_options!()
 );
@@ -339,13 +417,17 @@ another link for a first owner in the database; the coordinator may be running. 
   --email ADDRESS      shown only; empty deletes it
   --name NAME          of `set-up`: the name with which the first owner signs in
   --url URL            of `set-up-link`: the coordinator's URL (default http://127.0.0.1:8288)
+
+The coordinator that `list`, `show`, `create`, `edit`, `disable`, `enable`,
+`role`, `reset`, `end-sessions`, `remove-codes`, `remove`, `export`, `whoami` and `set-up` ask:
+
 ",
     remote_options!()
 );
 
 const TOKENS: &str = concat!(
     "\
-taut-coordinator tokens create NAME --scopes SCOPES [--expires 90d] [--state DIR | --database URL] [--config FILE]
+taut-coordinator tokens create NAME [--scopes SCOPES] [--expires 90d] [--state DIR | --database URL] [--config FILE]
 taut-coordinator tokens list
 taut-coordinator tokens revoke ID
 
@@ -353,9 +435,12 @@ API tokens are for programs: each has a name, scopes and an expiry. `create` cre
 database, as `operator-token create` does, and prints it once. Users create their own by the API. `list` and `revoke`
 also concern tokens of users.
 
-  --scopes SCOPES      all, read, or AREA:read and AREA:write, separated by spaces; areas are networks, nodes, keys,
-                       relays, users, tokens and audit
+  --scopes SCOPES      required: all, read, or AREA:read and AREA:write, separated by spaces; areas are networks, nodes,
+                       keys, relays, policy, users, tokens and audit
   --expires WHEN       30m, 24h, 90d (the default), up to ten years
+
+The coordinator that `list` and `revoke` ask:
+
 ",
     remote_options!()
 );
@@ -375,8 +460,8 @@ before and after the change. Entries are kept for a year (`serve --audit-days`),
 );
 
 const BACKUP: &str = "\
-taut-coordinator backup FILE [--state DIR] [--config FILE]
-taut-coordinator restore FILE [--state DIR | --database URL] [--config FILE] [--force]
+taut-coordinator backup FILE [--state DIR] [--config FILE] [--json]
+taut-coordinator restore FILE [--state DIR | --database URL] [--config FILE] [--force] [--json]
 taut-coordinator check [--state DIR | --database URL] [--config FILE] [--json]
 
 `backup` writes a consistent, checked copy of the database to a new file; the coordinator may be running. The file
@@ -390,6 +475,7 @@ A PostgreSQL database is saved with `pg_dump` or by its server's own backups, an
   --state DIR          the coordinator's state directory (default /var/lib/taut-coordinator)
   --database URL       of `restore` and `check`: the PostgreSQL database (default $TAUT_DATABASE)
   --config FILE        the configuration file of `serve`, for both (default $TAUT_CONFIG or /etc/taut/coordinator.toml)
-  --json               of `check`: {\"schema\":1,\"ok\":true}, or the failure as an object
+  --json               print one object: of `backup` {\"schema\":1,\"backup\"}, of `restore` {\"schema\":1,\"restored\",\"replaced\",
+                       \"to_check\"}, of `check` {\"schema\":1,\"ok\":true}, or the failure
   --force              replace an existing database, which is kept under another name
 ";

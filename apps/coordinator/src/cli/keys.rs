@@ -1,6 +1,7 @@
 //! `keys`.
 
 use super::arguments::Arguments;
+use super::devices::separated;
 use super::remote::{Remote, in_network};
 use super::table::{distance, duration, table};
 use super::{CommandError, no_verb};
@@ -34,9 +35,15 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
 
 fn create(mut arguments: Arguments) -> Result<(), CommandError> {
     let expires = arguments.value("expires")?;
+    let (uses, ephemeral) = (arguments.value("uses")?, arguments.value("ephemeral")?);
     let body = CreateKey {
         network: arguments.value("network")?,
         one_off: arguments.switch("one-off"),
+        most_uses: uses.map(|text| number(&text)).transpose()?,
+        ephemeral_after: ephemeral.map(|text| duration(&text)).transpose()?.flatten(),
+        tags: arguments.value("tags")?.map(|tags| separated(&tags)).unwrap_or_default(),
+        owner: arguments.value("owner")?,
+        pre_approved: arguments.switch("pre-approved"),
         expires_in: expires.map(|text| duration(&text)).transpose()?,
     };
     let remote = Remote::new(&mut arguments)?;
@@ -51,22 +58,39 @@ fn create(mut arguments: Arguments) -> Result<(), CommandError> {
     })
 }
 
+fn number(text: &str) -> Result<i64, CommandError> {
+    text.parse().map_err(|_| CommandError::Usage(format!("`{text}` is not a number of uses")))
+}
+
 fn list(answer: KeyList) -> String {
     let keys = answer.keys;
     if keys.is_empty() {
         return String::from("no keys; `taut-coordinator keys create` makes one\n");
     }
-    let heads = ["ID", "NETWORK", "KIND", "STATE", "USED", "EXPIRES", "CREATED"].map(String::from).to_vec();
+    let heads = ["ID", "NETWORK", "KIND", "STATE", "USED", "TAGS", "EXPIRES", "CREATED"].map(String::from).to_vec();
     let row = |key: KeyEntry| {
+        let kind = kind(&key);
         vec![
             key.id.to_string(),
             key.network,
-            String::from(if key.one_off { "one-off" } else { "reusable" }),
+            kind,
             String::from(key.state.name()),
-            key.used.to_string(),
+            match key.most_uses {
+                Some(most) => format!("{}/{most}", key.used),
+                None => key.used.to_string(),
+            },
+            if key.tags.is_empty() { String::from("-") } else { key.tags.join(",") },
             key.expires_at.map_or_else(|| String::from("never"), distance),
             distance(key.created_at),
         ]
     };
     table(&std::iter::once(heads).chain(keys.into_iter().map(row)).collect::<Vec<_>>())
+}
+
+/// Returns the kind of a key: `one-off` or `reusable`, followed by `ephemeral` and `pre-approved` if they apply.
+fn kind(key: &KeyEntry) -> String {
+    let uses = if key.one_off { "one-off" } else { "reusable" };
+    let special = [(key.ephemeral_after.is_some(), "ephemeral"), (key.pre_approved, "pre-approved")];
+    let special = special.into_iter().filter_map(|(holds, word)| holds.then_some(word));
+    std::iter::once(uses).chain(special).collect::<Vec<_>>().join(",")
 }

@@ -6,6 +6,7 @@ mod audit;
 mod backup;
 mod command_error;
 mod config;
+mod devices;
 mod first;
 mod help;
 mod keys;
@@ -15,6 +16,7 @@ mod networks;
 mod nodes;
 mod oidc;
 mod options;
+mod policy;
 mod relays;
 mod remote;
 mod serve;
@@ -37,12 +39,14 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 22] = [
     "serve",
     "config",
+    "devices",
     "nodes",
     "keys",
     "networks",
+    "policy",
     "relays",
     "relay-token",
     "ticket-key",
@@ -95,6 +99,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("check") => backup::check(arguments),
         Some("migrate") => migrate::run(arguments),
         Some("operator-token") => tokens::run(arguments),
+        Some("devices") => devices::run(arguments),
         Some("users") => users::run(arguments),
         Some("tokens") => api_tokens::run(arguments),
         Some("audit") => audit::run(arguments),
@@ -108,6 +113,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("ticket-key") => relays::ticket_key(arguments),
         Some("keys") => keys::run(arguments),
         Some("networks") => networks::run(arguments),
+        Some("policy") => policy::run(arguments),
         Some("simulate") => simulate::run(arguments),
         Some(other) => {
             Err(CommandError::Usage(format!("there is no command `{other}`{}", did_you_mean(other, &COMMANDS))))

@@ -1,13 +1,13 @@
-//! The verb `networks`: lists, shows, creates and removes networks.
+//! The verb `networks`: lists, shows, creates, changes and removes networks.
 
 use super::arguments::Arguments;
 use super::remote::{Remote, escape};
-use super::table::{distance, table};
+use super::table::{distance, duration, table};
 use super::{CommandError, complain, no_verb};
-use crate::contract::{CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, RemovedNetwork};
+use crate::contract::{ChangeNetwork, CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, RemovedNetwork};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
-    let verb = arguments.need("list, show, create or remove")?;
+    let verb = arguments.need("list, show, create, set or remove")?;
     match verb.as_str() {
         "list" => {
             let remote = Remote::new(&mut arguments)?;
@@ -32,6 +32,21 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
             }
             remote.show(&answer, |answer: NetworkAnswer| one(answer.network))
         }
+        "set" => {
+            let name = arguments.need("the network")?;
+            let approval = match arguments.value("approval")?.as_deref() {
+                None => None,
+                Some("on") => Some(true),
+                Some("off") => Some(false),
+                Some(other) => return Err(CommandError::Usage(format!("--approval is on or off, not `{other}`"))),
+            };
+            let key_expiry = arguments.value("key-expiry")?.map(|text| duration(&text)).transpose()?;
+            let body = ChangeNetwork { approval, key_expiry };
+            let remote = Remote::new(&mut arguments)?;
+            arguments.finish()?;
+            let answer = remote.patch(&format!("networks/{}", escape(&name)), &body)?;
+            remote.show(&answer, |answer: NetworkAnswer| one(answer.network))
+        }
         "remove" => {
             let (name, force) = (arguments.need("the network")?, arguments.switch("force"));
             let remote = Remote::new(&mut arguments)?;
@@ -43,7 +58,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
                 nodes => format!("network {name} is removed; members that were removed with it: {nodes}\n"),
             })
         }
-        other => Err(no_verb("networks", other, &["list", "show", "create", "remove"])),
+        other => Err(no_verb("networks", other, &["list", "show", "create", "set", "remove"])),
     }
 }
 
@@ -69,7 +84,8 @@ fn warn_of_overlaps(remote: &Remote, new: &NetworkEntry) {
 }
 
 fn one(network: NetworkEntry) -> String {
-    let NetworkEntry { id, name, ipv4, ipv6, version, nodes, online, .. } = network;
+    let NetworkEntry { id, name, ipv4, ipv6, version, nodes, online, approval, key_expiry, .. } = network;
+    let key_expiry = key_expiry.map_or_else(|| String::from("never"), |life| format!("{} h", life / 3600));
     let fields = [
         ("name", name),
         ("id", id),
@@ -78,6 +94,8 @@ fn one(network: NetworkEntry) -> String {
         ("nodes", nodes.to_string()),
         ("online", online.to_string()),
         ("version", version.to_string()),
+        ("approval", String::from(if approval { "on" } else { "off" })),
+        ("key-expiry", key_expiry),
     ];
     table(&fields.map(|(field, value)| vec![format!("{field}:"), value]))
 }

@@ -4,7 +4,7 @@ use super::arguments::Arguments;
 use super::remote::{Remote, escape, in_network, joined};
 use super::table::{distance, table};
 use super::{CommandError, no_verb};
-use crate::contract::{NodeAnswer, NodeEntry, NodeList, RemovedNode, RenameNode};
+use crate::contract::{ChangeNode, NodeAnswer, NodeEntry, NodeList, NodeState, RemovedNode};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let verb = arguments.need("list, rename or remove")?;
@@ -20,9 +20,9 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
             let (name, new) = (arguments.need("the node")?, arguments.need("the new name")?);
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
-            let body = RenameNode { name: new };
+            let body = ChangeNode { name: Some(new.clone()), ..ChangeNode::default() };
             let answer = remote.patch(&format!("nodes/{}{network}", escape(&name)), &body)?;
-            remote.show(&answer, |_: NodeAnswer| format!("{name} is now called {}\n", body.name))
+            remote.show(&answer, |_: NodeAnswer| format!("{name} is now called {new}\n"))
         }
         "remove" => {
             let name = arguments.need("the node")?;
@@ -44,10 +44,11 @@ fn list(answer: NodeList) -> String {
     let row = |node: NodeEntry| {
         let seen = if node.online { String::from("now") } else { distance(node.last_seen_at) };
         let address = |index| node.addresses.get(index).map_or_else(|| String::from("-"), ToString::to_string);
-        let online = match (node.twin, node.online) {
-            (true, _) => "two hosts",
-            (false, true) => "yes",
-            (false, false) => "no",
+        let online = match (node.twin, node.state, node.online) {
+            (true, ..) => "two hosts",
+            (false, NodeState::Active, true) => "yes",
+            (false, NodeState::Active, false) => "no",
+            (false, state, _) => state.name(),
         };
         vec![
             node.id.to_string(),

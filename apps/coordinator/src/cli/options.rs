@@ -13,6 +13,7 @@ use crate::api;
 use crate::log;
 use crate::oidc::OidcOptions;
 use crate::relay::{self, RelayOptions};
+use crate::state::{check_name, check_prefix};
 use crate::store::Location;
 
 /// Longest `--drain`, 1 h: a service manager kills a program that takes longer to stop.
@@ -65,8 +66,7 @@ impl ServeOptions {
             )));
         }
         let is_flag = |name| settings.get(name).is_some_and(|setting| setting.source == Source::Flag);
-        let prefix = |text: &str| text.parse().map_err(|error| format!("`{text}` is {error}"));
-        let default_prefix = || prefix(api::DEFAULT_IPV4).map_err(CommandError::Run);
+        let default_prefix = || network_prefix(api::DEFAULT_IPV4).map_err(CommandError::Run);
         Ok(Self {
             directory: settings.state(),
             database,
@@ -81,8 +81,8 @@ impl ServeOptions {
             proxies: settings.all("trusted-proxy", proxy)?,
             log_format: settings.one("log-format", log_format)?.unwrap_or_default(),
             log_levels: settings.one("log-level", log_levels)?.unwrap_or_else(|| LogLevels::new(log::AREAS)),
-            network: String::from(settings.text("network").unwrap_or("default")),
-            ipv4: settings.one("ipv4-prefix", prefix)?.map_or_else(default_prefix, Ok)?,
+            network: settings.one("network", network_name)?.unwrap_or_else(|| String::from("default")),
+            ipv4: settings.one("ipv4-prefix", network_prefix)?.map_or_else(default_prefix, Ok)?,
             is_network_given: is_flag("network") || is_flag("ipv4-prefix"),
         })
     }
@@ -113,7 +113,30 @@ fn metrics_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn proxy(text: &str) -> Result<Prefix, String> {
-    text.parse().map_err(|_| format!("`{text}` is not a prefix; write 10.0.0.0/8, or 192.0.2.7/32 for one address"))
+    prefix(text, "10.0.0.0/8, or 192.0.2.7/32 for one address")
+}
+
+/// Parses a prefix. One with bits beyond its length is refused, because it is not clear whether the address or the whole prefix is meant.
+fn prefix(text: &str, example: &str) -> Result<Prefix, String> {
+    let prefix: Prefix = text.parse().map_err(|_| format!("`{text}` is not a prefix; write {example}"))?;
+    let address = text.split_once('/').and_then(|(address, _)| address.parse().ok()).unwrap_or(prefix.address());
+    if address != prefix.address() {
+        return Err(format!("`{text}` is an address within a prefix; write {prefix}, or {}", Prefix::host(address)));
+    }
+    Ok(prefix)
+}
+
+/// Returns the IPv4 prefix of the first network, by the rules for all networks.
+fn network_prefix(text: &str) -> Result<Prefix, String> {
+    let prefix = prefix(text, "100.64.0.0/10")?;
+    check_prefix(prefix).map_err(|error| format!("`{text}` is refused: {error}; {}", error.hint()))?;
+    Ok(prefix)
+}
+
+/// Returns the name of the first network, by the rules for all networks.
+fn network_name(text: &str) -> Result<String, String> {
+    check_name(text).map_err(|error| format!("`{text}` is refused: {error}; {}", error.hint()))?;
+    Ok(String::from(text))
 }
 
 fn audit_days(text: &str) -> Result<u32, String> {

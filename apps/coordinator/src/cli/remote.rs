@@ -50,10 +50,15 @@ impl Remote {
         Ok(Self { agent, api, token: Some(token), json: arguments.switch("json") })
     }
 
-    /// The same for a coordinator at this URL, and requests that need no token.
+    /// Returns a client without a token, for a coordinator at this URL and requests that need no token.
     pub(super) fn without_token(arguments: &mut Arguments, api: &str) -> Result<Self, CommandError> {
         let (agent, api) = connection(arguments, api)?;
         Ok(Self { agent, api, token: None, json: arguments.switch("json") })
+    }
+
+    /// Returns true if answers are printed as JSON.
+    pub(super) fn prints_json(&self) -> bool {
+        self.json
     }
 
     pub(super) fn get(&self, path: &str) -> Result<Value, CommandError> {
@@ -62,6 +67,11 @@ impl Remote {
             request = request.header("Authorization", bearer);
         }
         self.read(request.call())
+    }
+
+    /// Sends a `GET` for a path outside the API, which needs no token.
+    pub(super) fn get_open(&self, path: &str) -> Result<Value, CommandError> {
+        self.read(self.agent.get(format!("{}/{path}", self.api)).call())
     }
 
     pub(super) fn delete(&self, path: &str) -> Result<Value, CommandError> {

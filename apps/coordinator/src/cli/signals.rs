@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use taut_relay_server::log::LevelSwitch;
+use taut_relay_server::log::{HANGUP, LevelSwitch};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -15,9 +15,10 @@ pub(super) struct ServeSignals {
     terminate: Signal,
     interrupt: Signal,
     raise: Signal,
+    hangup: Signal,
 }
 
-/// State of the end of the program, which SIGTERM and SIGINT begin.
+/// State of the program's shutdown, which SIGTERM and SIGINT begin.
 pub(super) struct Ending {
     /// True from the first signal on: the coordinator still serves, and is not ready for new connections.
     pub(super) leaving: watch::Receiver<bool>,
@@ -28,18 +29,24 @@ pub(super) struct Ending {
 impl ServeSignals {
     pub(super) fn new(runtime: &Runtime) -> io::Result<Self> {
         let _context = runtime.enter();
-        let [terminate, interrupt, raise] =
-            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::user_defined1()].map(signal);
-        Ok(Self { terminate: terminate?, interrupt: interrupt?, raise: raise? })
+        let wanted =
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::user_defined1(), SignalKind::hangup()];
+        let [terminate, interrupt, raise, hangup] = wanted.map(signal);
+        Ok(Self { terminate: terminate?, interrupt: interrupt?, raise: raise?, hangup: hangup? })
     }
 
-    /// Records one level more at each SIGUSR1. SIGTERM and SIGINT end the program after the time to drain.
+    /// Records one level more at each SIGUSR1. SIGHUP, as when a terminal closes, changes nothing and is logged. SIGTERM and SIGINT end the program after the time to drain.
     pub(super) fn handle(self, levels: LevelSwitch, drain: Duration) -> Ending {
-        let Self { mut terminate, mut interrupt, mut raise } = self;
+        let Self { mut terminate, mut interrupt, mut raise, mut hangup } = self;
         tokio::spawn(async move {
             while raise.recv().await.is_some() {
                 let levels = levels.next_levels();
                 tracing::info!(target: log::DAEMON, event = "levels-changed", %levels);
+            }
+        });
+        tokio::spawn(async move {
+            while hangup.recv().await.is_some() {
+                tracing::info!(target: log::DAEMON, event = "hangup-ignored", hint = HANGUP);
             }
         });
         let ((leave, leaving), (end, stop)) = (watch::channel(false), watch::channel(false));

@@ -1,13 +1,18 @@
 //! https for the operator's commands: trusted certificates, and explanations of untrusted ones.
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::CertificateError;
 use rustls::crypto::ring;
+use taut_relay_server::open_regular;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::CommandError;
+
+/// Largest file of `--ca`, 4 MiB: the certificates of all public authorities together have a quarter of a MiB.
+const LARGEST: u64 = 4 << 20;
 
 /// Returns a configuration that trusts only the authorities in the PEM file `ca`, or those of the system's store if there is no file.
 pub(super) fn config(ca: Option<&Path>) -> Result<TlsConfig, CommandError> {
@@ -23,7 +28,12 @@ pub(super) fn config(ca: Option<&Path>) -> Result<TlsConfig, CommandError> {
 
 fn from_file(path: &Path) -> Result<Vec<Certificate<'static>>, CommandError> {
     let unusable = |why: String| CommandError::Run(format!("--ca {}: {why}", path.display()));
-    let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    let mut pem = Vec::new();
+    let file = open_regular(path).map_err(|error| unusable(error.to_string()))?;
+    file.take(LARGEST + 1).read_to_end(&mut pem).map_err(|error| unusable(error.to_string()))?;
+    if pem.len() as u64 > LARGEST {
+        return Err(unusable(String::from("it is larger than 4 MiB, so it is not a file of certificates")));
+    }
     let mut found = Vec::new();
     for item in parse_pem(&pem) {
         match item {

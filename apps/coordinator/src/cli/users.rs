@@ -200,7 +200,7 @@ fn whoami(answer: &SessionAnswer) -> String {
     if !answer.actor.name.is_empty() {
         lines.push_str(&format!("name: {}\n", answer.actor.name));
     }
-    // A token of the operator is an owner's.
+    // A token of the operator belongs to no user and has the rights of an owner.
     let roles = answer.user.as_ref().map_or_else(|| String::from("owner"), roles);
     lines.push_str(&format!("roles: {roles}\nscopes: {}\n", answer.scopes));
     lines
@@ -215,7 +215,7 @@ fn set_up_link(mut arguments: Arguments) -> Result<(), CommandError> {
     show(&format!("set-up: {link}\n"))
 }
 
-/// Uses a link: of the set-up with `--name`, or for a new password. The password is the first line of standard input.
+/// Uses a link: a set-up link if `--name` is given, otherwise a password link. The password is the first line of standard input.
 fn use_link(mut arguments: Arguments) -> Result<(), CommandError> {
     let link = arguments.need("the link")?;
     let name = arguments.value("name")?;
@@ -225,10 +225,13 @@ fn use_link(mut arguments: Arguments) -> Result<(), CommandError> {
             "this is not a link of the coordinator; copy all of it, with what is after the `#`",
         ))
     };
-    let (base, fragment) = link.split_once("/link#").ok_or_else(wrong)?;
-    let (purpose, secret) = fragment.split_once('.').ok_or_else(wrong)?;
-    let remote = Remote::without_token(&mut arguments, base)?;
+    // Options are read before the link is checked, so that a wrong option is reported even if the link is wrong, too.
+    let (base, fragment) = link.split_once("/link#").unwrap_or(("http://127.0.0.1:8288", ""));
+    // `--api` replaces the coordinator's URL in the link. A link needs no token, so none is sent.
+    let (api, _) = (arguments.value("api")?, arguments.value("token")?);
+    let remote = Remote::without_token(&mut arguments, api.as_deref().unwrap_or(base))?;
     arguments.finish()?;
+    let (purpose, secret) = fragment.split_once('.').ok_or_else(wrong)?;
     let (secret, password) = (String::from(secret), password()?);
     match (purpose, name) {
         ("set-up", Some(name)) => {

@@ -12,7 +12,9 @@ pub(crate) enum ErrorCode {
     BadName,
     BadPrefix,
     BadExpiry,
+    BadTag,
     BadRelay,
+    BadPolicy,
     WhichNetwork,
     Unauthorized,
     NoSuchPath,
@@ -21,6 +23,8 @@ pub(crate) enum ErrorCode {
     NoSuchKey,
     NoSuchToken,
     NoSuchRelay,
+    NoSuchRequest,
+    NoSuchPolicy,
     NoSuchMethod,
     Slow,
     NetworkExists,
@@ -28,6 +32,7 @@ pub(crate) enum ErrorCode {
     NameTaken,
     RelayExists,
     OwnRelay,
+    PolicyRefused,
     Full,
     LastToken,
     TooLarge,
@@ -54,12 +59,14 @@ pub(crate) enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub(crate) const ALL: [Self; 42] = [
+    pub(crate) const ALL: [Self; 47] = [
         Self::BadRequest,
         Self::BadName,
         Self::BadPrefix,
         Self::BadExpiry,
+        Self::BadTag,
         Self::BadRelay,
+        Self::BadPolicy,
         Self::WhichNetwork,
         Self::Unauthorized,
         Self::NoSuchPath,
@@ -68,6 +75,8 @@ impl ErrorCode {
         Self::NoSuchKey,
         Self::NoSuchToken,
         Self::NoSuchRelay,
+        Self::NoSuchRequest,
+        Self::NoSuchPolicy,
         Self::NoSuchMethod,
         Self::Slow,
         Self::NetworkExists,
@@ -75,6 +84,7 @@ impl ErrorCode {
         Self::NameTaken,
         Self::RelayExists,
         Self::OwnRelay,
+        Self::PolicyRefused,
         Self::Full,
         Self::LastToken,
         Self::TooLarge,
@@ -106,7 +116,9 @@ impl ErrorCode {
             | Self::BadName
             | Self::BadPrefix
             | Self::BadExpiry
+            | Self::BadTag
             | Self::BadRelay
+            | Self::BadPolicy
             | Self::BadLink
             | Self::BadCode
             | Self::BadPassword
@@ -120,6 +132,8 @@ impl ErrorCode {
             | Self::NoSuchKey
             | Self::NoSuchToken
             | Self::NoSuchRelay
+            | Self::NoSuchRequest
+            | Self::NoSuchPolicy
             | Self::NoSuchUser
             | Self::NoSuchSession => 404,
             Self::NoSuchMethod => 405,
@@ -131,6 +145,7 @@ impl ErrorCode {
             | Self::NameTaken
             | Self::RelayExists
             | Self::OwnRelay
+            | Self::PolicyRefused
             | Self::Full
             | Self::LastToken
             | Self::UserExists
@@ -153,7 +168,9 @@ impl ErrorCode {
             Self::BadName => "bad-name",
             Self::BadPrefix => "bad-prefix",
             Self::BadExpiry => "bad-expiry",
+            Self::BadTag => "bad-tag",
             Self::BadRelay => "bad-relay",
+            Self::BadPolicy => "bad-policy",
             Self::WhichNetwork => "which-network",
             Self::Unauthorized => "unauthorized",
             Self::NoSuchPath => "no-such-path",
@@ -162,6 +179,8 @@ impl ErrorCode {
             Self::NoSuchKey => "no-such-key",
             Self::NoSuchToken => "no-such-token",
             Self::NoSuchRelay => "no-such-relay",
+            Self::NoSuchRequest => "no-such-request",
+            Self::NoSuchPolicy => "no-such-policy",
             Self::NoSuchMethod => "no-such-method",
             Self::Slow => "slow",
             Self::NetworkExists => "network-exists",
@@ -169,6 +188,7 @@ impl ErrorCode {
             Self::NameTaken => "name-taken",
             Self::RelayExists => "relay-exists",
             Self::OwnRelay => "own-relay",
+            Self::PolicyRefused => "policy-refused",
             Self::Full => "full",
             Self::LastToken => "last-token",
             Self::TooLarge => "too-large",

@@ -20,6 +20,19 @@ pub(crate) struct KeyEntry {
     pub(crate) network: String,
     /// true if only one node can join with it
     pub(crate) one_off: bool,
+    /// number of nodes that may join with it; null for any number
+    #[schema(required = true)]
+    pub(crate) most_uses: Option<i64>,
+    /// nodes that join with it are removed after this number of seconds of absence; null for never
+    #[schema(required = true)]
+    pub(crate) ephemeral_after: Option<i64>,
+    /// tags of nodes that join with it
+    pub(crate) tags: Vec<String>,
+    /// owner of nodes that join with it; null for none
+    #[schema(required = true)]
+    pub(crate) owner: Option<String>,
+    /// true if nodes that join with it need no further approval
+    pub(crate) pre_approved: bool,
     /// number of nodes that joined with it
     pub(crate) used: u64,
     #[schema(inline)]
@@ -78,7 +91,7 @@ pub(crate) struct RevokedKey {
 }
 
 /// `POST /api/v1/keys`.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CreateKey {
     /// name or number of a network; optional while there is only one
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,6 +99,24 @@ pub(crate) struct CreateKey {
     /// true if only one node can join with it; false by default
     #[serde(default)]
     pub(crate) one_off: bool,
+    /// number of nodes that may join with it, up to 65,536; any number by default
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 65_536)]
+    pub(crate) most_uses: Option<i64>,
+    /// seconds of absence after which nodes that join with it are removed, 300 to 2,592,000; never by default
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 300, maximum = 2_592_000)]
+    pub(crate) ephemeral_after: Option<i64>,
+    /// tags of nodes that join with it, such as `tag:web`
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tags: Vec<String>,
+    /// owner of nodes that join with it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
+    /// true if nodes that join with it need no further approval; false by default
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub(crate) pre_approved: bool,
     /// seconds until it expires; 90 days by default, null for never
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>, minimum = 1, maximum = 315_360_000)]
@@ -93,9 +124,11 @@ pub(crate) struct CreateKey {
 }
 
 /// Reads a field that may be absent, null or a whole number. `3600.0` is a whole number, as in JSON Schema: some programs print 3600 in that form.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i64>>, D::Error> {
+pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i64>>, D::Error> {
     let Some(number) = Option::<Number>::deserialize(deserializer)? else { return Ok(Some(None)) };
     let whole = || number.as_f64().filter(|seconds| seconds.fract() == 0.0 && seconds.abs() < LARGEST_WHOLE);
     let seconds = number.as_i64().or_else(|| whole().map(|seconds| seconds as i64));
-    seconds.map(|seconds| Some(Some(seconds))).ok_or_else(|| D::Error::custom("`expires_in` is not a whole number"))
+    seconds
+        .map(|seconds| Some(Some(seconds)))
+        .ok_or_else(|| D::Error::custom("a time is not a whole number of seconds"))
 }

@@ -8,6 +8,7 @@ mod keys;
 mod networks;
 mod nodes;
 mod people;
+mod policy;
 mod relays;
 mod service;
 mod tokens;
@@ -15,15 +16,20 @@ mod tokens;
 pub(crate) use failure::{ErrorAnswer, ErrorBody, ErrorCode};
 pub(crate) use keys::{CreateKey, CreatedKey, KeyEntry, KeyList, KeyState, RevokedKey};
 pub(crate) use networks::{
-    CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, NetworkQuery, RemoveNetworkQuery, RemovedNetwork,
+    ChangeNetwork, CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, NetworkQuery, RemoveNetworkQuery,
+    RemovedNetwork,
 };
-pub(crate) use nodes::{NodeAnswer, NodeEntry, NodeList, RemovedNode, RenameNode};
+pub(crate) use nodes::{
+    ApproveRequest, ChangeNode, DeniedRequest, NodeAnswer, NodeEntry, NodeList, NodeState, RemovedNode, RequestEntry,
+    RequestList,
+};
 pub(crate) use people::{
     ActorEntry, ApiTokenEntry, ApiTokenList, ApiTokenState, AuditEntry, AuditList, AuditQuery, ChangePassword,
     CodeBody, ConfirmPassword, CreateApiToken, CreateUser, CreatedApiToken, CreatedUser, EditUserBody, EndedSessions,
     ExportAnswer, NewCodesAnswer, PageQuery, PasswordLink, RecoveryCodes, RemovedUser, ResetPassword, RevokedApiToken,
     RoleEntry, SessionAnswer, SessionEntry, SessionList, SetRole, SetUp, SignInBody, UserAnswer, UserEntry, UserList,
 };
+pub(crate) use policy::{ApplyPolicy, PolicyAnswer, PolicyEntry, PolicyList, PolicyVersionsQuery};
 pub(crate) use relays::{
     AddRelay, RelayAnswer, RelayChannel, RelayEntry, RelayList, RelayLoadEntry, RelayTokenAnswer, RemovedRelay,
     TicketKeyAnswer,

@@ -28,6 +28,11 @@ pub(crate) struct NetworkEntry {
     pub(crate) online: u64,
     /// time of its creation, in seconds since 1970
     pub(crate) created_at: i64,
+    /// true if new nodes wait until a person approves them, or their enrolment key does
+    pub(crate) approval: bool,
+    /// seconds for which a membership lasts; null if it never expires
+    #[schema(required = true)]
+    pub(crate) key_expiry: Option<i64>,
 }
 
 /// `GET /api/v1/networks`.
@@ -60,6 +65,19 @@ pub(crate) struct CreateNetwork {
     /// IPv4 prefix; 100.64.0.0/10 by default
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ipv4_prefix: Option<String>,
+}
+
+/// `PATCH /api/v1/networks/{name}`: absent fields stay as they are.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ChangeNetwork {
+    /// true if new nodes wait until a person approves them
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) approval: Option<bool>,
+    /// seconds for which memberships last that begin from now on, or are renewed; null for ever
+    #[serde(default, deserialize_with = "super::keys::present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>, minimum = 3_600, maximum = 315_360_000)]
+    pub(crate) key_expiry: Option<Option<i64>>,
 }
 
 /// Query that selects a network.

@@ -54,7 +54,7 @@ pub(crate) struct RoleEntry {
     /// name of the network; null for all networks and the coordinator itself
     #[schema(required = true)]
     pub(crate) network: Option<String>,
-    /// owner, admin, auditor or member
+    /// the role: owner, admin, auditor or member
     pub(crate) role: String,
 }
 
@@ -183,7 +183,7 @@ pub(crate) struct SetUp {
     pub(crate) name: String,
     /// name for people
     pub(crate) display_name: Option<String>,
-    /// 10 to 1,024 characters
+    /// the new password, 10 to 1,024 characters
     pub(crate) password: String,
 }
 
@@ -192,16 +192,16 @@ pub(crate) struct SetUp {
 pub(crate) struct ResetPassword {
     /// secret of the link
     pub(crate) secret: String,
-    /// 10 to 1,024 characters
+    /// the new password, 10 to 1,024 characters
     pub(crate) password: String,
 }
 
 /// `POST /api/v1/account/password`.
 #[derive(Serialize, Deserialize, ToSchema)]
 pub(crate) struct ChangePassword {
-    /// the present one
+    /// the present password
     pub(crate) password: String,
-    /// 10 to 1,024 characters
+    /// the new password, 10 to 1,024 characters
     pub(crate) new_password: String,
 }
 
@@ -223,9 +223,9 @@ pub(crate) struct CodeBody {
 #[schema(as = NewCodes)]
 pub(crate) struct NewCodesAnswer {
     pub(crate) schema: SchemaVersion,
-    /// base32
+    /// the secret in base32
     pub(crate) secret: String,
-    /// the same as an `otpauth:` URI
+    /// the secret as an `otpauth:` URI
     pub(crate) uri: String,
 }
 
@@ -233,7 +233,7 @@ pub(crate) struct NewCodesAnswer {
 #[derive(Serialize, Deserialize, ToSchema)]
 pub(crate) struct RecoveryCodes {
     pub(crate) schema: SchemaVersion,
-    /// each replaces a one-time code once
+    /// recovery codes, each of which replaces a one-time code once
     pub(crate) recovery_codes: Vec<String>,
 }
 
@@ -241,7 +241,7 @@ pub(crate) struct RecoveryCodes {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Actor)]
 pub(crate) struct ActorEntry {
-    /// person, token, operator-token, command, coordinator or nobody
+    /// kind of the party: person, token, operator-token, command, coordinator or nobody
     pub(crate) kind: String,
     /// number of the user or token; null for other kinds
     #[schema(required = true)]
@@ -256,7 +256,7 @@ pub(crate) struct ActorEntry {
 pub(crate) struct SessionAnswer {
     pub(crate) schema: SchemaVersion,
     pub(crate) actor: ActorEntry,
-    /// null for an operator token, and for an API token of the operator
+    /// the user; null for an operator token, and for an API token of the operator
     #[schema(required = true)]
     pub(crate) user: Option<UserEntry>,
     /// scopes, separated by spaces
@@ -304,7 +304,7 @@ pub(crate) struct ApiTokenEntry {
     /// name with which its user signs in; null for a token of the operator
     #[schema(required = true)]
     pub(crate) user: Option<String>,
-    /// `all`, or AREA:read and AREA:write, separated by spaces
+    /// scopes: `all`, or AREA:read and AREA:write, separated by spaces
     pub(crate) scopes: String,
     #[schema(inline)]
     pub(crate) state: ApiTokenState,
@@ -351,9 +351,9 @@ pub(crate) struct ApiTokenList {
 /// `POST /api/v1/tokens`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CreateApiToken {
-    /// 1 to 64 characters
+    /// name of the token, 1 to 64 characters
     pub(crate) name: String,
-    /// `all`, `read`, or AREA:read and AREA:write, separated by spaces
+    /// scopes: `all`, `read`, or AREA:read and AREA:write, separated by spaces
     pub(crate) scopes: String,
     /// seconds until it expires; 90 days by default
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -85,11 +85,12 @@ pub(crate) struct Figures {
 }
 
 /// Codes of refusals, as nodes get them.
-const REFUSALS: [(ProblemCode, &str); 9] = [
+const REFUSALS: [(ProblemCode, &str); 10] = [
     (ProblemCode::Enrolment, "enrolment"),
     (ProblemCode::NotAMember, "not-a-member"),
     (ProblemCode::KeyConflict, "key-conflict"),
     (ProblemCode::Twin, "twin"),
+    (ProblemCode::Denied, "denied"),
     (ProblemCode::TooOften, "too-often"),
     (ProblemCode::Version, "version"),
     (ProblemCode::BadRequest, "bad-request"),

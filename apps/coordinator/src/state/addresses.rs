@@ -61,9 +61,16 @@ pub(super) fn is_usable(prefix: Prefix) -> bool {
     let info = NetworkInfo { name: String::from("x"), ipv4: prefix, ipv6: random_ula([0; 5]) };
     let addresses = vec![IpAddr::V4(ipv4(prefix, 1)), IpAddr::V6(ipv6(info.ipv6, 1))];
     let me = LocalMember { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses };
-    NetworkMap { version: 1, network: info, me, peers: std::collections::BTreeMap::new(), relays: Vec::new() }
-        .check()
-        .is_ok()
+    NetworkMap {
+        version: 1,
+        network: info,
+        me,
+        peers: std::collections::BTreeMap::new(),
+        relays: Vec::new(),
+        filter: None,
+    }
+    .check()
+    .is_ok()
 }
 
 #[cfg(test)]

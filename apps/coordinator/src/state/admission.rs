@@ -14,10 +14,10 @@ use taut_relay_server::log::MEMBERSHIP;
 
 use super::error::KeyFault;
 use super::names::free_name;
-use super::{Secret, State, StateError, addresses, joins, key_changes, random, random_bits};
+use super::{Secret, State, StateError, addresses, device_rules, joins, key_changes, random, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{KeyRow, MARKED, NetworkId, NetworkRow, NewNode, NodeRow, Origin, Party, Reading, Writing};
+use crate::store::{Device, KeyRow, MARKED, NetworkId, NetworkRow, NewNode, NodeRow, Origin, Party, Reading, Writing};
 
 /// Longest stored program version, 64 characters. Only operators read it.
 const MAX_PROGRAM: usize = 64;
@@ -34,6 +34,8 @@ enum HelloResult {
     Member(NodeRow),
     /// The machine is a member with another, permitted WireGuard key. `full_at` is the time at which its budget of key changes is full again.
     NewKey { network: NetworkRow, row: NodeRow, full_at: i64 },
+    /// The machine is a member, and has a valid enrolment key that renews or approves its membership.
+    Renewal { network: NetworkRow, row: NodeRow, key: KeyRow },
     /// The machine has a valid enrolment key.
     Newcomer { network: NetworkRow, key: i64 },
 }
@@ -60,14 +62,22 @@ impl State {
             other => other?,
         };
         match first {
+            // The node's absence is no longer counted, so that the node is not removed before its first map (fault N12).
+            HelloResult::Member(row) if row.device.absent.is_some() => {}
             HelloResult::Member(row) => return Ok(self.welcome(row, hello)),
             HelloResult::Newcomer { key, .. } => self.may_join(party, key, from).await?,
+            HelloResult::Renewal { key, .. } => self.may_join(party, key.id, from).await?,
             HelloResult::NewKey { .. } => {}
         }
         let mut tx = self.store.write(party).await?;
         // Checked again, because only what the writer reads stays true until it writes.
         let row = match check_hello(&mut tx, network, machine, hello).await? {
-            HelloResult::Member(row) => row,
+            HelloResult::Member(row) => {
+                tx.set_absent(row.id, None).await?;
+                tx.commit().await?;
+                row
+            }
+            HelloResult::Renewal { network, row, .. } => self.renew(tx, &network, row, hello).await?,
             HelloResult::NewKey { network, row, full_at } => {
                 self.change_key(tx, &network, row, hello, (full_at, from)).await?
             }
@@ -112,7 +122,15 @@ impl State {
     ) -> Result<NodeRow, StateError> {
         let enrol = hello.enrol.as_ref().ok_or(StateError::NotAMember)?;
         let now = unix_now();
-        let key = consume_key(&mut tx, network.id, enrol, now).await?;
+        let KeyRow { id: key, grants, .. } = consume_key(&mut tx, network.id, enrol, now).await?;
+        let device = Device {
+            approved: grants.approves || !network.approval,
+            tags: grants.tags,
+            owner: grants.owner,
+            ephemeral: grants.ephemeral,
+            ..Device::default()
+        };
+        let device = Device { expires_at: device_rules::end(network, &device, now), ..device };
         let host = free_host(&mut tx, network).await?;
         tx.set_cursor(network.id, host).await?;
         let new = NewNode {
@@ -126,6 +144,7 @@ impl State {
             version: tx.next_version(network.id, random_bits()).await?,
             key,
             from: Origin::new(from),
+            device,
         };
         let row = tx.insert_node(&new, now).await?;
         tx.commit().await?;
@@ -134,6 +153,30 @@ impl State {
         let (node, ipv4) = (row.id.0, row.ipv4);
         let network = &network.name;
         tracing::info!(target: log::MEMBERS, limited = MEMBERSHIP, event = "joined", network, node, name = row.name, %ipv4, key, address = %from);
+        Ok(row)
+    }
+
+    /// Renews a membership by an enrolment key. The node keeps its number, name and addresses.
+    async fn renew(
+        &self,
+        mut tx: Writing,
+        network: &NetworkRow,
+        row: NodeRow,
+        hello: &Hello,
+    ) -> Result<NodeRow, StateError> {
+        let enrol = hello.enrol.as_ref().ok_or(StateError::NotAMember)?;
+        let now = unix_now();
+        let key = consume_key(&mut tx, network.id, enrol, now).await?;
+        let is_approved = row.device.approved || key.grants.approves;
+        let after = Device { approved: is_approved, ..device_rules::approved(network, &row.device, now) };
+        let version = tx.next_version(network.id, random_bits()).await?;
+        tx.set_device(row.id, (&row.device, &after), version, now).await?;
+        tx.set_joined_key(row.id, key.id).await?;
+        tx.set_absent(row.id, None).await?;
+        tx.commit().await?;
+        let before = row.device;
+        let row = NodeRow { device: after, version, ..NodeRow { device: Device::default(), ..row } };
+        self.announce_device(network, &row, &before, version);
         Ok(row)
     }
 
@@ -179,11 +222,28 @@ async fn check_hello(
     let network = tx.network(network).await?.ok_or(unknown)?;
     refuse_foreign_key(tx, network.id, machine, hello.node_key).await?;
     match (tx.node_by_machine(network.id, machine).await?, &hello.enrol) {
+        (Some(row), Some(enrol)) if row.node_key == hello.node_key && may_renew(&row) => {
+            let key = match shown_key(tx, network.id, enrol).await {
+                Ok(key) => key,
+                Err(StateError::Enrolment(_)) if !row.device.expired => return Ok(HelloResult::Member(row)),
+                Err(error) => return Err(error),
+            };
+            let renews = row.device.approved || key.grants.approves;
+            // The node used this key before, and may not have received the answer: its second attempt does not count as a use.
+            let is_repeated = row.joined_key == Some(key.id) && !row.device.expired;
+            match fault(&key, unix_now()) {
+                Some(fault) if row.device.expired => Err(StateError::Enrolment(fault)),
+                None if renews && !is_repeated => Ok(HelloResult::Renewal { network, row, key }),
+                _ => Ok(HelloResult::Member(row)),
+            }
+        }
         (Some(row), _) if row.node_key == hello.node_key => Ok(HelloResult::Member(row)),
+        (Some(_), _) if tx.is_former_key(network.id, hello.node_key).await? => Err(StateError::KeyRevoked),
         (Some(row), _) => {
             let full_at = key_changes::take(row.keys_full_at, unix_now()).ok_or(StateError::KeyChanges)?;
             Ok(HelloResult::NewKey { network, row, full_at })
         }
+        (None, Some(_)) if tx.is_former_key(network.id, hello.node_key).await? => Err(StateError::KeyRevoked),
         (None, Some(enrol)) => {
             let key = shown_key(tx, network.id, enrol).await?;
             match fault(&key, unix_now()) {
@@ -193,6 +253,11 @@ async fn check_hello(
         }
         (None, None) => Err(StateError::NotAMember),
     }
+}
+
+/// Returns true if an enrolment key can renew or approve this membership.
+fn may_renew(row: &NodeRow) -> bool {
+    row.device.expires_at.is_some() || row.device.expired || !row.device.approved
 }
 
 /// Returns an error if another machine has this node key in any network (fault E6). One machine may use its key in several networks.
@@ -231,7 +296,7 @@ async fn shown_key(tx: &mut Reading, network: NetworkId, enrol: &Enrol) -> Resul
 fn fault(key: &KeyRow, now: i64) -> Option<KeyFault> {
     if key.revoked_at.is_some() {
         Some(KeyFault::Revoked)
-    } else if !key.reusable && key.used > 0 {
+    } else if is_used_up(key) {
         Some(KeyFault::Used)
     } else if key.expires_at.is_some_and(|end| end <= now) {
         Some(KeyFault::Expired)
@@ -240,19 +305,25 @@ fn fault(key: &KeyRow, now: i64) -> Option<KeyFault> {
     }
 }
 
-/// Uses an enrolment key once, and returns its number.
-async fn consume_key(tx: &mut Writing, network: NetworkId, enrol: &Enrol, now: i64) -> Result<i64, StateError> {
+/// Returns true if no further node can join with a key.
+pub(crate) fn is_used_up(key: &KeyRow) -> bool {
+    let most = if key.reusable { key.grants.most_uses } else { Some(1) };
+    most.is_some_and(|most| key.used >= u64::try_from(most).unwrap_or(0))
+}
+
+/// Uses an enrolment key once, and returns it.
+async fn consume_key(tx: &mut Writing, network: NetworkId, enrol: &Enrol, now: i64) -> Result<KeyRow, StateError> {
     if let Some(secret) = Secret::from_base64url(&enrol.secret)
         && let Some(key) = tx.consume_key(network, &secret.hash(), now).await?
     {
-        return Ok(key.id);
+        return Ok(key);
     }
     let key = shown_key(tx, network, enrol).await?;
     Err(StateError::Enrolment(fault(&key, now).unwrap_or(KeyFault::Unknown)))
 }
 
 /// Returns the next free host number. The cursor only moves forward, so that an address is assigned again as late as possible.
-async fn free_host(tx: &mut Reading, network: &NetworkRow) -> Result<u32, StateError> {
+pub(super) async fn free_host(tx: &mut Reading, network: &NetworkRow) -> Result<u32, StateError> {
     let members = tx.count_nodes(network.id).await?;
     let room = u64::from(addresses::last_host(network.ipv4)).min(MAX_PEERS as u64);
     if members >= room {

@@ -8,16 +8,16 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use taut_relay_server::open_regular;
+
+use super::stage::Stage;
 use super::start::{StateDirectoryError, lock, lock_database};
-use super::{addresses, random, random_bits};
+use super::{addresses, random_bits};
 use crate::clock::unix_now;
 use crate::store::{
     FILE, LastKnown, Location, Party, Purpose, Store, StoreError, WAS_MOVED, check, copy, give_to_owner,
     is_open_elsewhere, last_known, prepare,
 };
-
-/// Directory inside the state directory in which a restored database is prepared; one rename then puts it in place.
-const STAGE: &str = "restoring";
 
 /// Node numbers that are skipped by a step, 65,536: as many as the largest network has members.
 const NODES: u32 = 65_536;
@@ -53,27 +53,18 @@ pub(crate) async fn backup(directory: &Path, file: &Path) -> Result<(), StateDir
     if file.exists() {
         return Err(StateDirectoryError::Exists(file.to_path_buf()));
     }
-    // In a directory of its own, so that it can be opened like a coordinator's database, and beside the target, so that a hard link suffices.
-    // New and private: somebody else may have put a directory of another name there.
-    let stage = with_ending(file, &format!(".new-{:016x}", u64::from_le_bytes(random())));
-    DirBuilder::new()
-        .mode(0o700)
-        .create(&stage)
-        .map_err(|source| StateDirectoryError::File(file.to_path_buf(), source))?;
-    let result = async {
-        prepare(&stage)?;
-        copy(directory, &stage.join(FILE).to_string_lossy()).await?;
-        if check(&Location::Directory(stage.clone())).await?.iter().any(|found| found == WAS_MOVED) {
-            return Err(StoreError::Moved.into());
-        }
-        sound(&stage).await?;
-        let failed = |source| StateDirectoryError::File(file.to_path_buf(), source);
-        File::open(stage.join(FILE)).and_then(|made| made.sync_all()).map_err(failed)?;
-        // Not `rename`, which would replace a file that appeared meanwhile.
-        fs::hard_link(stage.join(FILE), file).and_then(|()| sync_parent(file)).map_err(failed)
+    let failed = |source| StateDirectoryError::File(file.to_path_buf(), source);
+    let stage = Stage::new(parent(file)).map_err(failed)?;
+    prepare(stage.path())?;
+    copy(directory, &stage.database().to_string_lossy()).await?;
+    if check(&Location::Directory(stage.path().to_path_buf())).await?.iter().any(|found| found == WAS_MOVED) {
+        return Err(StoreError::Moved.into());
     }
-    .await;
-    let _ = fs::remove_dir_all(&stage);
+    sound(stage.path()).await?;
+    let (made, _) = stage.bring_to(parent(file)).map_err(failed)?;
+    // `rename` is not used here, because it would replace a file that appeared meanwhile.
+    let result = fs::hard_link(&made, file).and_then(|()| sync_parent(file)).map_err(failed);
+    let _ = fs::remove_file(&made);
     result
 }
 
@@ -83,9 +74,9 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
         let path = path.to_path_buf();
         move |source| StateDirectoryError::File(path, source)
     };
-    let (stage, database) = (directory.join(STAGE), directory.join(FILE));
+    let database = directory.join(FILE);
     // Opened first, so that a wrong name leaves nothing behind.
-    let mut from = File::open(file).map_err(failed(file))?;
+    let mut from = open_regular(file).map_err(failed(file))?;
     let is_used = || fs::metadata(&database).is_ok_and(|metadata| metadata.len() > 0);
     if is_used() && !force {
         return Err(StateDirectoryError::Occupied(directory.to_path_buf()));
@@ -96,31 +87,40 @@ pub(crate) async fn restore(directory: &Path, file: &Path, force: bool) -> Resul
     if is_used() && is_open_elsewhere(directory).await {
         return Err(StateDirectoryError::Open(directory.to_path_buf()));
     }
-    let result = async {
-        // Left behind by an interrupted restore.
-        let _ = fs::remove_dir_all(&stage);
-        DirBuilder::new().mode(0o700).create(&stage).map_err(failed(&stage))?;
-        prepare(&stage)?;
-        let mut to = OpenOptions::new().write(true).open(stage.join(FILE)).map_err(failed(&stage))?;
-        io::copy(&mut from, &mut to).map_err(failed(file))?;
-        sound(&stage).await?;
-        let known = if is_used() { last_known(directory).await } else { LastKnown::default() };
-        move_ahead(&Location::Directory(stage.clone()), Purpose::Change, &known).await?;
-        sound(&stage).await?;
-        let made = File::open(stage.join(FILE)).map_err(failed(&stage))?;
-        made.sync_all().and_then(|()| give_to_owner(directory, &made)).map_err(failed(&stage))?;
-        // A name that no database has that was replaced earlier, even in the same second.
-        let free = |time| Some(with_ending(&database, &format!(".replaced-{time}"))).filter(|path| !path.exists());
-        let replaced = if is_used() { (unix_now()..).find_map(free) } else { None };
-        if let Some(replaced) = &replaced {
-            set_aside(&database, replaced).map_err(failed(replaced))?;
-        }
-        fs::rename(stage.join(FILE), &database).and_then(|()| sync_parent(&database)).map_err(failed(&database))?;
-        Ok(Restored { replaced })
+    // A restore by an earlier release used this directory and left it behind if it was interrupted.
+    let _ = fs::remove_dir_all(directory.join("restoring"));
+    let stage = Stage::new(directory).map_err(failed(directory))?;
+    prepare(stage.path())?;
+    let mut to = OpenOptions::new().write(true).open(stage.database()).map_err(failed(stage.path()))?;
+    io::copy(&mut from, &mut to).map_err(failed(stage.path()))?;
+    sound(stage.path()).await?;
+    let known = if is_used() { last_known(directory).await } else { LastKnown::default() };
+    move_ahead(&Location::Directory(stage.path().to_path_buf()), Purpose::Change, &known).await?;
+    sound(stage.path()).await?;
+    let (made, to) = stage.bring_to(directory).map_err(failed(directory))?;
+    let placed =
+        give_to_owner(directory, &to).map_err(failed(&made)).and_then(|()| put_in_place(directory, &made, is_used()));
+    if placed.is_err() {
+        let _ = fs::remove_file(&made);
     }
-    .await;
-    let _ = fs::remove_dir_all(&stage);
-    result
+    placed
+}
+
+/// Renames the complete file `made` to the database of the state directory. A database that is replaced is kept under another name.
+fn put_in_place(directory: &Path, made: &Path, is_used: bool) -> Result<Restored, StateDirectoryError> {
+    let database = directory.join(FILE);
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| StateDirectoryError::File(path, source)
+    };
+    // The name must be free: another restore may have kept a database under the name of the same second.
+    let free = |time| Some(with_ending(&database, &format!(".replaced-{time}"))).filter(|path| !path.exists());
+    let replaced = if is_used { (unix_now()..).find_map(free) } else { None };
+    if let Some(replaced) = &replaced {
+        set_aside(&database, replaced).map_err(failed(replaced))?;
+    }
+    fs::rename(made, &database).and_then(|()| sync_parent(&database)).map_err(failed(&database))?;
+    Ok(Restored { replaced })
 }
 
 /// Skips what may have been assigned after the backup from which a server's database was restored by the server's own means. No coordinator may serve it.
@@ -201,8 +201,12 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Returns the directory of a file.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Syncs the directory of a file, without which its name may be lost.
 fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
+    File::open(parent(path))?.sync_all()
 }

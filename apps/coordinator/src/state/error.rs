@@ -5,6 +5,7 @@ use std::fmt;
 
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey};
 use taut_netmap::{BadName, MapError, RelayFault};
+use taut_policy::{BadFilter, PolicyError};
 
 use super::party::PeopleError;
 use crate::store::StoreError;
@@ -20,6 +21,8 @@ pub(crate) enum StateError {
     NotAMember,
     /// The node key belongs to another machine.
     KeyConflict,
+    /// The node key is a former one of its machine, which was revoked.
+    KeyRevoked,
     /// The machine has changed its node key too often.
     KeyChanges,
     /// Nodes join with this enrolment key faster than the limit.
@@ -75,6 +78,40 @@ pub(crate) enum StateError {
     BadName(String, BadName),
     /// The expiry is not in the future, or too far in it.
     BadExpiry,
+    /// The number of uses of a key is out of range.
+    BadUses,
+    /// The time of absence after which a node is removed is out of range.
+    BadAbsence,
+    /// The life of a membership is out of range.
+    BadLife,
+    /// A text is not a valid tag, or a node has too many tags.
+    BadTag(String),
+    /// The text cannot name an owner.
+    BadOwner,
+    /// The node takes no part in its network now.
+    NoPart,
+    /// There is no request with this code (any more).
+    NoRequest(String),
+    /// An operator denied the machine's request.
+    Denied,
+    /// Too many machines from one address or prefix ask to join.
+    Requests,
+    /// A policy cannot be read.
+    BadPolicy(Box<PolicyError>),
+    /// The stored policy cannot be read: a newer program wrote it, or it is damaged.
+    StoredPolicy(Box<PolicyError>),
+    /// A policy or its comment is too long.
+    LongPolicy,
+    /// The filter of this node would be larger than a node accepts.
+    LargeFilter(String, BadFilter),
+    /// Tests of a policy fail.
+    PolicyTests(Vec<String>),
+    /// These members are too old to enforce a policy.
+    TooOld(Vec<String>),
+    /// The policy in force is not the version that the author edited.
+    PolicyChanged(i64),
+    /// There is no such version of the policy (any more).
+    NoPolicy(i64),
     /// The row of this node is damaged; other nodes are not affected.
     Unsound(NodeId),
     /// The coordinator panicked while it made a map.
@@ -122,8 +159,20 @@ impl StateError {
             Self::Store(StoreError::Url(_)) => {
                 "write postgres://USER:PASSWORD@HOST/DATABASE, with `?sslmode=…` and `&sslrootcert=FILE` if they are needed"
             }
-            Self::Store(_) => {
-                "try again in a while; if it stays, look at the coordinator's log, and at the disk or the server of its database"
+            Self::Store(StoreError::Busy | StoreError::Slow) => {
+                "it passes with the load that causes it: look at the processor and the disk of the database's host, and at `taut_coordinator_database_seconds` of `--metrics`"
+            }
+            Self::Store(StoreError::Log { .. }) => {
+                "nothing was changed; changes are possible again once that program has ended: `fuser coordinator.db` in the state directory shows which it is"
+            }
+            Self::Store(StoreError::Directory { .. }) => {
+                "give the directory to the user of the coordinator, and make room on its disk; or choose another --state"
+            }
+            Self::Store(StoreError::Damaged(_)) => {
+                "stop the coordinator, and run `taut-coordinator check`: if it finds damages, restore the last good backup (`taut-coordinator restore`)"
+            }
+            Self::Store(StoreError::Database(_)) => {
+                "repeating it does not help until the cause is removed: look at the disk or the server of the database"
             }
             Self::Enrolment(_) => "ask the operator for a new join token (`taut-coordinator keys create`)",
             Self::NotAMember => "join again with a join token: `taut up --join TOKEN`",
@@ -173,6 +222,38 @@ impl StateError {
                 "use 1 to 63 lower-case letters, digits and hyphens, with no hyphen at the ends and not digits only"
             }
             Self::BadExpiry => "give a number of seconds from 1 to 10 years, or null for a key that never expires",
+            Self::KeyRevoked => {
+                "the state directory is an old copy: run `taut leave` and join again, or bring the present one back"
+            }
+            Self::BadUses => "give a number of uses from 1 to 65536, or none for a key without a limit",
+            Self::BadAbsence => "give a time from 5 minutes to 30 days",
+            Self::BadLife => "give a time from 1 hour to 10 years, or none for memberships that never expire",
+            Self::BadTag(_) => {
+                "a tag is such as `tag:web`: up to 63 lower-case letters, digits and hyphens; a node has up to 32"
+            }
+            Self::BadOwner => "give up to 128 characters without control characters, such as ann@example.com",
+            Self::NoPart => "`taut-coordinator devices list` shows why",
+            Self::NoRequest(_) => {
+                "run `taut up` again on the machine for a new code; `taut-coordinator devices requests` shows the codes that are valid"
+            }
+            Self::Denied => "ask the network's operator; the machine may ask again in 10 minutes",
+            Self::Requests => {
+                "wait until a person has approved or denied some of them, or 10 minutes, or join with a token"
+            }
+            Self::BadPolicy(_) | Self::PolicyTests(_) => {
+                "the policy in force stays; `taut-coordinator policy check FILE` finds the same without a coordinator"
+            }
+            Self::StoredPolicy(_) => {
+                "nodes keep what they have; start the program that applied the policy, or a newer one, or apply another policy"
+            }
+            Self::LongPolicy | Self::LargeFilter(..) => "shorten it: groups and IP sets say the same with fewer rules",
+            Self::TooOld(_) => {
+                "upgrade these nodes, or give --force (in the API `\"force\": true`): until then they accept everything that their peers send"
+            }
+            Self::PolicyChanged(_) => {
+                "look at it (`taut-coordinator policy show`), and repeat your change on top of it"
+            }
+            Self::NoPolicy(_) => "`taut-coordinator policy history` shows the versions that exist",
             Self::Unsound(_) => {
                 "give it a good name (`taut-coordinator nodes rename ID NAME`), or remove it and join it again"
             }
@@ -197,6 +278,7 @@ impl fmt::Display for StateError {
             }),
             Self::NotAMember => f.write_str("this machine is not a member of the network (any more)"),
             Self::KeyConflict => f.write_str("the node's WireGuard key is in use by another machine"),
+            Self::KeyRevoked => f.write_str("this WireGuard key was revoked when its machine got another one"),
             Self::KeyChanges => f.write_str("this machine has changed its WireGuard key too often"),
             Self::Crowd => f.write_str("too many nodes join with the enrolment key of this join token at this moment"),
             Self::Turnover => f.write_str(
@@ -239,12 +321,37 @@ impl fmt::Display for StateError {
                 write!(f, "`{name}` is a top-level domain: nodes of such a network would have names of Internet hosts")
             }
             Self::BadExpiry => f.write_str("the expiry is not in the future, or too far in it"),
+            Self::BadUses => f.write_str("the number of uses is not positive, or too large"),
+            Self::BadAbsence => f.write_str("the time of absence after which a node is removed is too short or too long"),
+            Self::BadLife => f.write_str("the time after which a membership expires is too short or too long"),
+            Self::BadTag(tag) => write!(f, "{tag:?} cannot be a tag, or there are too many tags"),
+            Self::BadOwner => f.write_str("this cannot be the name of an owner"),
+            Self::NoPart => f.write_str("this node takes no part in its network now"),
+            Self::NoRequest(code) => write!(f, "no machine waits for its approval with the code {code:?}"),
+            Self::Denied => f.write_str("an operator denied the request of this machine"),
+            Self::Requests => f.write_str("too many machines at this address, or near it, wait for their approval"),
+            Self::BadPolicy(error) => f.write_str(&place(error)),
+            Self::StoredPolicy(error) => write!(f, "the network's policy cannot be read: {}", place(error)),
+            Self::LongPolicy => f.write_str("a policy has up to 512 KiB, and a comment up to 500 characters"),
+            Self::LargeFilter(node, bad) => write!(f, "the filter of node `{node}` would be too large: {bad}"),
+            Self::PolicyTests(failures) => {
+                write!(f, "tests of the policy fail: {}", failures.join("; "))
+            }
+            Self::TooOld(names) => write!(f, "these nodes are too old to enforce a policy: {}", names.join(", ")),
+            Self::PolicyChanged(number) => write!(f, "version {number} of the policy is in force meanwhile"),
+            Self::NoPolicy(number) => write!(f, "there is no version {number} of the policy"),
             Self::Unsound(id) => write!(f, "the coordinator's entry for node {id} is damaged"),
             Self::Panicked => f.write_str("the coordinator cannot make this map: it failed while it tried"),
             Self::People(error) => fmt::Display::fmt(error, f),
             Self::BadMap(refusal) => write!(f, "no map is sent because every node would refuse it: {refusal}"),
         }
     }
+}
+
+/// Returns a mistake in a policy with its place.
+fn place(error: &PolicyError) -> String {
+    let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("line {}, column {}: {}{hint}", error.line, error.column, error.message)
 }
 
 impl Error for StateError {}

@@ -17,10 +17,12 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use taut_base::{NodeId, PublicKey};
 use taut_netmap::{LocalMember, NetworkInfo, Relay};
+use taut_policy::Filter;
 
 use super::audience::Audience;
+use super::enforced::{Enforced, ToEnforce};
 use super::{StateError, maps, relays};
-use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Reading, StoreError};
+use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Part, Reading, StoreError};
 
 /// Time after which a view is compared with the database although no change was announced, 5 s: another program may have written to it.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
@@ -53,12 +55,16 @@ pub(super) struct ReadMark(u64);
 
 /// A message for a node, ready to be sealed.
 pub(crate) struct Update {
-    /// The JSON of a `map` or a `delta`.
-    pub(crate) message: Arc<[u8]>,
+    /// The JSON of a `map` or a `delta`; `None` for a node that has no map and takes no part in the network.
+    pub(crate) message: Option<Arc<[u8]>>,
     /// Version of the map that the node has then.
     pub(crate) version: u64,
     /// True for a whole map.
     pub(crate) is_whole: bool,
+    /// The node's part in the network.
+    pub(crate) part: Part,
+    /// Time at which the node's membership expires, in seconds since 1970; `None` for never.
+    pub(crate) expires_at: Option<i64>,
 }
 
 /// One network at one version.
@@ -71,6 +77,8 @@ pub(super) struct View {
     /// The versions since which all changes are known.
     history: BTreeSet<u64>,
     relays: Vec<Relay>,
+    /// The policy, applied to the members.
+    enforced: Arc<Enforced>,
     /// Members whose row is damaged, or has the key or an address of another one: they are in no map, and get none (fault O9).
     isolated: BTreeSet<NodeId>,
     /// Deltas that were made, by the version that they begin with and their audience.
@@ -100,6 +108,8 @@ enum Message<'a> {
         peers: Vec<&'a RawValue>,
         #[serde(skip_serializing_if = "<[Relay]>::is_empty")]
         relays: &'a [Relay],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        filter: Option<Filter>,
     },
     Delta {
         from: u64,
@@ -110,6 +120,8 @@ enum Message<'a> {
         removes: Vec<NodeId>,
         #[serde(skip_serializing_if = "Option::is_none")]
         relays: Option<&'a [Relay]>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        filter: Option<Filter>,
     },
 }
 
@@ -197,12 +209,16 @@ impl View {
         if let Some(first) = rows.iter().find(|row| !faults.contains_key(&row.id)) {
             maps::whole(&network, first.id, &rows, &isolated, relays.clone())?;
         }
+        let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
+        let sound = rows.iter().filter(|row| !isolated.contains(&row.id));
+        let enforced = ToEnforce::new(&network, policy, sound, None).done().await?;
         let mut view = Self {
             info: maps::info(&network),
             network,
             members: BTreeMap::new(),
             changed: BTreeMap::new(),
             relays,
+            enforced,
             isolated,
             deltas: Mutex::default(),
             history,
@@ -241,11 +257,13 @@ impl View {
             changed: self.changed.clone(),
             history: self.history.clone(),
             relays,
+            enforced: Arc::clone(&self.enforced),
             isolated: BTreeSet::new(),
             deltas: Mutex::default(),
         };
         view.history.extend(newer);
         changed.valid.into_iter().for_each(|row| view.take(row, version));
+        view.enforced = view.enforced_since(tx, version).await?;
         while view.history.len() > KEPT_VERSIONS {
             view.history.pop_first();
         }
@@ -253,6 +271,19 @@ impl View {
             view.changed = view.changed.split_off(oldest);
         }
         Ok(Some(view))
+    }
+
+    /// Returns the policy in force, applied to the members of this view. Most changes are about endpoints, which no policy speaks of: then the result of the view before stays.
+    async fn enforced_since(&self, tx: &mut Reading, version: u64) -> Result<Arc<Enforced>, StateError> {
+        let (id, changed) = (self.network.id, self.changed_since(version));
+        let row = |id: &NodeId| self.members.get(id).map(|member| &member.row);
+        let is_same = tx.policy_number(id).await? == self.enforced.number();
+        if is_same && changed.iter().all(|id| self.enforced.knows(*id, row(id))) {
+            return Ok(Arc::clone(&self.enforced));
+        }
+        let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
+        let rows = self.members.values().map(|member| &member.row);
+        ToEnforce::new(&self.network, policy, rows, Some((Arc::clone(&self.enforced), changed))).done().await
     }
 
     /// Reads the whole network again, because a damaged row may be valid since another row changed, or no longer: no change of versions tells that, so every node
@@ -307,26 +338,40 @@ impl View {
         }
         #[cfg(test)]
         super::poison::panic_at(&own.row.name, "poison-map");
-        let is_whole = !self.history.contains(&have);
-        let message = if is_whole { self.map(own)? } else { self.delta(own, have)? };
-        Ok(Update { message, version: self.network.version, is_whole })
+        let device = &own.row.device;
+        let (part, expires_at) = (device.part(), device.expires_at);
+        // A node that ceases to take part gets a map without peers, also if nothing else changed.
+        let sees_others = part == Part::Takes && self.enforced.has_other_peers(node, have);
+        let is_whole = device.part_version > have || !self.history.contains(&have) || sees_others;
+        let message = match (is_whole, part) {
+            _ if have == 0 && part != Part::Takes => None,
+            (true, _) => Some(self.map(own)?),
+            (false, _) => Some(self.delta(own, have)?),
+        };
+        Ok(Update { message, version: self.network.version, is_whole, part, expires_at })
     }
 
     fn map(&self, own: &Member) -> Result<Arc<[u8]>, StateError> {
-        let audience = Audience::of(&own.row);
-        let is_shown = |member: &&Arc<Member>| member.row.id != own.row.id && audience.sees(&member.row);
+        let audience = Audience::of(&own.row, &self.enforced);
+        let is_shown =
+            |member: &&Arc<Member>| member.row.id != own.row.id && audience.sees(&member.row, &self.enforced);
         let others = self.members.values().filter(is_shown);
+        let filter = self.enforced.filter(own.row.id)?;
         json(&Message::Map {
             version: self.network.version,
             network: &self.info,
             me: maps::me_of(&own.row),
             peers: others.filter_map(|member| member.peer.as_deref()).collect(),
-            relays: &self.relays,
+            relays: if audience == Audience::Outside { &[] } else { &self.relays },
+            filter: Some(filter),
         })
     }
 
     fn delta(&self, own: &Member, from: u64) -> Result<Arc<[u8]>, StateError> {
-        let audience = Audience::of(&own.row);
+        let audience = Audience::of(&own.row, &self.enforced);
+        if matches!(audience, Audience::Alone(_)) || self.enforced.has_new_filter(own.row.id, from) {
+            return self.delta_for(Some(own), audience, from, &self.changed_since(from));
+        }
         let mut deltas = self.deltas.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = match deltas.get(&(from, audience)) {
             Some(shared) => Arc::clone(shared),
@@ -362,20 +407,25 @@ impl View {
         changed: &BTreeSet<NodeId>,
     ) -> Result<Arc<[u8]>, StateError> {
         let (mut upserts, mut removes) = (Vec::new(), Vec::new());
-        for id in changed.iter().filter(|id| own.is_none_or(|own| own.row.id != **id)) {
-            let shown = self.members.get(id).filter(|member| audience.sees(&member.row));
+        let is_inside = audience != Audience::Outside;
+        for id in changed.iter().filter(|id| is_inside && own.is_none_or(|own| own.row.id != **id)) {
+            let shown = self.members.get(id).filter(|member| audience.sees(&member.row, &self.enforced));
             match shown.and_then(|member| member.peer.as_deref()) {
                 Some(peer) => upserts.push(peer),
                 None => removes.push(*id),
             }
         }
+        // A node that changed itself may have other addresses, which its filter names.
+        let has_other = |own: &&Member| changed.contains(&own.row.id) || self.enforced.has_new_filter(own.row.id, from);
+        let filter = own.filter(has_other).map(|own| self.enforced.filter(own.row.id)).transpose()?;
         json(&Message::Delta {
             from,
             to: self.network.version,
             me: own.map(|own| maps::me_of(&own.row)),
             upserts,
             removes,
-            relays: (self.network.relays_version > from).then_some(&self.relays),
+            relays: (is_inside && self.network.relays_version > from).then_some(&self.relays),
+            filter,
         })
     }
 }

@@ -25,7 +25,8 @@ pub(super) fn whole(
     }
     let is_peer = |row: &&NodeRow| row.id != me && !isolated.contains(&row.id) && is_sound(network, row);
     let peers: BTreeMap<NodeId, Peer> = members.iter().filter(is_peer).map(|row| (row.id, peer(row))).collect();
-    let map = NetworkMap { version: network.version, network: info(network), me: me_of(own), peers, relays };
+    let map =
+        NetworkMap { version: network.version, network: info(network), me: me_of(own), peers, relays, filter: None };
     map.check().map_err(StateError::BadMap)?;
     Ok(map)
 }
@@ -73,7 +74,7 @@ pub(super) fn is_valid(network: &NetworkRow) -> bool {
     let addresses = vec![IpAddr::V4(addresses::ipv4(network.ipv4, 1)), IpAddr::V6(addresses::ipv6(network.ipv6, 1))];
     let me = LocalMember { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses };
     let (peers, relays) = (BTreeMap::new(), Vec::new());
-    NetworkMap { version: network.version, network: info(network), me, peers, relays }.check().is_ok()
+    NetworkMap { version: network.version, network: info(network), me, peers, relays, filter: None }.check().is_ok()
 }
 
 fn fault(network: &NetworkRow, row: &NodeRow) -> Option<MemberFault> {

@@ -2,16 +2,21 @@
 //!
 //! Every change is one write transaction: it changes rows together with the network's version, commits, and then hints at the change to the channels.
 
+mod absence;
 mod addresses;
 mod admission;
 mod audience;
 mod backup;
 mod channel_rates;
 mod damage;
+mod device_rules;
+mod devices;
 mod duplicates;
 mod endpoints;
+mod enforced;
 mod error;
 mod feed;
+mod first_policy;
 mod first_tokens;
 mod hub;
 mod joins;
@@ -29,6 +34,7 @@ mod people;
 mod people_commands;
 #[cfg(test)]
 pub(crate) mod poison;
+mod policies;
 mod population;
 mod presence;
 mod rate_limit;
@@ -36,9 +42,11 @@ mod relay_links;
 mod relays;
 mod removal;
 mod replicas;
+mod requests;
 mod reserved;
 mod revocations;
 mod secret;
+mod stage;
 mod start;
 mod tickets;
 
@@ -57,17 +65,19 @@ use channel_rates::PartyRates;
 use joins::Joins;
 use people::People;
 use relay_links::RelayLinks;
+use requests::RequestRates;
 
-pub(crate) use admission::Admitted;
+pub(crate) use admission::{Admitted, is_used_up};
 pub(crate) use backup::{backup, findings, restore, restored_elsewhere};
 pub(crate) use damage::damaged_rows;
+pub(crate) use devices::DeviceChange;
 pub(crate) use endpoints::{MAX_ENDPOINTS, ReportedEndpoints};
 pub(crate) use error::StateError;
 pub(crate) use feed::{PANIC_PAUSE, Update};
 pub(crate) use hub::{Hub, LEASE, Membership};
 pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
 pub(crate) use migration::migrate;
-pub(crate) use networks::NetworkView;
+pub(crate) use networks::{NetworkView, check_name, check_prefix};
 pub(crate) use nodes::NodeView;
 pub(crate) use party::{Access, Actor, Area, Caller, Grants, Need, PeopleError};
 pub(crate) use people::{
@@ -75,10 +85,12 @@ pub(crate) use people::{
     OidcReturn, Opened, Password, Repeatable, RoleView, SIGN_IN_LIFE, TokenView, UserView, csrf_token,
 };
 pub(crate) use people_commands::{new_api_token, new_set_up_link};
+pub(crate) use policies::{NewPolicy, PolicyView};
 pub(crate) use population::MemberKeys;
 pub(crate) use rate_limit::RateLimit;
 pub(crate) use relay_links::{RelayMembership, RelayReport};
 pub(crate) use relays::{OWN, OWN_NAME, RelayToAdd, RelayView};
+pub(crate) use requests::{Approval, Asked, REQUEST_LIFE, RequestView, is_code};
 pub(crate) use secret::{Secret, random};
 pub(crate) use start::{FirstStart, StartOptions, kept_first_tokens, new_operator_token};
 pub(crate) use tickets::{SignedTicket, TICKET_LIFE};
@@ -96,6 +108,10 @@ const FORGET_EVERY: Duration = Duration::from_secs(3600);
 
 /// Time between two writes of "last seen", 60 s: exact enough for people, and one write for all nodes.
 const SEEN_EVERY: Duration = Duration::from_secs(60);
+
+/// Time for which the clock must be steady before memberships expire by it, 10 min: a time server corrects the clock of a host that booted with a wrong one
+/// within minutes, and all nodes would expire at once by a clock that is years ahead (fault M3).
+const EXPIRY_STEADY: Duration = Duration::from_secs(600);
 
 /// Size of the database's log, in percent of its limit, from which the coordinator warns.
 const LARGE_LOG: u64 = 25;
@@ -120,6 +136,9 @@ pub(crate) struct State {
     connections: AtomicU64,
     channel_rates: PartyRates,
     joins: Joins,
+    request_rates: RequestRates,
+    /// Changes whenever an operator answered a request to join at this coordinator.
+    asked: watch::Sender<()>,
     /// Program versions that members reported and that are not stored yet.
     programs: Mutex<BTreeMap<NodeId, String>>,
     /// Handle on the coordinator's own relay, which is told of each removal; empty without one.
@@ -142,10 +161,24 @@ pub(crate) struct State {
     _locks: (File, Option<File>),
 }
 
+/// The coordinator's health, by its database.
+pub(crate) struct Health {
+    /// Warnings about problems that may soon keep the coordinator from answering nodes, or the reason why it cannot answer them any more. The texts are public, so they
+    /// contain no names of hosts, users or files.
+    pub(crate) warnings: Result<Vec<String>, &'static str>,
+    /// The failure of the database with all details, for the log only.
+    pub(crate) trouble: Option<String>,
+}
+
 impl State {
     /// Returns the coordinator's private key, for the handshake of control channels.
     pub(crate) fn key(&self) -> &PrivateKey {
         &self.key
+    }
+
+    /// Returns the coordinator's public key, which nodes pin.
+    pub(crate) fn public_key(&self) -> PublicKey {
+        self.public
     }
 
     /// Returns the private key of the coordinator's own relay.
@@ -219,41 +252,40 @@ impl State {
         Arc::clone(hubs.entry(network).or_insert_with(|| Arc::new(Hub::new(Arc::clone(&self.moved)))))
     }
 
-    /// Reads the database. Returns warnings about what may soon keep the coordinator from answering, or an error if nodes cannot be answered any more.
-    pub(crate) async fn check_health(&self) -> Result<Vec<String>, StateError> {
+    /// Reads the database, and returns the coordinator's health.
+    pub(crate) async fn check_health(&self) -> Health {
         let read = async { self.store.read(Party::Coordinator).await?.networks().await };
-        match read.await {
-            Ok(_) => Ok(self.warnings()),
-            Err(error) if self.may_remember(&error) => Ok(self.warnings_of_silence(&error.to_string())),
-            Err(error) => Err(error.into()),
-        }
+        self.health(read.await.err())
     }
 
     /// The same without reading the database, which takes long to answer.
-    pub(crate) fn check_memory(&self) -> Result<Vec<String>, StateError> {
-        if !self.may_remember(&StoreError::Slow) {
-            return Err(StoreError::Slow.into());
+    pub(crate) fn check_memory(&self) -> Health {
+        self.health(Some(StoreError::Slow))
+    }
+
+    fn health(&self, trouble: Option<StoreError>) -> Health {
+        let Some(error) = trouble else { return Health { warnings: Ok(self.warnings()), trouble: None } };
+        let trouble = Some(error.to_string());
+        if !self.may_remember(&error) {
+            return Health { warnings: Err(error.in_short()), trouble };
         }
-        Ok(self.warnings_of_silence("it is slow"))
+        let silent = "the database does not answer; members get their maps from memory, and nothing can be changed";
+        Health { warnings: Ok(std::iter::once(String::from(silent)).chain(self.warnings()).collect()), trouble }
     }
 
     /// Returns warnings that are known without asking the database.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let large = "the database's log is large: another program reads an old state of it";
         let large = (self.store.log_share() >= LARGE_LOG).then(|| String::from(large));
-        large.into_iter().chain(self.unheard()).collect()
-    }
-
-    fn warnings_of_silence(&self, why: &str) -> Vec<String> {
-        let silent = "the database does not answer; members get their maps from memory, and nothing can be changed";
-        std::iter::once(format!("{silent}: {why}")).chain(self.warnings()).collect()
+        large.into_iter().chain(self.unheard().map(String::from)).collect()
     }
 
     /// Ends expired leases, deletes old marks and writes "last seen", without end. Runs beside the server.
     pub(crate) async fn run_maintenance(&self) {
         let mut seen_at = Instant::now();
+        let mut counted_at = Instant::now();
         let mut forgot_at: Option<Instant> = None;
-        let mut clock = SteadyClock::default();
+        let (mut clock, mut expiry_clock) = (SteadyClock::default(), SteadyClock::after(EXPIRY_STEADY));
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
             self.sweep();
@@ -266,6 +298,18 @@ impl State {
                 }
                 if let Err(error) = self.forget_people_marks(now).await {
                     tracing::error!(target: log::DATABASE, event = "sessions-not-forgotten", reason = %error);
+                }
+            }
+            if let Some(now) = expiry_clock.read(unix_now(), Instant::now())
+                && let Err(error) = self.end_memberships(now).await
+            {
+                tracing::error!(target: log::DATABASE, event = "memberships-not-ended", reason = %error);
+            }
+            let up = counted_at.elapsed();
+            if up >= absence::COUNT_EVERY {
+                counted_at = Instant::now();
+                if let Err(error) = self.count_absence(up).await {
+                    tracing::error!(target: log::DATABASE, event = "absence-not-counted", reason = %error);
                 }
             }
             if seen_at.elapsed() >= SEEN_EVERY {

@@ -8,7 +8,7 @@ use taut_netmap::check_network_name;
 use serde_json::json;
 
 use super::party::{Caller, Change, record};
-use super::{State, StateError, addresses, random, random_bits};
+use super::{State, StateError, addresses, first_policy, random, random_bits};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{NetworkId, NetworkRow, Party, Reading, Writing};
@@ -50,11 +50,19 @@ impl State {
     }
 }
 
+/// Returns an error unless a network may have this name.
+pub(crate) fn check_name(name: &str) -> Result<(), StateError> {
+    check_network_name(name).map_err(StateError::bad_name(name))
+}
+
+/// Returns an error unless a network may have this IPv4 prefix.
+pub(crate) fn check_prefix(ipv4: Prefix) -> Result<(), StateError> {
+    if addresses::is_usable(ipv4) { Ok(()) } else { Err(StateError::BadPrefix(ipv4)) }
+}
+
 pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64) -> Result<NetworkRow, StateError> {
-    check_network_name(name).map_err(StateError::bad_name(name))?;
-    if !addresses::is_usable(ipv4) {
-        return Err(StateError::BadPrefix(ipv4));
-    }
+    check_name(name)?;
+    check_prefix(ipv4)?;
     if tx.network_by_name(name).await?.is_some() {
         return Err(StateError::NetworkExists(String::from(name)));
     }
@@ -69,8 +77,11 @@ pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64)
         cursor: 0,
         created_at: now,
         relays_version: 0,
+        approval: false,
+        key_life: None,
     };
     tx.insert_network(&row, random_bits()).await?;
+    first_policy::insert_first(tx, id, now).await?;
     tx.network(id).await?.ok_or_else(|| StateError::NoNetwork(String::from(name)))
 }
 
@@ -91,7 +102,7 @@ pub(super) async fn named(tx: &mut Reading, name: Option<&str>) -> Result<Networ
             Err(()) => None,
         },
     };
-    // A network in which the caller may not do this is as good as none: its name is not revealed.
+    // A network in which the caller lacks the rights is reported as unknown, so that its name is not revealed.
     let found = found.filter(|row| Caller::current().is_allowed_in(row.id));
     found.ok_or_else(|| StateError::NoNetwork(String::from(name)))
 }
@@ -109,7 +120,7 @@ pub(super) fn only<T>(
     Ok(found.pop())
 }
 
-/// Returns the networks to list: one by name, or all in which the caller may do what it asked for.
+/// Returns the networks to list: one by name, or all networks in which the caller has the rights for its request.
 pub(super) async fn listed(tx: &mut Reading, name: Option<&str>) -> Result<Vec<NetworkRow>, StateError> {
     if name.is_some() {
         return Ok(vec![Box::pin(named(tx, name)).await?]);

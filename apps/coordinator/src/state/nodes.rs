@@ -5,7 +5,6 @@ use std::sync::PoisonError;
 
 use serde_json::{Value, json};
 use taut_base::NodeId;
-use taut_netmap::{BadName, check_new_name};
 use taut_relay_server::log::MEMBERSHIP;
 
 use super::members::member;
@@ -107,36 +106,7 @@ impl State {
         Ok(())
     }
 
-    /// Renames a node.
-    pub(crate) async fn rename_node(
-        &self,
-        network: Option<&str>,
-        name: &str,
-        new: &str,
-    ) -> Result<NodeView, StateError> {
-        check_new_name(new).map_err(StateError::bad_name(new))?;
-        if is_number(new) {
-            return Err(StateError::BadName(String::from(new), BadName::NoLabel));
-        }
-        let mut tx = self.store.write(Party::Operators).await?;
-        let (network, row) = find(&mut tx, network, name).await?;
-        match tx.node_by_name(network.id, new).await? {
-            Some(other) if other.id != row.id => return Err(StateError::NameTaken(String::from(new))),
-            Some(_) => return Ok(self.view(&network, row)),
-            None => {}
-        }
-        let version = tx.next_version(network.id, random_bits()).await?;
-        tx.set_name(row.id, new, version).await?;
-        let (before, after) = (Some(json!({ "name": row.name })), Some(json!({ "name": new })));
-        record(&mut tx, Change { before, after, ..change("node-renamed", &row) }).await?;
-        tx.commit().await?;
-        self.hub(network.id).announce(version);
-        let (node, from) = (row.id.0, &row.name);
-        tracing::info!(target: log::MEMBERS, event = "renamed", network = network.name, node, from, to = new);
-        Ok(self.view(&network, NodeRow { name: String::from(new), version, ..row }))
-    }
-
-    fn view(&self, network: &NetworkRow, mut row: NodeRow) -> NodeView {
+    pub(super) fn view(&self, network: &NetworkRow, mut row: NodeRow) -> NodeView {
         if let Some(program) = self.programs.lock().unwrap_or_else(PoisonError::into_inner).get(&row.id) {
             row.program.clone_from(program);
         }
@@ -155,7 +125,11 @@ fn value(row: &NodeRow) -> Value {
 }
 
 /// Returns a node by number (digits only) or by name. Numbers are unique in all networks. A name needs a network if several networks have a node of that name.
-async fn find(tx: &mut Reading, network: Option<&str>, name: &str) -> Result<(NetworkRow, NodeRow), StateError> {
+pub(super) async fn find(
+    tx: &mut Reading,
+    network: Option<&str>,
+    name: &str,
+) -> Result<(NetworkRow, NodeRow), StateError> {
     let unknown = || StateError::NoNode(String::from(name));
     if is_number(name) {
         let id = name.parse().map_err(|_| unknown())?;

@@ -6,7 +6,7 @@ use taut_base::{NodeId, Prefix, PublicKey};
 
 use super::{Expiry, State, StateError, addresses, keys, networks, random_bits};
 use crate::clock::unix_now;
-use crate::store::{NetworkId, NewNode, Origin, Party};
+use crate::store::{Device, NetworkId, NewNode, Origin, Party};
 
 /// The public keys of a member to create.
 pub(crate) struct MemberKeys {
@@ -44,6 +44,7 @@ impl State {
                 version,
                 key: key.id,
                 from: Origin::new(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+                device: Device { approved: true, ..Device::default() },
             };
             numbers.push(tx.insert_node(&new, now).await?.id);
         }

@@ -45,7 +45,7 @@ pub(crate) struct RelayReport {
 pub(super) struct RelayLinks {
     here: Mutex<BTreeMap<PublicKey, Link>>,
     elsewhere: Mutex<BTreeMap<PublicKey, RelayReport>>,
-    /// When it was last stored whether a relay is busy. It outlives channels, so that a new one brings no new budget; only relays that a network lists are here.
+    /// Time at which each relay's busy state was last stored. It outlives channels, so that a reconnect allows no earlier write. Contains only relays that a network lists.
     busy_at: Mutex<BTreeMap<PublicKey, Instant>>,
 }
 
@@ -115,7 +115,7 @@ impl RelayLinks {
         (link.is_busy != Some(is_busy) && !is_early).then_some(is_busy)
     }
 
-    /// Notes that this is stored now. `changed_at`: the time of the change, if it was one.
+    /// Notes the busy state that is stored now. `changed_at` is the time of the write if the state changed.
     fn set_busy(&self, key: PublicKey, is_busy: bool, changed_at: Option<Instant>) {
         if let Some(link) = self.here().get_mut(&key) {
             link.is_busy = Some(is_busy);

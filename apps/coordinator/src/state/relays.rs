@@ -32,7 +32,7 @@ pub(crate) struct RelayView {
     pub(crate) created_at: Option<i64>,
     /// Number of members that report that they are bound to it.
     pub(crate) bound: usize,
-    /// Its last report on its channel; `None` for a relay without a channel.
+    /// The relay's last report on its channel; `None` for a relay without a channel.
     pub(crate) report: Option<RelayReport>,
 }
 

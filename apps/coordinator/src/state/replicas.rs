@@ -147,7 +147,12 @@ impl State {
             self.read_presence(link).await
         };
         let followed = followed.await;
-        *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = followed.as_ref().err().map(ToString::to_string);
+        let reason = followed.as_ref().err().map(ToString::to_string);
+        let before =
+            std::mem::replace(&mut *self.untold.lock().unwrap_or_else(PoisonError::into_inner), reason.clone());
+        if let (None, Some(reason)) = (before, reason) {
+            tracing::warn!(target: log::DATABASE, event = "presence-not-told", reason);
+        }
         followed
     }
 
@@ -291,14 +296,15 @@ impl State {
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns a warning while the other coordinators are not heard.
-    pub(super) fn unheard(&self) -> Option<String> {
-        let locked = |why: &Mutex<Option<String>>| why.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(why) = locked(&self.unheard) {
-            return Some(format!("other coordinators are not heard: {why}"));
+    /// Returns a warning while the other coordinators are not heard. Without the reason, which may contain names of hosts and users: anyone may ask for it.
+    pub(super) fn unheard(&self) -> Option<&'static str> {
+        let is_set = |why: &Mutex<Option<String>>| why.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_set(&self.unheard) {
+            return Some("other coordinators are not heard; the log has the reason (`replicas-not-heard`)");
         }
-        let why = locked(&self.untold)?;
-        Some(format!("who is online at which coordinator is not up to date: {why}"))
+        is_set(&self.untold).then_some(
+            "who is online at which coordinator is not up to date; the log has the reason (`presence-not-told`)",
+        )
     }
 
     /// Returns true while the rows in memory may stand for those of a database that does not answer.

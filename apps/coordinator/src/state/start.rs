@@ -21,6 +21,7 @@ use super::keys::{self, Expiry};
 use super::party::{Actor, Caller, Change, record};
 use super::people::{self, People};
 use super::relay_links::RelayLinks;
+use super::requests::RequestRates;
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::log;
@@ -70,7 +71,7 @@ pub(crate) struct FirstStart {
     pub(crate) join_token: String,
     /// URL of the link with which the first owner sets the coordinator up.
     pub(crate) set_up: String,
-    /// The state directory, with a file that contains all three.
+    /// The state directory, where a file contains both tokens and the link.
     directory: PathBuf,
 }
 
@@ -132,6 +133,8 @@ impl State {
             connections: AtomicU64::new(1),
             channel_rates: PartyRates::new(CHANNELS),
             joins: Joins::new(),
+            request_rates: RequestRates::new(),
+            asked: watch::Sender::new(()),
             programs: Mutex::default(),
             relay: OnceLock::new(),
             relay_links: RelayLinks::default(),

@@ -11,7 +11,7 @@ use super::members::member;
 use super::revocations::WRITTEN;
 use super::{State, StateError};
 use crate::clock::unix_now;
-use crate::store::NetworkId;
+use crate::store::{NetworkId, Part};
 
 /// Lifetime of a ticket, two days in seconds: a node that does not reach the coordinator for a day and a night still reaches its peers, and a removed node is
 /// gone from all relays on the third day (protocol.md 6.2 allows 24 to 72 hours).
@@ -45,6 +45,9 @@ impl State {
         let now = unix_now();
         let mut tx = self.store.read(self.party(network)).await?;
         let (network, row) = member(&mut tx, node).await?;
+        if row.device.part() != Part::Takes {
+            return Err(StateError::NoPart);
+        }
         let not_before = u64::try_from(now).unwrap_or(0);
         // The machine may have joined again within the seconds in which it was removed.
         let revoked_at = tx.revoked_at(network.id, row.node_key).await?.map(|at| at.min(now + AHEAD) + WRITTEN + LATER);

@@ -70,6 +70,19 @@ impl StoreError {
     }
 }
 
+impl StoreError {
+    /// Returns the failure in a few words for callers without a token: an error may contain names of hosts, users and files.
+    pub(crate) fn in_short(&self) -> &'static str {
+        match self {
+            error if error.is_silence() => "the database does not answer",
+            Self::Moved => "the coordinator was moved to another database",
+            Self::Damaged(_) | Self::DamagedRow(_) => "the database is damaged",
+            Self::Log { .. } => "the database's log is too large",
+            _ => "the database fails",
+        }
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         Self::Database(error)

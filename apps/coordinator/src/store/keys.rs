@@ -1,6 +1,7 @@
 //! Enrolment keys.
 
 use super::damage::parsed;
+use super::device_rows::text_of;
 use super::rows::key;
 use super::{KeyRow, NetworkId, NewKey, Reading, StoreError, Writing};
 
@@ -30,7 +31,10 @@ impl Reading {
 impl Writing {
     /// Inserts a key.
     pub(crate) async fn insert_key(&mut self, new: &NewKey, now: i64) -> Result<KeyRow, StoreError> {
-        let row = self.one(concat!("INSERT INTO keys (network, hash, reusable, expires_at, created_at) VALUES ($1, $2, $3, $4, $5) RETURNING ", key_columns!()), &[(&new.network.0).into(), (&new.hash).into(), new.reusable.into(), new.expires_at.into(), now.into()])
+        let grants = &new.grants;
+        let tags = text_of(&grants.tags)?;
+        let row = self.one(concat!("INSERT INTO keys (network, hash, reusable, expires_at, created_at, most_uses, ephemeral, tags, approves, owner) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING ", key_columns!()), &[(&new.network.0).into(), (&new.hash).into(), new.reusable.into(), new.expires_at.into(), now.into(), grants.most_uses.into(), grants.ephemeral.into(), (&tags).into(), grants.approves.into(), grants.owner.as_deref().into()])
         .await?;
         key(&row)
     }
@@ -46,13 +50,20 @@ impl Writing {
             .optional(
                 concat!(
                     "UPDATE keys SET used = used + 1 WHERE hash = $1 AND network = $2 AND revoked_at IS NULL \
-             AND (expires_at IS NULL OR expires_at > $3) AND (reusable = 1 OR used = 0) RETURNING ",
+             AND (expires_at IS NULL OR expires_at > $3) AND (reusable = 1 OR used = 0) \
+             AND (most_uses IS NULL OR used < most_uses) RETURNING ",
                     key_columns!()
                 ),
                 &[hash.into(), (&network.0).into(), now.into()],
             )
             .await?;
         row.as_ref().map(|row| parsed("keys", row, key)).transpose()
+    }
+
+    /// Counts a use of a key that was made for one node.
+    pub(crate) async fn use_key(&mut self, id: i64) -> Result<(), StoreError> {
+        self.execute("UPDATE keys SET used = used + 1 WHERE id = $1", &[id.into()]).await?;
+        Ok(())
     }
 
     /// Revokes a key, and keeps the time of an earlier revocation. Returns false if there is no key of this number.

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
+use super::StoreError;
+
 /// Where the database is.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Location {
@@ -20,6 +22,17 @@ impl Location {
         let Some(url) = url else { return Some(Self::Directory(directory.to_path_buf())) };
         let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
         is_postgres.then(|| Self::Server(Zeroizing::new(url)))
+    }
+
+    /// Checks the database's URL in the same way as opening the database does, without connecting.
+    ///
+    /// # Errors
+    /// If the URL cannot be used. The error does not contain the password.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Directory(_) => Ok(()),
+            Self::Server(url) => super::postgres::check_url(url),
+        }
     }
 }
 

@@ -10,10 +10,13 @@
 #[macro_use]
 mod columns;
 mod causes;
+mod cells;
 mod check;
 mod damage;
 mod damaged_row;
 mod database;
+mod device_rows;
+mod devices;
 #[cfg(test)]
 mod dumps;
 mod error;
@@ -27,9 +30,11 @@ mod networks;
 mod nodes;
 mod operators;
 mod people;
+mod policies;
 mod postgres;
 mod relays;
 mod replica;
+mod requests;
 mod restored;
 mod revocations;
 mod rows;
@@ -47,6 +52,8 @@ pub(crate) use check::WAS_MOVED;
 use damage::DamagedRows;
 pub(crate) use damaged_row::DamagedRow;
 use database::{Database, Transaction};
+pub(crate) use device_rows::{Device, Grants, Part};
+pub(crate) use devices::EphemeralRow;
 #[cfg(test)]
 pub(crate) use dumps::{Contents, Dump, DumpedRow, contents, interrupted, migrations as dumped_migrations};
 pub(crate) use error::StoreError;
@@ -59,12 +66,14 @@ pub(crate) use nodes::MANY_NODES;
 pub(crate) use people::{
     AuditFilter, AuditRow, LOCAL, NewAudit, NewPerson, NewSession, NewToken, PersonRow, SessionRow, TokenRow, TotpRow,
 };
+pub(crate) use policies::PolicyRow;
 #[cfg(test)]
 pub(crate) use postgres::{
     SilentLine, StuckServer, TableLock, count, end_connections, execute, forbid_connections, forbid_writes,
     forget_database, location_for_test,
 };
 pub(crate) use replica::{Announced, Hint, PresenceRow, REMOVED, Replica};
+pub(crate) use requests::{NewRequest, RequestRow};
 pub(crate) use restored::LastKnown;
 pub(crate) use revocations::RevocationRow;
 pub(crate) use rows::{

@@ -97,7 +97,7 @@ impl Writing {
             &[now.into(), id.into()],
         )
         .await?;
-        // Its relays stay until its marks are forgotten, so that one that was away learns that its members are removed.
+        // The removed network's relays stay listed until the marks of its removed nodes are deleted, so that a relay that was away learns that the members are removed.
         self.execute(
             "UPDATE networks SET removed_at = $1, name = $2 WHERE id = $3",
             &[now.into(), (&mark).into(), id.into()],
@@ -123,6 +123,8 @@ impl Writing {
         let tables = [
             "DELETE FROM history WHERE network = $1",
             "DELETE FROM revocations WHERE network = $1",
+            "DELETE FROM requests WHERE network = $1",
+            "DELETE FROM policies WHERE network = $1",
             "DELETE FROM nodes WHERE network = $1",
             "DELETE FROM keys WHERE network = $1",
             "DELETE FROM relays WHERE network = $1",

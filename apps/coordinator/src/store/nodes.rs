@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use taut_base::{NodeId, PublicKey, RelayId};
 
 use super::damage::{is_over, parsed};
+use super::device_rows::text_of;
 use super::rows::{bytes, lossy_node, node, unsigned};
 use super::value::{Row, Value};
 use super::{Marks, NetworkId, NewNode, NodeRow, NodeRows, Origin, Reading, StoreError, Writing};
@@ -191,8 +192,11 @@ impl Reading {
 impl Writing {
     /// Inserts a member.
     pub(crate) async fn insert_node(&mut self, new: &NewNode, now: i64) -> Result<NodeRow, StoreError> {
+        let device = &new.device;
+        let tags = text_of(&device.tags)?;
         let row = self.one(concat!("INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, program, version, created_at, last_seen_at, \
-             joined_key, joined_host, joined_site) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12) RETURNING ", node_columns!()), &[(&new.network.0).into(), (&new.machine_key.0).into(), (&new.node_key.0).into(), (&new.name).into(), (&new.ipv4.octets()).into(), (&new.ipv6.octets()).into(), (&new.program).into(), new.version.into(), now.into(), new.key.into(), (&new.from.host).into(), (&new.from.site).into()])
+             joined_key, joined_host, joined_site, owner, tags, approved, expires_at, ephemeral, part_version) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $8) RETURNING ", node_columns!()), &[(&new.network.0).into(), (&new.machine_key.0).into(), (&new.node_key.0).into(), (&new.name).into(), (&new.ipv4.octets()).into(), (&new.ipv6.octets()).into(), (&new.program).into(), new.version.into(), now.into(), new.key.into(), (&new.from.host).into(), (&new.from.site).into(), device.owner.as_deref().into(), (&tags).into(), device.approved.into(), device.expires_at.into(), device.ephemeral.into()])
         .await?;
         parsed("nodes", &row, node)
     }

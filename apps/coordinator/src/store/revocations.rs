@@ -66,6 +66,12 @@ impl Reading {
         self.one("SELECT coalesce(max(id), 0) AS id FROM revocations", &[]).await?.get("id")
     }
 
+    /// Returns true if this is the former key of a machine that has another one now.
+    pub(crate) async fn is_former_key(&mut self, network: NetworkId, key: PublicKey) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM revocations WHERE node_key = $1 AND network = $2 AND node IS NULL)";
+        self.one(sql, &[(&key.0).into(), (&network.0).into()]).await?.first()
+    }
+
     /// Returns the time at which this key was last revoked in this network, in seconds since 1970.
     pub(crate) async fn revoked_at(&mut self, network: NetworkId, key: PublicKey) -> Result<Option<i64>, StoreError> {
         let sql = "SELECT max(revoked_at) AS revoked_at FROM revocations WHERE node_key = $1 AND network = $2";

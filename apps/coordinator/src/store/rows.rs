@@ -6,8 +6,10 @@ use std::str::FromStr;
 
 use taut_base::{NodeId, Prefix, PublicKey, RelayId};
 
-use super::StoreError;
+pub(super) use super::cells::{bytes, unsigned, version};
+use super::device_rows::{Device, Grants};
 use super::value::Row;
+use super::{StoreError, device_rows};
 
 /// The random number of a network, part of join tokens and of the control channel's prologue. Its text form has 32 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +45,10 @@ pub(crate) struct NetworkRow {
     pub(crate) created_at: i64,
     /// Version at which its relays last changed.
     pub(crate) relays_version: u64,
+    /// True if new nodes wait until an operator approves them.
+    pub(crate) approval: bool,
+    /// Seconds for which a membership lasts; `None` for ever. A node may have its own.
+    pub(crate) key_life: Option<i64>,
 }
 
 /// A relay of a network.
@@ -81,6 +87,7 @@ pub(crate) struct KeyRow {
     pub(crate) revoked_at: Option<i64>,
     pub(crate) used: u64,
     pub(crate) created_at: i64,
+    pub(crate) grants: Grants,
 }
 
 /// An operator token. Only a hash of it is stored.
@@ -97,6 +104,7 @@ pub(crate) struct NewKey {
     pub(crate) hash: [u8; 32],
     pub(crate) reusable: bool,
     pub(crate) expires_at: Option<i64>,
+    pub(crate) grants: Grants,
 }
 
 /// A node, or the mark of a removed one.
@@ -122,6 +130,9 @@ pub(crate) struct NodeRow {
     /// Time at which its budget of key changes is full again, in seconds since 1970.
     pub(crate) keys_full_at: i64,
     pub(crate) removed: bool,
+    /// Number of the enrolment key with which the node joined; `None` for a node that joined before this was stored.
+    pub(crate) joined_key: Option<i64>,
+    pub(crate) device: Device,
 }
 
 /// Rows of nodes, as they were read.
@@ -167,6 +178,7 @@ pub(crate) struct NewNode {
     /// Number of the enrolment key with which it joins.
     pub(crate) key: i64,
     pub(crate) from: Origin,
+    pub(crate) device: Device,
 }
 
 pub(super) fn network(row: &Row) -> Result<NetworkRow, StoreError> {
@@ -187,6 +199,8 @@ pub(super) fn network(row: &Row) -> Result<NetworkRow, StoreError> {
         cursor: u32::try_from(row.get::<i64>("cursor")?).unwrap_or(0),
         created_at: row.get("created_at")?,
         relays_version: version(row, "relays_version")?,
+        approval: row.get("approval")?,
+        key_life: row.get("key_life")?,
     })
 }
 
@@ -199,6 +213,7 @@ pub(super) fn key(row: &Row) -> Result<KeyRow, StoreError> {
         revoked_at: row.get("revoked_at")?,
         used: unsigned(row.get("used")?)?,
         created_at: row.get("created_at")?,
+        grants: device_rows::grants(row)?,
     })
 }
 
@@ -228,20 +243,9 @@ pub(super) fn node(row: &Row) -> Result<NodeRow, StoreError> {
         last_seen_at: row.get("last_seen_at")?,
         keys_full_at: row.get("keys_full_at")?,
         removed: row.get::<Option<i64>>("removed_at")?.is_some(),
+        joined_key: row.get("joined_key")?,
+        device: device_rows::device(row)?,
     })
-}
-
-pub(super) fn bytes<const N: usize>(row: &Row, column: &str) -> Result<[u8; N], StoreError> {
-    let value: Vec<u8> = row.get(column)?;
-    value.try_into().map_err(|_| StoreError::Damaged("a value of the wrong length"))
-}
-
-/// Versions that are valid: a larger one leaves no room for the next ones (`networks.rs`).
-const LARGEST_VERSION: u64 = 1 << 53;
-
-fn version(row: &Row, column: &str) -> Result<u64, StoreError> {
-    let version = unsigned(row.get(column)?)?;
-    if version < LARGEST_VERSION { Ok(version) } else { Err(StoreError::Damaged("a version that is too large")) }
 }
 
 /// Returns a damaged row of a node with zeros for what cannot be read, for its removal. `None` without its number.
@@ -266,9 +270,7 @@ pub(super) fn lossy_node(row: &Row) -> Option<NodeRow> {
         last_seen_at: number("last_seen_at"),
         keys_full_at: 0,
         removed: false,
+        joined_key: None,
+        device: Device::default(),
     })
-}
-
-pub(super) fn unsigned(number: i64) -> Result<u64, StoreError> {
-    u64::try_from(number).map_err(|_| StoreError::Damaged("a negative number"))
 }

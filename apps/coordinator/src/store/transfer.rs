@@ -63,10 +63,10 @@ const TABLES: [Copied; 20] = [
     },
     Copied {
         name: "networks",
-        read: "SELECT id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at FROM networks ORDER BY id",
-        write: "INSERT INTO networks (id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at) \
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        columns: &[Bytes, Text, Text, Text, Integer, Integer, Integer, Integer, Integer],
+        read: "SELECT id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at, approval, key_life FROM networks ORDER BY id",
+        write: "INSERT INTO networks (id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at, approval, key_life) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        columns: &[Bytes, Text, Text, Text, Integer, Integer, Integer, Integer, Integer, Integer, Integer],
         numbered: None,
     },
     Copied {
@@ -78,22 +78,28 @@ const TABLES: [Copied; 20] = [
     },
     Copied {
         name: "keys",
-        read: "SELECT id, network, hash, reusable, expires_at, revoked_at, used, created_at FROM keys ORDER BY id",
-        write: "INSERT INTO keys (id, network, hash, reusable, expires_at, revoked_at, used, created_at) \
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        columns: &[Integer, Bytes, Bytes, Integer, Integer, Integer, Integer, Integer],
+        read: "SELECT id, network, hash, reusable, expires_at, revoked_at, used, created_at, most_uses, ephemeral, tags, approves, owner \
+               FROM keys ORDER BY id",
+        write: "INSERT INTO keys (id, network, hash, reusable, expires_at, revoked_at, used, created_at, most_uses, ephemeral, tags, \
+                approves, owner) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+        columns: &[
+            Integer, Bytes, Bytes, Integer, Integer, Integer, Integer, Integer, Integer, Integer, Text, Integer, Text,
+        ],
         numbered: Some(Table::Keys),
     },
     Copied {
         name: "nodes",
         read: "SELECT id, network, machine_key, node_key, name, ipv4, ipv6, endpoints, program, version, created_at, last_seen_at, \
-               removed_at, relays, keys_full_at, joined_key, joined_host, joined_site FROM nodes ORDER BY id",
+               removed_at, relays, keys_full_at, joined_key, joined_host, joined_site, owner, tags, approved, disabled, expires_at, expired, \
+               key_life, ephemeral, absent, part_version FROM nodes ORDER BY id",
         write: "INSERT INTO nodes (id, network, machine_key, node_key, name, ipv4, ipv6, endpoints, program, version, created_at, \
-                last_seen_at, removed_at, relays, keys_full_at, joined_key, joined_host, joined_site) \
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+                last_seen_at, removed_at, relays, keys_full_at, joined_key, joined_host, joined_site, owner, tags, approved, disabled, expires_at, \
+                expired, key_life, ephemeral, absent, part_version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
+                $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)",
         columns: &[
             Integer, Bytes, Bytes, Bytes, Text, Bytes, Bytes, Text, Text, Integer, Integer, Integer, Integer, Text,
-            Integer, Integer, Bytes, Bytes,
+            Integer, Integer, Bytes, Bytes, Text, Text, Integer, Integer, Integer, Integer, Integer, Integer, Integer,
+            Integer,
         ],
         numbered: Some(Table::Nodes),
     },
@@ -111,6 +117,22 @@ const TABLES: [Copied; 20] = [
         write: "INSERT INTO revocations (id, network, node, node_key, revoked_at) VALUES ($1, $2, $3, $4, $5)",
         columns: &[Integer, Bytes, Integer, Bytes, Integer],
         numbered: Some(Table::Revocations),
+    },
+    Copied {
+        name: "requests",
+        read: "SELECT id, code, network, machine_key, node_key, name, program, address, host, site, created_at, expires_at, denied \
+               FROM requests ORDER BY id",
+        write: "INSERT INTO requests (id, code, network, machine_key, node_key, name, program, address, host, site, created_at, \
+                expires_at, denied) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+        columns: &[Integer, Text, Bytes, Bytes, Bytes, Text, Text, Text, Bytes, Bytes, Integer, Integer, Integer],
+        numbered: Some(Table::Requests),
+    },
+    Copied {
+        name: "policies",
+        read: "SELECT network, number, version, text, author, comment, created_at FROM policies ORDER BY network, number",
+        write: "INSERT INTO policies (network, number, version, text, author, comment, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        columns: &[Bytes, Integer, Integer, Text, Text, Text, Integer],
+        numbered: None,
     },
     Copied {
         name: "people",

@@ -200,7 +200,8 @@ fn a_restore_refuses_to_overwrite_and_damaged_backups() {
         assert!(!elsewhere.0.join("coordinator.db").exists(), "no first start from a failed restore");
     }
     assert!(wait(restore(&directory.0, Path::new("/nowhere"), true)).is_err());
-    assert!(!directory.0.join("restoring").exists());
+    let left = fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.contains("new")).count(), 0, "no stage is left behind");
     let coordinator = TestCoordinator::start(&directory);
     assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap()[0].row.id, map.me.id, "as before");
     drop(coordinator);
@@ -229,6 +230,48 @@ fn what_root_restores_belongs_to_the_owner_of_the_directory() {
             assert_eq!((metadata.uid(), metadata.gid()), (12_345, 54_321), "{:?}", file.path());
         }
     }
+    fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn root_follows_no_link_that_appears_while_it_restores_for_another_user_or_makes_a_backup_there() {
+    let (saved, victim) = (Directory::new(), Directory::new());
+    let file = saved.0.with_extension("backup");
+    let coordinator = TestCoordinator::start(&saved);
+    wait(backup(&saved.0, &file)).unwrap();
+    fs::create_dir(&victim.0).unwrap();
+    let precious = victim.0.join("coordinator.db");
+    fs::write(&precious, "precious").unwrap();
+    for _ in 0..10 {
+        let to = Directory::new();
+        fs::create_dir(&to.0).unwrap();
+        if chown(&to.0, Some(12_345), Some(54_321)).is_err() {
+            return eprintln!("skipped: only root can give a directory to another user");
+        }
+        let ended = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            // The owner of the directory puts a link in the place of each directory that appears there.
+            scope.spawn(|| {
+                while ended.load(Ordering::SeqCst) == 0 {
+                    for found in fs::read_dir(&to.0).unwrap().map_while(Result::ok) {
+                        let aside = found.path().with_extension("aside");
+                        if found.file_type().is_ok_and(|kind| kind.is_dir()) && fs::rename(found.path(), aside).is_ok()
+                        {
+                            let _ = symlink(&victim.0, found.path());
+                        }
+                    }
+                }
+            });
+            let restored = wait(restore(&to.0, &file, false)).map(drop);
+            let made = wait(backup(&saved.0, &to.0.join("saved.db")));
+            ended.store(1, Ordering::SeqCst);
+            assert_eq!(fs::read_to_string(&precious).unwrap(), "precious", "root wrote to a file that the user chose");
+            assert_eq!(fs::read_dir(&victim.0).unwrap().count(), 1, "root made a file where the user chose");
+            restored.unwrap();
+            made.unwrap();
+        });
+    }
+    drop(coordinator);
     fs::remove_file(&file).unwrap();
 }
 

@@ -80,6 +80,7 @@ fn a_newer_protocol_is_refused_by_name() {
         enrol: None,
         have: 0,
         version: String::new(),
+        request: None,
         run: 0,
     };
     channel.send(&ToCoordinator::Hello(hello));

@@ -65,8 +65,16 @@ pub(super) fn credentials(
     let bind = PrivateKey::from_bytes(random());
     let mut channel = TestChannel::open(coordinator.address, token, &host.machine).unwrap();
     let (node_key, bind_key) = (host.node, Some(public_key(&bind)));
-    let hello =
-        Hello { schema: SCHEMA, node_key, bind_key, enrol: None, have: 0, version: String::from("test"), run: 0 };
+    let hello = Hello {
+        schema: SCHEMA,
+        node_key,
+        bind_key,
+        enrol: None,
+        have: 0,
+        version: String::from("test"),
+        request: None,
+        run: 0,
+    };
     channel.send(&ToCoordinator::Hello(hello));
     assert!(matches!(channel.receive(), Some(ToNode::Map(_))), "the map comes first");
     let (ticket, numbered, _) = next_tickets(&mut channel);

@@ -1,11 +1,16 @@
 //! Liveness, readiness, and the end of a coordinator: what was applied is answered, and channels are closed.
 
+use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::world::{Directory, TestCoordinator};
 use crate::api;
@@ -50,6 +55,9 @@ fn a_coordinator_that_cannot_answer_nodes_is_not_ready_and_lives() {
     assert_eq!(ask("/readyz").0, 200);
     coordinator.wait(coordinator.state.store().edit("ALTER TABLE networks RENAME TO elsewhere"));
     wait_for("the damage to be told", || ask("/readyz").0 == 503);
+    let error = ask("/readyz").1["error"].clone();
+    assert_eq!(error["message"], "the database fails", "no text of the database, which anyone could read: {error}");
+    assert!(!error["hint"].as_str().unwrap().contains("networks"), "{error}");
     assert_eq!(ask("/healthz").0, 200, "to kill it would help nobody");
 }
 
@@ -67,34 +75,66 @@ fn a_coordinator_that_is_about_to_stop_serves_and_is_not_ready() {
     coordinator.join("a");
 }
 
+/// A start whose database is not open yet.
+struct SlowStart {
+    runtime: Runtime,
+    address: String,
+    listener: Arc<TcpListener>,
+    open: oneshot::Sender<u32>,
+    starting: JoinHandle<Result<u32, oneshot::error::RecvError>>,
+}
+
+impl SlowStart {
+    fn begin() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let listener = Arc::new(runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap());
+        let address = listener.local_addr().unwrap().to_string();
+        let (open, opened) = oneshot::channel();
+        let starting = runtime.spawn({
+            let listener = Arc::clone(&listener);
+            async move { api::while_starting(&[listener], opened).await }
+        });
+        Self { runtime, address, listener, open, starting }
+    }
+
+    fn ask(&self, path: &str) -> (u16, Value) {
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+        let mut answer = agent.get(format!("http://{}{path}", self.address)).call().unwrap();
+        (answer.status().as_u16(), answer.body_mut().read_json::<Value>().unwrap())
+    }
+}
+
 #[test]
 fn a_database_that_opens_slowly_is_a_start_that_is_not_ready() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let ask = |address: &str, path: &str| {
-        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
-        let mut answer = agent.get(format!("http://{address}{path}")).call().unwrap();
-        (answer.status().as_u16(), answer.body_mut().read_json::<Value>().unwrap())
-    };
-    let listener = Arc::new(runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap());
-    let address = listener.local_addr().unwrap().to_string();
-    let (open, opened) = tokio::sync::oneshot::channel();
-    let starting = runtime.spawn({
-        let listener = Arc::clone(&listener);
-        async move { api::while_starting(&[listener], opened).await }
-    });
-    assert_eq!(ask(&address, "/healthz").0, 200);
-    let (status, answer) = ask(&address, "/readyz");
+    let start = SlowStart::begin();
+    assert_eq!(start.ask("/healthz").0, 200);
+    let (status, answer) = start.ask("/readyz");
     assert_eq!(
         (status, &answer["error"]["message"]),
         (503, &json!("this coordinator starts: its database is not open yet"))
     );
-    assert_eq!(ask(&address, KEYS).0, 503);
-    open.send(7).unwrap();
-    assert_eq!(runtime.block_on(starting).unwrap().unwrap(), 7);
+    assert_eq!(start.ask(KEYS).0, 503);
+    start.open.send(7).unwrap();
+    assert_eq!(start.runtime.block_on(start.starting).unwrap().unwrap(), 7);
     // The listener belongs to the coordinator now.
-    let waiting = TcpStream::connect(&address).unwrap();
-    let (_, peer) = runtime.block_on(listener.accept()).unwrap();
+    let waiting = TcpStream::connect(&start.address).unwrap();
+    let (_, peer) = start.runtime.block_on(start.listener.accept()).unwrap();
     assert_eq!(peer, waiting.local_addr().unwrap());
+}
+
+#[test]
+fn fault_e11_half_a_request_of_a_stranger_does_not_delay_a_slow_start() {
+    let start = SlowStart::begin();
+    assert_eq!(start.ask("/healthz").0, 200);
+    let mut half = TcpStream::connect(&start.address).unwrap();
+    half.write_all(b"GET /healthz HTTP/1.1\r\nhost:").unwrap();
+    // Connections are accepted in order, so the answer to a later one shows that the first was accepted.
+    assert_eq!(start.ask("/healthz").0, 200);
+    start.open.send(7).unwrap();
+    // The timeout is half of the time that a client has for the headers of its request.
+    let opened = start.runtime.block_on(async { timeout(LONG_WORK, start.starting).await });
+    assert_eq!(opened.expect("the start waits for the client").unwrap().unwrap(), 7);
+    drop(half);
 }
 
 #[test]

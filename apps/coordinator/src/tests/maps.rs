@@ -126,6 +126,9 @@ fn a_removed_node_is_refused_and_its_peers_forget_it() {
             | ToNode::Presence { .. }
             | ToNode::Ticket { .. }
             | ToNode::Twin { .. }
+            | ToNode::Waiting(_)
+            | ToNode::Welcome { .. }
+            | ToNode::Expiry { .. }
             | ToNode::Pong => {}
         }
     };

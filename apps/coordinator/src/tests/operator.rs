@@ -20,25 +20,33 @@ use Who::{Anybody, Operator};
 
 /// All requests: method, path, client, parameter, body and status of the answer. In this order each request finds what it needs.
 type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
-const ROUTES: [Row; 20] = [
+const ROUTES: [Row; 28] = [
     ("GET", "/healthz", Anybody, "", None, 200),
     ("GET", "/readyz", Anybody, "", None, 200),
     ("GET", "/api/v1/openapi.json", Operator, "", None, 200),
     ("GET", "/api/v1/networks", Operator, "", None, 200),
     ("POST", "/api/v1/networks", Operator, "", Some(r#"{"name":"lab"}"#), 201),
     ("GET", "/api/v1/networks/{name}", Operator, "lab", None, 200),
+    ("PATCH", "/api/v1/networks/{name}", Operator, "lab", Some(r#"{"approval":true,"key_expiry":86400}"#), 200),
     ("GET", "/api/v1/keys", Operator, "", None, 200),
     ("POST", "/api/v1/keys", Operator, "", Some(r#"{"network":"lab"}"#), 201),
     ("DELETE", "/api/v1/keys/{id}", Operator, "2", None, 200),
     ("GET", "/api/v1/nodes", Operator, "", None, 200),
     ("PATCH", "/api/v1/nodes/{name}", Operator, "old?network=default", Some(r#"{"name":"new"}"#), 200),
     ("DELETE", "/api/v1/nodes/{name}", Operator, "new?network=default", None, 200),
+    ("GET", "/api/v1/requests", Operator, "", None, 200),
+    ("POST", "/api/v1/requests/{code}/approve", Operator, "BCDF-GHJK/approve", Some("{}"), 404),
+    ("DELETE", "/api/v1/requests/{code}", Operator, "BCDF-GHJK", None, 404),
     ("GET", "/api/v1/relays", Operator, "", None, 200),
     ("POST", "/api/v1/relays", Operator, "", Some(RELAY), 201),
     ("DELETE", "/api/v1/relays/{name}", Operator, "far?network=lab", None, 200),
     ("GET", "/api/v1/relay-token", Operator, "", None, 200),
     ("GET", "/api/v1/ticket-key", Operator, "", None, 200),
     ("DELETE", "/api/v1/networks/{name}", Operator, "lab?force=true", None, 200),
+    ("GET", "/api/v1/policy", Operator, "", None, 200),
+    ("POST", "/api/v1/policy", Operator, "", Some(r#"{"text":"{\"acls\":[]}"}"#), 201),
+    ("GET", "/api/v1/policy/versions", Operator, "", None, 200),
+    ("GET", "/api/v1/policy/versions/{version}", Operator, "1", None, 200),
     ("GET", "/api/v1/operator-tokens", Operator, "", None, 200),
     ("DELETE", "/api/v1/operator-tokens/{id}", Operator, "2", None, 200),
 ];
@@ -286,7 +294,7 @@ fn requests_of_the_commands_are_read_back_by_the_server() {
         (Some(None), r#"{"one_off":true,"expires_in":null}"#),
         (Some(Some(60)), r#"{"one_off":true,"expires_in":60}"#),
     ] {
-        let body = serde_json::to_string(&CreateKey { network: None, one_off: true, expires_in }).unwrap();
+        let body = serde_json::to_string(&CreateKey { one_off: true, expires_in, ..CreateKey::default() }).unwrap();
         assert_eq!(body, text);
         assert_eq!(serde_json::from_str::<CreateKey>(&body).unwrap().expires_in, expires_in);
     }

@@ -173,7 +173,7 @@ fn two_relays_with_one_key_do_not_displace_each_other_without_end() {
 fn fault_f17_a_coordinator_cannot_revoke_the_members_of_another_one() {
     let (directory, other) = (Directory::new(), Directory::new());
     let (coordinator, hostile) = (TestCoordinator::start(&directory), TestCoordinator::start(&other));
-    // Its own key and URL, and the other one's key for tickets: everybody can read that in a relay token.
+    // A forged relay token: the attacker's own key and URL, with the key for tickets of the other coordinator, which anyone can read in a relay token.
     let (own, foreign) = (hostile.state.relay_token(), coordinator.state.relay_token());
     for proof in [own.proof, foreign.proof] {
         let forged = RelayToken { tickets: foreign.tickets, proof, ..own.clone() };

@@ -44,8 +44,16 @@ pub(super) fn with_ticket(
 ) -> (TestChannel, String, u64) {
     let mut channel = TestChannel::open(coordinator.address, &coordinator.token(), &host.machine).unwrap();
     let (node_key, bind_key) = (host.node, Some(bind));
-    let hello =
-        Hello { schema: SCHEMA, node_key, bind_key, enrol: None, have: 0, version: String::from("test"), run: 0 };
+    let hello = Hello {
+        schema: SCHEMA,
+        node_key,
+        bind_key,
+        enrol: None,
+        have: 0,
+        version: String::from("test"),
+        request: None,
+        run: 0,
+    };
     channel.send(&ToCoordinator::Hello(hello));
     assert!(matches!(channel.receive(), Some(ToNode::Map(_))), "the map comes first");
     let (text, expires) = next_ticket(&mut channel);
@@ -155,7 +163,16 @@ fn a_member_gets_a_ticket_for_its_own_keys_alone() {
     host.node = TestHost::new().node;
     let mut channel = TestChannel::open(coordinator.address, &coordinator.token(), &host.machine).unwrap();
     let (node_key, bind_key) = (host.node, Some(PublicKey([0; 32])));
-    let hello = Hello { schema: SCHEMA, node_key, bind_key, enrol: None, have: 0, version: String::new(), run: 0 };
+    let hello = Hello {
+        schema: SCHEMA,
+        node_key,
+        bind_key,
+        enrol: None,
+        have: 0,
+        version: String::new(),
+        request: None,
+        run: 0,
+    };
     channel.send(&ToCoordinator::Hello(hello));
     assert!(matches!(channel.receive(), Some(ToNode::Refused(_))));
 }

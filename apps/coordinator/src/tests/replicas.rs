@@ -6,10 +6,11 @@ use std::time::Duration;
 use taut_base::NodeId;
 use taut_netmap::{ProblemCode, ToCoordinator};
 
+use super::devices::joined;
 use super::relay_control;
 use super::world::{Directory, TestCoordinator, TestHost, TestNode};
-use crate::state::migrate;
-use crate::store::{Location, TableLock, count, end_connections, execute};
+use crate::state::{DeviceChange, Expiry, migrate};
+use crate::store::{Grants, Location, TableLock, count, end_connections, execute};
 
 const NEEDS_SERVER: &str = "tools/with_postgres runs this test with a server";
 
@@ -348,4 +349,43 @@ fn fault_f17_a_relay_with_a_channel_to_one_coordinator_is_told_of_removals_at_an
     // An operator sees its load at whichever coordinator.
     let report = || second.wait(second.state.relays(None)).unwrap().into_iter().find_map(|relay| relay.report);
     relay_control::until(|| report().is_some_and(|report| report.load.is_some()));
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_e5_a_one_off_key_used_by_50_at_two_coordinators_at_once_admits_one() {
+    let replicas = Replicas::start(2);
+    let [first, second] = [&replicas.all[0], &replicas.all[1]];
+    for round in 0..3 {
+        let (_, token) = first.key(false, Expiry::Default);
+        assert_eq!(joined(&[first, second], &token, 50), 1, "round {round}");
+        let grants = Grants { most_uses: Some(3), ..Grants::default() };
+        let key = first.wait(second.state.create_key_with(None, true, Expiry::Default, grants)).unwrap();
+        assert_eq!(joined(&[first, second], &key.2.parse().unwrap(), 30), 3, "round {round}");
+    }
+    assert_eq!(first.wait(first.state.nodes(None)).unwrap().len(), 12);
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn fault_e18_a_decision_at_one_coordinator_acts_at_the_nodes_of_all_and_outlives_it() {
+    let mut replicas = Replicas::start(2);
+    let (mut one, mut two) = (replicas.join(0, "one"), replicas.join(1, "two"));
+    one.hear_until(|node| node.map.peers.len() == 1);
+    let first = replicas.all.remove(0);
+    let disable = DeviceChange { disabled: Some(true), ..DeviceChange::default() };
+    first.wait(first.state.change_device(None, "one", disable)).unwrap();
+    // The first coordinator is stopped right after its answer.
+    first.kill();
+    two.hear_until(|node| node.map.peers.is_empty());
+    let second = &replicas.all[0];
+    let back = one.host.resume(second, &two_token(second, &one), Some(one.map.clone())).unwrap();
+    assert!(back.map.peers.is_empty());
+}
+
+/// Returns a token with which a member connects again: only the network and the coordinator's key in it count.
+fn two_token(coordinator: &TestCoordinator, node: &TestNode) -> taut_netmap::JoinToken {
+    let (_, mut token) = coordinator.key(true, Expiry::Default);
+    token.network = node.network.0;
+    token
 }

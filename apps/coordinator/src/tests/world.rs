@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use taut_base::{NodeId, PrivateKey, PublicKey, WhenFull, encode_base64url};
 use taut_netmap::{
-    CONTROL_PATH, Enrol, Hello, JoinToken, NetworkMap, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue,
+    CONTROL_PATH, Enrol, Hello, JoinToken, NetworkMap, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, Waiting,
+    prologue,
 };
 use taut_noise::ik::Initiator;
 use taut_noise::{Transport, public_key};
@@ -149,7 +150,7 @@ impl TestCoordinator {
     /// Returns what a node with version `have` of its map is sent.
     pub(super) fn update_for(&self, network: NetworkId, node: NodeId, have: u64) -> ToNode {
         let update = self.wait(self.state.update_for(network, node, have)).unwrap();
-        serde_json::from_slice(&update.message).unwrap()
+        serde_json::from_slice(&update.message.expect("a node that takes part")).unwrap()
     }
 
     /// Begins the end of the coordinator, as the time to drain is over.
@@ -307,6 +308,7 @@ impl TestHost {
             enrol,
             have,
             version: String::from("test"),
+            request: None,
             run: self.run,
         })
     }
@@ -397,6 +399,10 @@ pub(super) struct TestNode {
     pub(super) online: std::collections::BTreeSet<NodeId>,
     /// The last message about another host with its keys.
     pub(super) twin: Option<Problem>,
+    /// The last message about what the node waits for; a map clears it.
+    pub(super) waiting: Option<Waiting>,
+    /// Seconds until its membership expires, as it was told last.
+    pub(super) expires_in: Option<u64>,
     /// Number of full maps that arrived.
     pub(super) wholes: u32,
     /// Number of map changes that arrived.
@@ -427,6 +433,8 @@ impl TestNode {
             map,
             online: Default::default(),
             twin: None,
+            waiting: None,
+            expires_in: None,
             wholes,
             deltas: 1 - wholes,
         };
@@ -450,6 +458,7 @@ impl TestNode {
             ToNode::Map(map) => {
                 map.check().unwrap();
                 self.wholes += 1;
+                self.waiting = None;
                 self.map = map;
             }
             ToNode::Delta(delta) => {
@@ -470,6 +479,9 @@ impl TestNode {
             }
             ToNode::Twin { problem } => self.twin = problem,
             ToNode::Ticket { .. } | ToNode::Pong => {}
+            ToNode::Waiting(waiting) => self.waiting = Some(waiting),
+            ToNode::Expiry { left } => self.expires_in = left,
+            ToNode::Welcome { .. } => panic!("a welcome on a member's channel"),
             ToNode::Refused(problem) => panic!("refused: {problem}"),
         }
     }
@@ -479,6 +491,15 @@ impl TestNode {
         while !reached(self) {
             self.hear();
         }
+    }
+
+    /// Returns the map that this node would get now without one; `None` if it takes no part.
+    pub(super) fn fresh(&self, coordinator: &TestCoordinator) -> Option<NetworkMap> {
+        let update = coordinator.wait(coordinator.state.update_for(self.network, self.id(), 0)).unwrap();
+        update.message.map(|message| match serde_json::from_slice(&message).unwrap() {
+            ToNode::Map(map) => map,
+            other => panic!("{other:?} for a node without a map"),
+        })
     }
 
     /// Returns the full map that a node without a map would get now.

@@ -179,7 +179,7 @@ impl TestHost {
         let mut channel = TestChannel { socket, transport };
         let enrol = Some(Enrol { secret: encode_base64url(&self.token.secret), name: self.name.clone() });
         let (node_key, version) = (self.node, String::from("kill"));
-        let hello = Hello { schema: SCHEMA, node_key, bind_key: None, enrol, have, version, run: 0 };
+        let hello = Hello { schema: SCHEMA, node_key, bind_key: None, enrol, have, version, request: None, run: 0 };
         channel.send(&ToCoordinator::Hello(hello))?;
         let answer = channel.receive()?;
         Some((channel, answer))

@@ -138,7 +138,8 @@ impl Ledger {
                     }
                 }
                 ToNode::Map(_) | ToNode::Refused(_) | ToNode::Pong | ToNode::Twin { .. } => panic!("no change"),
-                ToNode::Presence { .. } | ToNode::Ticket { .. } => {}
+                ToNode::Waiting(_) | ToNode::Welcome { .. } => panic!("a member that takes part"),
+                ToNode::Presence { .. } | ToNode::Ticket { .. } | ToNode::Expiry { .. } => {}
             }
         }
         member.endpoints = vec![endpoints];

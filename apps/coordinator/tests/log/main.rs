@@ -8,6 +8,7 @@ mod client;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -187,6 +188,35 @@ fn levels_change_while_it_runs() {
 }
 
 #[test]
+fn a_hangup_is_logged_and_does_not_end_the_program() {
+    let logging = Logging::start("--log-level warn,daemon=info");
+    logging.signal("-HUP");
+    logging.line("event=hangup-ignored");
+    logging.ask("/healthz", &[]);
+}
+
+#[test]
+fn fault_e19_a_proxy_header_of_a_client_that_is_no_trusted_proxy_is_logged_with_what_to_do() {
+    let logging = Logging::start("--log-format json");
+    for first in
+        [&b"PROXY TCP4 203.0.113.7 10.0.0.1 1 2\r\nGET / HTTP/1.1\r\n"[..], b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"]
+    {
+        for _ in 0..40 {
+            let mut proxy = TcpStream::connect(&logging.serve.address).unwrap();
+            proxy.write_all(first).unwrap();
+            // The connection ends, because this is no HTTP.
+            let _ = proxy.read_to_end(&mut Vec::new());
+        }
+    }
+    let line: Value = serde_json::from_str(&logging.line("untrusted-proxy-header")).unwrap();
+    assert_eq!(line["address"], "127.0.0.1");
+    assert!(line["hint"].as_str().unwrap().contains("--trusted-proxy"), "{line}");
+    logging.stop();
+    let lines = logging.text().lines().filter(|line| line.contains("\"event\":\"untrusted-proxy-header\"")).count();
+    assert!((1..40).contains(&lines), "{lines} lines of 80 connections");
+}
+
+#[test]
 fn fault_p5_unauthenticated_requests_do_not_fill_the_log() {
     let logging = Logging::start("--log-level debug");
     let wrong = Operator::new(&logging.serve, &format!("tautop-{}", encode_base64url(&client::random())));
@@ -245,7 +275,7 @@ fn a_token_in_the_place_of_the_method_is_not_logged() {
     let logging = Logging::start("--log-level trace");
     let (token, _) = logging.tokens();
     for line in [format!("{token} / HTTP/1.1"), format!("GET /{token} HTTP/1.1"), String::from("HEAD / HTTP/1.1")] {
-        let mut stream = std::net::TcpStream::connect(&logging.serve.address).unwrap();
+        let mut stream = TcpStream::connect(&logging.serve.address).unwrap();
         write!(stream, "{line}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         stream.read_to_string(&mut String::new()).unwrap();
     }

@@ -26,7 +26,7 @@ const DIAL_LIMIT: Duration = Duration::from_secs(30);
 /// Time between two reports of the load, 10 s: an operator sees a change within that time, and a report has 200 bytes.
 const LOAD_EVERY: Duration = Duration::from_secs(10);
 
-/// Time without a message after which a channel counts as dead, 45 s: four answers to reports. Bytes alone do not count: whoever is on the way can send pings.
+/// Time without a message after which a channel counts as dead, 45 s: four answers to reports. Bytes alone do not count, because any host on the path can send pings.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
 
 /// Longest message of a coordinator, 512 KiB: [`MAX_REVOCATIONS`] take 150 KiB.

@@ -16,6 +16,7 @@ use tungstenite::protocol::{Role, WebSocket, WebSocketConfig};
 
 use super::stream::{Socket, Stream};
 use crate::admission::{Pass, Source};
+use crate::log::{self, UNAUTHENTICATED};
 
 /// Bytes of one read of a PROXY header, 128: a header without extensions is shorter.
 const PIECE: usize = 128;
@@ -77,7 +78,11 @@ fn proxied(
     tls: Option<&Arc<ServerConfig>>,
 ) -> Option<WebState> {
     while pass.believes() {
-        match proxy::parse(&got).ok()? {
+        let start = proxy::parse(&got).inspect_err(|error| {
+            let address = pass.client();
+            tracing::warn!(target: log::RELAY, limited = UNAUTHENTICATED, event = "bad-proxy-header", %address, reason = %error);
+        });
+        match start.ok()? {
             ProxyHeader::Absent => break,
             ProxyHeader::Complete { length, source } => {
                 if let Some(source) = source {
@@ -96,6 +101,9 @@ fn proxied(
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return None,
         }
+    }
+    if !pass.believes() {
+        socket.distrust(pass.client());
     }
     socket.unread(&got);
     let stream = Stream::new(socket, tls).ok()?;

@@ -1,14 +1,18 @@
 //! A connection with or without TLS.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use taut_event::open_regular;
+use taut_wire::proxy;
+
+use crate::UNTRUSTED_PROXY;
+use crate::log::{self, UNAUTHENTICATED};
 
 /// A TCP connection with a read budget per turn, to which bytes can be returned that were read too early.
 ///
@@ -24,6 +28,8 @@ pub(crate) struct Socket {
     is_spent: bool,
     /// Bytes read so far, TLS included.
     total: u64,
+    /// Address of a client that is no trusted proxy, until its first bytes are read; otherwise `None`.
+    distrusted: Option<IpAddr>,
 }
 
 impl Socket {
@@ -32,7 +38,12 @@ impl Socket {
         tcp.set_nonblocking(true)?;
         // Frames are small and must not wait for each other (Nagle's algorithm).
         tcp.set_nodelay(true)?;
-        Ok(Self { tcp, ahead: Vec::new(), left: 0, is_spent: false, total: 0 })
+        Ok(Self { tcp, ahead: Vec::new(), left: 0, is_spent: false, total: 0, distrusted: None })
+    }
+
+    /// Makes the stream log a PROXY header at its beginning, because this client is no trusted proxy.
+    pub(crate) fn distrust(&mut self, client: IpAddr) {
+        self.distrusted = Some(client);
     }
 
     /// Returns bytes that were read too early.
@@ -70,7 +81,13 @@ impl Read for Socket {
         let most = self.left.min(buffer.len());
         let buffer = &mut buffer[..most];
         let length = if self.ahead.is_empty() {
-            self.tcp.read(buffer)?
+            let length = self.tcp.read(buffer)?;
+            if let Some(address) = self.distrusted.take_if(|_| proxy::is_header(&buffer[..length])) {
+                let hint = UNTRUSTED_PROXY;
+                tracing::warn!(target: log::RELAY, limited = UNAUTHENTICATED, event = "untrusted-proxy-header", %address, hint);
+            }
+            self.distrusted = None;
+            length
         } else {
             let length = self.ahead.len().min(buffer.len());
             let read: Vec<u8> = self.ahead.drain(..length).collect();
@@ -155,7 +172,7 @@ impl Write for Stream {
 pub(crate) fn server_config(certificates: &Path, key: &Path) -> io::Result<Arc<ServerConfig>> {
     let open = |path: &Path| {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        File::open(path).map(BufReader::new).map_err(named)
+        open_regular(path).map(BufReader::new).map_err(named)
     };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_reader_iter(open(certificates)?).collect();
     let key = PrivateKeyDer::from_pem_reader(open(key)?).map_err(io::Error::other)?;

@@ -107,12 +107,18 @@ fn metrics_are_served_on_loopback_by_default() {
 
 #[test]
 fn times() {
-    for (text, milliseconds) in
-        [("5", 5_000), ("5s", 5_000), ("500ms", 500), ("2m", 120_000), ("0.5s", 500), ("1h", 3_600_000)]
-    {
+    for (text, milliseconds) in [
+        ("5", 5_000),
+        ("5s", 5_000),
+        ("500ms", 500),
+        ("2m", 120_000),
+        ("0.5s", 500),
+        ("1h", 3_600_000),
+        ("1d", 86_400_000),
+    ] {
         assert_eq!(duration(text), Some(Duration::from_millis(milliseconds)), "{text}");
     }
-    for text in ["", "s", "-1s", "1d", "1e3s", "5 s", "inf", "nan", "99999999999999999999999h"] {
+    for text in ["", "s", "-1s", "1w", "1e3s", "5 s", "inf", "nan", "99999999999999999999999h"] {
         assert_eq!(duration(text), None, "{text}");
     }
 }

@@ -66,6 +66,8 @@ pub(crate) fn sample() -> Status {
             map_version: 4,
         }),
         problem: None,
+        waiting: None,
+        expires_in_s: None,
         warnings: Vec::new(),
         peers: vec![
             peer("n2", 2, &["100.64.0.2", "fd00::2"], Some("10.0.0.2:8288")),

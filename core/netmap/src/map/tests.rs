@@ -28,11 +28,12 @@ fn map() -> NetworkMap {
         },
         peers: [peer(2), peer(3)].into_iter().map(|peer| (peer.id, peer)).collect(),
         relays: Vec::new(),
+        filter: None,
     }
 }
 
 fn delta() -> Delta {
-    Delta { from: 5, to: 6, me: None, upserts: Vec::new(), removes: Vec::new(), relays: None }
+    Delta { from: 5, to: 6, me: None, upserts: Vec::new(), removes: Vec::new(), relays: None, filter: None }
 }
 
 #[test]

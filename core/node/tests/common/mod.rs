@@ -72,5 +72,6 @@ pub(crate) fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
             .map(|number| (NodeId(u64::from(number) + 1), peer(number)))
             .collect(),
         relays: Vec::new(),
+        filter: None,
     }
 }

@@ -55,8 +55,8 @@ pub(super) struct CutOffs {
 }
 
 impl CutOffs {
-    /// Adds an entry and removes the expired ones. An entry lasts as long as the longest ticket. One that is known already changes nothing: coordinators repeat what
-    /// they told. Beyond [`MOST`] entries of one coordinator its oldest one is removed.
+    /// Adds an entry and removes the expired ones. An entry lasts as long as the longest ticket. A known entry changes nothing, because coordinators repeat their
+    /// messages. Beyond [`MOST`] entries of one coordinator, its oldest entry is removed.
     fn insert(&mut self, owner: Owner, at: u64, now: Time) {
         self.expire(now);
         let former = self.cuts.get(&owner).copied();

@@ -3,8 +3,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::HEADER;
-use crate::bytes::{array, u8_at};
-use crate::ip::{ICMP, ICMPV6, Packet, V4_HEADER, V6_HEADER, Version, v4, v6};
+use crate::bytes::{array, be16, u8_at};
+use crate::ip::{self, ICMP, ICMPV6, Packet, V4_HEADER, V6_HEADER, Version, v4, v6};
 
 /// Types of ICMP errors: destination unreachable, source quench, redirect, time exceeded, parameter problem (RFC 792).
 const V4_ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
@@ -56,6 +56,54 @@ impl ErrorAbout {
             _ => None,
         };
         to.map_or(Self::Unknown, Self::PacketTo)
+    }
+}
+
+/// The packet that an ICMP error quotes, as far as errors have to quote it (RFC 792; RFC 4443, 2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quoted {
+    /// Source of the quoted packet: the host that the error is for.
+    pub source: IpAddr,
+    /// Destination of the quoted packet.
+    pub destination: IpAddr,
+    /// Protocol of the quoted packet, behind all extension headers.
+    pub protocol: u8,
+    /// The first bytes of its upper layer. TCP, UDP and SCTP have their ports there, source first.
+    pub head: [u8; 8],
+}
+
+impl Quoted {
+    /// Reads the packet that an ICMP error quotes. Returns `None` if `packet` is no whole error, if too little is quoted, or if the quoted packet is a fragment other than the
+    /// first, which has no ports.
+    #[must_use]
+    pub fn of(packet: &Packet<'_>) -> Option<Self> {
+        if packet.is_fragment() || ErrorAbout::of(packet) == ErrorAbout::Nothing {
+            return None;
+        }
+        let quoted = packet.payload().get(HEADER..)?;
+        let (header, protocol) = match (packet.version(), u8_at(quoted, 0) >> 4) {
+            (Version::V4, 4) => {
+                let later = be16(quoted, v4::FLAGS) & v4::OFFSET != 0;
+                let header = usize::from(u8_at(quoted, 0) & 0x0f) * 4;
+                if later || header < V4_HEADER {
+                    return None;
+                }
+                (header, u8_at(quoted, v4::PROTOCOL))
+            }
+            (Version::V6, 6) => ip::upper_layer_v6(quoted)?,
+            _ => return None,
+        };
+        let (source, destination) = match packet.version() {
+            Version::V4 => {
+                let at = |at| array(quoted, at).map(|octets: &[u8; 4]| IpAddr::from(*octets));
+                (at(v4::SOURCE)?, at(v4::DESTINATION)?)
+            }
+            Version::V6 => {
+                let at = |at| array(quoted, at).map(|octets: &[u8; 16]| IpAddr::from(*octets));
+                (at(v6::SOURCE)?, at(v6::DESTINATION)?)
+            }
+        };
+        Some(Self { source, destination, protocol, head: *array(quoted, header)? })
     }
 }
 
@@ -121,5 +169,33 @@ mod tests {
             ErrorAbout::PacketTo(Packet::parse(&six).unwrap().destination())
         );
         assert_eq!(of(&Ip::v6().carry(44, &fragment(1))), ErrorAbout::Nothing);
+    }
+
+    #[test]
+    fn fault_g7_the_quoted_flow_is_read_behind_options_and_extension_headers() {
+        let quoted = |bytes: &[u8]| Quoted::of(&Packet::parse(bytes).unwrap());
+        let four = Ip::v4().udp((1, 2), &payload(30, 1));
+        let found = quoted(&Ip::v4().carry(ICMP, &error(3, &four[..28]))).unwrap();
+        assert_eq!((found.protocol, &found.head[..4]), (17, &[0, 1, 0, 2][..]));
+        let whole = Packet::parse(&four).unwrap();
+        assert_eq!((found.source, found.destination), (whole.source(), whole.destination()));
+        assert_eq!(
+            quoted(&Ip::v4().carry(ICMP, &error(3, &four[..27]))),
+            None,
+            "eight bytes of the upper layer are quoted"
+        );
+        assert_eq!(quoted(&Ip::v4().carry(ICMP, &error(8, &four))), None, "no error");
+        let mut later = four;
+        later[7] = 1;
+        assert_eq!(quoted(&Ip::v4().carry(ICMP, &error(3, &later))), None);
+
+        let udp = Ip::v6().udp((1, 2), &payload(30, 1));
+        let mut behind = udp[..40].to_vec();
+        behind[6] = 60;
+        behind.extend([17, 0, 0, 0, 0, 0, 0, 0]);
+        behind.extend(&udp[40..]);
+        let found = quoted(&Ip::v6().carry(ICMPV6, &error(1, &behind))).unwrap();
+        assert_eq!((found.protocol, &found.head[..4]), (17, &[0, 1, 0, 2][..]));
+        assert_eq!(quoted(&Ip::v6().carry(ICMPV6, &error(1, &behind[..50]))), None);
     }
 }

@@ -18,6 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use taut_base::{Prefix, PublicKey};
+use taut_netmap::WaitingFor;
 
 pub use leave::{LeaveState, LeaveStatus};
 pub use log::LogPart;
@@ -55,7 +56,12 @@ pub enum ApiRequest {
         /// The requested name of the node; the host name if it is not given.
         #[serde(default)]
         name: Option<String>,
+        /// The coordinator that is asked to let this node in; [`Status::waiting`] has the code.
+        #[serde(default)]
+        coordinator: Option<CoordinatorPlace>,
     },
+    /// Replaces this node's WireGuard key. Answered at once; `self.node_key` in [`Status`] shows when the new one is in use.
+    RotateKey,
     /// Disconnects, and removes the TUN device with its routes. The node stays disconnected after a restart.
     Down,
     /// Ends the membership, and removes the keys. Answered at once; [`Status::leave`] shows the progress.
@@ -82,13 +88,48 @@ pub enum ApiRequest {
 impl ApiRequest {
     /// Returns true if the request changes settings and therefore needs a privileged user.
     pub fn changes(&self) -> bool {
-        matches!(self, Self::Up { .. } | Self::Down | Self::Leave | Self::AcceptPrefixes { .. } | Self::LogLevel { .. })
+        matches!(
+            self,
+            Self::Up { .. }
+                | Self::RotateKey
+                | Self::Down
+                | Self::Leave
+                | Self::AcceptPrefixes { .. }
+                | Self::LogLevel { .. }
+        )
     }
 
     /// Returns true if it reads what is for root and the daemon's own user only: who this node talked to, when, and from where.
     pub fn is_private(&self) -> bool {
         matches!(self, Self::Log { .. })
     }
+}
+
+/// A coordinator that a node may ask to let it in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoordinatorPlace {
+    /// The coordinator's URL, `http://…` or `https://…`.
+    pub url: String,
+    /// The coordinator's public key, which the node pins.
+    pub key: PublicKey,
+}
+
+/// The reason for which a node takes no part in its network, and how a person can let it in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitingStatus {
+    /// The reason: `approval`, `enabling` or `renewal`.
+    pub reason: WaitingFor,
+    /// Description of the event, and advice.
+    #[serde(flatten)]
+    pub problem: Failure,
+    /// Code that a person types to approve this node.
+    pub code: Option<String>,
+    /// Page on which a person approves this node.
+    pub page: Option<String>,
+    /// Seconds until the code expires.
+    pub expires_in_s: Option<f64>,
+    /// Fingerprint of this host's machine key, as the coordinator shows it.
+    pub machine: String,
 }
 
 /// A response of the daemon.
@@ -154,6 +195,12 @@ pub struct Status {
     pub coordinator: Option<CoordinatorStatus>,
     /// The problem that keeps packets from flowing, if there is one.
     pub problem: Option<Failure>,
+    /// The reason for which this node takes no part in its network; `null` while it takes part.
+    #[serde(default)]
+    pub waiting: Option<WaitingStatus>,
+    /// Seconds until this node's membership expires; `null` if it never does, or the coordinator has not said.
+    #[serde(default)]
+    pub expires_in_s: Option<f64>,
     /// Warnings; packets flow nevertheless.
     #[serde(default)]
     pub warnings: Vec<Failure>,

@@ -204,6 +204,7 @@ impl Daemon {
             overlay.set_mapped(&self.mapped.of(overlay.port), clocks);
         }
         self.turn_overlay(clocks);
+        self.rotate_old_key();
         if self.readings.due.take_if(|due| clocks.now >= *due).is_some() {
             self.readings.last = clocks.now;
             self.refresh_endpoints();

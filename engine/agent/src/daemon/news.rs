@@ -4,13 +4,19 @@ use std::time::Duration;
 
 use taut_base::format_time;
 use taut_control::{ControlEvent, MemberIdentity};
-use taut_netmap::{Problem, ProblemCode};
+use taut_netmap::{Problem, ProblemCode, Waiting};
 use taut_relay::Ticket;
 
 use super::Daemon;
 use crate::api::Failure;
 use crate::basics::clocks;
 use crate::log::{self, Value, kind};
+
+/// Time before the end of the membership from which this node warns, 7 days: a person who is away over a weekend still sees it in time.
+pub(super) const EXPIRES_SOON: Duration = Duration::from_secs(7 * 86_400);
+
+/// Time between two scheduled attempts to rotate the key, 6 h: as often as the coordinator allows it.
+const ROTATE_AGAIN: Duration = Duration::from_secs(6 * 3600);
 
 impl Daemon {
     /// Takes an event of the control thread.
@@ -69,6 +75,8 @@ impl Daemon {
                 self.note_twin(duplicate.as_ref());
                 self.problems.duplicate = duplicate;
             }
+            ControlEvent::Waiting(waiting) => self.handle_waiting(waiting),
+            ControlEvent::Expiry(left) => self.handle_expiry(left),
             ControlEvent::Refused(problem) => self.handle_refusal(problem),
             ControlEvent::DiskProblem(message) => {
                 let problem = Failure::new(
@@ -88,14 +96,20 @@ impl Daemon {
 
     fn set_identity(&mut self, identity: MemberIdentity) {
         self.note_identity(&identity);
-        let same = self
-            .member
-            .identity
-            .as_ref()
-            .is_some_and(|old| old.node_key == identity.node_key && old.network == identity.network);
-        if !same {
+        let former = self.member.identity.as_ref().filter(|old| old.network == identity.network);
+        let is_same_machine = former.is_some_and(|old| old.machine == identity.machine);
+        let is_rotated = former.is_some_and(|old| old.node_key != identity.node_key);
+        if is_same_machine && is_rotated {
+            // Sessions go on. The node's relay ticket was signed for the former key; the coordinator sends a new ticket after the map.
+            if let Some(overlay) = &mut self.overlay {
+                overlay.rotate_key(&identity.node_key, clocks());
+            }
+            self.note_coordinator(&kind::KEY_ROTATED, &[]);
+        }
+        if !is_same_machine {
             self.stop_overlay("other-membership");
             (self.member.map, self.member.ticket) = (None, None);
+            (self.coordinator.waiting, self.coordinator.expires) = (None, None);
             self.coordinator.other_prefixes = None;
         }
         self.coordinator.url.clone_from(&identity.url);
@@ -116,6 +130,43 @@ impl Daemon {
         }
     }
 
+    /// Rotates the key if it is old enough. Without a correct wall clock nothing is known of its age, and it is not rotated.
+    pub(super) fn rotate_old_key(&mut self) {
+        let (Some(every), Some(identity)) = (self.config.rotate_key_every, &self.member.identity) else { return };
+        let now = clocks();
+        let is_recent = self.coordinator.rotated_at.is_some_and(|last| now.now.since(last) < ROTATE_AGAIN);
+        let age = now.wall.as_secs().checked_sub(identity.key_made_at).filter(|_| identity.key_made_at > 0);
+        let takes_part = self.coordinator.connected && self.coordinator.waiting.is_none() && self.overlay.is_some();
+        if takes_part && !is_recent && age.is_some_and(|age| age >= every.as_secs()) {
+            self.coordinator.rotated_at = Some(now.now);
+            self.tell(taut_control::Command::RotateKey);
+        }
+    }
+
+    fn handle_waiting(&mut self, waiting: Option<Waiting>) {
+        let former = self.coordinator.waiting.take();
+        match &waiting {
+            Some(new) if former.as_ref().is_none_or(|(former, _)| former.reason != new.reason) => {
+                self.note_coordinator(&kind::WAITING, &[Value::text(&new.message), Value::text(&new.hint)]);
+            }
+            None if former.is_some() => self.note_coordinator(&kind::WAITING_ENDED, &[]),
+            _ => {}
+        }
+        let end = |waiting: &Waiting| Some(clocks().now + Duration::from_secs(waiting.expires_in?));
+        self.coordinator.waiting = waiting.map(|waiting| (waiting.clone(), end(&waiting)));
+    }
+
+    /// Takes the time until the membership expires, by the coordinator's clock. This host's wall clock plays no role.
+    fn handle_expiry(&mut self, left: Option<Duration>) {
+        self.coordinator.expires = left.map(|left| clocks().now + left);
+        let is_soon = left.is_some_and(|left| left <= EXPIRES_SOON);
+        if is_soon && !self.coordinator.expiry_told {
+            let days = left.map_or(0, |left| left.as_secs() / 86_400);
+            self.note_coordinator(&kind::EXPIRES_SOON, &[Value::Number(days)]);
+        }
+        self.coordinator.expiry_told = is_soon;
+    }
+
     /// Takes a refusal of the coordinator. If this node is not a member any more, its overlay is stopped, because its peers have removed it.
     fn handle_refusal(&mut self, problem: Problem) {
         let values = [Value::text(&problem.message), Value::text(&problem.hint)];
@@ -129,6 +180,7 @@ impl Daemon {
             (self.member.map, self.member.identity, self.member.ticket) = (None, None, None);
             self.coordinator.other_prefixes = None;
         }
+        (self.coordinator.waiting, self.coordinator.expires) = (None, None);
         self.problems.network = Some(Failure { message: problem.message, hint: problem.hint });
     }
 }

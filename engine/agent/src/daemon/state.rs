@@ -7,7 +7,7 @@ use std::time::Duration;
 use taut_base::{NodeId, PublicKey, Time};
 use taut_control::{MemberIdentity, OtherPrefixes};
 use taut_netlink::Changes;
-use taut_netmap::NetworkMap;
+use taut_netmap::{NetworkMap, Waiting};
 use taut_relay::{Credentials, Ticket};
 
 use super::DISK_SILENCE;
@@ -44,6 +44,14 @@ pub(super) struct CoordinatorState {
     /// The URL in use.
     pub(super) url: String,
     pub(super) connected: bool,
+    /// The coordinator's message about what this node waits for, and the time at which its code expires.
+    pub(super) waiting: Option<(Waiting, Option<Time>)>,
+    /// The time when this node's membership expires.
+    pub(super) expires: Option<Time>,
+    /// Time of the last scheduled attempt to rotate the key.
+    pub(super) rotated_at: Option<Time>,
+    /// True if the log has the warning that the membership expires soon.
+    pub(super) expiry_told: bool,
     /// The time when the last open channel broke.
     pub(super) lost: Option<Time>,
     /// The time of the next attempt to connect, if one follows.

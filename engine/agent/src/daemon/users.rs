@@ -5,12 +5,16 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use taut_base::{Prefix, Time};
-use taut_control::{Command, OtherPrefixes};
+use taut_control::{Command, OtherPrefixes, Place};
 use taut_event::Poller;
-use taut_netmap::{JoinToken, name_from_host};
+use taut_netmap::{JoinToken, WaitingFor, fingerprint, name_from_host};
 
 use super::Daemon;
-use crate::api::{ApiRequest, ApiResponse, CoordinatorStatus, Failure, NodeState, PeerStatus, SCHEMA, Status};
+use super::news::EXPIRES_SOON;
+use crate::api::{
+    ApiRequest, ApiResponse, CoordinatorPlace, CoordinatorStatus, Failure, NodeState, PeerStatus, SCHEMA, Status,
+    WaitingStatus,
+};
 use crate::basics::clocks;
 use crate::log::{Value, kind};
 use crate::metrics;
@@ -93,7 +97,9 @@ impl Daemon {
             ApiRequest::Status => ApiResponse::Status(Box::new(self.status())),
             ApiRequest::Why { peer } => self.why(&peer),
             ApiRequest::Metrics => ApiResponse::Metrics { text: metrics::render(&self.status()) },
-            ApiRequest::Up { join, name } => self.up(join.as_deref(), name),
+            ApiRequest::Up { join: None, name, coordinator: Some(place) } => self.ask(Some(place), name),
+            ApiRequest::Up { join, name, .. } => self.up(join.as_deref(), name),
+            ApiRequest::RotateKey => self.rotate_key(),
             ApiRequest::AcceptPrefixes { prefixes } => self.accept_prefixes(&prefixes),
             ApiRequest::Down => {
                 self.tell(Command::Down);
@@ -132,9 +138,15 @@ impl Daemon {
         if let Some(refusal) = self.refusal(token.as_ref(), name.as_deref()) {
             return ApiResponse::Failed(refusal);
         }
+        let waits = self.coordinator.waiting.as_ref().map(|(waiting, _)| waiting.reason);
         let Some(token) = token else {
+            let was_member = self.member.identity.is_none() && self.member.exists;
+            if was_member || waits == Some(WaitingFor::Renewal) || waits == Some(WaitingFor::Approval) {
+                // The coordinator is known: a person approves this node, again or for the first time.
+                return self.ask(None, name);
+            }
             let Some(identity) = &mut self.member.identity else {
-                let hint = "join one with `taut up --join TOKEN`; the coordinator's operator has the token";
+                let hint = "join one with `taut up --join TOKEN`, or ask a coordinator with `taut up --coordinator URL`; the operator has both";
                 return ApiResponse::Failed(Failure::new("this node is not a member of any network", hint));
             };
             identity.wanted = true;
@@ -149,6 +161,41 @@ impl Daemon {
         let name = given.unwrap_or_else(|| name_from_host(&host_name()));
         (self.problems.network, self.problems.disk, self.leave) = (None, None, None);
         self.tell(Command::Join { token: Box::new(token), name });
+        ApiResponse::Done
+    }
+
+    fn rotate_key(&mut self) -> ApiResponse {
+        if self.member.map.is_none() || !self.coordinator.connected {
+            let message =
+                "the key is not rotated, because this node is not connected to the coordinator of its network";
+            return ApiResponse::Failed(Failure::new(
+                message,
+                "`taut status` shows why; try again once it is connected",
+            ));
+        }
+        self.problems.network = None;
+        self.tell(Command::RotateKey);
+        ApiResponse::Done
+    }
+
+    /// Asks a person to let this node in, or to renew its membership.
+    fn ask(&mut self, place: Option<CoordinatorPlace>, name: Option<String>) -> ApiResponse {
+        if self.is_leaving() {
+            let message = "this node is leaving its network at the moment";
+            return ApiResponse::Failed(Failure::new(message, "try again in some seconds"));
+        }
+        if let Some(refusal) = self.refusal(None, name.as_deref()) {
+            return ApiResponse::Failed(refusal);
+        }
+        let asked_before = self.member.identity.as_ref().map(|identity| identity.name.clone());
+        let name = name.or(asked_before).unwrap_or_else(|| name_from_host(&host_name()));
+        (self.problems.network, self.problems.disk, self.leave) = (None, None, None);
+        let is_waiting = self.coordinator.waiting.as_ref().is_some_and(|(waiting, _)| waiting.code.is_some());
+        if place.is_none() && is_waiting {
+            return ApiResponse::Done;
+        }
+        let place = place.map(|CoordinatorPlace { url, key }| Place { url, key });
+        self.tell(Command::Ask { place, name });
         ApiResponse::Done
     }
 
@@ -232,7 +279,20 @@ impl Daemon {
                 .or_else(|| overlay.and_then(Overlay::problem))
                 .or_else(|| self.problems.duplicate.clone())
                 .or_else(|| self.problems.disk(now)),
-            warnings: overlay.map_or_else(Vec::new, Overlay::warnings),
+            waiting: self.coordinator.waiting.as_ref().map(|(waiting, end)| WaitingStatus {
+                reason: waiting.reason,
+                problem: Failure { message: waiting.message.clone(), hint: waiting.hint.clone() },
+                code: waiting.code.clone(),
+                page: waiting.page.clone(),
+                expires_in_s: end.map(|end| status::seconds(end.since(now))),
+                machine: self.member.identity.as_ref().map(|own| fingerprint(&own.machine)).unwrap_or_default(),
+            }),
+            expires_in_s: self.coordinator.expires.map(|end| status::seconds(end.since(now))),
+            warnings: self
+                .expiry_warning(now)
+                .into_iter()
+                .chain(overlay.map_or_else(Vec::new, Overlay::warnings))
+                .collect(),
             peers: map
                 .map_or_else(Vec::new, |map| status::peers(map, overlay, self.coordinator.presence.as_ref(), now)),
             drops,
@@ -242,6 +302,20 @@ impl Daemon {
             port_mapping: self.mapped.status(),
             leave: self.leave.clone(),
         }
+    }
+
+    /// Returns a warning if the membership expires soon.
+    fn expiry_warning(&self, now: Time) -> Option<Failure> {
+        let left = self.coordinator.expires?.since(now);
+        (left <= EXPIRES_SOON && self.coordinator.waiting.is_none()).then(|| {
+            let (days, hours) = (left.as_secs() / 86_400, left.as_secs() / 3600);
+            let time = if days > 1 { format!("{days} days") } else { format!("{hours} h") };
+            let message = format!("this node's membership expires in {time}; it then loses all peers");
+            Failure::new(
+                message,
+                "ask the operator (`taut-coordinator devices approve NAME`), or renew it with `taut up --join TOKEN`",
+            )
+        })
     }
 
     /// Explains the path to a peer.
@@ -283,8 +357,10 @@ impl Daemon {
 /// Returns the name of a request that changes something, as its verb; what a join token holds is not in it.
 fn name(request: &ApiRequest) -> Option<&'static str> {
     match request {
+        ApiRequest::Up { join: None, coordinator: Some(_), .. } => Some("up --coordinator"),
         ApiRequest::Up { join: None, .. } => Some("up"),
         ApiRequest::Up { join: Some(_), .. } => Some("up --join"),
+        ApiRequest::RotateKey => Some("rotate-key"),
         ApiRequest::Down => Some("down"),
         ApiRequest::Leave => Some("leave"),
         ApiRequest::AcceptPrefixes { .. } => Some("accept"),

@@ -147,6 +147,7 @@ mod tests {
             },
             peers: BTreeMap::from([(peer.id, peer)]),
             relays: Vec::new(),
+            filter: None,
         }
     }
 

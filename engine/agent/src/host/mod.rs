@@ -13,10 +13,12 @@ mod device;
 mod limits;
 mod mtu;
 mod schedule;
+mod services;
 mod surroundings;
 
 pub(crate) use conflicts::{first_join, warnings};
 pub(crate) use limits::PacketLimits;
+pub(crate) use services::service_ports;
 pub(crate) use surroundings::Surroundings;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

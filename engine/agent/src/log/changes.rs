@@ -24,6 +24,10 @@ pub(crate) fn note_map(log: &mut Log, old: Option<&NetworkMap>, new: &NetworkMap
     } else {
         log.record(&kind::MAP_UPDATED, EventSource::Membership, &[version, number(changes.moved)], clocks);
     }
+    if let Some(filter) = new.filter.as_ref().filter(|filter| old.is_none_or(|old| old.filter.as_ref() != Some(filter)))
+    {
+        log.record(&kind::FILTER_CHANGED, EventSource::Membership, &[number(filter.rules.len())], clocks);
+    }
     let added = changes.added.iter().map(|peer| peer.id.0);
     log.note_new_peers(added, |number| new.peers.contains_key(&NodeId(number)), clocks.now);
     if changes.added.len() + changes.removed.len() + changes.changed.len() > MAX_NAMED {

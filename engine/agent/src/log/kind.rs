@@ -58,6 +58,10 @@ kinds! {
     NODE_KEY_CHANGED Coordinator Info "node-key-changed" "this node has a new WireGuard key" []
     DUPLICATE_NODE Coordinator Warn "duplicate-node" "another host uses this node's keys" ["reason"]
     DUPLICATE_NODE_GONE Coordinator Info "duplicate-node-gone" "no other host uses this node's keys any more" []
+    WAITING Coordinator Warn "waiting" "this node takes no part in the network" ["reason" "hint"]
+    WAITING_ENDED Coordinator Info "waiting-ended" "this node takes part in the network" []
+    EXPIRES_SOON Coordinator Warn "membership-expires-soon" "this node's membership expires soon" ["days"]
+    KEY_ROTATED Coordinator Info "key-rotated" "this node has another WireGuard key" []
     PREFIXES_REFUSED Coordinator Warn "prefixes-refused" "the coordinator wants other overlay prefixes" ["in_force" "wanted"]
     PREFIXES_SETTLED Coordinator Info "prefixes-settled" "the overlay prefixes are agreed again" []
     TICKET_RENEWED Coordinator Debug "ticket-renewed" "the coordinator gave a relay ticket" ["expires"]
@@ -67,6 +71,7 @@ kinds! {
 
     MAP_CHANGED Map Info "map-changed" "the network map has other members or relays" ["version" "peers" "added" "removed" "changed" "relays"]
     MAP_UPDATED Map Debug "map-updated" "the network map has other endpoints" ["version" "changed"]
+    FILTER_CHANGED Map Info "filter-changed" "this node accepts other packets of its peers" ["rules"]
     PEER_ADDED Map Info "peer-added" "the map has a new peer" ["peer"]
     PEER_REMOVED Map Info "peer-removed" "a peer is not in the map any more" ["peer"]
     PEER_RENAMED Map Info "peer-renamed" "a peer has another name" ["from" "peer"]
@@ -137,6 +142,7 @@ kinds! {
     PORT_REFUSED Portmap Info "port-refused" "no port is mapped" ["reason"]
 
     INPUT_REFUSED Input Debug "input-refused" "packets were refused" ["reason" "count" "within_s"]
+    PACKET_FILTERED Input Info "packet-filtered" "the packet filter refused a packet of a peer" ["peer" "destination" "protocol" "port"]
     INPUT_FLOOD Input Info "input-flood" "many packets were refused" ["reason" "count" "within_s"]
 }
 

@@ -58,6 +58,10 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, EventSource,
             of_peer(kind, peer, vec![Value::Word(reason), Value::s(tried)])
         }
         NodeEvent::PeerAnswers { peer } => of_peer(&kind::PEER_ANSWERS, peer, vec![]),
+        NodeEvent::Filtered { peer, destination, protocol, port } => {
+            let port = port.map_or(Value::None, |port| Value::Number(port.into()));
+            of_peer(&kind::PACKET_FILTERED, peer, vec![Value::text(destination), protocol_name(protocol), port])
+        }
         NodeEvent::HandshakeRefused { peer, way, reason } => {
             let reason = match reason {
                 HandshakeRefusal::OldStamp => "old-stamp",
@@ -112,6 +116,18 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, EventSource,
             of_relay(&kind::RELAY_LOST, relay, vec![Value::Word(reason)])
         }
         NodeEvent::RelayReleased { relay } => of_relay(&kind::RELAY_RELEASED, relay, vec![]),
+    }
+}
+
+/// Returns the protocol's name, or its number if it has no well-known one.
+fn protocol_name(protocol: u8) -> Value {
+    match protocol {
+        1 => Value::Word("icmp"),
+        6 => Value::Word("tcp"),
+        17 => Value::Word("udp"),
+        58 => Value::Word("icmpv6"),
+        132 => Value::Word("sctp"),
+        other => Value::Number(other.into()),
     }
 }
 

@@ -276,6 +276,7 @@ fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
         me: LocalMember { id: NodeId(1), name: String::from("me"), key: key(1), addresses: vec![address(1)] },
         peers: peers.iter().map(|one| (NodeId(one.0), peer(one))).collect(),
         relays: Vec::new(),
+        filter: None,
     }
 }
 

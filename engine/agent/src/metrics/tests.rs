@@ -54,6 +54,8 @@ pub(crate) fn sample() -> Status {
             map_version: 4,
         }),
         problem: None,
+        waiting: None,
+        expires_in_s: None,
         warnings: Vec::new(),
         peers: vec![peer("n2", path), peer("n3", PathStatus::default())],
         drops: [(String::from("out-no-route"), 3)].into(),

@@ -184,9 +184,18 @@ impl Overlay {
         self.addresses != map.me.addresses
     }
 
+    /// Takes another WireGuard key of this node. Sessions go on.
+    pub(crate) fn rotate_key(&mut self, key: &PrivateKey, clocks: Clocks) {
+        self.node.rotate_key(key.clone());
+        self.drain(clocks);
+    }
+
     /// Takes a new map: peers and routes. Sessions of peers that stay continue.
     pub(crate) fn set_map(&mut self, map: &NetworkMap, clocks: Clocks) {
         self.prefixes = vec![map.network.ipv4, map.network.ipv6];
+        if map.filter.is_some() && !self.node.has_filter(map.filter.as_ref()) {
+            self.node.set_service_ports(host::service_ports());
+        }
         self.node.set_map(map);
         self.drain(clocks);
         let routed: BTreeSet<IpAddr> = map.peers.values().flat_map(|peer| peer.addresses.iter().copied()).collect();

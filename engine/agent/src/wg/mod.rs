@@ -91,7 +91,7 @@ pub fn run(
     mut complain: impl FnMut(&WgError),
 ) -> Result<(), WgError> {
     // Before any thread is started, because threads inherit the signal mask.
-    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt])
+    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])
         .map_err(|error| WgError::System("take over signals", error))?;
     // Before the first reading of the link, which then misses no change.
     let monitor = Monitor::open().map_err(WgError::Netlink)?;
@@ -132,6 +132,11 @@ pub fn run(
     result
 }
 
+/// Returns true if a signal that ends the interface has arrived. A hangup, as when a terminal closes, does not.
+fn is_told_to_end(signals: &Signals) -> bool {
+    std::iter::from_fn(|| signals.next()).any(|signal| signal != Signal::Hangup)
+}
+
 /// WireGuard's limits, or a test's shorter ones.
 fn limits(config: &WgConfig) -> Limits {
     config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after)
@@ -161,8 +166,7 @@ impl WgDaemon<'_> {
             self.poller.wait(&mut events, timeout).map_err(|error| WgError::System("wait for events", error))?;
             for event in events.iter() {
                 match event.token {
-                    // Both signals end the interface.
-                    TOKEN_SIGNALS if signals.next().is_some() => return Ok(()),
+                    TOKEN_SIGNALS if is_told_to_end(signals) => return Ok(()),
                     TOKEN_WAKER => waker.drain(),
                     TOKEN_MONITOR if self.handle_news() => return Ok(()),
                     TOKEN_AWAY if self.host.drain_away() => self.check_device(),

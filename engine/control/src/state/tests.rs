@@ -69,6 +69,7 @@ fn map() -> NetworkMap {
         },
         peers: BTreeMap::new(),
         relays: Vec::new(),
+        filter: None,
     }
 }
 

@@ -180,11 +180,12 @@ impl Worker {
         }
         let hello = ToCoordinator::Hello(Hello {
             schema: SCHEMA,
-            node_key: membership.node_public_key(),
+            node_key: membership.hello_key(),
             bind_key: Some(public_key(&membership.bind_key())),
             // A node that leaves before it was accepted repeats its secret. If its enrolment is still under way, the coordinator completes it before it answers.
             enrol: membership.enrol().filter(|_| self.leaving.is_none() || !membership.accepted),
             have: self.known_version(),
+            request: self.request(),
             version: self.version.clone(),
             run: self.run,
         });

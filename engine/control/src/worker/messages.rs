@@ -31,11 +31,17 @@ impl Worker {
             ToNode::Pong => {}
             ToNode::Ticket { ticket, numbered, expires } => self.handle_ticket(ticket, numbered, expires, now),
             ToNode::Twin { problem } => self.emit(ControlEvent::Twin(problem)),
+            ToNode::Waiting(waiting) => self.handle_waiting(waiting, now),
+            ToNode::Welcome { network, urls } => self.handle_welcome(&network, &urls, now),
+            ToNode::Expiry { left } => self.handle_expiry(left),
             ToNode::Refused(problem) => self.handle_refusal(problem, now),
         }
     }
 
-    fn handle_map(&mut self, map: NetworkMap, now: Time) {
+    fn handle_map(&mut self, mut map: NetworkMap, now: Time) {
+        if let Some(earlier) = &self.map {
+            map.keep_filter(earlier);
+        }
         match map.check().map_err(|refusal| refusal.to_string()).and_then(|()| self.check_own_key(&map)) {
             Ok(()) if self.needs_consent(&map) => self.await_consent(map, now),
             Ok(()) => {
@@ -69,7 +75,7 @@ impl Worker {
     /// Checks that the map gives this node its own key. With another key in the map, peers would encrypt to a key that this node does not hold.
     fn check_own_key(&self, map: &NetworkMap) -> Result<(), String> {
         match &self.membership {
-            Some(membership) if membership.node_public_key() == map.me.key => Ok(()),
+            Some(membership) if membership.hello_key() == map.me.key => Ok(()),
             _ => Err(String::from(
                 "the network map was refused and the last good one kept: it gives this node a key that is not its own",
             )),
@@ -97,11 +103,13 @@ impl Worker {
     /// Applies a checked map: passes it to the agent and saves it. Its relays' addresses are resolved each time, because the coordinator may have moved.
     pub(super) fn apply_map(&mut self, mut map: NetworkMap, now: Time) {
         map.replace_reserved_names();
+        self.promote_key(map.me.key);
         map.relays = self.store.named().to_vec();
         resolve_relay_endpoints(&mut map.relays, &self.addresses(), &[map.network.ipv4, map.network.ipv6]);
         resolve_relay_urls(&mut map.relays, self.url());
         self.resume = true;
         self.note_accepted(now);
+        self.end_waiting();
         // A coordinator whose map has not changed answers with the map that this node has.
         if self.map.as_ref().is_some_and(|present| **present == map) {
             return;
@@ -142,6 +150,11 @@ impl Worker {
             self.change_membership(|membership| membership.forget_secret());
             self.start_over();
             return;
+        }
+        if self.give_up_key(&problem) {
+            // The node goes on with its present key.
+            self.emit(ControlEvent::Refused(Problem { code: ProblemCode::BadRequest, ..problem }));
+            return self.start_over();
         }
         if problem.code.is_final() {
             self.change_membership(|membership| {

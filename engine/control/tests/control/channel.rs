@@ -21,6 +21,7 @@ fn delta(from: u64, to: u64, upserts: &[u8], removes: &[u64]) -> ToNode {
         upserts: upserts.iter().map(|id| peer(*id)).collect(),
         removes: removes.iter().map(|id| NodeId(*id)).collect(),
         relays: None,
+        filter: None,
     })
 }
 
@@ -132,7 +133,8 @@ fn fault_e20_a_reserved_name_is_ignored_and_the_map_is_applied() {
     assert_eq!((seen.peers[&NodeId(2)].name.as_str(), seen.peers.len()), ("node-2", 2));
     let mut other = peer(3);
     other.name = String::from("ip6-loopback");
-    let renamed = Delta { from: 6, to: 7, me: None, upserts: vec![other], removes: Vec::new(), relays: None };
+    let renamed =
+        Delta { from: 6, to: 7, me: None, upserts: vec![other], removes: Vec::new(), relays: None, filter: None };
     session.send(&ToNode::Delta(renamed));
     let seen = node.map();
     assert_eq!((seen.version, seen.peers[&NodeId(3)].name.as_str()), (7, "node-3"));
@@ -441,7 +443,7 @@ fn a_server_that_is_not_the_coordinator_is_reported() {
     assert!(node.disconnected().contains("HTTP status 404"));
 
     let mut other_key = coordinator.token();
-    other_key.coordinator = PublicKey(*public_key(&taut_base::PrivateKey::from_bytes([77; 32])).as_bytes());
+    other_key.coordinator = PublicKey(*public_key(&PrivateKey::from_bytes([77; 32])).as_bytes());
     node.join(other_key);
     node.identity();
     // This server cannot read a handshake to another key. It closes the connection, as a coordinator does. An attempt with the right key may still be under

@@ -169,6 +169,7 @@ pub(crate) fn map(version: u64, key: PublicKey, peers: u8) -> NetworkMap {
         me: LocalMember { id: NodeId(1), name: String::from("a"), key, addresses: vec!["100.64.0.1".parse().unwrap()] },
         peers: (2..=peers + 1).map(|id| (NodeId(id.into()), peer(id))).collect(),
         relays: Vec::new(),
+        filter: None,
     }
 }
 

@@ -76,8 +76,15 @@ fn fault_e24_a_map_with_other_prefixes_waits_for_consent() {
     // A change that arrives meanwhile is applied to the waiting map.
     let peer = crate::coordinator::peer(7);
     let peer = taut_netmap::Peer { addresses: vec!["192.168.7.7".parse().unwrap()], ..peer };
-    let delta =
-        Delta { from: 6, to: 7, me: None, upserts: vec![peer], removes: Vec::new(), relays: Some(vec![relay(1)]) };
+    let delta = Delta {
+        from: 6,
+        to: 7,
+        me: None,
+        upserts: vec![peer],
+        removes: Vec::new(),
+        relays: Some(vec![relay(1)]),
+        filter: None,
+    };
     session.send(&ToNode::Delta(delta));
     assert_not_applied(&node, &mut session);
 

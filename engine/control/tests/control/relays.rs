@@ -74,7 +74,15 @@ fn a_change_replaces_all_relays_and_other_changes_keep_them() {
     let (coordinator, state) = (Coordinator::start(), StateDir::new());
     let (node, mut session) = joined(&coordinator, &state);
     let change = |from: u64, relays| {
-        ToNode::Delta(Delta { from, to: from + 1, me: None, upserts: Vec::new(), removes: Vec::new(), relays })
+        ToNode::Delta(Delta {
+            from,
+            to: from + 1,
+            me: None,
+            upserts: Vec::new(),
+            removes: Vec::new(),
+            relays,
+            filter: None,
+        })
     };
     session.send(&change(5, Some(vec![relay(2), relay(3)])));
     assert_eq!(node.map().relays.iter().map(|relay| relay.id).collect::<Vec<_>>(), [RelayId(2), RelayId(3)]);

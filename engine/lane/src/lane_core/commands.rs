@@ -40,6 +40,7 @@ impl LaneCore {
             ToLane::ForgetLocal { place } => self.locals.leave(place, now),
             ToLane::ForgetLocals => self.locals.forget(&mut |_, _| true),
             ToLane::SetMtu(mtu) => self.mtu = usize::from(mtu),
+            ToLane::SetChecker(checker) => self.ingress.set_checker(*checker),
             ToLane::RemovePeer(peer) => self.remove_peer(peer),
             ToLane::AddSession { peer, id, keys, born, proven } => {
                 let lane = keys.lane;
@@ -155,6 +156,7 @@ impl LaneCore {
         self.routes = routes;
         for peer in self.peers.values_mut() {
             peer.allowed_ends = None;
+            peer.gate.rules_changed();
         }
     }
 

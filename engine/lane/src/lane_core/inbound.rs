@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
+use taut_filter::Classified;
 use taut_node::{FromLane, Routes};
 use taut_path::Way;
 use taut_tun::flow;
@@ -25,6 +26,7 @@ use crate::batch::SendBatch;
 use crate::drops::{DropCounts, DropReason};
 use crate::inbound_io::InboundIo;
 use crate::ingress::HandshakeVerdict;
+use crate::peer_gate::PeerGate;
 
 impl LaneCore {
     /// Sets the address of ours to which the datagrams that [`Self::inbound`] gets next came, and their congestion marks.
@@ -199,8 +201,10 @@ impl LaneCore {
         if length > 0 {
             match parse_inner(&data[packet.clone()], partial) {
                 None => self.piece(source, data, packet, index, id, io, now),
-                Some(inner) => match refusal(&self.routes, id, &inner, peer.allowed_ends) {
-                    Some(reason) => self.drops.add(reason, 1),
+                Some(inner) => match refusal(&self.routes, id, &inner, peer.allowed_ends)
+                    .or_else(|| filtered(&self.routes, &mut peer.gate, id, &data[packet.clone()], now))
+                {
+                    Some(reason) => self.refused_packet(reason, id, &data[packet], now),
                     None => {
                         peer.allowed_ends = Some(inner.ends);
                         peer.traffic.add_received(inner.bytes, source.is_relayed());
@@ -229,6 +233,21 @@ impl LaneCore {
             self.outbox.push(FromLane::Active { peer: id });
         }
         Some(id)
+    }
+
+    /// Counts a packet that the source check or the filter refused, and reports a sample of those that the filter refused.
+    #[cold]
+    pub(super) fn refused_packet(&mut self, reason: DropReason, id: PeerId, packet: &[u8], now: Time) {
+        self.drops.add(reason, 1);
+        let by_filter = matches!(reason, DropReason::Policy | DropReason::PolicyFragment | DropReason::PolicyError);
+        let Some(peer) = self.peers.get_mut(id).filter(|_| by_filter) else { return };
+        if let Ok(packet) = ip::Packet::parse(packet)
+            && peer.gate.may_report(now)
+        {
+            let port = Classified::of(&packet).ok().and_then(|packet| packet.port());
+            let (protocol, destination) = (packet.protocol(), packet.destination());
+            self.outbox.push(FromLane::Filtered { peer: id, destination, protocol, port });
+        }
     }
 
     /// Passes a packet to the TUN, perhaps together with its neighbours. Padding may follow the packet.
@@ -450,6 +469,19 @@ pub(super) fn refusal(
         return Some(DropReason::SourceNotAllowed);
     }
     (!routes.delivers_to(destination, inner.source_routed)).then_some(DropReason::DestinationNotOurs)
+}
+
+/// Returns the reason of the packet filter to drop a packet of the peer, if this node has a filter.
+#[inline]
+pub(super) fn filtered(
+    routes: &Routes,
+    peer: &mut PeerGate,
+    id: PeerId,
+    packet: &[u8],
+    now: Time,
+) -> Option<DropReason> {
+    let gate = routes.gate()?;
+    peer.refusal(gate, id, &ip::Packet::parse(packet).ok()?, now)
 }
 
 /// Returns true if an ICMP error is about a packet to this peer. The kernel believes an error without asking who sent it: a peer could otherwise cut the packets to all

@@ -8,7 +8,7 @@ use taut_wire::partial_checksum;
 use taut_wire::pieces::{Piece, is_piece};
 
 use super::LaneCore;
-use super::inbound::{parse_inner, refusal, write};
+use super::inbound::{filtered, parse_inner, refusal, write};
 use crate::drops::DropReason;
 use crate::inbound_io::InboundIo;
 use crate::reassembly::JoinedPacket;
@@ -82,8 +82,10 @@ impl LaneCore {
         let allows_partial = pair.is_some_and(|(_, pair)| pair.allows_partial_checksums());
         let partial = allows_partial && partial_checksum::clear_flag(&mut bytes);
         let Some(inner) = parse_inner(&bytes, partial) else { return self.drops.add(DropReason::BadOuter, 1) };
-        if let Some(reason) = refusal(&self.routes, id, &inner, peer.allowed_ends) {
-            return self.drops.add(reason, 1);
+        let refused = refusal(&self.routes, id, &inner, peer.allowed_ends)
+            .or_else(|| filtered(&self.routes, &mut peer.gate, id, &bytes, now));
+        if let Some(reason) = refused {
+            return self.refused_packet(reason, id, &bytes, now);
         }
         peer.allowed_ends = Some(inner.ends);
         peer.traffic.add_received(inner.bytes, source.is_relayed());

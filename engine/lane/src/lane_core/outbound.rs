@@ -196,6 +196,10 @@ impl LaneCore {
         if endpoint.is_some_and(|endpoint| leads_back(&inner, endpoint)) {
             return self.drop_outbound(DropReason::Loop);
         }
+        // The gate notes the packet's flow, so that this node's filter lets the answers pass.
+        if let Some(gate) = self.routes.gate() {
+            peer.gate.sent(gate, id, &inner, now);
+        }
         let was_staged = origin == PacketOrigin::Staged { peer: id };
         let in_order = was_staged || !self.staging.has(id);
 

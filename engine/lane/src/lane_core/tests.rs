@@ -12,5 +12,6 @@ mod outbound;
 mod outputs;
 mod partial_checksums;
 mod path;
+mod policy;
 mod relays;
 mod timers;

@@ -74,8 +74,48 @@ fn a_peer_with_a_new_key_is_another_peer() {
         world.with_a(|host, now| host.set_map(map_for(&a, &[&renewed]), now));
         let told = world.now();
         world.run(secs(20));
-        assert_eq!(world.ledger(Side::A).missing(told + ms(1), world.ago(secs(1))), 0);
+        // Until the handshake has ended A goes on with the former session, which a peer that only rotates its key still has.
+        assert_eq!(world.ledger(Side::A).missing(told + secs(1), world.ago(secs(1))), 0);
         assert_eq!(world.ledger(Side::B).missing(told + secs(6), world.ago(secs(1))), 0);
+        assert_eq!(world.a().node().peers().count(), 1);
+    });
+}
+
+#[test]
+fn a_key_that_is_rotated_while_traffic_flows_costs_no_packet() {
+    for_seeds(20, |seed| {
+        let mut world = talking(seed);
+        let start = world.now();
+        let [a, b] = parties();
+        let mut established = world.a().established();
+        for round in 0..4_u8 {
+            let renewed = b.with_key([90 + round; 32]);
+            // The coordinator tells both nodes at nearly the same time, in either order.
+            let (own, others) = (map_for(&renewed, &[&a]), map_for(&a, &[&renewed]));
+            let late = ms(seed % 5 * 70);
+            if (seed + u64::from(round)) % 2 == 0 {
+                world.with_a(|host, now| host.set_map(others, now));
+                world.run(late);
+            } else {
+                let key = renewed.key.clone();
+                world.with_b(|host, now| host.rotate_key(key, now));
+                world.run(late);
+                world.with_a(|host, now| host.set_map(others, now));
+            }
+            let key = renewed.key.clone();
+            world.with_b(|host, now| {
+                host.rotate_key(key, now);
+                host.set_map(own, now);
+            });
+            world.run(secs(60));
+            let now = world.a().established();
+            assert!(now > established, "the new key made a session");
+            established = now;
+            assert_eq!(world.a().node().peers().next().unwrap().key, renewed.public());
+        }
+        // Long enough for several sessions with the last key.
+        world.run(secs(400));
+        assert_complete(&world, start, world.ago(secs(1)));
         assert_eq!(world.a().node().peers().count(), 1);
     });
 }

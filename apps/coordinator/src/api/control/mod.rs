@@ -1,7 +1,9 @@
 //! The control channel: one WebSocket per node (`taut_netmap::message`, protocol.md 8).
 
+mod asking;
 mod refusal;
 mod session;
+mod waiting;
 
 use std::sync::Arc;
 

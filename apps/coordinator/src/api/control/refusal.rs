@@ -1,7 +1,12 @@
 //! Refusals that are sent to nodes.
 
-use taut_netmap::{Problem, ProblemCode, SCHEMA};
+use std::fmt;
 
+use taut_netmap::{Problem, ProblemCode, SCHEMA};
+use taut_relay_server::Source;
+use taut_relay_server::log::UNAUTHENTICATED;
+
+use crate::log;
 use crate::state::StateError;
 
 /// Returns the refusal of a node or a relay that speaks a newer protocol.
@@ -42,12 +47,16 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
     let code = match error {
         StateError::Enrolment(_) => ProblemCode::Enrolment,
         StateError::NotAMember | StateError::UnknownRelay(_) => ProblemCode::NotAMember,
-        StateError::KeyConflict | StateError::BadKey => ProblemCode::KeyConflict,
-        StateError::KeyChanges | StateError::Crowd | StateError::Turnover => ProblemCode::TooOften,
+        StateError::KeyConflict | StateError::KeyRevoked | StateError::BadKey => ProblemCode::KeyConflict,
+        StateError::KeyChanges | StateError::Crowd | StateError::Turnover | StateError::Requests => {
+            ProblemCode::TooOften
+        }
+        StateError::Denied => ProblemCode::Denied,
         StateError::Store(_)
         | StateError::Full
         | StateError::Unsound(_)
         | StateError::Panicked
+        | StateError::StoredPolicy(_)
         | StateError::BadMap(_) => ProblemCode::Unavailable,
         StateError::NoNetwork(_)
         | StateError::WhichNetwork
@@ -68,6 +77,20 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::NameTaken(_)
         | StateError::BadName(..)
         | StateError::BadExpiry
+        | StateError::BadUses
+        | StateError::BadAbsence
+        | StateError::BadLife
+        | StateError::BadTag(_)
+        | StateError::BadOwner
+        | StateError::BadPolicy(_)
+        | StateError::LongPolicy
+        | StateError::LargeFilter(..)
+        | StateError::PolicyTests(_)
+        | StateError::TooOld(_)
+        | StateError::PolicyChanged(_)
+        | StateError::NoPolicy(_)
+        | StateError::NoPart
+        | StateError::NoRequest(_)
         | StateError::People(_) => ProblemCode::BadRequest,
     };
     // Details of the database are for the log, not for a node.
@@ -76,4 +99,9 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         other => other.to_string(),
     };
     Problem { code, message, hint: String::from(error.hint()) }
+}
+
+/// Logs that a connection did not become a control channel.
+pub(super) fn note(source: &Source, reason: &dyn fmt::Display) {
+    tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "channel-refused", address = %source, %reason);
 }

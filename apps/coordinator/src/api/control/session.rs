@@ -11,22 +11,23 @@ use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
 use taut_base::{AdmissionDenied, Bounds, NodeId, PublicKey, RelayId};
-use taut_netmap::{Hello, Problem, SCHEMA, ToCoordinator, ToNode, prologue};
+use taut_netmap::{Hello, NO_NETWORK, Problem, SCHEMA, ToCoordinator, ToNode, prologue};
 use taut_relay_server::log::UNAUTHENTICATED;
 use taut_relay_server::{AdmissionGuard, Source};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::refusal;
+use super::{asking, refusal, waiting};
 use crate::api::channel::{ChannelCloseReason, ControlChannel};
 use crate::api::pending_connection::PendingConnection;
 use crate::api::{Channels, Context, stopped};
+use crate::clock::unix_now;
 use crate::log;
 use crate::panics::caught;
 use crate::state::{
     Admitted, LEASE, Membership, PANIC_PAUSE, RateLimit, ReportedEndpoints, SignedTicket, State, StateError, Update,
 };
-use crate::store::NetworkId;
+use crate::store::{NetworkId, Part};
 
 /// Channels per node: the one in use, and an older one that is being closed because the newer one replaced it.
 const PER_NODE: usize = 2;
@@ -44,6 +45,9 @@ const REREAD_EVERY: Duration = Duration::from_secs(5);
 
 /// The party of lines about a database that fails: all nodes' channels report the same. Numbers of nodes begin at 1.
 const DATABASE: u64 = 0;
+
+/// Time between two messages about the end of a membership, 12 h: a node warns days before, and its own clock need not be right.
+const EXPIRY_EVERY: Duration = Duration::from_secs(12 * 3600);
 
 /// Pause before the next attempt after a failure of the database, 1 s.
 const RETRY: Duration = Duration::from_secs(1);
@@ -64,6 +68,13 @@ pub(super) struct Session {
     source: IpAddr,
     /// Version of the map that the node has.
     have: u64,
+    /// The machine's proven key and its hello.
+    machine: PublicKey,
+    hello: Hello,
+    /// The state of the membership that the node was told last: whether it takes part in the network, and when the membership expires.
+    standing: Option<(Part, Option<i64>)>,
+    /// Time at which the node is told again how long its membership lasts.
+    expiry_due: Option<Instant>,
     /// Revision of the presence that was sent to the node.
     told: Option<u64>,
     /// True if the node was told of a duplicate.
@@ -117,17 +128,17 @@ impl Session {
         socket: WebSocket,
         network: NetworkId,
     ) {
-        let Context { state, front, stop, .. } = context;
+        let Context { state, front, stop, .. } = context.clone();
         let opened = tokio::select! {
             opened = timeout_at(guest.deadline(), open(&state, socket, network)) => opened,
-            () = guest.evicted() => return refused(&source, &"too many unauthenticated connections"),
+            () = guest.evicted() => return refusal::note(&source, &"too many unauthenticated connections"),
             // No node is admitted any more: the program might end before the node knows.
-            () = stopped(stop.clone()) => return refused(&source, &"the coordinator stops"),
+            () = stopped(stop.clone()) => return refusal::note(&source, &"the coordinator stops"),
         };
         let (channel, machine, hello) = match opened {
             Ok(Ok(opened)) => opened,
-            Ok(Err(end)) => return refused(&source, &end),
-            Err(_) => return refused(&source, &"no hello in time"),
+            Ok(Err(end)) => return refusal::note(&source, &end),
+            Err(_) => return refusal::note(&source, &"no hello in time"),
         };
         if !state.may_open_channel(machine) {
             let reason = "it comes back too often";
@@ -135,6 +146,10 @@ impl Session {
         }
         // Held until the node is admitted or refused.
         let busy = Arc::clone(&guest).busy();
+        if network.0 == NO_NETWORK {
+            drop(busy);
+            return asking::serve(&context, &guest, &source, channel, (machine, hello)).await;
+        }
         let admitted = admit(&state, network, machine, &hello, source.address).await;
         drop(busy);
         let admitted = match admitted {
@@ -173,6 +188,9 @@ impl Session {
             seen: source.seen(),
             source: source.address,
             have: hello.have,
+            machine,
+            standing: None,
+            expiry_due: None,
             told: None,
             told_duplicate: false,
             stale: false,
@@ -183,6 +201,7 @@ impl Session {
             reads: RateLimit::new(READ_EVERY, READ_BURST, now),
             last_read: now,
             ticket: hello.bind_key.map(|key| (key, now)),
+            hello,
             lease: now + LEASE,
         };
         let why = caught(session.serve(stop)).await.unwrap_or_else(|reason| {
@@ -221,6 +240,9 @@ impl Session {
     async fn begin(&mut self) -> Result<(), SessionEnd> {
         let first = self.state.update_for(self.network, self.node, self.have).await?;
         self.tell_update(first).await?;
+        if !self.takes_part() {
+            return Ok(());
+        }
         self.tell_ticket().await?;
         self.tell_duplicate().await?;
         self.tell_presence().await
@@ -228,6 +250,9 @@ impl Session {
 
     /// Tells the node when another host starts or stops using its keys.
     async fn tell_duplicate(&mut self) -> Result<(), SessionEnd> {
+        if !self.takes_part() {
+            return Ok(());
+        }
         let there = self.membership.has_duplicate();
         if std::mem::replace(&mut self.told_duplicate, there) == there {
             return Ok(());
@@ -238,7 +263,7 @@ impl Session {
     /// Sends a new ticket if one is due. The next one is due when half of its lifetime is over.
     async fn tell_ticket(&mut self) -> Result<(), SessionEnd> {
         let now = Instant::now();
-        let Some((key, due)) = self.ticket.filter(|(_, due)| *due <= now) else { return Ok(()) };
+        let Some((key, due)) = self.ticket.filter(|(_, due)| *due <= now && self.takes_part()) else { return Ok(()) };
         match self.state.ticket(self.network, self.node, key).await {
             Ok(SignedTicket { text, numbered, expires }) => {
                 let half = Duration::from_secs(u64::from(self.state.ticket_life())) / 2;
@@ -249,6 +274,13 @@ impl Session {
             Err(error @ StateError::Store(_)) => {
                 tracing::warn!(target: log::CONTROL, limited = DATABASE, event = "ticket-delayed", node = self.node.0, reason = %error);
                 self.ticket = Some((key, due.max(now) + RETRY));
+                Ok(())
+            }
+            // The node ceased to take part since the last update. The next update tells it.
+            Err(StateError::NoPart) => {
+                self.ticket = Some((key, now + RETRY));
+                self.stale = true;
+                self.update_soon();
                 Ok(())
             }
             Err(error) => Err(error.into()),
@@ -293,10 +325,11 @@ impl Session {
     }
 
     fn next_wake(&self) -> Instant {
-        let reported = (self.reported.is_some() || self.bound.is_some()).then(|| self.membership.endpoints_due());
-        let ticket = self.ticket.map(|(_, due)| due);
+        let has_reported = self.takes_part() && (self.reported.is_some() || self.bound.is_some());
+        let reported = has_reported.then(|| self.membership.endpoints_due());
+        let ticket = self.ticket.map(|(_, due)| due).filter(|_| self.takes_part());
         let heard = Some(self.reads.due()).filter(|due| *due > Instant::now());
-        [self.update_due, reported, ticket, heard].into_iter().flatten().fold(self.lease, Instant::min)
+        [self.update_due, reported, ticket, heard, self.expiry_due].into_iter().flatten().fold(self.lease, Instant::min)
     }
 
     async fn on_time(&mut self) -> Result<(), SessionEnd> {
@@ -304,12 +337,18 @@ impl Session {
         if now >= self.lease {
             return Err(SessionEnd::Coordinator("no sign of life"));
         }
-        if now >= self.membership.endpoints_due()
+        if self.expiry_due.is_some_and(|due| due <= now) {
+            self.tell_expiry().await?;
+        }
+        // A node that does not take part has no peers, so its endpoints are not stored.
+        if self.takes_part()
+            && now >= self.membership.endpoints_due()
             && let Some(reported) = self.reported.take()
         {
             self.store_reported(reported).await?;
         }
-        if now >= self.membership.endpoints_due()
+        if self.takes_part()
+            && now >= self.membership.endpoints_due()
             && let Some(bound) = self.bound.take()
         {
             self.store_bound(bound).await?;
@@ -364,7 +403,7 @@ impl Session {
     async fn update_map(&mut self) -> Result<(), SessionEnd> {
         self.last_read = Instant::now();
         match self.state.update_for(self.network, self.node, self.have).await {
-            Ok(update) if update.version == self.have => {}
+            Ok(update) if update.version == self.have && Some(update.part) == self.part() => {}
             Ok(update) => {
                 let version = update.version;
                 self.tell_update(update).await?;
@@ -385,12 +424,57 @@ impl Session {
     }
 
     async fn tell_update(&mut self, update: Update) -> Result<(), SessionEnd> {
-        self.channel.send_json(&update.message).await?;
-        let figures = self.state.figures();
-        if update.is_whole { &figures.maps } else { &figures.deltas }.add(1);
-        figures.map_bytes.add(update.message.len() as u64);
-        self.have = update.version;
-        Ok(())
+        if let Some(message) = &update.message {
+            self.channel.send_json(message).await?;
+            let figures = self.state.figures();
+            if update.is_whole { &figures.maps } else { &figures.deltas }.add(1);
+            figures.map_bytes.add(message.len() as u64);
+            self.have = update.version;
+        }
+        self.tell_standing(update.part, update.expires_at).await
+    }
+
+    /// Tells a node that does not take part what it waits for. Tells any other node when its membership expires, if that changed.
+    async fn tell_standing(&mut self, part: Part, expires_at: Option<i64>) -> Result<(), SessionEnd> {
+        let before = self.standing.replace((part, expires_at));
+        if part == Part::Takes {
+            return match before.and_then(|(_, expires_at)| expires_at) == expires_at {
+                true => Ok(()),
+                false => self.tell_expiry().await,
+            };
+        }
+        if before.map(|(part, _)| part) == Some(part) {
+            return Ok(());
+        }
+        // When the node takes part again, it is told of all nodes that are online, and gets a ticket at once.
+        self.told = None;
+        self.ticket = self.ticket.map(|(key, _)| (key, Instant::now()));
+        let request = match self.hello.request.is_some() && part != Part::Disabled {
+            true => self.state.ask_again(self.network, self.machine, &self.hello, self.source).await.map(Some),
+            false => Ok(None),
+        };
+        let waiting = match request {
+            Ok(request) => waiting::of(&self.state, part, request.as_ref()),
+            // A node without a code waits, too: it is told why it has no code.
+            Err(error) => waiting::without_code(part, &error),
+        };
+        self.tell(ToNode::Waiting(waiting)).await
+    }
+
+    /// Tells the node how long its membership lasts.
+    async fn tell_expiry(&mut self) -> Result<(), SessionEnd> {
+        let expires_at = self.standing.and_then(|(_, expires_at)| expires_at);
+        self.expiry_due = expires_at.map(|_| Instant::now() + EXPIRY_EVERY);
+        let left = expires_at.map(|end| u64::try_from(end - unix_now()).unwrap_or(0));
+        self.tell(ToNode::Expiry { left }).await
+    }
+
+    fn part(&self) -> Option<Part> {
+        self.standing.map(|(part, _)| part)
+    }
+
+    fn takes_part(&self) -> bool {
+        self.part() == Some(Part::Takes)
     }
 
     async fn tell(&mut self, message: ToNode) -> Result<(), SessionEnd> {
@@ -398,6 +482,9 @@ impl Session {
     }
 
     async fn tell_presence(&mut self) -> Result<(), SessionEnd> {
+        if !self.takes_part() {
+            return Ok(());
+        }
         let news = self.membership.news(self.told);
         self.told = Some(news.revision);
         if !news.whole && news.nodes.is_empty() {
@@ -430,11 +517,6 @@ impl Session {
             }
         }
     }
-}
-
-/// Logs that a connection did not become a control channel.
-fn refused(source: &Source, reason: &dyn fmt::Display) {
-    tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "channel-refused", address = %source, %reason);
 }
 
 /// Logs the end of a member's control channel.

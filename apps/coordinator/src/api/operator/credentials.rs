@@ -12,7 +12,7 @@ use crate::state::{ABSOLUTE_LIFE, API_PREFIX, Actor, Grants, Known, Secret, Stat
 /// Header that requests of a session carry if they change something.
 pub(super) const CSRF: HeaderName = HeaderName::from_static("x-csrf-token");
 
-/// Names of the cookie over http and over https. With the second one, browsers accept it over TLS only, and not from a sibling host.
+/// Names of the session cookie over http and over https. Browsers accept a cookie with the second name over TLS only, and not from a sibling host.
 const COOKIES: [&str; 2] = ["taut-session", "__Host-taut-session"];
 
 /// A party whose credential was checked.
@@ -20,9 +20,9 @@ pub(super) struct Party {
     pub(super) actor: Actor,
     pub(super) grants: Grants,
     pub(super) operator: Operator,
-    /// The credential itself, for what is sealed for its holder.
+    /// The credential itself: answers to repeatable requests are sealed with a key derived from it.
     pub(super) credential: Zeroizing<Vec<u8>>,
-    /// The session, for answers about it.
+    /// The session of the request, which some answers describe.
     pub(super) session: Option<SessionView>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct SessionView {
 
 /// The reason for which a request has no party.
 pub(super) enum Refusal {
-    /// There is no credential that is known.
+    /// The request has no valid credential.
     Unknown(&'static str),
     /// The request was refused for another reason.
     Failed(Failure),

@@ -82,10 +82,9 @@ fn operation(route: &Route, failures: &mut BTreeMap<String, Response>) -> Operat
 fn responses(route: &Route, known: &mut BTreeMap<String, Response>) -> ResponsesBuilder {
     let always = if route.open { &ALWAYS[4..] } else { &ALWAYS[..] };
     let mut failures: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    // Of the header Idempotency-Key.
+    // Failures that the header Idempotency-Key can cause. Only POST requests with a credential accept it.
     let of_keys = [ErrorCode::BadRequest, ErrorCode::RepeatedKey, ErrorCode::TooLarge];
     let of_keys = of_keys.iter().filter(|_| route.method == Method::POST && !route.open);
-    // Of a header Idempotency-Key that is sent where it has no meaning.
     for code in always.iter().chain(&route.failures).chain(of_keys) {
         let codes = failures.entry(code.status()).or_default();
         if !codes.contains(&code.name()) {

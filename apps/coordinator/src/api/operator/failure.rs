@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use super::REQUEST;
 use crate::api::MAX_BODY;
 use crate::api::request_id::RequestId;
 use crate::contract::{ErrorAnswer, ErrorBody, ErrorCode, SchemaVersion};
@@ -71,12 +72,27 @@ impl Failure {
 
     pub(in crate::api) fn crowded() -> Self {
         let message = "this client has too many connections that are not a member's";
-        Self::new(ErrorCode::Unavailable, message, "end those that are not needed, and try again")
+        let hint = "end those that are not needed; if it is a reverse proxy, name it with `serve --trusted-proxy`, so that each of its clients is counted";
+        Self::new(ErrorCode::Unavailable, message, hint)
     }
 
-    /// Returns the failure of a coordinator that cannot be used for the moment.
-    pub(in crate::api) fn not_ready(message: &str) -> Self {
-        Self::new(ErrorCode::Unavailable, message, "ask another coordinator, or try again")
+    /// Returns the failure of a coordinator whose database is not open yet.
+    pub(in crate::api) fn starting() -> Self {
+        let message = "this coordinator starts: its database is not open yet";
+        let hint = "it answers as soon as the database is open, and nodes come back on their own; if that takes minutes, its log and the server of its database show why";
+        Self::new(ErrorCode::Unavailable, message, hint)
+    }
+
+    /// Returns the failure of a coordinator that is about to end.
+    pub(super) fn stopping() -> Self {
+        let hint = "ask another coordinator of this database; nodes do so on their own, and come back here after the next start";
+        Self::new(ErrorCode::Unavailable, "this coordinator stops", hint)
+    }
+
+    /// Returns the failure of a coordinator that cannot answer nodes any more, for anyone who asks.
+    pub(super) fn not_ready(message: &str) -> Self {
+        let hint = "this coordinator's log has the error (`health-check-failed`); send nodes to another coordinator until it is removed";
+        Self::new(ErrorCode::Unavailable, message, hint)
     }
 
     /// Returns status, message and hint, for a page.
@@ -86,7 +102,9 @@ impl Failure {
     }
 
     pub(super) fn slow() -> Self {
-        Self::new(ErrorCode::Slow, "the request took too long", "try again")
+        let message = format!("the request took more than {} s", REQUEST.as_secs());
+        let hint = "a change may have been made all the same: look before you repeat it; the database is slow or busy, which its server or disk, and `taut_coordinator_database_seconds` of `--metrics`, show";
+        Self::new(ErrorCode::Slow, &message, hint)
     }
 }
 
@@ -110,17 +128,30 @@ impl From<StateError> for Failure {
             StateError::WhichNetwork | StateError::Several { .. } => ErrorCode::WhichNetwork,
             StateError::BadPrefix(_) => ErrorCode::BadPrefix,
             StateError::BadName(..) => ErrorCode::BadName,
-            StateError::BadExpiry => ErrorCode::BadExpiry,
             StateError::People(error) => code_of(error),
-            StateError::Enrolment(_)
+            StateError::BadExpiry | StateError::BadLife => ErrorCode::BadExpiry,
+            StateError::BadUses | StateError::BadAbsence | StateError::BadOwner => ErrorCode::BadRequest,
+            StateError::BadTag(_) => ErrorCode::BadTag,
+            StateError::NoRequest(_) => ErrorCode::NoSuchRequest,
+            StateError::BadPolicy(_) | StateError::LongPolicy | StateError::LargeFilter(..) => ErrorCode::BadPolicy,
+            StateError::PolicyTests(_) | StateError::TooOld(_) | StateError::PolicyChanged(_) => {
+                ErrorCode::PolicyRefused
+            }
+            StateError::NoPolicy(_) => ErrorCode::NoSuchPolicy,
+            StateError::NoPart
+            | StateError::Denied
+            | StateError::Requests
+            | StateError::Enrolment(_)
             | StateError::NotAMember
             | StateError::KeyConflict
+            | StateError::KeyRevoked
             | StateError::KeyChanges
             | StateError::Crowd
             | StateError::Turnover
             | StateError::BadKey
             | StateError::Unsound(_)
             | StateError::Panicked
+            | StateError::StoredPolicy(_)
             | StateError::BadMap(_) => ErrorCode::Internal,
         };
         if code.status() >= 500 {

@@ -8,8 +8,8 @@ use super::{Failure, answer, created, parse};
 use crate::api::Context;
 use crate::clock::unix_now;
 use crate::contract::{CreateKey, CreatedKey, KeyEntry, KeyList, KeyState, NetworkQuery, RevokedKey, SchemaVersion};
-use crate::state::{Expiry, LONGEST_EXPIRY};
-use crate::store::KeyRow;
+use crate::state::{Expiry, LONGEST_EXPIRY, is_used_up};
+use crate::store::{Grants, KeyRow};
 
 const _: () = assert!(LONGEST_EXPIRY == 315_360_000, "the contract states this maximum");
 
@@ -31,8 +31,15 @@ pub(super) async fn create(Shared(context): Shared<Context>, body: Bytes) -> Res
         Some(None) => Expiry::Never,
         Some(Some(seconds)) => Expiry::Seconds(seconds),
     };
+    let grants = Grants {
+        most_uses: create.most_uses,
+        ephemeral: create.ephemeral_after,
+        tags: create.tags,
+        approves: create.pre_approved,
+        owner: create.owner,
+    };
     let (network, row, join_token) =
-        context.state.create_key(create.network.as_deref(), !create.one_off, expiry).await?;
+        context.state.create_key_with(create.network.as_deref(), !create.one_off, expiry, grants).await?;
     Ok(created(CreatedKey { schema: SchemaVersion, key: entry(&network, &row), join_token }))
 }
 
@@ -50,6 +57,11 @@ fn entry(network: &str, row: &KeyRow) -> KeyEntry {
         id: row.id,
         network: String::from(network),
         one_off: !row.reusable,
+        most_uses: row.grants.most_uses,
+        ephemeral_after: row.grants.ephemeral,
+        tags: row.grants.tags.clone(),
+        owner: row.grants.owner.clone(),
+        pre_approved: row.grants.approves,
         used: row.used,
         state: state(row),
         expires_at: row.expires_at,
@@ -60,7 +72,7 @@ fn entry(network: &str, row: &KeyRow) -> KeyEntry {
 fn state(row: &KeyRow) -> KeyState {
     if row.revoked_at.is_some() {
         KeyState::Revoked
-    } else if !row.reusable && row.used > 0 {
+    } else if is_used_up(row) {
         KeyState::Used
     } else if row.expires_at.is_some_and(|end| end <= unix_now()) {
         KeyState::Expired

@@ -10,13 +10,16 @@ mod networks;
 mod nodes;
 mod oidc;
 mod people;
+mod policy;
 mod relays;
 mod repeat;
+mod requests;
 mod route;
 mod routes;
 mod site;
 mod tokens;
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,14 +110,14 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
     answer
 }
 
-/// Returns the party of a request. What it needs is not known yet, so it may do what an owner may, and nothing else.
+/// Returns the caller of a request. The needs of the request are not known yet, so until `authorize` sets them the request needs the rights of an owner.
 fn caller(request: &Request, actor: Actor, grants: Grants) -> Caller {
     let source = request.extensions().get::<Source>().map(|source| source.address.to_canonical().to_string());
     let id = RequestId::current().map(|id| id.to_string());
     Caller { actor, grants, need: Need::OWNER, source: source.unwrap_or_default(), request: id.unwrap_or_default() }
 }
 
-/// Carries a request out for its party if that may make such a request at all; the rules check in which networks.
+/// Carries out a request if its caller may make such a request in some network. The rules then check the network.
 async fn authorize(Shared(need): Shared<Need>, mut request: Request, next: Next) -> Response {
     // Without a caller the request has not passed `guard`.
     let Some(caller) = request.extensions_mut().remove::<Caller>() else {
@@ -176,7 +179,23 @@ fn created(body: impl Serialize) -> Response {
 
 /// Parses a body.
 fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| {
-        Failure::bad_request(&format!("the body is not what was expected: {error}"), "send a JSON object")
-    })
+    let wrong = |why: &dyn Display| {
+        Failure::bad_request(&format!("the body is not what was expected: {why}"), "send a JSON object")
+    };
+    // Serde also accepts a list of the values in place of an object with the fields, so lists are refused here.
+    if body.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
+        return Err(wrong(&"it is a list"));
+    }
+    serde_json::from_slice(body).map_err(|error| wrong(&error))
+}
+
+/// Returns the number of entries of a page: what was asked for, or `default`.
+fn page(limit: Option<u32>, default: u32) -> Result<u32, Failure> {
+    match limit {
+        Some(limit @ 1..=500) => Ok(limit),
+        Some(_) => {
+            Err(Failure::bad_request("a page has from 1 to 500 entries", "give such a `limit`, or leave it out"))
+        }
+        None => Ok(default),
+    }
 }

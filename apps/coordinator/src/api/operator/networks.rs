@@ -8,7 +8,8 @@ use taut_base::Prefix;
 use super::{Failure, answer, created, parse};
 use crate::api::Context;
 use crate::contract::{
-    CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, RemoveNetworkQuery, RemovedNetwork, SchemaVersion,
+    ChangeNetwork, CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, RemoveNetworkQuery, RemovedNetwork,
+    SchemaVersion,
 };
 use crate::state::{NetworkView, StateError};
 
@@ -40,6 +41,17 @@ pub(super) async fn create(Shared(context): Shared<Context>, body: Bytes) -> Res
     Ok(created(NetworkAnswer { schema: SchemaVersion, network: entry(&network) }))
 }
 
+/// `PATCH …/{name}`: changes how nodes are admitted to a network.
+pub(super) async fn change(
+    Shared(context): Shared<Context>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    let ChangeNetwork { approval, key_expiry } = parse(&body)?;
+    let row = context.state.set_admission(Some(&name), approval, key_expiry).await?;
+    show(Shared(context), Path(row.id.to_string())).await
+}
+
 /// `DELETE …/{name}`: removes a network.
 pub(super) async fn remove(
     Shared(context): Shared<Context>,
@@ -60,5 +72,7 @@ fn entry(view: &NetworkView) -> NetworkEntry {
         nodes: view.nodes,
         online: view.online as u64,
         created_at: view.row.created_at,
+        approval: view.row.approval,
+        key_expiry: view.row.key_life,
     }
 }

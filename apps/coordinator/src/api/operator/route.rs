@@ -1,5 +1,6 @@
 //! One request of the API: its handler, and its description for the OpenAPI document.
 
+use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -19,9 +20,9 @@ pub(in crate::api) struct Route {
     pub(in crate::api) handler: MethodRouter<Context>,
     /// True if the request needs no credential.
     pub(in crate::api) open: bool,
-    /// True for a request without a credential that is carried out for a person: it has the limits of the API.
+    /// True for a request with which a person gets a first credential: it needs no credential, but the limits of the API apply to it.
     pub(in crate::api) is_front: bool,
-    /// What the request needs of a caller with a credential.
+    /// Rights that a caller with a credential needs for the request.
     pub(super) need: Need,
     /// Name of the operation, for generated clients.
     pub(super) id: &'static str,
@@ -99,6 +100,12 @@ impl Route {
         Self::new(Method::DELETE, path, id, summary, handler)
     }
 
+    /// Raises the limit on the body of the request, in bytes.
+    pub(super) fn up_to(mut self, bytes: usize) -> Self {
+        self.handler = self.handler.layer(DefaultBodyLimit::max(bytes));
+        self
+    }
+
     /// Makes the request one that needs no token.
     pub(super) fn open(mut self) -> Self {
         self.open = true;
@@ -111,19 +118,19 @@ impl Route {
         self.fails(&[ErrorCode::WrongSite, ErrorCode::Slow])
     }
 
-    /// Sets what a caller needs to make the request. Without it only an owner of the coordinator may make it.
+    /// Sets the rights that a caller needs for the request. By default only an owner of the coordinator may make it.
     pub(super) fn needs(mut self, (area, access): (Area, Access)) -> Self {
         self.need = Need { area, access, everywhere: false, by_session: false };
         self
     }
 
-    /// Only a person with a session may make the request: a token cannot create tokens or take an account over.
+    /// Restricts the request to people with a session: a token cannot create tokens or take an account over.
     pub(super) fn by_session(mut self) -> Self {
         self.need.by_session = true;
         self
     }
 
-    /// A role in one network is not enough.
+    /// Requires a role in all networks: a role in one network is not enough.
     pub(super) fn everywhere(mut self) -> Self {
         self.need.everywhere = true;
         self

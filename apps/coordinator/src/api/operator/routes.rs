@@ -7,11 +7,13 @@ use axum::response::{IntoResponse, Response};
 use super::document::document;
 use super::health::{healthz, readyz};
 use super::route::Route;
-use super::{keys, networks, nodes, people, relays, tokens};
+use super::{keys, networks, nodes, people, policy, relays, requests, tokens};
 use crate::contract::{
-    AddRelay, CreateKey, CreateNetwork, CreatedKey, ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList,
-    NodeAnswer, NodeList, OperatorTokenList, ReadyAnswer, RelayAnswer, RelayList, RelayTokenAnswer, RemoveNetworkQuery,
-    RemovedNetwork, RemovedNode, RemovedRelay, RenameNode, RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
+    AddRelay, ApplyPolicy, ApproveRequest, ChangeNetwork, ChangeNode, CreateKey, CreateNetwork, CreatedKey,
+    DeniedRequest, ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList, NodeAnswer, NodeList,
+    OperatorTokenList, PolicyAnswer, PolicyList, PolicyVersionsQuery, ReadyAnswer, RelayAnswer, RelayList,
+    RelayTokenAnswer, RemoveNetworkQuery, RemovedNetwork, RemovedNode, RemovedRelay, RequestList, RevokedKey,
+    RevokedOperatorToken, TicketKeyAnswer,
 };
 use crate::state::{Access, Area};
 
@@ -48,6 +50,17 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             .named_by("name", network)
             .answers::<NetworkAnswer>()
             .fails(&[ErrorCode::NoSuchNetwork]),
+        Route::patch(
+            "/api/v1/networks/{name}",
+            "changeNetwork",
+            "Changes how nodes are admitted to a network, and how long memberships last.",
+            networks::change,
+        )
+        .needs(write(Area::Networks))
+        .named_by("name", network)
+        .body::<ChangeNetwork>()
+        .answers::<NetworkAnswer>()
+        .fails(&[ErrorCode::NoSuchNetwork, ErrorCode::BadExpiry]),
         Route::delete("/api/v1/networks/{name}", "removeNetwork", "Removes a network.", networks::remove).needs(write(Area::Networks))
             .named_by("name", network)
             .query::<RemoveNetworkQuery>()
@@ -64,7 +77,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         ).needs(write(Area::Keys))
         .body::<CreateKey>()
         .answers::<CreatedKey>()
-        .fails(&[ErrorCode::BadExpiry, ErrorCode::WhichNetwork, ErrorCode::NoSuchNetwork]),
+        .fails(&[ErrorCode::BadExpiry, ErrorCode::BadTag, ErrorCode::WhichNetwork, ErrorCode::NoSuchNetwork]),
         Route::delete(
             "/api/v1/keys/{id}",
             "revokeKey",
@@ -74,13 +87,81 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         .numbered_by("id")
         .answers::<RevokedKey>()
         .fails(&[ErrorCode::NoSuchKey]),
-        Route::get("/api/v1/nodes", "listNodes", "Lists the nodes.", nodes::list).needs(read(Area::Nodes)).in_network().answers::<NodeList>(),
-        Route::patch("/api/v1/nodes/{name}", "renameNode", "Renames a node.", nodes::rename).needs(write(Area::Nodes))
-            .named_by("name", node)
+        Route::get("/api/v1/nodes", "listNodes", "Lists the nodes.", nodes::list)
+            .needs(read(Area::Nodes))
+            .in_network().answers::<NodeList>(),
+        Route::patch(
+            "/api/v1/nodes/{name}",
+            "changeNode",
+            "Changes a node: its name, tags and owner, and whether it takes part in the network.",
+            nodes::change,
+        )
+        .needs(write(Area::Nodes))
+        .named_by("name", node)
+        .in_network()
+        .body::<ChangeNode>()
+        .answers::<NodeAnswer>()
+        .fails(&[
+            ErrorCode::WhichNetwork,
+            ErrorCode::NoSuchNode,
+            ErrorCode::BadName,
+            ErrorCode::NameTaken,
+            ErrorCode::BadTag,
+            ErrorCode::BadExpiry,
+        ]),
+        Route::get("/api/v1/policy", "showPolicy", "Returns the policy in force.", policy::show)
+            .needs(read(Area::Policy))
             .in_network()
-            .body::<RenameNode>()
-            .answers::<NodeAnswer>()
-            .fails(&[ErrorCode::WhichNetwork, ErrorCode::NoSuchNode, ErrorCode::BadName, ErrorCode::NameTaken]),
+            .answers::<PolicyAnswer>()
+            .fails(&[ErrorCode::WhichNetwork]),
+        Route::post("/api/v1/policy", "applyPolicy", "Applies a policy, which becomes the next version.", policy::apply)
+            .needs(write(Area::Policy))
+            .in_network()
+            .up_to(policy::MAX_POLICY_BODY)
+            .body::<ApplyPolicy>()
+            .answers::<PolicyAnswer>()
+            .fails(&[ErrorCode::WhichNetwork, ErrorCode::BadPolicy, ErrorCode::PolicyRefused]),
+        Route::get("/api/v1/policy/versions", "listPolicyVersions", "Lists the versions of the policy.", policy::versions)
+            .needs(read(Area::Policy))
+            .query::<PolicyVersionsQuery>()
+            .answers::<PolicyList>()
+            .fails(&[ErrorCode::WhichNetwork, ErrorCode::NoSuchNetwork]),
+        Route::get(
+            "/api/v1/policy/versions/{version}",
+            "showPolicyVersion",
+            "Returns a version of the policy.",
+            policy::version,
+        )
+        .needs(read(Area::Policy))
+        .numbered_by("version")
+        .in_network()
+        .answers::<PolicyAnswer>()
+        .fails(&[ErrorCode::WhichNetwork, ErrorCode::NoSuchPolicy]),
+        Route::get("/api/v1/requests", "listRequests", "Lists the machines that wait for approval.", requests::list)
+            .needs(read(Area::Nodes))
+            .answers::<RequestList>(),
+        Route::post(
+            "/api/v1/requests/{code}/approve",
+            "approveRequest",
+            "Approves a machine: it becomes a node of a network, or its membership is renewed.",
+            requests::approve,
+        )
+        .needs(write(Area::Nodes))
+        .named_by("code", "the code that the machine shows")
+        .body::<ApproveRequest>()
+        .answers::<NodeAnswer>()
+        .fails(&[
+            ErrorCode::NoSuchRequest,
+            ErrorCode::NoSuchNetwork,
+            ErrorCode::WhichNetwork,
+            ErrorCode::BadTag,
+            ErrorCode::Full,
+        ]),
+        Route::delete("/api/v1/requests/{code}", "denyRequest", "Denies the request of a machine.", requests::deny)
+            .needs(write(Area::Nodes))
+            .named_by("code", "the code that the machine shows")
+            .answers::<DeniedRequest>()
+            .fails(&[ErrorCode::NoSuchRequest]),
         Route::delete("/api/v1/nodes/{name}", "removeNode", "Removes a node from its network.", nodes::remove).needs(write(Area::Nodes))
             .named_by("name", node)
             .in_network()

@@ -1,13 +1,13 @@
 //! The configuration file: TOML whose keys are the names of the flags.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use taut_base::closest;
+use taut_relay_server::open_regular;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use zeroize::Zeroizing;
@@ -16,8 +16,20 @@ use super::known::{KNOWN, Kind, Known};
 use super::{Entry, Setting, Source};
 use crate::cli::CommandError;
 
-/// Largest file, 1 MiB: a file with every setting has a few KiB, and another file given by mistake may be a disk.
-const LARGEST: u64 = 1 << 20;
+/// Largest file, 256 KiB: a file with every setting has a few KiB, and a larger one was given by mistake.
+const LARGEST: u64 = 256 << 10;
+
+/// Most problems that are reported, 20: more than fit on a screen hide the first one.
+const MOST_PROBLEMS: usize = 20;
+
+/// Most items of an array, 256: more than a list of proxies or addresses has.
+const MOST_ITEMS: usize = 256;
+
+/// Longest name of an unknown key that is repeated, in characters.
+const LONGEST_NAME: usize = 64;
+
+/// Device number of /dev/null, which names no file at all.
+const NULL: u64 = 0x103;
 
 /// Bits of a file's mode with which other users can read or change it.
 const OTHERS: u32 = 0o077;
@@ -39,16 +51,26 @@ impl SettingsFile {
                 path.display()
             ))
         };
-        let mut file = File::open(path).map_err(unreadable)?;
+        let is_null =
+            std::fs::metadata(path).is_ok_and(|file| file.file_type().is_char_device() && file.rdev() == NULL);
+        if is_null {
+            return Ok(Self { path: path.to_path_buf(), settings: BTreeMap::new(), is_open: false });
+        }
+        let mut file = open_regular(path).map_err(unreadable)?;
         let is_open = file.metadata().map_err(unreadable)?.mode() & OTHERS != 0;
         let mut text = Zeroizing::new(String::new());
         Read::by_ref(&mut file).take(LARGEST + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() as u64 > LARGEST {
-            return Err(CommandError::Run(format!("the configuration file {} is larger than 1 MiB", path.display())));
+            return Err(CommandError::Run(format!(
+                "the configuration file {} is larger than {} KiB, so it is not one; give another one with --config",
+                path.display(),
+                LARGEST >> 10
+            )));
         }
-        let settings = parse(&text).map_err(|problems| {
-            let lines: Vec<String> =
-                problems.into_iter().map(|(at, what)| format!("{}, {}: {what}", path.display(), place(at))).collect();
+        let settings = parse(&text).map_err(|Problems { first, more }| {
+            let mut lines: Vec<String> =
+                first.into_iter().map(|(at, what)| format!("{}, {}: {what}", path.display(), place(at))).collect();
+            lines.extend((more > 0).then(|| format!("and {more} more")));
             CommandError::Run(lines.join("\n"))
         })?;
         Ok(Self { path: path.to_path_buf(), settings, is_open })
@@ -63,31 +85,53 @@ pub(super) fn place((line, column): At) -> String {
     format!("line {line}, column {column}")
 }
 
-/// Returns the settings of a file, or all its problems in the order of their places. No problem contains a value, which may be a password.
-fn parse(text: &str) -> Result<BTreeMap<&'static str, Setting>, Vec<(At, String)>> {
+/// The problems of a file, in the order of their places.
+#[derive(Debug, Default)]
+struct Problems {
+    /// The first [`MOST_PROBLEMS`].
+    first: Vec<(At, String)>,
+    /// Number of problems beyond [`MOST_PROBLEMS`].
+    more: usize,
+}
+
+impl Problems {
+    fn add(&mut self, problem: impl FnOnce() -> (At, String)) {
+        // `problem` formats a message, which takes time, and a file can have many thousands of problems: the others are only counted.
+        if self.first.len() < MOST_PROBLEMS { self.first.push(problem()) } else { self.more += 1 }
+    }
+}
+
+/// Returns the settings of a file, or its problems. No problem contains a value, which may be a password.
+fn parse(text: &str) -> Result<BTreeMap<&'static str, Setting>, Problems> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let at = |span: Range<usize>| position(text, span.start);
-    let mut problems: Vec<(At, String)> = errors
-        .iter()
-        .map(|error| (error.span().map_or((1, 1), at), format!("this is not TOML: {}", error.message())))
-        .collect();
+    let mut problems = Problems::default();
+    for error in &errors {
+        let place = || error.span().map_or((1, 1), at);
+        problems.add(|| (place(), format!("this is not TOML: {}", error.message())));
+    }
     let mut settings = BTreeMap::new();
     // The rest of a file that is not TOML is a guess.
-    let pairs = if problems.is_empty() { table.into_inner() } else { DeTable::new() };
+    let table = if errors.is_empty() { table.into_inner() } else { DeTable::new() };
+    let mut pairs: Vec<_> = table.into_iter().collect();
+    pairs.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in pairs {
-        let here = at(key.span());
         let name = key.get_ref().as_ref();
-        let read = KNOWN.iter().find(|known| known.name == name).ok_or_else(|| (here, unknown(name)));
-        match read.and_then(|known| Ok((known.name, entries(known, &value, text)?))) {
-            Ok((name, entries)) => _ = settings.insert(name, Setting { entries, source: Source::File }),
-            Err(problem) => problems.push(problem),
+        let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
+            problems.add(|| (at(key.span()), unknown(name)));
+            continue;
+        };
+        match entries(known, &value, text) {
+            Ok(entries) => _ = settings.insert(known.name, Setting { entries, source: Source::File }),
+            Err(problem) => problems.add(|| problem),
         }
     }
-    problems.sort();
-    if problems.is_empty() { Ok(settings) } else { Err(problems) }
+    problems.first.sort();
+    if problems.first.is_empty() { Ok(settings) } else { Err(problems) }
 }
 
 fn unknown(name: &str) -> String {
+    let name: String = name.chars().take(LONGEST_NAME).collect();
     let words = name.replace('_', "-");
     let known = || KNOWN.iter().map(|known| known.name);
     let meant = closest(&words, known()).map_or_else(
@@ -111,6 +155,9 @@ fn entries(known: &Known, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Ve
             if is_plain { Ok(vec![entry(value, digits)]) } else { Err(wrong("a whole number of 0 or more")) }
         }
         (Kind::Switch, DeValue::Boolean(on)) => Ok(vec![entry(value, on.to_string())]),
+        (Kind::List, DeValue::Array(items)) if items.len() > MOST_ITEMS => {
+            Err((here, format!("`{name}` has {} items, and may have {MOST_ITEMS}", items.len())))
+        }
         (Kind::List, DeValue::Array(items)) => {
             let item = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
                 DeValue::String(written) => Ok(entry(item, String::from(written.as_ref()))),
@@ -152,7 +199,7 @@ mod tests {
     use super::*;
 
     fn problems(text: &str) -> Vec<(At, String)> {
-        parse(text).err().unwrap_or_default()
+        parse(text).err().unwrap_or_default().first
     }
 
     #[test]
@@ -188,6 +235,19 @@ mod tests {
             found[1].0 == (2, 2) && found[1].1.contains("the options of `serve` without `--`: state, "),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_file_with_very_many_problems_reports_the_first_ones_and_their_number() {
+        let text: String = (0..20_000).rev().map(|number| format!("k{number}=1\n")).collect();
+        let found = parse(&text).err().unwrap();
+        assert_eq!((found.first.len(), found.more), (MOST_PROBLEMS, 20_000 - MOST_PROBLEMS));
+        let lines: Vec<usize> = found.first.iter().map(|((line, _), _)| *line).collect();
+        assert_eq!(lines, (1..=MOST_PROBLEMS).collect::<Vec<_>>());
+        let long = problems(&format!("{} = 1\n", "x".repeat(10_000)));
+        assert!(long[0].1.len() < 1_000, "{long:?}");
+        let many = problems(&format!("url = [{}]\n", "'a',".repeat(MOST_ITEMS + 1)));
+        assert_eq!(many, [((1, 7), String::from("`url` has 257 items, and may have 256"))]);
     }
 
     #[test]

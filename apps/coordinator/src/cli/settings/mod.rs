@@ -13,6 +13,7 @@ use zeroize::Zeroize;
 
 use super::CommandError;
 use super::arguments::Arguments;
+use crate::state::StateError;
 use crate::store::Location;
 use file::SettingsFile;
 pub(super) use known::{KNOWN, Kind, Known};
@@ -168,7 +169,14 @@ impl Settings {
         // The URL is not repeated, because it may contain a password.
         let wrong =
             "is not a URL of PostgreSQL; write postgres://USER:PASSWORD@HOST/DATABASE, or leave it out for SQLite";
-        let server = |url: &str| Location::parse(Some(String::from(url)), Path::new("")).ok_or(String::from(wrong));
+        let server = |url: &str| {
+            let location = Location::parse(Some(String::from(url)), Path::new("")).ok_or(String::from(wrong))?;
+            location.check().map_err(|error| {
+                let error = StateError::from(error);
+                format!("is refused: {error}; {}", error.hint())
+            })?;
+            Ok(location)
+        };
         Ok(self.one("database", server)?.unwrap_or_else(|| Location::Directory(self.state())))
     }
 

@@ -81,6 +81,7 @@ impl Member {
             enrol: None,
             have: self.known.version,
             version: String::from("simulated"),
+            request: None,
             run: self.run,
         };
         channel.send(&ToCoordinator::Hello(hello)).await?;
@@ -159,7 +160,13 @@ impl Member {
                 delta.upserts.iter().for_each(|peer| self.take(peer, self.known.peers.get(&peer.id).copied(), world));
             }
             ToNode::Refused(_) => return None,
-            ToNode::Presence { .. } | ToNode::Pong | ToNode::Ticket { .. } | ToNode::Twin { .. } => {}
+            ToNode::Presence { .. }
+            | ToNode::Pong
+            | ToNode::Ticket { .. }
+            | ToNode::Twin { .. }
+            | ToNode::Waiting(_)
+            | ToNode::Welcome { .. }
+            | ToNode::Expiry { .. } => {}
         }
         Some(())
     }

@@ -435,7 +435,8 @@ async fn compare(plan: &Plan, directory: &Path, world: &World, members: &[Member
 
 async fn whole_map(state: &State, network: NetworkId, node: NodeId) -> Result<NetworkMap, CommandError> {
     let update = state.update_for(network, node, 0).await.map_err(CommandError::run)?;
-    match serde_json::from_slice(&update.message).map_err(CommandError::run)? {
+    let message = update.message.unwrap_or_default();
+    match serde_json::from_slice(&message).map_err(CommandError::run)? {
         ToNode::Map(map) => Ok(map),
         _ => Err(CommandError::Run(String::from("the coordinator has no whole map"))),
     }

@@ -1,4 +1,4 @@
-//! Roles, scopes of tokens, and what each of them allows. Pure.
+//! Roles and scopes of tokens, and the rights that they give. Pure: no input or output.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,13 +9,13 @@ use crate::store::NetworkId;
 /// The role of a person, in one network or in all. Each role includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
-    /// Sees its own account.
+    /// A member sees its own account.
     Member,
-    /// Reads everything, and changes nothing.
+    /// An auditor reads everything, and changes nothing.
     Auditor,
-    /// Changes nodes, enrolment keys and relays.
+    /// An administrator changes nodes, enrolment keys, relays and the policy.
     Admin,
-    /// Changes everything, people and their roles included.
+    /// An owner changes everything, people and their roles included.
     Owner,
 }
 
@@ -39,7 +39,7 @@ impl FromStr for Role {
     }
 }
 
-/// What a request is about.
+/// Part of the coordinator that a request reads or changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Area {
     /// The caller's own account and session.
@@ -50,6 +50,8 @@ pub(crate) enum Area {
     Nodes,
     Keys,
     Relays,
+    /// Policies, which decide which nodes may reach which services.
+    Policy,
     /// People, their roles and sessions.
     Users,
     /// API tokens of other parties, and operator tokens.
@@ -59,8 +61,8 @@ pub(crate) enum Area {
 
 impl Area {
     /// The areas that a scope can name.
-    pub(crate) const SCOPED: [Self; 7] =
-        [Self::Networks, Self::Nodes, Self::Keys, Self::Relays, Self::Users, Self::Tokens, Self::Audit];
+    pub(crate) const SCOPED: [Self; 8] =
+        [Self::Networks, Self::Nodes, Self::Keys, Self::Relays, Self::Policy, Self::Users, Self::Tokens, Self::Audit];
 
     /// Returns the area as it is spelled in scopes.
     pub(crate) fn name(self) -> &'static str {
@@ -71,6 +73,7 @@ impl Area {
             Self::Nodes => "nodes",
             Self::Keys => "keys",
             Self::Relays => "relays",
+            Self::Policy => "policy",
             Self::Users => "users",
             Self::Tokens => "tokens",
             Self::Audit => "audit",
@@ -78,40 +81,40 @@ impl Area {
     }
 }
 
-/// Whether a request changes something.
+/// Kind of access of a request: reading or changing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// What a request needs.
+/// Rights that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     pub(crate) area: Area,
     pub(crate) access: Access,
     /// True if a role in one network is not enough.
     pub(crate) everywhere: bool,
-    /// True if only a person with a session may do it, and no token.
+    /// True if only a person with a session may make the request, and no token.
     pub(crate) by_session: bool,
 }
 
 impl Need {
-    /// What a request needs about which nothing else is said: an owner of the coordinator.
+    /// Default for requests that set no rights of their own: the caller must be an owner of the coordinator.
     pub(crate) const OWNER: Self =
         Self { area: Area::Users, access: Access::Write, everywhere: true, by_session: false };
 
-    /// Returns the least role that is enough.
+    /// Returns the lowest role that has these rights.
     fn role(self) -> Role {
         match (self.area, self.access) {
             (Area::Own | Area::Description, _) => Role::Member,
             (_, Access::Read) => Role::Auditor,
-            (Area::Nodes | Area::Keys | Area::Relays, Access::Write) => Role::Admin,
+            (Area::Nodes | Area::Keys | Area::Relays | Area::Policy, Access::Write) => Role::Admin,
             (Area::Networks | Area::Users | Area::Tokens | Area::Audit, Access::Write) => Role::Owner,
         }
     }
 
-    /// Returns true if any caller that is known may do this.
+    /// Returns true if every caller with a valid credential has these rights.
     fn is_open(self) -> bool {
         matches!(self.area, Area::Own | Area::Description)
     }
@@ -120,9 +123,9 @@ impl Need {
 /// The scopes of an API token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scopes {
-    /// Everything that its person may do.
+    /// Everything that the token's person may do.
     All,
-    /// These; writing includes reading.
+    /// Only these areas and kinds of access; writing includes reading.
     Some(Vec<(Area, Access)>),
 }
 
@@ -178,7 +181,7 @@ impl fmt::Display for Scopes {
     }
 }
 
-/// What a caller may do: its roles, and the scopes of its token.
+/// Rights of a caller: its roles, and the scopes of its token.
 #[derive(Clone, Debug)]
 pub(crate) struct Grants {
     /// The role in all networks and in the coordinator itself.
@@ -205,12 +208,12 @@ impl Grants {
         self.everywhere.max(here)
     }
 
-    /// Returns true if this is allowed in a network; `None` stands for the coordinator itself.
+    /// Returns true if these grants include the rights in a network; `None` stands for the coordinator itself.
     pub(crate) fn allow(&self, need: Need, network: Option<NetworkId>) -> bool {
         self.scopes.allow(need) && (need.is_open() || self.role(network).is_some_and(|role| role >= need.role()))
     }
 
-    /// Returns true if this is allowed in the coordinator itself, or in one network at least if that is enough.
+    /// Returns true if these grants include the rights in the coordinator itself, or in at least one network if a role in one is enough.
     pub(crate) fn allow_somewhere(&self, need: Need) -> bool {
         let in_one = || self.networks.keys().any(|network| self.allow(need, Some(*network)));
         self.allow(need, None) || (!need.everywhere && in_one())

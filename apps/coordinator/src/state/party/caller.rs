@@ -29,7 +29,7 @@ pub(crate) enum Actor {
         /// Number of the token.
         id: i64,
         name: String,
-        /// The person whose token it is; `None` for the operator's.
+        /// The person that owns the token; `None` for a token of the operator.
         person: Option<i64>,
     },
     /// An operator token.
@@ -81,12 +81,12 @@ impl Actor {
     }
 }
 
-/// The party of a request, what it may do, and from where it came.
+/// The party of a request, its rights, and the address from which the request came.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) actor: Actor,
     pub(crate) grants: Grants,
-    /// What the request needs.
+    /// Rights that the request needs.
     pub(crate) need: Need,
     /// Address of the client.
     pub(crate) source: String,

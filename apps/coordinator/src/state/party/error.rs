@@ -19,7 +19,7 @@ pub(crate) enum PeopleError {
     BadLink,
     /// The code is wrong or was used.
     BadCode,
-    /// The password is too short, too long, or the name.
+    /// The password is too short, too long, or equal to the name.
     BadPassword(&'static str),
     /// The name with which to sign in, or the displayed name, is not valid.
     BadName(&'static str),
@@ -35,7 +35,7 @@ pub(crate) enum PeopleError {
     NoPerson(String),
     /// There is a person of this name.
     PersonExists(String),
-    /// There are as many people as fit.
+    /// The number of people has reached its limit.
     TooManyPeople,
     /// The party has as many API tokens as it can have.
     TooManyTokens,
@@ -64,7 +64,7 @@ pub(crate) enum PeopleError {
 }
 
 impl PeopleError {
-    /// Returns what to do about it.
+    /// Returns advice on how to fix the failure.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::SignIn => {

@@ -1,4 +1,4 @@
-//! The party of a request: who it is, what it may do, and the record of what it changed. All rules use it, and it uses none of them.
+//! The party of a request: its identity, its rights, and the audit record of its changes. All rules use this module, and it uses none of them.
 
 mod access;
 mod caller;

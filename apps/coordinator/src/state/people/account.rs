@@ -1,4 +1,4 @@
-//! What a person does with its own account: password, one-time codes.
+//! Changes that a person makes to its own account: password, one-time codes.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::store::{LOCAL, Party, PersonRow};
 pub(crate) struct NewCodes {
     /// Base32, as authenticators take it.
     pub(crate) secret: String,
-    /// The same as an `otpauth:` URI, for a QR code.
+    /// The secret as an `otpauth:` URI, for a QR code.
     pub(crate) uri: String,
 }
 

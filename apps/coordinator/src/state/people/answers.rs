@@ -24,15 +24,15 @@ pub(crate) struct Repeatable {
     key: Zeroizing<[u8; 32]>,
 }
 
-/// What is known of a request with an idempotency key.
+/// Result of the search for an earlier request with the same idempotency key.
 pub(crate) enum Earlier {
-    /// It is new, and is noted now.
+    /// There is no earlier request. The new one is noted now.
     New,
-    /// It was answered with this status and body.
+    /// The earlier request was answered with this status and body.
     Answered(u16, Vec<u8>),
-    /// Another request had this key.
+    /// A request with other content had this key.
     Other,
-    /// It is being carried out, or its coordinator stopped while it was.
+    /// The earlier request is still being carried out, or its coordinator stopped before it was answered.
     Unknown,
     /// The credential has too many answers.
     Full,
@@ -73,7 +73,7 @@ impl Repeatable {
 }
 
 impl State {
-    /// Looks an earlier request up; notes a new one.
+    /// Searches for an earlier request with the same key, and notes a new one.
     pub(crate) async fn begin_repeatable(&self, request: &Repeatable) -> Result<Earlier, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         if let Some(kept) = tx.kept_answer(&request.party, &request.request).await? {

@@ -5,7 +5,7 @@ use super::answers::ANSWER_LIFE;
 use super::{Caller, IDLE_LIFE, LARGEST_PAGE};
 use crate::store::{AuditFilter, AuditRow, Party};
 
-/// Time for which entries of failed sign-ins are kept, 30 days in seconds: strangers make them.
+/// Time for which entries of failed sign-ins are kept, 30 days in seconds: unauthenticated senders cause them.
 const FAILED_LIFE: i64 = 30 * 24 * 3600;
 
 /// Entries that are deleted in one transaction, 1,024: that takes some milliseconds.
@@ -53,7 +53,7 @@ impl State {
         Ok(AuditPage { entries: rows.into_iter().filter(is_visible).map(view).collect(), next })
     }
 
-    /// Deletes expired sessions, links and kept answers, and old entries of the audit log. `now` must come from a clock that nobody has set recently.
+    /// Deletes expired sessions, links and kept answers, and old entries of the audit log. `now` must come from a clock that was not set recently.
     pub(crate) async fn forget_people_marks(&self, now: i64) -> Result<(), StateError> {
         let mut tx = self.store.write(Party::Coordinator).await?;
         tx.forget_sessions(now, now - IDLE_LIFE).await?;
@@ -63,7 +63,7 @@ impl State {
         self.forget_audit(now).await
     }
 
-    /// Deletes entries that are older than the retention time. `now` must come from a clock that nobody has set recently.
+    /// Deletes entries that are older than the retention time. `now` must come from a clock that was not set recently.
     async fn forget_audit(&self, now: i64) -> Result<(), StateError> {
         loop {
             let mut tx = self.store.write(Party::Coordinator).await?;

@@ -14,7 +14,7 @@ const OF_SOURCE: Rate = Rate::every(Duration::from_secs(6), 20);
 /// Attempts for one account from all sources: 10 at once, then one a minute. A guesser has half a million attempts a year.
 const OF_ACCOUNT: Rate = Rate::every(Duration::from_secs(60), 10);
 
-/// Pairs of account and source that signed in lately and to which the limit of the account does not apply, 1,024: otherwise anyone could lock an account out.
+/// Limit on the pairs of account and source that signed in recently, 1,024. The limit of the account does not apply to them: otherwise anyone could lock an account out.
 const FAMILIAR: usize = 1_024;
 
 /// Attempts by source and by account, in tables of fixed size.
@@ -47,7 +47,7 @@ impl SignInLimits {
         Time::from_duration(now.saturating_duration_since(self.start))
     }
 
-    /// Counts an attempt. Returns false if it must not be made. The account need not exist.
+    /// Counts an attempt to sign in. Returns false if it exceeds a limit and must be refused. The account need not exist.
     pub(super) fn take(&self, account: &str, source: [u8; 8], now: Instant) -> bool {
         if !self.take_source(source, now) {
             return false;
@@ -60,7 +60,7 @@ impl SignInLimits {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner).take(self.hash.of(&account), time)
     }
 
-    /// Remembers that somebody signed in to this account from this source.
+    /// Remembers a successful sign-in to this account from this source.
     pub(super) fn succeeded(&self, account: &str, source: [u8; 8]) {
         let pair = self.hash.of(&(account, source));
         let mut familiar = self.familiar.lock().unwrap_or_else(PoisonError::into_inner);

@@ -42,11 +42,6 @@ pub(in crate::state) fn url(urls: &[String], purpose: &str, secret: &str) -> Str
 }
 
 impl State {
-    /// Returns the URLs of this coordinator for nodes and browsers.
-    pub(crate) fn urls(&self) -> &[String] {
-        &self.urls
-    }
-
     /// Makes a link with which a person sets a new password. Earlier ones end.
     pub(crate) async fn create_password_link(&self, who: &str) -> Result<String, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;

@@ -1,4 +1,4 @@
-//! People: who signs in, what they may do, and the record of what was done. docs/internals/people.md explains the states of sessions and links.
+//! People: signing in, roles, sessions, links and API tokens, and the audit log. docs/internals/people.md explains the states of sessions and links.
 
 mod account;
 mod answers;
@@ -41,7 +41,7 @@ use crate::oidc::Provider;
 /// Most entries of a page, 500.
 pub(crate) const LARGEST_PAGE: u32 = 500;
 
-/// What is kept in memory about people who sign in.
+/// State in memory about people who sign in.
 pub(super) struct People {
     passwords: Passwords,
     limits: SignInLimits,

@@ -107,7 +107,7 @@ impl Passwords {
     ) -> Result<T, PeopleError> {
         let place = self.place(source).ok_or(PeopleError::Busy)?;
         let turn = Arc::clone(&self.running).acquire_owned().await.map_err(|_| PeopleError::Busy)?;
-        // The place and the turn are the thread's: a client that goes away does not give them back before the work is done.
+        // The thread owns the place and the turn, so a client that disconnects does not release them before the work is done.
         let done = tokio::task::spawn_blocking(move || {
             let _held = (place, turn);
             work()

@@ -121,7 +121,7 @@ pub(crate) fn csrf_token(secret: &Secret) -> String {
     encode_base64url(&taut_noise::hash(&[b"taut csrf token", secret.expose()]))
 }
 
-/// Returns what a person may do.
+/// Returns the rights of a person.
 pub(super) async fn grants(tx: &mut Reading, person: i64, scopes: Scopes) -> Result<Grants, StoreError> {
     let mut grants = Grants { everywhere: None, networks: BTreeMap::new(), scopes };
     for row in tx.roles(person).await? {

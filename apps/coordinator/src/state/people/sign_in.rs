@@ -28,7 +28,7 @@ pub(crate) struct Opened {
     pub(crate) known: Known,
 }
 
-/// What is stored of the account of an attempt.
+/// Stored data of the account that an attempt names.
 struct Account {
     person: Option<PersonRow>,
     hash: Option<String>,
@@ -59,7 +59,7 @@ impl State {
         Ok(opened)
     }
 
-    /// Returns the account of a name. Reads as much for a name that nobody has.
+    /// Returns the account of a name. An unknown name causes the same database reads, so that it takes the same time.
     async fn account(&self, name: &str) -> Result<Account, StoreError> {
         let mut tx = self.store.read(Party::Unauthenticated).await?;
         let person = tx.person_of(LOCAL, name).await?.filter(|person| person.disabled_at.is_none());
@@ -68,7 +68,7 @@ impl State {
         Ok(Account { person, hash, totp: totp.filter(|totp| totp.confirmed_at.is_some()) })
     }
 
-    /// Opens a session after the password was right. Returns `None` if the code is not, or if the person has changed meanwhile.
+    /// Opens a session after the password was right. Returns `None` if the code is wrong, or if the person was changed meanwhile.
     async fn open_session(
         &self,
         person: PersonRow,
@@ -82,7 +82,7 @@ impl State {
         if !is_same || !is_enabled {
             return Ok(None);
         }
-        // Read again: another session may have turned codes on, or used this one.
+        // The codes are read again, because another session may have turned codes on, or used this code.
         let codes = tx.totp(person.id).await?.filter(|totp| totp.confirmed_at.is_some());
         if let Some(codes) = codes.or_else(|| account.totp.as_ref().map(copied))
             && !use_code(&mut tx, person.id, &codes, code.unwrap_or_default()).await?

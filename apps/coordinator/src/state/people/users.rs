@@ -77,7 +77,7 @@ impl State {
         view(&mut tx, &all, row).await
     }
 
-    /// Creates a local person. Returns it, and the link with which it sets its password: nobody else ever knows that.
+    /// Creates a local person. Returns the person, and the link with which it sets its password, so that only that person ever knows the password.
     pub(crate) async fn create_user(&self, new: NewUser) -> Result<(UserView, String), StateError> {
         let display_name = new.display_name.as_deref().unwrap_or(&new.name);
         check_sign_in_name(&new.name)?;
@@ -186,7 +186,7 @@ impl State {
         Ok(view)
     }
 
-    /// Removes a person with all its data. The audit log keeps what it did, without its name.
+    /// Removes a person with all its data. The audit log keeps the person's changes, without its name.
     pub(crate) async fn remove_user(&self, who: &str) -> Result<UserView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         let row = find(&mut tx, who).await?;
@@ -194,7 +194,7 @@ impl State {
         let all = tx.networks().await?;
         let removed = view(&mut tx, &all, row).await?;
         let id = removed.row.id;
-        // Without the person's data, and before the erasure: a person may remove itself.
+        // The entry has none of the person's data. It is written before the erasure, because a person may remove itself and would then be its author.
         record(&mut tx, change("user-removed", id, None, None)).await?;
         tx.delete_person(id, &format!("removed user {id}")).await?;
         expect_owner(&mut tx, had_owner).await?;
@@ -234,7 +234,7 @@ pub(super) async fn view(tx: &mut Reading, all: &[NetworkRow], row: PersonRow) -
         let Ok(role) = found.role.parse::<Role>() else { continue };
         let network = all.iter().find(|network| Some(network.id) == found.network);
         let is_visible = is_own || caller.grants.allow(need, found.network);
-        // A role in a network that does not exist any more is worth nothing.
+        // A role in a network that no longer exists gives no rights and is left out.
         if is_visible && (found.network.is_none() || network.is_some()) {
             roles.push(RoleView { network: network.map(|network| network.name.clone()), role });
         }

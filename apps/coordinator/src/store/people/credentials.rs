@@ -6,9 +6,9 @@ use super::super::{Reading, StoreError, Writing};
 /// The one-time codes of a person (RFC 6238).
 pub(crate) struct TotpRow {
     pub(crate) secret: [u8; 20],
-    /// `None` until the person has entered a code.
+    /// Time at which the person confirmed the secret with a first code; `None` until then.
     pub(crate) confirmed_at: Option<i64>,
-    /// Codes up to this step were used.
+    /// The last used step: codes of this step and earlier ones are refused.
     pub(crate) step: i64,
 }
 

@@ -32,10 +32,10 @@ pub(crate) const LOCAL: &str = "local";
 pub(crate) struct PersonRow {
     pub(crate) id: i64,
     pub(crate) issuer: String,
-    /// Name with which a local person signs in; an OpenID provider's identifier of another one.
+    /// Name with which a local person signs in, or the identifier that an OpenID provider gives a person.
     pub(crate) subject: String,
     pub(crate) name: String,
-    /// Shown only.
+    /// Email address. It is only displayed, and never identifies the person.
     pub(crate) email: Option<String>,
     pub(crate) disabled_at: Option<i64>,
     pub(crate) created_at: i64,

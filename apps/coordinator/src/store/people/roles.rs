@@ -6,7 +6,7 @@ use super::super::{NetworkId, Reading, Row, StoreError, Writing};
 /// The role of a person.
 #[derive(Clone, Debug)]
 pub(crate) struct RoleRow {
-    /// `None` for all networks and the coordinator itself.
+    /// The network; `None` for all networks and the coordinator itself.
     pub(crate) network: Option<NetworkId>,
     pub(crate) role: String,
 }

@@ -7,10 +7,10 @@ use super::super::{Reading, Row, StoreError, Writing};
 #[derive(Clone, Debug)]
 pub(crate) struct TokenRow {
     pub(crate) id: i64,
-    /// The person whose token it is; `None` for the operator's.
+    /// The person that owns the token; `None` for a token of the operator.
     pub(crate) person: Option<i64>,
     pub(crate) name: String,
-    /// Separated by spaces.
+    /// Scopes, separated by spaces.
     pub(crate) scopes: String,
     pub(crate) created_at: i64,
     pub(crate) expires_at: Option<i64>,

@@ -25,6 +25,7 @@ use tokio::time::timeout;
 pub(crate) use check::check;
 #[cfg(test)]
 pub(super) use dumped::{contents, interrupted, load};
+pub(super) use options::check_url;
 #[cfg(test)]
 pub(crate) use testing::{
     ServerLock, SilentLine, StuckServer, TableLock, count, end_connections, execute, forbid_connections, forbid_writes,

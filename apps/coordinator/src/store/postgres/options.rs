@@ -1,10 +1,11 @@
 //! The URL of a database on a server.
 
-use std::fs::File;
 use std::net::IpAddr;
+use std::path::Path;
 use std::str::FromStr;
 
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use taut_relay_server::open_regular;
 
 use super::StoreError;
 
@@ -43,7 +44,7 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
     for (name, path) in
         query.split('&').filter_map(|pair| pair.split_once('=')).filter(|(name, _)| FILES.contains(name))
     {
-        File::open(path)
+        open_regular(Path::new(path))
             .map_err(|error| StoreError::Url(format!("the file of `{name}`, {path}, cannot be read: {error}")))?;
     }
     let options = PgConnectOptions::from_str(url).map_err(|error| {
@@ -64,6 +65,11 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
         _ => options.ssl_mode(PgSslMode::VerifyFull),
     };
     Ok(options.application_name("taut-coordinator"))
+}
+
+/// Returns an error if [`options`] would.
+pub(in crate::store) fn check_url(url: &str) -> Result<(), StoreError> {
+    options(url).map(drop)
 }
 
 /// Returns where the server is, for people.
@@ -91,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_server_on_another_host_shows_its_certificate_unless_the_url_says_something_else() {
-        for url in ["postgres://a:b@db.example/taut", "postgres://a@10.0.0.1/taut?sslrootcert=/dev/null"] {
+        for url in ["postgres://a:b@db.example/taut", "postgres://a@10.0.0.1/taut?sslrootcert=/etc/passwd"] {
             assert_eq!(mode(url), "VerifyFull", "{url}");
         }
         assert_eq!(mode("postgres://a:b@db.example/taut?sslmode=require"), "Require");

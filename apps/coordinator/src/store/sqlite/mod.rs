@@ -213,10 +213,10 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), StoreError> {
     open_private(directory, &directory.join(FILE)).map(drop).map_err(failed)
 }
 
-/// Opens a file of the state directory for appending, and creates it, private, if it does not exist. What root makes belongs to the owner of the directory afterwards:
-/// otherwise a command that root runs would keep the service, which has a user of its own, from its files. SQLite gives its log files the owner of the database.
+/// Opens a file of the state directory for appending, and creates it with private permissions if it does not exist. A file that root creates is given to the owner of
+/// the directory: otherwise the service, which runs as a user of its own, could not open it. SQLite gives its log files the owner of the database.
 ///
-/// In a directory of another user root follows no link and opens no pipe: that user could have put it there so that root makes, or gives away, another file.
+/// In a directory of another user, root follows no link and opens no pipe: that user could have placed a link so that root creates or gives away another file.
 pub(crate) fn open_private(directory: &Path, path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).mode(0o600);
@@ -232,9 +232,9 @@ pub(crate) fn open_private(directory: &Path, path: &Path) -> std::io::Result<Fil
     Ok(file)
 }
 
-/// Opens an existing regular file, and no link.
+/// Opens an existing regular file. Links and other types are refused.
 fn open_named(options: &OpenOptions, path: &Path) -> std::io::Result<File> {
-    // Before it is opened, because opening a pipe would wait.
+    // The type is checked before the file is opened, because opening a pipe would wait for a writer.
     let named = fs::symlink_metadata(path)?;
     if !named.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));

@@ -25,7 +25,7 @@ const OF_GOOD: Bad =
     ("(SELECT o.{} FROM nodes o WHERE o.name = 'good')", Some("(SELECT o.{} FROM nodes o WHERE o.name = 'good')"));
 
 /// Damages of members.
-pub(super) const MEMBERS: [(&str, &[Bad]); 15] = [
+pub(super) const MEMBERS: [(&str, &[Bad]); 23] = [
     ("network", &[NULL, SHORT, STRANGE]),
     ("machine_key", &[NULL, SHORT]),
     ("node_key", &[NULL, SHORT, OF_GOOD]),
@@ -41,6 +41,14 @@ pub(super) const MEMBERS: [(&str, &[Bad]); 15] = [
     ("keys_full_at", &[NULL, NEGATIVE, LARGEST, WORD]),
     ("joined_key", &[NULL, NEGATIVE, WORD]),
     ("joined_host", &[SHORT, NEGATIVE_BYTES]),
+    ("owner", &[NO_UTF8, EMPTY, HUGE]),
+    ("tags", &[NULL, NO_UTF8, EMPTY, NONSENSE, HUGE]),
+    ("approved", &[NULL, NEGATIVE, WORD]),
+    ("disabled", &[NULL, NEGATIVE, WORD]),
+    ("expires_at", &[NEGATIVE, LARGEST, WORD]),
+    ("expired", &[NULL, NEGATIVE, WORD]),
+    ("absent", &[NEGATIVE, LARGEST, WORD]),
+    ("part_version", &[NULL, NEGATIVE, LARGEST, WORD]),
 ];
 
 /// Bytes of another length.
@@ -65,7 +73,7 @@ pub(super) const RELAYS: [(&str, &[Bad]); 7] = [
     ("created_at", &[NULL, WORD]),
 ];
 
-pub(super) const KEYS: [(&str, &[Bad]); 7] = [
+pub(super) const KEYS: [(&str, &[Bad]); 11] = [
     ("network", &[NULL, SHORT, STRANGE]),
     ("hash", &[NULL, SHORT]),
     ("reusable", &[NULL, LARGEST, WORD]),
@@ -73,12 +81,16 @@ pub(super) const KEYS: [(&str, &[Bad]); 7] = [
     ("used", &[NULL, NEGATIVE, LARGEST]),
     ("created_at", &[NULL, NEGATIVE, WORD]),
     ("revoked_at", &[NEGATIVE, LARGEST, WORD]),
+    ("most_uses", &[NEGATIVE, LARGEST, WORD]),
+    ("ephemeral", &[NEGATIVE, LARGEST, WORD]),
+    ("tags", &[NULL, NO_UTF8, NONSENSE, HUGE]),
+    ("approves", &[NULL, NEGATIVE, WORD]),
 ];
 
 pub(super) const OPERATORS: [(&str, &[Bad]); 3] =
     [("hash", &[NULL, SHORT]), ("created_at", &[NULL, NEGATIVE, WORD]), ("revoked_at", &[NEGATIVE, WORD])];
 
-pub(super) const NETWORKS: [(&str, &[Bad]); 8] = [
+pub(super) const NETWORKS: [(&str, &[Bad]); 10] = [
     ("id", &[SHORT]),
     // No index of PostgreSQL has room for the huge one.
     ("name", &[NO_UTF8, EMPTY, (HUGE.0, None)]),
@@ -88,6 +100,8 @@ pub(super) const NETWORKS: [(&str, &[Bad]); 8] = [
     ("cursor", &[NEGATIVE, LARGEST]),
     ("created_at", &[NULL, WORD]),
     ("relays_version", &[NULL, NEGATIVE, LARGEST]),
+    ("approval", &[NULL, NEGATIVE]),
+    ("key_life", &[NEGATIVE, LARGEST]),
 ];
 
 /// Damages of revocations.

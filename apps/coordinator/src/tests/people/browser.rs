@@ -1,4 +1,4 @@
-//! What browsers are protected from: other sites, other names, scripts (faults E8, E9).
+//! Protection of browsers against other sites, other host names and scripts (faults E8, E9).
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn fault_e9_no_change_without_the_token_of_the_session_or_from_another_site() {
     let headers = [("origin", &*own), ("sec-fetch-site", "same-origin")];
     let answer = ann.send_with("POST", "/api/v1/keys", &json!({}), &headers);
     assert_eq!(answer.status, 201, "its own page: {}", answer.body);
-    // A page of another site signs nobody in.
+    // A page of another site cannot sign a user in.
     let body = json!({ "name": "ann", "password": PASSWORD });
     let stranger = Client::new(&coordinator);
     for headers in [[("origin", "https://evil.example")], [("sec-fetch-site", "cross-site")]] {

@@ -10,20 +10,20 @@ use super::client::{Client, PASSWORD, person, secret_of};
 use crate::api::document;
 use crate::state::{Secret, new_operator_token};
 
-/// What a request needs.
+/// Credential that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
-    /// Nothing.
+    /// No credential.
     Nothing,
     /// Any credential.
     Any,
-    /// A person, by its session or its token.
+    /// A session or a token of a person.
     Person,
     /// A session.
     Session,
-    /// This role in a network at least: 1 auditor, 2 admin, 3 owner. With the scope of that name.
+    /// At least this role in one network (1 auditor, 2 admin, 3 owner), and the named scope if the caller is a token.
     Role(u8, &'static str),
-    /// This role in all networks.
+    /// At least this role in all networks, and the named scope if the caller is a token.
     Everywhere(u8, &'static str),
 }
 use Needs::{Any, Everywhere, Nothing, Person, Role, Session};
@@ -31,7 +31,7 @@ use Needs::{Any, Everywhere, Nothing, Person, Role, Session};
 const NONE: &str = "none";
 
 /// Every route. `{…}` names something that does not exist, so that nothing changes.
-const ROUTES: [(&str, &str, Needs); 44] = [
+const ROUTES: [(&str, &str, Needs); 52] = [
     ("GET", "/healthz", Nothing),
     ("GET", "/readyz", Nothing),
     ("POST", "/api/v1/sign-in", Nothing),
@@ -55,12 +55,20 @@ const ROUTES: [(&str, &str, Needs); 44] = [
     ("GET", "/api/v1/networks/{name}", Role(1, "networks:read")),
     ("POST", "/api/v1/networks", Everywhere(3, "networks:write")),
     ("DELETE", "/api/v1/networks/{name}", Role(3, "networks:write")),
+    ("PATCH", "/api/v1/networks/{name}", Role(3, "networks:write")),
     ("GET", "/api/v1/keys", Role(1, "keys:read")),
     ("POST", "/api/v1/keys", Role(2, "keys:write")),
     ("DELETE", "/api/v1/keys/{id}", Role(2, "keys:write")),
     ("GET", "/api/v1/nodes", Role(1, "nodes:read")),
     ("PATCH", "/api/v1/nodes/{name}", Role(2, "nodes:write")),
     ("DELETE", "/api/v1/nodes/{name}", Role(2, "nodes:write")),
+    ("GET", "/api/v1/requests", Role(1, "nodes:read")),
+    ("POST", "/api/v1/requests/{code}/approve", Role(2, "nodes:write")),
+    ("DELETE", "/api/v1/requests/{code}", Role(2, "nodes:write")),
+    ("GET", "/api/v1/policy", Role(1, "policy:read")),
+    ("POST", "/api/v1/policy", Role(2, "policy:write")),
+    ("GET", "/api/v1/policy/versions", Role(1, "policy:read")),
+    ("GET", "/api/v1/policy/versions/{version}", Role(1, "policy:read")),
     ("GET", "/api/v1/relays", Role(1, "relays:read")),
     ("POST", "/api/v1/relays", Role(2, "relays:write")),
     ("DELETE", "/api/v1/relays/{name}", Role(2, "relays:write")),
@@ -78,7 +86,7 @@ const ROUTES: [(&str, &str, Needs); 44] = [
     ("DELETE", "/api/v1/users/{name}/sessions", Everywhere(3, "users:write")),
 ];
 
-/// Two more, so that a line of the table above stays short.
+/// Further routes, in a second table so that the first one stays short.
 const MORE: [(&str, &str, Needs); 3] = [
     ("DELETE", "/api/v1/users/{name}/codes", Everywhere(3, "users:write")),
     ("GET", "/api/v1/users/{name}/export", Everywhere(3, "users:write")),
@@ -119,8 +127,16 @@ const fn session(what: &'static str, everywhere: Option<u8>, in_one: Option<u8>)
     Holder { what, everywhere, in_one, is_session: true, is_person: true, scopes: &[] }
 }
 
-const READ: [&str; 7] =
-    ["networks:read", "keys:read", "nodes:read", "relays:read", "tokens:read", "users:read", "audit:read"];
+const READ: [&str; 8] = [
+    "networks:read",
+    "keys:read",
+    "nodes:read",
+    "relays:read",
+    "policy:read",
+    "tokens:read",
+    "users:read",
+    "audit:read",
+];
 
 /// The kinds of credentials that are valid.
 const HOLDERS: [Holder; 12] = [
@@ -192,7 +208,8 @@ fn client<'a>(coordinator: &'a TestCoordinator, holder: &Holder) -> Client<'a> {
 
 /// Returns a path for a template, of something that does not exist.
 fn nothing(template: &str) -> String {
-    template.replace("{id}", "999999").replace("{name}", "nothing")
+    let named = template.replace("{id}", "999999").replace("{name}", "nothing");
+    named.replace("{code}", "BCDF-GHJK").replace("{version}", "999999")
 }
 
 #[test]
@@ -297,7 +314,7 @@ fn fault_e2_credentials_that_are_no_longer_valid_open_nothing() {
             let body = if ["POST", "PATCH"].contains(&method) { json!({}) } else { Value::Null };
             let answer = client.send(method, &nothing(path), &body);
             assert_eq!((answer.status, answer.code()), (401, "unauthorized"), "{what} {method} {path} {needs:?}");
-            // One answer for all.
+            // All refusals have the same answer.
             assert_eq!(*first.get_or_insert(answer.plain()), answer.plain(), "{what} {method} {path}");
         }
     }

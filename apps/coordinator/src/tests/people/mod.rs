@@ -1,4 +1,4 @@
-//! People: signing in, roles, tokens, the audit log, and what browsers are protected from.
+//! People: signing in, roles, tokens, the audit log, and protection of browsers.
 
 mod audit;
 mod browser;

@@ -48,7 +48,7 @@ fn a_request_that_was_interrupted_is_not_repeated_blindly() {
     let operator = Client::operator(&coordinator);
     let create = || operator.send_with("POST", "/api/v1/keys", &json!({}), &[("idempotency-key", "k")]);
     create();
-    // As if the coordinator had been killed before it kept the answer.
+    // The database looks as if the coordinator had been killed before it kept the answer.
     coordinator.wait(coordinator.state.store().edit("UPDATE answers SET status = NULL, sealed = NULL"));
     let answer = create();
     assert_eq!((answer.status, answer.code()), (409, "repeated-key"), "{}", answer.body);

@@ -93,7 +93,7 @@ fn fault_e13_all_failures_to_sign_in_have_one_answer() {
         json!({ "name": "bob", "password": PASSWORD }),
         json!({ "name": "bob", "password": PASSWORD, "code": "000000" }),
         json!({ "name": "bob", "password": "wrong password", "code": code(secret, 1) }),
-        // Replayed.
+        // The request that succeeded is replayed: its code was used.
         right,
         json!({ "name": "bob", "password": PASSWORD, "code": first }),
         json!({ "name": "ann' OR '1'='1", "password": PASSWORD }),
@@ -144,7 +144,7 @@ fn sessions_end_one_by_one_and_all_at_once() {
     let answer = clients[2].send("DELETE", "/api/v1/session", &Value::Null);
     assert!(answer.header("set-cookie").unwrap().contains("Max-Age=0"));
     assert_eq!(clients.iter().map(is_open).collect::<Vec<_>>(), [true, false, false, true]);
-    // A new password ends the others.
+    // A new password ends all other sessions.
     let change = json!({ "password": PASSWORD, "new_password": "another horse battery" });
     assert_eq!(clients[3].done("POST", "/api/v1/account/password", &change)["ended"], json!(1));
     assert_eq!(clients.iter().map(is_open).collect::<Vec<_>>(), [false, false, false, true]);
@@ -160,7 +160,7 @@ fn a_person_has_a_bounded_number_of_sessions() {
     person(&coordinator, "ann", None, None);
     let first = Client::of(&coordinator, "ann");
     for _ in 0..5 {
-        // Each session twice: 32 in the end.
+        // Each round doubles the sessions, up to 32.
         coordinator.wait(coordinator.state.store().edit(
             "INSERT INTO sessions (hash, person, created_at, used_at, expires_at, source) \
              SELECT randomblob(32), person, created_at, used_at, expires_at, source FROM sessions",

@@ -1,4 +1,4 @@
-//! Users: creation, roles, removal, and what no request can do to them.
+//! Users: creation, roles, removal, and changes that no request can make to them.
 
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ fn fault_e4_no_answer_to_a_reader_has_a_secret() {
         String::from("$argon2"),
         String::from(PASSWORD),
     ];
-    // What is stored of them, too.
+    // The stored hashes of these secrets must not appear either.
     let hashed: Vec<String> = secrets[1..5]
         .iter()
         .filter_map(|secret| {

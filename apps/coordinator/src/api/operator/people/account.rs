@@ -1,4 +1,4 @@
-//! `/api/v1/account`: what a user does with its own account.
+//! `/api/v1/account`: requests of a user about its own account.
 
 use axum::Extension;
 use axum::body::Bytes;

@@ -7,7 +7,7 @@ use axum::response::Response;
 use serde_json::Value;
 use taut_base::format_time;
 
-use super::super::{Failure, answer};
+use super::super::{Failure, answer, page};
 use super::PAGE;
 use crate::api::Context;
 use crate::contract::{ActorEntry, AuditEntry, AuditList, AuditQuery, SchemaVersion};
@@ -19,7 +19,7 @@ pub(super) async fn list(
     Query(query): Query<AuditQuery>,
 ) -> Result<Response, Failure> {
     let AuditQuery { after, limit, since, until } = query;
-    let page = context.state.audit(after.unwrap_or(0), since, until, limit.unwrap_or(PAGE)).await?;
+    let page = context.state.audit(after.unwrap_or(0), since, until, page(limit, PAGE)?).await?;
     let entries = page.entries.into_iter().map(entry).collect();
     Ok(answer(AuditList { schema: SchemaVersion, entries, next: page.next }))
 }

@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, Query, State as Shared};
 use axum::response::Response;
 
-use super::super::{Failure, answer, created, parse};
+use super::super::{Failure, answer, created, page, parse};
 use super::PAGE;
 use crate::api::Context;
 use crate::clock::unix_now;
@@ -21,7 +21,7 @@ pub(super) async fn list(
     Shared(context): Shared<Context>,
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Failure> {
-    let (views, next) = context.state.api_tokens(query.after.unwrap_or(0), query.limit.unwrap_or(PAGE)).await?;
+    let (views, next) = context.state.api_tokens(query.after.unwrap_or(0), page(query.limit, PAGE)?).await?;
     Ok(answer(ApiTokenList { schema: SchemaVersion, tokens: views.iter().map(entry).collect(), next }))
 }
 

@@ -5,7 +5,7 @@ use axum::extract::{Path, Query, State as Shared};
 use axum::http::HeaderMap;
 use axum::response::Response;
 
-use super::super::{Failure, answer, created, parse};
+use super::super::{Failure, answer, created, page, parse};
 use super::{PAGE, if_match, user_entry, with_etag};
 use crate::api::Context;
 use crate::contract::{
@@ -19,7 +19,7 @@ pub(super) async fn list(
     Shared(context): Shared<Context>,
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Failure> {
-    let (views, next) = context.state.users(query.after.unwrap_or(0), query.limit.unwrap_or(PAGE)).await?;
+    let (views, next) = context.state.users(query.after.unwrap_or(0), page(query.limit, PAGE)?).await?;
     Ok(answer(UserList { schema: SchemaVersion, users: views.iter().map(user_entry).collect(), next }))
 }
 

@@ -1,0 +1,226 @@
+//! Changes of devices by operators: approval, owner, tags, disabling, and the life of a membership (docs/internals/devices.md).
+//!
+//! A node takes part in its network if it is approved, not disabled and not expired ([`Part`]). A change of that is a change of the network's version like any
+//! other, so that peers drop the node, or get it, with the next delta.
+
+use serde_json::{Map, Value, json};
+use taut_netmap::{BadName, check_new_name};
+
+use super::device_rules::{LIFE, approved, checked_owner, checked_tags, end};
+use super::names::is_number;
+use super::nodes::find;
+use super::party::{Change, record};
+use super::{NodeView, State, StateError, random_bits};
+use crate::clock::unix_now;
+use crate::log;
+use crate::store::{Device, NetworkRow, NodeRow, Part, Party};
+
+/// Changes of a device that an operator asks for. A field that is `None`, or a flag that is false, changes nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeviceChange {
+    pub(crate) name: Option<String>,
+    pub(crate) tags: Option<Vec<String>>,
+    /// The new owner; `Some(None)` removes the owner.
+    pub(crate) owner: Option<Option<String>>,
+    pub(crate) disabled: Option<bool>,
+    /// True to approve the device, also again after its membership expired.
+    pub(crate) approve: bool,
+    /// True to end the device's membership now, so that it has to be approved again.
+    pub(crate) expire: bool,
+    /// New life of the device's membership from now on in seconds, 0 for ever; `Some(None)` for the network's default.
+    pub(crate) key_life: Option<Option<i64>>,
+}
+
+impl State {
+    /// Changes a device in one transaction: on an error nothing is changed.
+    pub(crate) async fn change_device(
+        &self,
+        network: Option<&str>,
+        name: &str,
+        change: DeviceChange,
+    ) -> Result<NodeView, StateError> {
+        if let Some(new) = &change.name {
+            check_new_name(new).map_err(StateError::bad_name(new))?;
+            if is_number(new) {
+                return Err(StateError::BadName(new.clone(), BadName::NoLabel));
+            }
+        }
+        let now = unix_now();
+        let mut tx = self.store.write(Party::Operators).await?;
+        let (network, row) = find(&mut tx, network, name).await?;
+        let after = changed(&network, &row.device, &change, now)?;
+        let mut row = row;
+        let former = row.name.clone();
+        let new_name = change.name.filter(|new| *new != row.name);
+        if new_name.is_none() && after == row.device {
+            return Ok(self.view(&network, row));
+        }
+        let version = tx.next_version(network.id, random_bits()).await?;
+        row.version = version;
+        if let Some(new) = new_name {
+            if tx.is_name_taken(network.id, &new).await? {
+                return Err(StateError::NameTaken(new));
+            }
+            tx.set_name(row.id, &new, version).await?;
+            row.name = new;
+        }
+        tx.set_device(row.id, (&row.device, &after), version, now).await?;
+        let (was, is) = differing(value(&former, &row.device), value(&row.name, &after));
+        let action = if is.keys().eq(["name"]) { "node-renamed" } else { "node-changed" };
+        let (before, after_value) = (Some(was.into()), Some(is.into()));
+        let object = format!("node {}", row.id);
+        record(&mut tx, Change { network: Some(network.id), action, object, before, after: after_value }).await?;
+        tx.commit().await?;
+        let before = std::mem::replace(&mut row.device, after);
+        self.announce_device(&network, &row, &before, version);
+        if row.name != former {
+            let (node, from, to) = (row.id.0, &former, &row.name);
+            tracing::info!(target: log::MEMBERS, event = "renamed", network = network.name, node, from, to);
+        }
+        Ok(self.view(&network, row))
+    }
+
+    /// Renames a node.
+    #[cfg(test)]
+    pub(crate) async fn rename_node(
+        &self,
+        network: Option<&str>,
+        name: &str,
+        new: &str,
+    ) -> Result<NodeView, StateError> {
+        let change = DeviceChange { name: Some(String::from(new)), ..DeviceChange::default() };
+        self.change_device(network, name, change).await
+    }
+
+    /// Tells relays and channels about a committed change of a device, and logs it.
+    pub(super) fn announce_device(&self, network: &NetworkRow, row: &NodeRow, before: &Device, version: u64) {
+        let part = row.device.part();
+        if before.part() == Part::Takes && part != Part::Takes {
+            self.cut_members_off(network.id, std::slice::from_ref(row));
+        }
+        self.hub(network.id).announce(version);
+        let (event, tags) = (event(before.part(), part), row.device.tags.join(" "));
+        tracing::info!(target: log::MEMBERS, event, network = network.name, node = row.id.0, name = row.name, tags);
+    }
+
+    /// Sets whether new nodes of a network wait for approval, and the life of a membership of nodes that join or are approved from now on.
+    pub(crate) async fn set_admission(
+        &self,
+        network: Option<&str>,
+        approval: Option<bool>,
+        key_life: Option<Option<i64>>,
+    ) -> Result<NetworkRow, StateError> {
+        if key_life.flatten().is_some_and(|life| !LIFE.contains(&life)) {
+            return Err(StateError::BadLife);
+        }
+        let mut tx = self.store.write(Party::Operators).await?;
+        let mut row = super::networks::named(&mut tx, network).await?;
+        row.approval = approval.unwrap_or(row.approval);
+        row.key_life = key_life.unwrap_or(row.key_life);
+        // The network keeps its version: maps do not contain these settings, and admissions read them from the database.
+        tx.set_admission(row.id, row.approval, row.key_life).await?;
+        tx.commit().await?;
+        let (approval, life) = (row.approval, row.key_life.unwrap_or(0));
+        tracing::info!(target: log::MEMBERS, event = "network-changed", network = row.name, approval, life);
+        Ok(row)
+    }
+
+    /// Ends the memberships that expire at `now` or earlier. `now` must come from a clock that was not set recently.
+    pub(crate) async fn end_memberships(&self, now: i64) -> Result<usize, StateError> {
+        let mut ended = 0;
+        loop {
+            let due = self.store.read(Party::Coordinator).await?.ended_memberships(now, PIECE).await?;
+            let Some(&(_, network)) = due.first() else { return Ok(ended) };
+            let mut tx = self.store.write(Party::Coordinator).await?;
+            let network = match tx.network(network).await? {
+                Some(network) => network,
+                None => return Ok(ended),
+            };
+            let version = tx.next_version(network.id, random_bits()).await?;
+            let mut rows = Vec::new();
+            for (node, _) in due.iter().filter(|(_, place)| *place == network.id) {
+                // The row is read again, because the node may have been approved again meanwhile.
+                let Some(mut row) = tx.node(*node).await? else { continue };
+                let is_due = row.device.expires_at.is_some_and(|end| end <= now) && !row.device.expired;
+                if is_due {
+                    let after = Device { expired: true, ..row.device.clone() };
+                    tx.set_device(row.id, (&row.device, &after), version, now).await?;
+                    let before = std::mem::replace(&mut row.device, after);
+                    rows.push((row, before));
+                }
+            }
+            if rows.is_empty() {
+                return Ok(ended);
+            }
+            tx.commit().await?;
+            ended += rows.len();
+            rows.iter().for_each(|(row, before)| self.announce_device(&network, row, before, version));
+        }
+    }
+}
+
+/// Memberships that are ended in one transaction, 256: that takes some milliseconds.
+const PIECE: u32 = 256;
+
+/// Returns the device after a change.
+fn changed(network: &NetworkRow, device: &Device, change: &DeviceChange, now: i64) -> Result<Device, StateError> {
+    let mut after = device.clone();
+    if let Some(tags) = &change.tags {
+        after.tags = checked_tags(tags.clone())?;
+    }
+    if let Some(owner) = &change.owner {
+        after.owner = checked_owner(owner.clone())?;
+    }
+    after.disabled = change.disabled.unwrap_or(after.disabled);
+    if let Some(life) = change.key_life {
+        if life.is_some_and(|life| life != 0 && !LIFE.contains(&life)) {
+            return Err(StateError::BadLife);
+        }
+        after.key_life = life;
+        after.expires_at = end(network, &after, now);
+    }
+    if change.approve {
+        after = approved(network, &after, now);
+    }
+    if change.expire {
+        (after.expired, after.expires_at) = (true, Some(now));
+    }
+    Ok(after)
+}
+
+/// Returns the name of the log event for a change from one state to another.
+fn event(before: Part, after: Part) -> &'static str {
+    match (before, after) {
+        (before, after) if before == after => "device-changed",
+        (Part::Unapproved, _) => "approved",
+        (_, Part::Disabled) => "disabled",
+        (Part::Disabled, _) => "enabled",
+        (_, Part::Expired) => "expired",
+        (Part::Expired, _) => "renewed",
+        _ => "device-changed",
+    }
+}
+
+/// Returns a device's fields that operators set, as JSON for the audit log.
+pub(super) fn value(name: &str, device: &Device) -> Value {
+    json!({
+        "name": name,
+        "tags": device.tags,
+        "owner": device.owner,
+        "disabled": device.disabled,
+        "approved": device.approved,
+        "expired": device.expired,
+        "expires_at": device.expires_at,
+    })
+}
+
+/// Returns the fields that differ, before and after.
+fn differing(before: Value, after: Value) -> (Map<String, Value>, Map<String, Value>) {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else { return (Map::new(), Map::new()) };
+    let differs = |(field, value): &(String, Value)| after.get(field) != Some(value);
+    let was: Map<String, Value> = before.into_iter().filter(differs).collect();
+    let is =
+        after.iter().filter(|(field, _)| was.contains_key(*field)).map(|(field, value)| (field.clone(), value.clone()));
+    let is = is.collect();
+    (was, is)
+}

@@ -1,0 +1,177 @@
+//! Policies: applying them, and the filters and peers that nodes get.
+
+use serde_json::{Value, json};
+use taut_policy::Filter;
+
+use super::world::{Directory, TestCoordinator, TestNode};
+use crate::state::DeviceChange;
+
+const POLICY: &str = "/api/v1/policy";
+
+/// A policy in which all nodes with `tag:web` may reach port 443 of `tag:db`, and nothing else is allowed.
+const WEB_TO_DB: &str = r#"{
+    "tagOwners": {"tag:web": [], "tag:db": []},
+    "acls": [{"action": "accept", "src": ["tag:web"], "dst": ["tag:db:443"]}],
+    "tests": [{"src": "tag:web", "accept": ["tag:db:443"], "deny": ["tag:db:22"]}],
+}"#;
+
+fn apply(coordinator: &TestCoordinator, text: &str) -> (u16, Value) {
+    let body = json!({ "text": text, "comment": "a test" }).to_string();
+    coordinator.ask("POST", POLICY, Some(coordinator.operator_token()), Some(&body))
+}
+
+fn tag(coordinator: &TestCoordinator, node: &TestNode, tag: &str) {
+    let change = DeviceChange { tags: Some(vec![String::from(tag)]), ..DeviceChange::default() };
+    coordinator.wait(coordinator.state.change_device(None, &node.map.me.name, change)).unwrap();
+}
+
+fn filter(node: &TestNode) -> &Filter {
+    node.map.filter.as_ref().expect("each map has a filter")
+}
+
+/// Returns true if the filter of `to` lets a packet from `from` open a connection to this port.
+fn lets_in(to: &TestNode, from: &TestNode, port: u16) -> bool {
+    let (src, dst) = (from.map.me.addresses[0], to.map.me.addresses[0]);
+    filter(to).allows(&taut_policy::Packet { src, dst, proto: 6, port })
+}
+
+#[test]
+fn a_new_network_has_one_visible_rule_that_lets_members_reach_members() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let (one, two) = (coordinator.join("one"), coordinator.join("two"));
+    assert!(lets_in(&two, &one, 22) && lets_in(&one, &two, 22));
+    let (status, answer) = coordinator.ask("GET", POLICY, Some(coordinator.operator_token()), None);
+    assert_eq!((status, &answer["policy"]["version"]), (200, &json!(1)));
+    assert!(answer["text"].as_str().unwrap().contains("All members reach all members"), "{answer}");
+    assert_eq!(answer["inventory"]["nodes"][1]["name"], "two");
+}
+
+#[test]
+fn fault_g8_a_policy_separates_members_at_once_and_each_learns_only_its_own_part() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [mut web, mut db, mut other] = ["web", "db", "other"].map(|name| coordinator.join(name));
+    tag(&coordinator, &web, "tag:web");
+    tag(&coordinator, &db, "tag:db");
+    for node in [&mut web, &mut db, &mut other] {
+        node.hear_until(|node| node.map.peers.len() == 2);
+    }
+    let (status, answer) = apply(&coordinator, WEB_TO_DB);
+    assert_eq!((status, &answer["policy"]["version"]), (201, &json!(2)), "{answer}");
+    other.hear_until(|node| node.map.peers.is_empty());
+    web.hear_until(|node| node.map.peers.len() == 1);
+    db.hear_until(|node| node.map.peers.len() == 1);
+    assert!(lets_in(&db, &web, 443) && !lets_in(&db, &web, 22) && !lets_in(&web, &db, 443));
+    assert_eq!((filter(&web).rules.len(), filter(&other).rules.len()), (0, 0));
+    let text = serde_json::to_string(filter(&db)).unwrap();
+    assert!(!text.contains("tag:") && !text.contains(&other.map.me.addresses[0].to_string()), "{text}");
+
+    // A node that takes on the tag is let in, by deltas: the others keep their maps.
+    let wholes = (db.wholes, web.wholes);
+    tag(&coordinator, &other, "tag:web");
+    other.hear_until(|node| node.map.peers.len() == 1);
+    db.hear_until(|node| node.map.peers.len() == 2 && node.map.filter.as_ref().unwrap().rules[0].src.len() >= 4);
+    assert!(lets_in(&db, &other, 443));
+    assert_eq!((db.wholes, web.wholes), wholes);
+    // The node loses its access together with the tag.
+    tag(&coordinator, &other, "tag:none");
+    db.hear_until(|node| node.map.peers.len() == 1);
+    assert!(!lets_in(&db, &other, 443));
+}
+
+#[test]
+fn a_change_that_does_not_concern_a_filter_is_told_without_it() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [mut web, mut db] = ["web", "db"].map(|name| coordinator.join(name));
+    tag(&coordinator, &web, "tag:web");
+    tag(&coordinator, &db, "tag:db");
+    assert_eq!(apply(&coordinator, WEB_TO_DB).0, 201);
+    db.hear_until(|node| !lets_nobody(node));
+    web.hear_until(|node| node.map.filter.as_ref().is_some_and(|filter| filter.rules.is_empty()));
+    let before = (db.wholes, filter(&db).clone());
+    coordinator.wait(coordinator.state.rename_node(None, "web", "www")).unwrap();
+    db.hear_until(|node| node.map.peers[&web.id()].name == "www");
+    assert_eq!((db.wholes, filter(&db).clone()), before);
+}
+
+fn lets_nobody(node: &TestNode) -> bool {
+    node.map.filter.as_ref().is_none_or(|filter| filter.rules.iter().any(|rule| rule.dst[0].ports == [(0, 65_535)]))
+}
+
+#[test]
+fn a_bad_policy_says_where_and_why_and_the_old_one_stays() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let (one, two) = (coordinator.join("one"), coordinator.join("two"));
+    let failing = WEB_TO_DB.replace("\"deny\": [\"tag:db:22\"]", "\"deny\": [\"tag:db:443\"]");
+    let cases = [
+        (r#"{"acls": [}"#, 400, "bad-policy", "line 1, column 11"),
+        (r#"{"acls": [], "aclss": []}"#, 400, "bad-policy", "aclss"),
+        (r#"{"groups": {}}"#, 400, "bad-policy", "acls"),
+        (failing.as_str(), 409, "policy-refused", "line 4"),
+    ];
+    for (text, status, code, word) in cases {
+        let (answered, answer) = apply(&coordinator, text);
+        assert_eq!((answered, answer["error"]["code"].as_str().unwrap()), (status, code), "{text}: {answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(word), "{text}: {answer}");
+    }
+    let (_, answer) = coordinator.ask("GET", POLICY, Some(coordinator.operator_token()), None);
+    assert_eq!(answer["policy"]["version"], 1);
+    assert!(lets_in(&two, &one, 22));
+}
+
+#[test]
+fn versions_are_kept_with_their_authors_and_a_stale_change_is_refused() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let (token, open) =
+        (coordinator.operator_token(), r#"{"acls": [{"action": "accept", "src": ["*"], "dst": ["*:*"]}]}"#);
+    assert_eq!(apply(&coordinator, WEB_TO_DB).0, 201);
+    let body = json!({ "text": open, "based_on": 1 }).to_string();
+    let (status, answer) = coordinator.ask("POST", POLICY, Some(token), Some(&body));
+    assert_eq!((status, &answer["error"]["code"]), (409, &json!("policy-refused")), "{answer}");
+    let body = json!({ "text": open, "based_on": 2 }).to_string();
+    assert_eq!(coordinator.ask("POST", POLICY, Some(token), Some(&body)).0, 201);
+    let (_, answer) = coordinator.ask("GET", "/api/v1/policy/versions", Some(token), None);
+    let seen: Vec<_> = answer["versions"].as_array().unwrap().iter().map(|one| one["version"].clone()).collect();
+    assert_eq!(seen, [json!(3), json!(2), json!(1)]);
+    assert_eq!(answer["versions"][1]["comment"], "a test");
+    assert!(answer["versions"][1]["author"].as_str().unwrap().starts_with("operator token"), "{answer}");
+    let (_, answer) = coordinator.ask("GET", "/api/v1/policy/versions/2", Some(token), None);
+    assert_eq!(answer["text"], WEB_TO_DB);
+    let (status, answer) = coordinator.ask("GET", "/api/v1/policy/versions/9", Some(token), None);
+    assert_eq!((status, &answer["error"]["code"]), (404, &json!("no-such-policy")));
+}
+
+#[test]
+fn nodes_that_are_too_old_are_named_and_need_force() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let old = coordinator.join("old");
+    coordinator.state.set_program(old.id(), "0.1.0");
+    let (status, answer) = apply(&coordinator, WEB_TO_DB);
+    assert_eq!(status, 409, "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("old"), "{answer}");
+    let body = json!({ "text": WEB_TO_DB, "force": true }).to_string();
+    let (status, answer) = coordinator.ask("POST", POLICY, Some(coordinator.operator_token()), Some(&body));
+    assert_eq!((status, &answer["too_old"]), (201, &json!(["old"])), "{answer}");
+}
+
+#[test]
+fn a_coordinator_that_starts_again_tells_each_node_what_it_missed() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [web, db] = ["web", "db"].map(|name| coordinator.join(name));
+    tag(&coordinator, &web, "tag:web");
+    tag(&coordinator, &db, "tag:db");
+    let (host, known) = (db.host.clone(), db.map.clone());
+    drop(db);
+    assert_eq!(apply(&coordinator, WEB_TO_DB).0, 201);
+    let token = coordinator.token();
+    drop(coordinator);
+    let coordinator = TestCoordinator::start(&directory);
+    let db = host.resume(&coordinator, &token, Some(known)).unwrap();
+    assert!(lets_in(&db, &web, 443) && !lets_in(&db, &web, 22));
+}
