@@ -70,17 +70,8 @@ const VALUED: [&str; 57] = [
 ];
 
 /// Options without a value.
-const SWITCHES: [&str; 9] = [
-    "json",
-    "one-off",
-    "pre-approved",
-    "force",
-    "insecure",
-    "no-relay",
-    "oidc-allow-private",
-    "help",
-    "version",
-];
+const SWITCHES: [&str; 9] =
+    ["json", "one-off", "pre-approved", "force", "insecure", "no-relay", "oidc-allow-private", "help", "version"];
 
 /// The words and options of a command line that were not used yet.
 pub(super) struct Arguments {

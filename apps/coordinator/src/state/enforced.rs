@@ -1,6 +1,6 @@
 //! A network's policy, applied to its members: which members see each other, and the filter of each node.
 //!
-//! The policy is applied again when it changes, or when a member's addresses, owner or tags change, or when a member begins or ceases to take part. Endpoints and presence
+//! The policy is applied again when it changes, or when a member's addresses, owner or tags or an owner's groups change, or when a member begins or ceases to take part. Endpoints and presence
 //! have no influence. Each result is compared with the previous one. A node is told of a new filter only if its own filter changed. It gets a full map only if it
 //! sees other peers than before among the members whose rows did not change, because a delta contains only the members whose rows changed.
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use taut_base::{NodeId, Prefix};
 use taut_netmap::MapError;
 use taut_policy::filter::ALL_PORTS;
-use taut_policy::{Compiled, Filter, Inventory, NodeFacts, Policy, Rule, Selector, Target, compile};
+use taut_policy::{Compiled, Filter, Inventory, NodeFacts, Policy, Rule, Selector, Target, UserFacts, compile};
 use tokio::task::spawn_blocking;
 
 use super::StateError;
@@ -53,6 +53,8 @@ pub(super) struct ToEnforce {
     prefixes: [Prefix; 2],
     row: PolicyRow,
     facts: BTreeMap<NodeId, NodeFacts>,
+    /// Owners of nodes whom an identity provider gives groups.
+    users: Vec<UserFacts>,
     /// The result at an earlier version, and the members whose rows changed since.
     before: Option<(Arc<Enforced>, BTreeSet<NodeId>)>,
 }
@@ -63,10 +65,11 @@ impl ToEnforce {
         network: &NetworkRow,
         row: PolicyRow,
         members: impl Iterator<Item = &'a NodeRow>,
+        users: Vec<UserFacts>,
         before: Option<(Arc<Enforced>, BTreeSet<NodeId>)>,
     ) -> Self {
         let facts = members.filter_map(|row| Some((row.id, facts_of(row)?))).collect();
-        Self { version: network.version, prefixes: [network.ipv4, network.ipv6], row, facts, before }
+        Self { version: network.version, prefixes: [network.ipv4, network.ipv6], row, facts, users, before }
     }
 
     /// Applies the policy.
@@ -81,7 +84,7 @@ impl ToEnforce {
     }
 
     fn enforced(self) -> Result<Enforced, StateError> {
-        let Self { version, prefixes, row, facts, before } = self;
+        let Self { version, prefixes, row, facts, users, before } = self;
         let policy = match before.as_ref().filter(|(earlier, _)| earlier.number == row.number) {
             Some((earlier, _)) => Arc::clone(&earlier.policy),
             None => Arc::new(Policy::parse(&row.text).map_err(|error| StateError::StoredPolicy(Box::new(error)))?),
@@ -89,7 +92,7 @@ impl ToEnforce {
         let is_open = is_open(&policy);
         let mut next = Enforced {
             number: row.number,
-            meaning: if is_open { Meaning::Open } else { meaning(&policy, &facts, prefixes) },
+            meaning: if is_open { Meaning::Open } else { meaning(&policy, &facts, users, prefixes) },
             policy,
             prefixes,
             facts,
@@ -216,9 +219,14 @@ impl Enforced {
     }
 }
 
-fn meaning(policy: &Policy, facts: &BTreeMap<NodeId, NodeFacts>, prefixes: [Prefix; 2]) -> Meaning {
-    let inventory =
-        Inventory { nodes: facts.values().cloned().collect(), users: Vec::new(), prefixes: prefixes.to_vec() };
+fn meaning(
+    policy: &Policy,
+    facts: &BTreeMap<NodeId, NodeFacts>,
+    users: Vec<UserFacts>,
+    prefixes: [Prefix; 2],
+) -> Meaning {
+    let nodes = facts.values().cloned().collect();
+    let inventory = Inventory { nodes, users, more_users: true, prefixes: prefixes.to_vec() };
     Meaning::Compiled { compiled: Box::new(compile(policy, &inventory)), nodes: facts.keys().copied().collect() }
 }
 

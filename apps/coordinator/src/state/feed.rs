@@ -21,6 +21,7 @@ use taut_policy::Filter;
 
 use super::audience::Audience;
 use super::enforced::{Enforced, ToEnforce};
+use super::people::users_of_policy;
 use super::{StateError, maps, relays};
 use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Part, Reading, StoreError};
 
@@ -211,7 +212,8 @@ impl View {
         }
         let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
         let sound = rows.iter().filter(|row| !isolated.contains(&row.id));
-        let enforced = ToEnforce::new(&network, policy, sound, None).done().await?;
+        let users = users_of_policy(tx, Some(id)).await?;
+        let enforced = ToEnforce::new(&network, policy, sound, users, None).done().await?;
         let mut view = Self {
             info: maps::info(&network),
             network,
@@ -277,13 +279,14 @@ impl View {
     async fn enforced_since(&self, tx: &mut Reading, version: u64) -> Result<Arc<Enforced>, StateError> {
         let (id, changed) = (self.network.id, self.changed_since(version));
         let row = |id: &NodeId| self.members.get(id).map(|member| &member.row);
-        let is_same = tx.policy_number(id).await? == self.enforced.number();
+        let is_same = tx.policy_number(id).await? == self.enforced.number() && self.network.groups_version <= version;
         if is_same && changed.iter().all(|id| self.enforced.knows(*id, row(id))) {
             return Ok(Arc::clone(&self.enforced));
         }
         let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
+        let users = users_of_policy(tx, Some(id)).await?;
         let rows = self.members.values().map(|member| &member.row);
-        ToEnforce::new(&self.network, policy, rows, Some((Arc::clone(&self.enforced), changed))).done().await
+        ToEnforce::new(&self.network, policy, rows, users, Some((Arc::clone(&self.enforced), changed))).done().await
     }
 
     /// Reads the whole network again, because a damaged row may be valid since another row changed, or no longer: no change of versions tells that, so every node

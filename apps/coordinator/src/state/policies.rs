@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 use serde_json::json;
-use taut_policy::{Inventory, Policy, compile, run_tests};
+use taut_policy::{Inventory, Policy, UserFacts, compile, run_tests};
 use tokio::task::spawn_blocking;
 
 use super::enforced::{facts_of, is_open};
 use super::first_policy::KEPT;
 use super::party::{Actor, Caller, Change, record};
+use super::people::users_of_policy;
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -122,7 +123,8 @@ impl State {
         row: PolicyRow,
     ) -> Result<PolicyView, StateError> {
         let members = tx.members(network.id).await?.valid;
-        Ok(PolicyView { inventory: inventory(&network, &members), too_old: self.too_old(&members), network, row })
+        let inventory = inventory(&network, &members, users_of_policy(tx, None).await?);
+        Ok(PolicyView { inventory, too_old: self.too_old(&members), network, row })
     }
 
     /// Returns the names of members whose last known program does not enforce filters: release 0.1.
@@ -150,9 +152,10 @@ fn author(actor: &Actor) -> String {
 }
 
 /// Returns the nodes and people that a network's policy is applied to.
-fn inventory(network: &NetworkRow, members: &[NodeRow]) -> Inventory {
+fn inventory(network: &NetworkRow, members: &[NodeRow], users: Vec<UserFacts>) -> Inventory {
     let nodes = members.iter().filter_map(facts_of).collect();
-    Inventory { nodes, users: Vec::new(), prefixes: vec![network.ipv4, network.ipv6] }
+    // Without those who have no groups, and those who never signed in.
+    Inventory { nodes, users, more_users: true, prefixes: vec![network.ipv4, network.ipv6] }
 }
 
 /// Tries a policy on the members: it is read, its tests are run, and each node's filter is made. Returns true if everybody reaches everybody.

@@ -58,6 +58,7 @@ impl State {
             "seen_at": person.seen_at,
             "checked_at": person.checked_at,
             "groups": person.member_of,
+            "login": person.login,
             "lapsed_at": person.lapsed_at,
             "has_refresh_token": tx.refresh_token(person.id).await?.is_some(),
             "has_password": tx.password_hash(person.id).await?.is_some(),

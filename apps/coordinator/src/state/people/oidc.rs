@@ -14,6 +14,7 @@ use taut_relay_server::log::UNAUTHENTICATED;
 use zeroize::Zeroizing;
 
 use super::super::{Secret, State, StateError};
+use super::groups::{Regrouped, regroup};
 use super::sealed::SealingKey;
 use super::sign_in::{Opened, insert as insert_session};
 use super::users::{MOST as MOST_PEOPLE, check_display_name, check_email};
@@ -152,13 +153,14 @@ impl State {
             self.people.failures.note(source, Some(person.id));
             return Err(PeopleError::SignInAtProvider.into());
         }
-        let person = update(&mut tx, person, &granted.identity, source).await?;
+        let (person, regrouped) = update(&mut tx, person, &granted.identity, source).await?;
         let token = granted
             .refresh_token
             .and_then(|token| refresh_key(provider).seal(&person.id.to_be_bytes(), token.as_bytes()));
         tx.set_refresh_token(person.id, token.as_deref(), now).await?;
         let opened = insert_session(&mut tx, person, source).await?;
         tx.commit().await?;
+        self.announce_groups(regrouped);
         Ok(opened)
     }
 
@@ -228,18 +230,20 @@ async fn person(tx: &mut Writing, issuer: &str, identity: &Identity, source: IpA
     Ok(row)
 }
 
-/// Stores what the provider says about a person, and records what it changed.
+/// Stores what the provider says about a person, and records what it changed. Returns the networks that must be told after the commit.
 pub(super) async fn update(
     tx: &mut Writing,
     before: PersonRow,
     identity: &Identity,
     source: IpAddr,
-) -> Result<PersonRow, StateError> {
+) -> Result<(PersonRow, Regrouped), StateError> {
     let mut row = before.clone();
     row.name = shown_name(identity);
     row.email = identity.email.clone().filter(|email| check_email(Some(email)).is_ok());
+    row.login = row.email.as_ref().filter(|_| identity.is_email_confirmed).map(|email| email.to_lowercase());
     row.member_of.clone_from(&identity.groups);
     let after = tx.confirm_person(&row, unix_now()).await?;
+    let regrouped = regroup(tx, &before, Some(&after)).await?;
     if after.version != before.version {
         let value = |row: &PersonRow| {
             let lapsed = row.lapsed_at.is_some();
@@ -258,7 +262,7 @@ pub(super) async fn update(
         };
         Box::pin(caller.scope(record(tx, change))).await?;
     }
-    Ok(after)
+    Ok((after, regrouped))
 }
 
 /// Returns the name to show: the first valid one of what the provider says.

@@ -9,12 +9,13 @@ use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::super::{State, StateError};
+use super::groups::{Regrouped, regroup};
 use super::oidc::{refresh_key, update};
 use super::{Actor, Caller, Change, record};
 use crate::clock::unix_now;
 use crate::log;
 use crate::oidc::{Granted, Provider, ProviderError};
-use crate::store::{Party, PersonRow};
+use crate::store::{LOCAL, Party, PersonRow, Writing};
 
 /// Time between two looks for people to confirm, 10 s.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -34,8 +35,15 @@ enum Refreshed {
 }
 
 impl State {
-    /// Asks the provider about its people whenever it is time, until `stop` is true. Runs beside the server; returns at once without a provider.
+    /// Asks the provider about its people whenever it is time, until `stop` is true. Runs beside the server; without a provider it only takes access from the people of a former one.
     pub(crate) async fn run_refreshes(&self, mut stop: watch::Receiver<bool>) {
+        while let Err(error) = self.lapse_former_people().await {
+            tracing::error!(target: log::DATABASE, event = "oidc-refresh-failed", reason = %error);
+            let _ = tokio::time::timeout(LOOK_EVERY, stop.wait_for(|stop| *stop)).await;
+            if *stop.borrow() {
+                return;
+            }
+        }
         let Ok(provider) = self.provider() else { return };
         while !*stop.borrow() {
             if let Err(error) = self.refresh_people(&provider, &stop).await {
@@ -72,6 +80,25 @@ impl State {
             if is_last {
                 return Ok(());
             }
+        }
+    }
+
+    /// Takes access from people of providers that are not configured any more: their groups must not count in policies either.
+    pub(crate) async fn lapse_former_people(&self) -> Result<(), StateError> {
+        let provider = self.provider().ok();
+        let issuer = provider.as_ref().map_or(LOCAL, |provider| &provider.options().issuer);
+        loop {
+            let former = self.store.read(Party::Coordinator).await?.of_other_providers(issuer, PIECE).await?;
+            if former.is_empty() {
+                return Ok(());
+            }
+            let mut tx = self.store.write(Party::Coordinator).await?;
+            let mut regrouped = Vec::new();
+            for person in &former {
+                regrouped.push(lapse_in(&mut tx, person, "its provider is not configured any more").await?);
+            }
+            tx.commit().await?;
+            regrouped.into_iter().for_each(|regrouped| self.announce_groups(regrouped));
         }
     }
 
@@ -119,34 +146,45 @@ impl State {
         // The person signed in again or was removed meanwhile: what was learnt since is newer.
         let is_same = tx.refresh_token(person.id).await?.is_some_and(|kept| kept.token == used);
         let (true, Some(now)) = (is_same, tx.person(person.id).await?) else { return Ok(Refreshed::Done) };
-        let person = update(&mut tx, now, &granted.identity, IpAddr::V4(Ipv4Addr::UNSPECIFIED)).await?;
+        let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let (person, regrouped) = update(&mut tx, now, &granted.identity, unknown).await?;
         if let Some(token) = granted.refresh_token {
             let sealed = refresh_key(provider).seal(&person.id.to_be_bytes(), token.as_bytes());
             tx.set_refresh_token(person.id, sealed.as_deref(), unix_now()).await?;
         }
         tx.commit().await?;
+        self.announce_groups(regrouped);
         Ok(Refreshed::Done)
     }
 
     /// Takes access from a person, unless it has signed in again meanwhile: then its token is not the one that was used.
     async fn lapse(&self, person: PersonRow, used: Option<&[u8]>, why: &str) -> Result<Refreshed, StateError> {
         let mut tx = self.store.write(Party::Coordinator).await?;
-        let now = tx.person(person.id).await?;
+        let Some(now) = tx.person(person.id).await? else { return Ok(Refreshed::Done) };
         let is_same = tx.refresh_token(person.id).await?.map(|kept| kept.token).as_deref() == used;
-        if !is_same || now.is_none_or(|now| now.checked_at != person.checked_at) {
+        if !is_same || now.checked_at != person.checked_at {
             return Ok(Refreshed::Done);
         }
-        tx.lapse_person(person.id, unix_now()).await?;
-        let change = Change {
-            network: None,
-            action: "user-lapsed",
-            object: format!("user {}", person.id),
-            before: None,
-            after: Some(serde_json::json!({ "reason": why })),
-        };
-        Box::pin(Caller::local(Actor::Coordinator).scope(record(&mut tx, change))).await?;
+        let regrouped = lapse_in(&mut tx, &now, why).await?;
         tx.commit().await?;
-        tracing::info!(target: log::API, event = "oidc-user-lapsed", user = person.id, reason = why);
+        self.announce_groups(regrouped);
         Ok(Refreshed::Done)
     }
+}
+
+/// Takes access from a person, and records it.
+async fn lapse_in(tx: &mut Writing, person: &PersonRow, why: &str) -> Result<Regrouped, StateError> {
+    let now = unix_now();
+    tx.lapse_person(person.id, now).await?;
+    let regrouped = regroup(tx, person, Some(&PersonRow { lapsed_at: Some(now), ..person.clone() })).await?;
+    let change = Change {
+        network: None,
+        action: "user-lapsed",
+        object: format!("user {}", person.id),
+        before: None,
+        after: Some(serde_json::json!({ "reason": why })),
+    };
+    Box::pin(Caller::local(Actor::Coordinator).scope(record(tx, change))).await?;
+    tracing::info!(target: log::API, event = "oidc-user-lapsed", user = person.id, reason = why);
+    Ok(regrouped)
 }

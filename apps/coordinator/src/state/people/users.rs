@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::names::is_number;
 use super::super::{State, StateError, networks};
+use super::groups::regroup;
 use super::{Access, Area, Caller, Change, LARGEST_PAGE, Need, PeopleError, Role, record};
 use crate::clock::unix_now;
 use crate::store::{LOCAL, NetworkRow, NewPerson, Party, PersonRow, Reading, Writing};
@@ -128,10 +129,12 @@ impl State {
         if row.disabled_at.is_some() {
             tx.delete_sessions(row.id, None).await?;
         }
+        let regrouped = regroup(&mut tx, &before.row, Some(&row)).await?;
         expect_owner(&mut tx, had_owner).await?;
         let after = view(&mut tx, &all, row).await?;
         record(&mut tx, change("user-changed", after.row.id, Some(value(&before)), Some(value(&after)))).await?;
         tx.commit().await?;
+        self.announce_groups(regrouped);
         Ok(after)
     }
 
@@ -197,8 +200,10 @@ impl State {
         // The entry has none of the person's data. It is written before the erasure, because a person may remove itself and would then be its author.
         record(&mut tx, change("user-removed", id, None, None)).await?;
         tx.delete_person(id, &format!("removed user {id}")).await?;
+        let regrouped = regroup(&mut tx, &removed.row, None).await?;
         expect_owner(&mut tx, had_owner).await?;
         tx.commit().await?;
+        self.announce_groups(regrouped);
         Ok(removed)
     }
 }

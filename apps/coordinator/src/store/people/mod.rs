@@ -3,13 +3,14 @@
 /// The columns of a [`PersonRow`].
 macro_rules! columns {
     () => {
-        "id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, lapsed_at, version"
+        "id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, lapsed_at, login, version"
     };
 }
 
 mod answers;
 mod audit;
 mod credentials;
+mod groups;
 mod oidc;
 mod roles;
 mod sessions;
@@ -17,6 +18,7 @@ mod tokens;
 
 pub(crate) use audit::{AuditFilter, AuditRow, NewAudit};
 pub(crate) use credentials::TotpRow;
+pub(crate) use groups::GroupsRow;
 pub(crate) use sessions::{NewSession, SessionRow};
 pub(crate) use tokens::{NewToken, TokenRow};
 
@@ -46,6 +48,8 @@ pub(crate) struct PersonRow {
     pub(crate) member_of: Vec<String>,
     /// Since when the provider does not confirm the person any more.
     pub(crate) lapsed_at: Option<i64>,
+    /// The name by which owners of nodes and policies know a person of a provider: the address that the provider has confirmed, in lower case.
+    pub(crate) login: Option<String>,
     /// Counts the changes of this person and its roles.
     pub(crate) version: u64,
 }
@@ -148,6 +152,7 @@ fn person(row: &Row) -> Result<PersonRow, StoreError> {
         member_of: serde_json::from_str(&row.get::<String>("member_of")?)
             .map_err(|_| StoreError::Damaged("groups that are no list of texts"))?,
         lapsed_at: row.get("lapsed_at")?,
+        login: row.get("login")?,
         version: unsigned(row.get("version")?)?,
     })
 }

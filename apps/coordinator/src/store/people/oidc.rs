@@ -2,7 +2,7 @@
 
 use super::super::damage::parsed;
 use super::super::{Reading, StoreError, Writing};
-use super::{PersonRow, person};
+use super::{LOCAL, PersonRow, person};
 
 /// The refresh token of a person.
 #[derive(Clone, Debug)]
@@ -34,6 +34,17 @@ impl Reading {
         Ok(self.valid("people", &rows, person))
     }
 
+    /// Returns up to `most` people of providers other than this issuer who are not marked as lapsed.
+    pub(crate) async fn of_other_providers(&mut self, issuer: &str, most: u32) -> Result<Vec<PersonRow>, StoreError> {
+        let sql = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM people WHERE issuer <> $1 AND issuer <> $2 AND lapsed_at IS NULL ORDER BY id LIMIT $3"
+        );
+        let rows = self.all(sql, &[LOCAL.into(), issuer.into(), most.into()]).await?;
+        Ok(self.valid("people", &rows, person))
+    }
+
     /// Returns the refresh token of a person.
     pub(crate) async fn refresh_token(&mut self, id: i64) -> Result<Option<RefreshRow>, StoreError> {
         let sql = "SELECT token, tried_at FROM oidc_refreshes WHERE person = $1";
@@ -46,19 +57,20 @@ impl Writing {
     /// Stores what a provider said about a person, and that it confirms the person.
     pub(crate) async fn confirm_person(&mut self, row: &PersonRow, now: i64) -> Result<PersonRow, StoreError> {
         let sql = concat!(
-            "UPDATE people SET name = $1, email = $2, member_of = $3, checked_at = $4, lapsed_at = NULL, version = version + $5 WHERE id = $6 RETURNING ",
+            "UPDATE people SET name = $1, email = $2, member_of = $3, login = $4, checked_at = $5, lapsed_at = NULL, version = version + $6 WHERE id = $7 RETURNING ",
             columns!()
         );
         let member_of = serde_json::to_string(&row.member_of).unwrap_or_default();
         let before = self.person(row.id).await?;
         let is_same = before.is_some_and(|before| {
-            (before.name, before.email, before.member_of, before.lapsed_at)
-                == (row.name.clone(), row.email.clone(), row.member_of.clone(), None)
+            (before.name, before.email, before.member_of, before.login, before.lapsed_at)
+                == (row.name.clone(), row.email.clone(), row.member_of.clone(), row.login.clone(), None)
         });
         let values = [
             (&row.name).into(),
             row.email.as_deref().into(),
             (&member_of).into(),
+            row.login.as_deref().into(),
             now.into(),
             i64::from(!is_same).into(),
             row.id.into(),

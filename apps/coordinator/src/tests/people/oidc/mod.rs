@@ -1,5 +1,6 @@
 //! Signing in at an OpenID provider that may lie (faults E14, E15).
 
+mod groups;
 mod provider;
 mod real;
 
