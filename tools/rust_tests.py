@@ -30,6 +30,10 @@ SLOWEST = 8
 ON_POSTGRES = ("taut-coordinator", "kill", "channels")
 ABOUT_SERVER = ("on_server", "tests::replicas")
 WITH_POSTGRES = ROOT / "tools" / "with_postgres"
+# The test that needs a real OpenID provider (tools/with_oidc_provider), and its program.
+WITH_PROVIDER = ROOT / "tools" / "with_oidc_provider"
+ABOUT_PROVIDER = "at_a_real_provider"
+AT_PROVIDER = "taut-coordinator"
 ABOUT_FILES = (
     "backup::",
     "fault_n8_a_file_that_a_coordinator_serves",
@@ -43,8 +47,13 @@ ABOUT_FILES = (
 )
 
 
-def programs(lines, unit=False, postgres=False):
-    """(name, command, folder of its crate) of each test program in cargo's messages, those that take longest first; with `postgres` one of them twice."""
+def skip(*names):
+    """Returns the options that leave out tests."""
+    return [word for name in names for word in ("--skip", name)]
+
+
+def programs(lines, unit=False, postgres=False, provider=False):
+    """(name, command, folder of its crate) of each test program in cargo's messages, those that take longest first. With `postgres` and `provider` some of them again."""
     found = []
     for line in lines:
         message = json.loads(line)
@@ -54,10 +63,12 @@ def programs(lines, unit=False, postgres=False):
         if unit and "test" in target["kind"]:
             continue
         folder = str(Path(message["manifest_path"]).parent)
-        found.append((target["name"], [message["executable"], *(word for name in ABOUT_SERVER for word in ("--skip", name) if target["name"] in ON_POSTGRES)], folder))
+        about = skip(*ABOUT_SERVER, ABOUT_PROVIDER) if target["name"] in ON_POSTGRES else []
+        found.append((target["name"], [message["executable"], *about], folder))
         if target["name"] in ON_POSTGRES and postgres:
-            skipped = [word for name in ABOUT_FILES for word in ("--skip", name)]
-            found.append((target["name"], [str(WITH_POSTGRES), message["executable"], "--include-ignored", *skipped], folder))
+            found.append((target["name"], [str(WITH_POSTGRES), message["executable"], "--include-ignored", *skip(*ABOUT_FILES, ABOUT_PROVIDER)], folder))
+        if target["name"] == AT_PROVIDER and provider:
+            found.append((target["name"], [str(WITH_PROVIDER), message["executable"], "--include-ignored", ABOUT_PROVIDER], folder))
     return sorted(found, key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
 
 
@@ -110,8 +121,11 @@ def main():
     postgres = not args.unit and subprocess.run([WITH_POSTGRES, "--check"], check=False).returncode == 0
     if not args.unit and not postgres:
         print(f"the tests of {' and '.join(ON_POSTGRES)} with PostgreSQL are skipped: the line above says what is missing", flush=True)
+    provider = not args.unit and subprocess.run([WITH_PROVIDER, "--check"], check=False).returncode == 0
+    if not args.unit and not provider:
+        print(f"the test {ABOUT_PROVIDER} is skipped: needs npm's oidc-provider (tools/setup test)", flush=True)
     pool = Pool(PER_CORE * len(os.sched_getaffinity(0)), ["--include-ignored"] if args.night else [])
-    failed = pool.run(programs(built.stdout.splitlines(), args.unit, postgres))
+    failed = pool.run(programs(built.stdout.splitlines(), args.unit, postgres, provider))
     print(f"{'slowest programs':<24}{'seconds':>9}{'CPU s':>9}")
     for name, seconds, processor, _ in sorted(pool.ended, key=lambda one: -one[1])[:SLOWEST]:
         print(f"{name:<24}{seconds:>9.1f}{processor:>9.1f}")

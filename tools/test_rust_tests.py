@@ -27,8 +27,14 @@ class RustTests(unittest.TestCase):
         lines = [message("taut-coordinator", "bin")]
         self.assertEqual(len(rust_tests.programs(lines)), 1)
         first, second = (command for _, command, _ in rust_tests.programs(lines, postgres=True))
-        self.assertEqual(first, ["/target/taut-coordinator", "--skip", "on_server", "--skip", "tests::replicas"])
+        self.assertEqual(first, ["/target/taut-coordinator", "--skip", "on_server", "--skip", "tests::replicas", "--skip", "at_a_real_provider"])
         self.assertEqual(second[:4], [str(rust_tests.WITH_POSTGRES), "/target/taut-coordinator", "--include-ignored", "--skip"])
+
+    def test_the_coordinator_signs_people_in_where_there_is_a_provider(self):
+        lines = [message("taut-coordinator", "bin"), message("kill", "test")]
+        commands = [command for _, command, _ in rust_tests.programs(lines, provider=True)]
+        self.assertEqual(commands[2], [str(rust_tests.WITH_PROVIDER), "/target/taut-coordinator", "--include-ignored", "at_a_real_provider"])
+        self.assertEqual(len(rust_tests.programs(lines, unit=True)), 1)
 
     def run_scripts(self, **scripts):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as told:

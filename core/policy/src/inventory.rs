@@ -14,6 +14,9 @@ pub struct Inventory {
     /// The people. A person who only owns nodes may be absent, and then is a member without groups.
     #[serde(default)]
     pub users: Vec<UserFacts>,
+    /// True if there may be people who are not in `users`: a test of a policy may then name them.
+    #[serde(default)]
+    pub more_users: bool,
     /// The network's prefixes, which `*` stands for as a source. If absent, `*` stands for the addresses of the nodes.
     #[serde(default)]
     pub prefixes: Vec<Prefix>,

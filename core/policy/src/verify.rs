@@ -113,10 +113,11 @@ impl<'a> Stage<'a> {
         self.make_up(selector, policy)
     }
 
-    /// Returns true if a user may exist: one of the inventory, or any if the inventory does not list users.
+    /// Returns true if a user may exist: one of the inventory, or any if the inventory does not list all users.
     fn knows(&self, word: &str) -> bool {
         let mut owners = self.given.nodes.iter().filter_map(NodeFacts::owner);
-        self.given.users.is_empty()
+        self.given.more_users
+            || self.given.users.is_empty()
             || self.given.users.iter().any(|user| is_login(word, &user.name))
             || owners.any(|login| is_login(word, login))
     }

@@ -181,6 +181,8 @@ fn unknown_users_fail_where_users_are_known() {
         failures(WEB, r#""src": "tag:web", "deny": ["typo@example.com:80"]"#, &inventory),
         "tag:web -> typo@example.com:80: there is no user `typo@example.com`"
     );
+    inventory.more_users = true;
+    assert_eq!(failures(WEB, test, &inventory), "", "not all users are listed");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn inventory() -> Inventory {
         node(2, None, &["tag:web"], &["10.33.0.0/16"]),
         node(3, Some("bob@example.com"), &[], &["0.0.0.0/0", "::/0"]),
     ];
-    Inventory { nodes, users: vec![user], prefixes: Vec::new() }
+    Inventory { nodes, users: vec![user], ..Inventory::default() }
 }
 
 fn packets(inventory: &Inventory) -> impl Iterator<Item = Packet> {

@@ -54,6 +54,9 @@ const PRESENCE_WITHIN: Duration = Duration::from_secs(5);
 /// progress any more; each request ends within 30 s.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
+/// Time that the refresh of one person has to end when the coordinator stops, 10 s: two requests to the provider.
+const REFRESH_ENDS: Duration = Duration::from_secs(10);
+
 /// Time between two looks at how many channels are still open when the coordinator stops, 5 ms.
 const CHANNELS_EVERY: Duration = Duration::from_millis(5);
 
@@ -106,6 +109,11 @@ pub(crate) async fn serve(
         let state = Arc::clone(&state);
         async move { restarted("replica", || state.run_replica()).await }
     });
+    let refreshes = tokio::spawn({
+        let state = Arc::clone(&state);
+        let stop = stop.clone();
+        async move { restarted("refreshes of people", || state.run_refreshes(stop.clone())).await }
+    });
     // A node that connected earlier would be told that all nodes of other coordinators are offline (fault L4).
     tokio::select! {
         _ = tokio::time::timeout(PRESENCE_WITHIN, state.presence_known()) => {}
@@ -127,6 +135,8 @@ pub(crate) async fn serve(
     })
     .await;
     maintenance.abort();
+    // Waited for, because a refresh token that the provider has replaced is worth nothing.
+    let _ = tokio::time::timeout(REFRESH_ENDS, refreshes).await;
     replica.abort();
     // Waited for, because it shows signs of life.
     let _ = replica.await;
@@ -209,6 +219,7 @@ fn router(context: Context) -> Router {
         .nest("/api", operator::router(context.clone()))
         .route(LINK_PATH, get(link_page::page))
         .route("/link.js", get(link_page::script))
+        .merge(operator::oidc_pages())
         .fallback(no_such_path)
         .method_not_allowed_fallback(async || Failure::no_such_method())
         .layer(DefaultBodyLimit::max(MAX_BODY))

@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 48] = [
+const VALUED: [&str; 57] = [
     "config",
     "drain",
     "state",
@@ -52,6 +52,15 @@ const VALUED: [&str; 48] = [
     "comment",
     "based-on",
     "audit-days",
+    "oidc-issuer",
+    "oidc-client-id",
+    "oidc-client-secret-file",
+    "oidc-scope",
+    "oidc-parameter",
+    "oidc-groups-claim",
+    "oidc-allow-domain",
+    "oidc-allow-group",
+    "oidc-refresh-minutes",
     "display-name",
     "email",
     "role",
@@ -61,7 +70,8 @@ const VALUED: [&str; 48] = [
 ];
 
 /// Options without a value.
-const SWITCHES: [&str; 8] = ["json", "one-off", "pre-approved", "force", "insecure", "no-relay", "help", "version"];
+const SWITCHES: [&str; 9] =
+    ["json", "one-off", "pre-approved", "force", "insecure", "no-relay", "oidc-allow-private", "help", "version"];
 
 /// The words and options of a command line that were not used yet.
 pub(super) struct Arguments {

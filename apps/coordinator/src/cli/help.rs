@@ -154,6 +154,24 @@ configuration file (relay-port = 3478). An option comes before a variable, and a
   --drain SECONDS      after SIGTERM, go on serving for this time while /readyz says that the coordinator is not ready, so that
                        a load balancer sends new connections elsewhere (default 0); a second signal ends the wait
   --audit-days DAYS    keep entries of the audit log for this time (default 365)
+  --oidc-issuer URL    OpenID provider at which people can sign in, at URL/oidc/begin of this coordinator; register
+                       URL/oidc/callback there (docs/people.md)
+  --oidc-client-id ID  the coordinator's name at the provider
+  --oidc-client-secret-file FILE
+                       file with the coordinator's secret at the provider
+  --oidc-allow-domain DOMAIN
+                       people with a confirmed email address of this domain may sign in; repeat for several; `*` for
+                       everyone at the provider
+  --oidc-allow-group GROUP
+                       people in this group may sign in; repeat for several; with domains, both are needed
+  --oidc-groups-claim NAME
+                       claim with the groups of a person (default groups)
+  --oidc-scope SCOPE   scope to ask for beside openid; repeat for several (default profile, email, offline_access)
+  --oidc-parameter NAME=VALUE
+                       further parameter of the request to the provider, such as prompt=consent; repeat for several
+  --oidc-refresh-minutes N
+                       ask the provider after this time whether it still confirms a person (default 60)
+  --oidc-allow-private allow a provider at a private or loopback address
   --relay-port PORT    UDP port of the relay (default 3478); the next port answers STUN
   --relay-address IP[:PORT]
                        address of the relay for nodes, if it differs from that of the coordinator; repeat for several
@@ -187,6 +205,16 @@ if something is wrong. The options of `serve` may be added, to see what they cha
   --metrics ADDR:PORT
   --drain SECONDS
   --audit-days DAYS
+  --oidc-issuer URL
+  --oidc-client-id ID
+  --oidc-client-secret-file FILE
+  --oidc-allow-domain DOMAIN
+  --oidc-allow-group GROUP
+  --oidc-groups-claim NAME
+  --oidc-scope SCOPE
+  --oidc-parameter NAME=VALUE
+  --oidc-refresh-minutes N
+  --oidc-allow-private
   --relay-port PORT
   --relay-address IP[:PORT]
   --relay-rate BITS

@@ -14,6 +14,7 @@ mod listen;
 mod migrate;
 mod networks;
 mod nodes;
+mod oidc;
 mod options;
 mod policy;
 mod relays;

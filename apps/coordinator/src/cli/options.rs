@@ -7,10 +7,11 @@ use std::time::Duration;
 use taut_base::Prefix;
 use taut_relay_server::log::{LogFormat, LogLevels};
 
-use super::CommandError;
 use super::settings::{Settings, Source};
+use super::{CommandError, oidc};
 use crate::api;
 use crate::log;
+use crate::oidc::OidcOptions;
 use crate::relay::{self, RelayOptions};
 use crate::state::{check_name, check_prefix};
 use crate::store::Location;
@@ -33,6 +34,8 @@ pub(super) struct ServeOptions {
     pub(super) drain: Duration,
     /// Time for which entries of the audit log are kept, in days.
     pub(super) audit_days: u32,
+    /// The OpenID provider at which people can sign in.
+    pub(super) oidc: Option<OidcOptions>,
     /// `None` if the coordinator is no relay.
     pub(super) relay: Option<RelayOptions>,
     pub(super) relay_metrics: Option<SocketAddr>,
@@ -72,6 +75,7 @@ impl ServeOptions {
             metrics: settings.one("metrics", metrics_address)?,
             drain: settings.one("drain", drain)?.unwrap_or_default(),
             audit_days: settings.one("audit-days", audit_days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
+            oidc: oidc::options(settings)?,
             relay: Some(relay).filter(|_| is_alone && !settings.is_on("no-relay")),
             relay_metrics,
             proxies: settings.all("trusted-proxy", proxy)?,

@@ -18,6 +18,7 @@ use super::signals::{Ending, ServeSignals};
 use super::{CommandError, announce, first};
 use crate::api;
 use crate::log;
+use crate::oidc::Provider;
 use crate::relay;
 use crate::state::{StartOptions, State, TICKET_LIFE};
 
@@ -49,7 +50,9 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     let (listeners, address) = bind(options.listen).await?;
     let urls = if urls.is_empty() { derived_urls(address) } else { urls };
     let (ticket_life, audit_days) = (TICKET_LIFE, options.audit_days);
-    let start = StartOptions { directory: directory.clone(), database, urls, network, ipv4, ticket_life, audit_days };
+    let provider = options.oidc.map(Provider::new).transpose().map_err(CommandError::Run)?.map(Arc::new);
+    let start =
+        StartOptions { directory: directory.clone(), database, urls, network, ipv4, ticket_life, audit_days, provider };
     let (state, first) = tokio::select! {
         opened = api::while_starting(&listeners, State::open(start)) => opened.map_err(CommandError::run)?,
         () = api::stopped(stop.clone()) => return Ok(()),

@@ -25,6 +25,12 @@ pub(crate) struct UserEntry {
     pub(crate) email: Option<String>,
     /// true if it cannot sign in and has no valid token
     pub(crate) disabled: bool,
+    /// true if the OpenID provider does not confirm it any more; signing in again ends that
+    #[serde(default)]
+    pub(crate) lapsed: bool,
+    /// groups of the OpenID provider; empty for local users
+    #[serde(default)]
+    pub(crate) groups: Vec<String>,
     /// true if it has set a password, or signs in at an OpenID provider
     pub(crate) can_sign_in: bool,
     /// true if it signs in with one-time codes as well
@@ -36,6 +42,9 @@ pub(crate) struct UserEntry {
     /// time at which it last signed in, in seconds since 1970; null for never
     #[schema(required = true)]
     pub(crate) seen_at: Option<i64>,
+    /// time at which the OpenID provider last confirmed it, in seconds since 1970; null for local users
+    #[schema(required = true)]
+    pub(crate) checked_at: Option<i64>,
     /// number that grows with every change, as in the header ETag
     pub(crate) version: u64,
 }

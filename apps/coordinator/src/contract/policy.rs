@@ -42,7 +42,10 @@ pub(crate) struct PolicyAnswer {
 #[expect(dead_code, reason = "only its description is used")]
 pub(crate) struct PolicyInventory {
     nodes: Vec<PolicyNode>,
+    /// those whom an identity provider gives groups
     users: Vec<PolicyUser>,
+    /// true, because there may be people who are not listed
+    more_users: bool,
     /// the network's prefixes, which `*` stands for as a source
     prefixes: Vec<String>,
 }

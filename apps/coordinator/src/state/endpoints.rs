@@ -73,6 +73,7 @@ mod tests {
             cursor: 0,
             created_at: 0,
             relays_version: 0,
+            groups_version: 0,
             approval: false,
             key_life: None,
         }

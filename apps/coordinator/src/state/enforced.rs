@@ -1,6 +1,6 @@
 //! A network's policy, applied to its members: which members see each other, and the filter of each node.
 //!
-//! The policy is applied again when it changes, or when a member's addresses, owner or tags change, or when a member begins or ceases to take part. Endpoints and presence
+//! The policy is applied again when it changes, or when a member's addresses, owner or tags or an owner's groups change, or when a member begins or ceases to take part. Endpoints and presence
 //! have no influence. Each result is compared with the previous one. A node is told of a new filter only if its own filter changed. It gets a full map only if it
 //! sees other peers than before among the members whose rows did not change, because a delta contains only the members whose rows changed.
 
@@ -11,7 +11,7 @@ use taut_base::{NodeId, Prefix};
 use taut_policy::filter::ALL_PORTS;
 use taut_policy::{
     Access, Compiled, DEFAULT_PROTOCOLS, Explanation, Filter, Inventory, NodeFacts, Packet, Policy, PolicyRule, Rule,
-    Selector, Service, Target, compile,
+    Selector, Service, Target, UserFacts, compile,
 };
 
 use super::StateError;
@@ -58,6 +58,8 @@ pub(super) struct ToEnforce {
     prefixes: [Prefix; 2],
     row: PolicyRow,
     facts: BTreeMap<NodeId, NodeFacts>,
+    /// Owners of nodes whom an identity provider gives groups.
+    users: Vec<UserFacts>,
     /// The result at an earlier version, and the members whose rows changed since.
     before: Option<(Arc<Enforced>, BTreeSet<NodeId>)>,
 }
@@ -68,11 +70,12 @@ impl ToEnforce {
         network: &NetworkRow,
         row: PolicyRow,
         members: impl Iterator<Item = &'a NodeRow>,
+        users: Vec<UserFacts>,
         before: Option<(Arc<Enforced>, BTreeSet<NodeId>)>,
     ) -> Self {
         let facts = members.filter_map(|row| Some((row.id, facts_of(row)?))).collect();
         let prefixes = [network.ipv4, network.ipv6];
-        Self { network: network.id, version: network.version, prefixes, row, facts, before }
+        Self { network: network.id, version: network.version, prefixes, row, facts, users, before }
     }
 
     /// Applies the policy.
@@ -80,7 +83,7 @@ impl ToEnforce {
     /// # Errors
     /// If the stored policy cannot be read: nodes keep the maps that they have (law 6).
     pub(super) fn done(self) -> Result<Enforced, StateError> {
-        let Self { network, version, prefixes, row, facts, before } = self;
+        let Self { network, version, prefixes, row, facts, users, before } = self;
         let policy = match before.as_ref().filter(|(earlier, _)| earlier.number == row.number) {
             Some((earlier, _)) => Arc::clone(&earlier.policy),
             None => Arc::new(Policy::parse(&row.text).map_err(|error| StateError::StoredPolicy(Box::new(error)))?),
@@ -88,7 +91,10 @@ impl ToEnforce {
         let is_open = is_open(&policy);
         let mut next = Enforced {
             number: row.number,
-            meaning: if is_open { Meaning::Open { since: row.version } } else { meaning(&policy, &facts, prefixes) },
+            meaning: match is_open {
+                true => Meaning::Open { since: row.version },
+                false => meaning(&policy, &facts, users, prefixes),
+            },
             policy,
             prefixes,
             facts,
@@ -228,12 +234,22 @@ impl Enforced {
 }
 
 /// Returns the nodes and people that a policy is applied to.
-pub(super) fn inventory(nodes: impl Iterator<Item = NodeFacts>, prefixes: [Prefix; 2]) -> Inventory {
-    Inventory { nodes: nodes.collect(), users: Vec::new(), prefixes: prefixes.to_vec() }
+pub(super) fn inventory(
+    nodes: impl Iterator<Item = NodeFacts>,
+    users: Vec<UserFacts>,
+    prefixes: [Prefix; 2],
+) -> Inventory {
+    // Without those who have no groups, and those who never signed in.
+    Inventory { nodes: nodes.collect(), users, more_users: true, prefixes: prefixes.to_vec() }
 }
 
-fn meaning(policy: &Policy, facts: &BTreeMap<NodeId, NodeFacts>, prefixes: [Prefix; 2]) -> Meaning {
-    let inventory = inventory(facts.values().cloned(), prefixes);
+fn meaning(
+    policy: &Policy,
+    facts: &BTreeMap<NodeId, NodeFacts>,
+    users: Vec<UserFacts>,
+    prefixes: [Prefix; 2],
+) -> Meaning {
+    let inventory = inventory(facts.values().cloned(), users, prefixes);
     Meaning::Compiled { compiled: Box::new(compile(policy, &inventory)), nodes: facts.keys().copied().collect() }
 }
 

@@ -77,6 +77,7 @@ pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64)
         cursor: 0,
         created_at: now,
         relays_version: 0,
+        groups_version: 0,
         approval: false,
         key_life: None,
     };

@@ -9,6 +9,7 @@ use taut_policy::{Inventory, Policy, compile, run_tests};
 use super::enforced::{facts_of, inventory, is_open};
 use super::first_policy::KEPT;
 use super::party::{Actor, Caller, Change, record};
+use super::people::users_of_policy;
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -122,7 +123,8 @@ impl State {
         row: PolicyRow,
     ) -> Result<PolicyView, StateError> {
         let members = tx.members(network.id).await?.valid;
-        let inventory = inventory(members.iter().filter_map(facts_of), [network.ipv4, network.ipv6]);
+        let users = users_of_policy(tx, None).await?;
+        let inventory = inventory(members.iter().filter_map(facts_of), users, [network.ipv4, network.ipv6]);
         Ok(PolicyView { inventory, too_old: self.too_old(&members), network, row })
     }
 

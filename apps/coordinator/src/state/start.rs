@@ -26,6 +26,7 @@ use super::requests::RequestRates;
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::log;
+use crate::oidc::Provider;
 use crate::store::{FILE, Location, Party, Purpose, Reading, Store, StoreError, make_directory, open_private, prepare};
 
 /// Row of the coordinator's private key.
@@ -59,6 +60,8 @@ pub(crate) struct StartOptions {
     pub(crate) ticket_life: u32,
     /// Time for which entries of the audit log are kept, in days.
     pub(crate) audit_days: u32,
+    /// The OpenID provider at which people can sign in.
+    pub(crate) provider: Option<Arc<Provider>>,
 }
 
 /// The tokens of a first start, of which only hashes are stored.
@@ -138,7 +141,7 @@ impl State {
             relay: OnceLock::new(),
             relay_links: RelayLinks::default(),
             revoked: watch::Sender::new(0),
-            people: People::new(i64::from(options.audit_days) * 24 * 3600),
+            people: People::new(i64::from(options.audit_days) * 24 * 3600, options.provider),
             figures: Arc::default(),
             moved: Arc::default(),
             presence_known: watch::Sender::new(false),

@@ -64,7 +64,8 @@ pub(crate) use location::Location;
 pub(crate) use networks::MARKED;
 pub(crate) use nodes::MANY_NODES;
 pub(crate) use people::{
-    AuditFilter, AuditRow, LOCAL, NewAudit, NewPerson, NewSession, NewToken, PersonRow, SessionRow, TokenRow, TotpRow,
+    AuditFilter, AuditRow, GroupsRow, LOCAL, NewAudit, NewPerson, NewSession, NewToken, PersonRow, SessionRow,
+    TokenRow, TotpRow,
 };
 pub(crate) use policies::PolicyRow;
 #[cfg(test)]

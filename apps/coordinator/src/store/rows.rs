@@ -45,6 +45,8 @@ pub(crate) struct NetworkRow {
     pub(crate) created_at: i64,
     /// Version at which its relays last changed.
     pub(crate) relays_version: u64,
+    /// Version at which groups of its nodes' owners last changed.
+    pub(crate) groups_version: u64,
     /// True if new nodes wait until an operator approves them.
     pub(crate) approval: bool,
     /// Seconds for which a membership lasts; `None` for ever. A node may have its own.
@@ -199,6 +201,7 @@ pub(super) fn network(row: &Row) -> Result<NetworkRow, StoreError> {
         cursor: u32::try_from(row.get::<i64>("cursor")?).unwrap_or(0),
         created_at: row.get("created_at")?,
         relays_version: version(row, "relays_version")?,
+        groups_version: version(row, "groups_version")?,
         approval: row.get("approval")?,
         key_life: row.get("key_life")?,
     })

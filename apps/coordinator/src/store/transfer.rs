@@ -46,7 +46,7 @@ fn for_many(table: &Copied) -> &'static str {
 }
 
 /// The tables, each after those that it refers to.
-const TABLES: [Copied; 20] = [
+const TABLES: [Copied; 22] = [
     Copied {
         name: "meta",
         read: "SELECT name, value FROM meta ORDER BY name",
@@ -63,10 +63,10 @@ const TABLES: [Copied; 20] = [
     },
     Copied {
         name: "networks",
-        read: "SELECT id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at, approval, key_life FROM networks ORDER BY id",
-        write: "INSERT INTO networks (id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at, approval, key_life) \
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-        columns: &[Bytes, Text, Text, Text, Integer, Integer, Integer, Integer, Integer, Integer, Integer],
+        read: "SELECT id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at, approval, key_life, groups_version FROM networks ORDER BY id",
+        write: "INSERT INTO networks (id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at, approval, key_life, groups_version) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        columns: &[Bytes, Text, Text, Text, Integer, Integer, Integer, Integer, Integer, Integer, Integer, Integer],
         numbered: None,
     },
     Copied {
@@ -136,9 +136,9 @@ const TABLES: [Copied; 20] = [
     },
     Copied {
         name: "people",
-        read: "SELECT id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, version FROM people ORDER BY id",
-        write: "INSERT INTO people (id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-        columns: &[Integer, Text, Text, Text, Text, Integer, Integer, Integer, Integer, Text, Integer],
+        read: "SELECT id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, version, lapsed_at, login FROM people ORDER BY id",
+        write: "INSERT INTO people (id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, version, lapsed_at, login) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+        columns: &[Integer, Text, Text, Text, Text, Integer, Integer, Integer, Integer, Text, Integer, Integer, Text],
         numbered: Some(Table::People),
     },
     Copied {
@@ -202,6 +202,20 @@ const TABLES: [Copied; 20] = [
         read: "SELECT party, request, content, status, sealed, created_at FROM answers ORDER BY party, request",
         write: "INSERT INTO answers (party, request, content, status, sealed, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
         columns: &[Bytes, Bytes, Bytes, Integer, Bytes, Integer],
+        numbered: None,
+    },
+    Copied {
+        name: "oidc_refreshes",
+        read: "SELECT person, token, tried_at FROM oidc_refreshes ORDER BY person",
+        write: "INSERT INTO oidc_refreshes (person, token, tried_at) VALUES ($1, $2, $3)",
+        columns: &[Integer, Bytes, Integer],
+        numbered: None,
+    },
+    Copied {
+        name: "oidc_finished",
+        read: "SELECT hash, expires_at FROM oidc_finished ORDER BY hash",
+        write: "INSERT INTO oidc_finished (hash, expires_at) VALUES ($1, $2)",
+        columns: &[Bytes, Integer],
         numbered: None,
     },
 ];

@@ -23,6 +23,7 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
 use crate::api;
+use crate::oidc::{OidcOptions, Provider};
 use crate::state::{Expiry, FirstStart, StartOptions, State, TICKET_LIFE, random};
 use crate::store::{Location, NetworkId, Party, Writing, forget_database, location_for_test, view};
 
@@ -115,12 +116,24 @@ impl TestCoordinator {
             ipv4: ipv4.parse().unwrap(),
             ticket_life,
             audit_days: 365,
+            provider: None,
         }
     }
 
+    /// Starts a coordinator at whose OpenID provider people can sign in.
+    pub(super) fn start_with_provider(directory: &Directory, oidc: OidcOptions) -> Self {
+        let database = Runtime::new().unwrap().block_on(location_for_test(&directory.0));
+        let options = Self::options(&directory.0, database, "100.64.0.0/10", TICKET_LIFE);
+        let provider = Some(Arc::new(Provider::new(oidc).unwrap()));
+        Self::run(StartOptions { provider, ..options }, 1_024)
+    }
+
     fn begin(directory: &Path, database: Location, ipv4: &str, ticket_life: u32, channels: usize) -> Self {
+        Self::run(Self::options(directory, database, ipv4, ticket_life), channels)
+    }
+
+    fn run(options: StartOptions, channels: usize) -> Self {
         let runtime = Runtime::new().unwrap();
-        let options = Self::options(directory, database, ipv4, ticket_life);
         let (state, first) = runtime.block_on(State::open(options)).unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();

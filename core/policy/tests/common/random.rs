@@ -102,7 +102,7 @@ pub(crate) fn inventory(random: &mut Seeded) -> Inventory {
     }
     let prefixes = ["100.64.0.0/24", "fd00::/64"].iter().map(|prefix| prefix.parse().unwrap());
     let prefixes = if chance(random, 2) { prefixes.collect() } else { Vec::new() };
-    Inventory { nodes, users, prefixes }
+    Inventory { nodes, users, prefixes, ..Inventory::default() }
 }
 
 fn node(random: &mut Seeded, number: usize) -> NodeFacts {

@@ -98,9 +98,14 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 /// Returns the session of the cookies. Over https only the cookie counts that no sibling host can set: with another one, its sender would be signed in as the person
 /// who chose the cookie (fault E9).
 fn cookie(headers: &HeaderMap, is_https: bool) -> Option<Zeroizing<String>> {
+    cookie_of(headers, COOKIES[usize::from(is_https)])
+}
+
+/// Returns the value of the first cookie with this name.
+pub(super) fn cookie_of(headers: &HeaderMap, wanted: &str) -> Option<Zeroizing<String>> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = pairs.find(|(name, _)| *name == COOKIES[usize::from(is_https)])?;
+    let (_, value) = pairs.find(|(name, _)| *name == wanted)?;
     Some(Zeroizing::new(String::from(value)))
 }
 

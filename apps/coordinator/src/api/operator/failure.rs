@@ -94,6 +94,12 @@ impl Failure {
         Self::new(ErrorCode::Unavailable, message, hint)
     }
 
+    /// Returns status, message and hint, for a page.
+    pub(super) fn words(&self) -> (StatusCode, &str, &str) {
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, &self.message, &self.hint)
+    }
+
     pub(super) fn slow() -> Self {
         let message = format!("the request took more than {} s", REQUEST.as_secs());
         let hint = "a change may have been made all the same: look before you repeat it; the database is slow or busy, which its server or disk, and `taut_coordinator_database_seconds` of `--metrics`, show";
@@ -177,6 +183,10 @@ fn code_of(error: &PeopleError) -> ErrorCode {
         PeopleError::Changed => ErrorCode::Changed,
         PeopleError::NotLocal => ErrorCode::NotLocal,
         PeopleError::CodesOn | PeopleError::CodesOff => ErrorCode::Codes,
+        PeopleError::NoProvider => ErrorCode::NoSuchPath,
+        PeopleError::ProviderAway => ErrorCode::Unavailable,
+        PeopleError::SignInAtProvider => ErrorCode::SignInFailed,
+        PeopleError::NotLetIn => ErrorCode::Forbidden,
     }
 }
 

@@ -8,6 +8,7 @@ mod health;
 mod keys;
 mod networks;
 mod nodes;
+mod oidc;
 mod people;
 mod policy;
 mod relays;
@@ -45,6 +46,7 @@ use credentials::Refusal;
 pub(super) use failure::Failure;
 pub(super) use health::{Checked, alive};
 pub(crate) use networks::DEFAULT_IPV4;
+pub(super) use oidc::pages as oidc_pages;
 use repeat::RepeatKey;
 pub(super) use route::Route;
 pub(super) use routes::routes;
@@ -167,10 +169,11 @@ async fn run_to_end(answer: impl Future<Output = Response> + Send + 'static) -> 
     ended.unwrap_or_else(|_| Failure::of_framework(StatusCode::INTERNAL_SERVER_ERROR).into_response())
 }
 
-/// Turns a refusal of axum itself (body too large, malformed query) into an error answer of the API.
+/// Turns a refusal of axum itself (body too large, malformed query) into an error answer of the API. Answers of handlers, JSON and pages, stay.
 fn in_our_words(response: Response) -> Response {
     let status = response.status();
-    let is_ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_ours = kind.is_some_and(|kind| kind == "application/json" || kind == oidc::HTML);
     if is_ours { response } else { Failure::of_framework(status).into_response() }
 }
 

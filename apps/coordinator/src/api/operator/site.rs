@@ -46,7 +46,12 @@ pub(super) fn check(headers: &HeaderMap, urls: &[String], is_change: bool) -> Re
 
 /// Returns true if the request was made for one of the https URLs of `urls`.
 pub(super) fn is_https(headers: &HeaderMap, urls: &[String]) -> bool {
-    configured(&host(headers), urls).is_some_and(|url| url.starts_with("https://"))
+    own_url(headers, urls).is_some_and(|url| url.starts_with("https://"))
+}
+
+/// Returns the URL of `urls` by which a browser reached this coordinator.
+pub(super) fn own_url<'a>(headers: &HeaderMap, urls: &'a [String]) -> Option<&'a str> {
+    configured(&host(headers), urls).map(String::as_str)
 }
 
 fn host(headers: &HeaderMap) -> String {

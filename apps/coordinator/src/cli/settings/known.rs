@@ -37,7 +37,7 @@ impl Known {
 pub(in crate::cli) const DEFAULT_STATE: &str = "/var/lib/taut-coordinator";
 
 /// All settings, in the order of the help.
-pub(in crate::cli) const KNOWN: [Known; 17] = [
+pub(in crate::cli) const KNOWN: [Known; 27] = [
     Known::new("state", Kind::Text, DEFAULT_STATE),
     Known::new("database", Kind::Text, ""),
     Known::new("listen", Kind::Text, "[::]:8288"),
@@ -45,6 +45,16 @@ pub(in crate::cli) const KNOWN: [Known; 17] = [
     Known::new("metrics", Kind::Text, ""),
     Known::new("drain", Kind::Number, "0"),
     Known::new("audit-days", Kind::Number, "365"),
+    Known::new("oidc-issuer", Kind::Text, ""),
+    Known::new("oidc-client-id", Kind::Text, ""),
+    Known::new("oidc-client-secret-file", Kind::Text, ""),
+    Known::new("oidc-allow-domain", Kind::List, ""),
+    Known::new("oidc-allow-group", Kind::List, ""),
+    Known::new("oidc-groups-claim", Kind::Text, "groups"),
+    Known::new("oidc-scope", Kind::List, "profile email offline_access"),
+    Known::new("oidc-parameter", Kind::List, ""),
+    Known::new("oidc-refresh-minutes", Kind::Number, "60"),
+    Known::new("oidc-allow-private", Kind::Switch, "false"),
     Known::new("relay-port", Kind::Number, "3478"),
     Known::new("relay-address", Kind::List, ""),
     Known::new("relay-rate", Kind::Text, "1G"),

@@ -341,6 +341,7 @@ async fn open(plan: &Plan, directory: &Path) -> Result<(State, Option<String>), 
         ipv4: api::DEFAULT_IPV4.parse().map_err(CommandError::run)?,
         ticket_life: TICKET_LIFE,
         audit_days: 1,
+        provider: None,
     };
     let (state, first) = State::open(options).await.map_err(CommandError::run)?;
     Ok((state, first.map(|first| first.join_token)))

@@ -53,6 +53,14 @@ pub(crate) enum PeopleError {
     CodesOn,
     /// One-time codes are not on, or not begun.
     CodesOff,
+    /// No OpenID provider is configured.
+    NoProvider,
+    /// The OpenID provider does not answer.
+    ProviderAway,
+    /// The sign-in at the provider failed: all reasons are the same for a client (fault E14).
+    SignInAtProvider,
+    /// The provider knows the person, and the settings do not let it in.
+    NotLetIn,
 }
 
 impl PeopleError {
@@ -95,6 +103,14 @@ impl PeopleError {
             Self::NotLocal => "the OpenID provider keeps passwords and codes of this person",
             Self::CodesOn => "turn one-time codes off first",
             Self::CodesOff => "begin with a new secret",
+            Self::NoProvider => "sign in with a password, or ask the operator for `serve --oidc-issuer`",
+            Self::ProviderAway => "try again in a minute; the coordinator's log has the reason",
+            Self::SignInAtProvider => {
+                "sign in again, in one browser and within ten minutes; the coordinator's log has the reason"
+            }
+            Self::NotLetIn => {
+                "ask the operator: `serve --oidc-allow-domain` and `--oidc-allow-group` say who may sign in"
+            }
         }
     }
 }
@@ -131,6 +147,10 @@ impl fmt::Display for PeopleError {
             Self::NotLocal => f.write_str("this user has no password at this coordinator"),
             Self::CodesOn => f.write_str("one-time codes are on already"),
             Self::CodesOff => f.write_str("one-time codes are not on"),
+            Self::NoProvider => f.write_str("this coordinator has no OpenID provider"),
+            Self::ProviderAway => f.write_str("the OpenID provider does not answer"),
+            Self::SignInAtProvider => f.write_str("the sign-in at the OpenID provider did not succeed"),
+            Self::NotLetIn => f.write_str("your account at the OpenID provider may not sign in here"),
         }
     }
 }

@@ -45,7 +45,7 @@ impl State {
         let Ok(scopes) = row.scopes.parse::<Scopes>() else { return Ok(None) };
         let grants = match row.person {
             None => Grants { scopes, ..Grants::all() },
-            Some(id) => match tx.person(id).await?.filter(|person| person.disabled_at.is_none()) {
+            Some(id) => match tx.person(id).await?.filter(|person| self.may_act(person)) {
                 Some(person) => grants(&mut tx, person.id, scopes).await?,
                 None => return Ok(None),
             },

@@ -59,6 +59,7 @@ impl State {
         tx.forget_sessions(now, now - IDLE_LIFE).await?;
         tx.forget_answers(now - ANSWER_LIFE).await?;
         tx.forget_api_tokens(now - LISTED).await?;
+        tx.forget_finished_sign_ins(now).await?;
         tx.commit().await?;
         self.forget_audit(now).await
     }

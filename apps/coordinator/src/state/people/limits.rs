@@ -37,14 +37,22 @@ impl SignInLimits {
         }
     }
 
+    /// Counts an attempt that names no account. Returns false if it must not be made.
+    pub(super) fn take_source(&self, source: [u8; 8], now: Instant) -> bool {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.take(self.hash.of(&source), self.time(now))
+    }
+
+    fn time(&self, now: Instant) -> Time {
+        Time::from_duration(now.saturating_duration_since(self.start))
+    }
+
     /// Counts an attempt to sign in. Returns false if it exceeds a limit and must be refused. The account need not exist.
     pub(super) fn take(&self, account: &str, source: [u8; 8], now: Instant) -> bool {
-        let time = Time::from_duration(now.saturating_duration_since(self.start));
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        if !sources.take(self.hash.of(&source), time) {
+        if !self.take_source(source, now) {
             return false;
         }
-        drop(sources);
+        let time = self.time(now);
         let pair = self.hash.of(&(account, source));
         if self.familiar.lock().unwrap_or_else(PoisonError::into_inner).contains(&pair) {
             return true;

@@ -47,7 +47,7 @@ impl State {
         let Some(session) = tx.session(&secret.hash()).await?.filter(|session| is_alive(session, now)) else {
             return Ok(None);
         };
-        let Some(person) = tx.person(session.person).await?.filter(|person| person.disabled_at.is_none()) else {
+        let Some(person) = tx.person(session.person).await?.filter(|person| self.may_act(person)) else {
             return Ok(None);
         };
         let grants = grants(&mut tx, person.id, Scopes::All).await?;

@@ -5,12 +5,13 @@ use taut_base::is_printable;
 
 use super::super::names::is_number;
 use super::super::{State, StateError, networks};
+use super::groups::regroup;
 use super::{Access, Area, Caller, Change, LARGEST_PAGE, Need, PeopleError, Role, record};
 use crate::clock::unix_now;
 use crate::store::{LOCAL, NetworkRow, NewPerson, Party, PersonRow, Reading, Writing};
 
 /// Most people, 100,000: more than any company of this size of network has, and few enough for the disk.
-const MOST: i64 = 100_000;
+pub(super) const MOST: i64 = 100_000;
 
 /// Longest sign-in name, and longest displayed name, in characters.
 const LENGTHS: (usize, usize) = (64, 128);
@@ -129,10 +130,12 @@ impl State {
         if row.disabled_at.is_some() {
             tx.delete_sessions(row.id, None).await?;
         }
+        let regrouped = regroup(&mut tx, &before.row, Some(&row)).await?;
         expect_owner(&mut tx, had_owner).await?;
         let after = view(&mut tx, &all, row).await?;
         record(&mut tx, change("user-changed", after.row.id, Some(value(&before)), Some(value(&after)))).await?;
         tx.commit().await?;
+        self.announce_groups(regrouped);
         Ok(after)
     }
 
@@ -204,8 +207,10 @@ impl State {
         // The entry has none of the person's data. It is written before the erasure, because a person may remove itself and would then be its author.
         record(&mut tx, change("user-removed", id, None, None)).await?;
         tx.delete_person(id, &format!("removed user {id}")).await?;
+        let regrouped = regroup(&mut tx, &removed.row, None).await?;
         expect_owner(&mut tx, had_owner).await?;
         tx.commit().await?;
+        self.announce_groups(regrouped);
         Ok(removed)
     }
 }
@@ -299,7 +304,7 @@ pub(super) fn check_display_name(name: &str) -> Result<(), PeopleError> {
     Ok(())
 }
 
-fn check_email(email: Option<&str>) -> Result<(), PeopleError> {
+pub(super) fn check_email(email: Option<&str>) -> Result<(), PeopleError> {
     let Some(email) = email else { return Ok(()) };
     let is_plain =
         email.len() <= LONGEST_EMAIL && email.chars().all(|letter| is_printable(letter) && !letter.is_whitespace());

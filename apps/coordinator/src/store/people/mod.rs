@@ -1,14 +1,24 @@
 //! Statements about people: accounts, roles, credentials, sessions, links, API tokens and the audit log. Rules: `state/people`.
 
+/// The columns of a [`PersonRow`].
+macro_rules! columns {
+    () => {
+        "id, issuer, subject, name, email, disabled_at, created_at, seen_at, checked_at, member_of, lapsed_at, login, version"
+    };
+}
+
 mod answers;
 mod audit;
 mod credentials;
+mod groups;
+mod oidc;
 mod roles;
 mod sessions;
 mod tokens;
 
 pub(crate) use audit::{AuditFilter, AuditRow, NewAudit};
 pub(crate) use credentials::TotpRow;
+pub(crate) use groups::GroupsRow;
 pub(crate) use sessions::{NewSession, SessionRow};
 pub(crate) use tokens::{NewToken, TokenRow};
 
@@ -32,6 +42,14 @@ pub(crate) struct PersonRow {
     pub(crate) disabled_at: Option<i64>,
     pub(crate) created_at: i64,
     pub(crate) seen_at: Option<i64>,
+    /// The last time that an OpenID provider confirmed the person.
+    pub(crate) checked_at: Option<i64>,
+    /// Groups of the provider, sorted.
+    pub(crate) member_of: Vec<String>,
+    /// Since when the provider does not confirm the person any more.
+    pub(crate) lapsed_at: Option<i64>,
+    /// The name by which owners of nodes and policies know a person of a provider: the address that the provider has confirmed, in lower case.
+    pub(crate) login: Option<String>,
     /// Counts the changes of this person and its roles.
     pub(crate) version: u64,
 }
@@ -42,13 +60,6 @@ pub(crate) struct NewPerson<'a> {
     pub(crate) subject: &'a str,
     pub(crate) name: &'a str,
     pub(crate) email: Option<&'a str>,
-}
-
-/// The columns of a [`PersonRow`].
-macro_rules! columns {
-    () => {
-        "id, issuer, subject, name, email, disabled_at, created_at, seen_at, version"
-    };
 }
 
 impl Reading {
@@ -114,6 +125,7 @@ impl Writing {
                    OR author IN (SELECT 'token ' || name FROM tokens WHERE person = $2)";
         self.execute(sql, &[mark.into(), id.into()]).await?;
         for delete in [
+            "DELETE FROM oidc_refreshes WHERE person = $1",
             "DELETE FROM sessions WHERE person = $1",
             "DELETE FROM links WHERE person = $1",
             "DELETE FROM tokens WHERE person = $1",
@@ -139,6 +151,11 @@ fn person(row: &Row) -> Result<PersonRow, StoreError> {
         disabled_at: row.get("disabled_at")?,
         created_at: row.get("created_at")?,
         seen_at: row.get("seen_at")?,
+        checked_at: row.get("checked_at")?,
+        member_of: serde_json::from_str(&row.get::<String>("member_of")?)
+            .map_err(|_| StoreError::Damaged("groups that are no list of texts"))?,
+        lapsed_at: row.get("lapsed_at")?,
+        login: row.get("login")?,
         version: unsigned(row.get("version")?)?,
     })
 }

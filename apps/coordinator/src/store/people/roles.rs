@@ -22,7 +22,7 @@ impl Reading {
     /// Returns the numbers of the enabled people with this role in all networks who can sign in.
     pub(crate) async fn people_with_role(&mut self, role: &str) -> Result<Vec<i64>, StoreError> {
         let sql = "SELECT p.id AS id FROM people p JOIN roles r ON r.person = p.id WHERE r.role = $1 AND length(r.network) = 0 \
-                   AND p.disabled_at IS NULL AND (p.issuer <> 'local' OR EXISTS (SELECT 1 FROM credentials c WHERE c.person = p.id)) \
+                   AND p.disabled_at IS NULL AND p.lapsed_at IS NULL AND (p.issuer <> 'local' OR EXISTS (SELECT 1 FROM credentials c WHERE c.person = p.id)) \
                    ORDER BY p.id";
         self.all(sql, &[role.into()]).await?.iter().map(|row| row.get("id")).collect()
     }

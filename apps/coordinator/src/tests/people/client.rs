@@ -23,6 +23,14 @@ impl Answer {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Returns the cookie of this name that the answer sets, as a browser sends it; `None` if it deletes it or does not set it.
+    pub(super) fn cookie(&self, name: &str) -> Option<String> {
+        let set = self.headers.iter().filter(|(known, _)| known == "set-cookie");
+        let pair =
+            set.filter_map(|(_, line)| line.split(';').next()).find(|pair| pair.starts_with(&format!("{name}=")));
+        pair.filter(|pair| !pair.ends_with('=')).map(String::from)
+    }
+
     pub(super) fn code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or_default()
     }
@@ -68,7 +76,7 @@ impl<'a> Client<'a> {
     }
 
     pub(super) fn send_with(&self, method: &str, path: &str, body: &Value, more: &[(&str, &str)]) -> Answer {
-        let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
+        let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0);
         let agent: ureq::Agent = config.allow_non_standard_methods(true).build().into();
         let url = format!("http://{}{path}", self.coordinator.address);
         let mut request = ureq::http::Request::builder().method(method).uri(url);

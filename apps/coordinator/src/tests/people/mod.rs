@@ -5,6 +5,7 @@ mod browser;
 mod client;
 mod commands;
 mod matrix;
+mod oidc;
 mod repeat;
 mod sign_in;
 mod users;

@@ -43,6 +43,7 @@ fn fault_e3_fields_that_nobody_asked_for_change_nothing() {
     let more = json!({
         "name": "ann", "id": 1, "owner": true, "admin": true, "roles": [{ "network": null, "role": "owner" }], "issuer": "https://x",
         "password": PASSWORD, "password_hash": "x", "disabled": true, "version": 9, "can_sign_in": true, "created_at": 1,
+        "groups": ["admins"], "member_of": ["admins"], "lapsed": true, "checked_at": 1, "subject": "x",
     });
     let user = operator.done("POST", "/api/v1/users", &more)["user"].clone();
     assert_eq!((&user["roles"], &user["issuer"], &user["disabled"]), (&json!([]), &json!("local"), &json!(false)));
@@ -50,7 +51,7 @@ fn fault_e3_fields_that_nobody_asked_for_change_nothing() {
     let edit = json!({ "display_name": "Ann", "name": "root", "role": "owner", "roles": [{ "role": "owner" }], "id": 1, "version": 77 });
     let edited = operator.done("PATCH", "/api/v1/users/ann", &edit)["user"].clone();
     let expected = json!({ "id": 2, "issuer": "local", "name": "ann", "display_name": "Ann", "email": null, "disabled": false,
-        "can_sign_in": false, "codes": false, "roles": [], "created_at": user["created_at"], "seen_at": null, "version": 2 });
+        "lapsed": false, "groups": [], "checked_at": null, "can_sign_in": false, "codes": false, "roles": [], "created_at": user["created_at"], "seen_at": null, "version": 2 });
     assert_eq!(edited, expected);
     person(&coordinator, "bob", None, Some("member"));
     let bob = Client::of(&coordinator, "bob");

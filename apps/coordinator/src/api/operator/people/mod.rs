@@ -32,11 +32,14 @@ fn user_entry(view: &UserView) -> UserEntry {
         display_name: row.name.clone(),
         email: row.email.clone(),
         disabled: row.disabled_at.is_some(),
+        lapsed: row.lapsed_at.is_some(),
+        groups: row.member_of.clone(),
         can_sign_in: view.can_sign_in,
         codes: view.has_codes,
         roles: view.roles.iter().map(role).collect(),
         created_at: row.created_at,
         seen_at: row.seen_at,
+        checked_at: row.checked_at,
         version: row.version,
     }
 }
