@@ -232,7 +232,7 @@ class BuiltProgramsTest(unittest.TestCase):
     def test_taut_coordinator_accepts_what_its_help_names_and_nothing_else(self):
         source = (ROOT / "apps/coordinator/src/cli/arguments.rs").read_text()
         valued, switches = (
-            {f"--{name}" for name in re.findall(r'"([a-z0-9-]+)"', re.search(rf"{table}: [^=]*= \[(.*?)\]", source, re.S)[1])}
+            {f"--{name}" for name in re.findall(r'"([a-z0-9-]+)"', re.search(rf"{table}: [^=]*=\s*\[(.*?)\]", source, re.S)[1])}
             for table in ("VALUED", "SWITCHES")
         )
         switches -= {"--help", "--version"}

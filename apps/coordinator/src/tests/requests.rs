@@ -5,6 +5,7 @@ use taut_base::PrivateKey;
 use taut_netmap::{JoinToken, NO_NETWORK, Problem, ProblemCode, Request, ToCoordinator, ToNode, Waiting, WaitingFor};
 
 use super::world::{Directory, TestChannel, TestCoordinator, TestHost};
+use crate::clock::unix_now;
 use crate::contract::{NodeAnswer, RequestList};
 use crate::state::{Approval, DeviceChange, random};
 
@@ -191,6 +192,19 @@ fn an_expired_member_asks_a_person_and_is_renewed_as_itself() {
             break waiting.code.expect("a code");
         }
     };
+    // While the machine waits, a code that expires is replaced by another one.
+    let change = format!("UPDATE requests SET expires_at = {}", unix_now() + 2).leak();
+    coordinator.wait(coordinator.state.store().edit(change));
+    let mut channel = TestChannel::open(coordinator.address, &coordinator.token(), &node.host.machine).unwrap();
+    channel.send(&asking(&node.host, "node"));
+    let mut codes = Vec::new();
+    while codes.len() < 2 {
+        if let ToNode::Waiting(waiting) = channel.receive().expect("the code") {
+            codes.push(waiting.code.expect("a code"));
+        }
+    }
+    assert!(codes[0] == code && codes[1] != code, "{codes:?} {code}");
+    let code = codes.pop().unwrap();
     let listed: RequestList = coordinator.ask_for("GET", "/api/v1/requests", None);
     assert_eq!(listed.requests[0].node.as_deref(), Some("node"));
     let renewed: NodeAnswer = coordinator.ask_for("POST", &format!("/api/v1/requests/{code}/approve"), Some("{}"));

@@ -75,6 +75,8 @@ pub(super) struct Session {
     standing: Option<(Part, Option<i64>)>,
     /// Time at which the node is told again how long its membership lasts.
     expiry_due: Option<Instant>,
+    /// Time at which the code that the node shows expires, so that it needs another one.
+    code_due: Option<Instant>,
     /// Revision of the presence that was sent to the node.
     told: Option<u64>,
     /// True if the node was told of a duplicate.
@@ -191,6 +193,7 @@ impl Session {
             machine,
             standing: None,
             expiry_due: None,
+            code_due: None,
             told: None,
             told_duplicate: false,
             stale: false,
@@ -337,7 +340,8 @@ impl Session {
         let reported = has_reported.then(|| self.membership.endpoints_due());
         let ticket = self.ticket.map(|(_, due)| due).filter(|_| self.takes_part());
         let heard = Some(self.reads.due()).filter(|due| *due > Instant::now());
-        [self.update_due, reported, ticket, heard, self.expiry_due].into_iter().flatten().fold(self.lease, Instant::min)
+        let dues = [self.update_due, reported, ticket, heard, self.expiry_due, self.code_due];
+        dues.into_iter().flatten().fold(self.lease, Instant::min)
     }
 
     async fn on_time(&mut self) -> Result<(), SessionEnd> {
@@ -347,6 +351,11 @@ impl Session {
         }
         if self.expiry_due.is_some_and(|due| due <= now) {
             self.tell_expiry().await?;
+        }
+        if self.code_due.is_some_and(|due| due <= now)
+            && let Some(part) = self.part()
+        {
+            self.tell_waiting(part).await?;
         }
         // A node that does not take part has no peers, so its endpoints are not stored.
         if self.takes_part()
@@ -451,6 +460,7 @@ impl Session {
     async fn tell_standing(&mut self, part: Part, expires_at: Option<i64>) -> Result<(), SessionEnd> {
         let before = self.standing.replace((part, expires_at));
         if part == Part::Takes {
+            self.code_due = None;
             return match before.and_then(|(_, expires_at)| expires_at) == expires_at {
                 true => Ok(()),
                 false => self.tell_expiry().await,
@@ -462,14 +472,26 @@ impl Session {
         // When the node takes part again, it is told of all nodes that are online, and gets a ticket at once.
         self.told = None;
         self.ticket = self.ticket.map(|(key, _)| (key, Instant::now()));
+        self.tell_waiting(part).await
+    }
+
+    /// Tells a node that does not take part what it waits for, and the code with which a person approves it.
+    async fn tell_waiting(&mut self, part: Part) -> Result<(), SessionEnd> {
         let request = match self.hello.request.is_some() && part != Part::Disabled {
             true => self.state.ask_again(self.network, self.machine, &self.hello, self.source).await.map(Some),
             false => Ok(None),
         };
         let waiting = match request {
-            Ok(request) => waiting::of(&self.state, part, request.as_ref()),
+            Ok(request) => {
+                let left = request.as_ref().map(|row| u64::try_from(row.expires_at - unix_now()).unwrap_or(0));
+                self.code_due = left.map(|left| Instant::now() + Duration::from_secs(left));
+                waiting::of(&self.state, part, request.as_ref())
+            }
             // A node without a code waits, too: it is told why it has no code.
-            Err(error) => waiting::without_code(part, &error),
+            Err(error) => {
+                self.code_due = None;
+                waiting::without_code(part, &error)
+            }
         };
         self.tell(ToNode::Waiting(waiting)).await
     }
