@@ -21,8 +21,8 @@ pub(crate) use networks::{
     RemovedNetwork,
 };
 pub(crate) use nodes::{
-    ApproveRequest, ChangeNode, DeniedRequest, NodeAnswer, NodeEntry, NodeList, NodeState, RemovedNode, RequestEntry,
-    RequestList,
+    ApproveRequest, ChangeNode, DeniedRequest, NodeAnswer, NodeEntry, NodeList, NodeState, RemovedNode, RequestAnswer,
+    RequestEntry, RequestList,
 };
 pub(crate) use people::{
     ActorEntry, ApiTokenEntry, ApiTokenList, ApiTokenState, AuditEntry, AuditList, AuditQuery, ChangePassword,

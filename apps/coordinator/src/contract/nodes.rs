@@ -173,6 +173,15 @@ pub(crate) struct RequestList {
     pub(crate) requests: Vec<RequestEntry>,
 }
 
+/// `GET /api/v1/requests/{code}`.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RequestAnswer {
+    pub(crate) schema: SchemaVersion,
+    pub(crate) request: RequestEntry,
+    /// names of the networks in which the caller may approve it
+    pub(crate) networks: Vec<String>,
+}
+
 /// `POST /api/v1/requests/{code}/approve`.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ApproveRequest {

@@ -12,8 +12,8 @@ use taut_netmap::{BadName, check_new_name};
 use super::device_rules::{LIFE, approved, checked_owner, checked_tags, end};
 use super::names::is_number;
 use super::nodes::find;
-use super::party::{Change, record};
-use super::{NodeView, State, StateError, random_bits};
+use super::party::{Caller, Change, record};
+use super::{NodeView, State, StateError, own_devices, random_bits};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Device, NetworkId, NetworkRow, NodeRow, Part, Party, StoreError};
@@ -51,6 +51,9 @@ impl State {
         let now = unix_now();
         let mut tx = self.store.write(Party::Operators).await?;
         let (network, row) = find(&mut tx, network, name).await?;
+        if let Some(login) = Caller::current().only_own(network.id) {
+            own_devices::check(&mut tx, &row, login, &change).await?;
+        }
         let after = changed(&network, &row.device, &change, now)?;
         let mut row = row;
         let former = row.name.clone();

@@ -88,6 +88,10 @@ pub(crate) enum StateError {
     BadTag(String),
     /// The text cannot name an owner.
     BadOwner,
+    /// The policy does not let this person give this tag.
+    NotTagOwner(String),
+    /// The person owns as many devices as it may approve for itself.
+    ManyDevices,
     /// The node takes no part in its network now.
     NoPart,
     /// There is no request with this code (any more).
@@ -233,6 +237,10 @@ impl StateError {
             Self::BadTag(_) => {
                 "a tag is such as `tag:web`: up to 63 lower-case letters, digits and hyphens; a node has up to 32"
             }
+            Self::NotTagOwner(_) => "ask an administrator, or have `tagOwners` of the policy name you",
+            Self::ManyDevices => {
+                "remove devices that are not used any more, or ask an administrator to approve this one"
+            }
             Self::BadOwner => "give up to 128 characters without control characters, such as ann@example.com",
             Self::NoPart => "`taut-coordinator devices list` shows why",
             Self::NoRequest(_) => {
@@ -328,6 +336,8 @@ impl fmt::Display for StateError {
             Self::BadAbsence => f.write_str("the time of absence after which a node is removed is too short or too long"),
             Self::BadLife => f.write_str("the time after which a membership expires is too short or too long"),
             Self::BadTag(tag) => write!(f, "{tag:?} cannot be a tag, or there are too many tags"),
+            Self::NotTagOwner(tag) => write!(f, "the policy does not let you give the tag {tag}"),
+            Self::ManyDevices => f.write_str("you own as many devices as one person may approve for itself"),
             Self::BadOwner => f.write_str("this cannot be the name of an owner"),
             Self::NoPart => f.write_str("this node takes no part in its network now"),
             Self::NoRequest(code) => write!(f, "no machine waits for its approval with the code {code:?}"),

@@ -266,16 +266,16 @@ impl Rows {
     /// Returns the policy in force for these members. Most changes are about endpoints, which no policy speaks of: then the result of the view before stays.
     async fn policy(&self, tx: &mut Reading, before: Option<&View>) -> Result<DraftPolicy, StateError> {
         let id = self.network.id;
-        let has_new_groups = before.is_some_and(|view| self.network.groups_version > view.version());
+        let has_new_users = before.is_some_and(|view| self.network.groups_version > view.version());
         let before = before.map(|view| (Arc::clone(&view.enforced), self.changed_since(view.version())));
         if let Some((enforced, changed)) = &before {
-            let is_same = !has_new_groups && tx.policy_number(id).await? == enforced.number();
+            let is_same = !has_new_users && tx.policy_number(id).await? == enforced.number();
             if is_same && changed.iter().all(|id| enforced.knows(*id, self.sound(*id))) {
                 return Ok(DraftPolicy::Applied(Arc::clone(enforced)));
             }
         }
         let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
-        let users = users_of_policy(tx, Some(id)).await?;
+        let users = users_of_policy(tx, id, true).await?;
         let sound = self.members.keys().filter_map(|id| self.sound(*id));
         Ok(DraftPolicy::ToApply(Box::new(ToEnforce::new(&self.network, policy, sound, users, before))))
     }

@@ -30,6 +30,7 @@ mod names;
 mod networks;
 mod nodes;
 mod operators;
+mod own_devices;
 mod party;
 mod people;
 mod people_commands;

@@ -104,7 +104,7 @@ pub(super) async fn named(tx: &mut Reading, name: Option<&str>) -> Result<Networ
         },
     };
     // A network in which the caller lacks the rights is reported as unknown, so that its name is not revealed.
-    let found = found.filter(|row| Caller::current().is_allowed_in(row.id));
+    let found = found.filter(|row| Caller::current().reaches(row.id));
     found.ok_or_else(|| StateError::NoNetwork(String::from(name)))
 }
 
@@ -127,6 +127,6 @@ pub(super) async fn listed(tx: &mut Reading, name: Option<&str>) -> Result<Vec<N
         return Ok(vec![Box::pin(named(tx, name)).await?]);
     }
     let (caller, mut all) = (Caller::current(), tx.networks().await?);
-    all.retain(|row| caller.is_allowed_in(row.id));
+    all.retain(|row| caller.reaches(row.id));
     Ok(all)
 }

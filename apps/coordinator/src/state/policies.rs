@@ -123,7 +123,7 @@ impl State {
         row: PolicyRow,
     ) -> Result<PolicyView, StateError> {
         let members = tx.members(network.id).await?.valid;
-        let users = users_of_policy(tx, None).await?;
+        let users = users_of_policy(tx, network.id, false).await?;
         let inventory = inventory(members.iter().filter_map(facts_of), users, [network.ipv4, network.ipv6]);
         Ok(PolicyView { inventory, too_old: self.too_old(&members), network, row })
     }

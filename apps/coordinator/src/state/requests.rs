@@ -14,9 +14,10 @@ use taut_netmap::{Hello, Request};
 use taut_noise::dh;
 
 use super::names::{free_name, is_number};
-use super::party::{Caller, Change, record};
+use super::party::{Caller, Change, PeopleError, record};
 use super::{
-    NodeView, Secret, State, StateError, addresses, admission, device_rules, devices, networks, random, random_bits,
+    NodeView, Secret, State, StateError, addresses, admission, device_rules, devices, networks, own_devices, random,
+    random_bits,
 };
 use crate::clock::unix_now;
 use crate::log;
@@ -208,9 +209,31 @@ impl State {
         Ok(views)
     }
 
+    /// Returns the request with this code, and the names of the networks in which the caller may approve it. Who has the code has it from the machine's user.
+    pub(crate) async fn request(&self, code: &str) -> Result<(RequestView, Vec<String>), StateError> {
+        let mut tx = self.store.read(Party::Operators).await?;
+        let row = valid(&mut tx, code, unix_now()).await?;
+        let mut networks = networks::listed(&mut tx, None).await?;
+        networks.retain(|network| row.network.is_none_or(|wanted| wanted == network.id));
+        let member = match row.network {
+            Some(network) => member_of(&mut tx, network, row.machine_key).await?,
+            None => None,
+        };
+        let caller = Caller::current();
+        if member.as_ref().is_some_and(|(_, row)| !caller.may_touch(row)) || networks.is_empty() {
+            return Err(StateError::NoRequest(String::from(code)));
+        }
+        let names = networks.into_iter().map(|network| network.name).collect();
+        Ok((RequestView { member: member.map(|(network, node)| (network.name, node.name)), row }, names))
+    }
+
     /// Approves the request with this code. Its machine becomes a member, or its membership is renewed.
+    ///
+    /// A member of the network approves machines of its own: it becomes their owner, gives no tags that it may not give, and where new nodes wait for approval they
+    /// wait for an administrator still.
     pub(crate) async fn approve_request(&self, code: &str, approval: Approval) -> Result<NodeView, StateError> {
-        let (tags, owner) = (device_rules::checked_tags(approval.tags)?, device_rules::checked_owner(approval.owner)?);
+        let tags = device_rules::checked_tags(approval.tags)?;
+        let mut owner = device_rules::checked_owner(approval.owner)?;
         let now = unix_now();
         let mut tx = self.store.write(Party::Operators).await?;
         let request = valid(&mut tx, code, now).await?;
@@ -227,10 +250,23 @@ impl State {
         if tx.is_former_key(network.id, request.node_key).await? {
             return Err(StateError::KeyRevoked);
         }
+        let caller = Caller::current();
+        let only_own = caller.only_own(network.id);
+        if let Some(login) = only_own {
+            if owner.as_deref().is_some_and(|owner| owner != login) {
+                return Err(PeopleError::Forbidden.into());
+            }
+            own_devices::check_tags(&mut tx, network.id, login, &[], &tags).await?;
+            own_devices::check_number(&mut tx, network.id, login).await?;
+            owner = Some(String::from(login));
+        }
         let version = tx.next_version(network.id, random_bits()).await?;
         let (row, before) = match tx.node_by_machine(network.id, request.machine_key).await? {
+            // Not told apart from an unknown code: the member learns nothing of other people's devices.
+            Some(row) if !caller.may_touch(&row) => return Err(StateError::NoRequest(String::from(code))),
             Some(row) => {
                 let mut after = device_rules::approved(&network, &row.device, now);
+                after.approved = row.device.approved || only_own.is_none() || !network.approval;
                 if !tags.is_empty() {
                     after.tags = tags;
                 }
@@ -240,7 +276,8 @@ impl State {
             }
             None => {
                 let device = Device { tags, owner, ..Device::default() };
-                let device = device_rules::approved(&network, &device, now);
+                let mut device = device_rules::approved(&network, &device, now);
+                device.approved = only_own.is_none() || !network.approval;
                 let row = insert(&mut tx, &network, &request, (approval.name, device), version, now).await?;
                 let before = Device { approved: false, ..row.device.clone() };
                 (row, before)

@@ -82,6 +82,8 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::BadLife
         | StateError::BadTag(_)
         | StateError::BadOwner
+        | StateError::NotTagOwner(_)
+        | StateError::ManyDevices
         | StateError::BadPolicy(_)
         | StateError::PolicyBusy
         | StateError::LongPolicy

@@ -129,6 +129,8 @@ impl From<StateError> for Failure {
             StateError::BadName(..) => ErrorCode::BadName,
             StateError::People(error) => code_of(error),
             StateError::BadExpiry | StateError::BadLife => ErrorCode::BadExpiry,
+            StateError::NotTagOwner(_) => ErrorCode::Forbidden,
+            StateError::ManyDevices => ErrorCode::Full,
             StateError::BadUses | StateError::BadAbsence | StateError::BadOwner => ErrorCode::BadRequest,
             StateError::BadTag(_) => ErrorCode::BadTag,
             StateError::NoRequest(_) => ErrorCode::NoSuchRequest,

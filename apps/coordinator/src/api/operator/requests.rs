@@ -7,13 +7,21 @@ use taut_netmap::fingerprint;
 
 use super::{Failure, answer, created, nodes, parse};
 use crate::api::Context;
-use crate::contract::{ApproveRequest, DeniedRequest, NodeAnswer, RequestEntry, RequestList, SchemaVersion};
+use crate::contract::{
+    ApproveRequest, DeniedRequest, NodeAnswer, RequestAnswer, RequestEntry, RequestList, SchemaVersion,
+};
 use crate::state::{Approval, RequestView};
 
 /// `GET`: lists the machines that wait, oldest first.
 pub(super) async fn list(Shared(context): Shared<Context>) -> Result<Response, Failure> {
     let requests = context.state.requests().await?.into_iter().map(entry).collect();
     Ok(answer(RequestList { schema: SchemaVersion, requests }))
+}
+
+/// `GET …/{code}`: returns the request with this code, and the networks in which the caller may approve it.
+pub(super) async fn show(Shared(context): Shared<Context>, Path(code): Path<String>) -> Result<Response, Failure> {
+    let (view, networks) = context.state.request(&code).await?;
+    Ok(answer(RequestAnswer { schema: SchemaVersion, request: entry(view), networks }))
 }
 
 /// `POST …/{code}/approve`: makes the machine a member, or renews its membership.

@@ -124,13 +124,19 @@ impl Route {
 
     /// Sets the rights that a caller needs for the request. By default only an owner of the coordinator may make it.
     pub(super) fn needs(mut self, (area, access): (Area, Access)) -> Self {
-        self.need = Need { area, access, everywhere: false, by_session: false };
+        self.need = Need { area, access, everywhere: false, by_session: false, or_own: false };
         self
     }
 
     /// Restricts the request to people with a session: a token cannot create tokens or take an account over.
     pub(super) fn by_session(mut self) -> Self {
         self.need.by_session = true;
+        self
+    }
+
+    /// Allows the request to members of a network, too, for devices of their own.
+    pub(super) fn or_own(mut self) -> Self {
+        self.need.or_own = true;
         self
     }
 

@@ -12,8 +12,8 @@ use crate::contract::{
     AddRelay, ApplyPolicy, ApproveRequest, ChangeNetwork, ChangeNode, CreateKey, CreateNetwork, CreatedKey,
     DeniedRequest, ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList, NodeAnswer, NodeList,
     OperatorTokenList, PolicyAnswer, PolicyList, PolicyVersionsQuery, ReadyAnswer, RelayAnswer, RelayList,
-    RelayTokenAnswer, RemoveNetworkQuery, RemovedNetwork, RemovedNode, RemovedRelay, RequestList, RevokedKey,
-    RevokedOperatorToken, TicketKeyAnswer,
+    RelayTokenAnswer, RemoveNetworkQuery, RemovedNetwork, RemovedNode, RemovedRelay, RequestAnswer, RequestList,
+    RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
 };
 use crate::state::{Access, Area};
 
@@ -88,7 +88,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         .answers::<RevokedKey>()
         .fails(&[ErrorCode::NoSuchKey]),
         Route::get("/api/v1/nodes", "listNodes", "Lists the nodes.", nodes::list)
-            .needs(read(Area::Nodes))
+            .needs(read(Area::Nodes)).or_own()
             .in_network().answers::<NodeList>(),
         Route::patch(
             "/api/v1/nodes/{name}",
@@ -96,7 +96,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             "Changes a node: its name, tags and owner, and whether it takes part in the network.",
             nodes::change,
         )
-        .needs(write(Area::Nodes))
+        .needs(write(Area::Nodes)).or_own()
         .named_by("name", node)
         .in_network()
         .body::<ChangeNode>()
@@ -140,13 +140,19 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         Route::get("/api/v1/requests", "listRequests", "Lists the machines that wait for approval.", requests::list)
             .needs(read(Area::Nodes))
             .answers::<RequestList>(),
+        Route::get("/api/v1/requests/{code}", "showRequest", "Returns the request with this code.", requests::show)
+            .needs(read(Area::Nodes))
+            .or_own()
+            .named_by("code", "the code that the machine shows")
+            .answers::<RequestAnswer>()
+            .fails(&[ErrorCode::NoSuchRequest]),
         Route::post(
             "/api/v1/requests/{code}/approve",
             "approveRequest",
             "Approves a machine: it becomes a node of a network, or its membership is renewed.",
             requests::approve,
         )
-        .needs(write(Area::Nodes))
+        .needs(write(Area::Nodes)).or_own()
         .named_by("code", "the code that the machine shows")
         .body::<ApproveRequest>()
         .answers::<NodeAnswer>()
@@ -163,7 +169,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             .named_by("code", "the code that the machine shows")
             .answers::<DeniedRequest>()
             .fails(&[ErrorCode::NoSuchRequest]),
-        Route::delete("/api/v1/nodes/{name}", "removeNode", "Removes a node from its network.", nodes::remove).needs(write(Area::Nodes))
+        Route::delete("/api/v1/nodes/{name}", "removeNode", "Removes a node from its network.", nodes::remove).needs(write(Area::Nodes)).or_own()
             .named_by("name", node)
             .in_network()
             .answers::<RemovedNode>()

@@ -9,7 +9,7 @@ use crate::store::NetworkId;
 /// The role of a person, in one network or in all. Each role includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
-    /// A member sees its own account.
+    /// A member sees its own account, and manages its own devices.
     Member,
     /// An auditor reads everything, and changes nothing.
     Auditor,
@@ -97,12 +97,14 @@ pub(crate) struct Need {
     pub(crate) everywhere: bool,
     /// True if only a person with a session may make the request, and no token.
     pub(crate) by_session: bool,
+    /// True if a member of a network may make the request for devices of its own.
+    pub(crate) or_own: bool,
 }
 
 impl Need {
     /// Default for requests that set no rights of their own: the caller must be an owner of the coordinator.
     pub(crate) const OWNER: Self =
-        Self { area: Area::Users, access: Access::Write, everywhere: true, by_session: false };
+        Self { area: Area::Users, access: Access::Write, everywhere: true, by_session: false, or_own: false };
 
     /// Returns the lowest role that has these rights.
     fn role(self) -> Role {
@@ -189,12 +191,14 @@ pub(crate) struct Grants {
     /// Roles in single networks.
     pub(crate) networks: BTreeMap<NetworkId, Role>,
     pub(crate) scopes: Scopes,
+    /// The login of the person, as it stands at devices that it owns; `None` if there is no person, or another one has the same login.
+    pub(crate) login: Option<String>,
 }
 
 impl Grants {
     /// Returns the grants of an operator token.
     pub(crate) fn all() -> Self {
-        Self { everywhere: Some(Role::Owner), networks: BTreeMap::new(), scopes: Scopes::All }
+        Self { everywhere: Some(Role::Owner), networks: BTreeMap::new(), scopes: Scopes::All, login: None }
     }
 
     /// Returns the grants of an unauthenticated client.
@@ -216,7 +220,15 @@ impl Grants {
     /// Returns true if these grants include the rights in the coordinator itself, or in at least one network if a role in one is enough.
     pub(crate) fn allow_somewhere(&self, need: Need) -> bool {
         let in_one = || self.networks.keys().any(|network| self.allow(need, Some(*network)));
-        self.allow(need, None) || (!need.everywhere && in_one())
+        let has_role = self.everywhere.is_some() || !self.networks.is_empty();
+        let owns = need.or_own && has_role && self.login.is_some() && self.scopes.allow(need);
+        self.allow(need, None) || (!need.everywhere && in_one()) || owns
+    }
+
+    /// Returns the login of the person if it may make the request in this network for devices of its own.
+    pub(crate) fn own_login(&self, need: Need, network: NetworkId) -> Option<&str> {
+        let is_member = self.role(Some(network)).is_some();
+        self.login.as_deref().filter(|_| need.or_own && is_member && self.scopes.allow(need))
     }
 }
 
@@ -225,7 +237,7 @@ mod tests {
     use super::*;
 
     fn need(area: Area, access: Access) -> Need {
-        Need { area, access, everywhere: false, by_session: false }
+        Need { area, access, everywhere: false, by_session: false, or_own: false }
     }
 
     #[test]
@@ -247,7 +259,8 @@ mod tests {
     #[test]
     fn fault_e2_a_role_in_one_network_is_worth_nothing_in_another() {
         let [own, other] = [NetworkId([1; 16]), NetworkId([2; 16])];
-        let grants = Grants { everywhere: None, networks: BTreeMap::from([(own, Role::Admin)]), scopes: Scopes::All };
+        let networks = BTreeMap::from([(own, Role::Admin)]);
+        let grants = Grants { everywhere: None, networks, ..Grants::all() };
         let write = need(Area::Nodes, Access::Write);
         assert!(grants.allow(write, Some(own)) && grants.allow_somewhere(write));
         assert!(!grants.allow(write, Some(other)) && !grants.allow(write, None));
@@ -258,11 +271,8 @@ mod tests {
 
     #[test]
     fn fault_e2_a_token_is_at_most_its_scopes_and_at_most_its_person() {
-        let grants = |role, scopes: &str| Grants {
-            everywhere: Some(role),
-            networks: BTreeMap::new(),
-            scopes: scopes.parse().unwrap(),
-        };
+        let grants =
+            |role, scopes: &str| Grants { everywhere: Some(role), scopes: scopes.parse().unwrap(), ..Grants::all() };
         assert!(grants(Role::Owner, "nodes:write").allow(need(Area::Nodes, Access::Read), None), "includes reading");
         assert!(!grants(Role::Owner, "nodes:read").allow(need(Area::Nodes, Access::Write), None));
         assert!(!grants(Role::Owner, "nodes:write").allow(need(Area::Keys, Access::Read), None));
@@ -270,5 +280,21 @@ mod tests {
         assert!(!grants(Role::Auditor, "all").allow(need(Area::Nodes, Access::Write), None));
         assert!(!grants(Role::Member, "all").allow(need(Area::Nodes, Access::Read), None));
         assert!(grants(Role::Member, "audit:read").allow(need(Area::Own, Access::Write), None));
+    }
+
+    #[test]
+    fn fault_e2_a_member_reaches_devices_of_its_own_in_its_networks_and_no_others() {
+        let [here, there] = [NetworkId([1; 16]), NetworkId([2; 16])];
+        let networks = BTreeMap::from([(here, Role::Member)]);
+        let member = Grants { everywhere: None, networks, login: Some(String::from("ann")), ..Grants::all() };
+        let own = Need { or_own: true, ..need(Area::Nodes, Access::Write) };
+        assert!(member.allow_somewhere(own) && !member.allow(own, Some(here)));
+        assert_eq!((member.own_login(own, here), member.own_login(own, there)), (Some("ann"), None));
+        let other = need(Area::Nodes, Access::Write);
+        assert!(!member.allow_somewhere(other) && member.own_login(other, here).is_none());
+        let read_only = Grants { scopes: "nodes:read".parse().unwrap(), ..member.clone() };
+        assert!(!read_only.allow_somewhere(own) && read_only.own_login(own, here).is_none());
+        let nameless = Grants { login: None, ..member };
+        assert!(!nameless.allow_somewhere(own), "a login that two people have belongs to neither");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::task_local;
 
 use super::access::{Grants, Need};
-use crate::store::NetworkId;
+use crate::store::{NetworkId, NodeRow};
 
 task_local! {
     static CALLER: Arc<Caller>;
@@ -110,7 +110,7 @@ impl Caller {
         CALLER.scope(Arc::new(self), request).await
     }
 
-    /// Returns true if the request is allowed in this network.
+    /// Returns true if the request is allowed in this network, for all that is in it.
     pub(crate) fn is_allowed_in(&self, network: NetworkId) -> bool {
         self.is_allowed(Some(network))
     }
@@ -118,5 +118,21 @@ impl Caller {
     /// Returns true if the request is allowed for an object of this network. An object of no network needs a role in all networks.
     pub(crate) fn is_allowed(&self, network: Option<NetworkId>) -> bool {
         self.grants.allow(self.need, network)
+    }
+
+    /// Returns the caller's login if the request is allowed in this network only for devices that belong to the caller.
+    pub(crate) fn only_own(&self, network: NetworkId) -> Option<&str> {
+        self.grants.own_login(self.need, network).filter(|_| !self.is_allowed_in(network))
+    }
+
+    /// Returns true if the request is allowed in this network, at least for devices of the caller.
+    pub(crate) fn reaches(&self, network: NetworkId) -> bool {
+        self.is_allowed_in(network) || self.only_own(network).is_some()
+    }
+
+    /// Returns true if the request is allowed for this node. A tagged node belongs to its tags and to no person.
+    pub(crate) fn may_touch(&self, row: &NodeRow) -> bool {
+        let owner = row.device.owner.as_deref().filter(|_| row.device.tags.is_empty());
+        self.is_allowed_in(row.network) || owner.is_some() && self.only_own(row.network) == owner
     }
 }

@@ -145,7 +145,7 @@ fn is_valid(row: &TokenRow, now: i64) -> bool {
 }
 
 fn need(access: super::Access) -> super::Need {
-    super::Need { area: super::Area::Tokens, access, everywhere: true, by_session: false }
+    super::Need { area: super::Area::Tokens, access, ..super::Need::OWNER }
 }
 
 fn sees_all(caller: &Caller) -> bool {

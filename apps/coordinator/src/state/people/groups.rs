@@ -1,9 +1,11 @@
-//! Groups of an OpenID provider in policies: which people have them, and which networks must apply their policies again when they change (docs/policy.md).
+//! Groups and roles of people in policies: who has them, and which networks must apply their policies again when they change (docs/policy.md).
 
-use taut_policy::UserFacts;
+use std::collections::BTreeMap;
+
+use taut_policy::{Role, UserFacts};
 
 use super::super::{State, StateError, random_bits};
-use crate::store::{GroupsRow, NetworkId, PersonRow, Reading, Writing};
+use crate::store::{GroupsRow, LOCAL, NetworkId, PersonRow, Reading, Writing};
 
 /// Networks whose policies must be applied again, each with its new version. They are announced after the commit.
 #[must_use = "nodes wait until this is announced"]
@@ -19,13 +21,35 @@ impl State {
     }
 }
 
-/// Returns the people with groups, as policies see them; with a network, only owners of its nodes.
+/// Returns the people with groups or a role in a network, as policies see them; with `owners_only`, groups of owners of its nodes only.
 pub(in crate::state) async fn users(
     tx: &mut Reading,
-    network: Option<NetworkId>,
+    network: NetworkId,
+    owners_only: bool,
 ) -> Result<Vec<UserFacts>, StateError> {
-    let facts = |row: GroupsRow| UserFacts { name: row.login, groups: row.groups, ..UserFacts::default() };
-    Ok(tx.groups_of_people(network).await?.into_iter().map(facts).collect())
+    let mut users: BTreeMap<String, UserFacts> = BTreeMap::new();
+    let groups = tx.groups_of_people(Some(network).filter(|_| owners_only)).await?;
+    for GroupsRow { login, groups } in groups {
+        let name = login.clone();
+        users.insert(login, UserFacts { name, groups, ..UserFacts::default() });
+    }
+    for (login, role) in tx.roles_for_policy(network).await? {
+        let name = login.clone();
+        let user = users.entry(login).or_insert_with(|| UserFacts { name, ..UserFacts::default() });
+        // The roles are in the order of their rights: the highest of a person counts.
+        user.role = user.role.min(of_policy(&role));
+    }
+    Ok(users.into_values().collect())
+}
+
+/// Returns a role as policies name it.
+fn of_policy(role: &str) -> Role {
+    match role {
+        "owner" => Role::Owner,
+        "admin" => Role::Admin,
+        "auditor" => Role::Auditor,
+        _ => Role::Member,
+    }
 }
 
 /// Gives a new version to each network in which a change of a person changes groups of an owner. `after` is `None` for a person that is removed.
@@ -38,10 +62,26 @@ pub(super) async fn regroup(
     if was == is {
         return Ok(Regrouped::default());
     }
+    let logins: Vec<&str> = [was, is].into_iter().flatten().map(|(login, _)| login).collect();
+    regroup_logins(tx, &logins, None).await
+}
+
+/// Gives a new version to each network, or to this one alone, in which a person whose role changed owns a node.
+pub(super) async fn regroup_role(
+    tx: &mut Writing,
+    person: &PersonRow,
+    network: Option<NetworkId>,
+) -> Result<Regrouped, StateError> {
+    let login = standing(person).map(|(login, _)| login);
+    regroup_logins(tx, login.as_slice(), network).await
+}
+
+async fn regroup_logins(tx: &mut Writing, logins: &[&str], only: Option<NetworkId>) -> Result<Regrouped, StateError> {
     let mut networks = Vec::new();
-    for (login, _) in [was, is].into_iter().flatten() {
+    for login in logins {
         networks.extend(tx.networks_of_owner(login).await?);
     }
+    networks.retain(|network| only.is_none_or(|only| only == *network));
     networks.sort();
     networks.dedup();
     let mut regrouped = Regrouped::default();
@@ -56,5 +96,6 @@ pub(super) async fn regroup(
 /// Returns login and groups of a person that counts in policies, also without groups: another person of the same login then has none either.
 fn standing(person: &PersonRow) -> Option<(&str, &[String])> {
     let counts = person.disabled_at.is_none() && person.lapsed_at.is_none();
-    person.login.as_deref().filter(|_| counts).map(|login| (login, person.member_of.as_slice()))
+    let login = if person.issuer == LOCAL { Some(&*person.subject) } else { person.login.as_deref() };
+    login.filter(|_| counts).map(|login| (login, person.member_of.as_slice()))
 }

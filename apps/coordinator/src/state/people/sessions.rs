@@ -123,7 +123,8 @@ pub(crate) fn csrf_token(secret: &Secret) -> String {
 
 /// Returns the rights of a person.
 pub(super) async fn grants(tx: &mut Reading, person: i64, scopes: Scopes) -> Result<Grants, StoreError> {
-    let mut grants = Grants { everywhere: None, networks: BTreeMap::new(), scopes };
+    let login = tx.sole_login(person).await?;
+    let mut grants = Grants { everywhere: None, networks: BTreeMap::new(), scopes, login };
     for row in tx.roles(person).await? {
         let Ok(role) = row.role.parse::<Role>() else { continue };
         match row.network {

@@ -5,7 +5,7 @@ use taut_base::is_printable;
 
 use super::super::names::is_number;
 use super::super::{State, StateError, networks};
-use super::groups::regroup;
+use super::groups::{regroup, regroup_role};
 use super::{Access, Area, Caller, Change, LARGEST_PAGE, Need, PeopleError, Role, record};
 use crate::clock::unix_now;
 use crate::store::{LOCAL, NetworkRow, NewPerson, Party, PersonRow, Reading, Writing};
@@ -165,12 +165,14 @@ impl State {
         tx.set_role(row.id, network, new).await?;
         let row = tx.update_person(&row).await?;
         expect_owner(&mut tx, had_owner).await?;
+        let regrouped = regroup_role(&mut tx, &row, network).await?;
         let after = view(&mut tx, &all, row).await?;
         // The entry is shown to all auditors of its network, so it has nothing else of the person.
         let (before, is) = (json!({ "role": former }), json!({ "role": new }));
         let change = change("role-changed", after.row.id, Some(before), Some(is));
         record(&mut tx, Change { network, ..change }).await?;
         tx.commit().await?;
+        self.announce_groups(regrouped);
         Ok(after)
     }
 
@@ -240,7 +242,7 @@ pub(super) async fn find(tx: &mut Reading, who: &str) -> Result<PersonRow, State
 /// person's names only: its email address, its last sign-in, and whether it is disabled or has credentials, are left out.
 pub(super) async fn view(tx: &mut Reading, all: &[NetworkRow], row: PersonRow) -> Result<UserView, StateError> {
     let caller = Caller::current();
-    let need = Need { area: Area::Users, access: Access::Read, everywhere: false, by_session: false };
+    let need = Need { area: Area::Users, access: Access::Read, everywhere: false, ..Need::OWNER };
     let is_own = caller.actor.person() == Some(row.id);
     let mut roles = Vec::new();
     for found in tx.roles(row.id).await? {

@@ -1,4 +1,4 @@
-//! Groups that an OpenID provider gives to people, for policies.
+//! People as policies see them: logins at devices, groups that an OpenID provider gives, roles.
 
 use super::super::rows::bytes;
 use super::super::{NetworkId, Reading, Row, StoreError, Writing};
@@ -11,12 +11,34 @@ pub(crate) struct GroupsRow {
     pub(crate) groups: Vec<String>,
 }
 
+/// The login of a person at devices.
+macro_rules! login {
+    ($person:literal) => {
+        concat!("CASE WHEN ", $person, ".issuer = 'local' THEN ", $person, ".subject ELSE ", $person, ".login END")
+    };
+}
+
+/// True if no other person who can sign in has the login of the person `p`.
+macro_rules! is_sole {
+    () => {
+        concat!(
+            "NOT EXISTS (SELECT 1 FROM people o WHERE o.id <> p.id AND o.disabled_at IS NULL AND o.lapsed_at IS NULL AND ",
+            login!("o"),
+            " = ",
+            login!("p"),
+            ")"
+        )
+    };
+}
+
 /// Selects the people whose groups count in policies.
 macro_rules! counted {
     () => {
-        "SELECT p.id, p.login, p.member_of FROM people p WHERE p.login IS NOT NULL AND p.disabled_at IS NULL AND p.lapsed_at IS NULL \
-         AND p.member_of <> '[]' AND NOT EXISTS (SELECT 1 FROM people o WHERE o.login = p.login AND o.id <> p.id \
-         AND o.disabled_at IS NULL AND o.lapsed_at IS NULL)"
+        concat!(
+            "SELECT p.id, p.login, p.member_of FROM people p WHERE p.login IS NOT NULL AND p.disabled_at IS NULL AND p.lapsed_at IS NULL \
+             AND p.member_of <> '[]' AND ",
+            is_sole!()
+        )
     };
 }
 
@@ -35,6 +57,43 @@ impl Reading {
             }
         };
         Ok(self.valid("people", &rows, groups))
+    }
+
+    /// Returns the login of a person at devices: the name of a local one, or the address that the provider has confirmed. `None` if another person has the same.
+    pub(crate) async fn sole_login(&mut self, person: i64) -> Result<Option<String>, StoreError> {
+        let sql = concat!("SELECT ", login!("p"), " AS login FROM people p WHERE p.id = $1 AND ", is_sole!());
+        match self.optional(sql, &[person.into()]).await? {
+            Some(row) => row.get("login"),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the people with a role above that of a member in a network, or in all: login and role.
+    pub(crate) async fn roles_for_policy(&mut self, network: NetworkId) -> Result<Vec<(String, String)>, StoreError> {
+        let sql = concat!(
+            "SELECT ",
+            login!("p"),
+            " AS login, r.role AS role FROM people p JOIN roles r ON r.person = p.id \
+             WHERE (r.network = $1 OR length(r.network) = 0) AND r.role <> 'member' AND p.disabled_at IS NULL AND p.lapsed_at IS NULL AND ",
+            is_sole!(),
+            " ORDER BY p.id"
+        );
+        let rows = self.all(sql, &[(&network.0).into()]).await?;
+        let mut found = Vec::new();
+        for row in &rows {
+            if let Some(login) = row.get::<Option<String>>("login")? {
+                found.push((login, row.get("role")?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the number of nodes of a network that a login owns.
+    pub(crate) async fn count_owned(&mut self, network: NetworkId, login: &str) -> Result<u64, StoreError> {
+        let sql = "SELECT count(*) AS count FROM nodes WHERE network = $1 AND owner = $2 AND removed_at IS NULL";
+        let rows = self.optional(sql, &[(&network.0).into(), login.into()]).await?;
+        let count: i64 = rows.ok_or(StoreError::Damaged("no count"))?.get("count")?;
+        Ok(u64::try_from(count).unwrap_or(0))
     }
 
     /// Returns the networks in which a login owns a node.
