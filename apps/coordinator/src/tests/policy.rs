@@ -1,5 +1,7 @@
 //! Policies: applying them, and the filters and peers that nodes get.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use taut_netmap::{Connection, Decision, ToCoordinator, ToNode, Verdict};
 use taut_policy::Filter;
@@ -331,17 +333,22 @@ fn fault_g8_a_node_whose_filter_is_too_large_accepts_nothing() {
 fn fault_o9_nodes_keep_their_channels_while_the_stored_policy_cannot_be_read() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
-    let (mut one, two) = (coordinator.join("one"), coordinator.join("two"));
+    let (mut one, mut two) = (coordinator.join("one"), coordinator.join("two"));
     one.hear_until(|node| node.map.peers.len() == 1);
     assert_eq!(apply(&coordinator, WEB_TO_DB).0, 201);
     one.hear_until(|node| node.map.peers.is_empty());
+    two.hear_until(|node| node.map.peers.is_empty());
     let edit = |text: &'static str| coordinator.wait(coordinator.state.store().edit(text));
     edit("UPDATE policies SET text = 'none' || text");
     coordinator.state.forget_views();
     tag(&coordinator, &two, "tag:db");
     tag(&coordinator, &one, "tag:web");
-    one.channel.send(&ToCoordinator::Ping);
-    assert_eq!(one.channel.receive(), Some(ToNode::Pong));
+    // Both sessions try to read the network meanwhile.
+    std::thread::sleep(Duration::from_millis(500));
+    for node in [&mut one, &mut two] {
+        node.channel.send(&ToCoordinator::Ping);
+        assert_eq!(node.channel.receive(), Some(ToNode::Pong));
+    }
     edit("UPDATE policies SET text = substr(text, 5)");
     one.hear_until(|node| node.map.peers.len() == 1);
 }
