@@ -10,29 +10,34 @@ use super::Context;
 use super::operator::Failure;
 use crate::state::is_code;
 
-/// Headers of the page: it runs no script, and is in no frame (fault E9).
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+/// The page may load its own script and style sheet, and talk to this coordinator; it is in no frame (fault E9).
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'; \
+                      base-uri 'none'; form-action 'none'";
+
+const PAGE: &str = include_str!("approve/approve.html");
+const SCRIPT: &str = include_str!("approve/approve.js");
+const STYLE: &str = include_str!("pages.css");
 
 /// `GET /key`: returns the public key that nodes pin. A node trusts the key only if it came over https with a valid certificate, or if a person compared it.
 pub(super) async fn key(Shared(context): Shared<Context>) -> Response {
     Json(json!({ "schema": 1, "key": context.state.public_key(), "urls": context.state.urls() })).into_response()
 }
 
-/// `GET /approve/{code}`: returns the page that `taut up` names. It tells nothing about the request, because anybody may open it.
-pub(super) async fn page(Path(code): Path<String>) -> Response {
+/// `GET /approve/{code}`: returns the page that `taut up` names. A person signs in there, sees which machine asks, and approves it. Without signing in, it tells
+/// nothing about the request, because anybody may open it.
+pub(super) async fn page(Shared(context): Shared<Context>, Path(code): Path<String>) -> Response {
     if !is_code(&code) {
         return Failure::no_such_path().into_response();
     }
     // A code has only letters and a hyphen.
     let code: String = code.chars().filter(|letter| letter.is_ascii_alphabetic() || *letter == '-').collect();
-    let page = format!(
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'><title>Taut: a machine asks to join</title>\
-         <style>body{{font:16px/1.5 sans-serif;max-width:40em;margin:3em auto;padding:0 1em}}code{{background:#eee;padding:.2em .4em}}</style>\
-         <h1>A machine asks to join</h1><p>Its code is <b>{code}</b>. Approve it only if you started <code>taut up</code> on that machine yourself, \
-         and the code is the one that it shows.</p><p>On a host with an operator token:</p>\
-         <p><code>taut-coordinator devices requests</code> shows which machine asks, and from where.<br>\
-         <code>taut-coordinator devices approve {code}</code> lets it in.<br><code>taut-coordinator devices deny {code}</code> refuses it.</p></html>\n"
-    );
+    let provider = match context.state.has_provider() {
+        true => format!(
+            "<p><a href=\"/oidc/begin?return=/approve/{code}\">Sign in at the provider of your organisation</a>, or here:</p>"
+        ),
+        false => String::new(),
+    };
+    let page = PAGE.replace("{code}", &code).replace("{provider}", &provider);
     let headers = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -40,4 +45,14 @@ pub(super) async fn page(Path(code): Path<String>) -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     (headers, Html(page)).into_response()
+}
+
+/// `GET /approve.js`: returns the script of the page.
+pub(super) async fn script() -> Response {
+    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT).into_response()
+}
+
+/// `GET /pages.css`: returns the style of all pages.
+pub(super) async fn style() -> Response {
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response()
 }

@@ -213,6 +213,8 @@ fn router(context: Context) -> Router {
         .route(CONTROL_PATH, get(control::open))
         .route(KEY_PATH, get(approve::key))
         .route("/approve/{code}", get(approve::page))
+        .route("/approve.js", get(approve::script))
+        .route("/pages.css", get(approve::style))
         .route(RELAY_PATH, get(relay::open))
         .route(RELAY_CONTROL_PATH, get(relay_control::open))
         .route("/metrics", any(async || Failure::no_metrics()))

@@ -20,7 +20,7 @@ use Who::{Anybody, Operator};
 
 /// All requests: method, path, client, parameter, body and status of the answer. In this order each request finds what it needs.
 type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
-const ROUTES: [Row; 28] = [
+const ROUTES: [Row; 29] = [
     ("GET", "/healthz", Anybody, "", None, 200),
     ("GET", "/readyz", Anybody, "", None, 200),
     ("GET", "/api/v1/openapi.json", Operator, "", None, 200),
@@ -35,6 +35,7 @@ const ROUTES: [Row; 28] = [
     ("PATCH", "/api/v1/nodes/{name}", Operator, "old?network=default", Some(r#"{"name":"new"}"#), 200),
     ("DELETE", "/api/v1/nodes/{name}", Operator, "new?network=default", None, 200),
     ("GET", "/api/v1/requests", Operator, "", None, 200),
+    ("GET", "/api/v1/requests/{code}", Operator, "BCDF-GHJK", None, 404),
     ("POST", "/api/v1/requests/{code}/approve", Operator, "BCDF-GHJK/approve", Some("{}"), 404),
     ("DELETE", "/api/v1/requests/{code}", Operator, "BCDF-GHJK", None, 404),
     ("GET", "/api/v1/relays", Operator, "", None, 200),

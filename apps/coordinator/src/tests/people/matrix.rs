@@ -21,12 +21,14 @@ enum Needs {
     Any,
     /// A session.
     Session,
+    /// Any role in one network, and the named scope if the caller is a token: members make it for devices of their own.
+    Own(&'static str),
     /// At least this role in one network (1 auditor, 2 admin, 3 owner), and the named scope if the caller is a token.
     Role(u8, &'static str),
     /// At least this role in all networks, and the named scope if the caller is a token.
     Everywhere(u8, &'static str),
 }
-use Needs::{Any, Everywhere, Nothing, Role, Session};
+use Needs::{Any, Everywhere, Nothing, Own, Role, Session};
 
 const NONE: &str = "none";
 
@@ -59,11 +61,11 @@ const ROUTES: [(&str, &str, Needs); 52] = [
     ("GET", "/api/v1/keys", Role(1, "keys:read")),
     ("POST", "/api/v1/keys", Role(2, "keys:write")),
     ("DELETE", "/api/v1/keys/{id}", Role(2, "keys:write")),
-    ("GET", "/api/v1/nodes", Role(1, "nodes:read")),
-    ("PATCH", "/api/v1/nodes/{name}", Role(2, "nodes:write")),
-    ("DELETE", "/api/v1/nodes/{name}", Role(2, "nodes:write")),
+    ("GET", "/api/v1/nodes", Own("nodes:read")),
+    ("PATCH", "/api/v1/nodes/{name}", Own("nodes:write")),
+    ("DELETE", "/api/v1/nodes/{name}", Own("nodes:write")),
     ("GET", "/api/v1/requests", Role(1, "nodes:read")),
-    ("POST", "/api/v1/requests/{code}/approve", Role(2, "nodes:write")),
+    ("POST", "/api/v1/requests/{code}/approve", Own("nodes:write")),
     ("DELETE", "/api/v1/requests/{code}", Role(2, "nodes:write")),
     ("GET", "/api/v1/policy", Role(1, "policy:read")),
     ("POST", "/api/v1/policy", Role(2, "policy:write")),
@@ -87,7 +89,8 @@ const ROUTES: [(&str, &str, Needs); 52] = [
 ];
 
 /// Further routes, in a second table so that the first one stays short.
-const MORE: [(&str, &str, Needs); 3] = [
+const MORE: [(&str, &str, Needs); 4] = [
+    ("GET", "/api/v1/requests/{code}", Own("nodes:read")),
     ("DELETE", "/api/v1/users/{name}/codes", Everywhere(3, "users:write")),
     ("GET", "/api/v1/users/{name}/export", Everywhere(3, "users:write")),
     ("GET", "/api/v1/audit", Role(1, "audit:read")),
@@ -115,6 +118,7 @@ impl Holder {
         match needs {
             Nothing | Any => true,
             Session => self.is_session,
+            Own(scope) => has(scope) && (self.everywhere.is_some() || self.in_one.is_some()),
             Role(least, scope) => has(scope) && (of_role(self.everywhere, least) || of_role(self.in_one, least)),
             Everywhere(least, scope) => has(scope) && of_role(self.everywhere, least),
         }

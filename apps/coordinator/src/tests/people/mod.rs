@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod matrix;
 mod oidc;
+mod own_devices;
 mod repeat;
 mod sign_in;
 mod users;
