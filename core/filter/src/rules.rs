@@ -287,7 +287,7 @@ mod tests {
             (false, rule(&src, &[TCP], &[(dst, &[(81, 90)])])),
             (false, rule(&src, &[TCP], &[(dst, &[(80, 89)])])),
         ] {
-            assert_eq!(filter(&[new.clone()]).covers(&old), covers, "{new:?}");
+            assert_eq!(filter(std::slice::from_ref(&new)).covers(&old), covers, "{new:?}");
         }
         assert!(old.covers(&filter(&[])) && !filter(&[]).covers(&old));
         let split = [rule(&src, &[TCP], &[(dst, &[(1, 90)])]), rule(&["100.64.0.3/32"], &[TCP], &[(dst, &[(80, 99)])])];
