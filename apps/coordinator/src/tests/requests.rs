@@ -218,7 +218,7 @@ fn an_expired_member_asks_a_person_and_is_renewed_as_itself() {
 }
 
 #[test]
-fn the_page_of_a_code_tells_nothing_and_runs_nothing() {
+fn the_page_of_a_code_tells_strangers_nothing_and_runs_only_its_own_script() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let get = |path: &str| {
@@ -228,8 +228,17 @@ fn the_page_of_a_code_tells_nothing_and_runs_nothing() {
         (response.status().as_u16(), policy, response.body_mut().read_to_string().unwrap())
     };
     let (status, policy, page) = get("/approve/BCDF-GHJK");
-    assert_eq!((status, policy.unwrap().contains("default-src 'none'")), (200, true));
-    assert!(page.contains("BCDF-GHJK") && !page.contains("<script"));
+    let policy = policy.unwrap();
+    assert!(status == 200 && policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    assert!(page.contains("BCDF-GHJK") && !page.contains('{') && !page.contains("/oidc/"), "{page}");
+    assert_eq!((page.matches("<script").count(), page.matches("<script src=\"/approve.js\">").count()), (1, 1));
+    for file in ["/approve.js", "/pages.css"] {
+        assert_eq!(get(file).0, 200, "{file}");
+    }
+    // The page of a code that waits differs in the code alone.
+    let (_channel, answer) = ask(&coordinator, &TestHost::new(), "secret-host");
+    let waits = code(answer);
+    assert_eq!(get(&format!("/approve/{waits}")).2.replace(&waits, "BCDF-GHJK"), page);
     for code in ["x", "%3Cscript%3E", "BCDF-GHJK%3Cb%3E", "BCDF-GHJ1"] {
         assert_eq!(get(&format!("/approve/{code}")).0, 404, "{code}");
     }

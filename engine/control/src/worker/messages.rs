@@ -27,7 +27,11 @@ impl Worker {
         match *message {
             ToNode::Map(map) => self.handle_map(map, now),
             ToNode::Delta(delta) => self.handle_delta(&delta, now),
-            ToNode::Presence { whole, nodes } => self.emit(ControlEvent::Presence { whole, nodes }),
+            ToNode::Presence { whole, nodes } => {
+                // Only nodes that take part are told. A map alone does not say so: a node that waits gets one without peers first.
+                self.end_waiting();
+                self.emit(ControlEvent::Presence { whole, nodes });
+            }
             ToNode::Pong => {}
             ToNode::Ticket { ticket, numbered, expires } => self.handle_ticket(ticket, numbered, expires, now),
             ToNode::Twin { problem } => self.emit(ControlEvent::Twin(problem)),
@@ -110,7 +114,6 @@ impl Worker {
         resolve_relay_urls(&mut map.relays, self.url());
         self.resume = true;
         self.note_accepted(now);
-        self.end_waiting();
         // A coordinator whose map has not changed answers with the map that this node has.
         if self.map.as_ref().is_some_and(|present| **present == map) {
             return;

@@ -115,7 +115,7 @@ fn tag_owners_of_the_policy_decide_which_tags_a_member_gives() {
     let operator = Client::operator(&coordinator);
     person(&coordinator, "ann", Some("default"), Some("member"));
     person(&coordinator, "aud", Some("default"), Some("auditor"));
-    let policy = r#"{"tagOwners": {"tag:ci": ["ann"], "tag:audit": ["autogroup:auditor"]},
+    let policy = r#"{"tagOwners": {"tag:ci": ["ann@"], "tag:audit": ["autogroup:auditor"]},
         "acls": [{"action": "accept", "src": ["autogroup:auditor"], "dst": ["tag:ci:22"]}]}"#;
     operator.done("POST", "/api/v1/policy", &json!({ "text": policy }));
     let (ann, aud) = (Client::of(&coordinator, "ann"), Client::of(&coordinator, "aud"));
