@@ -17,6 +17,22 @@ const MAX_OWNER: usize = 128;
 /// Shortest and longest life of a membership, 1 h and ten years, in seconds. A shorter one would expire by the differences of clocks.
 pub(super) const LIFE: std::ops::RangeInclusive<i64> = 3600..=10 * 365 * 24 * 3600;
 
+/// Changes of a device that an operator asks for. A field that is `None`, or a flag that is false, changes nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeviceChange {
+    pub(crate) name: Option<String>,
+    pub(crate) tags: Option<Vec<String>>,
+    /// The new owner; `Some(None)` removes the owner.
+    pub(crate) owner: Option<Option<String>>,
+    pub(crate) disabled: Option<bool>,
+    /// True to approve the device, also again after its membership expired.
+    pub(crate) approve: bool,
+    /// True to end the device's membership now, so that it has to be approved again.
+    pub(crate) expire: bool,
+    /// New life of the device's membership from now on in seconds, 0 for ever; `Some(None)` for the network's default.
+    pub(crate) key_life: Option<Option<i64>>,
+}
+
 /// Returns a device that is approved now, with a whole life of its membership before it.
 pub(super) fn approved(network: &NetworkRow, device: &Device, now: i64) -> Device {
     Device { approved: true, expired: false, expires_at: end(network, device, now), ..device.clone() }

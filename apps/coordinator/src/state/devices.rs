@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use taut_base::NodeId;
 use taut_netmap::{BadName, check_new_name};
 
-use super::device_rules::{LIFE, approved, checked_owner, checked_tags, end};
+use super::device_rules::{DeviceChange, LIFE, approved, checked_owner, checked_tags, end};
 use super::names::is_number;
 use super::nodes::find;
 use super::party::{Caller, Change, record};
@@ -17,22 +17,6 @@ use super::{NodeView, State, StateError, own_devices, random_bits};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Device, NetworkId, NetworkRow, NodeRow, Part, Party, StoreError};
-
-/// Changes of a device that an operator asks for. A field that is `None`, or a flag that is false, changes nothing.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DeviceChange {
-    pub(crate) name: Option<String>,
-    pub(crate) tags: Option<Vec<String>>,
-    /// The new owner; `Some(None)` removes the owner.
-    pub(crate) owner: Option<Option<String>>,
-    pub(crate) disabled: Option<bool>,
-    /// True to approve the device, also again after its membership expired.
-    pub(crate) approve: bool,
-    /// True to end the device's membership now, so that it has to be approved again.
-    pub(crate) expire: bool,
-    /// New life of the device's membership from now on in seconds, 0 for ever; `Some(None)` for the network's default.
-    pub(crate) key_life: Option<Option<i64>>,
-}
 
 impl State {
     /// Changes a device in one transaction: on an error nothing is changed.

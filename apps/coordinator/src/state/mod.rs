@@ -74,7 +74,7 @@ use requests::RequestRates;
 pub(crate) use admission::{Admitted, is_used_up};
 pub(crate) use backup::{backup, findings, restore, restored_elsewhere};
 pub(crate) use damage::damaged_rows;
-pub(crate) use devices::DeviceChange;
+pub(crate) use device_rules::DeviceChange;
 pub(crate) use endpoints::{MAX_ENDPOINTS, ReportedEndpoints};
 pub(crate) use error::StateError;
 pub(crate) use feed::{PANIC_PAUSE, Update};

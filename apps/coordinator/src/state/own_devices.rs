@@ -4,7 +4,7 @@
 use taut_policy::Policy;
 
 use super::StateError;
-use super::devices::DeviceChange;
+use super::device_rules::DeviceChange;
 use super::enforced::inventory;
 use super::party::PeopleError;
 use super::people::users_of_policy;
