@@ -54,7 +54,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     };
     let peer = String::from(peers::short_name(&status, &peer));
     let known = peers::find(&status, &peer).ok().map(|peer| peer.name.clone());
-    let reach = reach::ask(&mut client, Connection { peer, protocol, port })?;
+    let reach = reach::ask(&mut client, &Connection { peer, protocol, port })?;
     let path = known.map(|name| client.why(&name)).transpose()?;
     match json {
         true => output::print_json(&reach::Explained { reach: &reach, path: path.as_deref() }),

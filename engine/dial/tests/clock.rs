@@ -1,5 +1,7 @@
 //! A host whose clock is years off asks an https server, whose certificate is not valid by that clock.
 
+#![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -60,10 +60,10 @@ pub(super) fn service(protocol: Option<u8>, port: Option<u16>) -> Result<Option<
 }
 
 /// Asks until the coordinator has answered.
-pub(super) fn ask(client: &mut Client, connection: Connection) -> Result<Box<Reach>, Fault> {
+pub(super) fn ask(client: &mut Client, connection: &Connection) -> Result<Box<Reach>, Fault> {
     let end = Instant::now() + PATIENCE;
     loop {
-        let reach = client.reach(&connection)?;
+        let reach = client.reach(connection)?;
         if reach.verdict.is_some() {
             return Ok(reach);
         }
