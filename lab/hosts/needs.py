@@ -9,6 +9,7 @@ from . import leftovers
 # Program and the Debian package that contains it.
 PROGRAMS = {
     "apache2": "apache2-bin",
+    "chromium": "chromium",
     "curl": "curl",
     "ethtool": "ethtool",
     "haproxy": "haproxy",
