@@ -2,6 +2,7 @@
 
 mod approve;
 mod channel;
+mod client_stream;
 mod control;
 mod link_page;
 mod operator;
@@ -20,9 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::http::header;
+use axum::extract::{DefaultBodyLimit, Path};
+use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn, map_response};
+use axum::response::IntoResponse;
 use axum::routing::{any, get};
 use taut_base::NodeId;
 use taut_netmap::{CONTROL_PATH, KEY_PATH, RELAY_CONTROL_PATH, RELAY_PATH};
@@ -30,11 +32,14 @@ use taut_relay_server::{AdmissionTable, ConnectionAdmission, Entrance};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use crate::figures::Present;
 use crate::panics::restarted;
 use crate::state::State;
 use crate::store::NetworkId;
+use crate::tls::ServerTls;
+use crate::tls::acme::Shown;
 pub(crate) use operator::DEFAULT_IPV4;
 pub(crate) use operator::document;
 use operator::{Checked, Failure, Route, routes as table};
@@ -63,6 +68,9 @@ const CHANNELS_EVERY: Duration = Duration::from_millis(5);
 /// Connections at the address of the figures, 16: a few programs ask for them.
 const FIGURE_CONNECTIONS: usize = 16;
 
+/// Connections at the address of checks by HTTP, 64: an ACME server checks from a few places, and others may come by chance.
+const CHECK_CONNECTIONS: usize = 64;
+
 /// Places of members' control channels, by network and node.
 pub(crate) type Channels = AdmissionTable<NetworkId, NodeId>;
 
@@ -75,6 +83,8 @@ pub(crate) struct Front {
     pub(crate) admission: Arc<ConnectionAdmission>,
     /// Control channels.
     pub(crate) channels: Arc<Channels>,
+    /// Accepts TLS connections; `None` for plain HTTP.
+    pub(crate) tls: Option<TlsAcceptor>,
     /// True once the coordinator is about to stop: it still serves, and is not ready for new connections.
     pub(crate) leaving: watch::Receiver<bool>,
 }
@@ -97,9 +107,10 @@ pub(crate) async fn serve(
     stop: watch::Receiver<bool>,
 ) {
     let (admission, channels) = (Arc::clone(&front.admission), Arc::clone(&front.channels));
+    let tls = front.tls.clone();
     let router = router(Context::new(Arc::clone(&state), front, stop.clone()));
     let figures = Arc::clone(state.figures());
-    let server = ServerContext { figures, ..ServerContext::new(router, admission, stop.clone()) };
+    let server = ServerContext { figures, ..ServerContext::new(router, admission, stop.clone()).over(tls) };
     let work = Arc::clone(&server.work);
     let maintenance = tokio::spawn({
         let state = Arc::clone(&state);
@@ -158,6 +169,16 @@ pub(crate) async fn serve_figures(
     server::serve(Arc::new(listener), ServerContext::new(router, admission, stop)).await;
 }
 
+/// Answers checks of an ACME server by HTTP (RFC 8555 section 8.3) on an address of their own, until `stop` is true.
+pub(crate) async fn serve_checks(shown: Shown<String>, listener: TcpListener, stop: watch::Receiver<bool>) {
+    let text = move |Path(token): Path<String>| async move {
+        shown.find(&token).map_or_else(|| StatusCode::NOT_FOUND.into_response(), IntoResponse::into_response)
+    };
+    let router = Router::new().route("/.well-known/acme-challenge/{token}", get(text)).fallback(no_such_path);
+    let admission = ConnectionAdmission::new(CHECK_CONNECTIONS, Vec::new());
+    server::serve(Arc::new(listener), ServerContext::new(router, admission, stop)).await;
+}
+
 /// The connections, for the figures.
 #[derive(Clone)]
 pub(crate) struct ConnectionFigures {
@@ -166,6 +187,8 @@ pub(crate) struct ConnectionFigures {
     pub(crate) unauthenticated: usize,
     /// Most control channels.
     pub(crate) channels: usize,
+    /// `None` for plain HTTP.
+    pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
 impl ConnectionFigures {
@@ -174,6 +197,7 @@ impl ConnectionFigures {
             channels_limit: self.channels as u64,
             unauthenticated: self.admission.count() as u64,
             unauthenticated_limit: self.unauthenticated as u64,
+            certificate_end: self.tls.as_ref().map_or(0, |tls| tls.facts().not_after.as_secs()),
             ..Present::default()
         }
     }
@@ -188,7 +212,7 @@ pub(crate) fn routes(state: Arc<State>, stop: watch::Receiver<bool>) -> Router {
     let guest = pending_connection::PendingConnection::new(pass, Arc::default());
     let source = taut_relay_server::Source { address: client, proxy: None, is_hidden: false };
     let channels = Channels::new(1, taut_base::WhenFull::Balance);
-    let front = Front { relay: None, admission, channels, leaving: stop.clone() };
+    let front = Front { relay: None, admission, channels, tls: None, leaving: stop.clone() };
     router(Context::new(state, front, stop)).layer(axum::Extension(guest)).layer(axum::Extension(source))
 }
 
@@ -204,12 +228,14 @@ pub(crate) async fn stopped(mut stop: watch::Receiver<bool>) {
 }
 
 fn router(context: Context) -> Router {
+    let is_https = context.front.tls.is_some();
     let open = table().into_iter().filter(|route| route.open);
     let handler = |route: Route| match route.is_front {
         true => route.handler.route_layer(from_fn(operator::front)),
         false => route.handler,
     };
-    open.fold(Router::new(), |router, route| router.route(route.path, handler(route)))
+    let router = open
+        .fold(Router::new(), |router, route| router.route(route.path, handler(route)))
         .route(CONTROL_PATH, get(control::open))
         .route(KEY_PATH, get(approve::key))
         .route("/approve/{code}", get(approve::page))
@@ -226,7 +252,8 @@ fn router(context: Context) -> Router {
         .method_not_allowed_fallback(async || Failure::no_such_method())
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(map_response(security_headers::add))
-        .with_state(context)
+        .with_state(context);
+    if is_https { router.layer(map_response(security_headers::only_https)) } else { router }
 }
 
 async fn no_such_path() -> Failure {

@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 57] = [
+const VALUED: [&str; 63] = [
     "config",
     "drain",
     "state",
@@ -18,6 +18,12 @@ const VALUED: [&str; 57] = [
     "to",
     "listen",
     "url",
+    "tls-cert",
+    "tls-key",
+    "acme",
+    "acme-directory",
+    "acme-contact",
+    "acme-http",
     "network",
     "ipv4-prefix",
     "api",

@@ -26,6 +26,7 @@ mod simulate;
 mod table;
 mod target;
 mod tls;
+mod tls_options;
 mod tokens;
 mod users;
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use taut_base::Prefix;
 use taut_relay_server::log::{LogFormat, LogLevels};
 
+use super::listen::listen_address;
 use super::settings::{Settings, Source};
+use super::tls_options::TlsOptions;
 use super::{CommandError, oidc};
 use crate::api;
 use crate::log;
@@ -29,6 +31,8 @@ pub(super) struct ServeOptions {
     pub(super) database: Location,
     pub(super) listen: Option<SocketAddr>,
     pub(super) urls: Vec<String>,
+    /// Where the certificate of https comes from; `None` for plain HTTP.
+    pub(super) tls: Option<TlsOptions>,
     pub(super) metrics: Option<SocketAddr>,
     /// Time between the signal to stop and the end of service.
     pub(super) drain: Duration,
@@ -72,6 +76,7 @@ impl ServeOptions {
             database,
             listen: settings.one("listen", listen_address)?,
             urls: settings.all("url", url)?,
+            tls: TlsOptions::new(settings)?,
             metrics: settings.one("metrics", metrics_address)?,
             drain: settings.one("drain", drain)?.unwrap_or_default(),
             audit_days: settings.one("audit-days", audit_days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
@@ -102,10 +107,6 @@ fn relay_options(settings: &Settings) -> Result<RelayOptions, CommandError> {
         rate: settings.one("relay-rate", rate)?.unwrap_or(default.rate),
         ..default
     })
-}
-
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("`{text}` is not an address and port; write 0.0.0.0:8288 or [::]:8288"))
 }
 
 fn metrics_address(text: &str) -> Result<SocketAddr, String> {

@@ -9,18 +9,21 @@ use taut_relay_server::log::Log;
 use taut_relay_server::{AdmissionTable, ConnectionAdmission, Metrics, RelayServer, raise_open_files};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::sync::Notify;
 
 use super::arguments::Arguments;
-use super::listen::{bind, derived_urls};
+use super::listen::{bind, derived_urls, plain_http};
 use super::options::ServeOptions;
 use super::settings::Settings;
 use super::signals::{Ending, ServeSignals};
+use super::tls_options::{RunningTls, TlsOptions};
 use super::{CommandError, announce, first};
 use crate::api;
 use crate::log;
 use crate::oidc::Provider;
 use crate::relay;
 use crate::state::{StartOptions, State, TICKET_LIFE};
+use crate::tls::ServerTls;
 
 /// `serve`: runs until a signal ends it.
 pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
@@ -45,16 +48,30 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     if let Some(relay) = &mut relay {
         relay.streams = descriptors.streams;
     }
-    let Ending { leaving, stop } = signals.handle(log.level_switch(), options.drain);
+    let reload = options.tls.is_some().then(Arc::<Notify>::default);
+    let Ending { leaving, stop } = signals.handle(log.level_switch(), options.drain, reload.clone());
     // First, because the first start prints its tokens only once, and a port in use would end it.
     let (listeners, address) = bind(options.listen).await?;
-    let urls = if urls.is_empty() { derived_urls(address) } else { urls };
+    let https = options.tls.map(TlsOptions::start).transpose()?;
+    if let Some(hint) = plain_http(address, https.is_some(), !proxies.is_empty()) {
+        tracing::warn!(target: log::DAEMON, event = "plain-http", %address, hint);
+    }
+    let tls = https.as_ref().map(|https| Arc::clone(&https.tls));
+    let checks = match https.as_ref().and_then(RunningTls::http) {
+        Some((address, shown)) => {
+            let failed = |error: io::Error| unusable(address, "acme-http", &error);
+            Some((TcpListener::bind(address).await.map_err(failed)?, shown))
+        }
+        None => None,
+    };
+    let urls = if urls.is_empty() { derived_urls(address, tls.as_deref()) } else { urls };
+    let acceptor = tls.as_ref().map(ServerTls::acceptor).transpose().map_err(CommandError::run)?;
     let (ticket_life, audit_days) = (TICKET_LIFE, options.audit_days);
     let provider = options.oidc.map(Provider::new).transpose().map_err(CommandError::Run)?.map(Arc::new);
     let start =
         StartOptions { directory: directory.clone(), database, urls, network, ipv4, ticket_life, audit_days, provider };
     let (state, first) = tokio::select! {
-        opened = api::while_starting(&listeners, State::open(start)) => opened.map_err(CommandError::run)?,
+        opened = api::while_starting(&listeners, acceptor.clone(), State::open(start)) => opened.map_err(CommandError::run)?,
         () = api::stopped(stop.clone()) => return Ok(()),
     };
     match &first {
@@ -84,8 +101,16 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
         admission: Arc::clone(&admission),
         unauthenticated: descriptors.unauthenticated,
         channels: descriptors.channels,
+        tls: tls.clone(),
     };
-    let front = api::Front { relay: relay.as_ref().and_then(RelayServer::entrance), admission, channels, leaving };
+    if let Some((listener, shown)) = checks {
+        tokio::spawn(api::serve_checks(shown, listener, stop.clone()));
+    }
+    if let Some((https, reload)) = https.zip(reload) {
+        https.keep(reload);
+    }
+    let entrance = relay.as_ref().and_then(RelayServer::entrance);
+    let front = api::Front { relay: entrance, admission, channels, tls: acceptor, leaving };
     let state = Arc::new(state);
     if let Some(listener) = own_figures {
         tokio::spawn(api::serve_figures(Arc::clone(&state), connections, listener, stop.clone()));

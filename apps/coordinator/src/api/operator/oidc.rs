@@ -69,7 +69,7 @@ async fn begin_or_fail(
     query: Option<BeginQuery>,
 ) -> Result<Response, Failure> {
     expect_provider(context)?;
-    let site = site::check(headers, context.state.urls(), false)?;
+    let site = site::check(headers, context.state.urls(), context.front.tls.is_some(), false)?;
     // The provider sends the browser back to a registered URL: under another name it would have no cookie there.
     let own = site::own_url(headers, context.state.urls());
     let own = own.ok_or_else(|| Failure::wrong_site("people sign in under a name of `serve --url` only"))?;
@@ -102,7 +102,7 @@ async fn finish(
     query: Option<CallbackQuery>,
 ) -> Result<Response, Failure> {
     expect_provider(context)?;
-    let site = site::check(headers, context.state.urls(), false)?;
+    let site = site::check(headers, context.state.urls(), context.front.tls.is_some(), false)?;
     let CallbackQuery { code, state, iss } = query.ok_or(StateError::from(PeopleError::SignInAtProvider))?;
     let cookie = cookie_of(headers, COOKIES[usize::from(site.is_https)]).unwrap_or_default();
     let code = code.map(Zeroizing::new);
