@@ -22,7 +22,8 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         1 => String::from("its test passed"),
         tests => format!("its {tests} tests passed"),
     };
-    show(&format!("{file} is a policy with {rules} rules; {tests}\n"))
+    let rules = if rules == 1 { String::from("1 rule") } else { format!("{rules} rules") };
+    show(&format!("{file} is a policy with {rules}; {tests}\n"))
 }
 
 /// Returns the numbers of rules and of tests, or the first error of the policy.

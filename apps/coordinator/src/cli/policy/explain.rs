@@ -130,6 +130,7 @@ impl Answer {
         let near: Vec<String> = explanation.near.iter().map(|origin| origin.line.to_string()).collect();
         let near = match near.as_slice() {
             [] => format!("  no rule allows anything from there to {name}\n"),
+            [line] => format!("  the rule of line {line} allows other ports or protocols from there to {name}\n"),
             lines => format!(
                 "  rules that allow other ports or protocols from there to {name}: lines {}\n",
                 lines.join(", ")

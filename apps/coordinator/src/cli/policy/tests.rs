@@ -167,7 +167,7 @@ fn explain_names_the_rule() {
             "laptop",
             "web1:22",
             6,
-            "denied: laptop (100.64.0.2) to web1 (100.64.0.1), tcp port 22\n  rules that allow other ports or protocols from there to web1: lines 4\n",
+            "denied: laptop (100.64.0.2) to web1 (100.64.0.1), tcp port 22\n  the rule of line 4 allows other ports or protocols from there to web1\n",
         ),
         (
             "laptop",
