@@ -90,13 +90,15 @@ test-lab: ## all end-to-end tests in network namespaces, those of the night too;
 	@$(LAB) $(ARGS)
 
 # The stages of tools/stages.py that are no commands of their own.
-.PHONY: setup-test setup-night peers-day peers-night build-tests releases
+.PHONY: setup-test setup-night peers-day peers-night build-programs build-tests releases
 setup-test setup-night:
 	@tools/setup $(@:setup-%=%)
 peers-day:
 	@tools/peers --day
 peers-night:
 	@tools/peers
+build-programs:
+	@$(ENV) && say 'building programs and examples' && cargo build $(CI) --bins --examples
 build-tests:
 	@$(ENV) && say 'building programs, examples and tests' && cargo build $(CI) --lib --bins --examples --tests
 releases:

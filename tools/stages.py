@@ -58,8 +58,9 @@ class Stage:
 
 
 def day():
-    """Every test except those of the night. Everything compiles first; then tests wait for their networks while lints use the processor."""
-    ready, built = ("setup-test",), ("build-tests",)
+    """Every test except those of the night. The programs compile first; then the lab's tests wait for their networks while the Rust tests compile, and run, and
+    lints use the processor."""
+    ready, programs, built = ("setup-test",), ("build-programs",), ("build-tests",)
     lints = ("arrows", "format", "deny", "clippy", "doc")
     return (
         Stage("setup-test"),
@@ -67,13 +68,14 @@ def day():
         Stage("format", needs=ready),
         Stage("deny", needs=ready),
         Stage("peers-day", needs=ready),
-        Stage("build-tests", needs=ready, holds="cargo"),
-        Stage("run-lab", needs=built, after=("peers-day",)),
+        Stage("build-programs", needs=ready, holds="cargo"),
+        Stage("run-lab", needs=programs, after=("peers-day",)),
+        Stage("build-tests", needs=programs, holds="cargo", nice=5),
         Stage("run-rust", needs=built, nice=5),
         Stage("clippy", needs=built, holds="cargo", nice=10),
         Stage("doc", needs=built, after=("clippy",), holds="cargo", nice=10),
         Stage("run-doctests", needs=built, after=("doc",), holds="cargo", nice=10),
-        Stage("run-lab-alone", needs=built, after=(*lints, "run-lab", "run-rust", "run-doctests")),
+        Stage("run-lab-alone", needs=programs, after=(*lints, "run-lab", "run-rust", "run-doctests")),
     )
 
 
