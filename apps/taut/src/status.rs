@@ -45,7 +45,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         false => output::print(&render(&status)),
     }?;
     // The printed status contains the reason of a failure.
-    if status.state == NodeState::Running { Ok(()) } else { Err(Fault::Reported) }
+    if status.state == NodeState::Running && status.waiting.is_none() { Ok(()) } else { Err(Fault::Reported) }
 }
 
 /// Returns the status as text for people.

@@ -9,8 +9,8 @@ use super::remote::{Remote, escape, in_network};
 use super::table::{distance, duration, table};
 use super::{CommandError, no_verb};
 use crate::contract::{
-    ApproveRequest, ChangeNode, DeniedRequest, NodeAnswer, NodeEntry, NodeList, NodeState, RemovedNode, RequestEntry,
-    RequestList,
+    ApproveRequest, ChangeNode, DeniedRequest, NodeAnswer, NodeEntry, NodeList, NodeState, RemovedNode, RequestAnswer,
+    RequestEntry, RequestList,
 };
 use crate::state::is_code;
 
@@ -156,14 +156,17 @@ fn approve(mut arguments: Arguments, network: Option<&str>) -> Result<(), Comman
     };
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
-    // The output names the address from which the machine asked, which only its request has.
-    let known = remote.typed::<RequestList>(&remote.get("requests")?)?;
-    let answer = remote.post(&format!("requests/{}/approve", escape(&what)), &body)?;
+    // The output names the address from which the machine asked, which only its request has. A member may not read the list.
+    let request = format!("requests/{}", escape(&what));
+    let known = remote.typed::<RequestAnswer>(&remote.get(&request)?)?.request;
+    let answer = remote.post(&format!("{request}/approve"), &body)?;
     remote.show(&answer, |answer: NodeAnswer| {
-        let NodeEntry { name, network, machine, .. } = answer.node;
-        let from = known.requests.iter().find(|request| request.machine == machine);
-        let from = from.map(|request| format!(", which asked from {}", request.address)).unwrap_or_default();
-        format!("{name} is in the network {network}: machine {machine}{from}\n")
+        let NodeEntry { name, network, machine, state, .. } = answer.node;
+        let outcome = match state {
+            NodeState::Unapproved => "belongs to you, and waits until an administrator approves it",
+            _ => "takes part",
+        };
+        format!("{name} in the network {network} {outcome}: machine {machine}, which asked from {}\n", known.address)
     })
 }
 
@@ -203,7 +206,12 @@ fn with_value(
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
     let answer = remote.patch(&format!("nodes/{}{}", escape(&name), in_network(network)), &body(&value)?)?;
-    remote.show(&answer, |answer: NodeAnswer| format!("{} is changed\n", answer.node.name))
+    remote.show(&answer, |answer: NodeAnswer| {
+        let NodeEntry { name, owner, tags, .. } = answer.node;
+        let is_untied = owner.is_some() && !tags.is_empty();
+        let note = if is_untied { "; with a tag it belongs to the tag, and to no person any more" } else { "" };
+        format!("{name} is changed{note}\n")
+    })
 }
 
 fn list(answer: NodeList) -> String {

@@ -423,7 +423,7 @@ taut-coordinator users set-up LINK [--name NAME] [--display-name TEXT]
 taut-coordinator users set-up-link [--url URL] [--state DIR | --database URL] [--config FILE]
 
 USER is the name with which a user signs in, or its number. ROLE is owner (changes everything), admin (changes nodes,
-keys and relays), auditor (reads everything), member (sees its own account) or none. `create` and `reset` print a link
+keys, relays, policies), auditor (reads everything), member (own account and devices) or none. `create` and `reset` print a link
 with which the user sets its password, once, within three days. The last owner can neither be removed nor disabled nor
 lose the role. `set-up` uses such a link in a terminal, and reads the password from standard input. `set-up-link` makes
 another link for a first owner in the database; the coordinator may be running. `remove` erases the user's data;

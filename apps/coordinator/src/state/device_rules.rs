@@ -73,6 +73,8 @@ pub(super) fn checked_owner(owner: Option<String>) -> Result<Option<String>, Sta
     let is_name = |name: &String| {
         (1..=MAX_OWNER).contains(&name.chars().count()) && name.chars().all(is_printable) && name.trim() == name
     };
+    // Policies write a login without `@` with one at its end.
+    let owner = owner.map(|name| name.strip_suffix('@').map_or(name.clone(), String::from));
     match owner {
         Some(name) if !is_name(&name) => Err(StateError::BadOwner),
         owner => Ok(owner),

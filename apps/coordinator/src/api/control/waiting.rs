@@ -19,6 +19,11 @@ pub(super) fn of(state: &State, part: Part, request: Option<&RequestRow>) -> Wai
             "this node's membership has expired: it has no peers until it is renewed",
             "run `taut up` to have a person approve it again, or `taut up --join TOKEN`; its name and addresses stay",
         ),
+        Part::Unapproved | Part::Takes if request.is_none() => (
+            WaitingFor::Approval,
+            "this machine waits until an administrator of its network approves it",
+            "ask the network's operator (`taut-coordinator devices approve NAME`); nothing else has to be done here",
+        ),
         Part::Unapproved | Part::Takes => (
             WaitingFor::Approval,
             "this machine waits until a person approves it",

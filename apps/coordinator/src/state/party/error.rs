@@ -89,7 +89,7 @@ impl PeopleError {
             Self::BadEmail => "write NAME@DOMAIN with up to 254 characters",
             Self::BadRole(_) => "roles are owner, admin, auditor and member",
             Self::BadScope(_) => {
-                "scopes are all, read, and AREA:read or AREA:write for networks, nodes, keys, relays, users, tokens, audit"
+                "scopes are all, read, and AREA:read or AREA:write for networks, nodes, keys, relays, policy, users, tokens, audit"
             }
             Self::BadTokenName => "use 1 to 64 printable characters",
             Self::NoPerson(_) => "`taut-coordinator users list` shows the people that exist",

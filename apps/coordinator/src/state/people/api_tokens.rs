@@ -43,14 +43,17 @@ impl State {
             return Ok(None);
         };
         let Ok(scopes) = row.scopes.parse::<Scopes>() else { return Ok(None) };
-        let grants = match row.person {
-            None => Grants { scopes, ..Grants::all() },
+        let (grants, name) = match row.person {
+            None => (Grants { scopes, ..Grants::all() }, row.name),
             Some(id) => match tx.person(id).await?.filter(|person| self.may_act(person)) {
-                Some(person) => grants(&mut tx, person.id, scopes).await?,
+                // Two people may give their tokens the same name.
+                Some(person) => {
+                    (grants(&mut tx, person.id, scopes).await?, format!("{} of {}", row.name, person.subject))
+                }
                 None => return Ok(None),
             },
         };
-        Ok(Some((Actor::Token { id: row.id, name: row.name, person: row.person }, grants)))
+        Ok(Some((Actor::Token { id: row.id, name, person: row.person }, grants)))
     }
 
     /// Creates a token of the caller, who must be a person with a session. Returns it with its text, which is not stored.

@@ -52,6 +52,20 @@ fn of_policy(role: &str) -> Role {
     }
 }
 
+impl State {
+    /// Takes a person that is removed away from its devices: whoever gets the same login later does not inherit them.
+    pub(super) async fn free_devices(&self, tx: &mut Writing, person: &PersonRow) -> Result<Regrouped, StateError> {
+        let mut freed = Regrouped::default();
+        let Some(login) = login(person) else { return Ok(freed) };
+        for network in tx.networks_of_owner(login).await? {
+            let version = tx.next_version(network, random_bits()).await?;
+            tx.free_nodes(network, login, version).await?;
+            freed.0.push((network, version));
+        }
+        Ok(freed)
+    }
+}
+
 /// Gives a new version to each network in which a change of a person changes groups of an owner. `after` is `None` for a person that is removed.
 pub(super) async fn regroup(
     tx: &mut Writing,
@@ -96,6 +110,10 @@ async fn regroup_logins(tx: &mut Writing, logins: &[&str], only: Option<NetworkI
 /// Returns login and groups of a person that counts in policies, also without groups: another person of the same login then has none either.
 fn standing(person: &PersonRow) -> Option<(&str, &[String])> {
     let counts = person.disabled_at.is_none() && person.lapsed_at.is_none();
-    let login = if person.issuer == LOCAL { Some(&*person.subject) } else { person.login.as_deref() };
-    login.filter(|_| counts).map(|login| (login, person.member_of.as_slice()))
+    login(person).filter(|_| counts).map(|login| (login, person.member_of.as_slice()))
+}
+
+/// Returns the login of a person, as it stands at its devices.
+fn login(person: &PersonRow) -> Option<&str> {
+    if person.issuer == LOCAL { Some(&person.subject) } else { person.login.as_deref() }
 }

@@ -210,9 +210,11 @@ impl State {
         record(&mut tx, change("user-removed", id, None, None)).await?;
         tx.delete_person(id, &format!("removed user {id}")).await?;
         let regrouped = regroup(&mut tx, &removed.row, None).await?;
+        let freed = self.free_devices(&mut tx, &removed.row).await?;
         expect_owner(&mut tx, had_owner).await?;
         tx.commit().await?;
         self.announce_groups(regrouped);
+        self.announce_groups(freed);
         Ok(removed)
     }
 }

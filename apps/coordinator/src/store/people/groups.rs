@@ -105,6 +105,14 @@ impl Reading {
 }
 
 impl Writing {
+    /// Deletes an owner from its nodes in a network.
+    pub(crate) async fn free_nodes(&mut self, network: NetworkId, login: &str, version: u64) -> Result<(), StoreError> {
+        let sql =
+            "UPDATE nodes SET owner = NULL, version = $1 WHERE network = $2 AND owner = $3 AND removed_at IS NULL";
+        self.execute(sql, &[version.into(), (&network.0).into(), login.into()]).await?;
+        Ok(())
+    }
+
     /// Stores the version at which groups of owners of a network's nodes changed.
     pub(crate) async fn set_groups_version(&mut self, network: NetworkId, version: u64) -> Result<(), StoreError> {
         let sql = "UPDATE networks SET groups_version = $1 WHERE id = $2";

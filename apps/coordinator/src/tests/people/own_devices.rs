@@ -140,3 +140,18 @@ fn tag_owners_of_the_policy_decide_which_tags_a_member_gives() {
     operator.done("POST", "/api/v1/users/aud/role", &json!({ "network": "default", "role": "member" }));
     runner.hear_until(|node| !reaches(&node.map));
 }
+
+#[test]
+fn fault_e2_nobody_inherits_the_devices_of_a_person_that_was_removed() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let operator = Client::operator(&coordinator);
+    person(&coordinator, "ann", Some("default"), Some("member"));
+    let code = ask(&coordinator, &TestHost::new(), "desk");
+    assert_eq!(approve(&Client::of(&coordinator, "ann"), &code, &json!({})).0, 201);
+    operator.done("DELETE", "/api/v1/users/ann", &Value::Null);
+    person(&coordinator, "ann", Some("default"), Some("member"));
+    assert!(names(&Client::of(&coordinator, "ann")).is_empty());
+    let nodes = operator.done("GET", "/api/v1/nodes", &Value::Null)["nodes"].clone();
+    assert_eq!((&nodes[0]["name"], &nodes[0]["owner"]), (&json!("desk"), &Value::Null));
+}
