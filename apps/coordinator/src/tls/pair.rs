@@ -47,7 +47,7 @@ impl fmt::Display for PairError {
 
 /// What tells whether files were changed: their inodes, sizes and times of modification.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Stamp([Option<(u64, u64, u64, i64, i64)>; 2]);
+pub(super) struct Stamp([Option<[u64; 5]>; 2]);
 
 impl PairFiles {
     /// Reads both files, and checks that they belong together.
@@ -59,7 +59,8 @@ impl PairFiles {
     pub(super) fn stamp(&self) -> Stamp {
         Stamp([&self.certificate, &self.key].map(|path| {
             let file = std::fs::metadata(path).ok()?;
-            Some((file.dev(), file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
+            let times = [file.mtime(), file.mtime_nsec()].map(i64::cast_unsigned);
+            Some([file.dev(), file.ino(), file.size(), times[0], times[1]])
         }))
     }
 
