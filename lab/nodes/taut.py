@@ -18,13 +18,14 @@ def bare(address):
 
 class Coordinator:
     """The coordinator in `host`. Nodes reach it at `address`, by default the first of the host; `port` is its TCP port. `release` is the version of an earlier
-    release, None for the current programs. It may be changed between two starts. `env` is the environment of its programs.
+    release, None for the current programs. It may be changed between two starts. `env` is the environment of its programs. `scheme` is that of its URL.
     """
 
-    def __init__(self, host, address=None, port=PORT, release=None, env=None):
+    def __init__(self, host, address=None, port=PORT, release=None, env=None, scheme="http"):
         self.host = host
         self.release = release
         self.env = env or {}
+        self.scheme = scheme
         self.port = port
         self.address = str(address or host.addresses[0])
         self.operator_token = None
@@ -34,7 +35,7 @@ class Coordinator:
     @property
     def url(self):
         literal = f"[{self.address}]" if ":" in self.address else self.address
-        return f"http://{literal}:{self.port}"
+        return f"{self.scheme}://{literal}:{self.port}"
 
     def start(self, *options):
         """Starts it and waits until it listens; reads the tokens of the first start."""
@@ -71,7 +72,7 @@ class Coordinator:
     def cli(self, *words, check=True):
         """Runs a command of the operator on the host of the coordinator."""
         loopback = "[::1]" if ":" in self.address else "127.0.0.1"
-        where = {"TAUT_API": f"http://{loopback}:{self.port}", "TAUT_OPERATOR_TOKEN": self.operator_token, **self.env}
+        where = {"TAUT_API": f"{self.scheme}://{loopback}:{self.port}", "TAUT_OPERATOR_TOKEN": self.operator_token, **self.env}
         return self.host.run(binary("taut-coordinator", self.release), *words, check=check, env=where)
 
     def create_key(self, *options):

@@ -28,10 +28,10 @@ def said(process):
     return process.err.read_text(errors="replace")
 
 
-def asking(node, *options):
+def asking(node, *options, env=None):
     """Starts `taut up` on a node; returns (the process, its code)."""
     words = ("up", *options, "--hostname", node.name, "--socket", node.socket, "--state", node.state)
-    process = node.host.start(binary("taut"), *words, name="asking")
+    process = node.host.start(binary("taut"), *words, name="asking", env=env)
     code = wait_until(lambda: CODE.search(said(process)), "a code to be shown", details=process.tail)
     return process, code[0]
 

@@ -49,6 +49,7 @@ pub use metrics::Metrics;
 pub use relay::{RelayConfig, RelayServer, RelayStartError};
 pub use removals::Removals;
 pub use stats::Stats;
+pub use streams::Arrival;
 pub use taut_event::open_regular;
 pub use web::{Entrance, WebConfig, accept_key};
 

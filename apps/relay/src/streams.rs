@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
+use rustls::ServerConnection;
 use taut_event::Waker;
 
 use crate::admission::Pass;
@@ -24,7 +25,7 @@ pub(crate) struct Streams {
     queues: RwLock<BTreeMap<u64, Arc<Mutex<Waiting>>>>,
     /// Wakes the thread that owns the connections.
     waker: Waker,
-    /// Connections that a web server passed on, with the bytes that were read already. Each has a [`Pass`], which bounds their number.
+    /// Connections that a web server passed on. The permit in each bounds their number.
     arrivals: Mutex<Vec<Arrival>>,
     /// Connections whose queues are no longer empty.
     ready: Mutex<Vec<u64>>,
@@ -40,8 +41,19 @@ pub(crate) struct Streams {
     pub(crate) late: AtomicU64,
 }
 
-/// A connection from a web server, the bytes that came after its handshake, and its permit.
-type Arrival = (TcpStream, Vec<u8>, Arc<Pass>);
+/// A connection after the WebSocket handshake of a web server.
+pub struct Arrival {
+    /// The connection.
+    pub tcp: TcpStream,
+    /// The TLS session of an https connection.
+    pub tls: Option<Box<ServerConnection>>,
+    /// Bytes that were read from `tcp` and that nobody processed yet: TLS records with a session, frames without one.
+    pub unread: Vec<u8>,
+    /// Frames that were read after the handshake, decrypted.
+    pub read: Vec<u8>,
+    /// The permit, which bounds the number of connections.
+    pub pass: Arc<Pass>,
+}
 
 impl Streams {
     pub(crate) fn new(waker: Waker) -> Self {
@@ -59,8 +71,8 @@ impl Streams {
     }
 
     /// Adds a connection from a web server.
-    pub(crate) fn arrive(&self, tcp: TcpStream, read: Vec<u8>, pass: Arc<Pass>) {
-        locked(&self.arrivals).push((tcp, read, pass));
+    pub(crate) fn arrive(&self, arrival: Arrival) {
+        locked(&self.arrivals).push(arrival);
         self.waker.wake();
     }
 

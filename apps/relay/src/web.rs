@@ -45,6 +45,7 @@ use tungstenite::protocol::{Message, WebSocket};
 use crate::admission::{ConnectionAdmission, Pass};
 use crate::listener::Listener;
 use crate::shared::Shared;
+use crate::streams::Arrival;
 use crate::system::{OsEntropy, clocks};
 pub use entrance::{Entrance, accept_key};
 use opening::WebState;
@@ -190,9 +191,9 @@ impl Web {
             for number in self.shared.streams.lost() {
                 self.crowd_out(number);
             }
-            for (tcp, read, pass) in self.shared.streams.arrivals() {
+            for arrival in self.shared.streams.arrivals() {
                 // A connection that fails at once is gone, and is not reported.
-                let _ = self.adopt(tcp, read, pass);
+                let _ = self.adopt(arrival);
             }
             self.handle(&events);
             self.follow();
@@ -262,10 +263,12 @@ impl Web {
         Ok(())
     }
 
-    /// Takes a connection from a web server after the WebSocket handshake. `read` was read after the handshake.
-    fn adopt(&mut self, tcp: TcpStream, read: Vec<u8>, pass: Arc<Pass>) -> io::Result<()> {
-        let has_read = !read.is_empty();
-        let number = self.insert(WebState::adopted(tcp, read)?, pass)?;
+    /// Takes a connection from a web server after the WebSocket handshake.
+    fn adopt(&mut self, arrival: Arrival) -> io::Result<()> {
+        let Arrival { tcp, tls, unread, read, pass } = arrival;
+        // A TLS session may hold decrypted frames.
+        let has_read = !read.is_empty() || !unread.is_empty() || tls.is_some();
+        let number = self.insert(WebState::adopted(tcp, tls, &unread, read)?, pass)?;
         self.more.extend(Some(number).filter(|_| has_read));
         Ok(())
     }

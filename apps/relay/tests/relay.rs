@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use taut_base::{Entropy, PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
 use taut_relay::{Client, ClientOutput, Credentials, ForwardRate, NetworkTag, SigningKey, Terms, Ticket, frame};
-use taut_relay_server::{ConnectionAdmission, Metrics, RelayConfig, RelayServer, WebConfig, key_from_file};
+use taut_relay_server::{Arrival, ConnectionAdmission, Metrics, RelayConfig, RelayServer, WebConfig, key_from_file};
 use taut_testkit::Seeded;
 use taut_wire::stun::{BindingRequest, BindingResponse, REQUEST_LEN};
 
@@ -522,7 +522,7 @@ fn a_connection_that_a_web_server_passed_on_is_served_like_any_other() {
         let mut read = vec![0; 4096];
         let length = tcp.read(&mut read).unwrap_or(0);
         read.truncate(length);
-        entrance.take(tcp, read, pass);
+        entrance.take(Arrival { tcp, tls: None, unread: Vec::new(), read, pass });
     });
     let mut node = WebNode::at(&relay, address, 1);
     // The relay counts the client once it has received a frame that is sealed with the keys of its binding.

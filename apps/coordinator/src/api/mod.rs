@@ -2,6 +2,7 @@
 
 mod approve;
 mod channel;
+mod client_stream;
 mod control;
 mod link_page;
 mod operator;
@@ -30,11 +31,13 @@ use taut_relay_server::{AdmissionTable, ConnectionAdmission, Entrance};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use crate::figures::Present;
 use crate::panics::restarted;
 use crate::state::State;
 use crate::store::NetworkId;
+use crate::tls::ServerTls;
 pub(crate) use operator::DEFAULT_IPV4;
 pub(crate) use operator::document;
 use operator::{Checked, Failure, Route, routes as table};
@@ -72,6 +75,8 @@ pub(crate) struct Front {
     pub(crate) admission: Arc<ConnectionAdmission>,
     /// Control channels.
     pub(crate) channels: Arc<Channels>,
+    /// Accepts TLS connections; `None` for plain HTTP.
+    pub(crate) tls: Option<TlsAcceptor>,
     /// True once the coordinator is about to stop: it still serves, and is not ready for new connections.
     pub(crate) leaving: watch::Receiver<bool>,
 }
@@ -94,9 +99,10 @@ pub(crate) async fn serve(
     stop: watch::Receiver<bool>,
 ) {
     let (admission, channels) = (Arc::clone(&front.admission), Arc::clone(&front.channels));
+    let tls = front.tls.clone();
     let router = router(Context::new(Arc::clone(&state), front, stop.clone()));
     let figures = Arc::clone(state.figures());
-    let server = ServerContext { figures, ..ServerContext::new(router, admission, stop.clone()) };
+    let server = ServerContext { figures, ..ServerContext::new(router, admission, stop.clone()).over(tls) };
     let work = Arc::clone(&server.work);
     let maintenance = tokio::spawn({
         let state = Arc::clone(&state);
@@ -156,6 +162,8 @@ pub(crate) struct ConnectionFigures {
     pub(crate) unauthenticated: usize,
     /// Most control channels.
     pub(crate) channels: usize,
+    /// `None` for plain HTTP.
+    pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
 impl ConnectionFigures {
@@ -164,6 +172,7 @@ impl ConnectionFigures {
             channels_limit: self.channels as u64,
             unauthenticated: self.admission.count() as u64,
             unauthenticated_limit: self.unauthenticated as u64,
+            certificate_end: self.tls.as_ref().map_or(0, |tls| tls.facts().not_after.as_secs()),
             ..Present::default()
         }
     }
@@ -178,7 +187,7 @@ pub(crate) fn routes(state: Arc<State>, stop: watch::Receiver<bool>) -> Router {
     let guest = pending_connection::PendingConnection::new(pass, Arc::default());
     let source = taut_relay_server::Source { address: client, proxy: None, is_hidden: false };
     let channels = Channels::new(1, taut_base::WhenFull::Balance);
-    let front = Front { relay: None, admission, channels, leaving: stop.clone() };
+    let front = Front { relay: None, admission, channels, tls: None, leaving: stop.clone() };
     router(Context::new(state, front, stop)).layer(axum::Extension(guest)).layer(axum::Extension(source))
 }
 
@@ -194,12 +203,14 @@ pub(crate) async fn stopped(mut stop: watch::Receiver<bool>) {
 }
 
 fn router(context: Context) -> Router {
+    let is_https = context.front.tls.is_some();
     let open = table().into_iter().filter(|route| route.open);
     let handler = |route: Route| match route.is_front {
         true => route.handler.route_layer(from_fn(operator::front)),
         false => route.handler,
     };
-    open.fold(Router::new(), |router, route| router.route(route.path, handler(route)))
+    let router = open
+        .fold(Router::new(), |router, route| router.route(route.path, handler(route)))
         .route(CONTROL_PATH, get(control::open))
         .route(KEY_PATH, get(approve::key))
         .route("/approve/{code}", get(approve::page))
@@ -213,7 +224,8 @@ fn router(context: Context) -> Router {
         .method_not_allowed_fallback(async || Failure::no_such_method())
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(map_response(security_headers::add))
-        .with_state(context)
+        .with_state(context);
+    if is_https { router.layer(map_response(security_headers::only_https)) } else { router }
 }
 
 async fn no_such_path() -> Failure {

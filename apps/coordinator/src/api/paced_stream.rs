@@ -51,6 +51,18 @@ impl PacedStream {
         self
     }
 
+    /// Waits for the first bytes, and returns a copy of them. Returns no bytes if the client closed the connection.
+    pub(super) async fn peek<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+        let length = match self.ahead.len().min(buffer.len()) {
+            0 => self.stream.peek(buffer).await?,
+            length => {
+                buffer[..length].copy_from_slice(&self.ahead[..length]);
+                length
+            }
+        };
+        Ok(&buffer[..length])
+    }
+
     /// Returns the TCP stream, and the bytes of `ahead` that were not returned yet.
     pub(super) fn into_parts(self) -> (TcpStream, Vec<u8>) {
         (self.stream, self.ahead)

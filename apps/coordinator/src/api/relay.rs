@@ -1,5 +1,5 @@
 //! The WebSocket entrance of the coordinator's own relay, for nodes whose UDP is blocked (docs/spec/relay.md). This module answers the handshake of RFC 6455
-//! and then passes the TCP connection to the relay's thread, which has limits of its own. No frame passes through this server.
+//! and then passes the connection, with its TLS session if there is one, to the relay's thread, which has limits of its own. No frame passes through this server.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use taut_relay_server::{Entrance, accept_key};
+use taut_relay_server::{Arrival, Entrance, Pass, accept_key};
 
 use super::Context;
+use super::client_stream::ClientStream;
 use super::operator::Failure;
-use super::paced_stream::PacedStream;
 use super::pending_connection::PendingConnection;
 
 /// Answers the handshake, and passes the connection to the relay.
@@ -63,14 +63,12 @@ fn websocket_key(headers: &HeaderMap) -> Option<&HeaderValue> {
 async fn give(upgrade: OnUpgrade, relay: Entrance, guest: Arc<PendingConnection>) {
     // The client closed the connection.
     let Ok(upgraded) = upgrade.await else { return };
-    if let Some((tcp, read)) = parts(upgraded) {
-        relay.take(tcp, read, Arc::clone(guest.pass()));
-    }
+    relay_arrival(upgraded, Arc::clone(guest.pass())).into_iter().for_each(|arrival| relay.take(arrival));
 }
 
-/// Returns the TCP connection, and the bytes after the request that were read already.
-fn parts(upgraded: Upgraded) -> Option<(std::net::TcpStream, Vec<u8>)> {
-    let parts = upgraded.downcast::<TokioIo<PacedStream>>().ok()?;
-    let (tcp, ahead) = parts.io.into_inner().into_parts();
-    Some((tcp.into_std().ok()?, [&parts.read_buf[..], &ahead].concat()))
+/// Takes a connection apart for the relay. Returns `None` if the runtime does not give it up.
+fn relay_arrival(upgraded: Upgraded, pass: Arc<Pass>) -> Option<Arrival> {
+    let parts = upgraded.downcast::<TokioIo<ClientStream>>().ok()?;
+    let (tcp, tls, unread) = parts.io.into_inner().into_parts();
+    Some(Arrival { tcp: tcp.into_std().ok()?, tls, unread, read: parts.read_buf.to_vec(), pass })
 }

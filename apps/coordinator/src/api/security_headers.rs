@@ -17,10 +17,20 @@ const ALWAYS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
+/// Header of answers over TLS: for 30 days from its last visit a browser opens only https URLs of this host (RFC 6797), of all its ports. A browser that stays away
+/// for longer is as safe as at its first visit, and an operator who gives up https waits no longer than that.
+const ONLY_HTTPS: HeaderValue = HeaderValue::from_static("max-age=2592000");
+
 /// Adds the headers that an answer does not have.
 pub(super) async fn add(mut response: Response) -> Response {
     for (name, value) in ALWAYS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
+    response
+}
+
+/// Adds the header that keeps browsers from plain HTTP.
+pub(super) async fn only_https(mut response: Response) -> Response {
+    response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, ONLY_HTTPS);
     response
 }

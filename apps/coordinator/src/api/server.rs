@@ -27,9 +27,11 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 use tracing::Instrument;
 
+use super::client_stream::ClientStream;
 use super::operator::{Failure, Operator};
 use super::paced_stream::PacedStream;
 use super::pending_connection::PendingConnection;
@@ -41,7 +43,8 @@ use crate::contract::ErrorCode;
 use crate::figures::Figures;
 use crate::log;
 
-/// Timeout of a request's headers, 10 s: from the start of the connection, or from the last answer, to the end of the headers.
+/// Timeout of a request's headers, 10 s: from the start of the connection, or from the last answer, to the end of the headers. Also the timeout of what comes
+/// before the first request: a PROXY header and the handshake of TLS.
 const HEADERS: Duration = Duration::from_secs(10);
 
 /// Size of the read buffer, and so of the largest headers of a request, 16 KiB. Browsers and proxies send up to 8 KiB.
@@ -59,13 +62,21 @@ pub(super) struct ServerContext {
     pub(super) requests: Arc<RequestLimits>,
     pub(super) work: Arc<Work>,
     pub(super) figures: Arc<Figures>,
+    /// `None` for plain HTTP.
+    pub(super) tls: Option<TlsAcceptor>,
     pub(super) stop: watch::Receiver<bool>,
 }
 
 impl ServerContext {
     pub(super) fn new(router: Router, admission: Arc<ConnectionAdmission>, stop: watch::Receiver<bool>) -> Self {
         let requests = Arc::new(RequestLimits::new());
-        Self { router, admission, requests, work: Arc::default(), figures: Arc::default(), stop }
+        Self { router, admission, requests, work: Arc::default(), figures: Arc::default(), tls: None, stop }
+    }
+
+    /// Makes the server speak https.
+    pub(super) fn over(mut self, tls: Option<TlsAcceptor>) -> Self {
+        self.tls = tls;
+        self
     }
 }
 
@@ -100,17 +111,17 @@ pub(super) async fn serve(listener: Arc<TcpListener>, server: ServerContext) {
     while connections.join_next().await.is_some() {}
 }
 
-async fn connection(mut stream: TcpStream, address: SocketAddr, guest: Arc<PendingConnection>, server: ServerContext) {
+async fn connection(stream: TcpStream, address: SocketAddr, guest: Arc<PendingConnection>, server: ServerContext) {
     // A control channel consists of small messages; Nagle's algorithm would delay them.
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
-    let ahead = tokio::select! {
-        ahead = proxied(&mut stream, address, guest.pass()) => ahead,
+    let stream = tokio::select! {
+        stream = opened(stream, address, guest.pass(), server.tls.as_ref()) => stream,
         () = guest.evicted() => return,
         () = tokio::time::sleep(HEADERS) => return,
         () = stopped(server.stop.clone()) => return,
     };
-    let Some(ahead) = ahead else { return };
+    let Some(stream) = stream else { return };
     let (stop, held) = (server.stop.clone(), Arc::clone(&guest));
     let is_first = AtomicBool::new(true);
     let service = service_fn(move |request: Request<Incoming>| {
@@ -120,8 +131,6 @@ async fn connection(mut stream: TcpStream, address: SocketAddr, guest: Arc<Pendi
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(BUFFER);
-    let stream = PacedStream::new(stream, ahead);
-    let stream = if guest.pass().believes() { stream } else { stream.distrust(guest.pass().client()) };
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
     // The other side notices a failure of its connection.
     tokio::select! {
@@ -130,6 +139,19 @@ async fn connection(mut stream: TcpStream, address: SocketAddr, guest: Arc<Pendi
         () = stopped(stop) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
+}
+
+/// Does what comes before the first request. Returns `None` if the connection has to be closed.
+async fn opened(
+    mut stream: TcpStream,
+    address: SocketAddr,
+    pass: &Pass,
+    tls: Option<&TlsAcceptor>,
+) -> Option<ClientStream> {
+    let ahead = proxied(&mut stream, address, pass).await?;
+    let stream = PacedStream::new(stream, ahead);
+    let stream = if pass.believes() { stream } else { stream.distrust(pass.client()) };
+    ClientStream::open(stream, tls, pass).await
 }
 
 /// Reads the PROXY header of a trusted proxy, and returns the bytes after it that were read already. Returns `None` if the header is malformed, the connection

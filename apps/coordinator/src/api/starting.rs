@@ -11,6 +11,7 @@ use taut_relay_server::ConnectionAdmission;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use super::operator::{Failure, alive};
 use super::server::{self, ServerContext};
@@ -25,14 +26,18 @@ const LAST_ANSWERS: Duration = Duration::from_millis(100);
 const STARTING_CONNECTIONS: usize = 256;
 
 /// Waits for `opening`. If it takes long, `listeners` are answered meanwhile: the process lives, and is not ready.
-pub(crate) async fn while_starting<T>(listeners: &[Arc<TcpListener>], opening: impl Future<Output = T>) -> T {
+pub(crate) async fn while_starting<T>(
+    listeners: &[Arc<TcpListener>],
+    tls: Option<TlsAcceptor>,
+    opening: impl Future<Output = T>,
+) -> T {
     let mut opening = pin!(opening);
     if let Ok(opened) = timeout(OPENING, opening.as_mut()).await {
         return opened;
     }
     let (stop, stopped) = watch::channel(false);
     let admission = ConnectionAdmission::new(STARTING_CONNECTIONS, Vec::new());
-    let server = ServerContext::new(starting(), admission, stopped);
+    let server = ServerContext::new(starting(), admission, stopped).over(tls);
     let servers: Vec<_> =
         listeners.iter().map(|listener| tokio::spawn(server::serve(Arc::clone(listener), server.clone()))).collect();
     let opened = opening.await;

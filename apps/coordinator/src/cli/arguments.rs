@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 48] = [
+const VALUED: [&str; 50] = [
     "config",
     "drain",
     "state",
@@ -18,6 +18,8 @@ const VALUED: [&str; 48] = [
     "to",
     "listen",
     "url",
+    "tls-cert",
+    "tls-key",
     "network",
     "ipv4-prefix",
     "api",

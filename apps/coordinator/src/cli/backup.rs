@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::arguments::Arguments;
 use super::serve::runtime;
 use super::settings::{DATABASE, Settings};
+use super::tls_options::{PAIR, TlsOptions};
 use super::{CommandError, show};
 use crate::state::{backup, damaged_rows, findings, restore, restored_elsewhere};
 use crate::store::Location;
@@ -83,9 +84,11 @@ fn after_a_restore() -> String {
 
 /// `check`.
 pub(super) fn check(mut arguments: Arguments) -> Result<(), CommandError> {
-    let database = Settings::read(&mut arguments, &DATABASE)?.database()?;
+    let settings = Settings::read_by(&mut arguments, &[DATABASE, PAIR].concat(), &DATABASE)?;
+    let database = settings.database()?;
     let json = arguments.switch("json");
     arguments.finish()?;
+    TlsOptions::new(&settings)?;
     let found = runtime()?.block_on(findings(&database)).map_err(CommandError::run)?;
     let rows = runtime()?.block_on(damaged_rows(&database)).map_err(CommandError::run)?;
     if found.is_empty() && rows.is_empty() {

@@ -6,6 +6,7 @@ use super::arguments::Arguments;
 use super::options::ServeOptions;
 use super::settings::{KNOWN, Kind, Known, Setting, Settings, Source, masked};
 use super::table::table;
+use super::tls_options::TlsOptions;
 use super::{CommandError, no_verb, show};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
@@ -20,11 +21,12 @@ fn check(mut arguments: Arguments) -> Result<(), CommandError> {
     let json = arguments.switch("json");
     let settings = Settings::read_all(&mut arguments)?;
     arguments.finish()?;
-    ServeOptions::new(&settings)?;
-    show(&if json { as_json(&settings) } else { as_text(&settings) })
+    let options = ServeOptions::new(&settings)?;
+    let warnings = warnings(&settings, &options);
+    show(&if json { as_json(&settings, &warnings) } else { as_text(&settings, &warnings) })
 }
 
-fn as_text(settings: &Settings) -> String {
+fn as_text(settings: &Settings, warnings: &[String]) -> String {
     let mut rows = vec![["SETTING", "VALUE", "FROM"].map(String::from).to_vec()];
     for known in &KNOWN {
         let (value, from) = match settings.get(known.name) {
@@ -35,11 +37,11 @@ fn as_text(settings: &Settings) -> String {
         rows.push(vec![String::from(known.name), value, from]);
     }
     let file = settings.file().map_or_else(|| String::from("none"), |file| file.display().to_string());
-    let warning = warning(settings).map_or_else(String::new, |warning| format!("warning: {warning}\n"));
-    format!("configuration file: {file}\n{}{warning}", table(&rows))
+    let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+    format!("configuration file: {file}\n{}{warnings}", table(&rows))
 }
 
-fn as_json(settings: &Settings) -> String {
+fn as_json(settings: &Settings, warnings: &[String]) -> String {
     let entry = |known: &Known| {
         let setting = settings.get(known.name);
         let values = setting.map(|setting| values(known, setting));
@@ -54,7 +56,6 @@ fn as_json(settings: &Settings) -> String {
     };
     let entries: Vec<Value> = KNOWN.iter().map(entry).collect();
     let file = settings.file().map(|file| file.display().to_string());
-    let warnings: Vec<String> = warning(settings).into_iter().collect();
     format!("{:#}\n", json!({ "schema": 1, "ok": true, "file": file, "settings": entries, "warnings": warnings }))
 }
 
@@ -88,7 +89,10 @@ fn origin(settings: &Settings, known: &Known, setting: &Setting) -> String {
     }
 }
 
-fn warning(settings: &Settings) -> Option<String> {
-    let command = settings.open_to_others()?;
-    Some(format!("other users can read the file, which contains a password; run `{command}`"))
+fn warnings(settings: &Settings, options: &ServeOptions) -> Vec<String> {
+    let file = settings
+        .open_to_others()
+        .map(|command| format!("other users can read the file, which contains a password; run `{command}`"));
+    let certificate = options.tls.iter().flat_map(TlsOptions::warnings);
+    file.into_iter().chain(certificate).collect()
 }

@@ -149,6 +149,10 @@ configuration file (relay-port = 3478). An option comes before a variable, and a
   --listen ADDR:PORT   address of the HTTP server (default [::]:8288, which includes IPv4; 0.0.0.0:8288 without IPv6)
   --url URL            URL of the coordinator for nodes, such as http://203.0.113.7:8288 or https://taut.example; part of
                        every join token; repeat for several (default: this host's address and the port)
+  --tls-cert FILE      speak https at the listening address, with the certificate chain in this PEM file (the server's own
+                       certificate first) and
+  --tls-key FILE       its key, PEM without a passphrase. Both are read again on SIGHUP, and within a minute after a change; if
+                       the new pair is not good, the old one stays. Without them and --trusted-proxy, keep --listen on loopback
   --metrics ADDR:PORT  serve the coordinator's counters at this address, as /metrics for Prometheus; anyone who can connect can
                        read them, so use a loopback address
   --drain SECONDS      after SIGTERM, go on serving for this time while /readyz says that the coordinator is not ready, so that
@@ -178,12 +182,15 @@ taut-coordinator config check [--config FILE] [--json]
 
 Reads the options of `serve`, environment variables and the configuration file as `serve` would, and prints each
 setting with its value and where it comes from, without passwords. Exit status 1, with the file, the line and the key,
-if something is wrong. The options of `serve` may be added, to see what they change (`taut-coordinator serve --help`).
+if something is wrong; certificate and key of https are read, too. The options of `serve` may be added, to see what
+they change (`taut-coordinator serve --help`).
 
   --state DIR
   --database URL
   --listen ADDR:PORT
   --url URL
+  --tls-cert FILE
+  --tls-key FILE
   --metrics ADDR:PORT
   --drain SECONDS
   --audit-days DAYS
@@ -439,7 +446,7 @@ taut-coordinator check [--state DIR | --database URL] [--config FILE] [--json]
 `backup` writes a consistent, checked copy of the database to a new file; the coordinator may be running. The file
 contains its private key: keep it as private as the original. `restore` restores a backup while the coordinator is
 stopped: addresses and numbers that were assigned after the backup are not assigned again, and nodes that joined after
-it have to join again. `check` prints `ok`, or the damages.
+it have to join again. `check` prints `ok`, or the damages; it also reads the certificate and key of `serve`.
 
 A PostgreSQL database is saved with `pg_dump` or by its server's own backups, and brought back by the same means. Run
 `restore --database URL` without a file afterwards, before the coordinator starts: numbers and addresses are skipped.

@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 
 use super::CommandError;
 use crate::log;
+use crate::tls::ServerTls;
 
 /// Binds to `listen`, by default to all addresses: with one IPv6 socket that also accepts IPv4, with a second socket if the system separates the two, or with
 /// an IPv4 socket if there is no IPv6.
@@ -41,16 +42,34 @@ pub(super) async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<Arc<TcpListe
     Ok((listeners, address))
 }
 
-/// Returns guessed URLs of this host, for join tokens, and logs that they are a guess.
-pub(super) fn derived_urls(address: SocketAddr) -> Vec<String> {
-    let mut urls = Vec::new();
-    let own = if address.ip().is_unspecified() { outgoing_addresses() } else { vec![address.ip()] };
-    for ip in own {
-        urls.push(format!("http://{}", SocketAddr::new(ip, address.port())));
+/// Returns what to do about plain HTTP at an address that other hosts reach; `None` if there is nothing to do.
+pub(super) fn plain_http(address: SocketAddr, is_tls: bool, is_behind_proxy: bool) -> Option<&'static str> {
+    let is_open = !is_tls && !is_behind_proxy && !address.ip().to_canonical().is_loopback();
+    is_open.then_some(
+        "whoever is on the way can read passwords, sessions and tokens of operators (channels of nodes are encrypted all the same): give --tls-cert and \
+         --tls-key, or a proxy that ends TLS with --trusted-proxy, or --listen a loopback address",
+    )
+}
+
+/// Returns guessed URLs of this host, for join tokens, and logs that they are a guess. Over https they have the names of the certificate, if it has some.
+pub(super) fn derived_urls(address: SocketAddr, tls: Option<&ServerTls>) -> Vec<String> {
+    let port = address.port();
+    let mut urls = tls.map_or_else(Vec::new, |tls| https_urls(&tls.facts().names, port));
+    if urls.is_empty() {
+        let own = if address.ip().is_unspecified() { outgoing_addresses() } else { vec![address.ip()] };
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        urls = own.into_iter().map(|ip| format!("{scheme}://{}", SocketAddr::new(ip, port))).collect();
     }
     let note = "a guess that goes into join tokens; give --url where nodes reach this coordinator by another address";
     tracing::info!(target: log::DAEMON, event = "derived-urls", urls = urls.join(","), note);
     urls
+}
+
+/// Returns URLs with the DNS names of a certificate, without wildcards.
+fn https_urls(names: &[String], port: u16) -> Vec<String> {
+    let port = if port == 443 { String::new() } else { format!(":{port}") };
+    let is_host = |name: &&String| !name.contains('*') && name.parse::<IpAddr>().is_err() && *name != "localhost";
+    names.iter().filter(is_host).map(|name| format!("https://{name}{port}")).collect()
 }
 
 /// Returns the addresses from which this host reaches the Internet. Connecting a UDP socket sends no packet.
@@ -64,4 +83,30 @@ fn outgoing_addresses() -> Vec<IpAddr> {
     };
     let found: Vec<IpAddr> = targets.into_iter().filter_map(outgoing).collect();
     if found.is_empty() { vec![IpAddr::V4(Ipv4Addr::LOCALHOST)] } else { found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_http_is_reported_where_other_hosts_reach_it_and_nothing_ends_tls() {
+        let open = |address: &str, is_tls, is_behind_proxy| {
+            plain_http(address.parse().unwrap(), is_tls, is_behind_proxy).is_some()
+        };
+        for address in ["[::]:8288", "0.0.0.0:8288", "192.0.2.1:8288", "[2001:db8::1]:8288"] {
+            let found = [open(address, false, false), open(address, true, false), open(address, false, true)];
+            assert_eq!(found, [true, false, false], "{address}");
+        }
+        for address in ["127.0.0.1:8288", "[::1]:8288", "[::ffff:127.0.0.1]:8288"] {
+            assert!(!open(address, false, false), "{address}");
+        }
+    }
+
+    #[test]
+    fn https_urls_have_the_names_of_the_certificate() {
+        let names = ["taut.example", "*.taut.example", "192.0.2.1", "localhost"].map(String::from);
+        assert_eq!(https_urls(&names, 443), ["https://taut.example"]);
+        assert_eq!(https_urls(&names, 8288), ["https://taut.example:8288"]);
+    }
 }

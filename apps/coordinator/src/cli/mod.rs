@@ -25,6 +25,7 @@ mod simulate;
 mod table;
 mod target;
 mod tls;
+mod tls_options;
 mod tokens;
 mod users;
 

@@ -9,6 +9,7 @@ use taut_relay_server::log::{LogFormat, LogLevels};
 
 use super::CommandError;
 use super::settings::{Settings, Source};
+use super::tls_options::TlsOptions;
 use crate::api;
 use crate::log;
 use crate::relay::{self, RelayOptions};
@@ -28,6 +29,8 @@ pub(super) struct ServeOptions {
     pub(super) database: Location,
     pub(super) listen: Option<SocketAddr>,
     pub(super) urls: Vec<String>,
+    /// Certificate and key of https, which were read already; `None` for plain HTTP.
+    pub(super) tls: Option<TlsOptions>,
     pub(super) metrics: Option<SocketAddr>,
     /// Time between the signal to stop and the end of service.
     pub(super) drain: Duration,
@@ -69,6 +72,7 @@ impl ServeOptions {
             database,
             listen: settings.one("listen", listen_address)?,
             urls: settings.all("url", url)?,
+            tls: TlsOptions::new(settings)?,
             metrics: settings.one("metrics", metrics_address)?,
             drain: settings.one("drain", drain)?.unwrap_or_default(),
             audit_days: settings.one("audit-days", audit_days)?.unwrap_or(DEFAULT_AUDIT_DAYS),

@@ -9,17 +9,21 @@ use taut_relay_server::log::Log;
 use taut_relay_server::{AdmissionTable, ConnectionAdmission, Metrics, RelayServer, raise_open_files};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::sync::Notify;
 
 use super::arguments::Arguments;
-use super::listen::{bind, derived_urls};
+use super::listen::{bind, derived_urls, plain_http};
 use super::options::ServeOptions;
 use super::settings::Settings;
 use super::signals::{Ending, ServeSignals};
+use super::tls_options::TlsOptions;
 use super::{CommandError, announce, first};
 use crate::api;
 use crate::log;
+use crate::panics::restarted;
 use crate::relay;
 use crate::state::{StartOptions, State, TICKET_LIFE};
+use crate::tls::{self, ServerTls};
 
 /// `serve`: runs until a signal ends it.
 pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
@@ -44,14 +48,21 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     if let Some(relay) = &mut relay {
         relay.streams = descriptors.streams;
     }
-    let Ending { leaving, stop } = signals.handle(log.level_switch(), options.drain);
+    let reload = options.tls.is_some().then(Arc::<Notify>::default);
+    let Ending { leaving, stop } = signals.handle(log.level_switch(), options.drain, reload.clone());
     // First, because the first start prints its tokens only once, and a port in use would end it.
     let (listeners, address) = bind(options.listen).await?;
-    let urls = if urls.is_empty() { derived_urls(address) } else { urls };
+    let tls = options.tls.map(TlsOptions::start);
+    if let Some(hint) = plain_http(address, tls.is_some(), !proxies.is_empty()) {
+        tracing::warn!(target: log::DAEMON, event = "plain-http", %address, hint);
+    }
+    let (tls, files) = tls.unzip();
+    let urls = if urls.is_empty() { derived_urls(address, tls.as_deref()) } else { urls };
+    let acceptor = tls.as_ref().map(ServerTls::acceptor).transpose().map_err(CommandError::run)?;
     let (ticket_life, audit_days) = (TICKET_LIFE, options.audit_days);
     let start = StartOptions { directory: directory.clone(), database, urls, network, ipv4, ticket_life, audit_days };
     let (state, first) = tokio::select! {
-        opened = api::while_starting(&listeners, State::open(start)) => opened.map_err(CommandError::run)?,
+        opened = api::while_starting(&listeners, acceptor.clone(), State::open(start)) => opened.map_err(CommandError::run)?,
         () = api::stopped(stop.clone()) => return Ok(()),
     };
     match &first {
@@ -81,8 +92,13 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
         admission: Arc::clone(&admission),
         unauthenticated: descriptors.unauthenticated,
         channels: descriptors.channels,
+        tls: tls.clone(),
     };
-    let front = api::Front { relay: relay.as_ref().and_then(RelayServer::entrance), admission, channels, leaving };
+    if let Some(((tls, files), reload)) = tls.zip(files).zip(reload) {
+        tokio::spawn(restarted("certificate", move || tls::keep(Arc::clone(&tls), files.clone(), Arc::clone(&reload))));
+    }
+    let entrance = relay.as_ref().and_then(RelayServer::entrance);
+    let front = api::Front { relay: entrance, admission, channels, tls: acceptor, leaving };
     let state = Arc::new(state);
     if let Some(listener) = own_figures {
         tokio::spawn(api::serve_figures(Arc::clone(&state), connections, listener, stop.clone()));

@@ -1,12 +1,13 @@
 //! The signals that `serve` acts on.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use taut_relay_server::log::{HANGUP, LevelSwitch};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::log;
 
@@ -35,8 +36,9 @@ impl ServeSignals {
         Ok(Self { terminate: terminate?, interrupt: interrupt?, raise: raise?, hangup: hangup? })
     }
 
-    /// Records one level more at each SIGUSR1. SIGHUP, as when a terminal closes, changes nothing and is logged. SIGTERM and SIGINT end the program after the time to drain.
-    pub(super) fn handle(self, levels: LevelSwitch, drain: Duration) -> Ending {
+    /// Records one level more at each SIGUSR1. SIGHUP notifies `reload`, by which the certificate is read again; without it, as when a terminal closes, SIGHUP changes
+    /// nothing and is logged. SIGTERM and SIGINT end the program after the time to drain.
+    pub(super) fn handle(self, levels: LevelSwitch, drain: Duration, reload: Option<Arc<Notify>>) -> Ending {
         let Self { mut terminate, mut interrupt, mut raise, mut hangup } = self;
         tokio::spawn(async move {
             while raise.recv().await.is_some() {
@@ -46,7 +48,10 @@ impl ServeSignals {
         });
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
-                tracing::info!(target: log::DAEMON, event = "hangup-ignored", hint = HANGUP);
+                match &reload {
+                    Some(reload) => reload.notify_one(),
+                    None => tracing::info!(target: log::DAEMON, event = "hangup-ignored", hint = HANGUP),
+                }
             }
         });
         let ((leave, leaving), (end, stop)) = (watch::channel(false), watch::channel(false));

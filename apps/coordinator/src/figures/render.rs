@@ -25,6 +25,8 @@ pub(crate) struct Present {
     pub(crate) silence: Duration,
     /// Changes are stored, and other coordinators on the same database are heard, if there can be any.
     pub(crate) is_well: bool,
+    /// End of the certificate of https, in seconds since 1970; 0 for plain HTTP.
+    pub(crate) certificate_end: u64,
 }
 
 /// Returns the text for Prometheus (text format 0.0.4).
@@ -61,6 +63,8 @@ fn gauges(text: &mut Text, present: &Present) {
     text.gauge("taut_coordinator_relays", "relays with a channel", present.relays);
     let help = "1 if changes are stored and other coordinators are heard";
     text.gauge("taut_coordinator_well", help, present.is_well.into());
+    let help = "end of the certificate of https, in seconds since 1970; 0 for plain HTTP";
+    text.gauge("taut_coordinator_certificate_end_timestamp_seconds", help, present.certificate_end);
 }
 
 fn counters(text: &mut Text, figures: &Figures) {

@@ -92,7 +92,7 @@ impl SlowStart {
         let (open, opened) = oneshot::channel();
         let starting = runtime.spawn({
             let listener = Arc::clone(&listener);
-            async move { api::while_starting(&[listener], opened).await }
+            async move { api::while_starting(&[listener], None, opened).await }
         });
         Self { runtime, address, listener, open, starting }
     }

@@ -129,7 +129,7 @@ impl TestCoordinator {
         let admission = ConnectionAdmission::new(1_024, vec!["127.0.0.1/32".parse().unwrap()]);
         let channels = AdmissionTable::new(channels, WhenFull::Balance);
         let (leave, leaving) = watch::channel(false);
-        let front = api::Front { relay: None, admission, channels, leaving };
+        let front = api::Front { relay: None, admission, channels, tls: None, leaving };
         let server = Some(runtime.spawn(api::serve(Arc::clone(&state), front, vec![Arc::new(listener)], stopped)));
         Self { address, state, first, runtime, leave, stop, server }
     }

@@ -1,8 +1,11 @@
-//! The operator's commands against untrusted servers: the bytes on the network, and the messages for the user (fault E22).
+//! https: the operator's commands against untrusted servers, with the bytes on the network and the messages for the user (fault E22), and the coordinator's own
+//! https.
 //!
 //! The PEM files beside this one were made for these tests: an authority (`ca.pem`) with three certificates for one key, valid until 2120 except for the
 //! expired one; another authority; and a self-signed certificate.
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
+
+mod serving;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

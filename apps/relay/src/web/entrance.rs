@@ -1,19 +1,18 @@
 //! Connections that another web server accepted and passes on after the WebSocket handshake: the coordinator's, which has only one open port.
 
-use std::net::TcpStream;
 use std::sync::Arc;
 
-use crate::admission::Pass;
 use crate::shared::Shared;
+use crate::streams::Arrival;
 
 /// A handle that passes connections to a relay.
 #[derive(Clone)]
 pub struct Entrance(pub(crate) Arc<Shared>);
 
 impl Entrance {
-    /// Passes a connection to the relay. `read` was read after the handshake of RFC 6455. The connection counts as unauthenticated until a client is bound on it.
-    pub fn take(&self, tcp: TcpStream, read: Vec<u8>, pass: Arc<Pass>) {
-        self.0.streams.arrive(tcp, read, pass);
+    /// Passes a connection to the relay. It counts as unauthenticated until a client is bound on it.
+    pub fn take(&self, arrival: Arrival) {
+        self.0.streams.arrive(arrival);
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
+use rustls::{ServerConfig, ServerConnection};
 use taut_base::MAX_DATAGRAM;
 use taut_wire::forwarded;
 use taut_wire::proxy::{self, ProxyHeader};
@@ -37,9 +37,16 @@ impl WebState {
         Ok(Self::Proxied(Socket::new(tcp)?, Vec::new()))
     }
 
-    /// Returns the state of a connection from a web server after the handshake. `read` was read after the handshake.
-    pub(super) fn adopted(tcp: TcpStream, read: Vec<u8>) -> io::Result<Self> {
-        let stream = Stream::new(Socket::new(tcp)?, None)?;
+    /// Returns the state of a connection from a web server after the handshake.
+    pub(super) fn adopted(
+        tcp: TcpStream,
+        tls: Option<Box<ServerConnection>>,
+        unread: &[u8],
+        read: Vec<u8>,
+    ) -> io::Result<Self> {
+        let mut socket = Socket::new(tcp)?;
+        socket.unread(unread);
+        let stream = Stream::adopted(socket, tls);
         Ok(Self::Open(Box::new(WebSocket::from_partially_read(stream, read, Role::Server, Some(config())))))
     }
 

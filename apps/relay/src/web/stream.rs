@@ -127,6 +127,14 @@ impl Stream {
         })
     }
 
+    /// Returns the stream of a connection whose TLS session is open already.
+    pub(crate) fn adopted(socket: Socket, session: Option<Box<ServerConnection>>) -> Self {
+        match session {
+            None => Self::Plain(socket),
+            Some(session) => Self::Tls(Box::new(StreamOwned::new(*session, socket))),
+        }
+    }
+
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(socket) => socket.tcp(),

@@ -5,6 +5,7 @@ use subtle::ConstantTimeEq;
 use taut_base::encode_base64url;
 use zeroize::Zeroizing;
 
+use super::super::Context;
 use super::site::{self, Site};
 use super::{Failure, Operator};
 use crate::state::{ABSOLUTE_LIFE, API_PREFIX, Actor, Grants, Known, Secret, State, StateError, csrf_token};
@@ -49,7 +50,8 @@ impl From<StateError> for Refusal {
 }
 
 /// Returns the party of a request. A header comes before a cookie.
-pub(super) async fn party(state: &State, method: &Method, headers: &HeaderMap) -> Result<Party, Refusal> {
+pub(super) async fn party(context: &Context, method: &Method, headers: &HeaderMap) -> Result<Party, Refusal> {
+    let state = &*context.state;
     if let Some(token) = token(headers) {
         return of_token(state, token).await;
     }
@@ -60,7 +62,7 @@ pub(super) async fn party(state: &State, method: &Method, headers: &HeaderMap) -
         return Err(Refusal::Unknown("no token"));
     };
     let is_change = !matches!(*method, Method::GET | Method::HEAD);
-    let site = site::check(headers, state.urls(), is_change).map_err(Refusal::Failed)?;
+    let site = site::check(headers, state.urls(), context.front.tls.is_some(), is_change).map_err(Refusal::Failed)?;
     let Some(known) = state.session(&secret).await? else { return Err(Refusal::Unknown("unknown session")) };
     let csrf_token = csrf_token(&secret);
     if is_change {

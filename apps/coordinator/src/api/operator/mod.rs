@@ -75,7 +75,7 @@ pub(super) fn router(context: Context) -> Router<Context> {
 }
 
 async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Next) -> Response {
-    let party = match credentials::party(&context.state, request.method(), request.headers()).await {
+    let party = match credentials::party(&context, request.method(), request.headers()).await {
         Ok(party) => party,
         Err(Refusal::Unknown(reason)) => {
             let address = request.extensions().get::<Source>().map(ToString::to_string);

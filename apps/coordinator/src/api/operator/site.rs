@@ -20,8 +20,9 @@ pub(super) struct Site {
     pub(super) is_https: bool,
 }
 
-/// Checks the headers Host and, if `is_change`, Origin and Sec-Fetch-Site. Hosts of `urls`, IP addresses and `localhost` are this coordinator's.
-pub(super) fn check(headers: &HeaderMap, urls: &[String], is_change: bool) -> Result<Site, Failure> {
+/// Checks the headers Host and, if `is_change`, Origin and Sec-Fetch-Site. Hosts of `urls`, IP addresses and `localhost` are this coordinator's. `is_tls` is true
+/// if the request came over TLS; behind a proxy that ends TLS, the URLs say so.
+pub(super) fn check(headers: &HeaderMap, urls: &[String], is_tls: bool, is_change: bool) -> Result<Site, Failure> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
     let configured =
@@ -29,7 +30,7 @@ pub(super) fn check(headers: &HeaderMap, urls: &[String], is_change: bool) -> Re
     if configured.is_none() && !is_literal(&host) {
         return Err(Failure::wrong_site("this is not a name of this coordinator"));
     }
-    let is_https = configured.is_some_and(|url| url.starts_with("https://"));
+    let is_https = is_tls || configured.is_some_and(|url| url.starts_with("https://"));
     if !is_change {
         return Ok(Site { is_https });
     }
@@ -77,6 +78,10 @@ mod tests {
     use super::*;
 
     fn checked(host: &str, origin: Option<&str>, fetch: Option<&str>) -> Option<bool> {
+        checked_over(false, host, origin, fetch)
+    }
+
+    fn checked_over(is_tls: bool, host: &str, origin: Option<&str>, fetch: Option<&str>) -> Option<bool> {
         let urls = [String::from("https://taut.example"), String::from("http://coordinator:8288/front")];
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, host.parse().unwrap());
@@ -86,7 +91,7 @@ mod tests {
         if let Some(fetch) = fetch {
             headers.insert(FETCH_SITE, fetch.parse().unwrap());
         }
-        check(&headers, &urls, true).ok().map(|site| site.is_https)
+        check(&headers, &urls, is_tls, true).ok().map(|site| site.is_https)
     }
 
     #[test]
@@ -115,7 +120,17 @@ mod tests {
         ] {
             assert_eq!(checked(host, None, None), None, "{host}");
         }
-        assert!(check(&HeaderMap::new(), &[], false).is_err(), "without a host");
+        assert!(check(&HeaderMap::new(), &[], false, false).is_err(), "without a host");
+    }
+
+    #[test]
+    fn fault_e9_over_tls_every_own_name_is_an_https_site() {
+        for host in ["taut.example", "coordinator:8288", "127.0.0.1:8288", "localhost"] {
+            assert_eq!(checked_over(true, host, None, None), Some(true), "{host}");
+            assert_eq!(checked_over(true, host, Some(&format!("https://{host}")), None), Some(true), "{host}");
+            assert_eq!(checked_over(true, host, Some(&format!("http://{host}")), None), None, "{host}");
+        }
+        assert_eq!(checked_over(true, "evil.example", None, None), None);
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn front(context: &Context, headers: &HeaderMap) -> Result<Site, Failure> {
     if kind.split(';').next().map(str::trim) != Some("application/json") {
         return Err(Failure::bad_request("the body is not JSON", "send `Content-Type: application/json`"));
     }
-    site::check(headers, context.state.urls(), true)
+    site::check(headers, context.state.urls(), context.front.tls.is_some(), true)
 }
 
 /// Parses a body with a secret. The failure does not repeat it.
