@@ -27,6 +27,8 @@ VERSIONS = {
     "easytier": "2.0.3",
     # Replicates a coordinator's SQLite database (docs/backup.md).
     "litestream": "v0.5.18",
+    # An ACME server for tests of --acme, and the DNS server for its checks.
+    "pebble": "v2.8.0",
 }
 
 

@@ -1,4 +1,5 @@
-"""A coordinator that speaks https itself: nodes join and reach its relay over it, and its certificate is replaced while they are connected."""
+"""A coordinator that speaks https itself: nodes join and reach its relay over it, its certificate is replaced while they are connected, and an ACME server issues
+it."""
 
 import os
 import signal
@@ -9,6 +10,7 @@ from lab.hosts import needs
 from lab.hosts.nats import Internet
 from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
+from lab.nodes import pebble
 from lab.nodes.authority import Authority, serial
 from lab.nodes.taut import Coordinator, Node
 from lab.tests.test_coordinator_attacks import OF_ONE_ADDRESS, limited
@@ -118,3 +120,83 @@ def test_a_start_with_a_pair_that_does_not_fit_says_what_to_do(lab):
     for command in (("serve", *words), ("config", "check", *words)):
         refused = host.run(binary("taut-coordinator"), *command, "--tls-cert", certificate, "--tls-key", other, check=False)
         assert refused.returncode == 1 and f"{other} does not fit the first certificate in {certificate}" in refused.stderr, refused
+
+
+needs_pebble = pytest.mark.skipif(bool(pebble.missing()), reason=pebble.missing())
+NAME = "taut.example"
+# Life of a certificate that is renewed during a test, in seconds.
+SHORT_LIFE = 45
+
+
+class Certified:
+    """An internet with a coordinator whose certificate is of an ACME server, which is not started yet."""
+
+    def __init__(self, lab, *options, life=24 * 3600):
+        self.internet = Internet(lab)
+        self.host, other = self.internet.server("coord"), self.internet.server("acme")
+        authority = Authority(other)
+        self.pebble = pebble.Pebble(other, authority, self.host.ipv4, life)
+        self.coordinator = Coordinator(self.host, port=PORT, scheme="https", env={"SSL_CERT_FILE": str(authority.certificate)})
+        self.coordinator.start("--acme", NAME, "--acme-directory", self.pebble.directory, "--acme-contact", "admin@taut.example", *options)
+
+    def log(self):
+        return self.coordinator.process.err.read_text(errors="replace")
+
+    def wait_for_line(self, text, count=1):
+        wait_until(lambda: self.log().count(text) >= count, f"{count} lines with {text}", details=self.coordinator.process.tail, timeout=90)
+
+    def shown(self):
+        return serial(self.host, self.host.ipv4, PORT)
+
+
+@needs_pebble
+@pytest.mark.parametrize("way", ["tls-alpn-01", "http-01"])
+def test_a_certificate_by_acme_follows_a_temporary_one_and_stays_over_a_restart(lab, way):
+    world = Certified(lab, *(("--acme-http", "0.0.0.0:80") if way == "http-01" else ()))
+    # The ACME server is away: the log says so, and nodes join all the same.
+    world.wait_for_line("event=acme-failed")
+    temporary = world.shown()
+    node = Node(world.internet.behind("open", "node1"))
+    node.start()
+    node.up(world.coordinator.join_token)
+    world.pebble.start()
+    os.kill(world.coordinator.process.pid, signal.SIGHUP)
+    world.wait_for_line("event=acme-issued")
+    issued = world.shown()
+    assert issued != temporary and f"names={NAME}" in world.log()
+    # Pebble prints the URL of a check by HTTP, and nothing about one by TLS.
+    assert ("validate w/ HTTP" in world.pebble.process.output()) == (way == "http-01")
+    assert "coordinator-lost" not in node.taut("log").stdout
+    kept = world.host.state / "coordinator" / "acme"
+    assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o600} and kept.stat().st_mode & 0o777 == 0o700
+
+    world.coordinator.stop()
+    world.coordinator.start("--acme", NAME, "--acme-directory", world.pebble.directory, *(("--acme-http", "0.0.0.0:80") if way == "http-01" else ()))
+    assert world.shown() == issued, "the stored certificate, without a new order"
+    assert world.log().count("event=acme-issued") == 1
+
+
+@needs_pebble
+def test_a_certificate_by_acme_is_renewed_before_its_end_without_losing_a_channel(lab):
+    world = Certified(lab, life=SHORT_LIFE)
+    world.pebble.start()
+    node = Node(world.internet.behind("open", "node1"))
+    node.start()
+    node.up(world.coordinator.join_token)
+    os.kill(world.coordinator.process.pid, signal.SIGHUP)
+    world.wait_for_line("event=acme-issued")
+    first = world.shown()
+    world.wait_for_line("event=acme-issued", count=2)
+    assert world.shown() != first
+    assert "coordinator-lost" not in node.taut("log").stdout and node.status()["coordinator"]["connected"]
+
+
+@needs_pebble
+def test_a_refusal_of_the_acme_server_is_told_with_its_reason(lab):
+    world = Certified(lab, "--acme-http", "0.0.0.0:8080")
+    world.pebble.start()
+    os.kill(world.coordinator.process.pid, signal.SIGHUP)
+    # The check comes to port 80, where nobody answers.
+    world.wait_for_line(f"the check of {NAME} failed")
+    line = next(line for line in world.log().splitlines() if f"the check of {NAME} failed" in line)
+    assert "event=acme-failed" in line and "retry_s=" in line and "connection" in line, line

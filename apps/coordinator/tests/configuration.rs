@@ -123,6 +123,28 @@ fn serve_and_check_refuse_the_same_values_with_the_same_words() {
 }
 
 #[test]
+fn settings_of_https_that_contradict_each_other_are_refused() {
+    for (variables, part) in [
+        (&[("TAUT_TLS_CERT", "/a")][..], "tls-cert is set without tls-key"),
+        (&[("TAUT_TLS_KEY", "/a")], "tls-key is set without tls-cert"),
+        (&[("TAUT_ACME", "taut.example"), ("TAUT_TLS_CERT", "/a")], "acme and tls-cert are both set"),
+        (&[("TAUT_ACME_HTTP", "[::]:80")], "acme-http is set without acme"),
+        (&[("TAUT_ACME", "taut.example"), ("TAUT_DATABASE", "postgres://a@127.0.0.1/taut")], "several coordinators"),
+        (&[("TAUT_TLS_CERT", "/no/such"), ("TAUT_TLS_KEY", "/no/such")], "/no/such cannot be read"),
+        (&[("TAUT_ACME", "*.example")], "TAUT_ACME `*.example` is a wildcard"),
+    ] {
+        let complaint = |command: &[&str]| {
+            let (status, _, complaint) = run(&[command, &["--config", "/dev/null"]].concat(), variables);
+            assert!(status == Some(1) || status == Some(2), "{command:?} {variables:?}");
+            String::from(complaint.lines().next().unwrap())
+        };
+        let (checked, served) = (complaint(&["config", "check"]), complaint(&["serve", "--listen", "127.0.0.1:0"]));
+        assert_eq!(checked, served);
+        assert!(checked.contains(part), "{checked}");
+    }
+}
+
+#[test]
 fn a_file_that_is_none_is_refused_at_once() {
     let directory = Directory::new();
     let pipe = directory.0.join("pipe");

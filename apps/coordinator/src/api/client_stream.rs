@@ -15,6 +15,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::paced_stream::PacedStream;
 use crate::log;
+use crate::tls::is_check;
 
 /// Answer to a request in plain HTTP where https is spoken.
 const HTTPS_ONLY: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
@@ -44,7 +45,12 @@ impl ClientStream {
             let (address, reason) = (pass.client(), error);
             tracing::debug!(target: log::API, limited = UNAUTHENTICATED, event = "tls-failed", %address, %reason);
         });
-        Some(Self::Tls(Box::new(opened.ok()?)))
+        let mut opened = opened.ok()?;
+        if is_check(opened.get_ref().1) {
+            let _ = opened.shutdown().await;
+            return None;
+        }
+        Some(Self::Tls(Box::new(opened)))
     }
 
     /// Returns the TCP stream, the TLS session in it, and bytes that were read from TCP and not returned yet.

@@ -21,9 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::http::header;
+use axum::extract::{DefaultBodyLimit, Path};
+use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn, map_response};
+use axum::response::IntoResponse;
 use axum::routing::{any, get};
 use taut_base::NodeId;
 use taut_netmap::{CONTROL_PATH, KEY_PATH, RELAY_CONTROL_PATH, RELAY_PATH};
@@ -38,6 +39,7 @@ use crate::panics::restarted;
 use crate::state::State;
 use crate::store::NetworkId;
 use crate::tls::ServerTls;
+use crate::tls::acme::Shown;
 pub(crate) use operator::DEFAULT_IPV4;
 pub(crate) use operator::document;
 use operator::{Checked, Failure, Route, routes as table};
@@ -62,6 +64,9 @@ const CHANNELS_EVERY: Duration = Duration::from_millis(5);
 
 /// Connections at the address of the figures, 16: a few programs ask for them.
 const FIGURE_CONNECTIONS: usize = 16;
+
+/// Connections at the address of checks by HTTP, 64: an ACME server checks from a few places, and others may come by chance.
+const CHECK_CONNECTIONS: usize = 64;
 
 /// Places of members' control channels, by network and node.
 pub(crate) type Channels = AdmissionTable<NetworkId, NodeId>;
@@ -151,6 +156,16 @@ pub(crate) async fn serve_figures(
     };
     let router = Router::new().route("/metrics", get(text)).fallback(no_such_path);
     let admission = ConnectionAdmission::new(FIGURE_CONNECTIONS, Vec::new());
+    server::serve(Arc::new(listener), ServerContext::new(router, admission, stop)).await;
+}
+
+/// Answers checks of an ACME server by HTTP (RFC 8555 section 8.3) on an address of their own, until `stop` is true.
+pub(crate) async fn serve_checks(shown: Shown<String>, listener: TcpListener, stop: watch::Receiver<bool>) {
+    let text = move |Path(token): Path<String>| async move {
+        shown.find(&token).map_or_else(|| StatusCode::NOT_FOUND.into_response(), IntoResponse::into_response)
+    };
+    let router = Router::new().route("/.well-known/acme-challenge/{token}", get(text)).fallback(no_such_path);
+    let admission = ConnectionAdmission::new(CHECK_CONNECTIONS, Vec::new());
     server::serve(Arc::new(listener), ServerContext::new(router, admission, stop)).await;
 }
 

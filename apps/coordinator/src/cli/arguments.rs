@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 50] = [
+const VALUED: [&str; 54] = [
     "config",
     "drain",
     "state",
@@ -20,6 +20,10 @@ const VALUED: [&str; 50] = [
     "url",
     "tls-cert",
     "tls-key",
+    "acme",
+    "acme-directory",
+    "acme-contact",
+    "acme-http",
     "network",
     "ipv4-prefix",
     "api",

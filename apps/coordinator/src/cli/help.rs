@@ -152,7 +152,14 @@ configuration file (relay-port = 3478). An option comes before a variable, and a
   --tls-cert FILE      speak https at the listening address, with the certificate chain in this PEM file (the server's own
                        certificate first) and
   --tls-key FILE       its key, PEM without a passphrase. Both are read again on SIGHUP, and within a minute after a change; if
-                       the new pair is not good, the old one stays. Without them and --trusted-proxy, keep --listen on loopback
+                       the new pair is not good, the old one stays. Without https and --trusted-proxy, keep --listen on loopback
+  --acme DOMAIN        speak https with a certificate for this domain that an ACME server such as Let's Encrypt issues and
+                       renews, instead of files; repeat for several. With it you agree to the server's terms. Its check comes
+                       to port 443 of the domain, and must reach --listen. SQLite only
+  --acme-directory URL the ACME server (default https://acme-v02.api.letsencrypt.org/directory)
+  --acme-contact MAIL  mail address for the ACME server's account
+  --acme-http ADDR:PORT
+                       answer checks at this address, by HTTP, instead of at --listen; they come to port 80 of the domain
   --metrics ADDR:PORT  serve the coordinator's counters at this address, as /metrics for Prometheus; anyone who can connect can
                        read them, so use a loopback address
   --drain SECONDS      after SIGTERM, go on serving for this time while /readyz says that the coordinator is not ready, so that
@@ -191,6 +198,10 @@ they change (`taut-coordinator serve --help`).
   --url URL
   --tls-cert FILE
   --tls-key FILE
+  --acme DOMAIN
+  --acme-directory URL
+  --acme-contact MAIL
+  --acme-http ADDR:PORT
   --metrics ADDR:PORT
   --drain SECONDS
   --audit-days DAYS

@@ -11,6 +11,11 @@ use super::CommandError;
 use crate::log;
 use crate::tls::ServerTls;
 
+/// Parses an address with a port.
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is not an address and port; write 0.0.0.0:8288 or [::]:8288"))
+}
+
 /// Binds to `listen`, by default to all addresses: with one IPv6 socket that also accepts IPv4, with a second socket if the system separates the two, or with
 /// an IPv4 socket if there is no IPv6.
 pub(super) async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<Arc<TcpListener>>, SocketAddr), CommandError> {
@@ -47,7 +52,7 @@ pub(super) fn plain_http(address: SocketAddr, is_tls: bool, is_behind_proxy: boo
     let is_open = !is_tls && !is_behind_proxy && !address.ip().to_canonical().is_loopback();
     is_open.then_some(
         "whoever is on the way can read passwords, sessions and tokens of operators (channels of nodes are encrypted all the same): give --tls-cert and \
-         --tls-key, or a proxy that ends TLS with --trusted-proxy, or --listen a loopback address",
+         --tls-key, or --acme, or a proxy that ends TLS with --trusted-proxy, or a loopback address with --listen",
     )
 }
 

@@ -8,6 +8,7 @@ use taut_base::Prefix;
 use taut_relay_server::log::{LogFormat, LogLevels};
 
 use super::CommandError;
+use super::listen::listen_address;
 use super::settings::{Settings, Source};
 use super::tls_options::TlsOptions;
 use crate::api;
@@ -29,7 +30,7 @@ pub(super) struct ServeOptions {
     pub(super) database: Location,
     pub(super) listen: Option<SocketAddr>,
     pub(super) urls: Vec<String>,
-    /// Certificate and key of https, which were read already; `None` for plain HTTP.
+    /// Where the certificate of https comes from; `None` for plain HTTP.
     pub(super) tls: Option<TlsOptions>,
     pub(super) metrics: Option<SocketAddr>,
     /// Time between the signal to stop and the end of service.
@@ -102,10 +103,6 @@ fn relay_options(settings: &Settings) -> Result<RelayOptions, CommandError> {
         rate: settings.one("relay-rate", rate)?.unwrap_or(default.rate),
         ..default
     })
-}
-
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("`{text}` is not an address and port; write 0.0.0.0:8288 or [::]:8288"))
 }
 
 fn metrics_address(text: &str) -> Result<SocketAddr, String> {

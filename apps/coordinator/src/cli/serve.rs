@@ -16,14 +16,13 @@ use super::listen::{bind, derived_urls, plain_http};
 use super::options::ServeOptions;
 use super::settings::Settings;
 use super::signals::{Ending, ServeSignals};
-use super::tls_options::TlsOptions;
+use super::tls_options::{RunningTls, TlsOptions};
 use super::{CommandError, announce, first};
 use crate::api;
 use crate::log;
-use crate::panics::restarted;
 use crate::relay;
 use crate::state::{StartOptions, State, TICKET_LIFE};
-use crate::tls::{self, ServerTls};
+use crate::tls::ServerTls;
 
 /// `serve`: runs until a signal ends it.
 pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
@@ -52,11 +51,18 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     let Ending { leaving, stop } = signals.handle(log.level_switch(), options.drain, reload.clone());
     // First, because the first start prints its tokens only once, and a port in use would end it.
     let (listeners, address) = bind(options.listen).await?;
-    let tls = options.tls.map(TlsOptions::start);
-    if let Some(hint) = plain_http(address, tls.is_some(), !proxies.is_empty()) {
+    let https = options.tls.map(TlsOptions::start).transpose()?;
+    if let Some(hint) = plain_http(address, https.is_some(), !proxies.is_empty()) {
         tracing::warn!(target: log::DAEMON, event = "plain-http", %address, hint);
     }
-    let (tls, files) = tls.unzip();
+    let tls = https.as_ref().map(|https| Arc::clone(&https.tls));
+    let checks = match https.as_ref().and_then(RunningTls::http) {
+        Some((address, shown)) => {
+            let failed = |error: io::Error| unusable(address, "acme-http", &error);
+            Some((TcpListener::bind(address).await.map_err(failed)?, shown))
+        }
+        None => None,
+    };
     let urls = if urls.is_empty() { derived_urls(address, tls.as_deref()) } else { urls };
     let acceptor = tls.as_ref().map(ServerTls::acceptor).transpose().map_err(CommandError::run)?;
     let (ticket_life, audit_days) = (TICKET_LIFE, options.audit_days);
@@ -94,8 +100,11 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
         channels: descriptors.channels,
         tls: tls.clone(),
     };
-    if let Some(((tls, files), reload)) = tls.zip(files).zip(reload) {
-        tokio::spawn(restarted("certificate", move || tls::keep(Arc::clone(&tls), files.clone(), Arc::clone(&reload))));
+    if let Some((listener, shown)) = checks {
+        tokio::spawn(api::serve_checks(shown, listener, stop.clone()));
+    }
+    if let Some((https, reload)) = https.zip(reload) {
+        https.keep(reload);
     }
     let entrance = relay.as_ref().and_then(RelayServer::entrance);
     let front = api::Front { relay: entrance, admission, channels, tls: acceptor, leaving };

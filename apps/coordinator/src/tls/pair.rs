@@ -101,7 +101,17 @@ impl Pair {
         })
     }
 
-    /// Returns a pair whose facts are known already.
+    /// Returns a pair that was made here. It is not checked: a certificate for a check by TLS-ALPN-01 has an extension that no client accepts.
+    pub(super) fn unchecked(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        facts: CertificateFacts,
+    ) -> Result<Self, rustls::Error> {
+        let key = ring::default_provider().key_provider.load_private_key(key)?;
+        Ok(Self { certified: Arc::new(CertifiedKey::new(chain, key)), facts })
+    }
+
+    /// Returns a pair whose facts are known already, after the check that its two parts belong together.
     pub(super) fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,

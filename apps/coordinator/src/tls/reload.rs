@@ -75,7 +75,7 @@ impl EndWarnings {
             return;
         }
         let left = facts.left();
-        if left.is_some_and(|left| left >= SOON) {
+        if left.is_some_and(|left| left >= facts.soon()) {
             return;
         }
         self.last = Some(now);
@@ -115,6 +115,9 @@ mod tests {
         assert_eq!(warnings.last, Some(start));
         warnings.check(&facts(0), start + WARN_EVERY);
         assert_eq!(warnings.last, Some(start + WARN_EVERY));
+        let short = CertificateFacts { not_before: now, ..facts(6) };
+        warnings.check(&short, start + WARN_EVERY * 2);
+        assert_eq!(warnings.last, Some(start + WARN_EVERY), "a certificate that lives for six days");
         assert_eq!(facts(15).warning(), None);
         assert!(facts(13).warning().unwrap().contains("ends at"));
         assert!(facts(0).warning().unwrap().contains("ended at"));

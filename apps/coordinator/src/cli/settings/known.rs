@@ -37,13 +37,17 @@ impl Known {
 pub(in crate::cli) const DEFAULT_STATE: &str = "/var/lib/taut-coordinator";
 
 /// All settings, in the order of the help.
-pub(in crate::cli) const KNOWN: [Known; 19] = [
+pub(in crate::cli) const KNOWN: [Known; 23] = [
     Known::new("state", Kind::Text, DEFAULT_STATE),
     Known::new("database", Kind::Text, ""),
     Known::new("listen", Kind::Text, "[::]:8288"),
     Known::new("url", Kind::List, ""),
     Known::new("tls-cert", Kind::Text, ""),
     Known::new("tls-key", Kind::Text, ""),
+    Known::new("acme", Kind::List, ""),
+    Known::new("acme-directory", Kind::Text, "https://acme-v02.api.letsencrypt.org/directory"),
+    Known::new("acme-contact", Kind::Text, ""),
+    Known::new("acme-http", Kind::Text, ""),
     Known::new("metrics", Kind::Text, ""),
     Known::new("drain", Kind::Number, "0"),
     Known::new("audit-days", Kind::Number, "365"),
