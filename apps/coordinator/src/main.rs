@@ -2,7 +2,7 @@
 //!
 //! Three modules, each used only by the one above it: [`api`] (the HTTP server: control channels and the operator's API), [`state`] (the rules about members,
 //! addresses and keys), [`store`] (SQLite; the only module that names sqlx). Beside them: [`contract`], the types of the operator's API; [`cli`], `serve` and
-//! the commands that use the API of a running coordinator; [`relay`], the coordinator's own relay; [`oidc`], the client of an OpenID provider; [`figures`], what it counts for Prometheus.
+//! the commands that use the API of a running coordinator; [`relay`], the coordinator's own relay; [`oidc`], the client of an OpenID provider; [`webhooks`], what is sent to webhooks; [`outgoing`], the requests of both; [`figures`], what it counts for Prometheus.
 //!
 //! Promises: an acknowledged change survives a loss of power. A map is sent only from one complete read, after the check that the node will repeat; an error
 //! is never an empty map. No address is assigned twice. A one-off key admits one node.
@@ -16,12 +16,14 @@ mod contract;
 mod figures;
 mod log;
 mod oidc;
+mod outgoing;
 mod panics;
 mod relay;
 mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 use std::process::ExitCode;
 

@@ -18,6 +18,7 @@ mod route;
 mod routes;
 mod site;
 mod tokens;
+mod webhooks;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub(super) use failure::Failure;
 pub(super) use health::{Checked, alive};
 pub(crate) use networks::DEFAULT_IPV4;
 pub(super) use oidc::pages as oidc_pages;
+pub(super) use people::audit_entry;
 use repeat::RepeatKey;
 pub(super) use route::Route;
 pub(super) use routes::routes;
