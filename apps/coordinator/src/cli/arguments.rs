@@ -71,8 +71,18 @@ const VALUED: [&str; 58] = [
 ];
 
 /// Options without a value.
-const SWITCHES: [&str; 10] =
-    ["json", "one-off", "pre-approved", "force", "insecure", "no-relay", "oidc-allow-private", "webhooks-allow-private", "help", "version"];
+const SWITCHES: [&str; 10] = [
+    "json",
+    "one-off",
+    "pre-approved",
+    "force",
+    "insecure",
+    "no-relay",
+    "oidc-allow-private",
+    "webhooks-allow-private",
+    "help",
+    "version",
+];
 
 /// The words and options of a command line that were not used yet.
 pub(super) struct Arguments {

@@ -52,8 +52,17 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     let urls = if urls.is_empty() { derived_urls(address) } else { urls };
     let (ticket_life, audit_days) = (TICKET_LIFE, options.audit_days);
     let provider = options.oidc.map(Provider::new).transpose().map_err(CommandError::Run)?.map(Arc::new);
-    let start =
-        StartOptions { directory: directory.clone(), database, urls, network, ipv4, ticket_life, audit_days, provider, sender: Sender::new(options.webhooks_allow_private) };
+    let start = StartOptions {
+        directory: directory.clone(),
+        database,
+        urls,
+        network,
+        ipv4,
+        ticket_life,
+        audit_days,
+        provider,
+        sender: Sender::new(options.webhooks_allow_private),
+    };
     let (state, first) = tokio::select! {
         opened = api::while_starting(&listeners, State::open(start)) => opened.map_err(CommandError::run)?,
         () = api::stopped(stop.clone()) => return Ok(()),

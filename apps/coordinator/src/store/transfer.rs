@@ -222,9 +222,7 @@ const TABLES: [Copied; 23] = [
         name: "webhooks",
         read: "SELECT id, network, url, secret, events, created_at, disabled_at, cursor, failures, failing_since, next_try_at, last_error FROM webhooks ORDER BY id",
         write: "INSERT INTO webhooks (id, network, url, secret, events, created_at, disabled_at, cursor, failures, failing_since, next_try_at, last_error) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-        columns: &[
-            Integer, Bytes, Text, Text, Text, Integer, Integer, Integer, Integer, Integer, Integer, Text,
-        ],
+        columns: &[Integer, Bytes, Text, Text, Text, Integer, Integer, Integer, Integer, Integer, Integer, Text],
         numbered: Some(Table::Webhooks),
     },
 ];

@@ -120,7 +120,9 @@ mod tests {
     #[test]
     fn fault_e15_link_local_and_metadata_are_refused_with_the_flag_as_well() {
         let open = Arc::new(Sender::new(true));
-        for url in ["http://169.254.169.254/", "http://[fe80::1]/", "http://[fd00:ec2::254]/", "http://100.100.100.200/"] {
+        for url in
+            ["http://169.254.169.254/", "http://[fe80::1]/", "http://[fd00:ec2::254]/", "http://100.100.100.200/"]
+        {
             let error = open.agent(false).unwrap().post(url).send("{}").err().unwrap().to_string();
             assert!(open.check(url).is_err() && error.contains("webhooks are not sent"), "{url}: {error}");
         }

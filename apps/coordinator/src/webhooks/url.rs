@@ -21,7 +21,8 @@ pub(super) fn host(url: &str, allow_http: bool) -> Result<String, String> {
     if authority.as_str().contains('@') {
         return Err(String::from("it has a user name"));
     }
-    let has_port = authority.as_str().trim_start_matches(authority.host()).is_empty() || authority.port_u16().is_some_and(|port| port > 0);
+    let has_port = authority.as_str().trim_start_matches(authority.host()).is_empty()
+        || authority.port_u16().is_some_and(|port| port > 0);
     match uri.host() {
         Some(host) if !host.is_empty() && has_port => Ok(String::from(host)),
         _ => Err(String::from("it has no host, or a port that is none")),

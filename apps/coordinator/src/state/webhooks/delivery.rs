@@ -99,7 +99,11 @@ impl State {
     }
 
     /// Stores the result of a delivery.
-    pub(crate) async fn end_delivery(&self, delivery: &Delivery, result: &Result<(), String>) -> Result<(), StateError> {
+    pub(crate) async fn end_delivery(
+        &self,
+        delivery: &Delivery,
+        result: &Result<(), String>,
+    ) -> Result<(), StateError> {
         let (webhook, now) = (&delivery.webhook, unix_now());
         let mut tx = self.store.write(Party::Coordinator).await?;
         let Err(reason) = result else {
@@ -165,7 +169,9 @@ impl State {
 /// Returns the entries that a webhook wants of those up to `bound`, as far as they fit into one request.
 fn find(webhook: &WebhookRow, rows: Vec<AuditRow>, bound: i64) -> Found {
     let is_wanted = |row: &AuditRow| webhook.events.iter().any(|event| event == ANY || *event == row.action);
-    let length = |row: &AuditRow| [&row.before, &row.after].map(|value| value.as_ref().map_or(0, String::len)).iter().sum::<usize>();
+    let length = |row: &AuditRow| {
+        [&row.before, &row.after].map(|value| value.as_ref().map_or(0, String::len)).iter().sum::<usize>()
+    };
     let (mut taken, mut size): (Vec<AuditRow>, usize) = (Vec::new(), 0);
     for row in rows.into_iter().filter(is_wanted) {
         size += length(&row);
@@ -195,7 +201,20 @@ mod tests {
         let text = String::new;
         let (actor, actor_name, source, request, object) = (text(), text(), text(), text(), text());
         let (action, after) = (String::from(action), Some("x".repeat(length)));
-        AuditRow { id, at: 0, actor, actor_id: None, actor_name, source, request, network: None, action, object, before: None, after }
+        AuditRow {
+            id,
+            at: 0,
+            actor,
+            actor_id: None,
+            actor_name,
+            source,
+            request,
+            network: None,
+            action,
+            object,
+            before: None,
+            after,
+        }
     }
 
     #[test]

@@ -50,7 +50,8 @@ fn is_accepted_by_the_documented_program(secret: &str, signature: &str, body: &s
     let (_, program) = page.split_once("```python\n").unwrap();
     let (program, _) = program.split_once("```").unwrap();
     let call = "import sys\nsys.exit(0 if is_genuine(sys.argv[1], sys.argv[2], sys.argv[3].encode()) else 7)\n";
-    let done = Command::new("python3").args(["-c", &format!("{program}\n{call}"), secret, signature, body]).status().unwrap();
+    let done =
+        Command::new("python3").args(["-c", &format!("{program}\n{call}"), secret, signature, body]).status().unwrap();
     assert!([Some(0), Some(7)].contains(&done.code()), "{done}");
     done.success()
 }
@@ -65,7 +66,8 @@ fn entries_arrive_in_order_with_a_signature_that_the_documented_program_accepts(
     for network in ["default", "lab", "default", "lab"] {
         add_key(&operator, network);
     }
-    let all = |requests: &[receiver::Received]| requests.iter().flat_map(receiver::Received::events).collect::<Vec<_>>();
+    let all =
+        |requests: &[receiver::Received]| requests.iter().flat_map(receiver::Received::events).collect::<Vec<_>>();
     let requests = receiver.wait(|requests| all(requests).len() >= 2);
     assert_eq!(all(&requests), ["key-created key 3", "key-created key 5"], "its network and its events only");
     let audit = operator.done("GET", "/api/v1/audit?limit=500", &Value::Null);
@@ -77,7 +79,10 @@ fn entries_arrive_in_order_with_a_signature_that_the_documented_program_accepts(
     assert!(!is_accepted_by_the_documented_program(&secret, signature, &format!("{text} ")), "another body");
     assert!(!is_accepted_by_the_documented_program("tautwh-other", signature, text), "another secret");
     let (_, code) = signature.split_once(',').unwrap();
-    assert!(!is_accepted_by_the_documented_program(&secret, &format!("t={},{code}", unix_now() - 1), text), "another time");
+    assert!(
+        !is_accepted_by_the_documented_program(&secret, &format!("t={},{code}", unix_now() - 1), text),
+        "another time"
+    );
     let listed = operator.done("GET", HOOKS, &Value::Null).to_string();
     assert!(!listed.contains(&secret), "only the first answer has it");
 }
@@ -132,7 +137,8 @@ fn fault_e15_private_addresses_need_the_flag_and_the_own_port_is_refused_with_it
     let operator = Client::operator(&coordinator);
     let token = coordinator.operator_token().to_owned();
     let (id, _) = create(&operator, &receiver.url(), json!({ "events": ["none"] }));
-    let (own, _) = create(&operator, &format!("http://{}/api/v1/keys", coordinator.address), json!({ "events": ["none"] }));
+    let (own, _) =
+        create(&operator, &format!("http://{}/api/v1/keys", coordinator.address), json!({ "events": ["none"] }));
     let error = |client: &Client<'_>, id: i64| {
         client.done("POST", &format!("{HOOKS}/{id}/test"), &Value::Null)["error"].as_str().map(String::from)
     };
@@ -150,7 +156,8 @@ fn fault_e15_private_addresses_need_the_flag_and_the_own_port_is_refused_with_it
         assert_eq!((answer.status, answer.code()), (400, "bad-webhook"), "{url}");
     }
     assert!(error(&operator, id).unwrap().contains("http"), "a webhook that the flag allowed once");
-    let (named, _) = create(&operator, &format!("https://localhost:{}/", receiver.address.port()), json!({ "events": ["none"] }));
+    let (named, _) =
+        create(&operator, &format!("https://localhost:{}/", receiver.address.port()), json!({ "events": ["none"] }));
     let refused = error(&operator, named).unwrap();
     assert!(refused.contains("webhooks are not sent") && !refused.contains("127.0.0.1"), "{refused}");
     assert_eq!(receiver.received().len(), 1, "one before the restart");
@@ -225,7 +232,8 @@ fn on_server_several_coordinators_deliver_each_entry_once() {
         add_key(&operator, "default");
         std::thread::sleep(Duration::from_millis(100));
     }
-    let all = |requests: &[receiver::Received]| requests.iter().flat_map(receiver::Received::events).collect::<Vec<_>>();
+    let all =
+        |requests: &[receiver::Received]| requests.iter().flat_map(receiver::Received::events).collect::<Vec<_>>();
     let requests = receiver.wait(|requests| all(requests).len() >= 40);
     let expected: Vec<String> = (2..42).map(|key| format!("key-created key {key}")).collect();
     assert_eq!(all(&requests), expected);

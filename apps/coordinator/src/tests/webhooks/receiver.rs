@@ -25,7 +25,8 @@ impl Received {
 
     /// Returns action and object of each entry.
     pub(super) fn events(&self) -> Vec<String> {
-        let text = |entry: &Value| format!("{} {}", entry["action"].as_str().unwrap(), entry["object"].as_str().unwrap());
+        let text =
+            |entry: &Value| format!("{} {}", entry["action"].as_str().unwrap(), entry["object"].as_str().unwrap());
         self.body()["events"].as_array().unwrap().iter().map(text).collect()
     }
 }
