@@ -6,12 +6,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::operator::audit_entry;
-use crate::clock::unix_now;
+use super::operator::{audit_entry, post_to_webhook};
 use crate::contract::{SchemaVersion, WebhookBody};
 use crate::log;
 use crate::state::{Delivery, State};
-use crate::store::WebhookRow;
 
 /// Deliveries at once, 3. Each takes up to 5 s.
 const AT_ONCE: usize = 3;
@@ -58,18 +56,9 @@ pub(super) async fn run(state: Arc<State>, mut stop: watch::Receiver<bool>) {
 async fn deliver(state: Arc<State>, mut delivery: Delivery) {
     let events = std::mem::take(&mut delivery.entries).into_iter().map(audit_entry).collect();
     let body = WebhookBody { schema: SchemaVersion, webhook: delivery.webhook.id, events };
-    let result = post(&state, &delivery.webhook, &body).await.map(drop);
+    let result = post_to_webhook(&state, &delivery.webhook, &body).await.map(drop);
     // Without the result the claim ends, and the same is delivered again.
     if let Err(error) = state.end_delivery(&delivery, &result).await {
         tracing::error!(target: log::DATABASE, event = "webhooks-not-read", reason = %error);
     }
-}
-
-/// Sends a body to a webhook. Returns the status of the answer, or why it was not delivered.
-pub(super) async fn post(state: &State, webhook: &WebhookRow, body: &WebhookBody) -> Result<u16, String> {
-    let body = serde_json::to_vec(body).map_err(|error| error.to_string())?;
-    let (sender, url, secret) = (Arc::clone(state.sender()), webhook.url.clone(), webhook.secret.clone());
-    // A thread of its own, because the client blocks.
-    let sent = tokio::task::spawn_blocking(move || sender.send(&url, &secret, &body, unix_now())).await;
-    sent.unwrap_or_else(|_| Err(String::from("the coordinator failed while it sent")))
 }

@@ -52,6 +52,7 @@ pub(super) use people::audit_entry;
 use repeat::RepeatKey;
 pub(super) use route::Route;
 pub(super) use routes::routes;
+pub(super) use webhooks::post as post_to_webhook;
 
 /// Timeout of a request, its body included, 30 s.
 const REQUEST: Duration = Duration::from_secs(30);

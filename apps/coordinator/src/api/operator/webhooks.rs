@@ -1,5 +1,6 @@
 //! `/api/v1/webhooks`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -12,13 +13,13 @@ use super::people::actor_entry;
 use super::route::Route;
 use super::{Failure, answer, created, parse};
 use crate::api::Context;
-use crate::api::deliveries::post;
 use crate::clock::unix_now;
 use crate::contract::{
     AuditEntry, CreateWebhook, CreatedWebhook, ErrorCode, RemovedWebhook, SchemaVersion, TestedWebhook, WebhookBody,
     WebhookEntry, WebhookList, WebhookState,
 };
-use crate::state::{Access, Area, Caller, WebhookView};
+use crate::state::{Access, Area, Caller, State, WebhookView};
+use crate::store::WebhookRow;
 
 /// Returns this part of the table of requests. Webhooks are for owners: a URL may contain a secret of the server there, and what is sent leaves the coordinator.
 pub(super) fn routes() -> Vec<Route> {
@@ -103,6 +104,15 @@ async fn test(Shared(context): Shared<Context>, Path(id): Path<String>) -> Resul
     }
     let (status, error) = result.map_or_else(|error| (None, Some(error)), |status| (Some(status), None));
     Ok(created(TestedWebhook { schema: SchemaVersion, tested: row.id, status, error }))
+}
+
+/// Sends a body to a webhook. Returns the status of the answer, or why it was not delivered.
+pub(in crate::api) async fn post(state: &State, webhook: &WebhookRow, body: &WebhookBody) -> Result<u16, String> {
+    let body = serde_json::to_vec(body).map_err(|error| error.to_string())?;
+    let (sender, url, secret) = (Arc::clone(state.sender()), webhook.url.clone(), webhook.secret.clone());
+    // A thread of its own, because the client blocks.
+    let sent = tokio::task::spawn_blocking(move || sender.send(&url, &secret, &body, unix_now())).await;
+    sent.unwrap_or_else(|_| Err(String::from("the coordinator failed while it sent")))
 }
 
 fn number(id: &str) -> Result<i64, Failure> {
