@@ -3,8 +3,7 @@
 mod signature;
 mod url;
 
-pub(crate) use signature::SIGNATURE;
-use signature::signature;
+use signature::{SIGNATURE, signature};
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -55,10 +54,11 @@ impl Sender {
         let request = self
             .agent(url.starts_with("https:"))?
             .post(url)
+            .header("Connection", "close")
             .header("Content-Type", "application/json")
             .header("User-Agent", concat!("taut-coordinator/", env!("CARGO_PKG_VERSION")))
             .header(SIGNATURE, signature(secret, now, body));
-        // The body of the answer is not read: dropping it closes the connection.
+        // The body of the answer is not read.
         let status = request.send(body).map_err(|error| error.to_string())?.status();
         match status.as_u16() {
             status @ 200..=299 => Ok(status),

@@ -11,10 +11,11 @@ pub(super) fn host(url: &str, allow_http: bool) -> Result<String, String> {
         return Err(String::from("it is longer than 1,024 characters, or has spaces or a `#`"));
     }
     let uri: Uri = url.parse().map_err(|_| String::from("it is not a URL"))?;
-    match uri.scheme_str() {
-        Some("https") => {}
-        Some("http") if allow_http => {}
-        Some("http") => return Err(String::from("it is http, which hosts on the way can read and change")),
+    // In lower case only: the client is chosen by it.
+    match url.split_once("://") {
+        Some(("https", _)) => {}
+        Some(("http", _)) if allow_http => {}
+        Some(("http", _)) => return Err(String::from("it is http, which hosts on the way can read and change")),
         _ => return Err(String::from("it is not an https URL")),
     }
     let authority = uri.authority().ok_or_else(|| String::from("it has no host"))?;
@@ -60,6 +61,7 @@ mod tests {
             "https://x:99999/",
             "https://x:/",
             "javascript:alert(1)",
+            "HTTPS://x/",
         ] {
             assert!(host(wrong, true).is_err(), "{wrong}");
         }
