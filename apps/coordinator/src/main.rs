@@ -2,8 +2,8 @@
 //!
 //! Three modules, each used only by the one above it: [`api`] (the HTTP server: control channels and the operator's API), [`state`] (the rules about members,
 //! addresses and keys), [`store`] (SQLite; the only module that names sqlx). Beside them: [`contract`], the types of the operator's API; [`cli`], `serve` and
-//! the commands that use the API of a running coordinator; [`relay`], the coordinator's own relay; [`oidc`], the client of an OpenID provider; [`figures`], what it counts for Prometheus;
-//! [`tls`], https on its own port.
+//! the commands that use the API of a running coordinator; [`relay`], the coordinator's own relay; [`oidc`], the client of an OpenID provider; [`webhooks`], what is sent to webhooks;
+//! [`outgoing`], the requests of both; [`figures`], what it counts for Prometheus; [`tls`], https on its own port.
 //!
 //! Promises: an acknowledged change survives a loss of power. A map is sent only from one complete read, after the check that the node will repeat; an error
 //! is never an empty map. No address is assigned twice. A one-off key admits one node.
@@ -17,6 +17,7 @@ mod contract;
 mod figures;
 mod log;
 mod oidc;
+mod outgoing;
 mod panics;
 mod relay;
 mod state;
@@ -24,6 +25,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod webhooks;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@ mod approve;
 mod channel;
 mod client_stream;
 mod control;
+mod deliveries;
 mod link_page;
 mod operator;
 mod paced_stream;
@@ -30,7 +31,7 @@ use taut_base::NodeId;
 use taut_netmap::{CONTROL_PATH, KEY_PATH, RELAY_CONTROL_PATH, RELAY_PATH};
 use taut_relay_server::{AdmissionTable, ConnectionAdmission, Entrance};
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -61,6 +62,9 @@ const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
 /// Time that the refresh of one person has to end when the coordinator stops, 10 s: two requests to the provider.
 const REFRESH_ENDS: Duration = Duration::from_secs(10);
+
+/// Time that deliveries to webhooks have to end when the coordinator stops, 10 s: a request takes up to 5 s.
+const DELIVERIES_END: Duration = Duration::from_secs(10);
 
 /// Time between two looks at how many channels are still open when the coordinator stops, 5 ms.
 const CHANNELS_EVERY: Duration = Duration::from_millis(5);
@@ -95,6 +99,8 @@ struct Context {
     state: Arc<State>,
     front: Front,
     checked: Arc<Mutex<Option<Checked>>>,
+    /// Places for tests of webhooks.
+    tests: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
 }
 
@@ -125,6 +131,12 @@ pub(crate) async fn serve(
         let stop = stop.clone();
         async move { restarted("refreshes of people", || state.run_refreshes(stop.clone())).await }
     });
+    let ports = listeners.iter().filter_map(|listener| Some(listener.local_addr().ok()?.port()));
+    state.sender().set_own_ports(ports.collect());
+    let deliveries = tokio::spawn({
+        let (state, stop) = (Arc::clone(&state), stop.clone());
+        async move { restarted("webhooks", || deliveries::run(Arc::clone(&state), stop.clone())).await }
+    });
     // A node that connected earlier would be told that all nodes of other coordinators are offline (fault L4).
     tokio::select! {
         _ = tokio::time::timeout(PRESENCE_WITHIN, state.presence_known()) => {}
@@ -148,6 +160,7 @@ pub(crate) async fn serve(
     maintenance.abort();
     // Waited for, because a refresh token that the provider has replaced is worth nothing.
     let _ = tokio::time::timeout(REFRESH_ENDS, refreshes).await;
+    let _ = tokio::time::timeout(DELIVERIES_END, deliveries).await;
     replica.abort();
     // Waited for, because it shows signs of life.
     let _ = replica.await;
@@ -218,7 +231,7 @@ pub(crate) fn routes(state: Arc<State>, stop: watch::Receiver<bool>) -> Router {
 
 impl Context {
     fn new(state: Arc<State>, front: Front, stop: watch::Receiver<bool>) -> Self {
-        Self { state, front, checked: Arc::default(), stop }
+        Self { state, front, checked: Arc::default(), tests: Arc::new(Semaphore::new(deliveries::TESTS_AT_ONCE)), stop }
     }
 }
 

@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 63] = [
+const VALUED: [&str; 64] = [
     "config",
     "drain",
     "state",
@@ -73,11 +73,22 @@ const VALUED: [&str; 63] = [
     "scopes",
     "since",
     "until",
+    "events",
 ];
 
 /// Options without a value.
-const SWITCHES: [&str; 9] =
-    ["json", "one-off", "pre-approved", "force", "insecure", "no-relay", "oidc-allow-private", "help", "version"];
+const SWITCHES: [&str; 10] = [
+    "json",
+    "one-off",
+    "pre-approved",
+    "force",
+    "insecure",
+    "no-relay",
+    "oidc-allow-private",
+    "webhooks-allow-private",
+    "help",
+    "version",
+];
 
 /// The words and options of a command line that were not used yet.
 pub(super) struct Arguments {

@@ -15,6 +15,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("users") => USERS,
         Some("tokens") => TOKENS,
         Some("audit") => AUDIT,
+        Some("webhooks") => WEBHOOKS,
         Some("backup" | "restore" | "check") => BACKUP,
         Some("migrate") => MIGRATE,
         Some("simulate") => SIMULATE,
@@ -110,6 +111,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator users …          list, create, edit, remove users and their roles
   taut-coordinator tokens …         create, list, revoke API tokens
   taut-coordinator audit …          list or export the record of changes
+  taut-coordinator webhooks …       list, create, remove, test webhooks
   taut-coordinator openapi          print the description of the HTTP API (OpenAPI 3.1)
   taut-coordinator backup FILE      write the database to a file while the coordinator runs
   taut-coordinator restore FILE     restore such a file
@@ -183,6 +185,8 @@ configuration file (relay-port = 3478). An option comes before a variable, and a
   --oidc-refresh-minutes N
                        ask the provider after this time whether it still confirms a person (default 60)
   --oidc-allow-private allow a provider at a private or loopback address
+  --webhooks-allow-private
+                       allow webhooks with http URLs and at private or loopback addresses
   --relay-port PORT    UDP port of the relay (default 3478); the next port answers STUN
   --relay-address IP[:PORT]
                        address of the relay for nodes, if it differs from that of the coordinator; repeat for several
@@ -233,6 +237,7 @@ they change (`taut-coordinator serve --help`).
   --oidc-parameter NAME=VALUE
   --oidc-refresh-minutes N
   --oidc-allow-private
+  --webhooks-allow-private
   --relay-port PORT
   --relay-address IP[:PORT]
   --relay-rate BITS
@@ -473,6 +478,24 @@ before and after the change. Entries are kept for a year (`serve --audit-days`),
 
   --since TIME         entries of this time and later, in UTC: 2026-11-28 or 2026-11-28T09:00
   --until TIME         entries before this time
+",
+    remote_options!()
+);
+
+const WEBHOOKS: &str = concat!(
+    "\
+taut-coordinator webhooks list
+taut-coordinator webhooks create URL [--network NAME] [--events EVENTS]
+taut-coordinator webhooks remove ID
+taut-coordinator webhooks test ID
+
+Webhooks are URLs to which the coordinator sends each new entry of the audit log, signed (docs/webhooks.md). `create`
+prints the secret of the signature once. `test` sends one event of the kind `test` now, and prints the result; if it
+succeeds, a webhook that was disabled after three days of failures goes on. URLs are https, at public addresses, unless
+the coordinator runs with `serve --webhooks-allow-private`.
+
+  --network NAME       changes in this network only; by default all changes
+  --events EVENTS      kinds of changes as `audit list` shows them, with commas: node-renamed,key-created (default all)
 ",
     remote_options!()
 );

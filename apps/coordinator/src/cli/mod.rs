@@ -29,6 +29,7 @@ mod tls;
 mod tls_options;
 mod tokens;
 mod users;
+mod webhooks;
 
 use std::process::ExitCode;
 
@@ -40,7 +41,7 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "serve",
     "config",
     "devices",
@@ -55,6 +56,7 @@ const COMMANDS: [&str; 22] = [
     "users",
     "tokens",
     "audit",
+    "webhooks",
     "openapi",
     "backup",
     "restore",
@@ -104,6 +106,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("users") => users::run(arguments),
         Some("tokens") => api_tokens::run(arguments),
         Some("audit") => audit::run(arguments),
+        Some("webhooks") => webhooks::run(arguments),
         Some("nodes") => nodes::run(arguments),
         Some("openapi") => {
             arguments.finish()?;

@@ -40,6 +40,8 @@ pub(super) struct ServeOptions {
     pub(super) audit_days: u32,
     /// The OpenID provider at which people can sign in.
     pub(super) oidc: Option<OidcOptions>,
+    /// True if webhooks may be at http URLs and at private addresses.
+    pub(super) webhooks_allow_private: bool,
     /// `None` if the coordinator is no relay.
     pub(super) relay: Option<RelayOptions>,
     pub(super) relay_metrics: Option<SocketAddr>,
@@ -81,6 +83,7 @@ impl ServeOptions {
             drain: settings.one("drain", drain)?.unwrap_or_default(),
             audit_days: settings.one("audit-days", audit_days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
             oidc: oidc::options(settings)?,
+            webhooks_allow_private: settings.is_on("webhooks-allow-private"),
             relay: Some(relay).filter(|_| is_alone && !settings.is_on("no-relay")),
             relay_metrics,
             proxies: settings.all("trusted-proxy", proxy)?,

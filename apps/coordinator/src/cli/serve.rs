@@ -24,6 +24,7 @@ use crate::oidc::Provider;
 use crate::relay;
 use crate::state::{StartOptions, State, TICKET_LIFE};
 use crate::tls::ServerTls;
+use crate::webhooks::Sender;
 
 /// `serve`: runs until a signal ends it.
 pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
@@ -68,8 +69,17 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     let acceptor = tls.as_ref().map(ServerTls::acceptor).transpose().map_err(CommandError::run)?;
     let (ticket_life, audit_days) = (TICKET_LIFE, options.audit_days);
     let provider = options.oidc.map(Provider::new).transpose().map_err(CommandError::Run)?.map(Arc::new);
-    let start =
-        StartOptions { directory: directory.clone(), database, urls, network, ipv4, ticket_life, audit_days, provider };
+    let start = StartOptions {
+        directory: directory.clone(),
+        database,
+        urls,
+        network,
+        ipv4,
+        ticket_life,
+        audit_days,
+        provider,
+        sender: Sender::new(options.webhooks_allow_private),
+    };
     let (state, first) = tokio::select! {
         opened = api::while_starting(&listeners, acceptor.clone(), State::open(start)) => opened.map_err(CommandError::run)?,
         () = api::stopped(stop.clone()) => return Ok(()),

@@ -15,6 +15,7 @@ pub(crate) enum ErrorCode {
     BadTag,
     BadRelay,
     BadPolicy,
+    BadWebhook,
     WhichNetwork,
     Unauthorized,
     NoSuchPath,
@@ -25,6 +26,7 @@ pub(crate) enum ErrorCode {
     NoSuchRelay,
     NoSuchRequest,
     NoSuchPolicy,
+    NoSuchWebhook,
     NoSuchMethod,
     Slow,
     NetworkExists,
@@ -61,7 +63,7 @@ pub(crate) enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub(crate) const ALL: [Self; 49] = [
+    pub(crate) const ALL: [Self; 51] = [
         Self::BadRequest,
         Self::BadName,
         Self::BadPrefix,
@@ -69,6 +71,7 @@ impl ErrorCode {
         Self::BadTag,
         Self::BadRelay,
         Self::BadPolicy,
+        Self::BadWebhook,
         Self::WhichNetwork,
         Self::Unauthorized,
         Self::NoSuchPath,
@@ -79,6 +82,7 @@ impl ErrorCode {
         Self::NoSuchRelay,
         Self::NoSuchRequest,
         Self::NoSuchPolicy,
+        Self::NoSuchWebhook,
         Self::NoSuchMethod,
         Self::Slow,
         Self::NetworkExists,
@@ -123,6 +127,7 @@ impl ErrorCode {
             | Self::BadTag
             | Self::BadRelay
             | Self::BadPolicy
+            | Self::BadWebhook
             | Self::BadLink
             | Self::BadCode
             | Self::BadPassword
@@ -138,6 +143,7 @@ impl ErrorCode {
             | Self::NoSuchRelay
             | Self::NoSuchRequest
             | Self::NoSuchPolicy
+            | Self::NoSuchWebhook
             | Self::NoSuchUser
             | Self::NoSuchSession => 404,
             Self::NoSuchMethod => 405,
@@ -176,6 +182,7 @@ impl ErrorCode {
             Self::BadTag => "bad-tag",
             Self::BadRelay => "bad-relay",
             Self::BadPolicy => "bad-policy",
+            Self::BadWebhook => "bad-webhook",
             Self::WhichNetwork => "which-network",
             Self::Unauthorized => "unauthorized",
             Self::NoSuchPath => "no-such-path",
@@ -186,6 +193,7 @@ impl ErrorCode {
             Self::NoSuchRelay => "no-such-relay",
             Self::NoSuchRequest => "no-such-request",
             Self::NoSuchPolicy => "no-such-policy",
+            Self::NoSuchWebhook => "no-such-webhook",
             Self::NoSuchMethod => "no-such-method",
             Self::Slow => "slow",
             Self::NetworkExists => "network-exists",

@@ -13,6 +13,7 @@ mod policy;
 mod relays;
 mod service;
 mod tokens;
+mod webhooks;
 
 pub(crate) use failure::{ErrorAnswer, ErrorBody, ErrorCode};
 pub(crate) use keys::{CreateKey, CreatedKey, KeyEntry, KeyList, KeyState, RevokedKey};
@@ -37,3 +38,6 @@ pub(crate) use relays::{
 };
 pub(crate) use service::{HealthAnswer, HealthStatus, ReadyAnswer, ReadyStatus, SCHEMA, SchemaVersion};
 pub(crate) use tokens::{OperatorTokenEntry, OperatorTokenList, OperatorTokenState, RevokedOperatorToken};
+pub(crate) use webhooks::{
+    CreateWebhook, CreatedWebhook, RemovedWebhook, TestedWebhook, WebhookBody, WebhookEntry, WebhookList, WebhookState,
+};

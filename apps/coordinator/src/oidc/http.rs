@@ -1,21 +1,13 @@
-//! Requests to the provider. A name is resolved once, its addresses are checked, and the connection goes to what was checked (fault E15): a name cannot point elsewhere
-//! in between. No redirect is followed, and no proxy of the environment is used.
+//! Requests to the provider, to checked addresses only (fault E15).
 
 use std::fmt;
-use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use openidconnect::{HttpRequest, HttpResponse};
-use rustls::crypto::ring;
 use ureq::Agent;
-use ureq::config::Config;
-use ureq::http::{Method, Uri};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::http::Method;
 
-use super::addresses::is_allowed;
+use crate::outgoing::{agent, is_allowed};
 
 /// Timeout of one request, 5 s: a sign-in makes up to four, and a request of a browser may take 30 s.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,17 +25,11 @@ pub(super) struct Http {
 impl Http {
     /// `is_plain` allows http. Returns an error if the system's certificates cannot be read.
     pub(super) fn new(is_plain: bool, allow_private: bool) -> Result<Self, String> {
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_global(Some(TIMEOUT))
-            .proxy(None)
-            .max_redirects(0)
-            .https_only(!is_plain);
-        if !is_plain {
-            config = config.tls_config(tls()?);
-        }
-        let resolver = Checked { system: DefaultResolver::default(), allow_private };
-        Ok(Self { agent: Agent::with_parts(config.build(), DefaultConnector::default(), resolver), is_plain })
+        let rule = move |host: &str, address: std::net::SocketAddr| match is_allowed(address.ip(), allow_private) {
+            true => Ok(()),
+            false => Err(format!("{host} is at {}, which is not a public address", address.ip())),
+        };
+        Ok(Self { agent: agent(TIMEOUT, !is_plain, Box::new(rule))?, is_plain })
     }
 
     /// Returns true if a URL that the provider names may be used: https, or http if the issuer is http.
@@ -63,43 +49,6 @@ impl Http {
         let (head, body) = answer.map_err(|error| HttpError::new(&error))?.into_parts();
         let body = body.into_with_config().limit(LARGEST).read_to_vec().map_err(|error| HttpError::new(&error))?;
         Ok(HttpResponse::from_parts(head, body))
-    }
-}
-
-fn tls() -> Result<TlsConfig, String> {
-    let loaded = rustls_native_certs::load_native_certs();
-    if loaded.certs.is_empty() {
-        let why = loaded.errors.first().map_or_else(|| String::from("it is empty"), ToString::to_string);
-        return Err(format!("this host's store of certificates cannot be used: {why}; install `ca-certificates`"));
-    }
-    let roots = loaded.certs.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect();
-    let config = TlsConfig::builder().root_certs(RootCerts::Specific(Arc::new(roots)));
-    Ok(config.unversioned_rustls_crypto_provider(Arc::new(ring::default_provider())).build())
-}
-
-/// Resolver that returns an error if one address of a name is not allowed.
-struct Checked {
-    system: DefaultResolver,
-    allow_private: bool,
-}
-
-impl fmt::Debug for Checked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Checked").field("allow_private", &self.allow_private).finish_non_exhaustive()
-    }
-}
-
-impl Resolver for Checked {
-    fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let found = self.system.resolve(uri, config, timeout)?;
-        match found.iter().find(|address| !is_allowed(address.ip(), self.allow_private)) {
-            None => Ok(found),
-            Some(refused) => {
-                let host = uri.host().unwrap_or_default();
-                let what = format!("{host} is at {}, which is not a public address", refused.ip());
-                Err(ureq::Error::Io(io::Error::new(io::ErrorKind::PermissionDenied, what)))
-            }
-        }
     }
 }
 

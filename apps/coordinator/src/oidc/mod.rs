@@ -1,8 +1,7 @@
 //! The client of an OpenID provider: where it is, what it says about a person, and whether that person may sign in. It knows neither the database nor browsers.
 //!
-//! The crate `openidconnect` checks tokens. Requests go through [`http`], which connects to checked addresses only (fault E15).
+//! The crate `openidconnect` checks tokens. Requests go through [`crate::outgoing`], which connects to checked addresses only (fault E15).
 
-mod addresses;
 mod claims;
 mod http;
 mod provider;

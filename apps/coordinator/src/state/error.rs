@@ -118,6 +118,14 @@ pub(crate) enum StateError {
     PolicyChanged(i64),
     /// There is no such version of the policy (any more).
     NoPolicy(i64),
+    /// A webhook cannot have this URL.
+    BadWebhook(String),
+    /// The events of a webhook are none, too many, or no actions.
+    BadEvents,
+    /// The network has as many webhooks as it can have.
+    ManyWebhooks,
+    /// There is no such webhook.
+    NoWebhook(i64),
     /// The row of this node is damaged; other nodes are not affected.
     Unsound(NodeId),
     /// The coordinator panicked while it made a map.
@@ -265,6 +273,12 @@ impl StateError {
                 "look at it (`taut-coordinator policy show`), and repeat your change on top of it"
             }
             Self::NoPolicy(_) => "`taut-coordinator policy history` shows the versions that exist",
+            Self::BadWebhook(_) => {
+                "write https://HOST/PATH of a server at a public address; `serve --webhooks-allow-private` allows http and private addresses"
+            }
+            Self::BadEvents => "name up to 64 actions of the audit log, such as node-renamed, or `*` for all",
+            Self::ManyWebhooks => "remove webhooks that are not used (`taut-coordinator webhooks remove`)",
+            Self::NoWebhook(_) => "`taut-coordinator webhooks list` shows the webhooks that exist",
             Self::Unsound(_) => {
                 "give it a good name (`taut-coordinator nodes rename ID NAME`), or remove it and join it again"
             }
@@ -354,6 +368,10 @@ impl fmt::Display for StateError {
             Self::TooOld(names) => write!(f, "these nodes are too old to enforce a policy: {}", names.join(", ")),
             Self::PolicyChanged(number) => write!(f, "version {number} of the policy is in force meanwhile"),
             Self::NoPolicy(number) => write!(f, "there is no version {number} of the policy"),
+            Self::BadWebhook(why) => write!(f, "a webhook cannot have this URL: {why}"),
+            Self::BadEvents => f.write_str("these cannot be the events of a webhook"),
+            Self::ManyWebhooks => f.write_str("this network has 16 webhooks, as many as it can have"),
+            Self::NoWebhook(id) => write!(f, "there is no webhook {id}"),
             Self::Unsound(id) => write!(f, "the coordinator's entry for node {id} is damaged"),
             Self::Panicked => f.write_str("the coordinator cannot make this map: it failed while it tried"),
             Self::People(error) => fmt::Display::fmt(error, f),

@@ -52,6 +52,7 @@ mod secret;
 mod stage;
 mod start;
 mod tickets;
+mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -98,11 +99,13 @@ pub(crate) use requests::{Approval, Asked, REQUEST_LIFE, RequestView, is_code};
 pub(crate) use secret::{Secret, random};
 pub(crate) use start::{FirstStart, StartOptions, kept_first_tokens, new_operator_token};
 pub(crate) use tickets::{SignedTicket, TICKET_LIFE};
+pub(crate) use webhooks::{Delivery, WebhookView};
 
 use crate::clock::{SteadyClock, unix_now};
 use crate::figures::{self, Figures, Present};
 use crate::log;
 use crate::store::{MANY_NODES, NetworkId, Party, Store, StoreError};
+use crate::webhooks::Sender;
 
 /// Time between two searches for expired leases, 1 s.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -152,6 +155,7 @@ pub(crate) struct State {
     /// Number of the last revocation that was seen; changes whenever there may be a new one.
     revoked: watch::Sender<i64>,
     people: People,
+    sender: Arc<Sender>,
     policy_threads: PolicyThreads,
     figures: Arc<Figures>,
     /// Told when a node comes or goes at one of the hubs.

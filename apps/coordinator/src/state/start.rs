@@ -28,6 +28,7 @@ use crate::clock::unix_now;
 use crate::log;
 use crate::oidc::Provider;
 use crate::store::{FILE, Location, Party, Purpose, Reading, Store, StoreError, make_directory, open_private, prepare};
+use crate::webhooks::Sender;
 
 /// Row of the coordinator's private key.
 pub(super) const KEY: &str = "coordinator-key";
@@ -62,6 +63,8 @@ pub(crate) struct StartOptions {
     pub(crate) audit_days: u32,
     /// The OpenID provider at which people can sign in.
     pub(crate) provider: Option<Arc<Provider>>,
+    /// What sends to webhooks.
+    pub(crate) sender: Sender,
 }
 
 /// The tokens of a first start, of which only hashes are stored.
@@ -141,6 +144,7 @@ impl State {
             relay: OnceLock::new(),
             relay_links: RelayLinks::default(),
             revoked: watch::Sender::new(0),
+            sender: Arc::new(options.sender),
             people: People::new(i64::from(options.audit_days) * 24 * 3600, options.provider),
             figures: Arc::default(),
             moved: Arc::default(),

@@ -101,6 +101,7 @@ pub(super) enum Table {
     Sessions,
     Links,
     Audit,
+    Webhooks,
 }
 
 impl Table {
@@ -117,6 +118,7 @@ impl Table {
             Self::Sessions => "sessions",
             Self::Links => "links",
             Self::Audit => "audit",
+            Self::Webhooks => "webhooks",
         }
     }
 
@@ -134,6 +136,7 @@ impl Table {
             Self::Sessions => "SELECT coalesce(max(id), 0) FROM sessions",
             Self::Links => "SELECT coalesce(max(id), 0) FROM links",
             Self::Audit => "SELECT coalesce(max(id), 0) FROM audit",
+            Self::Webhooks => "SELECT coalesce(max(id), 0) FROM webhooks",
         }
     }
 }

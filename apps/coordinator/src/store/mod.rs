@@ -41,6 +41,7 @@ mod rows;
 mod sqlite;
 mod transfer;
 mod value;
+mod webhooks;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -86,6 +87,7 @@ pub(crate) use sqlite::{
     FILE, copy, give_to_owner, is_open_elsewhere, last_known, make_directory, open_private, prepare,
 };
 use value::{Row, Value};
+pub(crate) use webhooks::{Attempted, NewWebhook, WebhookRow};
 
 use crate::figures::{DatabaseFigures, Histogram};
 

@@ -97,6 +97,7 @@ impl Writing {
             &[now.into(), id.into()],
         )
         .await?;
+        self.execute("DELETE FROM webhooks WHERE network = $1", &[id.into()]).await?;
         // The removed network's relays stay listed until the marks of its removed nodes are deleted, so that a relay that was away learns that the members are removed.
         self.execute(
             "UPDATE networks SET removed_at = $1, name = $2 WHERE id = $3",

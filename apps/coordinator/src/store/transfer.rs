@@ -46,7 +46,7 @@ fn for_many(table: &Copied) -> &'static str {
 }
 
 /// The tables, each after those that it refers to.
-const TABLES: [Copied; 22] = [
+const TABLES: [Copied; 23] = [
     Copied {
         name: "meta",
         read: "SELECT name, value FROM meta ORDER BY name",
@@ -217,6 +217,13 @@ const TABLES: [Copied; 22] = [
         write: "INSERT INTO oidc_finished (hash, expires_at) VALUES ($1, $2)",
         columns: &[Bytes, Integer],
         numbered: None,
+    },
+    Copied {
+        name: "webhooks",
+        read: "SELECT id, network, url, secret, events, created_at, disabled_at, cursor, failures, failing_since, next_try_at, last_error FROM webhooks ORDER BY id",
+        write: "INSERT INTO webhooks (id, network, url, secret, events, created_at, disabled_at, cursor, failures, failing_since, next_try_at, last_error) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        columns: &[Integer, Bytes, Text, Text, Text, Integer, Integer, Integer, Integer, Integer, Integer, Text],
+        numbered: Some(Table::Webhooks),
     },
 ];
 

@@ -32,6 +32,7 @@ mod saved;
 mod times;
 mod trouble;
 mod upgrades;
+mod webhooks;
 mod world;
 
 pub(crate) use world::Directory;

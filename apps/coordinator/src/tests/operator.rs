@@ -20,7 +20,7 @@ use Who::{Anybody, Operator};
 
 /// All requests: method, path, client, parameter, body and status of the answer. In this order each request finds what it needs.
 type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
-const ROUTES: [Row; 29] = [
+const ROUTES: [Row; 33] = [
     ("GET", "/healthz", Anybody, "", None, 200),
     ("GET", "/readyz", Anybody, "", None, 200),
     ("GET", "/api/v1/openapi.json", Operator, "", None, 200),
@@ -48,6 +48,10 @@ const ROUTES: [Row; 29] = [
     ("POST", "/api/v1/policy", Operator, "", Some(r#"{"text":"{\"acls\":[]}"}"#), 201),
     ("GET", "/api/v1/policy/versions", Operator, "", None, 200),
     ("GET", "/api/v1/policy/versions/{version}", Operator, "1", None, 200),
+    ("GET", "/api/v1/webhooks", Operator, "", None, 200),
+    ("POST", "/api/v1/webhooks", Operator, "", Some(r#"{"url":"https://hooks.example.com/","events":["none"]}"#), 201),
+    ("POST", "/api/v1/webhooks/{id}/test", Operator, "999/test", None, 404),
+    ("DELETE", "/api/v1/webhooks/{id}", Operator, "1", None, 200),
     ("GET", "/api/v1/operator-tokens", Operator, "", None, 200),
     ("DELETE", "/api/v1/operator-tokens/{id}", Operator, "2", None, 200),
 ];

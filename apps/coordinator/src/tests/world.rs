@@ -26,6 +26,7 @@ use crate::api;
 use crate::oidc::{OidcOptions, Provider};
 use crate::state::{Expiry, FirstStart, StartOptions, State, TICKET_LIFE, random};
 use crate::store::{Location, NetworkId, Party, Writing, forget_database, location_for_test, view};
+use crate::webhooks::Sender;
 
 /// Timeout of every wait, 20 s; only a failing test reaches it.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -117,6 +118,7 @@ impl TestCoordinator {
             ticket_life,
             audit_days: 365,
             provider: None,
+            sender: Sender::new(false),
         }
     }
 
@@ -126,6 +128,12 @@ impl TestCoordinator {
         let options = Self::options(&directory.0, database, "100.64.0.0/10", TICKET_LIFE);
         let provider = Some(Arc::new(Provider::new(oidc).unwrap()));
         Self::run(StartOptions { provider, ..options }, 1_024)
+    }
+
+    /// Starts a coordinator whose webhooks may be at private addresses.
+    pub(super) fn start_with_webhooks(directory: &Directory, database: &Location) -> Self {
+        let options = Self::options(&directory.0, database.clone(), "100.64.0.0/10", TICKET_LIFE);
+        Self::run(StartOptions { sender: Sender::new(true), ..options }, 1_024)
     }
 
     fn begin(directory: &Path, database: Location, ipv4: &str, ticket_life: u32, channels: usize) -> Self {

@@ -66,6 +66,7 @@ fn a_database_is_filled_with_something_of_everything() {
     add_members(&serve, &operator, &join, &keys, relay);
     add_networks(&serve, &operator);
     add_people(&directory, &operator);
+    add_webhooks(&operator);
     assert!(operator.get("nodes")["nodes"].as_array().unwrap().len() >= MEMBERS);
     serve.kill();
 }
@@ -99,6 +100,17 @@ fn add_people(directory: &Directory, operator: &Operator) {
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
+}
+
+/// A webhook of one network and one of all, which get nothing. Dumps of releases without webhooks leave this out.
+fn add_webhooks(operator: &Operator) {
+    if std::env::var_os("TAUT_DUMP_PROGRAM").is_some() {
+        return;
+    }
+    for network in [json!("default"), Value::Null] {
+        let webhook = json!({ "url": "https://hooks.example.com/taut", "network": network, "events": ["none"] });
+        done(operator, "POST", "webhooks", &webhook);
+    }
 }
 
 /// Keys of each kind. Returns the join tokens of one that is reusable, and of one that is not.

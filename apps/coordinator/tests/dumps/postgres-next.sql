@@ -364,114 +364,139 @@ CREATE TABLE public.totp (
 );
 CREATE TABLE public.turns (
 );
-INSERT INTO public._sqlx_migrations VALUES (6, 'first', '2026-11-28 11:08:29.794929+00', true, '\xd341943eb04c3f3be6391d96171ea52decb3428cf7d46e1091b1023971a44acfeadc136bbfa2b876debdf8f0ae5f3cf1', 119983507);
-INSERT INTO public._sqlx_migrations VALUES (7, 'revocations', '2026-11-28 11:08:29.926907+00', true, '\x885c09123775943c941af139ba9da9c47db03ffae3c1a45e008f2c8501eff42da8ca989e771c7b1df2ea6781822f08b9', 44362659);
-INSERT INTO public._sqlx_migrations VALUES (8, 'people', '2026-11-28 11:08:29.990941+00', true, '\x5137eee33e9b2e6c84855ab53fc3835954065a392090102c3866662e572c3176a8c123378db3fdb848aa31f9159d9c43', 163984779);
-INSERT INTO public._sqlx_migrations VALUES (9, 'devices', '2026-11-28 11:08:30.162991+00', true, '\x687a0c81aee19b22b8d029f087e9ea2e469029bcdd59366ce497ce325289044748d27a544ce076911951558f0764fe72', 75882489);
-INSERT INTO public._sqlx_migrations VALUES (10, 'policies', '2026-11-28 11:08:30.250948+00', true, '\x1ad61b707b3c1592f29b3491f993c39c06806dc91022f11eafed720f696ba29e78e90e730982e7f35a439724187cbdec', 39934514);
-INSERT INTO public._sqlx_migrations VALUES (11, 'oidc', '2026-11-28 11:08:30.314745+00', true, '\xc27706f606e02a07d4258239e2a283f7485e09cbe0ac4614052f5b7933639a868424112011bfa51e09fa36f840bbc6d1', 72028862);
-INSERT INTO public.audit VALUES (1, 1795864111, 'command', NULL, '', '', '', NULL, 'operator-token-created', '', NULL, NULL);
-INSERT INTO public.audit VALUES (2, 1795864111, 'command', NULL, '', '', '', NULL, 'operator-token-created', '', NULL, NULL);
-INSERT INTO public.audit VALUES (3, 1795864111, 'operator-token', 1, '', '127.0.0.1', '1789fc29fc4d6e07', NULL, 'operator-token-revoked', 'operator token 2', NULL, NULL);
-INSERT INTO public.audit VALUES (4, 1795864111, 'operator-token', 1, '', '127.0.0.1', '844ed8b12e65cc6a', '\x840f359ea450de5c2b4d1304fac78db1', 'key-created', 'key 2', NULL, '{"expires_at":null,"one_off":false}');
-INSERT INTO public.audit VALUES (5, 1795864111, 'operator-token', 1, '', '127.0.0.1', '1835d27227e970ba', '\x840f359ea450de5c2b4d1304fac78db1', 'key-created', 'key 3', NULL, '{"expires_at":1795867711,"one_off":true}');
-INSERT INTO public.audit VALUES (6, 1795864111, 'operator-token', 1, '', '127.0.0.1', 'b97dd3bbb9f76ceb', '\x840f359ea450de5c2b4d1304fac78db1', 'key-created', 'key 4', NULL, '{"expires_at":1795950511,"one_off":false}');
-INSERT INTO public.audit VALUES (7, 1795864111, 'operator-token', 1, '', '127.0.0.1', 'b4c7f0ebfc5a9975', '\x840f359ea450de5c2b4d1304fac78db1', 'key-revoked', 'key 4', '{"expires_at":1795950511,"one_off":false,"used":0}', NULL);
-INSERT INTO public.audit VALUES (8, 1795864111, 'operator-token', 1, '', '127.0.0.1', '49ece5ba60379a94', '\x840f359ea450de5c2b4d1304fac78db1', 'key-created', 'key 5', NULL, '{"expires_at":1795864112,"one_off":true}');
-INSERT INTO public.audit VALUES (9, 1795864111, 'operator-token', 1, '', '127.0.0.1', '694632bc43085cfc', '\x840f359ea450de5c2b4d1304fac78db1', 'relay-added', 'relay 1', NULL, '{"endpoints":["203.0.113.7:3478","[2001:db8::7]:3478"],"key":"mwLyGngjdBZZBz1N2ZGFTRy2tS6id6nRE413bGTz8dI=","name":"near","stun_port":3479,"web":null}');
-INSERT INTO public.audit VALUES (10, 1795864111, 'operator-token', 1, '', '127.0.0.1', '4431554643ce3b23', '\x840f359ea450de5c2b4d1304fac78db1', 'relay-added', 'relay 2', NULL, '{"endpoints":["203.0.113.8:3478"],"key":"OnDo6kBgRAN9eD891op0oFPu2qPWOp148/R1RhmDJqQ=","name":"gone","stun_port":0,"web":null}');
-INSERT INTO public.audit VALUES (11, 1795864111, 'operator-token', 1, '', '127.0.0.1', '11d400b698b82e91', '\x840f359ea450de5c2b4d1304fac78db1', 'relay-added', 'relay 3', NULL, '{"endpoints":["203.0.113.9:3478"],"key":"AE1RS9sFO3NhKwvHEBY6rCoczX1wrZ2wkySmjaRetNs=","name":"web","stun_port":0,"web":"wss://relay.example/relay"}');
-INSERT INTO public.audit VALUES (12, 1795864111, 'operator-token', 1, '', '127.0.0.1', '623345c0fb22f856', '\x840f359ea450de5c2b4d1304fac78db1', 'relay-removed', 'relay 2', '{"endpoints":["203.0.113.8:3478"],"key":"OnDo6kBgRAN9eD891op0oFPu2qPWOp148/R1RhmDJqQ=","name":"gone","stun_port":0,"web":null}', NULL);
-INSERT INTO public.audit VALUES (13, 1795864112, 'operator-token', 1, '', '127.0.0.1', '92d9166056100530', '\x840f359ea450de5c2b4d1304fac78db1', 'node-renamed', 'node 3', '{"name":"host-2"}', '{"name":"printer"}');
-INSERT INTO public.audit VALUES (14, 1795864112, 'operator-token', 1, '', '127.0.0.1', '27b946ff5ce8ce6e', '\x840f359ea450de5c2b4d1304fac78db1', 'node-renamed', 'node 4', '{"name":"host-3"}', '{"name":"host-2"}');
-INSERT INTO public.audit VALUES (15, 1795864112, 'operator-token', 1, '', '127.0.0.1', '525968576d98e833', '\x840f359ea450de5c2b4d1304fac78db1', 'node-removed', 'node 5', '{"ipv4":"100.64.0.5","ipv6":"fdc5:fa98:f62f::5","key":"drIlUgJooLsvM5wCGzEts4FF+uR5uQzFvWPnN92q7U0=","name":"host-4"}', NULL);
-INSERT INTO public.audit VALUES (16, 1795864113, 'operator-token', 1, '', '127.0.0.1', '4f97f2034d27de6b', '\x1112c721e8e8e1ecaa447883600a1082', 'network-created', 'network 1112c721e8e8e1ecaa447883600a1082', NULL, '{"ipv4":"10.77.0.0/16","ipv6":"fd15:638c:3a2f::/64","name":"office"}');
-INSERT INTO public.audit VALUES (17, 1795864113, 'operator-token', 1, '', '127.0.0.1', '89b46870ce4d114e', '\x1112c721e8e8e1ecaa447883600a1082', 'key-created', 'key 6', NULL, '{"expires_at":1803640113,"one_off":false}');
-INSERT INTO public.audit VALUES (18, 1795864113, 'operator-token', 1, '', '127.0.0.1', 'bf934054710d94db', '\x2f506c2d470fe7a732c4dfc3c95eafa6', 'network-created', 'network 2f506c2d470fe7a732c4dfc3c95eafa6', NULL, '{"ipv4":"100.100.0.0/24","ipv6":"fda2:95a9:6ffd::/64","name":"empty"}');
-INSERT INTO public.audit VALUES (19, 1795864113, 'operator-token', 1, '', '127.0.0.1', '7c4b00cf7db24576', '\x0761f0cf26fdaf5aa0bbeb47a5c840cc', 'network-created', 'network 0761f0cf26fdaf5aa0bbeb47a5c840cc', NULL, '{"ipv4":"10.78.0.0/24","ipv6":"fd60:42e4:6522::/64","name":"closed"}');
-INSERT INTO public.audit VALUES (20, 1795864113, 'operator-token', 1, '', '127.0.0.1', 'c972170341ea490f', '\x0761f0cf26fdaf5aa0bbeb47a5c840cc', 'key-created', 'key 7', NULL, '{"expires_at":1803640113,"one_off":false}');
-INSERT INTO public.audit VALUES (21, 1795864113, 'operator-token', 1, '', '127.0.0.1', 'bd05cc0ea2f14612', '\x1112c721e8e8e1ecaa447883600a1082', 'relay-added', 'relay 4', NULL, '{"endpoints":["198.51.100.1:3478"],"key":"DGYRO4+7VLunwKlqUEYem38RbZWjP9k70uZNFdvUNfU=","name":"near","stun_port":0,"web":null}');
-INSERT INTO public.audit VALUES (22, 1795864113, 'operator-token', 1, '', '127.0.0.1', 'c13427e2d545de41', '\x0761f0cf26fdaf5aa0bbeb47a5c840cc', 'network-removed', 'network 0761f0cf26fdaf5aa0bbeb47a5c840cc', '{"ipv4":"10.78.0.0/24","ipv6":"fd60:42e4:6522::/64","name":"closed","nodes":1}', NULL);
-INSERT INTO public.audit VALUES (23, 1795864113, 'operator-token', 1, '', '127.0.0.1', '135e68d7f8b084da', NULL, 'user-created', 'user 1', NULL, '{"disabled":false,"display_name":"ANN","email":null,"issuer":"local","name":"ann","roles":[{"network":null,"role":"owner"}]}');
-INSERT INTO public.audit VALUES (24, 1795864113, 'operator-token', 1, '', '127.0.0.1', '1ee9a14ee94a1b10', NULL, 'user-created', 'user 2', NULL, '{"disabled":false,"display_name":"BOB","email":null,"issuer":"local","name":"bob","roles":[{"network":null,"role":"admin"}]}');
-INSERT INTO public.audit VALUES (25, 1795864113, 'operator-token', 1, '', '127.0.0.1', '65133c15c6f3cf36', NULL, 'user-created', 'user 3', NULL, '{"disabled":false,"display_name":"EVE","email":null,"issuer":"local","name":"eve","roles":[]}');
-INSERT INTO public.audit VALUES (26, 1795864113, 'operator-token', 1, '', '127.0.0.1', 'eb6b99dc64dc2eba', '\x840f359ea450de5c2b4d1304fac78db1', 'role-changed', 'user 3', '{"disabled":false,"display_name":"EVE","email":null,"issuer":"local","name":"eve","roles":[]}', '{"disabled":false,"display_name":"EVE","email":null,"issuer":"local","name":"eve","roles":[{"network":"default","role":"auditor"}]}');
-INSERT INTO public.audit VALUES (27, 1795864113, 'operator-token', 1, '', '127.0.0.1', '9fa3ee63f9442d7e', NULL, 'user-changed', 'user 3', '{"disabled":false,"display_name":"EVE","email":null,"issuer":"local","name":"eve","roles":[{"network":"default","role":"auditor"}]}', '{"disabled":true,"display_name":"EVE","email":"eve@example.com","issuer":"local","name":"eve","roles":[{"network":"default","role":"auditor"}]}');
-INSERT INTO public.audit VALUES (28, 1795864113, 'command', NULL, '', '', '', NULL, 'token-created', 'token 1', NULL, '{"expires_at":1803640113,"name":"ci","scopes":"nodes:read","user":null}');
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 1218210);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 2314988);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 4142850);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 5051925);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 6030818);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 6601574);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 7711592);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 8716837);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 10374239);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 11516985);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 11763147);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 13553826);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 14094363);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 15554209);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 16219308);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 17567579);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 18040049);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 19342447);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 19959097);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 21831837);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 22463862);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 23964948);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 24673080);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 25796283);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 26926317);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 27362715);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 28859309);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 29976974);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 31426582);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 32088419);
-INSERT INTO public.history VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 32963766);
-INSERT INTO public.history VALUES ('\x1112c721e8e8e1ecaa447883600a1082', 1599098);
-INSERT INTO public.history VALUES ('\x1112c721e8e8e1ecaa447883600a1082', 2812940);
-INSERT INTO public.history VALUES ('\x1112c721e8e8e1ecaa447883600a1082', 3608963);
-INSERT INTO public.history VALUES ('\x2f506c2d470fe7a732c4dfc3c95eafa6', 1130673);
-INSERT INTO public.history VALUES ('\x0761f0cf26fdaf5aa0bbeb47a5c840cc', 1364646);
-INSERT INTO public.history VALUES ('\x0761f0cf26fdaf5aa0bbeb47a5c840cc', 2445834);
-INSERT INTO public.history VALUES ('\x0761f0cf26fdaf5aa0bbeb47a5c840cc', 3873477);
-INSERT INTO public.history VALUES ('\x1112c721e8e8e1ecaa447883600a1082', 4554334);
-INSERT INTO public.history VALUES ('\x0761f0cf26fdaf5aa0bbeb47a5c840cc', 5113659);
-INSERT INTO public.keys VALUES (4, '\x840f359ea450de5c2b4d1304fac78db1', '\x8f05c749483ff355f967ff197d6ba53faab1eade7b914e440cb8fc2ec83060f4', 1, 1795950511, 1795864111, 0, 1795864111, NULL, NULL, '[]', 0, NULL);
-INSERT INTO public.keys VALUES (5, '\x840f359ea450de5c2b4d1304fac78db1', '\x18ca3598d5a71d4d6a81cb3c5be40fdeebb7c47193439836221f3037d52acc56', 0, 1795864112, NULL, 0, 1795864111, NULL, NULL, '[]', 0, NULL);
-INSERT INTO public.keys VALUES (3, '\x840f359ea450de5c2b4d1304fac78db1', '\x83b06d3b4eb2eeee907036bd94cba6b3abf225c8e2b800e7f4d9bf5fc8ceac92', 0, 1795867711, NULL, 1, 1795864111, NULL, NULL, '[]', 0, NULL);
-INSERT INTO public.keys VALUES (2, '\x840f359ea450de5c2b4d1304fac78db1', '\xe89a5022839720f798bfbdc9ba24bf3040d171dce23c3522b7140eea2ac04534', 1, NULL, NULL, 3, 1795864111, NULL, NULL, '[]', 0, NULL);
-INSERT INTO public.keys VALUES (1, '\x840f359ea450de5c2b4d1304fac78db1', '\x4b1d3853f57e0d83675b9231f44a423097a35ff61c9dabf72c74c3befbbd8f3d', 1, 1803640110, NULL, 3, 1795864110, NULL, NULL, '[]', 0, NULL);
-INSERT INTO public.keys VALUES (6, '\x1112c721e8e8e1ecaa447883600a1082', '\xb896718fe0f99ff3427f5070234b13b7815b986e907d45611d7cb28c2a163128', 1, 1803640113, NULL, 1, 1795864113, NULL, NULL, '[]', 0, NULL);
-INSERT INTO public.keys VALUES (7, '\x0761f0cf26fdaf5aa0bbeb47a5c840cc', '\xa5d0826ac889fcdc696b3b53c135f51a67e638f8125c4e95c74f25b76e252c5f', 1, 1803640113, 1795864113, 1, 1795864113, NULL, NULL, '[]', 0, NULL);
-INSERT INTO public.links VALUES (1, '\x987864c0679d543adbfb0e0e1ad4771c7605ac72e5a8956c0af54ea1c45f700e', 'set-up', NULL, 1795864110, 1796123310);
-INSERT INTO public.links VALUES (2, '\xf9114e74717f86bfe0f99e6c7cdc6d80f30bbdcc6539972a93b58d4dd8a99e58', 'password', 1, 1795864113, 1796123313);
-INSERT INTO public.links VALUES (3, '\x28ebdd3aca828262c339a1d2a88f6bff19557b5b6198d1f898c165918eb1005f', 'password', 2, 1795864113, 1796123313);
-INSERT INTO public.links VALUES (4, '\xc43cfba4dc46ffa1366791d3e50882b9a27f410e036a55050fcd0b8b1b0198a1', 'password', 3, 1795864113, 1796123313);
-INSERT INTO public.meta VALUES ('coordinator-key', '\x38e30e66cdaed3d3c59d60426aef42ec3c5805d9e8fd1f82f1379b064eeb6e68');
-INSERT INTO public.meta VALUES ('ticket-key', '\xf8fe29e7b13d0b07fcfe4d0c8b2e40167946c03c2f152e1d072de4937b80975d');
-INSERT INTO public.meta VALUES ('relay-key', '\x8003896b4d861a776da0c009f9e3e01095eb9851c4c615de95d0c517c35c8868');
-INSERT INTO public.networks VALUES ('\x1112c721e8e8e1ecaa447883600a1082', 'office', '10.77.0.0/16', 'fd15:638c:3a2f::/64', 4554334, 1, 1795864113, 4554334, NULL, 0, NULL, 0);
-INSERT INTO public.networks VALUES ('\x0761f0cf26fdaf5aa0bbeb47a5c840cc', '#0761f0cf26fdaf5aa0bbeb47a5c840cc', '10.78.0.0/24', 'fd60:42e4:6522::/64', 5113659, 1, 1795864113, 0, 1795864113, 0, NULL, 0);
-INSERT INTO public.networks VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 'default', '100.64.0.0/10', 'fdc5:fa98:f62f::/64', 32963766, 7, 1795864110, 6030818, NULL, 0, NULL, 0);
-INSERT INTO public.networks VALUES ('\x2f506c2d470fe7a732c4dfc3c95eafa6', 'empty', '100.100.0.0/24', 'fda2:95a9:6ffd::/64', 1130673, 0, 1795864113, 0, NULL, 0, NULL, 0);
-INSERT INTO public.nodes VALUES (1, '\x840f359ea450de5c2b4d1304fac78db1', '\x1128a175fbea9b488bb35565d3f307e7e6e3653349754fc0c353cbc4efb1a23f', '\xa10d0df57cb51b1c41951dc8ada6a397f0d376cf296d0c05e7cef8e0ca9e5a03', 'host-0', '\x64400001', '\xfdc5fa98f62f00000000000000000001', '["10.1.2.3:21517"]', 'kill', 8716837, 1795864111, 1795864111, NULL, '[1]', 0, 3, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 6601574);
-INSERT INTO public.nodes VALUES (2, '\x840f359ea450de5c2b4d1304fac78db1', '\x3e6517678d6bf646ea434fad12bb473c5b83203024ac8d0f670c6d0c5e01f73c', '\xb5a9797482f73d9dbb3f8eca17f94a81b8adece13850fc8f482cd1c28cf73161', 'host-1', '\x64400002', '\xfdc5fa98f62f00000000000000000002', '["10.1.2.3:24233"]', 'kill', 15554209, 1795864111, 1795864111, NULL, '[]', 1795885712, 2, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 10374239);
-INSERT INTO public.nodes VALUES (6, '\x840f359ea450de5c2b4d1304fac78db1', '\x6569347e466f44e033e139b8d8b7197cd464892415de12092d0c2d2f23e82b3a', '\x9a5fa68b14bd3bb3633b7c842b732e0606de61fa096f42fe9c25abffb285e215', 'host-5', '\x64400006', '\xfdc5fa98f62f00000000000000000006', '["10.1.2.3:20831"]', 'kill', 27362715, 1795864112, 1795864112, NULL, '[1]', 0, 2, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 25796283);
-INSERT INTO public.nodes VALUES (3, '\x840f359ea450de5c2b4d1304fac78db1', '\x6d19573095afc8405a435c32a61d7855c966f2e5c1829641a97c333beabb1f50', '\x39ed89413aa4159c1ff8462d9d9b194ba9f98939ee3c9e169a24a6ca70f77522', 'printer', '\x64400003', '\xfdc5fa98f62f00000000000000000003', '["10.1.2.3:8429"]', 'kill', 28859309, 1795864112, 1795864112, NULL, '[1]', 0, 1, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 16219308);
-INSERT INTO public.nodes VALUES (4, '\x840f359ea450de5c2b4d1304fac78db1', '\xd2485e8620ec972258c4f3a0e9b8f4949b334670728b40baacb9cf1a36a1075d', '\x0f43ed3a935929940bedeab3205a0a7acc9b9e9a1d53ffe57a09f5113b547367', 'host-2', '\x64400004', '\xfdc5fa98f62f00000000000000000004', '["10.1.2.3:2883"]', 'kill', 29976974, 1795864112, 1795864112, NULL, '[1]', 0, 2, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 19342447);
-INSERT INTO public.nodes VALUES (5, '\x840f359ea450de5c2b4d1304fac78db1', '\xb7dec594f4da8942f15c8bddaa565ffc182060eb2c9890cf2a3b1da9e63c3b4d', '\x76b225520268a0bb2f339c021b312db38145fae479b90cc5bd63e737ddaaed4d', 'host-4', '\x64400005', '\xfdc5fa98f62f00000000000000000005', '[]', 'kill', 31426582, 1795864112, 1795864112, 1795864112, '[]', 0, 1, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 22463862);
-INSERT INTO public.nodes VALUES (7, '\x840f359ea450de5c2b4d1304fac78db1', '\xafd68290e42d20e4ebdf8fdb8f0568572605860075649cab7441883dbc53c702', '\x6583fe91bd2a41d6bbd265a8ee94abbd6cb253342307b77cb9870e602067a663', 'host-4', '\x64400007', '\xfdc5fa98f62f00000000000000000007', '["10.1.2.3:13955"]', 'kill', 32963766, 1795864112, 1795864112, NULL, '[]', 0, 1, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 32088419);
-INSERT INTO public.nodes VALUES (8, '\x1112c721e8e8e1ecaa447883600a1082', '\x931fe2f55f2305f7acfc6b73fe8e86019915fd3df1e3442d474e906d64b67a39', '\x00fad4e062939d96206f5f021ad32718a68a0830653b328d20688908cf902170', 'host-1', '\x0a4d0001', '\xfd15638c3a2f00000000000000000001', '["10.1.2.3:1274"]', 'kill', 3608963, 1795864113, 1795864113, NULL, '[]', 0, 6, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 2812940);
-INSERT INTO public.nodes VALUES (9, '\x0761f0cf26fdaf5aa0bbeb47a5c840cc', '\xdc939c10396f661b8100178608338376c26f6d897ad057189102815473bfca28', '\x4d748ca3845d4bf11f1416ea47d1a9339036e66b37da417eda8829f9c8a91362', 'host-1', '\x0a4e0001', '\xfd6042e4652200000000000000000001', '[]', 'kill', 5113659, 1795864113, 1795864113, 1795864113, '[]', 0, 7, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 2445834);
-INSERT INTO public.operators VALUES (1, '\x356e1aaa056d435f17d81ae203ff0d537d89d080ca51db81669f49ec78f561a2', 1795864110, NULL);
-INSERT INTO public.operators VALUES (3, '\x3b0762d525b2394a331ef3bd5bf66f35e2303c2c30bf6c2348100cac8843e820', 1795864111, NULL);
-INSERT INTO public.operators VALUES (2, '\xd1630e4b3b481a961088cd253178bcb1d5333ecaeebba263fddba4fbb777b8d9', 1795864111, 1795864111);
-INSERT INTO public.people VALUES (1, 'local', 'ann', 'ANN', NULL, NULL, 1795864113, NULL, NULL, '[]', 1, NULL, NULL);
-INSERT INTO public.people VALUES (2, 'local', 'bob', 'BOB', NULL, NULL, 1795864113, NULL, NULL, '[]', 1, NULL, NULL);
-INSERT INTO public.people VALUES (3, 'local', 'eve', 'EVE', 'eve@example.com', 1795864113, 1795864113, NULL, NULL, '[]', 3, NULL, NULL);
-INSERT INTO public.policies VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 1, 0, '// Who may reach whom in this network. What no rule allows is denied.
+CREATE TABLE public.webhooks (
+    id bigint NOT NULL,
+    network bytea,
+    url text NOT NULL,
+    secret text NOT NULL,
+    events text NOT NULL,
+    created_at bigint NOT NULL,
+    disabled_at bigint,
+    cursor bigint NOT NULL,
+    failures bigint DEFAULT 0 NOT NULL,
+    failing_since bigint,
+    next_try_at bigint NOT NULL,
+    last_error text
+);
+ALTER TABLE public.webhooks ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME public.webhooks_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+INSERT INTO public._sqlx_migrations VALUES (6, 'first', '2026-11-28 12:24:59.010017+00', true, '\xd341943eb04c3f3be6391d96171ea52decb3428cf7d46e1091b1023971a44acfeadc136bbfa2b876debdf8f0ae5f3cf1', 29274411);
+INSERT INTO public._sqlx_migrations VALUES (7, 'revocations', '2026-11-28 12:24:59.03989+00', true, '\x885c09123775943c941af139ba9da9c47db03ffae3c1a45e008f2c8501eff42da8ca989e771c7b1df2ea6781822f08b9', 7283298);
+INSERT INTO public._sqlx_migrations VALUES (8, 'people', '2026-11-28 12:24:59.047494+00', true, '\x5137eee33e9b2e6c84855ab53fc3835954065a392090102c3866662e572c3176a8c123378db3fdb848aa31f9159d9c43', 28021089);
+INSERT INTO public._sqlx_migrations VALUES (9, 'devices', '2026-11-28 12:24:59.076049+00', true, '\x687a0c81aee19b22b8d029f087e9ea2e469029bcdd59366ce497ce325289044748d27a544ce076911951558f0764fe72', 12423917);
+INSERT INTO public._sqlx_migrations VALUES (10, 'policies', '2026-11-28 12:24:59.088688+00', true, '\x1ad61b707b3c1592f29b3491f993c39c06806dc91022f11eafed720f696ba29e78e90e730982e7f35a439724187cbdec', 2960760);
+INSERT INTO public._sqlx_migrations VALUES (11, 'oidc', '2026-11-28 12:24:59.091815+00', true, '\xc27706f606e02a07d4258239e2a283f7485e09cbe0ac4614052f5b7933639a868424112011bfa51e09fa36f840bbc6d1', 7264014);
+INSERT INTO public._sqlx_migrations VALUES (12, 'webhooks', '2026-11-28 12:24:59.099311+00', true, '\x873aa08ee0d0479dc1feacd21a52234559ee309518c2f45b8702626be04e6d54f2c15a3c55b0d523ba1afccd929c7ded', 2412954);
+INSERT INTO public.audit VALUES (1, 1795868699, 'command', NULL, '', '', '', NULL, 'operator-token-created', '', NULL, NULL);
+INSERT INTO public.audit VALUES (2, 1795868699, 'command', NULL, '', '', '', NULL, 'operator-token-created', '', NULL, NULL);
+INSERT INTO public.audit VALUES (3, 1795868699, 'operator-token', 1, '', '127.0.0.1', 'd30dbc3a38287bb8', NULL, 'operator-token-revoked', 'operator token 2', NULL, NULL);
+INSERT INTO public.audit VALUES (4, 1795868699, 'operator-token', 1, '', '127.0.0.1', 'cd23b3b9686bbeb1', '\xc49707f0f5bd9f2176437fefa15f6025', 'key-created', 'key 2', NULL, '{"expires_at":null,"one_off":false}');
+INSERT INTO public.audit VALUES (5, 1795868699, 'operator-token', 1, '', '127.0.0.1', '01523abdb100913a', '\xc49707f0f5bd9f2176437fefa15f6025', 'key-created', 'key 3', NULL, '{"expires_at":1795872299,"one_off":true}');
+INSERT INTO public.audit VALUES (6, 1795868699, 'operator-token', 1, '', '127.0.0.1', 'a7d74d40c12c9bbb', '\xc49707f0f5bd9f2176437fefa15f6025', 'key-created', 'key 4', NULL, '{"expires_at":1795955099,"one_off":false}');
+INSERT INTO public.audit VALUES (7, 1795868699, 'operator-token', 1, '', '127.0.0.1', 'aff98d7c6f1281b4', '\xc49707f0f5bd9f2176437fefa15f6025', 'key-revoked', 'key 4', '{"expires_at":1795955099,"one_off":false,"used":0}', NULL);
+INSERT INTO public.audit VALUES (8, 1795868699, 'operator-token', 1, '', '127.0.0.1', '9064a896c3c52cf4', '\xc49707f0f5bd9f2176437fefa15f6025', 'key-created', 'key 5', NULL, '{"expires_at":1795868700,"one_off":true}');
+INSERT INTO public.audit VALUES (9, 1795868699, 'operator-token', 1, '', '127.0.0.1', 'bc5d13782892c763', '\xc49707f0f5bd9f2176437fefa15f6025', 'relay-added', 'relay 1', NULL, '{"endpoints":["203.0.113.7:3478","[2001:db8::7]:3478"],"key":"QPqK7Swd8kDYwQGovrJEBaFTUKfA8ZpxkoVk9LsOKpQ=","name":"near","stun_port":3479,"web":null}');
+INSERT INTO public.audit VALUES (10, 1795868699, 'operator-token', 1, '', '127.0.0.1', 'd2edd25a86d2db5d', '\xc49707f0f5bd9f2176437fefa15f6025', 'relay-added', 'relay 2', NULL, '{"endpoints":["203.0.113.8:3478"],"key":"E8/olxIs/83T+HvrbUqHtuiNY4uCifgrUR7SJzre4/w=","name":"gone","stun_port":0,"web":null}');
+INSERT INTO public.audit VALUES (11, 1795868699, 'operator-token', 1, '', '127.0.0.1', '2a2a3039e483f064', '\xc49707f0f5bd9f2176437fefa15f6025', 'relay-added', 'relay 3', NULL, '{"endpoints":["203.0.113.9:3478"],"key":"KE9C7eprFYgW42w2Bqst9npANq5prSwI6rKT3p0Zdt0=","name":"web","stun_port":0,"web":"wss://relay.example/relay"}');
+INSERT INTO public.audit VALUES (12, 1795868699, 'operator-token', 1, '', '127.0.0.1', '3f4f16d2927a4ba1', '\xc49707f0f5bd9f2176437fefa15f6025', 'relay-removed', 'relay 2', '{"endpoints":["203.0.113.8:3478"],"key":"E8/olxIs/83T+HvrbUqHtuiNY4uCifgrUR7SJzre4/w=","name":"gone","stun_port":0,"web":null}', NULL);
+INSERT INTO public.audit VALUES (13, 1795868700, 'operator-token', 1, '', '127.0.0.1', 'e03a00a980c06df9', '\xc49707f0f5bd9f2176437fefa15f6025', 'node-renamed', 'node 3', '{"name":"host-2"}', '{"name":"printer"}');
+INSERT INTO public.audit VALUES (14, 1795868700, 'operator-token', 1, '', '127.0.0.1', '378f2956ebec3a58', '\xc49707f0f5bd9f2176437fefa15f6025', 'node-renamed', 'node 4', '{"name":"host-3"}', '{"name":"host-2"}');
+INSERT INTO public.audit VALUES (15, 1795868700, 'operator-token', 1, '', '127.0.0.1', '686f1e8e2eb9c134', '\xc49707f0f5bd9f2176437fefa15f6025', 'node-removed', 'node 5', '{"ipv4":"100.64.0.5","ipv6":"fdb0:de76:25ac::5","key":"ZVDj25l4tm0x9zk0MylRjBLo07JSkfi9Mx5nWp0aQXc=","name":"host-4"}', NULL);
+INSERT INTO public.audit VALUES (16, 1795868700, 'operator-token', 1, '', '127.0.0.1', 'f025430b0d2400ee', '\x100750f43fc16c4b38626dd623353886', 'network-created', 'network 100750f43fc16c4b38626dd623353886', NULL, '{"ipv4":"10.77.0.0/16","ipv6":"fdd0:c820:22eb::/64","name":"office"}');
+INSERT INTO public.audit VALUES (17, 1795868700, 'operator-token', 1, '', '127.0.0.1', '12e6a973f209055b', '\x100750f43fc16c4b38626dd623353886', 'key-created', 'key 6', NULL, '{"expires_at":1803644700,"one_off":false}');
+INSERT INTO public.audit VALUES (18, 1795868700, 'operator-token', 1, '', '127.0.0.1', '6638ad7542c10be6', '\xb5e808af84e785fe732f6e3e376871b2', 'network-created', 'network b5e808af84e785fe732f6e3e376871b2', NULL, '{"ipv4":"100.100.0.0/24","ipv6":"fdf3:cda2:1390::/64","name":"empty"}');
+INSERT INTO public.audit VALUES (19, 1795868700, 'operator-token', 1, '', '127.0.0.1', '27a1700bd3750793', '\x46cf47fa4448ea7aa90924fb9aea5e86', 'network-created', 'network 46cf47fa4448ea7aa90924fb9aea5e86', NULL, '{"ipv4":"10.78.0.0/24","ipv6":"fdd0:8495:f2ee::/64","name":"closed"}');
+INSERT INTO public.audit VALUES (20, 1795868700, 'operator-token', 1, '', '127.0.0.1', 'bc3286b35e85a495', '\x46cf47fa4448ea7aa90924fb9aea5e86', 'key-created', 'key 7', NULL, '{"expires_at":1803644700,"one_off":false}');
+INSERT INTO public.audit VALUES (21, 1795868700, 'operator-token', 1, '', '127.0.0.1', '8e8986518abea02b', '\x100750f43fc16c4b38626dd623353886', 'relay-added', 'relay 4', NULL, '{"endpoints":["198.51.100.1:3478"],"key":"81j4qdxyOCa5pLMvQID5gw9ztrnBPya2rnKbXpoFNc0=","name":"near","stun_port":0,"web":null}');
+INSERT INTO public.audit VALUES (22, 1795868700, 'operator-token', 1, '', '127.0.0.1', '55a1a1cae198fbe3', '\x46cf47fa4448ea7aa90924fb9aea5e86', 'network-removed', 'network 46cf47fa4448ea7aa90924fb9aea5e86', '{"ipv4":"10.78.0.0/24","ipv6":"fdd0:8495:f2ee::/64","name":"closed","nodes":1}', NULL);
+INSERT INTO public.audit VALUES (23, 1795868700, 'operator-token', 1, '', '127.0.0.1', '69632f667a77bbc2', NULL, 'user-created', 'user 1', NULL, '{"disabled":false,"display_name":"ANN","email":null,"issuer":"local","name":"ann","roles":[{"network":null,"role":"owner"}]}');
+INSERT INTO public.audit VALUES (24, 1795868700, 'operator-token', 1, '', '127.0.0.1', 'fdbdf2e37e77d7a5', NULL, 'user-created', 'user 2', NULL, '{"disabled":false,"display_name":"BOB","email":null,"issuer":"local","name":"bob","roles":[{"network":null,"role":"admin"}]}');
+INSERT INTO public.audit VALUES (25, 1795868700, 'operator-token', 1, '', '127.0.0.1', '86164dc59296458b', NULL, 'user-created', 'user 3', NULL, '{"disabled":false,"display_name":"EVE","email":null,"issuer":"local","name":"eve","roles":[]}');
+INSERT INTO public.audit VALUES (26, 1795868700, 'operator-token', 1, '', '127.0.0.1', 'e3da230c011736ed', '\xc49707f0f5bd9f2176437fefa15f6025', 'role-changed', 'user 3', '{"role":null}', '{"role":"auditor"}');
+INSERT INTO public.audit VALUES (27, 1795868700, 'operator-token', 1, '', '127.0.0.1', '0c395ae9ee903f6a', NULL, 'user-changed', 'user 3', '{"disabled":false,"display_name":"EVE","email":null,"issuer":"local","name":"eve","roles":[{"network":"default","role":"auditor"}]}', '{"disabled":true,"display_name":"EVE","email":"eve@example.com","issuer":"local","name":"eve","roles":[{"network":"default","role":"auditor"}]}');
+INSERT INTO public.audit VALUES (28, 1795868700, 'command', NULL, '', '', '', NULL, 'token-created', 'token 1', NULL, '{"expires_at":1803644700,"name":"ci","scopes":"nodes:read","user":null}');
+INSERT INTO public.audit VALUES (29, 1795868700, 'operator-token', 1, '', '127.0.0.1', 'def06fc67226be30', '\xc49707f0f5bd9f2176437fefa15f6025', 'webhook-created', 'webhook 1', NULL, '{"events":["none"],"host":"hooks.example.com"}');
+INSERT INTO public.audit VALUES (30, 1795868700, 'operator-token', 1, '', '127.0.0.1', '2332864c3647b954', NULL, 'webhook-created', 'webhook 2', NULL, '{"events":["none"],"host":"hooks.example.com"}');
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 1535256);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 2313155);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 3837099);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 4909290);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 5966922);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 6702568);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 7621528);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 8416681);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 9972669);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 10586736);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 11794635);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 13264734);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 13699403);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 14815525);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 15828093);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 17102257);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 18725411);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 19589686);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 19996894);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 21829645);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 22981910);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 23547983);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 24583530);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 26022707);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 26666003);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 27277138);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 29167359);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 29542486);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 31285775);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 31933468);
+INSERT INTO public.history VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 33385454);
+INSERT INTO public.history VALUES ('\x100750f43fc16c4b38626dd623353886', 1792335);
+INSERT INTO public.history VALUES ('\x100750f43fc16c4b38626dd623353886', 2605732);
+INSERT INTO public.history VALUES ('\x100750f43fc16c4b38626dd623353886', 4027760);
+INSERT INTO public.history VALUES ('\xb5e808af84e785fe732f6e3e376871b2', 1077392);
+INSERT INTO public.history VALUES ('\x46cf47fa4448ea7aa90924fb9aea5e86', 1922967);
+INSERT INTO public.history VALUES ('\x46cf47fa4448ea7aa90924fb9aea5e86', 3080412);
+INSERT INTO public.history VALUES ('\x46cf47fa4448ea7aa90924fb9aea5e86', 4057221);
+INSERT INTO public.history VALUES ('\x100750f43fc16c4b38626dd623353886', 4691158);
+INSERT INTO public.history VALUES ('\x46cf47fa4448ea7aa90924fb9aea5e86', 4478350);
+INSERT INTO public.keys VALUES (4, '\xc49707f0f5bd9f2176437fefa15f6025', '\x845eecb99c1e645999a0cc66c8718a2030bf79c1fae8554fba67598cdedfe53a', 1, 1795955099, 1795868699, 0, 1795868699, NULL, NULL, '[]', 0, NULL);
+INSERT INTO public.keys VALUES (5, '\xc49707f0f5bd9f2176437fefa15f6025', '\xa5d93cd0ad3503d0de1ea9ff7a91d9ebe2de533898aa1e02f41e91b115d44cd5', 0, 1795868700, NULL, 0, 1795868699, NULL, NULL, '[]', 0, NULL);
+INSERT INTO public.keys VALUES (3, '\xc49707f0f5bd9f2176437fefa15f6025', '\x33cbd96ea523afa43b412fcefc8fe195a95e223bc7cce4cefdc250f7c479859b', 0, 1795872299, NULL, 1, 1795868699, NULL, NULL, '[]', 0, NULL);
+INSERT INTO public.keys VALUES (2, '\xc49707f0f5bd9f2176437fefa15f6025', '\x281bfe80d52430e5ca719f0a577a991195f16e5b1ca0ea6546d968cf5f622ad9', 1, NULL, NULL, 3, 1795868699, NULL, NULL, '[]', 0, NULL);
+INSERT INTO public.keys VALUES (1, '\xc49707f0f5bd9f2176437fefa15f6025', '\x1367be29a1379594cd0268d557f5c4badf88fcb4d4e9fbd9ab7d524178d4ced1', 1, 1803644699, NULL, 3, 1795868699, NULL, NULL, '[]', 0, NULL);
+INSERT INTO public.keys VALUES (6, '\x100750f43fc16c4b38626dd623353886', '\xe38f97d2e69059805b4fe3ca4a9c1702bfff554b1f7656f3cd3cc733ac4df364', 1, 1803644700, NULL, 1, 1795868700, NULL, NULL, '[]', 0, NULL);
+INSERT INTO public.keys VALUES (7, '\x46cf47fa4448ea7aa90924fb9aea5e86', '\x46a16a4f000f08230f354bb6ee0404fc28afb8f7cac1a112d90fb711f5731fc2', 1, 1803644700, 1795868700, 1, 1795868700, NULL, NULL, '[]', 0, NULL);
+INSERT INTO public.links VALUES (1, '\x7855179071180724a899034d923436b7ebff0e93482194a0cca743db2c4cff98', 'set-up', NULL, 1795868699, 1796127899);
+INSERT INTO public.links VALUES (2, '\x7ff1f2661d8994a6300bd86ee07f4c67f0e2f180822cf72164b60933f9f31cce', 'password', 1, 1795868700, 1796127900);
+INSERT INTO public.links VALUES (3, '\x3c2718137d089beee8fe4059f1980a82a770e155b080b6e5966fda34e722c98b', 'password', 2, 1795868700, 1796127900);
+INSERT INTO public.links VALUES (4, '\xaa09143c1a5b400d54a2897ae4979e6dd61f286d17d5249180cca3725a946c49', 'password', 3, 1795868700, 1796127900);
+INSERT INTO public.meta VALUES ('coordinator-key', '\x68d5bacb91b9ffd06b5500f3ebdf0f0ef63ecb7954a6c5747cfcf399b1829562');
+INSERT INTO public.meta VALUES ('ticket-key', '\x20b9ccedde0f9378f7b699284e53bab9c1047bcefe0d21234bdca9d4e3094678');
+INSERT INTO public.meta VALUES ('relay-key', '\x506f33b102aec2bbf97dd432952c4a9b805631f15f8795146d3620a9e847e951');
+INSERT INTO public.networks VALUES ('\x100750f43fc16c4b38626dd623353886', 'office', '10.77.0.0/16', 'fdd0:c820:22eb::/64', 4691158, 1, 1795868700, 4691158, NULL, 0, NULL, 0);
+INSERT INTO public.networks VALUES ('\x46cf47fa4448ea7aa90924fb9aea5e86', '#46cf47fa4448ea7aa90924fb9aea5e86', '10.78.0.0/24', 'fdd0:8495:f2ee::/64', 4478350, 1, 1795868700, 0, 1795868700, 0, NULL, 0);
+INSERT INTO public.networks VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 'default', '100.64.0.0/10', 'fdb0:de76:25ac::/64', 33385454, 7, 1795868699, 5966922, NULL, 0, NULL, 0);
+INSERT INTO public.networks VALUES ('\xb5e808af84e785fe732f6e3e376871b2', 'empty', '100.100.0.0/24', 'fdf3:cda2:1390::/64', 1077392, 0, 1795868700, 0, NULL, 0, NULL, 0);
+INSERT INTO public.nodes VALUES (1, '\xc49707f0f5bd9f2176437fefa15f6025', '\x3390c44bcee8a55124015cc115d967da8208b24f8f15ee3b06dddef438ecb374', '\x087e00fb534f12aabfe60a75f2c2013a900c89b8825ac7502a417158747e1338', 'host-0', '\x64400001', '\xfdb0de7625ac00000000000000000001', '["10.1.2.3:2174"]', 'kill', 8416681, 1795868699, 1795868699, NULL, '[1]', 0, 3, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 6702568);
+INSERT INTO public.nodes VALUES (2, '\xc49707f0f5bd9f2176437fefa15f6025', '\x31fd9d863f24b4dfb0c9129fed74c17364c3468ea0882a57d633ba568986e454', '\x52616141b28efd7fa5ff81ca6b7d7ceb6f68b45c6aeb34518790532c79c98c9d', 'host-1', '\x64400002', '\xfdb0de7625ac00000000000000000002', '["10.1.2.3:11617"]', 'kill', 14815525, 1795868699, 1795868699, NULL, '[]', 1795890299, 2, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 9972669);
+INSERT INTO public.nodes VALUES (6, '\xc49707f0f5bd9f2176437fefa15f6025', '\x75f19dcee3483ba707480770dce605a7308dbda24e298ebb0917af4fdabc624b', '\xe0a43738c664cd768d30e8399940c5221ee3f734ed42d9d0e6be35620ad77f69', 'host-5', '\x64400006', '\xfdb0de7625ac00000000000000000006', '["10.1.2.3:29860"]', 'kill', 27277138, 1795868700, 1795868700, NULL, '[1]', 0, 2, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 26022707);
+INSERT INTO public.nodes VALUES (3, '\xc49707f0f5bd9f2176437fefa15f6025', '\x67137d8fa0be630b0060e2754760fddd49f7eb0da52d0c2a46c3a9b588f0ba42', '\x209cc1b791a927994d9c8e31d6518ded3dc5dc022062135f55e200a5fb822161', 'printer', '\x64400003', '\xfdb0de7625ac00000000000000000003', '["10.1.2.3:5276"]', 'kill', 29167359, 1795868699, 1795868699, NULL, '[1]', 0, 1, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 15828093);
+INSERT INTO public.nodes VALUES (4, '\xc49707f0f5bd9f2176437fefa15f6025', '\xfbd997c95ddf2dc9172d79a27dd8fa52f3c32fd4a4c62d914b7a1234fd31411e', '\xc55a095226bd8044c6214a7a6f0832f4ad13907278b6de59a165f02f366ea73d', 'host-2', '\x64400004', '\xfdb0de7625ac00000000000000000004', '["10.1.2.3:26202"]', 'kill', 29542486, 1795868699, 1795868699, NULL, '[1]', 0, 2, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 19589686);
+INSERT INTO public.nodes VALUES (5, '\xc49707f0f5bd9f2176437fefa15f6025', '\x508b8bf06430f14d395d6f55d69bf886642eda416a3a4b02a9a322c5646d3341', '\x6550e3db9978b66d31f739343329518c12e8d3b25291f8bd331e675a9d1a4177', 'host-4', '\x64400005', '\xfdb0de7625ac00000000000000000005', '[]', 'kill', 31285775, 1795868700, 1795868700, 1795868700, '[]', 0, 1, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 22981910);
+INSERT INTO public.nodes VALUES (7, '\xc49707f0f5bd9f2176437fefa15f6025', '\x814cb21da2fbbdc7aaafc59bafb2d66c9740f8b9ba764117cc9278c920ac9679', '\xa4d6264a6560c33113524363366e95d467d7eb81eaa9c4edb602f63d0284e53c', 'host-4', '\x64400007', '\xfdb0de7625ac00000000000000000007', '["10.1.2.3:22230"]', 'kill', 33385454, 1795868700, 1795868700, NULL, '[]', 0, 1, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 31933468);
+INSERT INTO public.nodes VALUES (8, '\x100750f43fc16c4b38626dd623353886', '\x45e67d27524ab3fecf1ed20c9d41a1e307d917e9740ef94db288772e6120b86b', '\x72d335e9d0eea45cd1afa076d2c066c4294b2784d58e6aaf5d1d56271934e90a', 'host-1', '\x0a4d0001', '\xfdd0c82022eb00000000000000000001', '["10.1.2.3:15827"]', 'kill', 4027760, 1795868700, 1795868700, NULL, '[]', 0, 6, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 2605732);
+INSERT INTO public.nodes VALUES (9, '\x46cf47fa4448ea7aa90924fb9aea5e86', '\xc0d884ae7f5f7f87eabf18a44ea8d3e5a0f995ab3e0378a22be69e292721427a', '\x21b85008ad041fd90bdc8708ae651ff04ad555404d6eec23c1e88ed5c4f7900f', 'host-1', '\x0a4e0001', '\xfdd08495f2ee00000000000000000001', '[]', 'kill', 4478350, 1795868700, 1795868700, 1795868700, '[]', 0, 7, '\x000000047f000001', '\x000000047f000000', NULL, '[]', 1, 0, NULL, 0, NULL, NULL, NULL, 3080412);
+INSERT INTO public.operators VALUES (1, '\x3cf5ad625763601467661369fa8c98d133d6bc00613999f0e9634bd626514f1e', 1795868699, NULL);
+INSERT INTO public.operators VALUES (3, '\xa80bca53efce35563a510eeddd7feae58d9a0598122e532ce487c5f686ed99ea', 1795868699, NULL);
+INSERT INTO public.operators VALUES (2, '\xd821a5f2a3bd0f18e97c08816d6c7c051732058463e5b4c0d85006faa77e5bcc', 1795868699, 1795868699);
+INSERT INTO public.people VALUES (1, 'local', 'ann', 'ANN', NULL, NULL, 1795868700, NULL, NULL, '[]', 1, NULL, NULL);
+INSERT INTO public.people VALUES (2, 'local', 'bob', 'BOB', NULL, NULL, 1795868700, NULL, NULL, '[]', 1, NULL, NULL);
+INSERT INTO public.people VALUES (3, 'local', 'eve', 'EVE', 'eve@example.com', 1795868700, 1795868700, NULL, NULL, '[]', 3, NULL, NULL);
+INSERT INTO public.policies VALUES ('\xc49707f0f5bd9f2176437fefa15f6025', 1, 0, '// Who may reach whom in this network. What no rule allows is denied.
 // The language: docs/policy.md. Try a change with `taut-coordinator policy check FILE`, and apply it with `taut-coordinator policy apply FILE`.
 {
   "acls": [
@@ -479,8 +504,8 @@ INSERT INTO public.policies VALUES ('\x840f359ea450de5c2b4d1304fac78db1', 1, 0, 
     {"action": "accept", "src": ["*"], "dst": ["*:*"]},
   ],
 }
-', 'taut-coordinator', 'a new network', 1795864110);
-INSERT INTO public.policies VALUES ('\x1112c721e8e8e1ecaa447883600a1082', 1, 0, '// Who may reach whom in this network. What no rule allows is denied.
+', 'taut-coordinator', 'a new network', 1795868699);
+INSERT INTO public.policies VALUES ('\x100750f43fc16c4b38626dd623353886', 1, 0, '// Who may reach whom in this network. What no rule allows is denied.
 // The language: docs/policy.md. Try a change with `taut-coordinator policy check FILE`, and apply it with `taut-coordinator policy apply FILE`.
 {
   "acls": [
@@ -488,8 +513,8 @@ INSERT INTO public.policies VALUES ('\x1112c721e8e8e1ecaa447883600a1082', 1, 0, 
     {"action": "accept", "src": ["*"], "dst": ["*:*"]},
   ],
 }
-', 'taut-coordinator', 'a new network', 1795864113);
-INSERT INTO public.policies VALUES ('\x2f506c2d470fe7a732c4dfc3c95eafa6', 1, 0, '// Who may reach whom in this network. What no rule allows is denied.
+', 'taut-coordinator', 'a new network', 1795868700);
+INSERT INTO public.policies VALUES ('\xb5e808af84e785fe732f6e3e376871b2', 1, 0, '// Who may reach whom in this network. What no rule allows is denied.
 // The language: docs/policy.md. Try a change with `taut-coordinator policy check FILE`, and apply it with `taut-coordinator policy apply FILE`.
 {
   "acls": [
@@ -497,8 +522,8 @@ INSERT INTO public.policies VALUES ('\x2f506c2d470fe7a732c4dfc3c95eafa6', 1, 0, 
     {"action": "accept", "src": ["*"], "dst": ["*:*"]},
   ],
 }
-', 'taut-coordinator', 'a new network', 1795864113);
-INSERT INTO public.policies VALUES ('\x0761f0cf26fdaf5aa0bbeb47a5c840cc', 1, 0, '// Who may reach whom in this network. What no rule allows is denied.
+', 'taut-coordinator', 'a new network', 1795868700);
+INSERT INTO public.policies VALUES ('\x46cf47fa4448ea7aa90924fb9aea5e86', 1, 0, '// Who may reach whom in this network. What no rule allows is denied.
 // The language: docs/policy.md. Try a change with `taut-coordinator policy check FILE`, and apply it with `taut-coordinator policy apply FILE`.
 {
   "acls": [
@@ -506,18 +531,20 @@ INSERT INTO public.policies VALUES ('\x0761f0cf26fdaf5aa0bbeb47a5c840cc', 1, 0, 
     {"action": "accept", "src": ["*"], "dst": ["*:*"]},
   ],
 }
-', 'taut-coordinator', 'a new network', 1795864113);
-INSERT INTO public.relays VALUES (1, '\x840f359ea450de5c2b4d1304fac78db1', 'near', '\x9b02f21a7823741659073d4dd991854d1cb6b52ea277a9d1138d776c64f3f1d2', '["203.0.113.7:3478","[2001:db8::7]:3478"]', 3479, NULL, 1795864111, 0);
-INSERT INTO public.relays VALUES (3, '\x840f359ea450de5c2b4d1304fac78db1', 'web', '\x004d514bdb053b73612b0bc710163aac2a1ccd7d70ad9db09324a68da45eb4db', '["203.0.113.9:3478"]', 0, 'wss://relay.example/relay', 1795864111, 0);
-INSERT INTO public.relays VALUES (4, '\x1112c721e8e8e1ecaa447883600a1082', 'near', '\x0c66113b8fbb54bba7c0a96a50461e9b7f116d95a33fd93bd2e64d15dbd435f5', '["198.51.100.1:3478"]', 0, NULL, 1795864113, 0);
-INSERT INTO public.revocations VALUES (1, '\x840f359ea450de5c2b4d1304fac78db1', NULL, '\x88cd98629e2f16449d910c961f0dfa14fe8d45ff8fc04ec71f37dae97b42ad38', 1795864112);
-INSERT INTO public.revocations VALUES (2, '\x840f359ea450de5c2b4d1304fac78db1', 5, '\x76b225520268a0bb2f339c021b312db38145fae479b90cc5bd63e737ddaaed4d', 1795864112);
-INSERT INTO public.revocations VALUES (3, '\x0761f0cf26fdaf5aa0bbeb47a5c840cc', 9, '\x4d748ca3845d4bf11f1416ea47d1a9339036e66b37da417eda8829f9c8a91362', 1795864113);
+', 'taut-coordinator', 'a new network', 1795868700);
+INSERT INTO public.relays VALUES (1, '\xc49707f0f5bd9f2176437fefa15f6025', 'near', '\x40fa8aed2c1df240d8c101a8beb24405a15350a7c0f19a71928564f4bb0e2a94', '["203.0.113.7:3478","[2001:db8::7]:3478"]', 3479, NULL, 1795868699, 0);
+INSERT INTO public.relays VALUES (3, '\xc49707f0f5bd9f2176437fefa15f6025', 'web', '\x284f42edea6b158816e36c3606ab2df67a4036ae69ad2c08eab293de9d1976dd', '["203.0.113.9:3478"]', 0, 'wss://relay.example/relay', 1795868699, 0);
+INSERT INTO public.relays VALUES (4, '\x100750f43fc16c4b38626dd623353886', 'near', '\xf358f8a9dc723826b9a4b32f4080f9830f73b6b9c13f26b6ae729b5e9a0535cd', '["198.51.100.1:3478"]', 0, NULL, 1795868700, 0);
+INSERT INTO public.revocations VALUES (1, '\xc49707f0f5bd9f2176437fefa15f6025', NULL, '\x023b4223f257571e0ad40ccaa6cf2c22006d390081f1b4d3ae5316cbc35eb508', 1795868699);
+INSERT INTO public.revocations VALUES (2, '\xc49707f0f5bd9f2176437fefa15f6025', 5, '\x6550e3db9978b66d31f739343329518c12e8d3b25291f8bd331e675a9d1a4177', 1795868700);
+INSERT INTO public.revocations VALUES (3, '\x46cf47fa4448ea7aa90924fb9aea5e86', 9, '\x21b85008ad041fd90bdc8708ae651ff04ad555404d6eec23c1e88ed5c4f7900f', 1795868700);
 INSERT INTO public.roles VALUES (1, '\x', 'owner');
 INSERT INTO public.roles VALUES (2, '\x', 'admin');
-INSERT INTO public.roles VALUES (3, '\x840f359ea450de5c2b4d1304fac78db1', 'auditor');
-INSERT INTO public.tokens VALUES (1, '\xd51302e2e1d38291881d81af09f32352dfaed0ee8ebc9b0a193a76a402afe518', NULL, 'ci', 'nodes:read', 1795864113, 1803640113, NULL);
-SELECT pg_catalog.setval('public.audit_id_seq', 28, true);
+INSERT INTO public.roles VALUES (3, '\xc49707f0f5bd9f2176437fefa15f6025', 'auditor');
+INSERT INTO public.tokens VALUES (1, '\x352802984cf996b9cdbef03667db18ecfe166f03321cad1daa80362c6091bac4', NULL, 'ci', 'nodes:read', 1795868700, 1803644700, NULL);
+INSERT INTO public.webhooks VALUES (1, '\xc49707f0f5bd9f2176437fefa15f6025', 'https://hooks.example.com/taut', 'tautwh-Udw0vKNISRCTejivRNUsASwc0Mx2cFzz8g7L_LUeZTI', '["none"]', 1795868700, NULL, 28, 0, NULL, 1795868700, NULL);
+INSERT INTO public.webhooks VALUES (2, NULL, 'https://hooks.example.com/taut', 'tautwh-H_pMS1X7qMS-C9Fo1ceFtgTghAjyo3BG5NzxxbtFV-o', '["none"]', 1795868700, NULL, 29, 0, NULL, 1795868700, NULL);
+SELECT pg_catalog.setval('public.audit_id_seq', 30, true);
 SELECT pg_catalog.setval('public.keys_id_seq', 7, true);
 SELECT pg_catalog.setval('public.links_id_seq', 4, true);
 SELECT pg_catalog.setval('public.nodes_id_seq', 9, true);
@@ -529,6 +556,7 @@ SELECT pg_catalog.setval('public.requests_id_seq', 1, false);
 SELECT pg_catalog.setval('public.revocations_id_seq', 3, true);
 SELECT pg_catalog.setval('public.sessions_id_seq', 1, false);
 SELECT pg_catalog.setval('public.tokens_id_seq', 1, true);
+SELECT pg_catalog.setval('public.webhooks_id_seq', 2, true);
 ALTER TABLE ONLY public._sqlx_migrations
     ADD CONSTRAINT _sqlx_migrations_pkey PRIMARY KEY (version);
 ALTER TABLE ONLY public.answers
@@ -601,6 +629,8 @@ ALTER TABLE ONLY public.tokens
     ADD CONSTRAINT tokens_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.totp
     ADD CONSTRAINT totp_pkey PRIMARY KEY (person);
+ALTER TABLE ONLY public.webhooks
+    ADD CONSTRAINT webhooks_pkey PRIMARY KEY (id);
 CREATE INDEX audit_age ON public.audit USING btree (at);
 CREATE INDEX nodes_ephemeral ON public.nodes USING btree (ephemeral) WHERE ((ephemeral IS NOT NULL) AND (removed_at IS NULL));
 CREATE INDEX nodes_expiry ON public.nodes USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (expired = 0) AND (removed_at IS NULL));
@@ -623,6 +653,7 @@ CREATE INDEX revocations_key ON public.revocations USING btree (node_key);
 CREATE INDEX revocations_network ON public.revocations USING btree (network, id);
 CREATE INDEX sessions_person ON public.sessions USING btree (person);
 CREATE INDEX tokens_person ON public.tokens USING btree (person);
+CREATE INDEX webhooks_network ON public.webhooks USING btree (network);
 ALTER TABLE ONLY public.credentials
     ADD CONSTRAINT credentials_person_fkey FOREIGN KEY (person) REFERENCES public.people(id);
 ALTER TABLE ONLY public.history

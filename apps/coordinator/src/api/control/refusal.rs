@@ -94,6 +94,10 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::NoPolicy(_)
         | StateError::NoPart
         | StateError::NoRequest(_)
+        | StateError::BadWebhook(_)
+        | StateError::BadEvents
+        | StateError::ManyWebhooks
+        | StateError::NoWebhook(_)
         | StateError::People(_) => ProblemCode::BadRequest,
     };
     // Details of the database are for the log, not for a node.

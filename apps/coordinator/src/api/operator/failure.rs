@@ -27,6 +27,10 @@ impl Failure {
         Self::new(ErrorCode::BadRequest, message, hint)
     }
 
+    pub(super) fn busy(message: &str, hint: &str) -> Self {
+        Self::new(ErrorCode::Busy, message, hint)
+    }
+
     pub(in crate::api) fn no_such_path() -> Self {
         Self::new(ErrorCode::NoSuchPath, "there is nothing at this path", "the API is below /api/v1")
     }
@@ -139,6 +143,9 @@ impl From<StateError> for Failure {
             StateError::PolicyTests(_) | StateError::TooOld(_) | StateError::PolicyChanged(_) => {
                 ErrorCode::PolicyRefused
             }
+            StateError::BadWebhook(_) | StateError::BadEvents => ErrorCode::BadWebhook,
+            StateError::ManyWebhooks => ErrorCode::Full,
+            StateError::NoWebhook(_) => ErrorCode::NoSuchWebhook,
             StateError::PolicyBusy => ErrorCode::Busy,
             StateError::NoPolicy(_) => ErrorCode::NoSuchPolicy,
             StateError::NoPart

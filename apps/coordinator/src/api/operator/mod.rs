@@ -18,6 +18,7 @@ mod route;
 mod routes;
 mod site;
 mod tokens;
+mod webhooks;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -47,9 +48,11 @@ pub(super) use failure::Failure;
 pub(super) use health::{Checked, alive};
 pub(crate) use networks::DEFAULT_IPV4;
 pub(super) use oidc::pages as oidc_pages;
+pub(super) use people::audit_entry;
 use repeat::RepeatKey;
 pub(super) use route::Route;
 pub(super) use routes::routes;
+pub(super) use webhooks::post as post_to_webhook;
 
 /// Timeout of a request, its body included, 30 s.
 const REQUEST: Duration = Duration::from_secs(30);

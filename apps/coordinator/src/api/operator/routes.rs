@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use super::document::document;
 use super::health::{healthz, readyz};
 use super::route::Route;
-use super::{keys, networks, nodes, people, policy, relays, requests, tokens};
+use super::{keys, networks, nodes, people, policy, relays, requests, tokens, webhooks};
 use crate::contract::{
     AddRelay, ApplyPolicy, ApproveRequest, ChangeNetwork, ChangeNode, CreateKey, CreateNetwork, CreatedKey,
     DeniedRequest, ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList, NodeAnswer, NodeList,
@@ -224,6 +224,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         .fails(&[ErrorCode::NoSuchToken, ErrorCode::LastToken]),
     ];
     all.extend(people::routes());
+    all.extend(webhooks::routes());
     all
 }
 

@@ -37,7 +37,7 @@ impl Known {
 pub(in crate::cli) const DEFAULT_STATE: &str = "/var/lib/taut-coordinator";
 
 /// All settings, in the order of the help.
-pub(in crate::cli) const KNOWN: [Known; 33] = [
+pub(in crate::cli) const KNOWN: [Known; 34] = [
     Known::new("state", Kind::Text, DEFAULT_STATE),
     Known::new("database", Kind::Text, ""),
     Known::new("listen", Kind::Text, "[::]:8288"),
@@ -61,6 +61,7 @@ pub(in crate::cli) const KNOWN: [Known; 33] = [
     Known::new("oidc-parameter", Kind::List, ""),
     Known::new("oidc-refresh-minutes", Kind::Number, "60"),
     Known::new("oidc-allow-private", Kind::Switch, "false"),
+    Known::new("webhooks-allow-private", Kind::Switch, "false"),
     Known::new("relay-port", Kind::Number, "3478"),
     Known::new("relay-address", Kind::List, ""),
     Known::new("relay-rate", Kind::Text, "1G"),

@@ -43,6 +43,7 @@ use super::{CommandError, complain, show};
 use crate::api;
 use crate::state::{MemberKeys, RelayToAdd, StartOptions, State, TICKET_LIFE, random};
 use crate::store::{Location, NetworkId};
+use crate::webhooks::Sender;
 use child::Coordinator;
 use member::Member;
 use report::Report;
@@ -342,6 +343,7 @@ async fn open(plan: &Plan, directory: &Path) -> Result<(State, Option<String>), 
         ticket_life: TICKET_LIFE,
         audit_days: 1,
         provider: None,
+        sender: Sender::new(false),
     };
     let (state, first) = State::open(options).await.map_err(CommandError::run)?;
     Ok((state, first.map(|first| first.join_token)))

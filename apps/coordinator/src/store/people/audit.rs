@@ -63,6 +63,34 @@ impl Reading {
         Ok(self.valid("audit", &rows, entry))
     }
 
+    /// Returns the number of the last of the `most` entries after this number; `None` if there is none.
+    pub(crate) async fn audit_bound(&mut self, after: i64, most: u32) -> Result<Option<i64>, StoreError> {
+        let sql = "SELECT max(id) AS id FROM (SELECT id FROM audit WHERE id > $1 ORDER BY id LIMIT $2) AS part";
+        self.one(sql, &[after.into(), most.into()]).await?.get("id")
+    }
+
+    /// Returns the entries of a network, or of all, with numbers above `after` and up to `until`.
+    pub(crate) async fn audit_between(
+        &mut self,
+        network: Option<NetworkId>,
+        after: i64,
+        until: i64,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        let rows = match &network {
+            None => {
+                let sql = "SELECT id, at, actor, actor_id, actor_name, source, request, network, action, object, old_value, new_value \
+                           FROM audit WHERE id > $1 AND id <= $2 ORDER BY id";
+                self.all(sql, &[after.into(), until.into()]).await?
+            }
+            Some(network) => {
+                let sql = "SELECT id, at, actor, actor_id, actor_name, source, request, network, action, object, old_value, new_value \
+                           FROM audit WHERE id > $1 AND id <= $2 AND network = $3 ORDER BY id";
+                self.all(sql, &[after.into(), until.into(), (&network.0).into()]).await?
+            }
+        };
+        Ok(self.valid("audit", &rows, entry))
+    }
+
     /// Returns up to `most` entries of changes that a person made.
     pub(crate) async fn audit_of(&mut self, person: i64, most: u32) -> Result<Vec<AuditRow>, StoreError> {
         let sql = "SELECT id, at, actor, actor_id, actor_name, source, request, network, action, object, old_value, new_value \

@@ -89,11 +89,15 @@ const ROUTES: [(&str, &str, Needs); 52] = [
 ];
 
 /// Further routes, in a second table so that the first one stays short.
-const MORE: [(&str, &str, Needs); 4] = [
+const MORE: [(&str, &str, Needs); 8] = [
     ("GET", "/api/v1/requests/{code}", Own("nodes:read")),
     ("DELETE", "/api/v1/users/{name}/codes", Everywhere(3, "users:write")),
     ("GET", "/api/v1/users/{name}/export", Everywhere(3, "users:write")),
     ("GET", "/api/v1/audit", Role(1, "audit:read")),
+    ("GET", "/api/v1/webhooks", Role(3, "audit:write")),
+    ("POST", "/api/v1/webhooks", Role(3, "audit:write")),
+    ("DELETE", "/api/v1/webhooks/{id}", Role(3, "audit:write")),
+    ("POST", "/api/v1/webhooks/{id}/test", Role(3, "audit:write")),
 ];
 
 fn table() -> impl Iterator<Item = (&'static str, &'static str, Needs)> {

@@ -10,3 +10,5 @@ mod own_devices;
 mod repeat;
 mod sign_in;
 mod users;
+
+pub(super) use client::{Client, person};

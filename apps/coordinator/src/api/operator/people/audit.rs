@@ -24,7 +24,7 @@ pub(super) async fn list(
     Ok(answer(AuditList { schema: SchemaVersion, entries, next: page.next }))
 }
 
-fn entry(view: AuditView) -> AuditEntry {
+pub(in crate::api) fn entry(view: AuditView) -> AuditEntry {
     let AuditView { row, network } = view;
     let value = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
     AuditEntry {

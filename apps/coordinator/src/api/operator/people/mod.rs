@@ -10,6 +10,7 @@ mod users;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 
+pub(in crate::api) use audit::entry as audit_entry;
 pub(super) use routes::routes;
 
 use super::Failure;
@@ -44,7 +45,7 @@ fn user_entry(view: &UserView) -> UserEntry {
     }
 }
 
-fn actor_entry(actor: &Actor) -> ActorEntry {
+pub(super) fn actor_entry(actor: &Actor) -> ActorEntry {
     ActorEntry { kind: String::from(actor.kind()), id: actor.id(), name: String::from(actor.name()) }
 }
 

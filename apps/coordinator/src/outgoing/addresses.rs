@@ -1,4 +1,4 @@
-//! Addresses to which the coordinator connects when a provider names them (fault E15).
+//! Addresses to which the coordinator connects when another party names them: an OpenID provider, or the owner of a webhook (fault E15).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,14 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     Public,
-    /// This host, a private network, or an overlay: a provider of one's own may be there.
+    /// This host, a private network, or an overlay: a server of one's own may be there.
     Private,
-    /// Link-local, where clouds keep the metadata of hosts, multicast, reserved: no provider is there.
+    /// Link-local, where clouds keep the metadata of hosts, multicast, reserved: no server of anyone is there.
     Never,
 }
 
 /// Returns true if the coordinator may connect to this address.
-pub(super) fn is_allowed(address: IpAddr, allow_private: bool) -> bool {
+pub(crate) fn is_allowed(address: IpAddr, allow_private: bool) -> bool {
     match reach(address) {
         Reach::Public => true,
         Reach::Private => allow_private,
