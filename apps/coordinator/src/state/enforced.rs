@@ -171,7 +171,7 @@ impl Enforced {
     /// Returns true if a member sees another one, because one of them may reach the other.
     pub(super) fn shows(&self, to: NodeId, peer: NodeId) -> bool {
         match &self.meaning {
-            Meaning::Open { .. } => true,
+            Meaning::Open { .. } => self.facts.contains_key(&to) && self.facts.contains_key(&peer),
             Meaning::Compiled { compiled, nodes } => match (nodes.binary_search(&to), nodes.binary_search(&peer)) {
                 (Ok(one), Ok(other)) => compiled.are_peers(one, other),
                 _ => false,

@@ -21,7 +21,7 @@ use taut_policy::Filter;
 
 use super::audience::Audience;
 use super::enforced::{Enforced, ToEnforce};
-use super::people::users_of_policy;
+use super::people::{GroupsOf, users_of_policy};
 use super::policy_threads::PolicyThreads;
 use super::{StateError, maps, relays};
 use crate::store::{NetworkId, NetworkRow, NodeRow, NodeRows, Part, Reading, StoreError};
@@ -275,7 +275,7 @@ impl Rows {
             }
         }
         let policy = tx.policy(id).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
-        let users = users_of_policy(tx, id, true).await?;
+        let users = users_of_policy(tx, id, GroupsOf::Owners).await?;
         let sound = self.members.keys().filter_map(|id| self.sound(*id));
         Ok(DraftPolicy::ToApply(Box::new(ToEnforce::new(&self.network, policy, sound, users, before))))
     }

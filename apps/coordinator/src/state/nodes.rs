@@ -9,7 +9,7 @@ use taut_relay_server::log::MEMBERSHIP;
 
 use super::members::member;
 use super::names::is_number;
-use super::party::{Caller, Change, record};
+use super::party::{Caller, Change, PeopleError, record};
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -47,6 +47,10 @@ impl State {
             }
             found => found?,
         };
+        if row.device.disabled && Caller::current().only_own(network.id).is_some() {
+            // The same machine could be approved again as a new node.
+            return Err(PeopleError::Forbidden.into());
+        }
         record(&mut tx, Change { before: Some(value(&row)), ..change("node-removed", &row) }).await?;
         self.remove(tx, &network, &row).await?;
         tracing::info!(target: log::MEMBERS, event = "removed", network = network.name, node = row.id.0, name = row.name);

@@ -7,7 +7,7 @@ use super::StateError;
 use super::device_rules::DeviceChange;
 use super::enforced::inventory;
 use super::party::PeopleError;
-use super::people::users_of_policy;
+use super::people::{GroupsOf, users_of_policy};
 use crate::store::{NetworkId, NodeRow, Reading, StoreError};
 
 /// Devices that one person approves for itself, 256: more are the work of an administrator.
@@ -42,7 +42,7 @@ pub(super) async fn check_tags(
     if new.is_empty() {
         return Ok(());
     }
-    let users = users_of_policy(tx, network, false).await?;
+    let users = users_of_policy(tx, network, GroupsOf::Login(login)).await?;
     let row = tx.policy(network).await?.ok_or(StoreError::Damaged("a network without a policy"))?;
     let network = tx.network(network).await?.ok_or(StateError::NotAMember)?;
     let policy = Policy::parse(&row.text).map_err(|error| StateError::StoredPolicy(Box::new(error)))?;

@@ -9,7 +9,7 @@ use taut_policy::{Inventory, Policy, compile, run_tests};
 use super::enforced::{facts_of, inventory, is_open};
 use super::first_policy::KEPT;
 use super::party::{Actor, Caller, Change, record};
-use super::people::users_of_policy;
+use super::people::{GroupsOf, users_of_policy};
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -123,7 +123,7 @@ impl State {
         row: PolicyRow,
     ) -> Result<PolicyView, StateError> {
         let members = tx.members(network.id).await?.valid;
-        let users = users_of_policy(tx, network.id, false).await?;
+        let users = users_of_policy(tx, network.id, GroupsOf::Everybody).await?;
         let inventory = inventory(members.iter().filter_map(facts_of), users, [network.ipv4, network.ipv6]);
         Ok(PolicyView { inventory, too_old: self.too_old(&members), network, row })
     }

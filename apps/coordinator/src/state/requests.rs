@@ -257,7 +257,6 @@ impl State {
                 return Err(PeopleError::Forbidden.into());
             }
             own_devices::check_tags(&mut tx, network.id, login, &[], &tags).await?;
-            own_devices::check_number(&mut tx, network.id, login).await?;
             owner = Some(String::from(login));
         }
         let version = tx.next_version(network.id, random_bits()).await?;
@@ -274,7 +273,12 @@ impl State {
                 tx.set_device(row.id, (&row.device, &after), version, now).await?;
                 (NodeRow { device: after, version, ..row.clone() }, row.device)
             }
+            // The node was removed while it waited for its renewal.
+            None if request.network.is_some() => return Err(StateError::NoRequest(String::from(code))),
             None => {
+                if let Some(login) = only_own {
+                    own_devices::check_number(&mut tx, network.id, login).await?;
+                }
                 let device = Device { tags, owner, ..Device::default() };
                 let mut device = device_rules::approved(&network, &device, now);
                 device.approved = only_own.is_none() || !network.approval;

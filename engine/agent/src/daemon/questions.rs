@@ -25,6 +25,9 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Least time between two questions to the coordinator, 100 ms: it reads 20 messages per second from a node, and other messages matter more.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// Limit on the rules of an answer, 16: a coordinator names no more.
+const MAX_RULES: usize = 16;
+
 /// The latest questions, oldest first.
 #[derive(Default)]
 pub(super) struct Questions {
@@ -68,7 +71,14 @@ impl Questions {
     }
 
     /// Takes an answer. One that nobody waits for is dropped.
-    pub(super) fn take(&mut self, decision: Decision, now: Time) {
+    pub(super) fn take(&mut self, mut decision: Decision, now: Time) {
+        decision.rules.truncate(MAX_RULES);
+        for rule in &mut decision.rules {
+            // Whatever a coordinator sends, nothing else is shown.
+            if !["acls", "grants"].contains(&&*rule.section) {
+                rule.section = String::from("?");
+            }
+        }
         if let Some(asked) = self.asked.iter_mut().find(|asked| asked.connection == decision.connection) {
             asked.answer = Some((decision, now));
         }

@@ -318,6 +318,8 @@ impl Session {
                 self.state.leave(self.network, self.node, self.source).await?;
                 Err(StateError::NotAMember.into())
             }
+            // A node that takes no part learns nothing of the others.
+            ToCoordinator::Explain(_) if !self.takes_part() => Ok(()),
             ToCoordinator::Explain(connection) => match self.state.decide(self.network, self.node, connection).await {
                 Ok(decision) => self.tell(ToNode::Decision(decision)).await,
                 // The node asks again if its user does. Its channel does not end because of a question.

@@ -21,14 +21,27 @@ impl State {
     }
 }
 
-/// Returns the people with groups or a role in a network, as policies see them; with `owners_only`, groups of owners of its nodes only.
+/// Whose groups are read.
+#[derive(Clone, Copy)]
+pub(in crate::state) enum GroupsOf<'a> {
+    Everybody,
+    /// Owners of the network's nodes.
+    Owners,
+    Login(&'a str),
+}
+
+/// Returns people with groups or a role in a network, as policies see them.
 pub(in crate::state) async fn users(
     tx: &mut Reading,
     network: NetworkId,
-    owners_only: bool,
+    whose: GroupsOf<'_>,
 ) -> Result<Vec<UserFacts>, StateError> {
     let mut users: BTreeMap<String, UserFacts> = BTreeMap::new();
-    let groups = tx.groups_of_people(Some(network).filter(|_| owners_only)).await?;
+    let groups = match whose {
+        GroupsOf::Everybody => tx.groups_of_people(None).await?,
+        GroupsOf::Owners => tx.groups_of_people(Some(network)).await?,
+        GroupsOf::Login(login) => tx.groups_of_login(login).await?,
+    };
     for GroupsRow { login, groups } in groups {
         let name = login.clone();
         users.insert(login, UserFacts { name, groups, ..UserFacts::default() });
@@ -57,6 +70,10 @@ impl State {
     pub(super) async fn free_devices(&self, tx: &mut Writing, person: &PersonRow) -> Result<Regrouped, StateError> {
         let mut freed = Regrouped::default();
         let Some(login) = login(person) else { return Ok(freed) };
+        // Another person with the same login may be the one that owns them.
+        if tx.has_login(login).await? {
+            return Ok(freed);
+        }
         for network in tx.networks_of_owner(login).await? {
             let version = tx.next_version(network, random_bits()).await?;
             tx.free_nodes(network, login, version).await?;
@@ -78,6 +95,11 @@ pub(super) async fn regroup(
     }
     let logins: Vec<&str> = [was, is].into_iter().flatten().map(|(login, _)| login).collect();
     regroup_logins(tx, &logins, None).await
+}
+
+/// Gives a new version to each network in which the login of a new person owns a node.
+pub(super) async fn regroup_new(tx: &mut Writing, person: &PersonRow) -> Result<Regrouped, StateError> {
+    regroup_role(tx, person, None).await
 }
 
 /// Gives a new version to each network, or to this one alone, in which a person whose role changed owns a node.

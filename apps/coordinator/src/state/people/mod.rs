@@ -22,7 +22,7 @@ pub(crate) use account::NewCodes;
 pub(crate) use answers::{Earlier, Repeatable};
 pub(crate) use api_tokens::{API_PREFIX, LONGEST_TOKEN_LIFE, TokenView};
 pub(crate) use audit::AuditView;
-pub(super) use groups::users as users_of_policy;
+pub(super) use groups::{GroupsOf, users as users_of_policy};
 pub(super) use links::{SET_UP, insert as insert_link, url as link_url};
 pub(crate) use oidc::{OidcReturn, SIGN_IN_LIFE};
 pub(crate) use passwords::Password;

@@ -240,7 +240,11 @@ pub(super) async fn update(
     let mut row = before.clone();
     row.name = shown_name(identity);
     row.email = identity.email.clone().filter(|email| check_email(Some(email)).is_ok());
-    row.login = row.email.as_ref().filter(|_| identity.is_email_confirmed).map(|email| email.to_lowercase());
+    row.login = row
+        .email
+        .as_ref()
+        .filter(|email| identity.is_email_confirmed && email.is_ascii())
+        .map(|email| email.to_ascii_lowercase());
     row.member_of.clone_from(&identity.groups);
     let after = tx.confirm_person(&row, unix_now()).await?;
     let regrouped = regroup(tx, &before, Some(&after)).await?;

@@ -5,7 +5,7 @@ use taut_base::is_printable;
 
 use super::super::names::is_number;
 use super::super::{State, StateError, networks};
-use super::groups::{regroup, regroup_role};
+use super::groups::{regroup, regroup_new, regroup_role};
 use super::{Access, Area, Caller, Change, LARGEST_PAGE, Need, PeopleError, Role, record};
 use crate::clock::unix_now;
 use crate::store::{LOCAL, NetworkRow, NewPerson, Party, PersonRow, Reading, Writing};
@@ -99,11 +99,13 @@ impl State {
         if let Some(role) = role {
             tx.set_role(row.id, None, Some(role.name())).await?;
         }
+        let regrouped = regroup_new(&mut tx, &row).await?;
         let secret = Self::first_password_link(&mut tx, row.id).await?;
         let all = tx.networks().await?;
         let view = view(&mut tx, &all, row).await?;
         record(&mut tx, change("user-created", view.row.id, None, Some(value(&view)))).await?;
         tx.commit().await?;
+        self.announce_groups(regrouped);
         Ok((view, self.password_url(&secret)))
     }
 

@@ -61,7 +61,16 @@ impl Reading {
 
     /// Returns the login of a person at devices: the name of a local one, or the address that the provider has confirmed. `None` if another person has the same.
     pub(crate) async fn sole_login(&mut self, person: i64) -> Result<Option<String>, StoreError> {
-        let sql = concat!("SELECT ", login!("p"), " AS login FROM people p WHERE p.id = $1 AND ", is_sole!());
+        // Also somebody who cannot sign in now has the login: access that returns must not meet another person's devices.
+        let sql = concat!(
+            "SELECT ",
+            login!("p"),
+            " AS login FROM people p WHERE p.id = $1 AND NOT EXISTS (SELECT 1 FROM people o WHERE o.id <> p.id AND ",
+            login!("o"),
+            " = ",
+            login!("p"),
+            ")"
+        );
         match self.optional(sql, &[person.into()]).await? {
             Some(row) => row.get("login"),
             None => Ok(None),
@@ -88,6 +97,18 @@ impl Reading {
         Ok(found)
     }
 
+    /// Returns true if a person has this login.
+    pub(crate) async fn has_login(&mut self, login: &str) -> Result<bool, StoreError> {
+        let sql = concat!("SELECT 1 AS one FROM people p WHERE ", login!("p"), " = $1");
+        Ok(self.optional(sql, &[login.into()]).await?.is_some())
+    }
+
+    /// Returns the groups of one login, if they count in policies.
+    pub(crate) async fn groups_of_login(&mut self, login: &str) -> Result<Vec<GroupsRow>, StoreError> {
+        let rows = self.all(concat!(counted!(), " AND p.login = $1"), &[login.into()]).await?;
+        Ok(self.valid("people", &rows, groups))
+    }
+
     /// Returns the number of nodes of a network that a login owns.
     pub(crate) async fn count_owned(&mut self, network: NetworkId, login: &str) -> Result<u64, StoreError> {
         let sql = "SELECT count(*) AS count FROM nodes WHERE network = $1 AND owner = $2 AND removed_at IS NULL";
@@ -105,11 +126,13 @@ impl Reading {
 }
 
 impl Writing {
-    /// Deletes an owner from its nodes in a network.
+    /// Deletes an owner from its nodes and enrolment keys in a network.
     pub(crate) async fn free_nodes(&mut self, network: NetworkId, login: &str, version: u64) -> Result<(), StoreError> {
         let sql =
             "UPDATE nodes SET owner = NULL, version = $1 WHERE network = $2 AND owner = $3 AND removed_at IS NULL";
         self.execute(sql, &[version.into(), (&network.0).into(), login.into()]).await?;
+        let sql = "UPDATE keys SET owner = NULL WHERE network = $1 AND owner = $2";
+        self.execute(sql, &[(&network.0).into(), login.into()]).await?;
         Ok(())
     }
 

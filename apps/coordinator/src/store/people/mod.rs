@@ -122,7 +122,8 @@ impl Writing {
     pub(crate) async fn delete_person(&mut self, id: i64, mark: &str) -> Result<(), StoreError> {
         self.erase_from_audit(id, mark).await?;
         let sql = "UPDATE policies SET author = $1 WHERE author IN (SELECT subject FROM people WHERE id = $2) \
-                   OR author IN (SELECT 'token ' || name FROM tokens WHERE person = $2)";
+                   OR author IN (SELECT 'token ' || name FROM tokens WHERE person = $2) \
+                   OR author IN (SELECT 'token ' || t.name || ' of ' || p.subject FROM tokens t JOIN people p ON p.id = t.person WHERE p.id = $2)";
         self.execute(sql, &[mark.into(), id.into()]).await?;
         for delete in [
             "DELETE FROM oidc_refreshes WHERE person = $1",

@@ -76,6 +76,9 @@ impl AcmeOptions {
     }
 }
 
+/// Least time between two orders that succeed, 1 h: whatever a server issues, it is not asked for more without end.
+const LEAST: Duration = Duration::from_secs(3600);
+
 /// Orders certificates whenever one is due, and puts them in force. `hangup` ends a pause. Has no end.
 pub(crate) async fn keep(tls: Arc<ServerTls>, options: AcmeOptions, challenges: Challenges, hangup: Arc<Notify>) {
     let store = AcmeStore::new(&options.state);
@@ -94,7 +97,7 @@ pub(crate) async fn keep(tls: Arc<ServerTls>, options: AcmeOptions, challenges: 
         match attempt(&options, &challenges).await {
             Ok(pair) => {
                 let (names, ends) = (pair.facts.names.join(","), pair.facts.end());
-                (failures, due) = (0, jittered(renewal(&pair.facts)));
+                (failures, due) = (0, jittered(renewal(&pair.facts)).max(since_1970() + LEAST));
                 tls.replace(pair);
                 let directory = &options.directory;
                 tracing::info!(target: log::DAEMON, event = "acme-issued", names, ends, directory);

@@ -70,8 +70,11 @@ pub(super) fn obtain(
     let url = client.directory.new_order.clone();
     let answer = client.post(&url, &json!({ "identifiers": identifiers }))?;
     let (url, order) = (answer.location()?, answer.read::<Order>()?);
+    if order.authorizations.len() > names.len() {
+        return Err(AcmeError::new("the server asks for more proofs than names were ordered"));
+    }
     for authorization in &order.authorizations {
-        prove(client, authorization, challenges)?;
+        prove(client, authorization, names, challenges)?;
     }
     let key = CertificateKey::generate().map_err(AcmeError::new)?;
     let request = key.request(names).map_err(AcmeError::new)?;
@@ -88,8 +91,12 @@ pub(super) fn obtain(
 }
 
 /// Proves that a name leads to this coordinator.
-fn prove(client: &mut Client, url: &str, challenges: &Challenges) -> Result<(), AcmeError> {
+fn prove(client: &mut Client, url: &str, names: &[String], challenges: &Challenges) -> Result<(), AcmeError> {
     let authorization = client.get(url)?.read::<Authorization>()?;
+    // Nobody else gets a certificate of ours to show.
+    if !names.iter().any(|name| name.eq_ignore_ascii_case(&authorization.identifier.value)) {
+        return Err(AcmeError::new("the server asks for a proof of a name that was not ordered"));
+    }
     if matches!(authorization.status, Status::Valid) {
         return Ok(());
     }
