@@ -67,8 +67,8 @@ def assert_full_pings_arrive(one, two):
 
 
 def assert_full_pings_arrive_soon(one, two):
-    """The other end sent no long packet since the path shrank, so its first ones find that out, and are lost."""
-    mtu.full_pings(one, two.ipv4)
+    """The other end sent no long packet since the path shrank, so its first ones find that out, and are lost. Its answers to pings are no longer than these."""
+    mtu.full_pings(two, one.ipv4)
     assert_full_pings_arrive(one, two)
 
 
