@@ -13,6 +13,7 @@ mod decisions;
 mod device_rules;
 mod devices;
 mod duplicates;
+mod ended_people;
 mod endpoints;
 mod enforced;
 mod error;

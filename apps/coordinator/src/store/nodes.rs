@@ -27,6 +27,17 @@ impl Reading {
         Ok(self.members(network).await?.valid)
     }
 
+    /// Returns the members of a network that a login owns.
+    pub(crate) async fn members_of(&mut self, network: NetworkId, login: &str) -> Result<Vec<NodeRow>, StoreError> {
+        let sql = concat!(
+            "SELECT ",
+            node_columns!(),
+            " FROM nodes WHERE network = $1 AND owner = $2 AND removed_at IS NULL ORDER BY id"
+        );
+        let rows = self.all(sql, &[(&network.0).into(), login.into()]).await?;
+        Ok(self.valid("nodes", &rows, node))
+    }
+
     /// Returns the members of a network, sorted by number.
     pub(crate) async fn members(&mut self, network: NetworkId) -> Result<NodeRows, StoreError> {
         let rows = self

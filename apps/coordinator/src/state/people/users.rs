@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use taut_base::is_printable;
 
+use super::super::ended_people::EndedDevices;
 use super::super::names::is_number;
 use super::super::{State, StateError, networks};
 use super::groups::{regroup, regroup_new, regroup_role};
@@ -109,7 +110,7 @@ impl State {
         Ok((view, self.password_url(&secret)))
     }
 
-    /// Changes fields of a person. A disabled person has no session and no token any more.
+    /// Changes fields of a person. A disabled person has no session and no token any more, and its devices have to be renewed.
     pub(crate) async fn edit_user(&self, who: &str, edit: EditUser) -> Result<UserView, StateError> {
         if let Some(name) = &edit.display_name {
             check_display_name(name)?;
@@ -129,6 +130,10 @@ impl State {
             None => {}
         }
         let row = tx.update_person(&row).await?;
+        let mut ended = EndedDevices::default();
+        if let (Some(now), None) = (row.disabled_at, before.row.disabled_at) {
+            ended = self.end_devices_of(&mut tx, row.id, now).await?;
+        }
         if row.disabled_at.is_some() {
             tx.delete_sessions(row.id, None).await?;
         }
@@ -137,6 +142,7 @@ impl State {
         let after = view(&mut tx, &all, row).await?;
         record(&mut tx, change("user-changed", after.row.id, Some(value(&before)), Some(value(&after)))).await?;
         tx.commit().await?;
+        self.announce_ended(ended);
         self.announce_groups(regrouped);
         Ok(after)
     }

@@ -155,3 +155,24 @@ fn fault_e2_nobody_inherits_the_devices_of_a_person_that_was_removed() {
     let nodes = operator.done("GET", "/api/v1/nodes", &Value::Null)["nodes"].clone();
     assert_eq!((&nodes[0]["name"], &nodes[0]["owner"]), (&json!("desk"), &Value::Null));
 }
+
+#[test]
+fn fault_e2_the_devices_of_a_disabled_person_are_cut_off_and_renewed_by_it_later() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let operator = Client::operator(&coordinator);
+    let mut server = coordinator.join("server");
+    person(&coordinator, "ann", Some("default"), Some("member"));
+    let host = TestHost::new();
+    let code = ask(&coordinator, &host, "laptop");
+    assert_eq!(approve(&Client::of(&coordinator, "ann"), &code, &json!({})).0, 201);
+    server.hear_until(|node| node.map.peers.len() == 1);
+    operator.done("PATCH", "/api/v1/users/ann", &json!({ "disabled": true }));
+    server.hear_until(|node| node.map.peers.is_empty());
+    let again = ask_again(&coordinator, &host);
+    operator.done("PATCH", "/api/v1/users/ann", &json!({ "disabled": false }));
+    let nodes = operator.done("GET", "/api/v1/nodes", &Value::Null)["nodes"].clone();
+    assert_eq!((&nodes[1]["state"], &nodes[1]["owner"]), (&json!("expired"), &json!("ann")));
+    assert_eq!(approve(&Client::of(&coordinator, "ann"), &again, &json!({})).1["node"]["state"], "active");
+    server.hear_until(|node| node.map.peers.len() == 1);
+}
