@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use taut_base::format_time;
+
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 use ureq::Agent;
@@ -76,9 +78,6 @@ impl AcmeOptions {
     }
 }
 
-/// Least time between two orders that succeed, 1 h: whatever a server issues, it is not asked for more without end.
-const LEAST: Duration = Duration::from_secs(3600);
-
 /// Orders certificates whenever one is due, and puts them in force. `hangup` ends a pause. Has no end.
 pub(crate) async fn keep(tls: Arc<ServerTls>, options: AcmeOptions, challenges: Challenges, hangup: Arc<Notify>) {
     let store = AcmeStore::new(&options.state);
@@ -94,10 +93,10 @@ pub(crate) async fn keep(tls: Arc<ServerTls>, options: AcmeOptions, challenges: 
             }
             continue;
         }
-        match attempt(&options, &challenges).await {
+        match attempt(&options, &challenges).await.and_then(|pair| usable(pair, &options.names)) {
             Ok(pair) => {
                 let (names, ends) = (pair.facts.names.join(","), pair.facts.end());
-                (failures, due) = (0, jittered(renewal(&pair.facts)).max(since_1970() + LEAST));
+                (failures, due) = (0, jittered(renewal(&pair.facts)));
                 tls.replace(pair);
                 let directory = &options.directory;
                 tracing::info!(target: log::DAEMON, event = "acme-issued", names, ends, directory);
@@ -112,6 +111,21 @@ pub(crate) async fn keep(tls: Arc<ServerTls>, options: AcmeOptions, challenges: 
             }
         }
     }
+}
+
+/// Returns a certificate that was issued, unless it is for other names, or due for renewal already, as it is for a clock that is far ahead: then it would be ordered
+/// again without end.
+fn usable(pair: Pair, names: &[String]) -> Result<Pair, AcmeError> {
+    if !covers(&pair.facts, names) {
+        return Err(AcmeError::new("the server issued a certificate for other names"));
+    }
+    if renewal(&pair.facts) <= since_1970() {
+        let (end, now) = (pair.facts.end(), format_time(since_1970()));
+        return Err(AcmeError::new(format!(
+            "the server issued a certificate that ends at {end}, and this host's clock says {now}"
+        )));
+    }
+    Ok(pair)
 }
 
 /// Orders one certificate on a thread. The end of the program does not wait for it.
