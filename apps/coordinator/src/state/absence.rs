@@ -8,11 +8,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::devices::undamaged;
 use super::{State, StateError, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{EphemeralRow, NetworkId, NodeRow, Party, Writing};
+use crate::store::{EphemeralRow, NetworkId, NodeRow, Party, Writing, undamaged};
 use taut_base::NodeId;
 
 /// Times of absence after which a node may be removed: 5 minutes to 30 days, in seconds. A node that changes its network needs some seconds, and a host that

@@ -16,7 +16,7 @@ use super::party::{Caller, Change, record};
 use super::{NodeView, State, StateError, own_devices, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{Device, NetworkId, NetworkRow, NodeRow, Part, Party, StoreError};
+use crate::store::{Device, NetworkId, NetworkRow, NodeRow, Part, Party, undamaged};
 
 impl State {
     /// Changes a device in one transaction: on an error nothing is changed.
@@ -168,14 +168,6 @@ impl State {
 
 /// Memberships that are ended in one transaction, 256: that takes some milliseconds.
 const PIECE: u32 = 256;
-
-/// Returns the row that was read; `None` also for a damaged one.
-pub(super) fn undamaged<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
-    match read {
-        Err(StoreError::DamagedRow(_)) => Ok(None),
-        other => other,
-    }
-}
 
 /// Returns the device after a change.
 fn changed(network: &NetworkRow, device: &Device, change: &DeviceChange, now: i64) -> Result<Device, StateError> {

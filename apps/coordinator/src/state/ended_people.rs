@@ -1,8 +1,7 @@
 //! The devices of a person that may not sign in any more: their memberships end, and each one has to be renewed when the person is back.
 
-use super::devices::undamaged;
 use super::{State, StateError, random_bits};
-use crate::store::{Device, NetworkRow, NodeRow, Writing};
+use crate::store::{Device, NetworkRow, NodeRow, Writing, undamaged};
 
 /// Devices whose memberships ended. They are announced after the commit.
 #[must_use = "nodes wait until this is announced"]

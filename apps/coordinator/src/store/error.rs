@@ -100,6 +100,14 @@ impl From<MigrateError> for StoreError {
     }
 }
 
+/// Returns the row that was read; `None` also for a damaged one.
+pub(crate) fn undamaged<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(StoreError::DamagedRow(_)) => Ok(None),
+        other => other,
+    }
+}
+
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -57,7 +57,7 @@ pub(crate) use device_rows::{Device, Grants, Part};
 pub(crate) use devices::EphemeralRow;
 #[cfg(test)]
 pub(crate) use dumps::{Contents, Dump, DumpedRow, contents, interrupted, migrations as dumped_migrations};
-pub(crate) use error::StoreError;
+pub(crate) use error::{StoreError, undamaged};
 use fair_semaphore::{FairSemaphore, Permit};
 #[cfg(test)]
 pub(crate) use held::HeldLock;
