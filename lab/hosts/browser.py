@@ -32,19 +32,22 @@ class Browser:
         )
         os.close(theirs_in)
         os.close(theirs_out)
-        self._out, self._in, self._rest, self._number = ours_out, ours_in, b"", 0
-        targets = self._ask("Target.getTargets")["targetInfos"]
-        page = next(target["targetId"] for target in targets if target["type"] == "page")
-        self._session = None
-        self._session = self._ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
-        self._ask("Page.enable")
+        self._out, self._in, self._rest, self._number, self._session = ours_out, ours_in, b"", 0, None
+        try:
+            targets = self._ask("Target.getTargets")["targetInfos"]
+            page = next(target["targetId"] for target in targets if target["type"] == "page")
+            self._session = self._ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+            self._ask("Page.enable")
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(PATIENCE_S)
+        self.process.kill()
+        self.process.wait()
         os.close(self._out)
         os.close(self._in)
 
@@ -89,7 +92,7 @@ class Browser:
     def _ask(self, method, **parameters):
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
-        if getattr(self, "_session", None):
+        if self._session:
             message["sessionId"] = self._session
         os.write(self._out, json.dumps(message).encode() + b"\0")
         while True:

@@ -1,33 +1,18 @@
 """The part of the demo about the policy: one service of a host is open to another host, and one is not."""
 
 import json
-import sys
 
 from ..hosts.wait import LabError, wait_until
+from ..traffic.service import connects, serve
 from .demo_output import print_line, show
 
 WEB, ADMIN = 8080, 22
-# Seconds after which a connection counts as denied: an allowed one opens within a round trip.
-DENIED_S = 1.0
-SERVE = (
-    "import socket,sys\n"
-    "s=socket.create_server((sys.argv[1],int(sys.argv[2])))\n"
-    "print('ready',flush=True)\n"
-    "while True:\n"
-    " c,_=s.accept(); c.sendall(b'hello'); c.close()\n"
-)
-CONNECT = (
-    "import socket,sys\n"
-    "s=socket.create_connection((sys.argv[1],int(sys.argv[2])),timeout=float(sys.argv[3]))\n"
-    "print(s.recv(9).decode())\n"
-)
 
 
 def show_policy(net, directory, source, target):
     """Applies a policy that opens one port of the target to the source; shows a connection that it allows, and one that it denies. Returns what was seen."""
     for port in (WEB, ADMIN):
-        target.host.start(sys.executable, "-I", "-c", SERVE, target.ipv4, port, name=f"service-{port}").wait_for_output("ready")
-    # Everybody else goes on as before: this network's other hosts still have to be measured.
+        serve(target, port)
     path = directory / "policy.hujson"
     path.write_text(policy(target))
     net.coordinator.cli("devices", "tag", source.name, "tag:laptop")
@@ -58,9 +43,3 @@ def policy(target):
   ],
 }}
 """
-
-
-def connects(source, target, port):
-    """Returns true if a connection over the overlay is answered."""
-    words = (sys.executable, "-I", "-c", CONNECT, target.ipv4, port, DENIED_S)
-    return source.host.run(*words, check=False).returncode == 0

@@ -1,34 +1,10 @@
 """Policies between real nodes: what a rule allows passes, everything else does not, and a change takes effect at once."""
 
 import json
-import sys
 
 from lab.hosts.wait import wait_until
 from lab.traffic.flow import Transfer, ping
-
-SERVE = (
-    "import socket,sys\n"
-    "s=socket.create_server((sys.argv[1],int(sys.argv[2])))\n"
-    "print('ready',flush=True)\n"
-    "while True:\n"
-    " c,_=s.accept(); c.sendall(b'hello'); c.close()\n"
-)
-CONNECT = (
-    "import socket,sys\n"
-    "s=socket.create_connection((sys.argv[1],int(sys.argv[2])),timeout=float(sys.argv[3])); assert s.recv(9)==b'hello'\n"
-)
-
-
-def serve(node, port):
-    """Runs a service of TCP on a node's overlay address."""
-    service = node.host.start(sys.executable, "-I", "-c", SERVE, node.ipv4, port, name=f"service-{port}")
-    service.wait_for_output("ready")
-
-
-def connects(source, target, port, timeout=1.5):
-    """Returns true if a connection over the overlay is answered."""
-    words = (sys.executable, "-I", "-c", CONNECT, target.ipv4, port, timeout)
-    return source.host.run(*words, check=False).returncode == 0
+from lab.traffic.service import connects, serve
 
 
 def apply(net, folder, policy, *options, check=True):

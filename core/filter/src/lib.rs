@@ -31,6 +31,9 @@ pub use classified::{Classified, Refusal, Transport};
 pub use filter::{ALL_PORTS, BadFilter, Filter, MAX_FILTER_PARTS, MAX_FILTER_RULES, Packet, Rule, Target, allows_port};
 pub use flows::{Answer, FlowClass, FlowKey, FlowTable, MOST_FLOWS, Remembered, seconds};
 pub use gate::Gate;
-pub use protocol::{DEFAULT_PROTOCOLS, ICMP, ICMPV6, SCTP, TCP, UDP, has_ports, is_icmp_of};
+pub use protocol::{
+    DEFAULT_PROTOCOLS, ICMP, ICMPV6, SCTP, TCP, UDP, has_ports, is_icmp_of, protocol_name, protocol_number,
+    protocol_towards,
+};
 pub use rules::{PacketFilter, SourceRules};
 pub use services::{ServicePorts, Services};

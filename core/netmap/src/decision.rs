@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Longest text that names a peer, 255 bytes: the longest name of DNS.
 pub const MAX_PEER_TEXT: usize = 255;
 
+/// Limit on the rules that an answer names, 16: nobody reads more.
+pub const MAX_PLACES: usize = 16;
+
 /// A connection from the node that asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Connection {
@@ -29,7 +32,7 @@ pub struct Decision {
     pub verdict: Verdict,
     /// Number of the policy's version that decides.
     pub policy: u64,
-    /// If allowed: the first rule that allows it. If denied: the rules that allow something else from this node to that one.
+    /// If allowed: the first rule that allows it. If denied: up to [`MAX_PLACES`] rules that allow something else from this node to that one.
     #[serde(default)]
     pub rules: Vec<PolicyPlace>,
 }

@@ -22,7 +22,7 @@ mod relay_channel;
 mod token;
 mod token_line;
 
-pub use decision::{Connection, Decision, MAX_PEER_TEXT, PolicyPlace, Verdict};
+pub use decision::{Connection, Decision, MAX_PEER_TEXT, MAX_PLACES, PolicyPlace, Verdict};
 pub use fingerprint::fingerprint;
 pub use map::{Delta, LocalMember, MapError, NetworkInfo, NetworkMap, Peer};
 pub use message::{

@@ -42,6 +42,8 @@ pub use filter::{BadFilter, Filter, Packet, Rule, Target};
 pub use hujson::MAX_TEXT;
 pub use inventory::{Inventory, NodeFacts, Role, UserFacts};
 pub use policy::{Access, IpSetStep, IpSetTarget, Origin, Policy, PolicyRule, PolicyTest, Service, TestTarget};
-pub use protocol::{DEFAULT_PROTOCOLS, ICMP, ICMPV6, SCTP, TCP, UDP, has_ports, protocol_name, protocol_number};
+pub use protocol::{
+    DEFAULT_PROTOCOLS, ICMP, ICMPV6, SCTP, TCP, UDP, has_ports, protocol_name, protocol_number, protocol_towards,
+};
 pub use selector::Selector;
 pub use verify::{TestOutcome, run_tests};

@@ -51,7 +51,7 @@ pub(super) async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<Arc<TcpListe
 pub(super) fn plain_http(address: SocketAddr, is_tls: bool, is_behind_proxy: bool) -> Option<&'static str> {
     let is_open = !is_tls && !is_behind_proxy && !address.ip().to_canonical().is_loopback();
     is_open.then_some(
-        "whoever is on the way can read passwords, sessions and tokens of operators (channels of nodes are encrypted all the same): give --tls-cert and \
+        "every host between an operator and this port can read passwords, sessions and tokens (control channels of nodes are encrypted without TLS, too): give --tls-cert and \
          --tls-key, or --acme, or a proxy that ends TLS with --trusted-proxy, or a loopback address with --listen",
     )
 }

@@ -146,7 +146,7 @@ pub(super) struct RunningTls {
     source: CertificateSource,
 }
 
-/// What replaces the certificate.
+/// Source of new certificates while the coordinator runs.
 enum CertificateSource {
     Files(PairFiles),
     Acme(Box<AcmeOptions>, Challenges, Option<SocketAddr>),

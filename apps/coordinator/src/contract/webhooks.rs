@@ -109,7 +109,7 @@ pub(crate) struct TestedWebhook {
     pub(crate) error: Option<String>,
 }
 
-/// What is sent to a webhook. It is no answer of the API.
+/// The body of a request that the coordinator sends to a webhook.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WebhookBody {
     pub(crate) schema: SchemaVersion,

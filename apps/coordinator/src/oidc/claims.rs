@@ -1,4 +1,4 @@
-//! What a provider says about a person, and whether the person may sign in.
+//! The claims about a person in a provider's tokens, and the checks that decide whether the person may sign in.
 
 use std::collections::BTreeMap;
 

@@ -25,7 +25,7 @@ use super::{Identity, OidcOptions};
 /// Time for which metadata and keys are kept, 10 minutes: a key that the provider withdraws is not accepted for longer.
 const METADATA_LIFE: Duration = Duration::from_secs(600);
 
-/// Time between two reads of the keys because a token names an unknown one, 30 s: whoever sends such tokens cannot make the coordinator ask the provider all the time.
+/// Least time between two reads of the provider's keys, 30 s. A token that names an unknown key causes a read, and a client could send such tokens without pause.
 const KEYS_EVERY: Duration = Duration::from_secs(30);
 
 /// Requests that run at once, 8. Each takes a thread.
@@ -99,7 +99,7 @@ pub(crate) struct Authorization {
     pub(crate) nonce: String,
 }
 
-/// What the provider said about a person.
+/// The provider's answer about a person who may sign in.
 pub(crate) struct Granted {
     pub(crate) identity: Identity,
     /// A new refresh token; `None` if the provider gave none.

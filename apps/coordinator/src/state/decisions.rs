@@ -3,14 +3,11 @@
 use std::net::IpAddr;
 
 use taut_base::NodeId;
-use taut_netmap::{Connection, Decision, MAX_PEER_TEXT, PolicyPlace, Verdict};
-use taut_policy::{ICMP, ICMPV6, Origin, Packet};
+use taut_netmap::{Connection, Decision, MAX_PEER_TEXT, MAX_PLACES, PolicyPlace, Verdict};
+use taut_policy::{Origin, Packet, protocol_towards};
 
 use super::{State, StateError};
-use crate::store::NetworkId;
-
-/// Limit on the rules that an answer names, 16: more would not be read.
-const MAX_RULES: usize = 16;
+use crate::store::{NetworkId, NodeRow};
 
 /// Why the policy allows or denies a connection.
 pub(super) enum Reason {
@@ -31,15 +28,17 @@ impl State {
         let view = self.latest_view(network).await?;
         let (own, enforced) = (view.row(node).ok_or(StateError::NotAMember)?, view.enforced());
         let address: Option<IpAddr> = connection.peer.parse().ok();
-        let is_named = connection.peer.len() <= MAX_PEER_TEXT;
-        let peer = view.rows().filter(|row| is_named && row.id != node && enforced.shows(node, row.id)).find(|row| {
+        let is_meant = |row: &&NodeRow| {
             let is_own = |address| address == IpAddr::V4(row.ipv4) || address == IpAddr::V6(row.ipv6);
             address.map_or_else(|| row.name.eq_ignore_ascii_case(&connection.peer), is_own)
-        });
+        };
+        // The policy is asked about one row, because a node may ask twenty times a second.
+        let found = view.rows().find(is_meant).filter(|_| connection.peer.len() <= MAX_PEER_TEXT);
+        let peer = found.filter(|row| row.id != node && enforced.shows(node, row.id));
         let decision = |verdict, rules: Vec<Origin>| Decision {
             verdict,
             policy: u64::try_from(enforced.number()).unwrap_or(0),
-            rules: rules.into_iter().take(MAX_RULES).map(place).collect(),
+            rules: rules.into_iter().take(MAX_PLACES).map(place).collect(),
             connection: connection.clone(),
         };
         let Some(peer) = peer else { return Ok(decision(Verdict::NoSuchPeer, Vec::new())) };
@@ -48,12 +47,7 @@ impl State {
             true => (IpAddr::V6(own.ipv6), IpAddr::V6(peer.ipv6)),
             false => (IpAddr::V4(own.ipv4), IpAddr::V4(peer.ipv4)),
         };
-        // Whoever asks about ICMP means that of the address.
-        let proto = match connection.protocol {
-            ICMP | ICMPV6 if by_ipv6 => ICMPV6,
-            ICMP | ICMPV6 => ICMP,
-            other => other,
-        };
+        let proto = protocol_towards(connection.protocol, dst);
         Ok(match enforced.reason(&Packet { src, dst, proto, port: connection.port }) {
             Reason::Rule(rule) => decision(Verdict::Allowed, vec![rule]),
             Reason::NoRule(near) => decision(Verdict::Denied, near),

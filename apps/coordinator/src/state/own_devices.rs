@@ -1,5 +1,5 @@
-//! What members may do with devices of their own: rename them, end their membership, remove them, and give them tags that the policy lets them give. Everything else is
-//! for administrators.
+//! Rules for members who change their own devices. A member may rename a device, end its membership, remove it, and add tags that `tagOwners` of the policy lets the
+//! member add. Only an administrator may change anything else.
 
 use taut_policy::Policy;
 

@@ -363,3 +363,25 @@ fn a_second_policy_is_not_tried_while_the_first_one_is() {
     drop(turn);
     assert_eq!(apply(&coordinator, WEB_TO_DB).0, 201);
 }
+
+#[test]
+fn fault_e4_under_an_open_policy_too_only_nodes_that_take_part_learn_of_each_other() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [mut one, mut two] = ["one", "two"].map(|name| coordinator.join(name));
+    one.hear_until(|node| node.map.peers.len() == 1);
+    let disable = DeviceChange { disabled: Some(true), ..DeviceChange::default() };
+    coordinator.wait(coordinator.state.change_device(None, "two", disable)).unwrap();
+    one.hear_until(|node| node.map.peers.is_empty());
+    two.hear_until(|node| node.waiting.is_some());
+    assert_eq!(decide(&mut one, "two", 22).verdict, Verdict::NoSuchPeer);
+    two.channel.send(&ToCoordinator::Explain(Connection { peer: String::from("one"), protocol: 6, port: 22 }));
+    two.channel.send(&ToCoordinator::Ping);
+    loop {
+        match two.channel.receive().expect("an answer") {
+            ToNode::Pong => break,
+            ToNode::Decision(decision) => panic!("{decision:?}"),
+            _ => {}
+        }
+    }
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use taut_agent::api::{Reach, Why};
+use taut_filter::{TCP, has_ports, protocol_name, protocol_number};
 use taut_netmap::{Connection, PolicyPlace, Verdict};
 
 use crate::client::Client;
@@ -16,10 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Pause between two looks, 20 ms.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// Protocols that a user can name, with their IANA numbers; those with ports first.
-const NAMES: [(&str, u8); 4] = [("tcp", 6), ("udp", 17), ("sctp", 132), ("icmp", 1)];
-const WITH_PORTS: usize = 3;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -36,24 +33,21 @@ pub(super) fn port(word: &str) -> Result<u16, Fault> {
 }
 
 pub(super) fn protocol(word: &str) -> Result<u8, Fault> {
-    let named = NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, number)| *number);
-    let number = named.or_else(|| word.parse().ok()).filter(|number| *number > 0);
-    number.ok_or_else(|| {
+    protocol_number(word).ok_or_else(|| {
         Fault::usage(format!("`{word}` is not a protocol; give tcp, udp, sctp, icmp or a number from 1 to 255"))
     })
 }
 
 /// Returns protocol and port from the options; `None` if the user asks only about the path.
 pub(super) fn service(protocol: Option<u8>, port: Option<u16>) -> Result<Option<(u8, u16)>, Fault> {
-    let has_ports = |protocol| NAMES[..WITH_PORTS].iter().any(|(_, number)| *number == protocol);
     match (protocol, port) {
         (None, None) => Ok(None),
-        (None, Some(port)) => Ok(Some((NAMES[0].1, port))),
+        (None, Some(port)) => Ok(Some((TCP, port))),
         (Some(protocol), None) if has_ports(protocol) => {
-            Err(Fault::usage(format!("{} needs a port: add --port PORT", name(protocol))))
+            Err(Fault::usage(format!("{} needs a port: add --port PORT", protocol_name(protocol))))
         }
         (Some(protocol), Some(_)) if !has_ports(protocol) => {
-            Err(Fault::usage(format!("{} has no ports: leave --port out", name(protocol))))
+            Err(Fault::usage(format!("{} has no ports: leave --port out", protocol_name(protocol))))
         }
         (Some(protocol), port) => Ok(Some((protocol, port.unwrap_or(0)))),
     }
@@ -81,7 +75,8 @@ pub(super) fn ask(client: &mut Client, connection: &Connection) -> Result<Box<Re
 /// Returns the verdict as text for people.
 pub(super) fn render(reach: &Reach) -> Result<String, Fault> {
     let Connection { peer, protocol, port } = &reach.connection;
-    let service = if *port > 0 { format!("{} port {port}", name(*protocol)) } else { name(*protocol) };
+    let service =
+        if *port > 0 { format!("{} port {port}", protocol_name(*protocol)) } else { protocol_name(*protocol) };
     let version = reach.policy_version.unwrap_or(0);
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -127,11 +122,6 @@ pub(super) fn render(reach: &Reach) -> Result<String, Fault> {
 
 fn place(rule: &PolicyPlace) -> String {
     format!("line {} ({} {})", rule.line, rule.section, rule.number)
-}
-
-fn name(protocol: u8) -> String {
-    let known = NAMES.iter().find(|(_, number)| *number == protocol);
-    known.map_or_else(|| format!("protocol {protocol}"), |(name, _)| String::from(*name))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use taut_base::Time;
 use taut_control::Command;
-use taut_netmap::{Connection, Decision, MAX_PEER_TEXT};
+use taut_netmap::{Connection, Decision, MAX_PEER_TEXT, MAX_PLACES};
 
 use super::Daemon;
 use crate::api::{ApiResponse, Failure, Reach, SCHEMA};
@@ -24,9 +24,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Least time between two questions to the coordinator, 100 ms: it reads 20 messages per second from a node, and other messages matter more.
 const EVERY: Duration = Duration::from_millis(100);
-
-/// Limit on the rules of an answer, 16: a coordinator names no more.
-const MAX_RULES: usize = 16;
 
 /// The latest questions, oldest first.
 #[derive(Default)]
@@ -72,9 +69,9 @@ impl Questions {
 
     /// Takes an answer. One that nobody waits for is dropped.
     pub(super) fn take(&mut self, mut decision: Decision, now: Time) {
-        decision.rules.truncate(MAX_RULES);
+        decision.rules.truncate(MAX_PLACES);
         for rule in &mut decision.rules {
-            // Whatever a coordinator sends, nothing else is shown.
+            // A hostile coordinator's text could look like another line of the output.
             if !["acls", "grants"].contains(&&*rule.section) {
                 rule.section = String::from("?");
             }

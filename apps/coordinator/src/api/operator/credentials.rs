@@ -98,8 +98,8 @@ fn token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// Returns the session of the cookies. Over https only the cookie counts that no sibling host can set: with another one, its sender would be signed in as the person
-/// who chose the cookie (fault E9).
+/// Returns the session secret of the cookies. Over https only the cookie with the prefix `__Host-` counts. Another host of the same domain can set every other
+/// cookie, and would sign the user in to the attacker's account that way (fault E9).
 fn cookie(headers: &HeaderMap, is_https: bool) -> Option<Zeroizing<String>> {
     cookie_of(headers, COOKIES[usize::from(is_https)])
 }

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use taut_policy::{
-    Compiled, Explanation, ICMP, ICMPV6, Inventory, Origin, Packet, compile, has_ports, protocol_name, protocol_number,
+    Compiled, Explanation, Inventory, Origin, Packet, compile, has_ports, protocol_name, protocol_number,
+    protocol_towards,
 };
 
 use super::input;
@@ -73,17 +74,7 @@ impl Question {
         let mut answers: Vec<Answer> = Vec::new();
         for src in &self.sources {
             for dst in self.destinations.iter().filter(|dst| dst.is_ipv4() == src.is_ipv4()) {
-                // IPv4 and IPv6 have different protocol numbers for ICMP.
-                let proto = match self.proto {
-                    ICMP | ICMPV6 => {
-                        if dst.is_ipv4() {
-                            ICMP
-                        } else {
-                            ICMPV6
-                        }
-                    }
-                    other => other,
-                };
+                let proto = protocol_towards(self.proto, *dst);
                 let packet = Packet { src: *src, dst: *dst, proto, port: self.port };
                 let explanation = compiled.explain(&packet);
                 if answers.iter().all(|answer| answer.explanation != explanation) {

@@ -21,7 +21,7 @@ impl State {
     }
 }
 
-/// Whose groups are read.
+/// The people whose groups are read from the database.
 #[derive(Clone, Copy)]
 pub(in crate::state) enum GroupsOf<'a> {
     Everybody,
@@ -65,22 +65,20 @@ fn of_policy(role: &str) -> Role {
     }
 }
 
-impl State {
-    /// Takes a person that is removed away from its devices: whoever gets the same login later does not inherit them.
-    pub(super) async fn free_devices(&self, tx: &mut Writing, person: &PersonRow) -> Result<Regrouped, StateError> {
-        let mut freed = Regrouped::default();
-        let Some(login) = login(person) else { return Ok(freed) };
-        // Another person with the same login may be the one that owns them.
-        if tx.has_login(login).await? {
-            return Ok(freed);
-        }
-        for network in tx.networks_of_owner(login).await? {
-            let version = tx.next_version(network, random_bits()).await?;
-            tx.free_nodes(network, login, version).await?;
-            freed.0.push((network, version));
-        }
-        Ok(freed)
+/// Deletes a removed person as the owner of devices and enrolment keys, so that a later person with the same login does not own them.
+pub(super) async fn free_devices(tx: &mut Writing, person: &PersonRow) -> Result<Regrouped, StateError> {
+    let mut freed = Regrouped::default();
+    let Some(login) = login(person) else { return Ok(freed) };
+    // Another person with the same login may be the one that owns them.
+    if tx.has_login(login).await? {
+        return Ok(freed);
     }
+    for network in tx.networks_of_owner(login).await? {
+        let version = tx.next_version(network, random_bits()).await?;
+        tx.free_nodes(network, login, version).await?;
+        freed.0.push((network, version));
+    }
+    Ok(freed)
 }
 
 /// Gives a new version to each network in which a change of a person changes groups of an owner. `after` is `None` for a person that is removed.
@@ -97,12 +95,7 @@ pub(super) async fn regroup(
     regroup_logins(tx, &logins, None).await
 }
 
-/// Gives a new version to each network in which the login of a new person owns a node.
-pub(super) async fn regroup_new(tx: &mut Writing, person: &PersonRow) -> Result<Regrouped, StateError> {
-    regroup_role(tx, person, None).await
-}
-
-/// Gives a new version to each network, or to this one alone, in which a person whose role changed owns a node.
+/// Gives a new version to each network, or to this one alone, in which a person that is new, or whose role changed, owns a node.
 pub(super) async fn regroup_role(
     tx: &mut Writing,
     person: &PersonRow,

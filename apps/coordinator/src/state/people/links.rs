@@ -8,7 +8,7 @@ use std::time::Instant;
 use taut_base::{encode_base64url, network};
 
 use super::super::{Secret, State, StateError};
-use super::groups::regroup_new;
+use super::groups::regroup_role;
 use super::sign_in::{Opened, insert as insert_session};
 use super::users::{check_display_name, check_sign_in_name};
 use super::{Actor, Caller, Change, Password, PeopleError, Role, record};
@@ -99,7 +99,7 @@ impl State {
         let object = format!("user {}", person.id);
         let change = Change { network: None, action: "set-up", object, before: None, after };
         Box::pin(caller.scope(record(&mut tx, change))).await?;
-        let regrouped = regroup_new(&mut tx, &person).await?;
+        let regrouped = regroup_role(&mut tx, &person, None).await?;
         let opened = insert_session(&mut tx, person, source).await?;
         tx.commit().await?;
         self.announce_groups(regrouped);

@@ -42,7 +42,7 @@ pub(crate) struct OidcBegun {
     pub(crate) cookie: Zeroizing<String>,
 }
 
-/// What a browser brings back from the provider.
+/// The parameters and the cookie of a browser that returns from the provider.
 pub(crate) struct OidcReturn {
     pub(crate) code: Option<Zeroizing<String>>,
     pub(crate) state: String,

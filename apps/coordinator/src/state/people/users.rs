@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use taut_base::is_printable;
 
-use super::super::ended_people::EndedDevices;
+use super::super::ended_people::{EndedDevices, end_devices_of};
 use super::super::names::is_number;
 use super::super::{State, StateError, networks};
-use super::groups::{regroup, regroup_new, regroup_role};
+use super::groups::{free_devices, regroup, regroup_role};
 use super::{Access, Area, Caller, Change, LARGEST_PAGE, Need, PeopleError, Role, record};
 use crate::clock::unix_now;
 use crate::store::{LOCAL, NetworkRow, NewPerson, Party, PersonRow, Reading, Writing};
@@ -100,7 +100,7 @@ impl State {
         if let Some(role) = role {
             tx.set_role(row.id, None, Some(role.name())).await?;
         }
-        let regrouped = regroup_new(&mut tx, &row).await?;
+        let regrouped = regroup_role(&mut tx, &row, None).await?;
         let secret = Self::first_password_link(&mut tx, row.id).await?;
         let all = tx.networks().await?;
         let view = view(&mut tx, &all, row).await?;
@@ -132,7 +132,7 @@ impl State {
         let row = tx.update_person(&row).await?;
         let mut ended = EndedDevices::default();
         if let (Some(now), None) = (row.disabled_at, before.row.disabled_at) {
-            ended = self.end_devices_of(&mut tx, row.id, now).await?;
+            ended = end_devices_of(&mut tx, row.id, now).await?;
         }
         if row.disabled_at.is_some() {
             tx.delete_sessions(row.id, None).await?;
@@ -218,7 +218,7 @@ impl State {
         record(&mut tx, change("user-removed", id, None, None)).await?;
         tx.delete_person(id, &format!("removed user {id}")).await?;
         let regrouped = regroup(&mut tx, &removed.row, None).await?;
-        let freed = self.free_devices(&mut tx, &removed.row).await?;
+        let freed = free_devices(&mut tx, &removed.row).await?;
         expect_owner(&mut tx, had_owner).await?;
         tx.commit().await?;
         self.announce_groups(regrouped);

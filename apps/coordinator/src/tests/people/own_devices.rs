@@ -176,3 +176,32 @@ fn fault_e2_the_devices_of_a_disabled_person_are_cut_off_and_renewed_by_it_later
     assert_eq!(approve(&Client::of(&coordinator, "ann"), &again, &json!({})).1["node"]["state"], "active");
     server.hear_until(|node| node.map.peers.len() == 1);
 }
+
+#[test]
+fn fault_e2_a_disabled_device_is_not_removed_by_its_owner_to_let_it_in_again() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let operator = Client::operator(&coordinator);
+    person(&coordinator, "ann", Some("default"), Some("member"));
+    let ann = Client::of(&coordinator, "ann");
+    let code = ask(&coordinator, &TestHost::new(), "laptop");
+    assert_eq!(approve(&ann, &code, &json!({})).0, 201);
+    operator.done("PATCH", "/api/v1/nodes/laptop", &json!({ "disabled": true }));
+    assert_eq!(ann.send("DELETE", "/api/v1/nodes/laptop", &Value::Null).status, 403);
+    operator.done("PATCH", "/api/v1/nodes/laptop", &json!({ "disabled": false }));
+    assert_eq!(ann.send("DELETE", "/api/v1/nodes/laptop", &Value::Null).status, 200);
+}
+
+#[test]
+fn the_role_of_a_new_person_selects_devices_that_have_its_login_already() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let operator = Client::operator(&coordinator);
+    let [mut desk, _server] = ["desk", "server"].map(|name| coordinator.join(name));
+    operator.done("PATCH", "/api/v1/nodes/desk", &json!({ "owner": "zed" }));
+    let policy = r#"{"acls": [{"action": "accept", "src": ["autogroup:auditor"], "dst": ["*:22"]}]}"#;
+    operator.done("POST", "/api/v1/policy", &json!({ "text": policy }));
+    desk.hear_until(|node| node.map.peers.is_empty());
+    operator.done("POST", "/api/v1/users", &json!({ "name": "zed", "role": "auditor" }));
+    desk.hear_until(|node| node.map.peers.len() == 1);
+}
