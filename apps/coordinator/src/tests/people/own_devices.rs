@@ -198,6 +198,7 @@ fn the_role_of_a_new_person_selects_devices_that_have_its_login_already() {
     let coordinator = TestCoordinator::start(&directory);
     let operator = Client::operator(&coordinator);
     let [mut desk, _server] = ["desk", "server"].map(|name| coordinator.join(name));
+    desk.hear_until(|node| node.map.peers.len() == 1);
     operator.done("PATCH", "/api/v1/nodes/desk", &json!({ "owner": "zed" }));
     let policy = r#"{"acls": [{"action": "accept", "src": ["autogroup:auditor"], "dst": ["*:22"]}]}"#;
     operator.done("POST", "/api/v1/policy", &json!({ "text": policy }));
