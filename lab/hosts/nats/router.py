@@ -53,13 +53,12 @@ class NatRouter(Host):
         self._flush()
         self._nft("delete table ip closed")
 
-    def mapping(self, address, port):
-        """Returns "address:port" of the external side of an endpoint-independent mapping, None if there is none."""
+    def mapped(self, address):
+        """Returns "address:port" of every endpoint-independent mapping to the host with the inside `address`."""
         table = json.loads(self.run("nft", "--json", "list map ip nat back").stdout)["nftables"]
         entries = next(item["map"].get("elem", []) for item in table if "map" in item)
         # An entry is [external port, inside], and the port has a lifetime beside it.
-        ports = [outer["elem"]["val"] for outer, inner in entries if inner == {"concat": [str(address), port]}]
-        return f"{self.external}:{ports[0]}" if ports else None
+        return {f"{self.external}:{outer['elem']['val']}" for outer, inner in entries if inner["concat"][0] == str(address)}
 
     def change_address(self):
         """Gives the router another external address, as a provider does, and returns it."""
