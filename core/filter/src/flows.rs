@@ -3,7 +3,7 @@
 //! # Memory
 //!
 //! An entry has 16 bytes: a keyed hash of the flow, and its state in one word. Four entries are a bucket, one line of the cache. The table begins with 1,024 entries and grows by
-//! doubling to [`MOST_FLOWS`], 4 MiB; a flow has a place in one bucket of each doubling. Nothing is moved, and there is no lock. A lane waits for another only if both need the next
+//! doubling to [`MOST_FLOWS`], 4 MiB; a flow has a place in one bucket of each doubling, and in two of the last. Nothing is moved, and there is no lock. A lane waits for another only if both need the next
 //! doubling at the same moment, and one of them allocates it: eight times in a run.
 //!
 //! A lane may read an entry while another gives it to a new flow. The state of an entry therefore has a part of the flow's hash (its tag), and is changed by compare-and-exchange:
@@ -321,9 +321,10 @@ impl FlowTable {
         self.hash.of(flow).max(WRITING + 1)
     }
 
-    /// Returns the buckets of a flow, one in each part that exists.
+    /// Returns the buckets of a flow: one in each part that exists, and a second one in the last part, which has no next one for what finds no place.
     fn buckets(&self, key: u64) -> impl Iterator<Item = &Bucket> {
-        self.parts.iter().map_while(OnceLock::get).filter_map(move |part| part.get(key as usize & (part.len() - 1)))
+        let parts = self.parts.iter().chain(self.parts.last()).map_while(OnceLock::get);
+        parts.zip(0_u32..).filter_map(move |(part, number)| part.get(place_in(key, number, part.len())))
     }
 
     /// Changes the state of a flow. Returns false if the flow is not in the table, or if `change` returns `None`.
@@ -418,7 +419,17 @@ fn party(peer: PeerId) -> u32 {
     peer.0 % PARTIES as u32
 }
 
-/// Returns the part of a key that the state has, too. The table finds buckets by the lower bits.
+/// Returns the number of the bucket of a key in a part of the table. Flows that share a bucket in one part do not share one in the next: otherwise a table that is a third full would
+/// have no room for some of them.
+fn place_in(key: u64, part: u32, buckets: usize) -> usize {
+    /// An odd number without pattern: the golden ratio, as in Fibonacci hashing (Knuth, 6.4).
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    // The upper half of a product depends on all bits of the key.
+    let spread = key.wrapping_mul(SPREAD.wrapping_mul(u64::from(2 * part + 1))) >> 32;
+    spread as usize & (buckets - 1)
+}
+
+/// Returns the part of a key that the state has, too.
 fn tag(key: u64) -> u32 {
     (key >> (u64::BITS - TAG_BITS)) as u32
 }

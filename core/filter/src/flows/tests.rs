@@ -79,6 +79,19 @@ fn the_end_of_a_connection_shortens_its_time_and_a_new_one_on_the_same_ports_beg
 }
 
 #[test]
+fn a_table_that_is_half_full_lost_no_flow_and_later_it_loses_few() {
+    for (flows, lost) in [(MOST_FLOWS / 2, 0), (MOST_FLOWS / 4 * 3, 500)] {
+        let table = table();
+        for number in 0..flows as u32 {
+            assert_eq!(table.remember(&flow(1, number), FlowClass::Opening, 1), Remembered::New);
+        }
+        let known = (0..flows as u32).filter(|number| table.is_known(&flow(1, *number), 1)).count();
+        assert_eq!(known, table.len());
+        assert!(flows - known <= lost, "{} of {flows}", flows - known);
+    }
+}
+
+#[test]
 fn law_15_a_peer_that_fills_the_table_displaces_its_own_flows() {
     let table = table();
     for number in 0..1_000 {
