@@ -282,10 +282,12 @@ impl<'a> Packet<'a> {
             }
     }
 
-    /// Returns the position of this fragment in its packet; `None` for a whole packet.
+    /// Returns the position of this fragment in its packet; `None` for a whole packet, also if that has a fragment header (an atomic fragment, RFC 6946: no others belong to it).
     #[must_use]
     pub fn fragment_part(&self) -> Option<FragmentPart> {
-        if !self.fragment {
+        /// "More fragments" and the offset, in the word of an IPv6 fragment header.
+        const V6_FRAGMENT: u16 = 0xfff9;
+        if !self.fragment || self.version == Version::V6 && be16(self.bytes, self.fragment_at + 2) & V6_FRAGMENT == 0 {
             return None;
         }
         Some(match self.version {

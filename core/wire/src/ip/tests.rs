@@ -177,3 +177,14 @@ fn touch(bytes: &[u8]) -> Result<(), TestCaseError> {
     }
     Ok(())
 }
+
+#[test]
+fn v6_a_fragment_without_others_is_a_whole_packet() {
+    let udp = [0, 1, 0, 2, 0, 8, 0, 0];
+    for (word, part) in [(0_u16, None), (1, Some((7, 0, 8))), (8, Some((7, 8, 8)))] {
+        let [high, low] = word.to_be_bytes();
+        let bytes = chain(&[(44, &[0, 0, high, low, 0, 0, 0, 7]), (UDP, &udp)]);
+        let found = Packet::parse(&bytes).unwrap().fragment_part();
+        assert_eq!(found.map(|part| (part.ident, part.offset, part.length)), part);
+    }
+}
