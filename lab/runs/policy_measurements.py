@@ -5,6 +5,7 @@ import statistics
 import sys
 import time
 
+from ..hosts.wait import wait_until
 from ..nodes.mesh import build
 from .path_rows import Row, iperf
 
@@ -84,9 +85,16 @@ def revocation(lab, runs):
 
 
 def many_rules():
-    """Returns a policy in which a stream needs the last of many rules."""
-    acls = [{"action": "accept", "src": [f"10.{n // 250}.{n % 250}.0/24"], "dst": [f"*:{2000 + n}"]} for n in range(RULES)]
-    return {"acls": [*acls, {"action": "accept", "src": ["100.64.0.0/10"], "dst": ["*:5201"]}]}
+    """Returns a policy of many rules that all concern the peer, the last of which a stream needs. Each names a subnet of its own, too, so that no two can become one."""
+    rule = lambda n, port: {"action": "accept", "src": ["100.64.0.0/10", f"10.{n // 250}.{n % 250}.0/24"], "dst": [f"*:{port}"]}
+    return {"acls": [*(rule(n, 2000 + n) for n in range(RULES - 1)), rule(RULES - 1, 5201)]}
+
+
+def put_many(net, folder):
+    """Applies the policy of many rules, and waits until each node says that it has them."""
+    put(net, folder, many_rules())
+    has = lambda node: f"event=filter-changed rules={RULES}" in node.taut("log").stdout.splitlines()[-1]
+    wait_until(lambda: all(has(node) for node in net.nodes), f"a filter of {RULES} rules at both nodes")
 
 
 def throughput(lab, runs):
@@ -100,7 +108,7 @@ def throughput(lab, runs):
             put(net, folder, OPEN)
             time.sleep(0.5)
             before = iperf(one, two)
-            put(net, folder, many_rules())
+            put_many(net, folder)
             time.sleep(0.5)
             with_rules = iperf(one, two)
             put(net, folder, OPEN)
