@@ -35,6 +35,7 @@ fn is_public(address: IpAddr) -> bool {
             [10, ..] | [192, 168, ..] | [169, 254, ..] => false,
             [172, second, ..] => !(16..32).contains(&second),
             [100, second, ..] => !(64..128).contains(&second),
+            [first, ..] if (224..240).contains(&first) => false,
             _ => true,
         },
         IpAddr::V6(six) => six.segments()[0] & 0xe000 == 0x2000,

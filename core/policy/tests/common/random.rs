@@ -61,7 +61,7 @@ const SERVICES: [&str; 14] = [
 ];
 const PROTOCOLS: [u8; 9] = [6, 6, 17, 17, 1, 58, 132, 47, 2];
 const PACKET_PORTS: [u16; 12] = [0, 22, 25, 53, 79, 80, 443, 1000, 1500, 2001, 65_534, 65_535];
-const ADDRESSES: [&str; 16] = [
+const ADDRESSES: [&str; 17] = [
     "10.33.0.1",
     "10.33.1.5",
     "10.33.1.20",
@@ -78,6 +78,7 @@ const ADDRESSES: [&str; 16] = [
     "2606:4700::1",
     "fd00::77",
     "100.127.0.1",
+    "224.0.0.9",
 ];
 
 fn pick<'a, T: ?Sized>(random: &mut Seeded, from: &[&'a T]) -> &'a T {
