@@ -219,6 +219,13 @@ policy: ## measures how soon a change of the policy acts, and what rules cost; f
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.policy --document docs/policy.md $(ARGS)
 
+.PHONY: policy-headscale
+policy-headscale: ## random policies and packets: Taut's compiler beside headscale's, whose rules Tailscale's own filter applies; PAIRS=10000000; HEADSCALE_SRC=PATH where GitHub is out of reach (Go; ten minutes the first time)
+	@tools/peers headscale
+	@$(ENV) && verdicts=target/peers/headscale-$$(python3 -m lab.nodes.versions headscale)/verdicts && test -x "$$verdicts" \
+	    && say 'building the comparison for release' && cargo build --release --locked -p taut-policy --example headscale \
+	    && say 'comparing' && $$CARGO_TARGET_DIR/release/examples/headscale "$$verdicts" $(or $(PAIRS),10000000)
+
 .PHONY: lanes
 lanes: ## measures what lanes that open by load give and cost; fills docs/lanes.md (half an hour; needs root, nft, iperf3); ARGS='--runs 5 --json'
 	@tools/preflight test

@@ -29,6 +29,8 @@ VERSIONS = {
     "litestream": "v0.5.18",
     # An ACME server for tests of --acme, and the DNS server for its checks.
     "pebble": "v2.8.0",
+    # A coordinator for Tailscale's clients; `make policy-headscale` compares our compiler of policies with its own. A commit, because the comparison needs its sources.
+    "headscale": "f20f1f127842c74dd5f6e10254307b65b1aee936",
 }
 
 
