@@ -220,11 +220,13 @@ policy: ## measures how soon a change of the policy acts, and what rules cost; f
 	    python3 -m lab.runs.policy --document docs/policy.md $(ARGS)
 
 .PHONY: policy-headscale
-policy-headscale: ## random policies and packets: Taut's compiler beside headscale's, whose rules Tailscale's own filter applies; PAIRS=10000000; HEADSCALE_SRC=PATH where GitHub is out of reach (Go; ten minutes the first time)
+policy-headscale: ## Taut's compiler of policies beside headscale's under random ones, and beside captured answers of Tailscale's service; PAIRS=10000000; HEADSCALE_SRC=PATH where GitHub is out of reach (Go; ten minutes the first time)
 	@tools/peers headscale
-	@$(ENV) && verdicts=target/peers/headscale-$$(python3 -m lab.nodes.versions headscale)/verdicts && test -x "$$verdicts" \
+	@$(ENV) && sources=target/peers/headscale-$$(python3 -m lab.nodes.versions headscale) && test -x "$$sources/verdicts" \
 	    && say 'building the comparison for release' && cargo build --release --locked -p taut-policy --example headscale \
-	    && say 'comparing' && $$CARGO_TARGET_DIR/release/examples/headscale "$$verdicts" $(or $(PAIRS),10000000)
+	    && say "captured answers of Tailscale's service" \
+	    && $$CARGO_TARGET_DIR/release/examples/headscale "$$sources/verdicts" "$$sources"/hscontrol/policy/v2/testdata/{acl,grant,routes,policytest}_results \
+	    && say 'random policies' && $$CARGO_TARGET_DIR/release/examples/headscale "$$sources/verdicts" $(or $(PAIRS),10000000)
 
 .PHONY: lanes
 lanes: ## measures what lanes that open by load give and cost; fills docs/lanes.md (half an hour; needs root, nft, iperf3); ARGS='--runs 5 --json'

@@ -1,7 +1,8 @@
 // Command verdicts says which packets pass under a policy, by other people's code: headscale compiles the policy for each node, and the packet filter of
 // Tailscale's client applies the result, as it does on a node.
 //
-// It reads one case per line from standard input and writes one answer per line; core/policy/examples/headscale compares them with Taut's. It holds no rules
+// It reads one case per line from standard input and writes one answer per line; core/policy/examples/headscale compares them with Taut's. With a directory as
+// its argument it writes the cases that headscale's authors captured from Tailscale's service. It holds no rules
 // of its own: the sources of headscale and of the client are used as they are. `tools/peers headscale` builds it inside headscale's module, so that every
 // library has the version that headscale names.
 package main
@@ -43,14 +44,16 @@ var notBehindExit = []netip.Prefix{
 	tsaddr.TailscaleULARange(),
 }
 
-// A question is one case: a policy, the nodes of a network, and packets.
+// A question is one case: a policy, the nodes of a network, and packets. With rules, one list per node, the policy is not compiled.
 type question struct {
-	Policy  string        `json:"policy"`
-	Nodes   []node        `json:"nodes"`
-	Packets []sentToANode `json:"packets"`
+	Policy  string                 `json:"policy"`
+	Nodes   []node                 `json:"nodes"`
+	Packets []sentToANode          `json:"packets"`
+	Rules   [][]tailcfg.FilterRule `json:"rules"`
 }
 
 type node struct {
+	Name      string         `json:"name"`
 	Addresses []netip.Addr   `json:"addresses"`
 	User      string         `json:"user"`
 	Tags      []string       `json:"tags"`
@@ -75,6 +78,12 @@ type answer struct {
 
 func main() {
 	zerolog.SetGlobalLevel(zerolog.Disabled)
+	if len(os.Args) > 1 {
+		if err := printCaptures(os.Args[1]); err != nil {
+			stop(err)
+		}
+		return
+	}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, longestLine)
 	answers := json.NewEncoder(os.Stdout)
@@ -99,27 +108,35 @@ func stop(err error) {
 
 func (asked question) judge() answer {
 	users, nodes := asked.network()
-	manager, err := policy.NewPolicyManager([]byte(asked.Policy), users, nodes.ViewSlice())
-	if err != nil {
-		return answer{Refused: err.Error()}
+	rulesOf := func(place int) ([]tailcfg.FilterRule, error) { return asked.Rules[place], nil }
+	var known [][]int
+	if asked.Rules == nil {
+		manager, err := policy.NewPolicyManager([]byte(asked.Policy), users, nodes.ViewSlice())
+		if err != nil {
+			return answer{Refused: err.Error()}
+		}
+		rulesOf = func(place int) ([]tailcfg.FilterRule, error) { return manager.FilterForNode(nodes[place].View()) }
+		known = peers(manager, nodes)
 	}
 	filters := make([]*filter.Filter, len(nodes))
-	var verdicts strings.Builder
-	for _, packet := range asked.Packets {
+	verdicts := make([]byte, len(asked.Packets))
+	for place, packet := range asked.Packets {
 		if filters[packet.Node] == nil {
-			filters[packet.Node], err = compiled(manager, nodes[packet.Node])
+			rules, err := rulesOf(packet.Node)
+			if err != nil {
+				return answer{Refused: err.Error()}
+			}
+			filters[packet.Node], err = applied(rules, nodes[packet.Node])
 			if err != nil {
 				return answer{Refused: err.Error()}
 			}
 		}
-		passes := filters[packet.Node].Check(packet.Src, packet.Dst, packet.Port, ipproto.Proto(packet.Proto)) == filter.Accept
-		if passes {
-			verdicts.WriteByte('1')
-		} else {
-			verdicts.WriteByte('0')
+		verdicts[place] = '0'
+		if filters[packet.Node].Check(packet.Src, packet.Dst, packet.Port, ipproto.Proto(packet.Proto)) == filter.Accept {
+			verdicts[place] = '1'
 		}
 	}
-	return answer{Verdicts: verdicts.String(), Peers: peers(manager, nodes)}
+	return answer{Verdicts: string(verdicts), Peers: known}
 }
 
 func peers(manager *policy.PolicyManager, nodes types.Nodes) [][]int {
@@ -175,12 +192,8 @@ func (asked question) network() ([]types.User, types.Nodes) {
 	return users, nodes
 }
 
-// compiled returns the filter of a node, as its client makes it of the rules that headscale sends.
-func compiled(manager *policy.PolicyManager, node *types.Node) (*filter.Filter, error) {
-	rules, err := manager.FilterForNode(node.View())
-	if err != nil {
-		return nil, err
-	}
+// applied returns the filter of a node, as its client makes it of the rules that it gets.
+func applied(rules []tailcfg.FilterRule, node *types.Node) (*filter.Filter, error) {
 	matches, err := filter.MatchesFromFilterRules(rules)
 	if err != nil {
 		return nil, err

@@ -1,14 +1,13 @@
 //! Random cases in the part of the language that headscale knows too: a policy, the nodes of a network, and packets.
 
 use std::fmt::{self, Write};
-use std::net::IpAddr;
 
-use serde::Serialize;
 use taut_base::Prefix;
-use taut_policy::{Inventory, NodeFacts, Packet};
+use taut_policy::{Inventory, NodeFacts};
 use taut_testkit::Seeded;
 
 use crate::left_out;
+use crate::packets::{self, Received};
 use crate::words::{self, chance, pick};
 
 /// Prefixes of the network: those that headscale gives addresses from, and means by `*` as a source.
@@ -49,17 +48,6 @@ pub(crate) struct Grant {
     pub(crate) ip: Vec<String>,
 }
 
-/// A packet that a node receives.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Received {
-    /// The node, by its place in the list.
-    pub(crate) node: usize,
-    pub(crate) src: IpAddr,
-    pub(crate) dst: IpAddr,
-    pub(crate) proto: u8,
-    pub(crate) port: u16,
-}
-
 impl Case {
     /// Returns the case of this seed, with this many packets.
     pub(crate) fn random(seed: u64, packets: usize) -> Self {
@@ -71,7 +59,7 @@ impl Case {
             mistake(random, &mut acls, &mut grants);
         }
         let nodes: Vec<NodeFacts> = (1..=1 + random.index(NODES)).map(|number| node(random, number)).collect();
-        let packets = (0..packets).map(|_| received(random, &nodes)).collect();
+        let packets = (0..packets).map(|_| packets::received(random, &nodes, &words::PACKET_PORTS)).collect();
         Self { groups, acls, grants, nodes, packets }
     }
 
@@ -99,15 +87,9 @@ impl Case {
     /// Returns Taut's answer.
     pub(crate) fn answer(&self) -> Answer {
         let policy = taut_policy::Policy::parse(&self.policy()).map_err(|error| error.to_string())?;
-        let prefixes = NETWORK.iter().filter_map(|prefix| prefix.parse().ok()).collect();
-        let inventory = Inventory { nodes: self.nodes.clone(), prefixes, ..Inventory::default() };
-        let compiled = taut_policy::compile(&policy, &inventory);
+        let compiled = taut_policy::compile(&policy, &inventory(&self.nodes));
         let filters: Vec<_> = (0..self.nodes.len()).map(|node| compiled.filter(node)).collect();
-        let allows = |of: &Received| {
-            let packet = Packet { src: of.src, dst: of.dst, proto: of.proto, port: of.port };
-            filters[of.node].allows(&packet)
-        };
-        let verdicts = self.packets.iter().map(allows).collect();
+        let verdicts = self.packets.iter().map(|of| filters[of.node].allows(&of.packet())).collect();
         let compared = if left_out::compares_peers(self) { 0..self.nodes.len() } else { 0..0 };
         let peers = compared.map(|node| compiled.peers(node).collect()).collect();
         Ok(Judged { verdicts, peers })
@@ -137,6 +119,12 @@ pub(crate) struct Judged {
     pub(crate) verdicts: Vec<bool>,
     /// For each node, the places of the nodes that it knows.
     pub(crate) peers: Vec<Vec<usize>>,
+}
+
+/// Returns the inventory with these nodes.
+pub(crate) fn inventory(nodes: &[NodeFacts]) -> Inventory {
+    let prefixes = NETWORK.iter().filter_map(|prefix| prefix.parse().ok()).collect();
+    Inventory { nodes: nodes.to_vec(), prefixes, ..Inventory::default() }
 }
 
 fn acl(random: &mut Seeded) -> Acl {
@@ -205,24 +193,4 @@ fn node(random: &mut Seeded, number: usize) -> NodeFacts {
         tags,
         routes,
     }
-}
-
-/// Returns a packet, mostly between nodes or to what is behind one, and mostly at the node that has the address.
-fn received(random: &mut Seeded, nodes: &[NodeFacts]) -> Received {
-    loop {
-        let (src, dst) = (address(random, nodes), address(random, nodes));
-        let own = nodes.iter().position(|node| node.addresses.contains(&dst));
-        let node = own.filter(|_| random.index(8) > 0).unwrap_or_else(|| random.index(nodes.len()));
-        if src.is_ipv4() == dst.is_ipv4() && left_out::is_compared(&nodes[node], dst) {
-            let proto = words::PACKET_PROTOCOLS[random.index(words::PACKET_PROTOCOLS.len())];
-            let port = words::PACKET_PORTS[random.index(words::PACKET_PORTS.len())];
-            return Received { node, src, dst, proto, port };
-        }
-    }
-}
-
-fn address(random: &mut Seeded, nodes: &[NodeFacts]) -> IpAddr {
-    let addresses = &nodes[random.index(nodes.len())].addresses;
-    let own = addresses[random.index(addresses.len())];
-    if chance(random, 4) { pick(random, &words::ADDRESSES).parse().unwrap_or(own) } else { own }
 }

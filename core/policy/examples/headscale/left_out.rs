@@ -4,8 +4,8 @@
 //! - **Parts that headscale does not have:** `ipsets`, `user:*@domain`, the autogroups of roles, `autogroup:shared`, groups of the identity provider.
 //! - **Parts that Taut does not have:** `ssh`, `nodeAttrs`; `via` and `app` in grants.
 //! - **Untagged nodes without an owner:** headscale has none.
-//! - **Routes that contain addresses of other nodes:** there, a rule for such a node also opens the router. Here, a rule for a node is about that node.
-//! - **Packets from 100.115.92.0/23:** `*` as a source leaves this range out there, because a system uses it for its virtual machines.
+//! - **Routes that contain addresses of other nodes:** headscale's rule for such a node also opens the router. Taut's opens that node alone.
+//! - **Packets from 100.115.92.0/23:** `*` as a source leaves this range out there, because ChromeOS uses it for its virtual machines.
 //! - **Protocols 99 and 255:** Tailscale's client uses these numbers itself, for its own messages and for fragments.
 //!
 //! Not compared in a case that has it: what the functions below say.

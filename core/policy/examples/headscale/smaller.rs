@@ -13,17 +13,18 @@ pub(crate) fn smallest(mut case: Case, mut differs: impl FnMut(&Case) -> bool) -
     }
 }
 
-/// A list of a case, of which parts can be left out.
+/// Leaves out the part of this number. Returns false if there is none.
 type Part = fn(&mut Case, usize) -> bool;
 
 /// Returns each case that lacks one part of this one: a packet, a rule, a word of a rule, a member of a group, a tag or route of a node.
 fn without_one(case: &Case) -> impl Iterator<Item = Case> {
-    const PARTS: [Part; 5] = [
+    const PARTS: [Part; 6] = [
         |case, index| cut(&mut case.packets, index),
         |case, index| cut(&mut case.acls, index),
         |case, index| cut(&mut case.grants, index),
-        |case, index| nth(case, index),
-        |case, index| last_node(case, index),
+        word,
+        of_node,
+        last_node,
     ];
     PARTS.into_iter().flat_map(move |part| {
         (0..).map_while(move |index| {
@@ -33,6 +34,7 @@ fn without_one(case: &Case) -> impl Iterator<Item = Case> {
     })
 }
 
+/// Leaves out the element of this number.
 fn cut<T>(list: &mut Vec<T>, index: usize) -> bool {
     let has = index < list.len();
     if has {
@@ -41,33 +43,26 @@ fn cut<T>(list: &mut Vec<T>, index: usize) -> bool {
     has
 }
 
-/// Leaves out the element of this number, counted through all inner lists.
-fn nth(case: &mut Case, index: usize) -> bool {
+/// Leaves out the word of this number, counted through all rules and groups.
+fn word(case: &mut Case, mut index: usize) -> bool {
     let acls = case.acls.iter_mut().flat_map(|acl| [&mut acl.src, &mut acl.dst]);
     let grants = case.grants.iter_mut().flat_map(|grant| [&mut grant.src, &mut grant.dst, &mut grant.ip]);
     let groups = case.groups.iter_mut().map(|(_, members)| members);
-    let tags = case.nodes.iter_mut();
-    let mut left = index;
-    for words in acls.chain(grants).chain(groups) {
-        if left < words.len() {
-            words.remove(left);
-            return true;
-        }
-        left -= words.len();
+    acls.chain(grants).chain(groups).any(|words| cut_here(words, &mut index))
+}
+
+/// Leaves out the tag or route of this number, counted through all nodes.
+fn of_node(case: &mut Case, mut index: usize) -> bool {
+    case.nodes.iter_mut().any(|node| cut_here(&mut node.tags, &mut index) || cut_here(&mut node.routes, &mut index))
+}
+
+/// Leaves out the element of this number if the list is long enough. Otherwise counts on behind the list.
+fn cut_here<T>(list: &mut Vec<T>, index: &mut usize) -> bool {
+    let done = cut(list, *index);
+    if !done {
+        *index -= list.len();
     }
-    for node in tags {
-        if left < node.tags.len() {
-            node.tags.remove(left);
-            return true;
-        }
-        left -= node.tags.len();
-        if left < node.routes.len() {
-            node.routes.remove(left);
-            return true;
-        }
-        left -= node.routes.len();
-    }
-    false
+    done
 }
 
 /// Leaves out the last node, if no packet is received by it.

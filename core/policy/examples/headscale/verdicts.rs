@@ -5,10 +5,12 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use taut_policy::NodeFacts;
 
-use crate::case::{Answer, Case, Judged, Received};
+use crate::case::{Answer, Case, Judged};
 use crate::left_out::compares_peers;
+use crate::packets::Received;
 
 /// A running program. It gets one case per line, and answers each with a line.
 pub(crate) struct Verdicts {
@@ -17,11 +19,15 @@ pub(crate) struct Verdicts {
     answers: BufReader<ChildStdout>,
 }
 
+/// A case as the program reads it.
 #[derive(Serialize)]
-struct Question<'a> {
-    policy: &'a str,
-    nodes: &'a [NodeFacts],
-    packets: &'a [Received],
+pub(crate) struct Question<'a> {
+    pub(crate) policy: &'a str,
+    pub(crate) nodes: &'a [NodeFacts],
+    pub(crate) packets: &'a [Received],
+    /// The rules of each node, which are applied instead of compiling the policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rules: Option<&'a [Value]>,
 }
 
 #[derive(Default, Deserialize)]
@@ -53,8 +59,17 @@ impl Verdicts {
     /// # Errors
     /// If the program ended or answered something else.
     pub(crate) fn of(&mut self, case: &Case) -> Result<Answer, String> {
-        let question = Question { policy: &case.policy(), nodes: &case.nodes, packets: &case.packets };
-        let mut line = serde_json::to_string(&question).map_err(|error| error.to_string())?;
+        let policy = &case.policy();
+        let answer = self.ask(&Question { policy, nodes: &case.nodes, packets: &case.packets, rules: None })?;
+        Ok(answer.map(|answer| if compares_peers(case) { answer } else { Judged { peers: Vec::new(), ..answer } }))
+    }
+
+    /// Returns the program's answer to a question.
+    ///
+    /// # Errors
+    /// If the program ended or answered something else.
+    pub(crate) fn ask(&mut self, question: &Question<'_>) -> Result<Answer, String> {
+        let mut line = serde_json::to_string(question).map_err(|error| error.to_string())?;
         line.push('\n');
         self.cases.write_all(line.as_bytes()).map_err(|error| format!("the program ended: {error}"))?;
         let mut answer = String::new();
@@ -64,7 +79,7 @@ impl Verdicts {
             return Ok(Err(line.refused));
         }
         let verdicts = line.verdicts.chars().map(|verdict| verdict == '1').collect();
-        Ok(Ok(Judged { verdicts, peers: if compares_peers(case) { line.peers } else { Vec::new() } }))
+        Ok(Ok(Judged { verdicts, peers: line.peers }))
     }
 }
 
