@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 use serde_json::Value;
-use taut_policy::{NodeFacts, Policy, run_tests};
+use taut_policy::{Compiled, NodeFacts, Policy, run_tests};
 use taut_testkit::Seeded;
 
 use crate::case::{self, Judged};
@@ -52,6 +52,7 @@ pub(crate) fn compare(program: &Path, directory: &Path) -> Result<Counts, String
 }
 
 impl Captured {
+    /// Compares whether the policy is accepted; and if it is, what it means.
     fn compare(&self, program: &mut Verdicts) -> Result<Counts, String> {
         let refuses = !self.refused.is_empty();
         let inventory = case::inventory(&self.nodes);
@@ -68,25 +69,23 @@ impl Captured {
             None if refuses => return Ok(self.differs(&format!("Tailscale refuses it: {}", self.refused))),
             None => {}
         }
-        let Some(rules) = &self.rules else { return Ok(Counts { policies: 1, ..Counts::default() }) };
-        let compiled = taut_policy::compile(&policy, &inventory);
+        match &self.rules {
+            Some(rules) => self.compare_nodes(&taut_policy::compile(&policy, &inventory), rules, program),
+            None => Ok(Counts { policies: 1, ..Counts::default() }),
+        }
+    }
+
+    /// Compares the rules and the peers of each node.
+    fn compare_nodes(&self, compiled: &Compiled, rules: &[Value], program: &mut Verdicts) -> Result<Counts, String> {
         let random = &mut Seeded::new(taut_testkit::first());
         let ports = ports(&self.policy);
         let packets: Vec<_> = (0..PACKETS).map(|_| packets::received(random, &self.nodes, &ports)).collect();
         let question = Question { policy: &self.policy, nodes: &self.nodes, packets: &packets, rules: Some(rules) };
         let theirs = Judged { peers: self.peers.clone(), ..program.ask(&question)?? };
-        let filters: Vec<_> = (0..self.nodes.len()).map(|node| compiled.filter(node)).collect();
-        let verdicts = packets.iter().map(|of| filters[of.node].allows(&of.packet())).collect();
-        let ours =
-            Judged { verdicts, peers: (0..self.nodes.len()).map(|node| compiled.peers(node).collect()).collect() };
-        for (packet, (ours, theirs)) in packets.iter().zip(ours.verdicts.iter().zip(&theirs.verdicts)) {
-            if ours != theirs {
-                self.differs(&format!(
-                    "Taut {ours}, Tailscale {theirs}: {packet:?} at {}",
-                    self.nodes[packet.node].name
-                ));
-                break;
-            }
+        let ours = Judged::of(compiled, self.nodes.len(), &packets);
+        let mut verdicts = packets.iter().zip(ours.verdicts.iter().zip(&theirs.verdicts));
+        if let Some((packet, (ours, theirs))) = verdicts.find(|(_, (ours, theirs))| ours != theirs) {
+            self.differs(&format!("Taut {ours}, Tailscale {theirs}: {packet:?}"));
         }
         for (node, (ours, theirs)) in self.nodes.iter().zip(ours.peers.iter().zip(&theirs.peers)) {
             if ours != theirs {
@@ -96,6 +95,7 @@ impl Captured {
         Ok(Counts::of(&Ok(ours), &Ok(theirs)))
     }
 
+    /// Prints a difference.
     fn differs(&self, how: &str) -> Counts {
         println!("{}: {how}", self.name);
         Counts { different: 1, ..Counts::default() }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use taut_base::Prefix;
-use taut_policy::{Inventory, NodeFacts};
+use taut_policy::{Compiled, Inventory, NodeFacts};
 use taut_testkit::Seeded;
 
 use crate::left_out;
@@ -88,11 +88,12 @@ impl Case {
     pub(crate) fn answer(&self) -> Answer {
         let policy = taut_policy::Policy::parse(&self.policy()).map_err(|error| error.to_string())?;
         let compiled = taut_policy::compile(&policy, &inventory(&self.nodes));
-        let filters: Vec<_> = (0..self.nodes.len()).map(|node| compiled.filter(node)).collect();
-        let verdicts = self.packets.iter().map(|of| filters[of.node].allows(&of.packet())).collect();
-        let compared = if left_out::compares_peers(self) { 0..self.nodes.len() } else { 0..0 };
-        let peers = compared.map(|node| compiled.peers(node).collect()).collect();
-        Ok(Judged { verdicts, peers })
+        Ok(self.compared(Judged::of(&compiled, self.nodes.len(), &self.packets)))
+    }
+
+    /// Returns the part of an answer that is compared.
+    pub(crate) fn compared(&self, all: Judged) -> Judged {
+        if left_out::compares_peers(self) { all } else { Judged { peers: Vec::new(), ..all } }
     }
 }
 
@@ -119,6 +120,17 @@ pub(crate) struct Judged {
     pub(crate) verdicts: Vec<bool>,
     /// For each node, the places of the nodes that it knows.
     pub(crate) peers: Vec<Vec<usize>>,
+}
+
+impl Judged {
+    /// Returns what a compiled policy says to packets, and of so many nodes.
+    pub(crate) fn of(compiled: &Compiled, nodes: usize, packets: &[Received]) -> Self {
+        let filters: Vec<_> = (0..nodes).map(|node| compiled.filter(node)).collect();
+        Self {
+            verdicts: packets.iter().map(|of| filters[of.node].allows(&of.packet())).collect(),
+            peers: (0..nodes).map(|node| compiled.peers(node).collect()).collect(),
+        }
+    }
 }
 
 /// Returns the inventory with these nodes.

@@ -9,7 +9,6 @@ use serde_json::Value;
 use taut_policy::NodeFacts;
 
 use crate::case::{Answer, Case, Judged};
-use crate::left_out::compares_peers;
 use crate::packets::Received;
 
 /// A running program. It gets one case per line, and answers each with a line.
@@ -61,7 +60,7 @@ impl Verdicts {
     pub(crate) fn of(&mut self, case: &Case) -> Result<Answer, String> {
         let policy = &case.policy();
         let answer = self.ask(&Question { policy, nodes: &case.nodes, packets: &case.packets, rules: None })?;
-        Ok(answer.map(|answer| if compares_peers(case) { answer } else { Judged { peers: Vec::new(), ..answer } }))
+        Ok(answer.map(|answer| case.compared(answer)))
     }
 
     /// Returns the program's answer to a question.
@@ -77,6 +76,9 @@ impl Verdicts {
         let line: Line = serde_json::from_str(&answer).map_err(|error| format!("no answer: {error}"))?;
         if !line.refused.is_empty() {
             return Ok(Err(line.refused));
+        }
+        if line.verdicts.len() != question.packets.len() {
+            return Err(format!("{} verdicts on {} packets", line.verdicts.len(), question.packets.len()));
         }
         let verdicts = line.verdicts.chars().map(|verdict| verdict == '1').collect();
         Ok(Ok(Judged { verdicts, peers: line.peers }))
