@@ -13,7 +13,12 @@ class LocalApi:
     def __init__(self, node):
         self.node = node
         self._stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._stream.connect(str(node.socket))
+        self._stream.settimeout(PATIENCE_S)
+        try:
+            self._stream.connect(str(node.socket))
+        except OSError:
+            self._stream.close()
+            raise
         self._lines = self._stream.makefile("rb")
 
     def __enter__(self):
