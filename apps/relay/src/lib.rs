@@ -44,7 +44,7 @@ pub use admission::{ConnectionAdmission, PATIENCE, Pass, Source};
 pub use admission_table::{AdmissionGuard, AdmissionTable};
 pub use coordinator_link::CoordinatorLink;
 pub use key::{KeyError, key_from_file};
-pub use listener::{PAUSE as ACCEPT_PAUSE, is_of_one_connection};
+pub use listener::{BACKLOG, PAUSE as ACCEPT_PAUSE, is_of_one_connection};
 pub use metrics::Metrics;
 pub use relay::{RelayConfig, RelayServer, RelayStartError};
 pub use removals::Removals;

@@ -9,12 +9,16 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use taut_base::Time;
-use taut_event::{Interest, Poller};
+use taut_event::{Interest, Poller, set_backlog};
 
 use crate::log::{self, UNAUTHENTICATED};
 
 /// Pause after the system had no room, 100 ms: longer than closing a connection takes, and too short for a person to notice.
 pub const PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that the kernel keeps until they are accepted, 4,096 (it lowers the number to net.core.somaxconn, which is the same by default): after a restart all clients come back within
+/// a second.
+pub const BACKLOG: u16 = 4_096;
 
 /// Number of failures of single connections in a row after which the listener pauses, 16, so that an unknown failure does not make it spin.
 const FAILURES: u32 = 16;
@@ -43,6 +47,7 @@ impl Listener {
     /// Listens on `address`. `poller` reports the socket with `token`.
     pub(crate) fn bind(address: SocketAddr, poller: &Poller, token: u64) -> io::Result<Self> {
         let tcp = TcpListener::bind(address)?;
+        set_backlog(&tcp, BACKLOG)?;
         tcp.set_nonblocking(true)?;
         poller.add(tcp.as_fd(), token, Interest::READ)?;
         Ok(Self { tcp, token, paused: None })

@@ -6,7 +6,7 @@
 //! - [`boot_time`] and [`wall_clock`] are the two clocks: one to measure with, one to display;
 //! - [`ThreadTime`] returns for how long a thread ran or wanted to;
 //! - [`precise_timers`] makes the waits of a thread end on time, [`run_first`] raises its priority above ordinary programs;
-//! - [`connect()`] connects to a unix socket with a timeout, [`connect_tcp`] to a TCP address with short segments, [`peer_credentials`] returns the process at the other end of a unix socket;
+//! - [`connect()`] connects to a unix socket with a timeout, [`connect_tcp`] to a TCP address with short segments, [`set_backlog`] gives a listener a longer queue, [`peer_credentials`] returns the process at the other end of a unix socket;
 //! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors, which [`raise_open_files`] raises;
 //! - [`open_regular`] opens a file that a user named, and refuses a pipe instead of waiting for it;
 //! - [`inherit`] takes over an inherited descriptor, [`is_listening`] returns true if it is a listener.
@@ -37,7 +37,7 @@ pub use poller::{Event, Events, Interest, Poller};
 pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};
 pub use prompt::{precise_timers, run_first};
 pub use signals::{Signal, Signals};
-pub use tcp::connect_tcp;
+pub use tcp::{connect_tcp, set_backlog};
 pub use thread_time::ThreadTime;
 pub use waker::Waker;
 

@@ -4,7 +4,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
+use socket2::SockRef;
 use taut_base::DEFAULT_PORT;
+use taut_relay_server::BACKLOG;
 use tokio::net::TcpListener;
 
 use super::CommandError;
@@ -27,10 +29,10 @@ pub(super) async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<Arc<TcpListe
         }
     };
     let wanted = listen.unwrap_or(SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT)));
-    let first = match TcpListener::bind(wanted).await {
+    let first = match open(wanted).await {
         Err(error) if listen.is_none() && error.kind() != io::ErrorKind::AddrInUse => {
             let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
-            let listener = TcpListener::bind(v4).await.map_err(failed(v4))?;
+            let listener = open(v4).await.map_err(failed(v4))?;
             // The bind fails for another reason than a port in use only on a host without IPv6 (fault J12).
             tracing::warn!(target: log::DAEMON, event = "ipv4-only", address = %v4, reason = %error);
             listener
@@ -42,9 +44,16 @@ pub(super) async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<Arc<TcpListe
     if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
         // This bind fails with "in use" if the first socket accepts IPv4 already.
         let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
-        listeners.extend(TcpListener::bind(v4).await.ok().map(Arc::new));
+        listeners.extend(open(v4).await.ok().map(Arc::new));
     }
     Ok((listeners, address))
+}
+
+async fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await?;
+    // A second call of listen(2) only changes the length of the queue.
+    SockRef::from(&listener).listen(BACKLOG.into())?;
+    Ok(listener)
 }
 
 /// Returns what to do about plain HTTP at an address that other hosts reach; `None` if there is nothing to do.
