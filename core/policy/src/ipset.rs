@@ -9,9 +9,6 @@ use crate::policy::{IpSetStep, IpSetTarget, Policy};
 /// Limit on how deep IP sets may contain each other, 32. It bounds the recursion over them.
 const MAX_DEPTH: u32 = 32;
 
-/// Limit on the ranges of one IP set, 16,384. Each use of a set costs time in proportion.
-const MAX_RANGES: usize = 16_384;
-
 /// An IP set that has no addresses because of its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadIpSet {
@@ -54,7 +51,8 @@ fn resolve<'a>(
     path.push(name);
     let steps = policy.ipsets.get(name).map_or(&[][..], Vec::as_slice);
     let mut set = AddressSet::default();
-    // Steps of one kind in a row are one operation, so that a long list costs one sort.
+    // Steps of one kind in a row are one operation, so that a long list costs one sort. Each range of the result begins and ends where an entry does, so the limit on entries bounds
+    // their number.
     for run in steps.chunk_by(|one, next| one.add == next.add) {
         let mut ranges = Vec::new();
         for step in run {
@@ -65,9 +63,6 @@ fn resolve<'a>(
         }
         let run_set = AddressSet::of_ranges(ranges);
         set = if run[0].add { set.union(&run_set) } else { set.difference(&run_set) };
-        if set.len() > MAX_RANGES {
-            return Err(bad(format!("`{name}` has more than {MAX_RANGES} separate ranges of addresses")));
-        }
     }
     path.pop();
     done.insert(name, set);
