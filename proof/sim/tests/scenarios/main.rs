@@ -64,9 +64,9 @@ fn taut_world(link: Link, seed: u64) -> TautWorld {
     taut_world_with(Settings::default(), link, seed)
 }
 
-/// Runs a scenario with consecutive seeds: an eighth of `count` by day, and two at least, ten times `count` by night. Returns the number of runs.
+/// Runs a scenario with consecutive seeds: a sixteenth of `count` by day, and two at least, ten times `count` by night. Returns the number of runs.
 fn for_seeds(count: u64, scenario: impl Fn(u64)) -> usize {
-    let (by_day, by_night) = (count.div_ceil(8).max(count.min(2)), 10 * count);
+    let (by_day, by_night) = (count.div_ceil(16).max(count.min(2)), 10 * count);
     seeds(by_day, by_night).map(scenario).count()
 }
 
