@@ -5,16 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use openidconnect::core::{
-    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreClientAuthMethod, CoreErrorResponseType,
-    CoreGenderClaim, CoreJsonWebKey, CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm, CoreProviderMetadata,
-    CoreRevocableToken, CoreRevocationErrorResponse, CoreTokenIntrospectionResponse, CoreTokenType,
+    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreClaimName, CoreClaimType, CoreClientAuthMethod,
+    CoreErrorResponseType, CoreGenderClaim, CoreGrantType, CoreJsonWebKey, CoreJweContentEncryptionAlgorithm,
+    CoreJweKeyManagementAlgorithm, CoreJwsSigningAlgorithm, CoreResponseMode, CoreResponseType, CoreRevocableToken,
+    CoreRevocationErrorResponse, CoreSubjectIdentifierType, CoreTokenIntrospectionResponse, CoreTokenType,
 };
 use openidconnect::{
-    AccessTokenHash, AuthType, AuthorizationCode, ClientId, ClientSecret, CsrfToken, EmptyExtraTokenFields,
-    EndpointMaybeSet, EndpointNotSet, EndpointSet, IdTokenFields, IssuerUrl, Nonce, NonceVerifier, OAuth2TokenResponse,
-    PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, Scope, StandardErrorResponse,
-    StandardTokenResponse, SubjectIdentifier, TokenResponse, UserInfoClaims,
+    AccessTokenHash, AdditionalProviderMetadata, AuthType, AuthorizationCode, ClientId, ClientSecret, CsrfToken,
+    EmptyExtraTokenFields, EndpointMaybeSet, EndpointNotSet, EndpointSet, ErrorResponse, IdTokenFields, IssuerUrl,
+    Nonce, NonceVerifier, OAuth2TokenResponse, PkceCodeChallenge, PkceCodeVerifier, ProviderMetadata, RedirectUrl,
+    RefreshToken, RequestTokenError, Scope, StandardErrorResponse, StandardTokenResponse, SubjectIdentifier,
+    TokenResponse, UserInfoClaims,
 };
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
@@ -44,7 +47,32 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::EdDsa,
 ];
 
-type Tokens = StandardTokenResponse<
+/// Metadata that OpenID Connect Discovery does not define.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct MoreMetadata {
+    /// Where a sign-in in a terminal begins (RFC 8628 section 4). A text, because a provider whose URL is wrong has other sign-ins all the same.
+    #[serde(default)]
+    pub(super) device_authorization_endpoint: Option<String>,
+}
+
+impl AdditionalProviderMetadata for MoreMetadata {}
+
+type Metadata = ProviderMetadata<
+    MoreMetadata,
+    CoreAuthDisplay,
+    CoreClientAuthMethod,
+    CoreClaimName,
+    CoreClaimType,
+    CoreGrantType,
+    CoreJweContentEncryptionAlgorithm,
+    CoreJweKeyManagementAlgorithm,
+    CoreJsonWebKey,
+    CoreResponseMode,
+    CoreResponseType,
+    CoreSubjectIdentifierType,
+>;
+
+pub(super) type Tokens = StandardTokenResponse<
     IdTokenFields<
         OtherClaims,
         EmptyExtraTokenFields,
@@ -55,9 +83,9 @@ type Tokens = StandardTokenResponse<
     CoreTokenType,
 >;
 
-type TokenError = RequestTokenError<HttpError, StandardErrorResponse<CoreErrorResponseType>>;
+pub(super) type TokenError = RequestTokenError<HttpError, StandardErrorResponse<CoreErrorResponseType>>;
 
-type Client = openidconnect::Client<
+pub(super) type Client = openidconnect::Client<
     OtherClaims,
     CoreAuthDisplay,
     CoreGenderClaim,
@@ -117,6 +145,8 @@ pub(crate) enum ProviderError {
     Invalid(String),
     /// The person is the provider's, and the settings do not let it in.
     NotAllowed(&'static str),
+    /// The provider lets no one sign in in a terminal, or not with this client.
+    NoDeviceGrant(&'static str),
 }
 
 impl fmt::Display for ProviderError {
@@ -125,22 +155,22 @@ impl fmt::Display for ProviderError {
             Self::Unavailable(why) => write!(f, "the provider does not answer as one: {why}"),
             Self::Refused(why) => write!(f, "the provider refused: {why}"),
             Self::Invalid(why) => write!(f, "the provider's answer is not valid: {why}"),
-            Self::NotAllowed(why) => f.write_str(why),
+            Self::NotAllowed(why) | Self::NoDeviceGrant(why) => f.write_str(why),
         }
     }
 }
 
 /// Metadata and keys, and when they were read.
-struct Known {
+pub(super) struct Known {
     at: Instant,
-    metadata: CoreProviderMetadata,
+    pub(super) metadata: Metadata,
 }
 
 /// The provider of people who sign in by OpenID Connect.
 pub(crate) struct Provider {
     options: OidcOptions,
     issuer: IssuerUrl,
-    http: Http,
+    pub(super) http: Http,
     known: Mutex<Option<Arc<Known>>>,
     places: Semaphore,
 }
@@ -224,7 +254,7 @@ impl Provider {
     }
 
     /// Runs requests, which block, in a thread, when there is a place.
-    async fn blocking<T: Send + 'static>(
+    pub(super) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         run: impl FnOnce(&Self) -> Result<T, ProviderError> + Send + 'static,
     ) -> Result<T, ProviderError> {
@@ -234,7 +264,7 @@ impl Provider {
     }
 
     /// Returns metadata and keys, read within the last minutes.
-    fn metadata(&self) -> Result<Arc<Known>, ProviderError> {
+    pub(super) fn metadata(&self) -> Result<Arc<Known>, ProviderError> {
         self.metadata_since(METADATA_LIFE)
     }
 
@@ -244,17 +274,16 @@ impl Provider {
         if let Some(known) = kept.filter(|known| known.at.elapsed() < age) {
             return Ok(known);
         }
-        let metadata =
-            CoreProviderMetadata::discover(&self.issuer, &|request| self.http.send(request)).map_err(|error| {
-                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-                ProviderError::Unavailable(format!("{error}{cause}"))
-            })?;
+        let metadata = Metadata::discover(&self.issuer, &|request| self.http.send(request)).map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            ProviderError::Unavailable(format!("{error}{cause}"))
+        })?;
         let known = Arc::new(Known { at: Instant::now(), metadata });
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&known));
         Ok(known)
     }
 
-    fn client(&self, known: &Known) -> Result<Client, ProviderError> {
+    pub(super) fn client(&self, known: &Known) -> Result<Client, ProviderError> {
         let (id, secret) = (self.options.client_id.clone(), self.options.client_secret.to_string());
         let client =
             Client::from_provider_metadata(known.metadata.clone(), ClientId::new(id), Some(ClientSecret::new(secret)));
@@ -266,7 +295,7 @@ impl Provider {
     }
 
     /// Returns what the tokens say about the person: the ID token if there is one, then the answer of the user info endpoint. `subject` is the person that is expected.
-    fn identity(
+    pub(super) fn identity(
         &self,
         known: &Known,
         tokens: &Tokens,
@@ -335,7 +364,7 @@ impl Provider {
     }
 
     /// Returns the answer about a person that the settings let in.
-    fn granted(&self, identity: Identity, tokens: &Tokens) -> Result<Granted, ProviderError> {
+    pub(super) fn granted(&self, identity: Identity, tokens: &Tokens) -> Result<Granted, ProviderError> {
         identity.check(&self.options).map_err(ProviderError::NotAllowed)?;
         let refresh_token = tokens.refresh_token().map(|token| Zeroizing::new(token.secret().clone()));
         Ok(Granted { identity, refresh_token })
@@ -346,7 +375,7 @@ fn redirect_url(text: String) -> Result<RedirectUrl, ProviderError> {
     RedirectUrl::new(text).map_err(unavailable)
 }
 
-fn unavailable(error: impl fmt::Display) -> ProviderError {
+pub(super) fn unavailable(error: impl fmt::Display) -> ProviderError {
     ProviderError::Unavailable(error.to_string())
 }
 
@@ -355,14 +384,20 @@ fn invalid(error: impl fmt::Display) -> ProviderError {
 }
 
 /// Only `invalid_grant` says something about the person: a wrong client secret, for example, is no reason to take access from everyone.
-fn of_request(error: TokenError) -> ProviderError {
+pub(super) fn of_request(error: TokenError) -> ProviderError {
+    of_failure(error, |answer| match answer.error() {
+        CoreErrorResponseType::InvalidGrant => ProviderError::Refused(String::from("invalid_grant")),
+        other => refuses_client(other),
+    })
+}
+
+/// Returns the failure of a request. `of_answer` judges a refusal of the provider.
+pub(super) fn of_failure<E: ErrorResponse + 'static>(
+    error: RequestTokenError<HttpError, E>,
+    of_answer: impl FnOnce(&E) -> ProviderError,
+) -> ProviderError {
     match error {
-        RequestTokenError::ServerResponse(answer) if *answer.error() == CoreErrorResponseType::InvalidGrant => {
-            ProviderError::Refused(String::from("invalid_grant"))
-        }
-        RequestTokenError::ServerResponse(answer) => {
-            ProviderError::Unavailable(format!("it refuses the client: {}", answer.error().as_ref()))
-        }
+        RequestTokenError::ServerResponse(answer) => of_answer(&answer),
         RequestTokenError::Request(error) => unavailable(error),
         // Without what was parsed, which contains tokens.
         RequestTokenError::Parse(error, _) => {
@@ -370,4 +405,8 @@ fn of_request(error: TokenError) -> ProviderError {
         }
         RequestTokenError::Other(why) => ProviderError::Unavailable(why),
     }
+}
+
+pub(super) fn refuses_client(why: &impl AsRef<str>) -> ProviderError {
+    ProviderError::Unavailable(format!("it refuses the client: {}", why.as_ref()))
 }
