@@ -31,6 +31,9 @@ pub(crate) const SIGN_IN_LIFE: i64 = 600;
 /// shorter than an API token lives.
 const UNCONFIRMED_LIFE: i64 = 3 * 24 * 3600;
 
+/// The reason for which a sign-in that was finished before is refused.
+pub(super) const FINISHED: &str = "the code was used before";
+
 /// Largest cookie and largest code or state that are looked at, 4 KiB.
 const LARGEST: usize = 4_096;
 
@@ -148,7 +151,7 @@ impl State {
         source: IpAddr,
     ) -> Result<(PersonRow, Regrouped), StateError> {
         if !tx.finish_sign_in(&hash, expires_at).await? {
-            return Err(self.refused(source, &ProviderError::Invalid(String::from("the code was used before"))).into());
+            return Err(self.refused(source, &ProviderError::Invalid(String::from(FINISHED))).into());
         }
         let person = person(tx, &provider.options().issuer, &granted.identity, source).await?;
         if person.disabled_at.is_some() {

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::super::{Secret, State, StateError};
 use super::api_tokens::{self, create as create_token};
-use super::oidc::SIGN_IN_LIFE;
+use super::oidc::{FINISHED, SIGN_IN_LIFE};
 use super::sealed::SealingKey;
 use super::{ABSOLUTE_LIFE, Actor, Caller, Change, IDLE_LIFE, PeopleError, TokenView, record};
 use crate::clock::unix_now;
@@ -124,12 +124,16 @@ impl State {
         if !self.people.limits.take_polled_sign_in(&pending.id, now) {
             return Ok(TerminalAnswer::SlowDown);
         }
+        let once = (taut_noise::hash(&[b"taut oidc finished terminal", pending.id.as_bytes()]), pending.expires_at);
+        // A provider may take a second use of a device code for theft and withdraw everything. A terminal that lost the last answer asks again.
+        if self.store.read(Party::Unauthenticated).await?.is_sign_in_finished(&once.0).await? {
+            return Err(self.refused(source, &ProviderError::Invalid(String::from(FINISHED))).into());
+        }
         let granted = match provider.poll_device(pending.begun).await.map_err(|error| self.refused(source, &error))? {
             DevicePoll::Pending => return Ok(TerminalAnswer::Pending),
             DevicePoll::SlowDown => return Ok(TerminalAnswer::SlowDown),
             DevicePoll::Granted(granted) => granted,
         };
-        let once = (taut_noise::hash(&[b"taut oidc finished terminal", pending.id.as_bytes()]), pending.expires_at);
         let mut tx = self.store.write(Party::Unauthenticated).await?;
         let (person, regrouped) = self.admit_by_provider(&mut tx, &provider, &granted, once, source).await?;
         let actor = Actor::Person { id: person.id, name: person.subject.clone(), session: 0 };

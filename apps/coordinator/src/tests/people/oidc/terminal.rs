@@ -13,18 +13,18 @@ use crate::cli::run_words;
 const BEGIN: &str = "/api/v1/sign-in/terminal";
 const FINISH: &str = "/api/v1/sign-in/terminal/finish";
 
-fn begin(terminal: &Client<'_>) -> Value {
+pub(super) fn begin(terminal: &Client<'_>) -> Value {
     let answer = terminal.send("POST", BEGIN, &json!({}));
     assert_eq!(answer.status, 201, "{}", answer.body);
     answer.body
 }
 
-fn finish(terminal: &Client<'_>, begun: &Value) -> Answer {
+pub(super) fn finish(terminal: &Client<'_>, begun: &Value) -> Answer {
     terminal.send("POST", FINISH, &json!({ "secret": begun["secret"] }))
 }
 
 /// Asks for the result after the person has signed in. Returns the client with the token.
-fn finished<'a>(terminal: &Client<'a>, begun: &Value) -> Client<'a> {
+pub(super) fn finished<'a>(terminal: &Client<'a>, begun: &Value) -> Client<'a> {
     let answer = finish(terminal, begun);
     assert_eq!((answer.status, &answer.body["state"]), (201, &json!("done")), "{}", answer.body);
     Client::with_token(terminal.coordinator, answer.body["secret"].as_str().unwrap())
@@ -169,13 +169,13 @@ fn fault_e14_a_sign_in_works_once_and_in_the_terminal_that_began_it() {
     let begun = begin(&terminal);
     provider.script().device = Device::Approved;
     let secret = begun["secret"].as_str().unwrap();
-    let last = if secret.ends_with('A') { "B" } else { "A" };
+    let other = if secret[40..].starts_with('A') { "B" } else { "A" };
     let browser = super::get(&Client::new(&coordinator), "/oidc/begin");
     let cookie = browser.cookie("taut-oidc").unwrap();
     let wrong = [
         ("the code that a person sees", String::from("WDJB-MJHT")),
         ("nothing", String::new()),
-        ("a changed secret", format!("{}{last}{}", &secret[..40], &secret[41..])),
+        ("a changed secret", format!("{}{other}{}", &secret[..40], &secret[41..])),
         ("a secret that was cut", secret[..secret.len() - 4].to_owned()),
         ("a secret that is too long", "A".repeat(16_384)),
         ("a browser's sign-in", cookie.trim_start_matches("taut-oidc=").to_owned()),
@@ -191,8 +191,10 @@ fn fault_e14_a_sign_in_works_once_and_in_the_terminal_that_began_it() {
     let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
     let terminal = Client { source, ..Client::new(&coordinator) };
     finished(&terminal, &begun);
+    let asked = provider.script().seen.len();
     let again = finish(&terminal, &begun);
     assert_eq!((again.status, again.code()), (401, "sign-in-failed"), "although the provider gives tokens twice");
+    assert_eq!(provider.script().seen.len(), asked, "a provider may take a second use for theft");
     let all = Client::with_token(&coordinator, &operator).done("GET", "/api/v1/users", &Value::Null);
     assert_eq!(all["users"].as_array().unwrap().len(), 1);
 }
