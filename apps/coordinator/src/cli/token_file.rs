@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use taut_relay_server::open_regular;
+
 use super::CommandError;
 
 /// Start of a token that is in a file.
@@ -17,7 +19,7 @@ const LARGEST: u64 = 4_096;
 pub(super) fn read(text: String) -> Result<String, CommandError> {
     let Some(path) = text.strip_prefix(FILE) else { return Ok(text) };
     let mut content = String::new();
-    File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut content)).map_err(|error| {
+    open_regular(Path::new(path)).and_then(|file| file.take(LARGEST).read_to_string(&mut content)).map_err(|error| {
         CommandError::Run(format!(
             "the token cannot be read from {path}: {error}; `taut-coordinator sign-in --token-file {path}` makes one"
         ))
@@ -94,6 +96,8 @@ mod tests {
         for wrong in ["/", "/proc/none/token", directory.0.to_str().unwrap()] {
             assert!(TokenFile::new(wrong).is_err(), "{wrong}");
         }
-        assert!(read(String::from("file:/nothing")).is_err());
+        for wrong in ["file:/nothing", "file:/dev/zero"] {
+            assert!(read(String::from(wrong)).is_err(), "{wrong}");
+        }
     }
 }
