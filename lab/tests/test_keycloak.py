@@ -54,6 +54,7 @@ def test_people_sign_in_at_keycloak_in_a_browser_and_in_a_terminal(layout):
         file = host.state / "token"
         process, said = sign_in(net, "--token-file", file, "--name", "terminal")
         browser.open(re.search(r"or open (\S+)", said)[1])
+        enter(browser)
         browser.until("document.querySelector('[name=accept]')")
         browser.press("[name=accept]")
         assert process.wait() == 0, process.tail()

@@ -33,8 +33,9 @@ pub(super) struct TokenFile(PathBuf);
 impl TokenFile {
     /// Returns an error if the file cannot be written, before a person signs in for nothing.
     pub(super) fn new(path: &str) -> Result<Self, CommandError> {
-        let file = Self(PathBuf::from(path));
         let failed = |error: io::Error| CommandError::Run(format!("the token cannot be written to {path}: {error}"));
+        // Absolute, because the command is told where it is, and the next one may run elsewhere.
+        let file = Self(std::path::absolute(path).map_err(failed)?);
         if file.0.file_name().is_none() || file.0.is_dir() {
             return Err(CommandError::Usage(format!("`{path}` is not the name of a file")));
         }

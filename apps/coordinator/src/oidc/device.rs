@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use taut_base::is_printable;
 
 use super::http::HttpError;
-use super::provider::{TokenError, of_failure, refuses_client, unavailable};
+use super::kinds::TokenError;
+use super::provider_error::{of_failure, refuses_client, unavailable};
 use super::{Granted, Provider, ProviderError};
 
 /// Longest link and longest code for a person, 512 and 64 bytes, and longest secret of a sign-in, 2 KiB. Real ones have about 80, 9 and 43.

@@ -5,11 +5,14 @@
 mod claims;
 mod device;
 mod http;
+mod kinds;
 mod provider;
+mod provider_error;
 
 pub(crate) use claims::Identity;
 pub(crate) use device::{DeviceAuthorization, DevicePoll};
-pub(crate) use provider::{Granted, Provider, ProviderError};
+pub(crate) use provider::{Granted, Provider};
+pub(crate) use provider_error::ProviderError;
 
 use std::time::Duration;
 

@@ -1,28 +1,21 @@
 //! The provider: its metadata and keys, and the exchange of codes and refresh tokens for what it says about a person.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use openidconnect::core::{
-    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreClaimName, CoreClaimType, CoreClientAuthMethod,
-    CoreErrorResponseType, CoreGenderClaim, CoreGrantType, CoreJsonWebKey, CoreJweContentEncryptionAlgorithm,
-    CoreJweKeyManagementAlgorithm, CoreJwsSigningAlgorithm, CoreResponseMode, CoreResponseType, CoreRevocableToken,
-    CoreRevocationErrorResponse, CoreSubjectIdentifierType, CoreTokenIntrospectionResponse, CoreTokenType,
-};
+use openidconnect::core::{CoreAuthenticationFlow, CoreClientAuthMethod, CoreGenderClaim, CoreJwsSigningAlgorithm};
 use openidconnect::{
-    AccessTokenHash, AdditionalProviderMetadata, AuthType, AuthorizationCode, ClientId, ClientSecret, CsrfToken,
-    EmptyExtraTokenFields, EndpointMaybeSet, EndpointNotSet, EndpointSet, ErrorResponse, IdTokenFields, IssuerUrl,
-    Nonce, NonceVerifier, OAuth2TokenResponse, PkceCodeChallenge, PkceCodeVerifier, ProviderMetadata, RedirectUrl,
-    RefreshToken, RequestTokenError, Scope, StandardErrorResponse, StandardTokenResponse, SubjectIdentifier,
+    AccessTokenHash, AuthType, AuthorizationCode, ClientId, ClientSecret, CsrfToken, IssuerUrl, Nonce, NonceVerifier,
+    OAuth2TokenResponse, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RefreshToken, Scope, SubjectIdentifier,
     TokenResponse, UserInfoClaims,
 };
-use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
 use super::claims::{OtherClaims, Said};
-use super::http::{Http, HttpError};
+use super::http::Http;
+use super::kinds::{Client, Metadata, Tokens};
+use super::provider_error::{ProviderError, invalid, of_request, unavailable};
 use super::{Identity, OidcOptions};
 
 /// Time for which metadata and keys are kept, 10 minutes: a key that the provider withdraws is not accepted for longer.
@@ -46,64 +39,6 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::EcdsaP384Sha384,
     CoreJwsSigningAlgorithm::EdDsa,
 ];
-
-/// Metadata that OpenID Connect Discovery does not define.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct MoreMetadata {
-    /// Where a sign-in in a terminal begins (RFC 8628 section 4). A text, because a provider whose URL is wrong has other sign-ins all the same.
-    #[serde(default)]
-    pub(super) device_authorization_endpoint: Option<String>,
-}
-
-impl AdditionalProviderMetadata for MoreMetadata {}
-
-type Metadata = ProviderMetadata<
-    MoreMetadata,
-    CoreAuthDisplay,
-    CoreClientAuthMethod,
-    CoreClaimName,
-    CoreClaimType,
-    CoreGrantType,
-    CoreJweContentEncryptionAlgorithm,
-    CoreJweKeyManagementAlgorithm,
-    CoreJsonWebKey,
-    CoreResponseMode,
-    CoreResponseType,
-    CoreSubjectIdentifierType,
->;
-
-pub(super) type Tokens = StandardTokenResponse<
-    IdTokenFields<
-        OtherClaims,
-        EmptyExtraTokenFields,
-        CoreGenderClaim,
-        CoreJweContentEncryptionAlgorithm,
-        CoreJwsSigningAlgorithm,
-    >,
-    CoreTokenType,
->;
-
-pub(super) type TokenError = RequestTokenError<HttpError, StandardErrorResponse<CoreErrorResponseType>>;
-
-pub(super) type Client = openidconnect::Client<
-    OtherClaims,
-    CoreAuthDisplay,
-    CoreGenderClaim,
-    CoreJweContentEncryptionAlgorithm,
-    CoreJsonWebKey,
-    CoreAuthPrompt,
-    StandardErrorResponse<CoreErrorResponseType>,
-    Tokens,
-    CoreTokenIntrospectionResponse,
-    CoreRevocableToken,
-    CoreRevocationErrorResponse,
-    EndpointSet,
-    EndpointNotSet,
-    EndpointNotSet,
-    EndpointNotSet,
-    EndpointMaybeSet,
-    EndpointMaybeSet,
->;
 
 /// Takes what is needed from claims. A macro, because the two types of claims have the same methods and no trait in common.
 macro_rules! said {
@@ -132,32 +67,6 @@ pub(crate) struct Granted {
     pub(crate) identity: Identity,
     /// A new refresh token; `None` if the provider gave none.
     pub(crate) refresh_token: Option<Zeroizing<String>>,
-}
-
-/// The reason for which the provider did not confirm a person. No reason contains a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ProviderError {
-    /// The provider does not answer, or not as a provider does; nothing is known about the person.
-    Unavailable(String),
-    /// The provider says that code or refresh token are not valid (any more).
-    Refused(String),
-    /// The answer is not valid: it may not come from the provider, or was not made for this sign-in.
-    Invalid(String),
-    /// The person is the provider's, and the settings do not let it in.
-    NotAllowed(&'static str),
-    /// The provider lets no one sign in in a terminal, or not with this client.
-    NoDeviceGrant(&'static str),
-}
-
-impl fmt::Display for ProviderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable(why) => write!(f, "the provider does not answer as one: {why}"),
-            Self::Refused(why) => write!(f, "the provider refused: {why}"),
-            Self::Invalid(why) => write!(f, "the provider's answer is not valid: {why}"),
-            Self::NotAllowed(why) | Self::NoDeviceGrant(why) => f.write_str(why),
-        }
-    }
 }
 
 /// Metadata and keys, and when they were read.
@@ -373,40 +282,4 @@ impl Provider {
 
 fn redirect_url(text: String) -> Result<RedirectUrl, ProviderError> {
     RedirectUrl::new(text).map_err(unavailable)
-}
-
-pub(super) fn unavailable(error: impl fmt::Display) -> ProviderError {
-    ProviderError::Unavailable(error.to_string())
-}
-
-fn invalid(error: impl fmt::Display) -> ProviderError {
-    ProviderError::Invalid(error.to_string())
-}
-
-/// Only `invalid_grant` says something about the person: a wrong client secret, for example, is no reason to take access from everyone.
-pub(super) fn of_request(error: TokenError) -> ProviderError {
-    of_failure(error, |answer| match answer.error() {
-        CoreErrorResponseType::InvalidGrant => ProviderError::Refused(String::from("invalid_grant")),
-        other => refuses_client(other),
-    })
-}
-
-/// Returns the failure of a request. `of_answer` judges a refusal of the provider.
-pub(super) fn of_failure<E: ErrorResponse + 'static>(
-    error: RequestTokenError<HttpError, E>,
-    of_answer: impl FnOnce(&E) -> ProviderError,
-) -> ProviderError {
-    match error {
-        RequestTokenError::ServerResponse(answer) => of_answer(&answer),
-        RequestTokenError::Request(error) => unavailable(error),
-        // Without what was parsed, which contains tokens.
-        RequestTokenError::Parse(error, _) => {
-            ProviderError::Unavailable(format!("its answer cannot be read at `{}`", error.path()))
-        }
-        RequestTokenError::Other(why) => ProviderError::Unavailable(why),
-    }
-}
-
-pub(super) fn refuses_client(why: &impl AsRef<str>) -> ProviderError {
-    ProviderError::Unavailable(format!("it refuses the client: {}", why.as_ref()))
 }

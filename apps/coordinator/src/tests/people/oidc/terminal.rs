@@ -200,6 +200,24 @@ fn fault_e14_a_sign_in_works_once_and_in_the_terminal_that_began_it() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: tools/with_postgres"]
+fn a_terminals_sign_in_on_server_is_finished_by_any_coordinator_and_once() {
+    let (directories, provider) = ([Directory::new(), Directory::new()], FakeProvider::start());
+    let database = directories[0].database();
+    let [one, other] = [&directories[0], &directories[1]]
+        .map(|directory| TestCoordinator::start_with_provider_on(directory, &database, provider.options()));
+    let begun = begin(&Client::new(&one));
+    assert_eq!(finish(&Client::new(&other), &begun).body["state"], json!("pending"));
+    provider.script().device = Device::Approved;
+    let token = finished(&Client::new(&other), &begun);
+    for coordinator in [&one, &other] {
+        assert_eq!(finish(&Client::new(coordinator), &begun).status, 401);
+        let client = Client { token: token.token.clone(), ..Client::new(coordinator) };
+        assert_eq!(own(&client).status, 200);
+    }
+}
+
+#[test]
 fn a_terminal_waits_while_the_provider_is_away_and_asks_less_often_when_it_is_told_to() {
     let (directory, provider) = (Directory::new(), FakeProvider::start());
     let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
