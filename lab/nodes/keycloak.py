@@ -57,10 +57,6 @@ class Keycloak:
         """Turns the switch *OAuth 2.0 Device Authorization Grant* of the client."""
         self._ask("PUT", f"/{REALM}/clients/{self._client}", self._description(allowed))
 
-    def disable_person(self):
-        person = self._ask("GET", f"/{REALM}/users?username=ann")[0]
-        self._ask("PUT", f"/{REALM}/users/{person['id']}", {**person, "enabled": False})
-
     def _description(self, terminals=False):
         flows = {"standardFlowEnabled": True, "implicitFlowEnabled": False, "directAccessGrantsEnabled": False, "serviceAccountsEnabled": False}
         mapper = {"name": "groups", "protocol": "openid-connect", "protocolMapper": "oidc-group-membership-mapper", "config": GROUPS}

@@ -20,7 +20,7 @@ PASSWORD = "correct horse battery"
 
 def enter(browser):
     """Signs ann in at the provider's page."""
-    browser.until("document.getElementById('kc-login')")
+    browser.until("document.getElementById('kc-login') !== null")
     browser.fill(username="ann", password=PASSWORD)
     browser.press("#kc-login")
 
@@ -55,7 +55,7 @@ def test_people_sign_in_at_keycloak_in_a_browser_and_in_a_terminal(layout):
         process, said = sign_in(net, "--token-file", file, "--name", "terminal")
         browser.open(re.search(r"or open (\S+)", said)[1])
         enter(browser)
-        browser.until("document.querySelector('[name=accept]')")
+        browser.until("document.querySelector('[name=accept]') !== null")
         browser.press("[name=accept]")
         assert process.wait() == 0, process.tail()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
