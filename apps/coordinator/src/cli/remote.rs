@@ -10,7 +10,7 @@ use serde_json::Value;
 use taut_netmap::{OPERATOR_PREFIX, TOKEN_PREFIX};
 use ureq::Agent;
 use ureq::config::Config;
-use ureq::http::Uri;
+use ureq::http::{StatusCode, Uri};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
@@ -97,8 +97,11 @@ impl Remote {
 
     /// Sends a `POST`. Returns `None` if there is no answer, or one that a later attempt may not get, because the coordinator or a server behind it is away.
     pub(super) fn post_patiently(&self, path: &str, body: &impl Serialize) -> Result<Option<Value>, CommandError> {
+        let is_passing = |status: StatusCode| {
+            status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
+        };
         match self.agent.post(self.address(path)).send_json(body) {
-            Ok(response) if !response.status().is_server_error() => self.read(Ok(response)).map(Some),
+            Ok(response) if !is_passing(response.status()) => self.read(Ok(response)).map(Some),
             Ok(_) | Err(_) => Ok(None),
         }
     }

@@ -1,13 +1,14 @@
 //! Signing in in a terminal at a provider that may lie (RFC 8628; faults E13, E14, E15).
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::super::super::world::{Directory, TestCoordinator};
 use super::super::client::{Answer, Client};
 use super::provider::{Device, FakeProvider, Lie, Refresh};
-use super::{refreshed, users};
+use super::{SOON, refreshed, users};
 use crate::cli::run_words;
 
 const BEGIN: &str = "/api/v1/sign-in/terminal";
@@ -334,8 +335,21 @@ fn the_command_writes_the_token_where_other_commands_read_it() {
     let words = ["sign-in", "--api", &api, "--token-file", file, "--name", "laptop", "--expires", "1h"];
     assert!(run_words(&words).unwrap_err().to_string().contains("did not succeed"));
     assert!(!std::path::Path::new(file).exists());
-    provider.script().device = Device::Approved;
-    run_words(&words).unwrap();
+    // The provider is away at the first question.
+    provider.script().device = Device::Broken;
+    let asked = || provider.script().seen.iter().filter(|path| *path == "/token").count();
+    let before = asked();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begin = Instant::now();
+            while asked() == before && begin.elapsed() < SOON {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            provider.script().device = Device::Approved;
+        });
+        run_words(&words).unwrap();
+    });
+    assert_eq!(asked(), before + 2);
     assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     let token = format!("file:{file}");
     run_words(&["users", "whoami", "--api", &api, "--token", &token]).unwrap();
