@@ -17,7 +17,8 @@ GROUPS = {"full.path": "false", "id.token.claim": "true", "userinfo.token.claim"
 
 def missing():
     """Returns why Keycloak cannot be run, or an empty string."""
-    return versions.lacking("keycloak", "bin/kc.sh") or missing_reason("java", "curl")
+    lacking = versions.lacking("keycloak", "bin/kc.sh")
+    return f"{lacking} PEER=keycloak" if lacking else missing_reason("java", "curl")
 
 
 class Keycloak:
