@@ -96,7 +96,7 @@ setup-test setup-night:
 peers-day:
 	@tools/peers --day
 peers-night:
-	@tools/peers
+	@tools/peers --night
 build-programs:
 	@$(ENV) && say 'building programs and examples' && cargo build $(CI) --bins --examples
 build-tests:

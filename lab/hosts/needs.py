@@ -15,6 +15,7 @@ PROGRAMS = {
     "haproxy": "haproxy",
     "ip": "iproute2",
     "iperf3": "iperf3",
+    "java": "default-jre-headless",
     "miniupnpd": "miniupnpd-nftables",
     "nft": "nftables",
     "nginx": "nginx-light",

@@ -31,6 +31,8 @@ VERSIONS = {
     "pebble": "v2.8.0",
     # A coordinator for Tailscale's clients; `make policy-headscale` compares our compiler of policies with its own. A commit, because the comparison needs its sources.
     "headscale": "f20f1f127842c74dd5f6e10254307b65b1aee936",
+    # An OpenID provider for the night (docs/people.md).
+    "keycloak": "26.7.3",
 }
 
 

@@ -25,7 +25,6 @@ mod netcheck;
 mod output;
 mod peers;
 mod ping;
-mod qr;
 mod rotate_key;
 mod status;
 mod table;

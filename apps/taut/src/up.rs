@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use taut_agent::api::{ApiRequest, CoordinatorPlace, Failure, LeaveState, NodeState, Status, WaitingStatus};
+use taut_base::qr_lines;
 use taut_netmap::{check_new_name, name_from_host};
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
 use crate::flags::{DaemonFlags, Word, Words, daemon_details, unexpected};
-use crate::{coordinator, launch, output, qr, status, table, token};
+use crate::{coordinator, launch, output, status, table, token};
 
 pub(crate) const ARGUMENTS: &str = "[--join TOKEN | --coordinator URL [--coordinator-key KEY]] [--hostname NAME] [--timeout TIME] [--json] [daemon flags]";
 
@@ -256,7 +257,7 @@ fn show(waiting: &WaitingStatus) {
         return output::complain(&format!("taut: {}", waiting.problem));
     };
     let page = waiting.page.as_deref();
-    if let Some(code) = page.and_then(qr::lines).filter(|_| std::io::stderr().is_terminal()) {
+    if let Some(code) = page.and_then(qr_lines).filter(|_| std::io::stderr().is_terminal()) {
         output::complain(&code);
     }
     let link = page.map(|page| format!("open    {page}\n")).unwrap_or_default();

@@ -16,6 +16,7 @@ mod meter;
 mod placement;
 mod prefix;
 mod printable;
+mod qr;
 mod rate;
 mod time;
 
@@ -34,5 +35,6 @@ pub use meter::{KeyedHash, Meter, network, site};
 pub use placement::Placement;
 pub use prefix::{BadPrefix, Prefix};
 pub use printable::is_printable;
+pub use qr::qr_lines;
 pub use rate::{Bucket, Rate};
 pub use time::Time;

@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::CommandError;
 
 /// Options with a value.
-const VALUED: [&str; 64] = [
+const VALUED: [&str; 65] = [
     "config",
     "drain",
     "state",
@@ -28,6 +28,7 @@ const VALUED: [&str; 64] = [
     "ipv4-prefix",
     "api",
     "token",
+    "token-file",
     "ca",
     "expires",
     "uses",

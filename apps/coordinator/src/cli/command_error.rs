@@ -90,5 +90,10 @@ fn write(text: &str) -> io::Result<()> {
 
 /// Prints to standard error, and ignores a failure.
 pub(super) fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "taut-coordinator: {text}");
+    write_error(&format!("taut-coordinator: {text}\n"));
+}
+
+/// Prints what a person reads while standard output has what a program reads, and ignores a failure.
+pub(super) fn write_error(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -14,6 +14,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("operator-token") => OPERATOR_TOKEN,
         Some("users") => USERS,
         Some("tokens") => TOKENS,
+        Some("sign-in") => SIGN_IN,
         Some("audit") => AUDIT,
         Some("webhooks") => WEBHOOKS,
         Some("backup" | "restore" | "check") => BACKUP,
@@ -44,7 +45,7 @@ macro_rules! remote_options {
   --ca FILE            with https://: trust the certificate authorities in this PEM file (default $TAUT_CA), instead
                        of those in the system's store
   --insecure           send the operator token over http:// to another host all the same
-  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
+  --token TOKEN        the operator token or API token, or file:PATH (default $TAUT_OPERATOR_TOKEN)
 "
     };
 }
@@ -110,6 +111,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator operator-token … create, list, revoke operator tokens
   taut-coordinator users …          list, create, edit, remove users and their roles
   taut-coordinator tokens …         create, list, revoke API tokens
+  taut-coordinator sign-in          sign in at the OpenID provider, for this terminal
   taut-coordinator audit …          list or export the record of changes
   taut-coordinator webhooks …       list, create, remove, test webhooks
   taut-coordinator openapi          print the description of the HTTP API (OpenAPI 3.1)
@@ -467,6 +469,26 @@ The coordinator that `list` and `revoke` ask:
 ",
     remote_options!()
 );
+
+const SIGN_IN: &str = "\
+taut-coordinator sign-in [--token-file FILE] [--scopes SCOPES] [--expires 12h] [--name NAME]
+
+Signs a user of the OpenID provider in, for this terminal. Prints a link and a code of the provider, waits until the user
+has opened the link in a browser, on this host or another one, and entered the code, and prints an API token of the user
+on standard output. The token can do no more than the user. `taut-coordinator tokens revoke ID` ends it. The coordinator
+needs an OpenID provider (`serve --oidc-issuer`), and the provider OAuth's device authorization grant (RFC 8628).
+
+  --token-file FILE    write the token to this file, with mode 0600, and do not print it; all commands read it with
+                       `--token file:FILE` or TAUT_OPERATOR_TOKEN=file:FILE
+  --scopes SCOPES      what the token may do, as for `tokens create` (default all that the user may)
+  --expires WHEN       30m, 12h (the default), up to 7d
+  --name NAME          the token's name in lists (default the name of this host)
+  --api URL            the coordinator's URL (default $TAUT_API or http://127.0.0.1:8288); https:// or on this host
+  --ca FILE            with https://: trust the certificate authorities in this PEM file (default $TAUT_CA), instead
+                       of those in the system's store
+  --insecure           send the token over http:// from another host all the same
+  --json               print the API's answer as JSON
+";
 
 const AUDIT: &str = concat!(
     "\

@@ -21,12 +21,14 @@ mod relays;
 mod remote;
 mod serve;
 mod settings;
+mod sign_in;
 mod signals;
 mod simulate;
 mod table;
 mod target;
 mod tls;
 mod tls_options;
+mod token_file;
 mod tokens;
 mod users;
 mod webhooks;
@@ -41,7 +43,7 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "serve",
     "config",
     "devices",
@@ -55,6 +57,7 @@ const COMMANDS: [&str; 23] = [
     "operator-token",
     "users",
     "tokens",
+    "sign-in",
     "audit",
     "webhooks",
     "openapi",
@@ -77,6 +80,12 @@ pub(crate) fn main() -> ExitCode {
             failed.report(|| help::usage(command.as_deref()), json)
         }
     }
+}
+
+/// Runs the command of these words.
+#[cfg(test)]
+pub(crate) fn run_words(words: &[&str]) -> Result<(), CommandError> {
+    run(Arguments::of(words))
 }
 
 fn run(mut arguments: Arguments) -> Result<(), CommandError> {
@@ -105,6 +114,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("devices") => devices::run(arguments),
         Some("users") => users::run(arguments),
         Some("tokens") => api_tokens::run(arguments),
+        Some("sign-in") => sign_in::run(arguments),
         Some("audit") => audit::run(arguments),
         Some("webhooks") => webhooks::run(arguments),
         Some("nodes") => nodes::run(arguments),

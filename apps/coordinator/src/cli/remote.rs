@@ -10,13 +10,13 @@ use serde_json::Value;
 use taut_netmap::{OPERATOR_PREFIX, TOKEN_PREFIX};
 use ureq::Agent;
 use ureq::config::Config;
-use ureq::http::Uri;
+use ureq::http::{StatusCode, Uri};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use super::arguments::Arguments;
 use super::target::{ApiTarget, check_target};
-use super::{CommandError, show, tls};
+use super::{CommandError, show, tls, token_file};
 use crate::contract::ErrorAnswer;
 use crate::state::API_PREFIX;
 
@@ -38,12 +38,12 @@ impl Remote {
         let or_variable = |value: Option<String>, name| value.or_else(|| std::env::var(name).ok());
         let api =
             or_variable(arguments.value("api")?, "TAUT_API").unwrap_or_else(|| String::from("http://127.0.0.1:8288"));
-        let token = or_variable(arguments.value("token")?, "TAUT_OPERATOR_TOKEN");
+        let token = or_variable(arguments.value("token")?, "TAUT_OPERATOR_TOKEN").map(token_file::read).transpose()?;
         let (agent, api) = connection(arguments, &api)?;
         let token = token.ok_or_else(|| {
             CommandError::Usage(String::from(
                 "no operator token: give --token or TAUT_OPERATOR_TOKEN; the first start of `serve` made one, \
-                 `taut-coordinator operator-token create` makes another",
+                 `taut-coordinator operator-token create` makes another; users of an OpenID provider have `taut-coordinator sign-in`",
             ))
         })?;
         check_token(&token)?;
@@ -69,6 +69,11 @@ impl Remote {
         self.read(request.call())
     }
 
+    /// Sends a `GET` with a token that the coordinator has just made.
+    pub(super) fn get_as(&self, token: &str, path: &str) -> Result<Value, CommandError> {
+        self.read(self.agent.get(self.address(path)).header("Authorization", format!("Bearer {token}")).call())
+    }
+
     /// Sends a `GET` for a path outside the API, which needs no token.
     pub(super) fn get_open(&self, path: &str) -> Result<Value, CommandError> {
         self.read(self.agent.get(format!("{}/{path}", self.api)).call())
@@ -88,6 +93,17 @@ impl Remote {
             request = request.header("Authorization", bearer);
         }
         self.read(request.send_json(body))
+    }
+
+    /// Sends a `POST`. Returns `None` if there is no answer, or one that a later attempt may not get, because the coordinator or a server behind it is away.
+    pub(super) fn post_patiently(&self, path: &str, body: &impl Serialize) -> Result<Option<Value>, CommandError> {
+        let is_passing = |status: StatusCode| {
+            status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
+        };
+        match self.agent.post(self.address(path)).send_json(body) {
+            Ok(response) if !is_passing(response.status()) => self.read(Ok(response)).map(Some),
+            Ok(_) | Err(_) => Ok(None),
+        }
     }
 
     pub(super) fn patch(&self, path: &str, body: &impl Serialize) -> Result<Value, CommandError> {
@@ -154,7 +170,7 @@ impl Remote {
         }
         if status.as_u16() == 401 && self.token.is_some() {
             let message = format!("the token of --token or TAUT_OPERATOR_TOKEN is not known at {}", self.api);
-            let hint = "check the token and --api; `taut-coordinator operator-token create` makes a token on the coordinator's host";
+            let hint = "check the token and --api; `taut-coordinator operator-token create` makes a token on the coordinator's host, and `taut-coordinator sign-in` one of a user of the OpenID provider";
             return Err(CommandError::Refused { message, hint: Some(String::from(hint)) });
         }
         let error = serde_json::from_value::<ErrorAnswer>(body).map(|answer| (answer.error.message, answer.error.hint));

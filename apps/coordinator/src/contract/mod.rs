@@ -12,6 +12,7 @@ mod people;
 mod policy;
 mod relays;
 mod service;
+mod terminal;
 mod tokens;
 mod webhooks;
 
@@ -37,6 +38,7 @@ pub(crate) use relays::{
     TicketKeyAnswer,
 };
 pub(crate) use service::{HealthAnswer, HealthStatus, ReadyAnswer, ReadyStatus, SCHEMA, SchemaVersion};
+pub(crate) use terminal::{BeginTerminalBody, FinishTerminal, TerminalAnswer, TerminalBegun, TerminalState};
 pub(crate) use tokens::{OperatorTokenEntry, OperatorTokenList, OperatorTokenState, RevokedOperatorToken};
 pub(crate) use webhooks::{
     CreateWebhook, CreatedWebhook, RemovedWebhook, TestedWebhook, WebhookBody, WebhookEntry, WebhookList, WebhookState,

@@ -3,11 +3,16 @@
 //! The crate `openidconnect` checks tokens. Requests go through [`crate::outgoing`], which connects to checked addresses only (fault E15).
 
 mod claims;
+mod device;
 mod http;
+mod kinds;
 mod provider;
+mod provider_error;
 
 pub(crate) use claims::Identity;
-pub(crate) use provider::{Granted, Provider, ProviderError};
+pub(crate) use device::{DeviceAuthorization, DevicePoll};
+pub(crate) use provider::{Granted, Provider};
+pub(crate) use provider_error::ProviderError;
 
 use std::time::Duration;
 
@@ -34,7 +39,7 @@ pub(crate) struct OidcOptions {
     pub(crate) client_secret: Zeroizing<String>,
     /// Scopes beside `openid`.
     pub(crate) scopes: Vec<String>,
-    /// Further parameters of the request that the browser makes, by name.
+    /// Further parameters of the request with which a sign-in begins, by name.
     pub(crate) parameters: Vec<(String, String)>,
     /// Name of the claim with the groups of a person.
     pub(crate) groups_claim: String,

@@ -1,25 +1,21 @@
 //! The provider: its metadata and keys, and the exchange of codes and refresh tokens for what it says about a person.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use openidconnect::core::{
-    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreClientAuthMethod, CoreErrorResponseType,
-    CoreGenderClaim, CoreJsonWebKey, CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm, CoreProviderMetadata,
-    CoreRevocableToken, CoreRevocationErrorResponse, CoreTokenIntrospectionResponse, CoreTokenType,
-};
+use openidconnect::core::{CoreAuthenticationFlow, CoreClientAuthMethod, CoreGenderClaim, CoreJwsSigningAlgorithm};
 use openidconnect::{
-    AccessTokenHash, AuthType, AuthorizationCode, ClientId, ClientSecret, CsrfToken, EmptyExtraTokenFields,
-    EndpointMaybeSet, EndpointNotSet, EndpointSet, IdTokenFields, IssuerUrl, Nonce, NonceVerifier, OAuth2TokenResponse,
-    PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, Scope, StandardErrorResponse,
-    StandardTokenResponse, SubjectIdentifier, TokenResponse, UserInfoClaims,
+    AccessTokenHash, AuthType, AuthorizationCode, ClientId, ClientSecret, CsrfToken, IssuerUrl, Nonce, NonceVerifier,
+    OAuth2TokenResponse, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RefreshToken, Scope, SubjectIdentifier,
+    TokenResponse, UserInfoClaims,
 };
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
 use super::claims::{OtherClaims, Said};
-use super::http::{Http, HttpError};
+use super::http::Http;
+use super::kinds::{Client, Metadata, Tokens};
+use super::provider_error::{ProviderError, invalid, of_request, unavailable};
 use super::{Identity, OidcOptions};
 
 /// Time for which metadata and keys are kept, 10 minutes: a key that the provider withdraws is not accepted for longer.
@@ -43,39 +39,6 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::EcdsaP384Sha384,
     CoreJwsSigningAlgorithm::EdDsa,
 ];
-
-type Tokens = StandardTokenResponse<
-    IdTokenFields<
-        OtherClaims,
-        EmptyExtraTokenFields,
-        CoreGenderClaim,
-        CoreJweContentEncryptionAlgorithm,
-        CoreJwsSigningAlgorithm,
-    >,
-    CoreTokenType,
->;
-
-type TokenError = RequestTokenError<HttpError, StandardErrorResponse<CoreErrorResponseType>>;
-
-type Client = openidconnect::Client<
-    OtherClaims,
-    CoreAuthDisplay,
-    CoreGenderClaim,
-    CoreJweContentEncryptionAlgorithm,
-    CoreJsonWebKey,
-    CoreAuthPrompt,
-    StandardErrorResponse<CoreErrorResponseType>,
-    Tokens,
-    CoreTokenIntrospectionResponse,
-    CoreRevocableToken,
-    CoreRevocationErrorResponse,
-    EndpointSet,
-    EndpointNotSet,
-    EndpointNotSet,
-    EndpointNotSet,
-    EndpointMaybeSet,
-    EndpointMaybeSet,
->;
 
 /// Takes what is needed from claims. A macro, because the two types of claims have the same methods and no trait in common.
 macro_rules! said {
@@ -106,41 +69,17 @@ pub(crate) struct Granted {
     pub(crate) refresh_token: Option<Zeroizing<String>>,
 }
 
-/// The reason for which the provider did not confirm a person. No reason contains a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ProviderError {
-    /// The provider does not answer, or not as a provider does; nothing is known about the person.
-    Unavailable(String),
-    /// The provider says that code or refresh token are not valid (any more).
-    Refused(String),
-    /// The answer is not valid: it may not come from the provider, or was not made for this sign-in.
-    Invalid(String),
-    /// The person is the provider's, and the settings do not let it in.
-    NotAllowed(&'static str),
-}
-
-impl fmt::Display for ProviderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable(why) => write!(f, "the provider does not answer as one: {why}"),
-            Self::Refused(why) => write!(f, "the provider refused: {why}"),
-            Self::Invalid(why) => write!(f, "the provider's answer is not valid: {why}"),
-            Self::NotAllowed(why) => f.write_str(why),
-        }
-    }
-}
-
 /// Metadata and keys, and when they were read.
-struct Known {
+pub(super) struct Known {
     at: Instant,
-    metadata: CoreProviderMetadata,
+    pub(super) metadata: Metadata,
 }
 
 /// The provider of people who sign in by OpenID Connect.
 pub(crate) struct Provider {
     options: OidcOptions,
     issuer: IssuerUrl,
-    http: Http,
+    pub(super) http: Http,
     known: Mutex<Option<Arc<Known>>>,
     places: Semaphore,
 }
@@ -224,7 +163,7 @@ impl Provider {
     }
 
     /// Runs requests, which block, in a thread, when there is a place.
-    async fn blocking<T: Send + 'static>(
+    pub(super) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         run: impl FnOnce(&Self) -> Result<T, ProviderError> + Send + 'static,
     ) -> Result<T, ProviderError> {
@@ -234,7 +173,7 @@ impl Provider {
     }
 
     /// Returns metadata and keys, read within the last minutes.
-    fn metadata(&self) -> Result<Arc<Known>, ProviderError> {
+    pub(super) fn metadata(&self) -> Result<Arc<Known>, ProviderError> {
         self.metadata_since(METADATA_LIFE)
     }
 
@@ -244,17 +183,16 @@ impl Provider {
         if let Some(known) = kept.filter(|known| known.at.elapsed() < age) {
             return Ok(known);
         }
-        let metadata =
-            CoreProviderMetadata::discover(&self.issuer, &|request| self.http.send(request)).map_err(|error| {
-                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-                ProviderError::Unavailable(format!("{error}{cause}"))
-            })?;
+        let metadata = Metadata::discover(&self.issuer, &|request| self.http.send(request)).map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            ProviderError::Unavailable(format!("{error}{cause}"))
+        })?;
         let known = Arc::new(Known { at: Instant::now(), metadata });
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&known));
         Ok(known)
     }
 
-    fn client(&self, known: &Known) -> Result<Client, ProviderError> {
+    pub(super) fn client(&self, known: &Known) -> Result<Client, ProviderError> {
         let (id, secret) = (self.options.client_id.clone(), self.options.client_secret.to_string());
         let client =
             Client::from_provider_metadata(known.metadata.clone(), ClientId::new(id), Some(ClientSecret::new(secret)));
@@ -266,7 +204,7 @@ impl Provider {
     }
 
     /// Returns what the tokens say about the person: the ID token if there is one, then the answer of the user info endpoint. `subject` is the person that is expected.
-    fn identity(
+    pub(super) fn identity(
         &self,
         known: &Known,
         tokens: &Tokens,
@@ -335,7 +273,7 @@ impl Provider {
     }
 
     /// Returns the answer about a person that the settings let in.
-    fn granted(&self, identity: Identity, tokens: &Tokens) -> Result<Granted, ProviderError> {
+    pub(super) fn granted(&self, identity: Identity, tokens: &Tokens) -> Result<Granted, ProviderError> {
         identity.check(&self.options).map_err(ProviderError::NotAllowed)?;
         let refresh_token = tokens.refresh_token().map(|token| Zeroizing::new(token.secret().clone()));
         Ok(Granted { identity, refresh_token })
@@ -344,30 +282,4 @@ impl Provider {
 
 fn redirect_url(text: String) -> Result<RedirectUrl, ProviderError> {
     RedirectUrl::new(text).map_err(unavailable)
-}
-
-fn unavailable(error: impl fmt::Display) -> ProviderError {
-    ProviderError::Unavailable(error.to_string())
-}
-
-fn invalid(error: impl fmt::Display) -> ProviderError {
-    ProviderError::Invalid(error.to_string())
-}
-
-/// Only `invalid_grant` says something about the person: a wrong client secret, for example, is no reason to take access from everyone.
-fn of_request(error: TokenError) -> ProviderError {
-    match error {
-        RequestTokenError::ServerResponse(answer) if *answer.error() == CoreErrorResponseType::InvalidGrant => {
-            ProviderError::Refused(String::from("invalid_grant"))
-        }
-        RequestTokenError::ServerResponse(answer) => {
-            ProviderError::Unavailable(format!("it refuses the client: {}", answer.error().as_ref()))
-        }
-        RequestTokenError::Request(error) => unavailable(error),
-        // Without what was parsed, which contains tokens.
-        RequestTokenError::Parse(error, _) => {
-            ProviderError::Unavailable(format!("its answer cannot be read at `{}`", error.path()))
-        }
-        RequestTokenError::Other(why) => ProviderError::Unavailable(why),
-    }
 }

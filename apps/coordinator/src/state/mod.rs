@@ -87,8 +87,9 @@ pub(crate) use networks::{NetworkView, check_name, check_prefix};
 pub(crate) use nodes::NodeView;
 pub(crate) use party::{Access, Actor, Area, Caller, Grants, Need, PeopleError};
 pub(crate) use people::{
-    ABSOLUTE_LIFE, API_PREFIX, Attempt, AuditView, Earlier, EditUser, Known, LONGEST_TOKEN_LIFE, NewCodes, NewUser,
-    OidcReturn, Opened, Password, Repeatable, RoleView, SIGN_IN_LIFE, TokenView, UserView, csrf_token,
+    ABSOLUTE_LIFE, API_PREFIX, Attempt, AuditView, Earlier, EditUser, Known, LONGEST_TERMINAL_LIFE, LONGEST_TOKEN_LIFE,
+    NewCodes, NewTerminal, NewUser, OidcReturn, Opened, Password, Repeatable, RoleView, SIGN_IN_LIFE, TerminalAnswer,
+    TokenView, UserView, csrf_token,
 };
 pub(crate) use people_commands::{new_api_token, new_set_up_link};
 pub(crate) use policies::{NewPolicy, PolicyView};

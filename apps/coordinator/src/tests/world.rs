@@ -125,7 +125,12 @@ impl TestCoordinator {
     /// Starts a coordinator at whose OpenID provider people can sign in.
     pub(super) fn start_with_provider(directory: &Directory, oidc: OidcOptions) -> Self {
         let database = Runtime::new().unwrap().block_on(location_for_test(&directory.0));
-        let options = Self::options(&directory.0, database, "100.64.0.0/10", TICKET_LIFE);
+        Self::start_with_provider_on(directory, &database, oidc)
+    }
+
+    /// The same, with a database that it may share with others.
+    pub(super) fn start_with_provider_on(directory: &Directory, database: &Location, oidc: OidcOptions) -> Self {
+        let options = Self::options(&directory.0, database.clone(), "100.64.0.0/10", TICKET_LIFE);
         let provider = Some(Arc::new(Provider::new(oidc).unwrap()));
         Self::run(StartOptions { provider, ..options }, 1_024)
     }

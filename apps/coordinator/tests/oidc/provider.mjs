@@ -23,11 +23,12 @@ server.listen(0, '127.0.0.1', () => {
       client_id: 'taut',
       client_secret: secret,
       redirect_uris: [redirect],
-      grant_types: ['authorization_code', 'refresh_token'],
+      grant_types: ['authorization_code', 'refresh_token', 'urn:ietf:params:oauth:grant-type:device_code'],
       response_types: ['code'],
     }],
     claims: { openid: ['sub'], profile: ['name'], email: ['email', 'email_verified'], groups: ['groups'] },
     scopes: ['openid', 'offline_access'],
+    features: { deviceFlow: { enabled: true } },
     // Each refresh token works once, and a second use of one withdraws the access: as strict as a provider can be.
     rotateRefreshToken: true,
     pkce: { required: () => true },

@@ -31,6 +31,8 @@ pub(crate) enum PeopleError {
     BadScope(String),
     /// The name of a token is not valid.
     BadTokenName,
+    /// The token of a terminal is to live for too long.
+    LongTerminalLife,
     /// There is no such person.
     NoPerson(String),
     /// There is a person of this name.
@@ -55,6 +57,8 @@ pub(crate) enum PeopleError {
     CodesOff,
     /// No OpenID provider is configured.
     NoProvider,
+    /// The OpenID provider has no sign-in for terminals.
+    NoDeviceGrant,
     /// The OpenID provider does not answer.
     ProviderAway,
     /// The sign-in at the provider failed: all reasons are the same for a client (fault E14).
@@ -92,6 +96,7 @@ impl PeopleError {
                 "scopes are all, read, and AREA:read or AREA:write for networks, nodes, keys, relays, policy, users, tokens, audit"
             }
             Self::BadTokenName => "use 1 to 64 printable characters",
+            Self::LongTerminalLife => "give a number of seconds from 1 to 604800",
             Self::NoPerson(_) => "`taut-coordinator users list` shows the people that exist",
             Self::PersonExists(_) => "choose another name",
             Self::TooManyPeople => "remove people that are gone (`taut-coordinator users remove`)",
@@ -104,9 +109,12 @@ impl PeopleError {
             Self::CodesOn => "turn one-time codes off first",
             Self::CodesOff => "begin with a new secret",
             Self::NoProvider => "sign in with a password, or ask the operator for `serve --oidc-issuer`",
+            Self::NoDeviceGrant => {
+                "sign in with a browser and make an API token there (docs/people.md, \"Signing in from a terminal\"), or allow the coordinator's client the device authorization grant at the provider"
+            }
             Self::ProviderAway => "try again in a minute; the coordinator's log has the reason",
             Self::SignInAtProvider => {
-                "sign in again, in one browser and within ten minutes; the coordinator's log has the reason"
+                "sign in again, within ten minutes and where you began; the coordinator's log has the reason"
             }
             Self::NotLetIn => {
                 "ask the operator: `serve --oidc-allow-domain` and `--oidc-allow-group` say who may sign in"
@@ -134,6 +142,7 @@ impl fmt::Display for PeopleError {
             Self::BadScope(scope) if scope.is_empty() => f.write_str("a token needs a scope"),
             Self::BadScope(scope) => write!(f, "there is no scope {scope:?}"),
             Self::BadTokenName => f.write_str("the name of the token is empty, too long, or not printable"),
+            Self::LongTerminalLife => f.write_str("the token of a terminal expires within 7 days"),
             Self::NoPerson(name) => write!(f, "there is no user {name:?}"),
             Self::PersonExists(name) => write!(f, "there already is a user `{name}`"),
             Self::TooManyPeople => f.write_str("this coordinator has as many users as it can have"),
@@ -148,6 +157,9 @@ impl fmt::Display for PeopleError {
             Self::CodesOn => f.write_str("one-time codes are on already"),
             Self::CodesOff => f.write_str("one-time codes are not on"),
             Self::NoProvider => f.write_str("this coordinator has no OpenID provider"),
+            Self::NoDeviceGrant => f.write_str(
+                "the OpenID provider lets nobody sign in here in a terminal (device authorization grant, RFC 8628)",
+            ),
             Self::ProviderAway => f.write_str("the OpenID provider does not answer"),
             Self::SignInAtProvider => f.write_str("the sign-in at the OpenID provider did not succeed"),
             Self::NotLetIn => f.write_str("your account at the OpenID provider may not sign in here"),

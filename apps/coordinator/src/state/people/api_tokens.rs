@@ -120,15 +120,11 @@ pub(in crate::state) async fn create(
     scopes: &str,
     life: Option<i64>,
 ) -> Result<(TokenRow, String), StateError> {
-    let length = name.chars().count();
-    if !(1..=LONGEST_NAME).contains(&length) || !name.chars().all(is_printable) {
-        return Err(PeopleError::BadTokenName.into());
-    }
-    let scopes: Scopes = scopes.parse().map_err(PeopleError::BadScope)?;
     let life = life.unwrap_or(DEFAULT_TOKEN_LIFE);
     if !(1..=LONGEST_TOKEN_LIFE).contains(&life) {
         return Err(StateError::BadExpiry);
     }
+    let scopes = check(name, scopes)?;
     let now = unix_now();
     if tx.count_api_tokens(person, now).await? >= MOST {
         return Err(PeopleError::TooManyTokens.into());
@@ -141,6 +137,15 @@ pub(in crate::state) async fn create(
     let object = format!("token {}", row.id);
     record(tx, Change { network: None, action: "token-created", object, before: None, after }).await?;
     Ok((row, format!("{API_PREFIX}{}", encode_base64url(secret.expose()))))
+}
+
+/// Checks the name of a new token, and returns its scopes.
+pub(super) fn check(name: &str, scopes: &str) -> Result<Scopes, PeopleError> {
+    let length = name.chars().count();
+    if !(1..=LONGEST_NAME).contains(&length) || !name.chars().all(is_printable) {
+        return Err(PeopleError::BadTokenName);
+    }
+    scopes.parse().map_err(PeopleError::BadScope)
 }
 
 fn is_valid(row: &TokenRow, now: i64) -> bool {

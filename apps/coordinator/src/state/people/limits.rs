@@ -1,6 +1,7 @@
 //! Limits on attempts to sign in, per source and per account (fault E13).
 
 use std::collections::VecDeque;
+use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,12 @@ const OF_SOURCE: Rate = Rate::every(Duration::from_secs(6), 20);
 /// Attempts for one account from all sources: 10 at once, then one a minute. A guesser has half a million attempts a year.
 const OF_ACCOUNT: Rate = Rate::every(Duration::from_secs(60), 10);
 
+/// Questions of one IPv4 address or IPv6 /64 whether people have signed in, for terminals: 30 at once, then one in a second. Five terminals ask so often.
+const POLLS_OF_SOURCE: Rate = Rate::every(Duration::from_secs(1), 30);
+
+/// The same for one sign-in: 3 at once, then one in 4 s. A terminal asks every 5 s. Each question is a request to the provider, which would refuse all if one asked without pause.
+const POLLS_OF_SIGN_IN: Rate = Rate::every(Duration::from_secs(4), 3);
+
 /// Limit on the pairs of account and source that signed in recently, 1,024. The limit of the account does not apply to them: otherwise anyone could lock an account out.
 const FAMILIAR: usize = 1_024;
 
@@ -23,6 +30,8 @@ pub(super) struct SignInLimits {
     hash: KeyedHash,
     sources: Mutex<Meter>,
     accounts: Mutex<Meter>,
+    polling_sources: Mutex<Meter>,
+    polled_sign_ins: Mutex<Meter>,
     familiar: Mutex<VecDeque<u64>>,
 }
 
@@ -33,14 +42,29 @@ impl SignInLimits {
             hash: KeyedHash::new(random()),
             sources: Mutex::new(Meter::new(OF_SOURCE)),
             accounts: Mutex::new(Meter::new(OF_ACCOUNT)),
+            polling_sources: Mutex::new(Meter::new(POLLS_OF_SOURCE)),
+            polled_sign_ins: Mutex::new(Meter::new(POLLS_OF_SIGN_IN)),
             familiar: Mutex::default(),
         }
     }
 
     /// Counts an attempt that names no account. Returns false if it must not be made.
     pub(super) fn take_source(&self, source: [u8; 8], now: Instant) -> bool {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        sources.take(self.hash.of(&source), self.time(now))
+        self.take_from(&self.sources, &source, now)
+    }
+
+    /// Counts a question of a terminal. Returns false if it came too soon after others of this source.
+    pub(super) fn take_polling_source(&self, source: [u8; 8], now: Instant) -> bool {
+        self.take_from(&self.polling_sources, &source, now)
+    }
+
+    /// Counts a question about a sign-in. Returns false if it came too soon after others.
+    pub(super) fn take_polled_sign_in(&self, id: &str, now: Instant) -> bool {
+        self.take_from(&self.polled_sign_ins, &id, now)
+    }
+
+    fn take_from(&self, meter: &Mutex<Meter>, what: &impl Hash, now: Instant) -> bool {
+        meter.lock().unwrap_or_else(PoisonError::into_inner).take(self.hash.of(what), self.time(now))
     }
 
     fn time(&self, now: Instant) -> Time {
@@ -52,12 +76,11 @@ impl SignInLimits {
         if !self.take_source(source, now) {
             return false;
         }
-        let time = self.time(now);
         let pair = self.hash.of(&(account, source));
         if self.familiar.lock().unwrap_or_else(PoisonError::into_inner).contains(&pair) {
             return true;
         }
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).take(self.hash.of(&account), time)
+        self.take_from(&self.accounts, &account, now)
     }
 
     /// Remembers a successful sign-in to this account from this source.
@@ -96,5 +119,17 @@ mod tests {
         }
         assert!(!limits.take("ann", [2; 8], now));
         assert!(limits.take("ann", [1; 8], now));
+    }
+
+    #[test]
+    fn fault_e13_a_terminal_that_asks_without_pause_is_slowed_down_and_no_other() {
+        let (limits, now) = (SignInLimits::new(), Instant::now());
+        let asked = (0..1_000).filter(|_| limits.take_polled_sign_in("one", now)).count();
+        assert_eq!(asked, 3, "one sign-in");
+        assert!(limits.take_polled_sign_in("two", now), "another sign-in");
+        assert!(limits.take_polled_sign_in("one", now + Duration::from_secs(5)), "5 s later");
+        assert_eq!((0..1_000).filter(|_| limits.take_polling_source([1; 8], now)).count(), 30, "one source");
+        assert!(limits.take_polling_source([2; 8], now), "another source");
+        assert!(limits.take_source([1; 8], now), "other attempts of the source");
     }
 }

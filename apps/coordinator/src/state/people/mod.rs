@@ -15,6 +15,7 @@ mod refresh;
 mod sealed;
 mod sessions;
 mod sign_in;
+mod terminal;
 mod totp;
 mod users;
 
@@ -28,6 +29,7 @@ pub(crate) use oidc::{OidcReturn, SIGN_IN_LIFE};
 pub(crate) use passwords::Password;
 pub(crate) use sessions::{ABSOLUTE_LIFE, IDLE_LIFE, Known, csrf_token};
 pub(crate) use sign_in::{Attempt, Opened};
+pub(crate) use terminal::{LONGEST_TERMINAL_LIFE, NewTerminal, TerminalAnswer};
 pub(crate) use users::{EditUser, NewUser, RoleView, UserView};
 
 use super::party::{Access, Actor, Area, Caller, Change, Grants, Need, PeopleError, Role, Scopes, record};

@@ -31,6 +31,9 @@ pub(crate) const SIGN_IN_LIFE: i64 = 600;
 /// shorter than an API token lives.
 const UNCONFIRMED_LIFE: i64 = 3 * 24 * 3600;
 
+/// The reason for which a sign-in that was finished before is refused.
+pub(super) const FINISHED: &str = "the code was used before";
+
 /// Largest cookie and largest code or state that are looked at, 4 KiB.
 const LARGEST: usize = 4_096;
 
@@ -112,7 +115,11 @@ impl State {
         let granted = provider.exchange(pending.redirect, code, Zeroizing::new(pending.verifier), pending.nonce).await;
         let granted = granted.map_err(|error| self.refused(source, &error))?;
         let once = (taut_noise::hash(&[b"taut oidc state", pending.state.as_bytes()]), pending.expires_at);
-        let opened = self.open_by_provider(&provider, granted, once, source).await?;
+        let mut tx = self.store.write(Party::Unauthenticated).await?;
+        let (person, regrouped) = self.admit_by_provider(&mut tx, &provider, &granted, once, source).await?;
+        let opened = insert_session(&mut tx, person, source).await?;
+        tx.commit().await?;
+        self.announce_groups(regrouped);
         Ok((opened, pending.back))
     }
 
@@ -134,34 +141,31 @@ impl State {
         Ok(pending)
     }
 
-    /// Opens a session for a person whom the provider has confirmed, in one transaction that also uses the sign-in up.
-    async fn open_by_provider(
+    /// Uses a sign-in up, and stores what the provider says about its person. Returns the person, and the networks that must be told after the commit.
+    pub(super) async fn admit_by_provider(
         &self,
+        tx: &mut Writing,
         provider: &Provider,
-        granted: Granted,
+        granted: &Granted,
         (hash, expires_at): ([u8; 32], i64),
         source: IpAddr,
-    ) -> Result<Opened, StateError> {
-        let now = unix_now();
-        let mut tx = self.store.write(Party::Unauthenticated).await?;
+    ) -> Result<(PersonRow, Regrouped), StateError> {
         if !tx.finish_sign_in(&hash, expires_at).await? {
-            return Err(self.refused(source, &ProviderError::Invalid(String::from("the code was used before"))).into());
+            return Err(self.refused(source, &ProviderError::Invalid(String::from(FINISHED))).into());
         }
-        let person = person(&mut tx, &provider.options().issuer, &granted.identity, source).await?;
+        let person = person(tx, &provider.options().issuer, &granted.identity, source).await?;
         if person.disabled_at.is_some() {
             // The number is not secret, but strangers are not told who is disabled.
             self.people.failures.note(source, Some(person.id));
             return Err(PeopleError::SignInAtProvider.into());
         }
-        let (person, regrouped) = update(&mut tx, person, &granted.identity, source).await?;
+        let (person, regrouped) = update(tx, person, &granted.identity, source).await?;
         let token = granted
             .refresh_token
+            .as_ref()
             .and_then(|token| refresh_key(provider).seal(&person.id.to_be_bytes(), token.as_bytes()));
-        tx.set_refresh_token(person.id, token.as_deref(), now).await?;
-        let opened = insert_session(&mut tx, person, source).await?;
-        tx.commit().await?;
-        self.announce_groups(regrouped);
-        Ok(opened)
+        tx.set_refresh_token(person.id, token.as_deref(), unix_now()).await?;
+        Ok((person, regrouped))
     }
 
     /// Returns true if a person may act: it is not disabled, and its provider, if it has one, is the present one and has confirmed it lately.
@@ -175,12 +179,14 @@ impl State {
         person.disabled_at.is_none() && (person.issuer == LOCAL || is_confirmed())
     }
 
-    /// Logs why a sign-in failed, counts it, and returns what the browser is told.
-    fn refused(&self, source: IpAddr, error: &ProviderError) -> PeopleError {
+    /// Logs why a sign-in failed, counts it, and returns what the browser or the terminal is told.
+    pub(super) fn refused(&self, source: IpAddr, error: &ProviderError) -> PeopleError {
         let (address, reason) = (source.to_canonical().to_string(), error.to_string());
         tracing::warn!(target: log::API, limited = UNAUTHENTICATED, event = "oidc-sign-in-failed", address, reason);
-        if let ProviderError::Unavailable(_) = error {
-            return PeopleError::ProviderAway;
+        match error {
+            ProviderError::Unavailable(_) => return PeopleError::ProviderAway,
+            ProviderError::NoDeviceGrant(_) => return PeopleError::NoDeviceGrant,
+            _ => {}
         }
         self.people.failures.note(source, None);
         match error {

@@ -127,7 +127,7 @@ impl State {
                 tracing::warn!(target: log::API, event = "oidc-refresh-invalid", user = person.id, reason = %error);
                 Ok(Refreshed::Done)
             }
-            Err(error @ ProviderError::Unavailable(_)) => {
+            Err(error @ (ProviderError::Unavailable(_) | ProviderError::NoDeviceGrant(_))) => {
                 tracing::warn!(target: log::API, event = "oidc-provider-unavailable", reason = %error);
                 Ok(Refreshed::Unavailable)
             }

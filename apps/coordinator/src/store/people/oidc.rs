@@ -45,6 +45,11 @@ impl Reading {
         Ok(self.valid("people", &rows, person))
     }
 
+    /// Returns true if a sign-in was finished.
+    pub(crate) async fn is_sign_in_finished(&mut self, hash: &[u8; 32]) -> Result<bool, StoreError> {
+        Ok(self.optional("SELECT expires_at FROM oidc_finished WHERE hash = $1", &[hash.into()]).await?.is_some())
+    }
+
     /// Returns the refresh token of a person.
     pub(crate) async fn refresh_token(&mut self, id: i64) -> Result<Option<RefreshRow>, StoreError> {
         let sql = "SELECT token, tried_at FROM oidc_refreshes WHERE person = $1";

@@ -89,7 +89,9 @@ const ROUTES: [(&str, &str, Needs); 52] = [
 ];
 
 /// Further routes, in a second table so that the first one stays short.
-const MORE: [(&str, &str, Needs); 8] = [
+const MORE: [(&str, &str, Needs); 10] = [
+    ("POST", "/api/v1/sign-in/terminal", Nothing),
+    ("POST", "/api/v1/sign-in/terminal/finish", Nothing),
     ("GET", "/api/v1/requests/{code}", Own("nodes:read")),
     ("DELETE", "/api/v1/users/{name}/codes", Everywhere(3, "users:write")),
     ("GET", "/api/v1/users/{name}/export", Everywhere(3, "users:write")),

@@ -1,9 +1,10 @@
-//! `/api/v1/session`, `/api/v1/account`, `/api/v1/users`, `/api/v1/tokens`, `/api/v1/audit`, and the requests with links.
+//! `/api/v1/session`, `/api/v1/sign-in`, `/api/v1/account`, `/api/v1/users`, `/api/v1/tokens`, `/api/v1/audit`, and the requests with links.
 
 mod account;
 mod audit;
 mod routes;
 mod session;
+mod terminal;
 mod tokens;
 mod users;
 

@@ -1,12 +1,12 @@
 //! The part of the table of requests that is about people.
 
 use super::super::route::Route;
-use super::{account, audit, session, tokens, users};
+use super::{account, audit, session, terminal, tokens, users};
 use crate::contract::{
-    ApiTokenList, AuditList, AuditQuery, ChangePassword, CodeBody, ConfirmPassword, CreateApiToken, CreateUser,
-    CreatedApiToken, CreatedUser, EditUserBody, EndedSessions, ErrorCode, ExportAnswer, NewCodesAnswer, PageQuery,
-    PasswordLink, RecoveryCodes, RemovedUser, ResetPassword, RevokedApiToken, SessionAnswer, SessionList, SetRole,
-    SetUp, SignInBody, UserAnswer, UserList,
+    ApiTokenList, AuditList, AuditQuery, BeginTerminalBody, ChangePassword, CodeBody, ConfirmPassword, CreateApiToken,
+    CreateUser, CreatedApiToken, CreatedUser, EditUserBody, EndedSessions, ErrorCode, ExportAnswer, FinishTerminal,
+    NewCodesAnswer, PageQuery, PasswordLink, RecoveryCodes, RemovedUser, ResetPassword, RevokedApiToken, SessionAnswer,
+    SessionList, SetRole, SetUp, SignInBody, TerminalAnswer, TerminalBegun, UserAnswer, UserList,
 };
 use crate::state::{Access, Area};
 
@@ -26,6 +26,28 @@ fn open() -> Vec<Route> {
             .body::<SignInBody>()
             .answers::<SessionAnswer>()
             .fails(&PASSWORD),
+        Route::post(
+            "/api/v1/sign-in/terminal",
+            "beginTerminalSignIn",
+            "Begins to sign in at the OpenID provider in a terminal.",
+            terminal::begin,
+        )
+        .front()
+        .body::<BeginTerminalBody>()
+        .answers::<TerminalBegun>()
+        .fails(&[ErrorCode::BadExpiry, ErrorCode::BadName, ErrorCode::BadScope, ErrorCode::NoSuchPath])
+        .fails(&[ErrorCode::TooManyAttempts, ErrorCode::Unavailable]),
+        Route::post(
+            "/api/v1/sign-in/terminal/finish",
+            "finishTerminalSignIn",
+            "Says whether the person has signed in; the answer then has an API token of the person.",
+            terminal::finish,
+        )
+        .front()
+        .body::<FinishTerminal>()
+        .answers::<TerminalAnswer>()
+        .fails(&[ErrorCode::Forbidden, ErrorCode::Full, ErrorCode::NoSuchPath])
+        .fails(&[ErrorCode::SignInFailed, ErrorCode::Unavailable]),
         Route::post("/api/v1/set-up", "setUp", "Makes the first owner, with the set-up link.", session::set_up)
             .front()
             .body::<SetUp>()

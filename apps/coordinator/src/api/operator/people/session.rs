@@ -93,7 +93,7 @@ pub(super) fn without_cookie(mut response: Response, session: Option<Extension<S
 
 /// Checks that a request without a credential comes from this coordinator's own pages or from a program. The type of the body keeps forms of other sites out: a
 /// browser asks before it sends JSON to another site.
-fn front(context: &Context, headers: &HeaderMap) -> Result<Site, Failure> {
+pub(super) fn front(context: &Context, headers: &HeaderMap) -> Result<Site, Failure> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.split(';').next().map(str::trim) != Some("application/json") {
         return Err(Failure::bad_request("the body is not JSON", "send `Content-Type: application/json`"));

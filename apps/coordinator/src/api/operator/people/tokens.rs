@@ -41,7 +41,7 @@ pub(super) async fn revoke(Shared(context): Shared<Context>, Path(id): Path<Stri
     Ok(answer(RevokedApiToken { schema: SchemaVersion, revoked: id }))
 }
 
-fn entry(view: &TokenView) -> ApiTokenEntry {
+pub(super) fn entry(view: &TokenView) -> ApiTokenEntry {
     let row = &view.row;
     let state = if row.revoked_at.is_some() {
         ApiTokenState::Revoked

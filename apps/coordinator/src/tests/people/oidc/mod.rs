@@ -3,6 +3,7 @@
 mod groups;
 mod provider;
 mod real;
+mod terminal;
 
 use std::time::{Duration, Instant};
 

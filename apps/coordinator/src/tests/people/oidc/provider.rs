@@ -60,6 +60,29 @@ pub(super) enum Refresh {
     WithoutIdToken,
 }
 
+/// What a person has done in a browser with the code of a terminal, and how the provider answers that terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Device {
+    Pending,
+    SlowDown,
+    Approved,
+    Denied,
+    Expired,
+    /// Status 500.
+    Broken,
+    /// The client secret is refused.
+    Client,
+}
+
+/// What an ID token is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Occasion<'a> {
+    /// A sign-in with this nonce.
+    Browser(&'a str),
+    Terminal,
+    Refresh,
+}
+
 /// What the test can change and see.
 pub(super) struct Script {
     pub(super) lie: Lie,
@@ -71,6 +94,9 @@ pub(super) struct Script {
     pub(super) gives_refresh_tokens: bool,
     /// True if codes are bound to the coordinator that began (PKCE).
     pub(super) checks_challenges: bool,
+    pub(super) device: Device,
+    /// Status and replaced members of the answer with which a sign-in in a terminal begins.
+    pub(super) device_answer: (u16, Value),
     /// Replaces members of the metadata.
     pub(super) metadata: Value,
     /// The path of each request.
@@ -100,6 +126,8 @@ impl FakeProvider {
             refresh: Refresh::Confirmed,
             gives_refresh_tokens: true,
             checks_challenges: true,
+            device: Device::Pending,
+            device_answer: (200, json!({})),
             metadata: json!({}),
             seen: Vec::new(),
             refreshed: Vec::new(),
@@ -202,6 +230,7 @@ impl Server {
             "/.well-known/openid-configuration" => (200, self.metadata(&script)),
             "/keys" => (200, self.keys()),
             "/token" => self.token(script, body, authorization),
+            "/device" => self.device(&script, body, authorization),
             "/userinfo" => (200, self.user_info(&script)),
             _ => (404, json!({})),
         };
@@ -218,6 +247,7 @@ impl Server {
             "authorization_endpoint": at("/authorize"),
             "token_endpoint": at("/token"),
             "userinfo_endpoint": at("/userinfo"),
+            "device_authorization_endpoint": at("/device"),
             "jwks_uri": at("/keys"),
             "response_types_supported": ["code"],
             "subject_types_supported": ["public"],
@@ -244,8 +274,12 @@ impl Server {
                 Refresh::Removed => (400, json!({ "error": "invalid_grant" })),
                 Refresh::Broken => (500, json!({ "error": "oops" })),
                 Refresh::Client => (401, json!({ "error": "invalid_client" })),
-                _ => (200, self.tokens(&script, "")),
+                _ => (200, self.tokens(&script, Occasion::Refresh)),
             };
+        }
+        if of("grant_type").ends_with("device_code") {
+            assert!(of("device_code").starts_with("device-"), "{body}");
+            return self.of_device(&script);
         }
         let Some((nonce, challenge)) = script.codes.get(&of("code")).cloned() else {
             return (400, json!({ "error": "invalid_grant" }));
@@ -256,12 +290,43 @@ impl Server {
         }
         match script.lie {
             Lie::NotJson => (200, Value::Null),
-            _ => (200, self.tokens(&script, &nonce)),
+            _ => (200, self.tokens(&script, Occasion::Browser(&nonce))),
         }
     }
 
-    fn tokens(&self, script: &Script, nonce: &str) -> Value {
-        let is_sign_in = !nonce.is_empty();
+    /// Begins a sign-in in a terminal.
+    fn device(&self, script: &Script, body: &str, authorization: &str) -> (u16, Value) {
+        assert!(authorization.starts_with("Basic "), "the client says who it is: {authorization}");
+        assert!(body.contains("scope=openid+email"), "{body}");
+        let mut answer = json!({
+            "device_code": format!("device-{}", encode_base64url(&random::<16>())),
+            "user_code": "WDJB-MJHT",
+            "verification_uri": format!("{}/activate", self.issuer),
+            "verification_uri_complete": format!("{}/activate?user_code=WDJB-MJHT", self.issuer),
+            "expires_in": 1_800,
+        });
+        let (status, replaced) = script.device_answer.clone();
+        answer.as_object_mut().unwrap().extend(replaced.as_object().unwrap().clone());
+        (status, answer)
+    }
+
+    /// Answers a terminal that asks for its tokens. One that has them gets others each time: the coordinator must not rely on the provider.
+    fn of_device(&self, script: &Script) -> (u16, Value) {
+        let failed = |error: &str| (400, json!({ "error": error }));
+        match script.device {
+            Device::Pending => failed("authorization_pending"),
+            Device::SlowDown => failed("slow_down"),
+            Device::Denied => failed("access_denied"),
+            Device::Expired => failed("expired_token"),
+            Device::Broken => (500, json!({ "error": "oops" })),
+            Device::Client => (401, json!({ "error": "invalid_client" })),
+            Device::Approved if script.lie == Lie::NotJson => (200, Value::Null),
+            Device::Approved => (200, self.tokens(script, Occasion::Terminal)),
+        }
+    }
+
+    fn tokens(&self, script: &Script, occasion: Occasion<'_>) -> Value {
+        let is_sign_in = occasion != Occasion::Refresh;
         let access = encode_base64url(&random::<16>());
         let mut tokens = json!({ "access_token": access, "token_type": "Bearer", "expires_in": 300 });
         if script.gives_refresh_tokens {
@@ -269,14 +334,14 @@ impl Server {
         }
         let lie = if is_sign_in { script.lie } else { Lie::None };
         if lie != Lie::NoIdToken && (is_sign_in || script.refresh != Refresh::WithoutIdToken) {
-            tokens["id_token"] = json!(self.id_token(script, lie, nonce, &access));
+            tokens["id_token"] = json!(self.id_token(script, lie, occasion, &access));
         }
         tokens
     }
 
-    fn id_token(&self, script: &Script, lie: Lie, nonce: &str, access: &str) -> String {
+    fn id_token(&self, script: &Script, lie: Lie, occasion: Occasion<'_>, access: &str) -> String {
         let now = unix_now();
-        let another = nonce.is_empty() && script.refresh == Refresh::Another;
+        let another = occasion == Occasion::Refresh && script.refresh == Refresh::Another;
         let hashed = if lie == Lie::AccessToken { "another" } else { access };
         let mut claims = json!({
             "iss": self.issuer,
@@ -284,9 +349,11 @@ impl Server {
             "aud": CLIENT,
             "exp": now + 300,
             "iat": now,
-            "nonce": nonce,
             "at_hash": encode_base64url(&digest(&SHA256, hashed.as_bytes()).as_ref()[..16]),
         });
+        if let Occasion::Browser(nonce) = occasion {
+            claims["nonce"] = json!(nonce);
+        }
         match lie {
             Lie::Audience => claims["aud"] = json!("another-client"),
             Lie::MoreAudiences => claims["aud"] = json!([CLIENT, "another-client"]),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::super::super::world::{Directory, TestCoordinator};
 use super::super::client::Client;
 use super::provider::{FakeProvider, SECRET};
+use super::terminal::{begin as begin_terminal, finish, finished};
 use super::{begin, get, own, refreshed};
 use crate::oidc::OidcOptions;
 
@@ -39,13 +40,23 @@ impl RealProvider {
         Self { child, _output: output, issuer: issuer.trim().to_owned() }
     }
 
+    fn options(&self) -> OidcOptions {
+        OidcOptions {
+            issuer: self.issuer.clone(),
+            scopes: ["profile", "email", "groups", "offline_access"].map(String::from).to_vec(),
+            parameters: vec![(String::from("prompt"), String::from("consent"))],
+            groups: vec![String::from("staff")],
+            ..FakeProvider::start().options()
+        }
+    }
+
     /// Changes something at the provider.
     fn change(&self, path: &str) {
         let agent: ureq::Agent = ureq::Agent::config_builder().proxy(None).build().into();
         agent.post(format!("{}/test/{path}", self.issuer)).send_empty().unwrap();
     }
 
-    /// Signs a person in and consents, as a browser does. Returns path and query of the coordinator's page to which it comes back.
+    /// Signs a person in and agrees to everything, as a browser does. Returns path and query of the coordinator's page to which it comes back, or the provider's last page.
     fn sign_in(&self, first: &str, name: &str) -> String {
         let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0);
         let agent: ureq::Agent = config.build().into();
@@ -74,10 +85,18 @@ impl RealProvider {
                 continue;
             }
             let page = answer.body_mut().read_to_string().unwrap();
-            let of = |text: &str| page.split_once(text).map(|(_, rest)| rest.split('"').next().unwrap().to_owned());
-            url = of("action=\"").unwrap_or_else(|| panic!("no form at {url}: {page}"));
-            let prompt = if page.contains("name=\"login\"") { "login" } else { "consent" };
-            form = Some(format!("prompt={prompt}&login={name}&password=any"));
+            let of = |page: &str, text: &str| {
+                page.split_once(text).map(|(_, rest)| rest.split('"').next().unwrap_or_default().to_owned())
+            };
+            let Some(action) = of(&page, "action=\"") else { return page };
+            url = action;
+            let hidden = page.split("type=\"hidden\"").skip(1);
+            let hidden = hidden.filter_map(|rest| Some((of(rest, "name=\"")?, of(rest, "value=\"")?)));
+            let mut fields: Vec<String> = hidden.map(|(name, value)| format!("{name}={value}")).collect();
+            if page.contains("name=\"login\"") {
+                fields.push(format!("login={name}&password=any"));
+            }
+            form = Some(fields.join("&"));
         }
         panic!("the provider leads in circles: {url}");
     }
@@ -94,14 +113,7 @@ impl Drop for RealProvider {
 #[ignore = "needs Node.js and npm's packages: tools/with_oidc_provider"]
 fn a_person_signs_in_at_a_real_provider_and_loses_access_when_it_is_removed_there() {
     let (directory, provider) = (Directory::new(), RealProvider::start());
-    let options = OidcOptions {
-        issuer: provider.issuer.clone(),
-        scopes: ["profile", "email", "groups", "offline_access"].map(String::from).to_vec(),
-        parameters: vec![(String::from("prompt"), String::from("consent"))],
-        groups: vec![String::from("staff")],
-        ..FakeProvider::start().options()
-    };
-    let coordinator = TestCoordinator::start_with_provider(&directory, options);
+    let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
     let mut browser = Client::new(&coordinator);
     let page = begin(&mut browser);
     let answer = get(&browser, &provider.sign_in(&page, "ann"));
@@ -119,4 +131,26 @@ fn a_person_signs_in_at_a_real_provider_and_loses_access_when_it_is_removed_ther
     provider.change("remove/ann");
     refreshed(&coordinator, || own(&browser) == Value::Null);
     assert_eq!(get(&browser, "/api/v1/session").status, 401);
+}
+
+#[test]
+#[ignore = "needs Node.js and npm's packages: tools/with_oidc_provider"]
+fn a_person_signs_in_in_a_terminal_at_a_real_provider() {
+    let (directory, provider) = (Directory::new(), RealProvider::start());
+    let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
+    let terminal = Client::new(&coordinator);
+    let begun = begin_terminal(&terminal);
+    assert_eq!(finish(&terminal, &begun).body["state"], json!("pending"));
+    let page = provider.sign_in(begun["page_with_code"].as_str().unwrap(), "ann");
+    assert!(page.contains("Sign-in Success"), "{page}");
+    let token = finished(&terminal, &begun);
+    let user = || token.send("GET", "/api/v1/session", &Value::Null).body["user"].clone();
+    assert_eq!((&user()["issuer"], &user()["name"]), (&json!(provider.issuer), &json!("ann")));
+    assert_eq!((&user()["email"], &user()["groups"]), (&json!("ann@example.com"), &json!(["staff"])));
+    // This provider withdraws everything if a device code is used twice.
+    assert_eq!(finish(&terminal, &begun).status, 401);
+    provider.change("groups/ann/staff,admins");
+    refreshed(&coordinator, || user()["groups"] == json!(["admins", "staff"]));
+    provider.change("remove/ann");
+    refreshed(&coordinator, || user() == Value::Null);
 }

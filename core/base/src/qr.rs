@@ -1,5 +1,5 @@
-//! QR codes for the terminal (ISO/IEC 18004): bytes, error correction level L, versions 1 to 6, which are 134 bytes. Enough for the link that `taut up` shows, and
-//! nothing more.
+//! QR codes for the terminal (ISO/IEC 18004): bytes, error correction level L, versions 1 to 6, which are 134 bytes. Enough for the link that a person
+//! opens to approve a host or to sign in, and nothing more.
 
 /// Data bytes, error correction bytes per block, and blocks of each version from 1 on, at level L.
 const VERSIONS: [(usize, usize, usize); 6] =
@@ -19,8 +19,8 @@ struct Code {
     fixed: Vec<bool>,
 }
 
-/// Returns a text as lines of half blocks: two rows of modules in one line. `None` if the text is longer than 134 bytes.
-pub(crate) fn lines(text: &str) -> Option<String> {
+/// Returns the QR code of a text as lines of half blocks: two rows of modules in one line. `None` if the text is longer than 134 bytes.
+pub fn qr_lines(text: &str) -> Option<String> {
     let code = encode(text.as_bytes())?;
     let is_dark = |x: usize, y: usize| {
         let inside = (MARGIN..code.size + MARGIN).contains(&x) && (MARGIN..code.size + MARGIN).contains(&y);
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn every_line_of_a_code_is_equally_long() {
-        let text = lines("https://taut.example.org/approve/BCDF-GHJK").unwrap();
+        let text = qr_lines("https://taut.example.org/approve/BCDF-GHJK").unwrap();
         let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
         assert!(widths.iter().all(|width| *width == widths[0]) && widths.len() == widths[0].div_ceil(2), "{text}");
     }

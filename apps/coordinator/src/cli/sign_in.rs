@@ -1,0 +1,175 @@
+//! `sign-in`: a person signs in at the OpenID provider, for this terminal (RFC 8628).
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use taut_base::{is_printable, qr_lines};
+
+use super::arguments::Arguments;
+use super::command_error::write_error;
+use super::remote::Remote;
+use super::table::{distance, duration};
+use super::token_file::{FILE, TokenFile};
+use super::{CommandError, show};
+use crate::contract::{
+    ApiTokenEntry, BeginTerminalBody, FinishTerminal, SessionAnswer, TerminalAnswer, TerminalBegun, TerminalState,
+    UserEntry,
+};
+
+/// Time by which requests get rarer each time the coordinator says that they come too often, 5 s (RFC 8628 section 3.5).
+const SLOWER: Duration = Duration::from_secs(5);
+
+/// Longest time between two requests while there is no answer, 60 s.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
+    let name = arguments.value("name")?.or_else(host_name);
+    let (scopes, expires) = (arguments.value("scopes")?, arguments.value("expires")?);
+    let file = arguments.value("token-file")?;
+    let api = arguments.value("api")?.or_else(|| std::env::var("TAUT_API").ok());
+    let remote = Remote::without_token(&mut arguments, api.as_deref().unwrap_or("http://127.0.0.1:8288"))?;
+    arguments.finish()?;
+    let expires_in = match expires.map(|text| duration(&text)).transpose()? {
+        Some(None) => return Err(CommandError::Usage(String::from("a terminal's token expires; write 12h or 7d"))),
+        other => other.flatten(),
+    };
+    let file = file.as_deref().map(TokenFile::new).transpose()?;
+    let begun = remote.post("sign-in/terminal", &BeginTerminalBody { name, scopes, expires_in })?;
+    let begun: TerminalBegun = remote.typed(&begun)?;
+    write_error(&invitation(&begun)?);
+    let (token, answer) = wait(&remote, begun)?;
+    deliver(&remote, file.as_ref(), &token, answer)
+}
+
+/// Returns the name of this host for the token, if it can be one.
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let name = name.trim();
+    (1..=64).contains(&name.len()).then(|| String::from(name)).filter(|name| name.chars().all(is_printable))
+}
+
+/// Returns what the person reads. An error if the coordinator names a link or a code that would show something else than it is.
+fn invitation(begun: &TerminalBegun) -> Result<String, CommandError> {
+    let TerminalBegun { page, page_with_code, code, .. } = begun;
+    let is_url = |url: &String| {
+        (url.starts_with("https://") || url.starts_with("http://")) && url.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    if !is_url(page) || !page_with_code.iter().all(is_url) || !code.chars().all(is_printable) {
+        return Err(CommandError::Run(String::from(
+            "the coordinator's answer has a link or a code that cannot be shown",
+        )));
+    }
+    let link = page_with_code.as_ref().unwrap_or(page);
+    let square = qr_lines(link).filter(|_| std::io::stderr().is_terminal()).map(|lines| format!("{lines}\n"));
+    let direct = page_with_code.as_ref().map(|page| format!("or open {page}\n")).unwrap_or_default();
+    Ok(format!(
+        "{}Sign in with a browser, on this host or another one.\n\nopen    {page}\ncode    {code}\n{direct}\nwaiting …\n",
+        square.unwrap_or_default()
+    ))
+}
+
+/// Asks until the person has signed in. Returns the token, and the answer without it.
+fn wait(remote: &Remote, begun: TerminalBegun) -> Result<(String, Value), CommandError> {
+    let start = Instant::now();
+    let life = Duration::from_secs(begun.expires_in.unsigned_abs());
+    let mut interval = Duration::from_secs(begun.interval.max(1));
+    let mut pause = interval;
+    let body = FinishTerminal { secret: begun.secret };
+    loop {
+        std::thread::sleep(pause.min(life.saturating_sub(start.elapsed())));
+        if start.elapsed() >= life {
+            return Err(CommandError::Run(format!(
+                "nobody has signed in within {} min, so the code has expired; run the command again",
+                life.as_secs().div_ceil(60)
+            )));
+        }
+        // The coordinator or the provider is away for a moment: the person may be signing in all the same.
+        let Some(mut answer) = remote.post_patiently("sign-in/terminal/finish", &body)? else {
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            continue;
+        };
+        let TerminalAnswer { state, secret, .. } = remote.typed(&answer)?;
+        match (state, secret) {
+            (TerminalState::Done, Some(secret)) => {
+                answer["secret"].take();
+                return Ok((secret, answer));
+            }
+            (TerminalState::SlowDown, _) => interval += SLOWER,
+            _ => {}
+        }
+        pause = interval;
+    }
+}
+
+/// Prints the token, or writes it to the file.
+fn deliver(remote: &Remote, file: Option<&TokenFile>, token: &str, mut answer: Value) -> Result<(), CommandError> {
+    let TerminalAnswer { token: entry, .. } = remote.typed(&answer)?;
+    let Some(ApiTokenEntry { id, name, user, scopes, expires_at, .. }) = entry else {
+        return Err(CommandError::Run(String::from("the coordinator's answer does not describe the token")));
+    };
+    let lost = format!("the token exists all the same: an owner ends it with `taut-coordinator tokens revoke {id}`");
+    let lines = match file {
+        Some(file) => {
+            let path = file.path().display();
+            let failed = |error| CommandError::Run(format!("the token cannot be written to {path}: {error}; {lost}"));
+            file.write(token).map_err(failed)?;
+            format!("token-file: {path}\nexport TAUT_OPERATOR_TOKEN={FILE}{path}\n")
+        }
+        None => {
+            answer["secret"] = Value::from(token);
+            format!("token: {token}\n")
+        }
+    };
+    let expiry = expires_at.map_or_else(|| String::from("never expires"), |at| format!("expires {}", distance(at)));
+    let account = remote.get_as(token, "session").and_then(|answer| remote.typed::<SessionAnswer>(&answer));
+    let person = account.ok().and_then(|answer| answer.user).map(|user| person(&user));
+    write_error(&format!(
+        "Signed in as {}.\nAPI token {id} ({name}), scopes {scopes}, {expiry}; `taut-coordinator tokens revoke {id}` signs out.\n",
+        person.or(user).unwrap_or_default()
+    ));
+    let text = if remote.prints_json() { format!("{answer:#}\n") } else { lines };
+    show(&text).map_err(|failed| failed.with_consequence(&lost))
+}
+
+/// Returns how a person is called, and what it lacks.
+fn person(user: &UserEntry) -> String {
+    let email = user.email.as_ref().map(|email| format!(", {email}")).unwrap_or_default();
+    let lack = if user.roles.is_empty() {
+        format!("; no role yet: an owner gives one with `taut-coordinator users role {} ROLE`", user.id)
+    } else {
+        String::new()
+    };
+    format!("{}{email}{lack}", user.display_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(page: &str, page_with_code: Option<&str>, code: &str) -> TerminalBegun {
+        TerminalBegun {
+            schema: crate::contract::SchemaVersion,
+            secret: String::from("secret"),
+            code: String::from(code),
+            page: String::from(page),
+            page_with_code: page_with_code.map(String::from),
+            expires_in: 600,
+            interval: 5,
+        }
+    }
+
+    #[test]
+    fn a_person_reads_the_link_and_the_code_and_nothing_that_moves_the_cursor() {
+        let full = begun("https://a/device", Some("https://a/device?user_code=WDJB-MJHT"), "WDJB-MJHT");
+        let text = invitation(&full).unwrap();
+        assert!(text.contains("open    https://a/device\ncode    WDJB-MJHT\nor open https://a/device?user"), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+        assert!(!invitation(&begun("https://a/device", None, "1")).unwrap().contains("or open"));
+        for wrong in ["", "javascript:alert(1)", "file:///etc/passwd", "https://a/\u{1b}[2J", "https://a/ b"] {
+            assert!(invitation(&begun(wrong, None, "1")).is_err(), "{wrong:?}");
+            assert!(invitation(&begun("https://a", Some(wrong), "1")).is_err(), "{wrong:?}");
+        }
+        assert!(invitation(&begun("https://a", None, "1\u{1b}[2J")).is_err());
+    }
+}
