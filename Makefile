@@ -116,7 +116,7 @@ run-doctests:
 	@$(ENV) && say 'running the examples in the documentation' && cargo test $(CI) --doc
 
 # Workers of the lab: most tests wait for timers of the network, so several of them share a core.
-WORKERS ?= 5
+WORKERS ?= 4
 .PHONY: run-lab run-lab-alone run-lab-night run-lab-rootless
 run-lab:
 	@$(LAB) --part day $$(side_by_side $(WORKERS))
