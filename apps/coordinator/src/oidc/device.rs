@@ -23,6 +23,9 @@ const LONGEST: (usize, usize, usize) = (512, 64, 2_048);
 /// Shortest and longest time between two requests for the result, 5 s and 60 s. 5 s is that of a provider that names none (RFC 8628 section 3.2).
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 
+/// Longest times that a provider may name, a day: real ones are minutes and seconds.
+const LONGEST_TIME: Duration = Duration::from_secs(24 * 3_600);
+
 /// A sign-in that waits for a person, with the secret by which the provider knows it.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct DeviceAuthorization(CoreDeviceAuthorizationResponse);
@@ -76,7 +79,13 @@ impl DeviceAuthorization {
         if code.is_empty() || code.len() > LONGEST.1 || !code.chars().all(is_printable) {
             return Some("its code is empty, too long, or not printable");
         }
-        (self.0.device_code().secret().len() > LONGEST.2).then_some("its device code is too long")
+        let secret = self.0.device_code().secret();
+        if secret.len() > LONGEST.2 || !secret.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return Some("its device code is too long, or has characters that no such code has");
+        }
+        // Calculations of the crate with longer times overflow.
+        let times = [self.0.expires_in(), self.0.interval()];
+        (times[0].is_zero() || times.into_iter().any(|time| time > LONGEST_TIME)).then_some("its times are none")
     }
 }
 
@@ -85,7 +94,7 @@ impl Provider {
     pub(crate) async fn device_authorization(self: &Arc<Self>) -> Result<DeviceAuthorization, ProviderError> {
         self.blocking(|provider| {
             let known = provider.metadata()?;
-            let url = known.metadata.additional_metadata().device_authorization_endpoint.clone();
+            let url = known.metadata.additional_metadata().device_authorization_endpoint.as_str().map(String::from);
             let url = url.ok_or(ProviderError::NoDeviceGrant("the provider has no device_authorization_endpoint"))?;
             let url = DeviceAuthorizationUrl::new(url).map_err(unavailable)?;
             let client = provider.client(&known)?.set_device_authorization_url(url);

@@ -18,9 +18,9 @@ use super::http::HttpError;
 /// Metadata that OpenID Connect Discovery does not define.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct MoreMetadata {
-    /// Where a sign-in in a terminal begins (RFC 8628 section 4). A text, because a provider whose URL is wrong has other sign-ins all the same.
+    /// Where a sign-in in a terminal begins (RFC 8628 section 4). Any value, because a provider whose URL is wrong has other sign-ins all the same.
     #[serde(default)]
-    pub(super) device_authorization_endpoint: Option<String>,
+    pub(super) device_authorization_endpoint: serde_json::Value,
 }
 
 impl AdditionalProviderMetadata for MoreMetadata {}

@@ -163,7 +163,8 @@ impl From<StateError> for Failure {
             | StateError::StoredPolicy(_)
             | StateError::BadMap(_) => ErrorCode::Internal,
         };
-        if code.status() >= 500 {
+        // Why a provider does not answer has been logged, with a limit, because strangers can have it asked.
+        if code.status() >= 500 && !matches!(error, StateError::People(PeopleError::ProviderAway)) {
             tracing::error!(target: log::API, event = "request-failed", code = code.name(), reason = %error);
         }
         Self { code, message: error.to_string(), hint: String::from(error.hint()) }

@@ -1,6 +1,6 @@
 //! Limits on attempts to sign in, per source and per account (fault E13).
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ const OF_SOURCE: Rate = Rate::every(Duration::from_secs(6), 20);
 /// Attempts for one account from all sources: 10 at once, then one a minute. A guesser has half a million attempts a year.
 const OF_ACCOUNT: Rate = Rate::every(Duration::from_secs(60), 10);
 
-/// Questions of one IPv4 address or IPv6 /64 whether people have signed in, for terminals: 30 at once, then one in a second. Five terminals ask so often.
+/// Questions of one IPv4 address or IPv6 /64 whether people have signed in, for terminals: 30 at once, then one in a second. Five terminals ask so often. Questions about sign-ins that no
+/// terminal began are counted apart, by the same rate: otherwise whoever shares the address of honest terminals could keep them waiting.
 const POLLS_OF_SOURCE: Rate = Rate::every(Duration::from_secs(1), 30);
 
 /// The same for one sign-in: 3 at once, then one in 4 s. A terminal asks every 5 s. Each question is a request to the provider, which would refuse all if one asked without pause.
@@ -24,14 +25,29 @@ const POLLS_OF_SIGN_IN: Rate = Rate::every(Duration::from_secs(4), 3);
 /// Limit on the pairs of account and source that signed in recently, 1,024. The limit of the account does not apply to them: otherwise anyone could lock an account out.
 const FAMILIAR: usize = 1_024;
 
-/// Attempts by source and by account, in tables of fixed size.
+/// Guard of a question about a sign-in: until it is dropped, no other one about it is passed on.
+pub(super) struct AskedGuard<'a> {
+    limits: &'a SignInLimits,
+    id: String,
+}
+
+impl Drop for AskedGuard<'_> {
+    fn drop(&mut self) {
+        self.limits.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+/// Attempts by source and by account, in tables of fixed size, and questions under way, at most one for each connection.
 pub(super) struct SignInLimits {
     start: Instant,
     hash: KeyedHash,
     sources: Mutex<Meter>,
     accounts: Mutex<Meter>,
     polling_sources: Mutex<Meter>,
+    guessing_sources: Mutex<Meter>,
     polled_sign_ins: Mutex<Meter>,
+    /// Sign-ins about which the provider is being asked.
+    asked: Mutex<HashSet<String>>,
     familiar: Mutex<VecDeque<u64>>,
 }
 
@@ -43,7 +59,9 @@ impl SignInLimits {
             sources: Mutex::new(Meter::new(OF_SOURCE)),
             accounts: Mutex::new(Meter::new(OF_ACCOUNT)),
             polling_sources: Mutex::new(Meter::new(POLLS_OF_SOURCE)),
+            guessing_sources: Mutex::new(Meter::new(POLLS_OF_SOURCE)),
             polled_sign_ins: Mutex::new(Meter::new(POLLS_OF_SIGN_IN)),
+            asked: Mutex::default(),
             familiar: Mutex::default(),
         }
     }
@@ -58,9 +76,17 @@ impl SignInLimits {
         self.take_from(&self.polling_sources, &source, now)
     }
 
-    /// Counts a question about a sign-in. Returns false if it came too soon after others.
-    pub(super) fn take_polled_sign_in(&self, id: &str, now: Instant) -> bool {
-        self.take_from(&self.polled_sign_ins, &id, now)
+    /// Counts a question about a sign-in that no terminal began. Returns false if it came too soon after others of this source.
+    pub(super) fn take_guessing_source(&self, source: [u8; 8], now: Instant) -> bool {
+        self.take_from(&self.guessing_sources, &source, now)
+    }
+
+    /// Counts a question about a sign-in. Returns `None` if it came too soon after others, or while the provider is asked about the same one: it may take a second use of a device code for
+    /// theft.
+    pub(super) fn take_polled_sign_in(&self, id: &str, now: Instant) -> Option<AskedGuard<'_>> {
+        let in_time = self.take_from(&self.polled_sign_ins, &id, now);
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        (in_time && asked.insert(String::from(id))).then(|| AskedGuard { limits: self, id: String::from(id) })
     }
 
     fn take_from(&self, meter: &Mutex<Meter>, what: &impl Hash, now: Instant) -> bool {
@@ -124,10 +150,15 @@ mod tests {
     #[test]
     fn fault_e13_a_terminal_that_asks_without_pause_is_slowed_down_and_no_other() {
         let (limits, now) = (SignInLimits::new(), Instant::now());
-        let asked = (0..1_000).filter(|_| limits.take_polled_sign_in("one", now)).count();
+        let asked = (0..1_000).filter(|_| limits.take_polled_sign_in("one", now).is_some()).count();
         assert_eq!(asked, 3, "one sign-in");
-        assert!(limits.take_polled_sign_in("two", now), "another sign-in");
-        assert!(limits.take_polled_sign_in("one", now + Duration::from_secs(5)), "5 s later");
+        let guard = limits.take_polled_sign_in("two", now);
+        assert!(guard.is_some(), "another sign-in");
+        assert!(limits.take_polled_sign_in("two", now).is_none(), "at the same time");
+        drop(guard);
+        assert!(limits.take_polled_sign_in("two", now).is_some(), "one after the other");
+        assert!(limits.take_polled_sign_in("one", now + Duration::from_secs(5)).is_some(), "5 s later");
+        assert_eq!((0..1_000).filter(|_| limits.take_guessing_source([1; 8], now)).count(), 30, "guesses");
         assert_eq!((0..1_000).filter(|_| limits.take_polling_source([1; 8], now)).count(), 30, "one source");
         assert!(limits.take_polling_source([2; 8], now), "another source");
         assert!(limits.take_source([1; 8], now), "other attempts of the source");

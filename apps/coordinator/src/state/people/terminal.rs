@@ -93,8 +93,9 @@ impl State {
         wanted: NewTerminal,
     ) -> Result<TerminalBegun, StateError> {
         let provider = self.provider()?;
-        // Before a person is sent to the provider for nothing.
-        api_tokens::check(wanted.name(), wanted.scopes())?;
+        // Before a person is sent to the provider for nothing. A text of scopes may say the same many times.
+        let scopes = api_tokens::check(wanted.name(), wanted.scopes())?.to_string();
+        let wanted = NewTerminal { scopes: Some(scopes), ..wanted };
         if !(1..=LONGEST_TERMINAL_LIFE).contains(&wanted.life()) {
             return Err(PeopleError::LongTerminalLife.into());
         }
@@ -107,7 +108,8 @@ impl State {
         let (link_with_code, interval) = (begun.link_with_code().map(String::from), begun.interval());
         let id = encode_base64url(Secret::new().expose());
         let pending = Pending { id, begun, wanted, expires_at: unix_now() + life };
-        let secret = self.sealed(&pending).ok_or(PeopleError::SignInAtProvider)?;
+        let secret = self.sealed(&pending).filter(|secret| secret.len() <= LARGEST);
+        let secret = secret.ok_or(PeopleError::SignInAtProvider)?;
         Ok(TerminalBegun { secret, code, link, link_with_code, life, interval })
     }
 
@@ -116,14 +118,16 @@ impl State {
     pub(crate) async fn finish_terminal(&self, source: IpAddr, secret: &str) -> Result<TerminalAnswer, StateError> {
         let provider = self.provider()?;
         let now = Instant::now();
-        if !self.people.limits.take_polling_source(network(source), now) {
+        let limits = &self.people.limits;
+        let pending = match self.opened(secret) {
+            Ok(pending) => pending,
+            Err(_) if !limits.take_guessing_source(network(source), now) => return Ok(TerminalAnswer::SlowDown),
+            Err(why) => return Err(self.refused(source, &ProviderError::Invalid(String::from(why))).into()),
+        };
+        if !limits.take_polling_source(network(source), now) {
             return Ok(TerminalAnswer::SlowDown);
         }
-        let pending = self.opened(secret);
-        let pending = pending.map_err(|why| self.refused(source, &ProviderError::Invalid(String::from(why))))?;
-        if !self.people.limits.take_polled_sign_in(&pending.id, now) {
-            return Ok(TerminalAnswer::SlowDown);
-        }
+        let Some(_asked) = limits.take_polled_sign_in(&pending.id, now) else { return Ok(TerminalAnswer::SlowDown) };
         let once = (taut_noise::hash(&[b"taut oidc finished terminal", pending.id.as_bytes()]), pending.expires_at);
         // A provider may take a second use of a device code for theft and withdraw everything. A terminal that lost the last answer asks again.
         if self.store.read(Party::Unauthenticated).await?.is_sign_in_finished(&once.0).await? {
@@ -146,17 +150,21 @@ impl State {
 
     fn sealed(&self, pending: &Pending) -> Option<Zeroizing<String>> {
         let text = Zeroizing::new(serde_json::to_vec(pending).ok()?);
-        Some(Zeroizing::new(encode_base64url(&self.terminal_key().seal(&[], &text)?)))
+        Some(Zeroizing::new(encode_base64url(&self.terminal_key().seal(&self.terminal_context(), &text)?)))
     }
 
     /// Returns the sign-in that this terminal began; otherwise why it did not.
     fn opened(&self, secret: &str) -> Result<Pending, &'static str> {
         let sealed = decode_base64url(secret).ok().filter(|_| secret.len() <= LARGEST);
-        let text = sealed.and_then(|sealed| self.terminal_key().open(&[], &sealed));
+        let text = sealed.and_then(|sealed| self.terminal_key().open(&self.terminal_context(), &sealed));
         let pending = text.and_then(|text| serde_json::from_slice::<Pending>(&text).ok());
         let pending = pending.ok_or("no terminal has begun this sign-in")?;
-        if unix_now() >= pending.expires_at {
+        let now = unix_now();
+        if now >= pending.expires_at {
             return Err("the sign-in has taken too long");
+        }
+        if pending.expires_at > now + SIGN_IN_LIFE {
+            return Err("the sign-in began while this host's clock was ahead");
         }
         Ok(pending)
     }
@@ -166,6 +174,14 @@ impl State {
     pub(crate) fn expired_terminal(&self, secret: &str) -> String {
         let pending = Pending { expires_at: unix_now(), ..self.opened(secret).unwrap() };
         self.sealed(&pending).unwrap().to_string()
+    }
+
+    /// Returns what a sign-in is bound to: a device code goes to no other provider, and as no other client, than those that gave it.
+    fn terminal_context(&self) -> Vec<u8> {
+        let options = self.people.provider.as_ref().map(|provider| provider.options());
+        options
+            .map(|options| [options.issuer.as_bytes(), b"\n", options.client_id.as_bytes()].concat())
+            .unwrap_or_default()
     }
 
     /// Returns the key of sign-ins: the same for all coordinators on one database.

@@ -266,6 +266,43 @@ fn fault_e13_sign_ins_and_questions_of_terminals_are_limited() {
 }
 
 #[test]
+fn fault_e13_junk_from_the_address_of_an_honest_terminal_does_not_delay_it() {
+    let (directory, provider) = (Directory::new(), FakeProvider::start());
+    let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
+    let terminal = Client::new(&coordinator);
+    let begun = begin(&terminal);
+    let junk: Vec<u16> = (0..60).map(|_| finish(&terminal, &json!({ "secret": "junk" })).status).collect();
+    assert!(junk[..30].iter().all(|status| *status == 401) && junk.contains(&201), "{junk:?}");
+    provider.script().device = Device::Approved;
+    finished(&terminal, &begun);
+}
+
+#[test]
+fn fault_e14_a_device_code_goes_to_no_other_client_than_the_one_that_it_was_given_to() {
+    let (directory, provider) = (Directory::new(), FakeProvider::start());
+    let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
+    let begun = begin(&Client::new(&coordinator));
+    provider.script().device = Device::Approved;
+    drop(coordinator);
+    let other = crate::oidc::OidcOptions { client_id: String::from("another"), ..provider.options() };
+    let coordinator = TestCoordinator::start_with_provider(&directory, other);
+    let before = provider.script().seen.len();
+    assert_eq!(finish(&Client::new(&coordinator), &begun).status, 401);
+    assert_eq!(provider.script().seen.len(), before, "the provider is not asked");
+}
+
+#[test]
+fn scopes_that_are_said_many_times_are_said_once() {
+    let (directory, provider) = (Directory::new(), FakeProvider::start());
+    let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
+    let terminal = Client::new(&coordinator);
+    let begun = terminal.done("POST", BEGIN, &json!({ "scopes": "nodes:read ".repeat(2_000) }));
+    provider.script().device = Device::Approved;
+    let answer = finish(&terminal, &begun);
+    assert_eq!((answer.status, &answer.body["token"]["scopes"]), (201, &json!("nodes:read")), "{}", answer.body);
+}
+
+#[test]
 fn a_provider_without_sign_in_for_terminals_says_so() {
     let (directory, provider) = (Directory::new(), FakeProvider::start());
     let tried = |coordinator: &TestCoordinator| {
@@ -279,10 +316,11 @@ fn a_provider_without_sign_in_for_terminals_says_so() {
     provider.script().device_answer = (401, json!({ "error": "invalid_client" }));
     assert_eq!(tried(&coordinator), (503, false));
     drop(coordinator);
-    provider.script().metadata = json!({ "device_authorization_endpoint": null });
-    let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
-    assert_eq!(tried(&coordinator), (404, true), "no endpoint");
-    drop(coordinator);
+    for none in [Value::Null, json!(7)] {
+        provider.script().metadata = json!({ "device_authorization_endpoint": none });
+        let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
+        assert_eq!(tried(&coordinator), (404, true), "no endpoint");
+    }
     let coordinator = TestCoordinator::start(&directory);
     assert_eq!(tried(&coordinator).0, 404, "no provider");
     assert_eq!(finish(&Client::new(&coordinator), &json!({ "secret": "x" })).status, 404);
@@ -305,15 +343,19 @@ fn fault_e15_a_terminal_shows_no_link_and_no_code_that_could_deceive() {
         json!({ "user_code": "1".repeat(65) }),
         json!({ "device_code": "1".repeat(2_049) }),
         json!({ "device_code": null }),
+        json!({ "device_code": "device-\u{1b}" }),
         json!({ "expires_in": -1 }),
+        json!({ "expires_in": 0 }),
+        json!({ "expires_in": 1_000_000_000_000_000_000_u64 }),
         json!({ "interval": "often" }),
+        json!({ "interval": u64::MAX }),
     ] {
         provider.script().device_answer = (200, wrong.clone());
         let answer = Client::new(&coordinator).send("POST", BEGIN, &json!({}));
         assert_eq!((answer.status, answer.code()), (503, "unavailable"), "{wrong}");
     }
-    for (given, interval) in [(json!(0), 5), (json!(7), 7), (json!(u64::MAX), 60), (Value::Null, 5)] {
-        provider.script().device_answer = (200, json!({ "interval": given, "expires_in": u64::MAX }));
+    for (given, interval) in [(json!(0), 5), (json!(7), 7), (json!(86_400), 60), (Value::Null, 5)] {
+        provider.script().device_answer = (200, json!({ "interval": given, "expires_in": 86_400 }));
         let begun = begin(&Client::new(&coordinator));
         assert_eq!((&begun["interval"], &begun["expires_in"]), (&json!(interval), &json!(600)), "{given}");
     }
