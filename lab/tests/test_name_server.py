@@ -141,6 +141,23 @@ def test_the_resolver_of_the_host_finds_names_through_the_stub(mesh):
             assert f"{two.name}.{DOMAIN}" in done.stdout.splitlines()[-1]
 
 
+def test_each_lane_answers_the_flows_that_it_reads(layout):
+    net = layout(nodes=2)
+    net.coordinator.start()
+    one, two = net.nodes
+    one.start("--lanes", "4")
+    one.up(net.coordinator.join_token)
+    net.join(two)
+    net.wait_for_maps()
+    assert len(one.status()["self"]["lanes"]["ports"]) == 4
+    asked = json.dumps([(f"{two.name}.{DOMAIN}", "A")])
+    for server in stub(one):
+        for options in ((), ("--tcp",)):
+            # Each question has a socket of its own, so the kernel or the first lane distributes them.
+            times = json.loads(one.host.run(*_ASK, server, "--repeat", 60, "--timeout", 2, *options, text=asked, timeout=150).stdout)
+            assert None not in times and len(times) == 60
+
+
 def test_down_and_up_take_the_stub_along(mesh):
     one, two = mesh(nodes=2).nodes
     name = (f"{two.name}.{DOMAIN}", "A")

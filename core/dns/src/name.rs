@@ -130,9 +130,8 @@ mod tests {
             assert_eq!(WireName::parse(&bytes).unwrap().offset_of(&zone), offset, "{text}");
         }
         // A label whose content looks like the zone is not the zone.
-        let mut inside = vec![24, b'x', b'x', b'x', b'x'];
+        let mut inside = vec![23, b'x', b'x', b'x', b'x'];
         inside.extend_from_slice(zone.bytes());
-        inside.push(0);
         assert_eq!(WireName::parse(&inside).map(|name| name.offset_of(&zone)), Some(None));
     }
 
@@ -148,7 +147,10 @@ mod tests {
             assert_eq!(WireName::parse(bytes), None, "{bytes:?}");
         }
         let endless = [&[63][..], &[b'x'; 63]].concat().repeat(5);
-        assert_eq!((WireName::parse(&endless), skip(&endless, 0)), (None, None));
+        let too_long = [&endless[..4 * 64], &[0]].concat();
+        for bytes in [&endless, &too_long] {
+            assert_eq!((WireName::parse(bytes), skip(bytes, 0)), (None, None));
+        }
         // A pointer to itself, and one that is cut off.
         assert_eq!((skip(&[0xc0, 0], 0), skip(&[0xc0], 0), skip(&[0xff, 0], 0)), (Some(2), None, Some(2)));
     }

@@ -45,7 +45,7 @@ use crate::counts::HandshakeCounts;
 use crate::event::{HandshakeRefusal, NodeEvent};
 use crate::filtering::Filtering;
 use crate::indices::ReceiverIndices;
-use crate::naming;
+use crate::naming::Naming;
 use crate::output::{Output, Outputs};
 use crate::outside_endpoints::OutsideEndpoints;
 use crate::peer::{LaneSource, MAX_SESSIONS, Peer, PeerView};
@@ -83,8 +83,7 @@ pub struct Node<E> {
     /// Prefixes of other overlays on this host.
     avoided: Vec<Prefix>,
     filtering: Filtering,
-    /// The names that the stub answers for; `None` without a map.
-    names: Option<Arc<Names>>,
+    naming: Naming,
     /// The node's own inner addresses, the only ones that packets of peers are delivered to. `None` without a map: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
     peers: BTreeMap<PeerId, Peer>,
@@ -143,7 +142,7 @@ impl<E: Entropy> Node<E> {
             overlay: Arc::default(),
             avoided: Vec::new(),
             filtering: Filtering::default(),
-            names: None,
+            naming: Naming::default(),
             own: None,
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
@@ -256,7 +255,7 @@ impl<E: Entropy> Node<E> {
 
     /// Returns the names that the stub answers for; `None` without a map.
     pub fn names(&self) -> Option<&Names> {
-        self.names.as_deref()
+        self.naming.names().map(Arc::as_ref)
     }
 
     /// Takes a validated map: adds, changes and removes peers, and replaces the routes. Sessions of peers that stay are not touched (law 5).
@@ -288,7 +287,7 @@ impl<E: Entropy> Node<E> {
         let hosts =
             |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
         self.allowed = self.peers.values().flat_map(hosts).collect();
-        self.names = naming::names(map);
+        self.naming.set(map);
         self.tell_routes();
         self.relays_turn();
     }
@@ -300,7 +299,7 @@ impl<E: Entropy> Node<E> {
 
     fn routes(&self) -> Arc<Routes> {
         let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
-        let routes = routes.guarded_by(self.filtering.gate()).with_names(self.names.clone());
+        let routes = routes.guarded_by(self.filtering.gate()).with_names(self.naming.names().cloned());
         Arc::new(match &self.own {
             Some(own) => routes.only_to(own),
             None => routes,

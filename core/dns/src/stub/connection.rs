@@ -290,6 +290,11 @@ impl Connection {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.received.len() + self.answers.len()
+    }
+
     fn send_syn(&mut self, out: &mut Outbox, now: Time) {
         self.send_next = self.unacknowledged;
         self.send(tcp::SYN | tcp::ACK, &[], out);

@@ -82,6 +82,12 @@ impl Connections {
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
+
+    /// Returns the bytes of questions and answers that are kept.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.all.iter().map(Connection::held).sum()
+    }
 }
 
 /// Returns the answer to a segment of no connection (RFC 9293 section 3.10.7.1).

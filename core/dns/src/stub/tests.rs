@@ -154,8 +154,9 @@ impl Client {
         count
     }
 
-    fn lose(&mut self) {
-        while self.dns.poll_output().is_some() {}
+    /// Loses all packets. Returns their number.
+    fn lose(&mut self) -> usize {
+        std::iter::from_fn(|| self.dns.poll_output()).count()
     }
 
     fn wait(&mut self, time: Duration) {
@@ -210,7 +211,7 @@ fn lost_packets_of_both_sides_are_sent_again() {
     client.send(tcp::SYN, &[]);
     client.lose();
     client.send(tcp::SYN, &[]);
-    client.lose();
+    assert_eq!(client.lose(), 1, "a repeated SYN is answered again");
     client.wait(Duration::from_millis(300));
     assert_eq!(client.take(), 1, "the stub repeats its SYN");
     client.sequence = client.sequence.wrapping_add(1);
@@ -256,6 +257,7 @@ fn a_client_that_reads_nothing_costs_no_more_than_its_bounds() {
     for _ in 0..100 {
         client.write(&framed(&web()).repeat(20));
         client.lose();
+        assert!(client.dns.connections.held() <= (8 + 16 + 1) * 1_024, "{} bytes", client.dns.connections.held());
     }
     for _ in 0..10 {
         client.wait(Duration::from_secs(10));
