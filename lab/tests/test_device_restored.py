@@ -32,7 +32,8 @@ def two_nodes(mesh):
     net = mesh(nodes=2)
     net.connect()
     one, two = net.nodes
-    assert len(configured(one)) == 5, configured(one)
+    # Up, two addresses, and the routes to the peer and to the node's own name server.
+    assert len(configured(one)) == 7, configured(one)
     return one, two
 
 

@@ -183,6 +183,9 @@ def test_fault_j13_networks_that_come_to_share_addresses_leave_each_other_alone(
     assert numbers == [1, 2, 3, 4]
     status = here.wait_for(lambda status: status["warnings"], "the overlap to be reported")
     assert "taut0" in status["warnings"][0]["message"] and status["problem"] is None, status["warnings"]
+    # The first address of the prefix is the name server's of the network that was here first; the other one answers over IPv6.
+    assert "100.64.0.0" in one.status()["self"]["names"]["servers"]
+    assert [":" in server for server in here.status()["self"]["names"]["servers"]] == [True]
 
     # Now the first network assigns the addresses that the other network has on this host.
     net.join(three, four)

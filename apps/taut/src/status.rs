@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use taut_agent::api::{
-    CoordinatorStatus, LanesStatus, LeaveState, MtuSource, NatStatus, NodeState, PathKind, PeerStatus, PortMapStatus,
-    RelayStatus, RelayVia, Status,
+    CoordinatorStatus, LanesStatus, LeaveState, MtuSource, NamesStatus, NatStatus, NodeState, PathKind, PeerStatus,
+    PortMapStatus, RelayStatus, RelayVia, Status,
 };
 
 use crate::client::{Client, NoDaemon};
@@ -101,6 +101,7 @@ fn surroundings(status: &Status) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     if let Some(me) = &status.me {
         rows.push(vec![String::from("addresses"), join(&me.addresses)]);
+        rows.extend(me.names.iter().map(|status| vec![String::from("names"), names(status)]));
         if let Some(tun) = &me.tun {
             let ports = me.lanes.as_ref().map(|lanes| &lanes.ports[..]).unwrap_or_default();
             let port = match ports {
@@ -125,6 +126,12 @@ fn surroundings(status: &Status) -> String {
     rows.extend(status.port_mapping.iter().map(|status| vec![String::from("port mapping"), port_mapping(status)]));
     rows.extend(status.relays.iter().map(|status| vec![String::from("relay"), relay(status)]));
     table::columns(&rows)
+}
+
+/// Describes the network's names, and where this node answers questions for them.
+fn names(names: &NamesStatus) -> String {
+    let NamesStatus { domain, servers } = names;
+    if servers.is_empty() { format!("*.{domain}") } else { format!("*.{domain}, answered at {}", join(servers)) }
 }
 
 /// Describes the lanes: how many run, and why not more.

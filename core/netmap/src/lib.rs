@@ -30,8 +30,8 @@ pub use message::{
     ToNode, Waiting, WaitingFor, prologue,
 };
 pub use name::{
-    BadName, MAX_NAME, check_name, check_network_name, check_new_name, display_name, domain, is_reserved,
-    name_from_host, placeholder_name,
+    BadName, DEFAULT_BASE_DOMAIN, MAX_NAME, check_name, check_network_name, check_new_name, display_name, domain,
+    is_base_domain, is_reserved, name_from_host, placeholder_name,
 };
 pub use prefixes::Prefixes;
 pub use relay::{

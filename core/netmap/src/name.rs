@@ -9,6 +9,15 @@ use taut_base::NodeId;
 /// Longest DNS label, 63 bytes (RFC 1035 section 2.3.4).
 pub const MAX_NAME: usize = 63;
 
+/// The base domain of a network whose operator chose none. `internal` is reserved for private use (resolution 2024.07.29.06 of ICANN's board), so no public name is below it.
+pub const DEFAULT_BASE_DOMAIN: &str = "taut.internal";
+
+/// The only top-level domain of base domains.
+const PRIVATE_DOMAIN: &str = ".internal";
+
+/// Longest base domain, 126 bytes: with the longest names of a node and of a network, 2 dots and 2 more bytes, a name has the 255 bytes of RFC 1035, section 2.3.4, at most.
+const MAX_BASE_DOMAIN: usize = 126;
+
 /// Name of a node whose host has no usable name.
 const NAMELESS: &str = "node";
 
@@ -95,6 +104,14 @@ pub fn is_reserved(name: &str) -> bool {
 fn is_top_level(network: &str) -> bool {
     let is_country = network.len() == 2 && network.bytes().all(|byte| byte.is_ascii_alphabetic());
     is_country || TOP_LEVEL.contains(&network)
+}
+
+/// Returns true if a node uses this base domain: labels below `internal`, no more than fit. With a base such as `com`, a hostile coordinator would answer for
+/// public names (fault E17).
+pub fn is_base_domain(base: &str) -> bool {
+    base.len() <= MAX_BASE_DOMAIN
+        && base.ends_with(PRIVATE_DOMAIN)
+        && base.split('.').all(|label| check_name(label).is_ok())
 }
 
 /// Returns the node name closest to a host name: its first label in lower case, other characters as hyphens; `node` if nothing is left or the result is
@@ -234,5 +251,28 @@ mod tests {
             assert_eq!(domain(name), name);
         }
         assert_eq!(domain("local"), "taut-local");
+    }
+
+    #[test]
+    fn fault_e17_no_base_domain_takes_public_names() {
+        for base in [DEFAULT_BASE_DOMAIN, "corp.internal", "a.b.internal"] {
+            assert!(is_base_domain(base), "{base}");
+        }
+        let long = format!("{0}.{0}.internal", "x".repeat(MAX_NAME));
+        for base in [
+            "",
+            ".",
+            "internal",
+            ".internal",
+            "com",
+            "example.com",
+            "internal.com",
+            "Corp.internal",
+            "a..internal",
+            "xinternal",
+            &long,
+        ] {
+            assert!(!is_base_domain(base), "{base}");
+        }
     }
 }

@@ -25,6 +25,7 @@ mod event;
 mod extra_lanes;
 mod filtering;
 mod indices;
+mod naming;
 mod negotiation;
 mod node;
 mod output;

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
+use taut_dns::Names;
 use taut_filter::{Filter, ServicePorts};
 use taut_netmap::NetworkMap;
 use taut_path::{Budget, Families, HomeRelay, LocalEndpoints, NatReport, Paths, Way};
@@ -44,6 +45,7 @@ use crate::counts::HandshakeCounts;
 use crate::event::{HandshakeRefusal, NodeEvent};
 use crate::filtering::Filtering;
 use crate::indices::ReceiverIndices;
+use crate::naming::Naming;
 use crate::output::{Output, Outputs};
 use crate::outside_endpoints::OutsideEndpoints;
 use crate::peer::{LaneSource, MAX_SESSIONS, Peer, PeerView};
@@ -81,6 +83,7 @@ pub struct Node<E> {
     /// Prefixes of other overlays on this host.
     avoided: Vec<Prefix>,
     filtering: Filtering,
+    naming: Naming,
     /// The node's own inner addresses, the only ones that packets of peers are delivered to. `None` without a map: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
     peers: BTreeMap<PeerId, Peer>,
@@ -139,6 +142,7 @@ impl<E: Entropy> Node<E> {
             overlay: Arc::default(),
             avoided: Vec::new(),
             filtering: Filtering::default(),
+            naming: Naming::default(),
             own: None,
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
@@ -249,6 +253,11 @@ impl<E: Entropy> Node<E> {
         self.filtering.has(filter)
     }
 
+    /// Returns the names that the stub answers for; `None` without a map.
+    pub fn names(&self) -> Option<&Names> {
+        self.naming.names().map(Arc::as_ref)
+    }
+
     /// Takes a validated map: adds, changes and removes peers, and replaces the routes. Sessions of peers that stay are not touched (law 5).
     pub fn set_map(&mut self, map: &NetworkMap) {
         self.overlay = [map.network.ipv4, map.network.ipv6].into_iter().chain(self.avoided.iter().copied()).collect();
@@ -278,6 +287,7 @@ impl<E: Entropy> Node<E> {
         let hosts =
             |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
         self.allowed = self.peers.values().flat_map(hosts).collect();
+        self.naming.set(map);
         self.tell_routes();
         self.relays_turn();
     }
@@ -289,7 +299,7 @@ impl<E: Entropy> Node<E> {
 
     fn routes(&self) -> Arc<Routes> {
         let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
-        let routes = routes.guarded_by(self.filtering.gate());
+        let routes = routes.guarded_by(self.filtering.gate()).with_names(self.naming.names().cloned());
         Arc::new(match &self.own {
             Some(own) => routes.only_to(own),
             None => routes,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use taut_base::{PeerId, Prefix};
+use taut_dns::Names;
 use taut_filter::Gate;
 
 /// An immutable table that the agent builds and lanes read. The longest prefix wins, as in WireGuard's cryptokey routing (paper, section 2). The
@@ -17,6 +18,8 @@ pub struct Routes {
     own: Option<Box<[IpAddr]>>,
     /// The filter that this node enforces; `None` if it accepts every packet of its peers.
     gate: Option<Arc<Gate>>,
+    /// The names that the stub answers for.
+    names: Option<Arc<Names>>,
 }
 
 impl Routes {
@@ -48,6 +51,17 @@ impl Routes {
     #[must_use]
     pub fn guarded_by(self, gate: Option<Arc<Gate>>) -> Self {
         Self { gate, ..self }
+    }
+
+    /// Has the stub answer for these names. It gets the packets whose destination is an address of the stub and of no peer.
+    #[must_use]
+    pub fn with_names(self, names: Option<Arc<Names>>) -> Self {
+        Self { names, ..self }
+    }
+
+    /// Returns the names that the stub at this address answers for; `None` if the address is not the stub's.
+    pub fn names_at(&self, stub: IpAddr) -> Option<&Names> {
+        self.names.as_deref().filter(|names| names.is_stub(stub))
     }
 
     /// Returns the filter to enforce.

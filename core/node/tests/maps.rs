@@ -77,3 +77,23 @@ fn a_peer_that_is_listed_later_is_judged_by_the_hosts_address_families() {
     let ways = node.report(peer, Time::ZERO).unwrap().ways;
     assert!(!ways.is_empty() && ways.iter().all(|way| !way.family), "{ways:?}");
 }
+
+#[test]
+fn names_change_with_the_map_and_stay_one_snapshot_otherwise() {
+    let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(4));
+    let mut map = map(0, 0..3);
+    let stub = IpAddr::from([100, 64, 0, 0]);
+    assert!(node.names().is_none());
+    node.set_map(&map);
+    let first = next_routes(&mut node);
+    let names = |routes: &Routes| std::ptr::from_ref(routes.names_at(stub).unwrap());
+    assert!(first.names_at(inner(1)).is_none());
+    map.version += 1;
+    map.peers.values_mut().for_each(|peer| peer.endpoints.clear());
+    node.set_map(&map);
+    let second = next_routes(&mut node);
+    assert_eq!(names(&first), names(&second), "only endpoints changed");
+    map.peers.values_mut().next().unwrap().name.push('x');
+    node.set_map(&map);
+    assert_ne!(names(&second), names(&next_routes(&mut node)));
+}

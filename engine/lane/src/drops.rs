@@ -19,6 +19,8 @@ pub enum DropReason {
     TooLong,
     /// Out: a datagram of the tunnel itself to the peer's endpoint, which a route of the host leads back into the tunnel.
     Loop,
+    /// Out: to the stub, and no question that it takes: another port or protocol, a source that is not this host, or too many at once.
+    Names,
     /// In: no WireGuard message, and no frame of a relay.
     NotWireGuard,
     /// In: more frames of one relay than its limit.
@@ -66,7 +68,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    const ALL: [(Self, &'static str); 29] = [
+    const ALL: [(Self, &'static str); 30] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
         (Self::NoHandshake, "out-no-handshake"),
@@ -74,6 +76,7 @@ impl DropReason {
         (Self::SendFailed, "out-send-failed"),
         (Self::TooLong, "out-too-long"),
         (Self::Loop, "out-loop"),
+        (Self::Names, "out-names"),
         (Self::NotWireGuard, "in-not-wireguard"),
         (Self::RelayRate, "in-relay-rate"),
         (Self::BadMac1, "in-bad-mac1"),

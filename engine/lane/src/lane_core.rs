@@ -9,6 +9,7 @@
 //! | [`RelayLinks`] | addresses of relays and STUN servers, with what was sent to them |
 //! | [`LocalAddresses`] | the source address for each endpoint |
 //! | [`Reassembly`] | packets of which some pieces have arrived |
+//! | [`Stub`] | answers to the host about names, with their TCP connections |
 //! | [`PieceSender`], [`HostErrors`] | packets that are longer than their path carries |
 //! | [`LoadMeter`] | the work of this lane, for the decision whether more lanes would help |
 //! | [`QueueMarks`] | looks at the two queues of the kernel in front of the lane, and who fills them |
@@ -32,11 +33,13 @@ pub(crate) mod outbound;
 mod own_queues;
 mod seal;
 mod send_pieces;
+mod stub;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Placement, ReceiverIndex, Time};
+use taut_dns::Stub;
 use taut_node::{FromLane, Routes};
 use taut_tunnel::cookie::CookieChecker;
 use taut_tunnel::{KeyringAction, Limits, Session};
@@ -84,6 +87,7 @@ pub struct LaneCore {
     reassembly: Reassembly,
     pieces: PieceSender,
     host_errors: HostErrors,
+    stub: Stub,
     load: LoadMeter,
     /// The receive queue of the socket, and the queue of the TUN device.
     socket_queue: QueueMarks,
@@ -124,6 +128,7 @@ impl LaneCore {
             reassembly: Reassembly::default(),
             pieces: PieceSender::default(),
             host_errors: HostErrors::default(),
+            stub: Stub::default(),
             load: LoadMeter::new(),
             socket_queue: QueueMarks::new(),
             tun_queue: QueueMarks::new(),
@@ -209,17 +214,19 @@ impl LaneCore {
 
     /// Returns when [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.peers.poll_timeout().into_iter().chain(self.reassembly.poll_timeout()).min()
+        let own = [self.peers.poll_timeout(), self.reassembly.poll_timeout(), self.stub.poll_timeout()];
+        own.into_iter().flatten().min()
     }
 
-    /// Returns the next packet of the lane itself for the TUN: an ICMP error about a packet that no path carries. If the TUN has
+    /// Returns the next packet of the lane itself for the TUN: an ICMP error about a packet that no path carries, or an answer of the stub. If the TUN has
     /// virtio headers, the caller writes one of zeros in front of it.
     pub fn poll_host_packet(&mut self) -> Option<Box<[u8]>> {
-        self.host_errors.poll()
+        self.host_errors.poll().or_else(|| self.stub.poll_output())
     }
 
     /// Does what is due: sends keepalives and receipts, asks for handshakes, ends old sessions, releases held packets.
     pub fn handle_timeout(&mut self, out: &mut SendBatch, now: Time) {
+        self.stub.handle_timeout(now);
         self.reassembly.handle_timeout(now);
         self.drops.add(DropReason::Incomplete, self.reassembly.take_dropped());
         while let Some(id) = self.peers.pop_due(now) {

@@ -13,6 +13,7 @@
 //! Guarantees: the same bytes give the same result, because there is no clock and all randomness comes from the bytes. No program may use this crate.
 
 mod control;
+mod dns;
 mod forwarded;
 mod input;
 mod lane;
@@ -52,7 +53,7 @@ pub struct Target {
 }
 
 /// All fuzz targets.
-pub const TARGETS: [Target; 35] = [
+pub const TARGETS: [Target; 37] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "stun", run: packets::stun, mutations: 4_000 },
@@ -84,6 +85,8 @@ pub const TARGETS: [Target; 35] = [
     Target { name: "gateway-datagram", run: portmap::datagram, mutations: 4_000 },
     Target { name: "gateway-http", run: portmap::http, mutations: 2_000 },
     Target { name: "gateway-xml", run: portmap::xml, mutations: 2_000 },
+    Target { name: "dns", run: dns::message, mutations: 4_000 },
+    Target { name: "dns-stub", run: dns::stub, mutations: 1_000 },
     Target { name: "forwarded", run: forwarded::headers, mutations: 4_000 },
     Target { name: "proxy-header", run: forwarded::start, mutations: 4_000 },
     Target { name: "policy", run: policy::policy, mutations: 1_000 },

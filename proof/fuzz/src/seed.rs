@@ -55,6 +55,8 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "gateway-datagram" => crate::portmap::datagrams(),
         "gateway-http" => crate::portmap::answers(),
         "gateway-xml" => crate::portmap::pages(),
+        "dns" => crate::dns::message_seeds(),
+        "dns-stub" => crate::dns::stub_seeds(),
         "forwarded" => crate::forwarded::header_seeds(),
         "proxy-header" => crate::forwarded::start_seeds(),
         "policy" => crate::policy::seeds(),

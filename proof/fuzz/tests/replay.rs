@@ -73,6 +73,8 @@ replays! {
     gateway_xml: "gateway-xml",
     policy: "policy",
     portmap: "portmap",
+    dns: "dns",
+    dns_stub: "dns-stub",
     forwarded: "forwarded",
     proxy_header: "proxy-header",
     stun: "stun",

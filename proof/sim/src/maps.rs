@@ -27,7 +27,7 @@ pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
     };
     let map = NetworkMap {
         version: 1,
-        network: NetworkInfo { name: "sim".into(), ipv4, ipv6 },
+        network: NetworkInfo { name: "sim".into(), ipv4, ipv6, base_domain: None },
         me: LocalMember { id: me.id(), name: me.name(), key: me.public(), addresses: vec![me.overlay()] },
         peers: peers.iter().map(listed).collect(),
         relays: Vec::new(),

@@ -1,7 +1,7 @@
 use taut_agent::api::{
     Bytes, CongestionMarks, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, LeaveStatus,
-    MappingBehaviour, NatStatus, PathChanges, PathStatus, PortMapStatus, RelayState, RelayStatus, SCHEMA, SelfStatus,
-    SessionStatus, Traffic, TunStatus,
+    MappingBehaviour, NamesStatus, NatStatus, PathChanges, PathStatus, PortMapStatus, RelayState, RelayStatus, SCHEMA,
+    SelfStatus, SessionStatus, Traffic, TunStatus,
 };
 use taut_base::PublicKey;
 
@@ -56,6 +56,10 @@ pub(crate) fn sample() -> Status {
             }),
             udp: None,
             lanes: None,
+            names: Some(NamesStatus {
+                domain: String::from("home.taut.internal"),
+                servers: vec!["100.64.0.0".parse().unwrap(), "fd00::53:0:53".parse().unwrap()],
+            }),
         }),
         coordinator: Some(CoordinatorStatus {
             url: String::from("http://10.0.0.1:8288"),
@@ -89,6 +93,7 @@ fn one_screen() {
         "\
 n1 in network home: up
 addresses    100.64.0.1 fd00::1
+names        *.home.taut.internal, answered at 100.64.0.0 fd00::53:0:53
 device       taut0, MTU 1420, UDP port 8288
 coordinator  http://10.0.0.1:8288, not connected for 65 s: Connection refused; next attempt in 3 s
 
@@ -171,6 +176,7 @@ fn relays_nat_and_port_mapping_are_shown() {
         "\
 n1 in network home: up
 addresses     100.64.0.1 fd00::1
+names         *.home.taut.internal, answered at 100.64.0.0 fd00::53:0:53
 device        taut0, MTU 1420, UDP port 8288
 coordinator   http://10.0.0.1:8288, not connected for 65 s: Connection refused; next attempt in 3 s
 NAT           port-restricted cone NAT, seen as 203.0.113.1:40000

@@ -19,6 +19,7 @@ fn map() -> NetworkMap {
             name: String::from("default"),
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd12:3456:789a::/64".parse().unwrap(),
+            base_domain: None,
         },
         me: LocalMember {
             id: NodeId(1),
@@ -144,4 +145,25 @@ fn fault_e20_a_reserved_name_costs_its_node_the_name_and_nobody_the_map() {
     let mut plain = map();
     plain.replace_reserved_names();
     assert_eq!(plain, map());
+}
+
+#[test]
+fn fault_e17_a_base_domain_that_is_refused_is_the_default() {
+    let mut map = map();
+    assert!(
+        !serde_json::to_string(&map).unwrap().contains("base_domain"),
+        "older nodes and coordinators see no new field"
+    );
+    for (base, zone) in [
+        (None, "default.taut.internal"),
+        (Some("corp.internal"), "default.corp.internal"),
+        (Some("com"), "default.taut.internal"),
+        (Some("\0"), "default.taut.internal"),
+    ] {
+        map.network.base_domain = base.map(String::from);
+        assert_eq!(map.network.zone(), zone);
+        assert_eq!(map.check(), Ok(()));
+        let read: NetworkMap = serde_json::from_value(serde_json::to_value(&map).unwrap()).unwrap();
+        assert_eq!(read.network.base_domain.as_deref(), base);
+    }
 }

@@ -286,6 +286,18 @@ pub struct SelfStatus {
     /// The lanes, while they run.
     #[serde(default)]
     pub lanes: Option<LanesStatus>,
+    /// The names of the network; `None` from a daemon without them.
+    #[serde(default)]
+    pub names: Option<NamesStatus>,
+}
+
+/// The names of the network: `NODE.DOMAIN`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamesStatus {
+    /// The domain of the names.
+    pub domain: String,
+    /// The addresses at which this node answers its host's questions, IPv4 first; empty while the overlay is down.
+    pub servers: Vec<IpAddr>,
 }
 
 /// The lanes: threads that move packets.

@@ -138,6 +138,7 @@ mod tests {
                 name: String::from("home"),
                 ipv4: "100.64.0.0/10".parse().unwrap(),
                 ipv6: "fd00::/64".parse().unwrap(),
+                base_domain: None,
             },
             me: LocalMember {
                 id: NodeId(1),

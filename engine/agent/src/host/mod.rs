@@ -76,8 +76,10 @@ pub(crate) struct Host {
     name: String,
     /// The node's overlay addresses, which the device should have.
     addresses: Vec<IpAddr>,
-    /// The peers' overlay addresses, each of which should have a route to the device.
+    /// The overlay addresses of the peers and of the stub, each of which should have a route to the device.
     wanted: BTreeSet<IpAddr>,
+    /// Those of the stub. Another network on this host may have the route to one of them: both have the same prefix then, and the stub has an address of the other family.
+    stub: Vec<IpAddr>,
     /// Addresses with such a route, as far as is known, each with the `mtu` of the route.
     routed: BTreeMap<IpAddr, Option<u16>>,
     /// The `mtu` that routes should have, by address; other routes should have none.
@@ -116,6 +118,7 @@ impl Host {
             name: String::from(name),
             addresses: addresses.to_vec(),
             wanted: BTreeSet::new(),
+            stub: Vec::new(),
             routed: BTreeMap::new(),
             mtus: BTreeMap::new(),
             device_mtu: DeviceMtu::new(mtu),
@@ -138,11 +141,13 @@ impl Host {
         Ok(host)
     }
 
-    /// Routes exactly the addresses `wanted` into the overlay, with one host route each: an address without a member stays unreachable. Routes that cannot be added now are
-    /// restored later as missing ones.
-    pub(crate) fn set_routes(&mut self, wanted: BTreeSet<IpAddr>, now: Time) {
+    /// Routes exactly the addresses of these peers and of the stub into the overlay, with one host route each: an address without a member stays unreachable. Routes that cannot
+    /// be added now are restored later as missing ones.
+    pub(crate) fn set_routes(&mut self, peers: impl Iterator<Item = IpAddr>, stub: &[IpAddr], now: Time) {
+        self.wanted = peers.chain(stub.iter().copied()).collect();
+        self.stub = stub.to_vec();
+        let wanted = &self.wanted;
         self.taken.retain(|(address, _)| wanted.contains(address));
-        self.wanted = wanted;
         let changed = self.remove_unwanted().and_then(|()| self.add_routes());
         if let Err(error) = changed {
             self.note(HostEvent::RouteRefused(error.to_string()));
@@ -251,8 +256,9 @@ impl Host {
                 "IPv6 needs a kernel that has it, and an MTU of 1,280 bytes or more (--mtu)",
             )],
         };
-        if !self.taken.is_empty() {
-            let taken: Vec<IpAddr> = self.taken.iter().map(|(address, _)| *address).collect();
+        let taken = self.taken.iter().map(|(address, _)| *address);
+        let taken: Vec<IpAddr> = taken.filter(|address| !self.stub.contains(address)).collect();
+        if !taken.is_empty() {
             warnings.push(Failure::new(
                 format!(
                     "another program has routes to members of the network: packets to {} do not go through the overlay",
@@ -262,6 +268,11 @@ impl Host {
             ));
         }
         warnings
+    }
+
+    /// Returns the addresses of the stub that have a route to the device, IPv4 first.
+    pub(crate) fn routed_stub(&self) -> impl Iterator<Item = IpAddr> {
+        self.stub.iter().copied().filter(|address| self.routed.contains_key(address))
     }
 
     /// Returns the device's interface index.

@@ -272,6 +272,7 @@ fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
             name: String::from("net"),
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd00::/48".parse().unwrap(),
+            base_domain: None,
         },
         me: LocalMember { id: NodeId(1), name: String::from("me"), key: key(1), addresses: vec![address(1)] },
         peers: peers.iter().map(|one| (NodeId(one.0), peer(one))).collect(),

@@ -11,7 +11,7 @@ mod growth;
 mod nat_test;
 mod open;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -198,8 +198,10 @@ impl Overlay {
         }
         self.node.set_map(map);
         self.drain(clocks);
-        let routed: BTreeSet<IpAddr> = map.peers.values().flat_map(|peer| peer.addresses.iter().copied()).collect();
-        self.host.set_routes(routed, clocks.now);
+        let peers = map.peers.values().flat_map(|peer| peer.addresses.iter().copied());
+        // Questions for names go into the device, too, where a lane answers them.
+        let stub = self.node.names().map(|names| names.stub()).unwrap_or_default();
+        self.host.set_routes(peers, stub, clocks.now);
         let node = &self.node;
         self.follow |= self.limits.keep_only(|peer| node.peer_name(peer).is_some());
         self.lanes.keep_only(|peer| node.peer_name(peer).is_some());
@@ -257,6 +259,11 @@ impl Overlay {
     /// Returns warnings for the user; packets flow nevertheless.
     pub(crate) fn warnings(&self) -> Vec<Failure> {
         self.host.warnings().into_iter().chain(self.conflicts.iter().cloned()).collect()
+    }
+
+    /// Returns the addresses at which this node answers its host's questions for names.
+    pub(crate) fn name_servers(&self) -> Vec<IpAddr> {
+        self.host.routed_stub().collect()
     }
 
     /// Returns the state of the TUN device for users.

@@ -15,8 +15,8 @@ use taut_relay::{BindingState, LostCause};
 use taut_wire::control::Suite;
 
 use crate::api::{
-    Bytes, CongestionMarks, Filtering, Handshakes, LanesStatus, MappingBehaviour, NatStatus, PathChanges, PathStatus,
-    PeerStatus, RelayState, RelayStatus, RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
+    Bytes, CongestionMarks, Filtering, Handshakes, LanesStatus, MappingBehaviour, NamesStatus, NatStatus, PathChanges,
+    PathStatus, PeerStatus, RelayState, RelayStatus, RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
 };
 use crate::overlay::Overlay;
 
@@ -33,6 +33,10 @@ pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>) -> SelfStatus 
         tun: overlay.map(Overlay::tun),
         udp: overlay.map(|overlay| overlay.udp.clone()),
         lanes: overlay.map(lanes),
+        names: Some(NamesStatus {
+            domain: map.network.zone(),
+            servers: overlay.map_or_else(Vec::new, Overlay::name_servers),
+        }),
     }
 }
 

@@ -165,6 +165,7 @@ pub(crate) fn map(version: u64, key: PublicKey, peers: u8) -> NetworkMap {
             name: String::from("home"),
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd00::/48".parse().unwrap(),
+            base_domain: None,
         },
         me: LocalMember { id: NodeId(1), name: String::from("a"), key, addresses: vec!["100.64.0.1".parse().unwrap()] },
         peers: (2..=peers + 1).map(|id| (NodeId(id.into()), peer(id))).collect(),

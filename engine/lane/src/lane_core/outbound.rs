@@ -176,7 +176,10 @@ impl LaneCore {
         // What did the host send, and to which peer?
         let Some((vnet, packet)) = self.take_header(read) else { return self.drop_outbound(DropReason::BadInner) };
         let Ok(inner) = ip::Packet::parse(packet) else { return self.drop_outbound(DropReason::BadInner) };
-        let Some(id) = self.routes.lookup(inner.destination()) else { return self.drop_outbound(DropReason::NoRoute) };
+        let Some(id) = self.routes.lookup(inner.destination()) else {
+            self.without_peer(vnet, &inner, now);
+            return SendOutcome::Done;
+        };
         if self.by_peer && id.only_lane(self.placement.lanes()) != self.own {
             // A packet that waited here was for another peer, to which its destination no longer belongs.
             return match origin {

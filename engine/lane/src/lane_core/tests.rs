@@ -8,6 +8,7 @@ mod inbound;
 mod kit;
 mod locals;
 mod long;
+mod names;
 mod outbound;
 mod outputs;
 mod partial_checksums;

@@ -1,0 +1,55 @@
+//! The names of the node's map, as the lanes' stubs answer for them.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use taut_dns::{Names, Network};
+use taut_netmap::NetworkMap;
+
+/// Makes the snapshot for the lanes, and keeps it while a new map has the same names: most changes of a map are changes of endpoints.
+#[derive(Default)]
+pub(crate) struct Naming {
+    /// Hash of what the snapshot was made from.
+    known: Option<u64>,
+    names: Option<Arc<Names>>,
+}
+
+impl Naming {
+    /// Takes the names of a new map.
+    pub(crate) fn set(&mut self, map: &NetworkMap) {
+        let hash = hash(map);
+        if self.known != Some(hash) {
+            (self.known, self.names) = (Some(hash), names(map).map(Arc::new));
+        }
+    }
+
+    /// Returns the snapshot; `None` without a map.
+    pub(crate) fn names(&self) -> Option<&Arc<Names>> {
+        self.names.as_ref()
+    }
+}
+
+/// Returns the names of a map: the node's own, and those of the peers that it may see. The node's own name comes first, so a peer with the same name does not take it.
+fn names(map: &NetworkMap) -> Option<Names> {
+    let zone = map.network.zone();
+    let network = Network {
+        zone: &zone,
+        // A serial number of a zone may wrap around (RFC 1982).
+        serial: map.version as u32,
+        prefixes: [map.network.ipv4, map.network.ipv6],
+        own: &map.me.addresses,
+    };
+    let me = (map.me.name.as_str(), map.me.addresses.as_slice());
+    let peers = map.peers.values().map(|peer| (peer.name.as_str(), peer.addresses.as_slice()));
+    Names::new(network, std::iter::once(me).chain(peers))
+}
+
+/// Returns a hash of everything in a map that [`names`] uses, except for its version.
+fn hash(map: &NetworkMap) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (map.network.zone(), map.network.ipv4, map.network.ipv6, &map.me.name, &map.me.addresses).hash(&mut hasher);
+    for peer in map.peers.values() {
+        (&peer.name, &peer.addresses).hash(&mut hasher);
+    }
+    hasher.finish()
+}
