@@ -13,7 +13,7 @@ from lab.hosts.programs import ROOT, binary
 @pytest.mark.programs
 def test_pages_and_completions_agree_with_the_programs():
     environment = {**os.environ, "TAUT_BIN_DIR": str(binary("taut").parent)}
-    output = call(sys.executable, ROOT / "tools/test_manuals.py", "-v", "BuiltProgramsTest", env=environment, timeout=300).stderr
+    output = call(sys.executable, ROOT / "tools/test_manuals.py", "-v", "BuiltProgramsTest", env=environment, timeout=500).stderr
     # Each shell that is not installed skips its scripts; the class as a whole is not skipped.
     assert int(re.search(r"^Ran (\d+) tests", output, re.MULTILINE)[1]) > 5
     assert "TAUT_BIN_DIR is not set" not in output
