@@ -10,7 +10,7 @@ use super::arguments::Arguments;
 use super::command_error::write_error;
 use super::remote::Remote;
 use super::table::{distance, duration};
-use super::token_file::{FILE, TokenFile};
+use super::token_file::{FILE, TokenFile, quoted};
 use super::{CommandError, show};
 use crate::contract::{
     ApiTokenEntry, BeginTerminalBody, FinishTerminal, SessionAnswer, TerminalAnswer, TerminalBegun, TerminalState,
@@ -111,10 +111,10 @@ fn deliver(remote: &Remote, file: Option<&TokenFile>, token: &str, mut answer: V
     let lost = format!("the token exists all the same: an owner ends it with `taut-coordinator tokens revoke {id}`");
     let lines = match file {
         Some(file) => {
-            let path = file.path().display();
+            let path = file.path();
             let failed = |error| CommandError::Run(format!("the token cannot be written to {path}: {error}; {lost}"));
             file.write(token).map_err(failed)?;
-            format!("token-file: {path}\nexport TAUT_OPERATOR_TOKEN={FILE}{path}\n")
+            format!("token-file: {path}\nexport TAUT_OPERATOR_TOKEN={}\n", quoted(&format!("{FILE}{path}")))
         }
         None => {
             answer["secret"] = Value::from(token);
