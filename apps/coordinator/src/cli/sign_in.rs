@@ -7,8 +7,9 @@ use serde_json::Value;
 use taut_base::{is_printable, qr_lines};
 
 use super::arguments::Arguments;
-use super::command_error::write_error;
+use super::command_error::{check_output, write_error};
 use super::remote::Remote;
+use super::shown::{json_text, shown};
 use super::table::{distance, duration};
 use super::token_file::{FILE, TokenFile, quoted};
 use super::{CommandError, show};
@@ -16,6 +17,7 @@ use crate::contract::{
     ApiTokenEntry, BeginTerminalBody, FinishTerminal, SessionAnswer, TerminalAnswer, TerminalBegun, TerminalState,
     UserEntry,
 };
+use crate::state::{API_PREFIX, Secret};
 
 /// Time by which requests get rarer each time the coordinator says that they come too often, 5 s (RFC 8628 section 3.5).
 const SLOWER: Duration = Duration::from_secs(5);
@@ -23,18 +25,28 @@ const SLOWER: Duration = Duration::from_secs(5);
 /// Longest time between two requests while there is no answer, 60 s.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// Longest link and longest code that a person can use, 512 and 64 bytes. Real ones have about 80 and 9.
+const LONGEST_LINK: usize = 512;
+const LONGEST_CODE: usize = 64;
+
+/// The secret of this command's requests.
+const SECRET: &str = "the API token of a sign-in";
+
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let name = arguments.value("name")?.or_else(host_name);
     let (scopes, expires) = (arguments.value("scopes")?, arguments.value("expires")?);
     let file = arguments.value("token-file")?;
     let api = arguments.value("api")?.or_else(|| std::env::var("TAUT_API").ok());
-    let remote = Remote::without_token(&mut arguments, api.as_deref().unwrap_or("http://127.0.0.1:8288"))?;
+    let remote = Remote::without_token(&mut arguments, api.as_deref().unwrap_or("http://127.0.0.1:8288"), SECRET)?;
     arguments.finish()?;
     let expires_in = match expires.map(|text| duration(&text)).transpose()? {
         Some(None) => return Err(CommandError::Usage(String::from("a terminal's token expires; write 12h or 7d"))),
         other => other.flatten(),
     };
     let file = file.as_deref().map(TokenFile::new).transpose()?;
+    if file.is_none() {
+        check_output()?;
+    }
     let begun = remote.post("sign-in/terminal", &BeginTerminalBody { name, scopes, expires_in })?;
     let begun: TerminalBegun = remote.typed(&begun)?;
     write_error(&invitation(&begun)?);
@@ -53,9 +65,11 @@ fn host_name() -> Option<String> {
 fn invitation(begun: &TerminalBegun) -> Result<String, CommandError> {
     let TerminalBegun { page, page_with_code, code, .. } = begun;
     let is_url = |url: &String| {
-        (url.starts_with("https://") || url.starts_with("http://")) && url.bytes().all(|byte| byte.is_ascii_graphic())
+        let is_web = url.starts_with("https://") || url.starts_with("http://");
+        is_web && url.len() <= LONGEST_LINK && url.bytes().all(|byte| byte.is_ascii_graphic())
     };
-    if !is_url(page) || !page_with_code.iter().all(is_url) || !code.chars().all(is_printable) {
+    let is_code = (1..=LONGEST_CODE).contains(&code.len()) && code.chars().all(is_printable);
+    if !is_url(page) || !page_with_code.iter().all(is_url) || !is_code {
         return Err(CommandError::Run(String::from(
             "the coordinator's answer has a link or a code that cannot be shown",
         )));
@@ -92,6 +106,11 @@ fn wait(remote: &Remote, begun: TerminalBegun) -> Result<(String, Value), Comman
         let TerminalAnswer { state, secret, .. } = remote.typed(&answer)?;
         match (state, secret) {
             (TerminalState::Done, Some(secret)) => {
+                if !is_api_token(&secret) {
+                    return Err(CommandError::Run(String::from(
+                        "the coordinator's answer has no API token; the server at --api is not a taut-coordinator, or of another release",
+                    )));
+                }
                 answer["secret"].take();
                 return Ok((secret, answer));
             }
@@ -100,6 +119,11 @@ fn wait(remote: &Remote, begun: TerminalBegun) -> Result<(String, Value), Comman
         }
         pause = interval;
     }
+}
+
+/// Returns true if the text is an API token, and nothing more.
+fn is_api_token(text: &str) -> bool {
+    text.strip_prefix(API_PREFIX).and_then(Secret::from_base64url).is_some()
 }
 
 /// Prints the token, or writes it to the file.
@@ -125,10 +149,12 @@ fn deliver(remote: &Remote, file: Option<&TokenFile>, token: &str, mut answer: V
     let account = remote.get_as(token, "session").and_then(|answer| remote.typed::<SessionAnswer>(&answer));
     let person = account.ok().and_then(|answer| answer.user).map(|user| person(&user));
     write_error(&format!(
-        "Signed in as {}.\nAPI token {id} ({name}), scopes {scopes}, {expiry}; `taut-coordinator tokens revoke {id}` signs out.\n",
-        person.or(user).unwrap_or_default()
+        "Signed in as {}.\nAPI token {id} ({}), scopes {}, {expiry}; `taut-coordinator tokens revoke {id}` signs out.\n",
+        shown(&person.or(user).unwrap_or_default()),
+        shown(&name),
+        shown(&scopes)
     ));
-    let text = if remote.prints_json() { format!("{answer:#}\n") } else { lines };
+    let text = if remote.prints_json() { json_text(&answer) } else { lines };
     show(&text).map_err(|failed| failed.with_consequence(&lost))
 }
 
@@ -145,6 +171,8 @@ fn person(user: &UserEntry) -> String {
 
 #[cfg(test)]
 mod tests {
+    use taut_base::encode_base64url;
+
     use super::*;
 
     fn begun(page: &str, page_with_code: Option<&str>, code: &str) -> TerminalBegun {
@@ -170,6 +198,30 @@ mod tests {
             assert!(invitation(&begun(wrong, None, "1")).is_err(), "{wrong:?}");
             assert!(invitation(&begun("https://a", Some(wrong), "1")).is_err(), "{wrong:?}");
         }
-        assert!(invitation(&begun("https://a", None, "1\u{1b}[2J")).is_err());
+        for wrong in ["", "1\u{1b}[2J", &"1".repeat(LONGEST_CODE + 1)] {
+            assert!(invitation(&begun("https://a", None, wrong)).is_err(), "{wrong:?}");
+        }
+        let long = format!("https://a/{}", "a".repeat(LONGEST_LINK));
+        assert!(invitation(&begun(&long, None, "1")).is_err());
+        assert!(invitation(&begun("https://a", Some(&long), "1")).is_err());
+    }
+
+    #[test]
+    fn only_an_api_token_is_printed_or_written() {
+        let token = format!("{API_PREFIX}{}", encode_base64url(Secret::new().expose()));
+        assert!(is_api_token(&token), "{token}");
+        for wrong in [
+            String::new(),
+            String::from(API_PREFIX),
+            token.replace(API_PREFIX, "tautop-"),
+            format!("{token}\n"),
+            format!("{token}A"),
+            format!("{token}="),
+            format!("{token};id"),
+            format!("{token}\u{1b}[2J"),
+            String::from(&token[..token.len() - 1]),
+        ] {
+            assert!(!is_api_token(&wrong), "{wrong:?}");
+        }
     }
 }
