@@ -22,6 +22,10 @@ use crate::state::{API_PREFIX, Secret};
 /// Time by which requests get rarer each time the coordinator says that they come too often, 5 s (RFC 8628 section 3.5).
 const SLOWER: Duration = Duration::from_secs(5);
 
+/// Longest time between two requests because of answers that they come too often, 15 s: a person who has signed in waits that long before the terminal. A provider whose own interval is longer
+/// gets that, and one step.
+const SLOWEST: Duration = Duration::from_secs(15);
+
 /// Longest time between two requests while there is no answer, 60 s.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -87,8 +91,8 @@ fn invitation(begun: &TerminalBegun) -> Result<String, CommandError> {
 fn wait(remote: &Remote, begun: TerminalBegun) -> Result<(String, Value), CommandError> {
     let start = Instant::now();
     let life = Duration::from_secs(begun.expires_in.unsigned_abs());
-    let mut interval = Duration::from_secs(begun.interval.max(1));
-    let mut pause = interval;
+    let mut pace = Pace::new(begun.interval);
+    let mut pause = pace.interval;
     let body = FinishTerminal { secret: begun.secret };
     loop {
         std::thread::sleep(pause.min(life.saturating_sub(start.elapsed())));
@@ -114,10 +118,40 @@ fn wait(remote: &Remote, begun: TerminalBegun) -> Result<(String, Value), Comman
                 answer["secret"].take();
                 return Ok((secret, answer));
             }
-            (TerminalState::SlowDown, _) => interval += SLOWER,
-            _ => {}
+            (TerminalState::SlowDown, _) => pace.slow_down(),
+            _ => pace.keep_on(),
         }
-        pause = interval;
+        pause = pace.interval;
+    }
+}
+
+/// Time between two requests while the person signs in.
+///
+/// The coordinator asks for fewer requests for two reasons, and does not say which: the provider's answer was `slow_down`, or the host's address or this sign-in has asked too often. The former lasts:
+/// the interval must be 5 s longer for all later requests of the sign-in (RFC 8628 section 3.5). So one step lasts. Further steps end after an answer of the provider,
+/// which then came at an interval that suits the provider.
+struct Pace {
+    interval: Duration,
+    first: Duration,
+    least: Duration,
+    most: Duration,
+}
+
+impl Pace {
+    fn new(seconds: u64) -> Self {
+        let interval = Duration::from_secs(seconds).clamp(Duration::from_secs(1), LONGEST_PAUSE);
+        Self { interval, first: interval, least: interval, most: SLOWEST.max(interval + SLOWER) }
+    }
+
+    /// Changes the interval after the answer that requests come too often.
+    fn slow_down(&mut self) {
+        self.least = self.first + SLOWER;
+        self.interval = (self.interval + SLOWER).min(self.most);
+    }
+
+    /// Changes the interval after another answer.
+    fn keep_on(&mut self) {
+        self.interval = self.interval.saturating_sub(SLOWER).max(self.least);
     }
 }
 
@@ -204,6 +238,27 @@ mod tests {
         let long = format!("https://a/{}", "a".repeat(LONGEST_LINK));
         assert!(invitation(&begun(&long, None, "1")).is_err());
         assert!(invitation(&begun("https://a", Some(&long), "1")).is_err());
+    }
+
+    #[test]
+    fn requests_get_rarer_up_to_a_limit_and_more_frequent_again() {
+        let mut pace = Pace::new(5);
+        pace.keep_on();
+        assert_eq!(pace.interval.as_secs(), 5);
+        (0..100).for_each(|_| pace.slow_down());
+        assert_eq!(pace.interval, SLOWEST);
+        (0..3).for_each(|_| pace.keep_on());
+        assert_eq!(pace.interval.as_secs(), 10, "one step lasts for this sign-in");
+        pace.slow_down();
+        assert_eq!(pace.interval, SLOWEST);
+        pace.keep_on();
+        assert_eq!(pace.interval.as_secs(), 10);
+        for (named, used, slowest) in [(0, 1, 15), (60, 60, 65), (u64::MAX, 60, 65)] {
+            let mut pace = Pace::new(named);
+            assert_eq!(pace.interval.as_secs(), used, "{named}");
+            (0..100).for_each(|_| pace.slow_down());
+            assert_eq!(pace.interval.as_secs(), slowest, "{named}");
+        }
     }
 
     #[test]
