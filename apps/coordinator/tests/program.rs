@@ -433,6 +433,19 @@ fn output_that_cannot_be_written_is_a_failure_and_a_lost_token_is_reported() {
 }
 
 #[test]
+fn a_sign_in_whose_token_would_be_lost_is_refused() {
+    for output in ["&-", "/dev/null"] {
+        let script = format!("exec {PROGRAM} sign-in --api http://127.0.0.1:1 >{output}");
+        let refused = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{output}");
+        let told = complaint(&refused);
+        assert!(told.contains("standard output is closed") && told.contains("--token-file"), "{output}: {told}");
+    }
+    let unwritable = Command::new("sh").args(["-c", &format!("exec {PROGRAM} version 1</dev/zero")]).output().unwrap();
+    assert_eq!(unwritable.status.code(), Some(1));
+}
+
+#[test]
 fn a_lost_operator_token_is_replaced() {
     let directory = Directory::new();
     let state = directory.0.to_str().unwrap();

@@ -6,6 +6,7 @@ use taut_base::parse_time;
 
 use super::arguments::Arguments;
 use super::remote::Remote;
+use super::shown::json_escaped;
 use super::table::table;
 use super::{CommandError, no_verb, show};
 use crate::contract::{AuditEntry, AuditList};
@@ -40,7 +41,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
 /// Prints the entries of a page as one JSON object a line, with fields of later releases.
 fn lines(answer: &serde_json::Value) -> Result<(), CommandError> {
     let entries = answer["entries"].as_array().into_iter().flatten();
-    show(&entries.map(|entry| format!("{entry}\n")).collect::<String>())
+    show(&entries.map(|entry| json_escaped(&format!("{entry}\n"))).collect::<String>())
 }
 
 /// Returns the options `--since` and `--until` as a part of a query.

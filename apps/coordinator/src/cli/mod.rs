@@ -21,6 +21,7 @@ mod relays;
 mod remote;
 mod serve;
 mod settings;
+mod shown;
 mod sign_in;
 mod signals;
 mod simulate;

@@ -1,5 +1,6 @@
 //! Client of the operator's API.
 
+use std::io::{self, IsTerminal};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use super::arguments::Arguments;
+use super::shown::{json_text, shown_lines};
 use super::target::{ApiTarget, check_target};
 use super::{CommandError, show, tls, token_file};
 use crate::contract::ErrorAnswer;
@@ -39,7 +41,7 @@ impl Remote {
         let api =
             or_variable(arguments.value("api")?, "TAUT_API").unwrap_or_else(|| String::from("http://127.0.0.1:8288"));
         let token = or_variable(arguments.value("token")?, "TAUT_OPERATOR_TOKEN").map(token_file::read).transpose()?;
-        let (agent, api) = connection(arguments, &api)?;
+        let (agent, api) = connection(arguments, &api, "the operator token")?;
         let token = token.ok_or_else(|| {
             CommandError::Usage(String::from(
                 "no operator token: give --token or TAUT_OPERATOR_TOKEN; the first start of `serve` made one, \
@@ -50,9 +52,9 @@ impl Remote {
         Ok(Self { agent, api, token: Some(token), json: arguments.switch("json") })
     }
 
-    /// Returns a client without a token, for a coordinator at this URL and requests that need no token.
-    pub(super) fn without_token(arguments: &mut Arguments, api: &str) -> Result<Self, CommandError> {
-        let (agent, api) = connection(arguments, api)?;
+    /// Returns a client without a token, for a coordinator at this URL and requests that need no token. `secret` is the secret that they have instead.
+    pub(super) fn without_token(arguments: &mut Arguments, api: &str, secret: &str) -> Result<Self, CommandError> {
+        let (agent, api) = connection(arguments, api, secret)?;
         Ok(Self { agent, api, token: None, json: arguments.switch("json") })
     }
 
@@ -114,14 +116,26 @@ impl Remote {
         self.read(request.send_json(body))
     }
 
-    /// Prints an answer: with `--json` unchanged, otherwise as text.
+    /// Prints an answer: with `--json` unchanged, otherwise as text. Characters that could move the cursor are escaped.
     pub(super) fn show<A: DeserializeOwned>(
         &self,
         answer: &Value,
         text: impl FnOnce(A) -> String,
     ) -> Result<(), CommandError> {
         if self.json {
-            return show(&format!("{answer:#}\n"));
+            return show(&json_text(answer));
+        }
+        show(&shown_lines(&text(self.typed(answer)?)))
+    }
+
+    /// Prints an answer like [`Remote::show`], but the text is changed for a terminal only. For a document that is edited and sent back.
+    pub(super) fn show_document<A: DeserializeOwned>(
+        &self,
+        answer: &Value,
+        text: impl FnOnce(A) -> String,
+    ) -> Result<(), CommandError> {
+        if self.json || io::stdout().is_terminal() {
+            return self.show(answer, text);
         }
         show(&text(self.typed(answer)?))
     }
@@ -155,7 +169,7 @@ impl Remote {
         if status.is_redirection() {
             let place = response.headers().get("location").and_then(|place| place.to_str().ok()).unwrap_or("nowhere");
             return Err(CommandError::Run(format!(
-                "{} redirects to {place}, which is not followed with an operator token; give the right address by --api",
+                "{} redirects to {place}, which is not followed, because another server could read the secrets of the request; give the right address by --api",
                 self.api
             )));
         }
@@ -180,11 +194,11 @@ impl Remote {
     }
 }
 
-/// Returns the client for the coordinator at a URL, and the URL up to `/api/v1`. Reads `--ca` and `--insecure`.
-fn connection(arguments: &mut Arguments, api: &str) -> Result<(Agent, String), CommandError> {
+/// Returns the client for the coordinator at a URL to which `secret` is sent, and the URL up to `/api/v1`. Reads `--ca` and `--insecure`.
+fn connection(arguments: &mut Arguments, api: &str, secret: &str) -> Result<(Agent, String), CommandError> {
     let ca = arguments.value("ca")?.or_else(|| std::env::var("TAUT_CA").ok()).map(PathBuf::from);
     let localhost = |port| ("localhost", port).to_socket_addrs().map(Iterator::collect);
-    let ApiTarget { url, addresses, is_https } = check_target(api, arguments.switch("insecure"), localhost)?;
+    let ApiTarget { url, addresses, is_https } = check_target(api, secret, arguments.switch("insecure"), localhost)?;
     let mut config = Agent::config_builder()
         .http_status_as_error(false)
         .timeout_global(Some(TIMEOUT))

@@ -3,15 +3,17 @@
 use std::fmt::Write;
 
 use super::CommandError;
+use super::shown::shown;
 use crate::clock::unix_now;
 
-/// Aligns rows in columns. The first row has the headings.
+/// Aligns rows in columns. The first row has the headings. No cell can forge another line.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column| rows.iter().filter_map(|row| row.get(column)).map(|cell: &String| cell.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             let _ = write!(line, "{cell:width$}  ");
@@ -70,6 +72,7 @@ mod tests {
     fn columns_line_up() {
         let row = |cells: [&str; 2]| cells.map(String::from).to_vec();
         assert_eq!(table(&[row(["A", "B"]), row(["long", "x"])]), "A     B\nlong  x\n");
+        assert_eq!(table(&[row(["a\n\u{1b}", "x"])]), "a\\u{a}\\u{1b}  x\n");
     }
 
     #[test]

@@ -24,9 +24,10 @@ pub(super) struct ApiTarget {
     pub(super) is_https: bool,
 }
 
-/// Checks a URL. `resolve` resolves `localhost` with a port.
+/// Checks a URL. `secret` is what errors call the secret that is sent there; `resolve` resolves `localhost` with a port.
 pub(super) fn check_target(
     url: &str,
+    secret: &str,
     insecure: bool,
     resolve: impl FnOnce(u16) -> io::Result<Vec<SocketAddr>>,
 ) -> Result<ApiTarget, CommandError> {
@@ -59,7 +60,7 @@ pub(super) fn check_target(
             })?;
             match found.iter().find(|address| !address.ip().to_canonical().is_loopback()) {
                 Some(other) => Err(CommandError::Usage(format!(
-                    "`localhost` resolves to {} on this host, which is not a loopback address, so the operator token is not sent; \
+                    "`localhost` resolves to {} on this host, which is not a loopback address, so {secret} is not sent; \
                      write http://127.0.0.1:{port}, and look into /etc/hosts",
                     other.ip()
                 ))),
@@ -67,7 +68,7 @@ pub(super) fn check_target(
             }
         }
         ("http", false) => Err(CommandError::Usage(format!(
-            "the operator token is not sent to `{}` over http://, because every host on the way could read it; use https://, or run this \
+            "{secret} is not sent to `{}` over http://, because every host on the way could read it; use https://, or run this \
              command on the coordinator's host or through `ssh -L 8288:127.0.0.1:8288 HOST`; --insecure sends it all the same",
             authority.host()
         ))),
@@ -90,7 +91,7 @@ mod tests {
 
     fn checked_with(url: &str, insecure: bool, localhost: &[&str]) -> Result<ApiTarget, String> {
         let found = localhost.iter().map(|address| address.parse().unwrap()).collect();
-        check_target(url, insecure, |_| Ok(found)).map_err(|failed| match failed {
+        check_target(url, "the operator token", insecure, |_| Ok(found)).map_err(|failed| match failed {
             CommandError::Usage(text) | CommandError::Run(text) => text,
             other => panic!("{other:?}"),
         })
@@ -129,6 +130,15 @@ mod tests {
         }
         let refusal = checked_with("http://localhost:1", false, &["127.0.0.1:1", "10.0.0.1:1"]).unwrap_err();
         assert!(refusal.contains("10.0.0.1"), "{refusal}");
+    }
+
+    #[test]
+    fn a_refusal_names_the_secret_that_there_is() {
+        for (url, resolved) in [("http://10.0.0.1", "127.0.0.1:1"), ("http://localhost", "10.0.0.1:1")] {
+            let refusal = check_target(url, "the new password", false, |_| Ok(vec![resolved.parse().unwrap()]));
+            let text = refusal.unwrap_err().to_string();
+            assert!(text.contains("the new password is not sent") && !text.contains("token"), "{text}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::arguments::Arguments;
 use super::remote::{Remote, escape};
 use super::serve::runtime;
 use super::settings::{DATABASE, Settings};
+use super::shown::json_text;
 use super::table::{distance, table};
 use super::{CommandError, no_verb, show};
 use crate::contract::{
@@ -99,7 +100,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         "export" => {
             let path = path(&mut arguments)?;
             let remote = finished(arguments)?;
-            show(&format!("{:#}\n", remote.get(&format!("{path}/export"))?))
+            show(&json_text(&remote.get(&format!("{path}/export"))?))
         }
         other => Err(no_verb("users", other, &VERBS)),
     }
@@ -230,7 +231,7 @@ fn use_link(mut arguments: Arguments) -> Result<(), CommandError> {
     let (base, fragment) = link.split_once("/link#").unwrap_or(("http://127.0.0.1:8288", ""));
     // `--api` replaces the coordinator's URL in the link. A link needs no token, so none is sent.
     let (api, _) = (arguments.value("api")?, arguments.value("token")?);
-    let remote = Remote::without_token(&mut arguments, api.as_deref().unwrap_or(base))?;
+    let remote = Remote::without_token(&mut arguments, api.as_deref().unwrap_or(base), "the new password")?;
     arguments.finish()?;
     let (purpose, secret) = fragment.split_once('.').ok_or_else(wrong)?;
     let (secret, password) = (String::from(secret), password()?);

@@ -14,7 +14,7 @@ pub(super) fn show(mut arguments: Arguments) -> Result<(), CommandError> {
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
     let answer = remote.get(&place(version, network.as_deref()))?;
-    remote.show(&answer, |answer: PolicyAnswer| {
+    remote.show_document(&answer, |answer: PolicyAnswer| {
         let PolicyEntry { version, author, comment, created_at } = answer.policy;
         let why = if comment.is_empty() { String::new() } else { format!(": {comment}") };
         let text = answer.text.trim_end();
