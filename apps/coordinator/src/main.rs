@@ -19,6 +19,7 @@ mod log;
 mod oidc;
 mod outgoing;
 mod panics;
+mod process;
 mod relay;
 mod state;
 mod store;

@@ -72,7 +72,7 @@ pub fn respond(names: &Names, message: &[u8], transport: Transport) -> Option<Ve
     Some(reply.finish(code, limit))
 }
 
-/// What a node knows of a name and type.
+/// The result of looking a name and a type up.
 enum Knowledge {
     /// It is no name of this network, or no question that this node answers.
     Refused,

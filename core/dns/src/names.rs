@@ -36,7 +36,7 @@ pub(crate) struct Host {
     addresses: Box<[IpAddr]>,
 }
 
-/// What [`Names`] are built from.
+/// The facts about a network and a node that [`Names`] are built from.
 #[derive(Clone, Copy, Debug)]
 pub struct Network<'a> {
     /// The domain of the names, such as `home.taut.internal`.
@@ -57,15 +57,18 @@ impl Names {
             label: name.to_ascii_lowercase().into_bytes().into(),
             addresses: addresses.into(),
         };
-        let mut hosts: Vec<Host> = nodes.into_iter().map(host).collect();
-        // The sort is stable, so the earlier of two stays.
-        hosts.sort_by(|one, other| one.label.cmp(&other.label));
-        hosts.dedup_by(|later, earlier| later.label == earlier.label);
+        let mut hosts: Vec<(usize, Host)> = nodes.into_iter().map(host).enumerate().collect();
+        // Both sorts are by the number of the node last, so the earlier of two stays.
+        hosts.sort_unstable_by(|(number, one), (other, two)| one.label.cmp(&two.label).then(number.cmp(other)));
+        hosts.dedup_by(|(_, later), (_, earlier)| later.label == earlier.label);
         let places = hosts.iter().enumerate();
-        let mut owners: Vec<(IpAddr, usize)> =
-            places.flat_map(|(place, host)| host.addresses.iter().map(move |address| (*address, place))).collect();
+        let addresses = places
+            .flat_map(|(place, (number, host))| host.addresses.iter().map(move |address| (*address, *number, place)));
+        let mut owners: Vec<(IpAddr, usize, usize)> = addresses.collect();
         owners.sort_unstable();
-        owners.dedup_by_key(|(address, _)| *address);
+        owners.dedup_by_key(|(address, ..)| *address);
+        let owners: Vec<(IpAddr, usize)> = owners.into_iter().map(|(address, _, place)| (address, place)).collect();
+        let hosts: Vec<Host> = hosts.into_iter().map(|(_, host)| host).collect();
         let is_free = |address: &IpAddr| owners.binary_search_by_key(address, |(owned, _)| *owned).is_err();
         let stub = network.prefixes.into_iter().filter_map(stub_address).filter(is_free).collect();
         let reverse = network.prefixes.map(ReverseZones::new);
@@ -167,6 +170,11 @@ mod tests {
         assert_eq!(names.addresses(b"WEB"), Some(&one[..]));
         assert_eq!(names.addresses(b"we"), None);
         assert_eq!(names.name_at(two[0]), None);
+        assert_eq!(
+            names.name_at(one[0]),
+            Name::from_text("web.home.taut.internal"),
+            "although `a` comes first in order"
+        );
         assert!(names.has_name_in("100.64.0.0/31".parse().unwrap()));
         assert!(!names.has_name_in("100.64.0.2/31".parse().unwrap()));
         assert!(names.may_ask(one[0]) && !names.may_ask(two[0]));

@@ -48,7 +48,7 @@ impl Header {
     }
 }
 
-/// What a client says of itself by EDNS (RFC 6891 section 6.1).
+/// The fields of a question's OPT record (EDNS, RFC 6891 section 6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edns {
     /// Longest datagram that it takes, in bytes.
@@ -70,7 +70,7 @@ pub(crate) struct Query<'a> {
     pub(crate) class: u16,
     /// The question as it is in the message, which the answer repeats.
     pub(crate) question: &'a [u8],
-    /// What EDNS says; `None` from a client without it.
+    /// The OPT record; `None` if the client does not speak EDNS.
     pub(crate) edns: Option<Edns>,
 }
 

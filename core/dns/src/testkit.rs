@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a network, questions, and a strict reader of answers.
+//! Helpers of this crate's tests: a network, questions, and a strict reader of answers.
 
 use std::net::IpAddr;
 

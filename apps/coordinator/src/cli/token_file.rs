@@ -9,6 +9,7 @@ use taut_base::{encode_base64url, is_printable};
 use taut_relay_server::open_regular;
 
 use super::CommandError;
+use crate::process::effective_uid;
 use crate::state::Secret;
 
 /// Start of a token that is in a file.
@@ -37,7 +38,7 @@ pub(super) fn read(text: String) -> Result<String, CommandError> {
     };
     let file = open_regular(Path::new(path)).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
-    if let Some(why) = distrust(metadata.uid(), metadata.mode(), own_uid().map_err(failed)?) {
+    if let Some(why) = distrust(metadata.uid(), metadata.mode(), effective_uid().map_err(failed)?) {
         let path = quoted(path);
         return Err(CommandError::Run(format!(
             "the token in {path} is not used, because {why}, so the token may be another user's; \
@@ -47,11 +48,6 @@ pub(super) fn read(text: String) -> Result<String, CommandError> {
     let mut content = String::new();
     file.take(LARGEST).read_to_string(&mut content).map_err(failed)?;
     Ok(String::from(content.lines().next().unwrap_or_default().trim()))
-}
-
-/// Returns the number of the user that this program acts for: the kernel gives its directory in /proc to that user (man 5 proc).
-fn own_uid() -> io::Result<u32> {
-    Ok(fs::metadata("/proc/self")?.uid())
 }
 
 /// Returns why a file with this owner and mode may have a token that another user wrote. A command with such a token would act for that user. As in ssh, root's files are trusted.
@@ -122,7 +118,7 @@ impl TokenFile {
         if !is_replaceable(&directory, itself.file_type(), target) {
             return Err(io::Error::other("it is not a regular file, and a token would replace it; name another file"));
         }
-        if is_kept_by_others(&fs::metadata(&directory)?, &itself, own_uid()?) {
+        if is_kept_by_others(&fs::metadata(&directory)?, &itself, effective_uid()?) {
             return Err(io::Error::other(
                 "it belongs to another user, and only its owner may replace it in this directory; name another file",
             ));

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::random;
+use crate::process::effective_uid;
 use crate::store::FILE;
 
 /// Bits of a directory's mode that let other users rename its files.
@@ -80,7 +81,7 @@ impl Drop for Stage {
 
 /// Returns true if no other user can misuse this process by a link in a directory. The check is only for root: any other process has no rights that such a user could gain.
 fn is_safe(directory: &Path) -> io::Result<bool> {
-    let is_root = fs::metadata("/proc/self")?.uid() == 0;
+    let is_root = effective_uid()? == 0;
     let about = fs::metadata(directory)?;
     let is_shared = about.mode() & WRITABLE != 0 && about.mode() & STICKY == 0;
     Ok(!is_root || about.uid() == 0 && !is_shared)

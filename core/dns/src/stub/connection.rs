@@ -30,7 +30,7 @@ const SEGMENT_V4: u16 = 536;
 const SEGMENT_V6: u16 = 1_220;
 const MIN_SEGMENT: usize = 88;
 
-/// What becomes of a connection after an input.
+/// Whether a connection stays in the table after a segment or a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Fate {

@@ -13,7 +13,7 @@ use crate::names::Names;
 
 /// Limit on connections, 32: the resolver of a host keeps one or two open.
 const MAX_CONNECTIONS: usize = 32;
-/// Silence after which a connection gives way to a new one, 1 s: a client that has a question has sent it by then.
+/// Time without a segment of the client after which a full table may end a connection for a new one, 1 s: a client connects to ask at once, and its kernel answers within microseconds.
 const REPLACEABLE: Duration = Duration::from_secs(1);
 
 /// A bounded table of connections.

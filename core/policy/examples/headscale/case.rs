@@ -113,7 +113,7 @@ impl fmt::Display for Case {
 /// The answer of one side: its verdicts, or the reason for which it refuses the policy.
 pub(crate) type Answer = Result<Judged, String>;
 
-/// What one side says of a case.
+/// The verdicts of one compiler about a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Judged {
     /// For each packet, true if it passes.

@@ -1,4 +1,4 @@
-//! What a comparison counts.
+//! The counts of a comparison.
 
 use std::fmt;
 use std::iter::Sum;

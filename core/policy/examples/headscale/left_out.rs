@@ -1,4 +1,4 @@
-//! What is left out of the comparison, and why. docs/policy.md, section 8, has the differences that a user may notice.
+//! The parts of the language that are not compared, with reasons. docs/policy.md, section 8, has the differences that a user may notice.
 //!
 //! Never in a case:
 //! - **Parts that headscale does not have:** `ipsets`, `user:*@domain`, the autogroups of roles, `autogroup:shared`, groups of the identity provider.

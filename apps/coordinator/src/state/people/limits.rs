@@ -15,11 +15,12 @@ const OF_SOURCE: Rate = Rate::every(Duration::from_secs(6), 20);
 /// Attempts for one account from all sources: 10 at once, then one a minute. A guesser has half a million attempts a year.
 const OF_ACCOUNT: Rate = Rate::every(Duration::from_secs(60), 10);
 
-/// Questions of one IPv4 address or IPv6 /64 whether people have signed in, for terminals: 30 at once, then one in a second. Five terminals ask so often. Questions about sign-ins that no
-/// terminal began are counted apart, by the same rate: otherwise whoever shares the address of honest terminals could keep them waiting.
+/// Rate of requests for the result of terminals' sign-ins from one IPv4 address or IPv6 /64: 30 at once, then one a second, enough for five terminals behind one NAT. Requests whose secret
+/// is false count in a meter of their own at the same rate, so whoever sends them does not delay honest terminals at the same address.
 const POLLS_OF_SOURCE: Rate = Rate::every(Duration::from_secs(1), 30);
 
-/// The same for one sign-in: 3 at once, then one in 4 s. A terminal asks every 5 s. Each question is a request to the provider, which would refuse all if one asked without pause.
+/// Rate of requests for the result of one terminal's sign-in: 3 at once, then one in 4 s. A terminal asks every 5 s. Each request is passed on to the provider, which refuses a client that
+/// asks without pause.
 const POLLS_OF_SIGN_IN: Rate = Rate::every(Duration::from_secs(4), 3);
 
 /// Limit on the pairs of account and source that signed in recently, 1,024. The limit of the account does not apply to them: otherwise anyone could lock an account out.

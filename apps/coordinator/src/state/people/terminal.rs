@@ -25,7 +25,7 @@ pub(crate) const LONGEST_TERMINAL_LIFE: i64 = ABSOLUTE_LIFE;
 /// Largest sealed text that is looked at, 8 KiB: more than the longest that the limits on its parts allow.
 const LARGEST: usize = 8_192;
 
-/// What a terminal wants: an API token with this name, these scopes and this life in seconds.
+/// The API token that a terminal asks for: its name, its scopes and its life.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct NewTerminal {
     /// Name of the token; `terminal` by default.

@@ -36,6 +36,7 @@ use super::database::{Database, Table, Transaction};
 use super::error::Answer;
 use super::value::{Cell, Row, Value};
 use super::{NetworkId, PERMIT_TIMEOUT, Party, Permit, StoreError, migrations};
+use crate::process::effective_uid;
 
 /// File of the database inside the state directory.
 pub(crate) const FILE: &str = "coordinator.db";
@@ -220,7 +221,7 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), StoreError> {
 pub(crate) fn open_private(directory: &Path, path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).mode(0o600);
-    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let is_root = effective_uid().is_ok_and(|user| user == 0);
     if !is_root || fs::metadata(directory)?.uid() == 0 {
         return options.create(true).open(path);
     }

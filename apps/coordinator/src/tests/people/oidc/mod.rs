@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::world::{Directory, TestCoordinator};
 use super::client::{Answer, Client, person};
-use provider::{FakeProvider, Lie, Refresh, SECRET};
+use provider::{FakeProvider, LIES, Lie, Refresh, SECRET};
 
 /// Name under which browsers reach the coordinator of a test.
 const HOST: (&str, &str) = ("host", "127.0.0.1:8288");
@@ -133,28 +133,8 @@ fn fault_e14_the_same_subject_and_address_at_another_issuer_is_another_person() 
 fn fault_e14_no_lie_of_a_provider_opens_a_session() {
     let (directory, provider) = (Directory::new(), FakeProvider::start());
     let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
-    let lies = [
-        (Lie::Audience, 401),
-        (Lie::MoreAudiences, 401),
-        (Lie::Issuer, 401),
-        (Lie::Nonce, 401),
-        (Lie::NoNonce, 401),
-        (Lie::Unsigned, 401),
-        (Lie::Hmac, 401),
-        (Lie::HmacOfPublicKey, 401),
-        (Lie::Expired, 401),
-        (Lie::OtherKey, 401),
-        (Lie::ChangedClaims, 401),
-        (Lie::AccessToken, 401),
-        (Lie::NoIdToken, 401),
-        (Lie::UserInfoOfAnother, 401),
-        (Lie::NoSubject, 401),
-        (Lie::LongSubject, 401),
-        (Lie::NotJson, 503),
-        (Lie::Huge, 503),
-    ];
     let mut pages = Vec::new();
-    for (lie, status) in lies {
+    for (lie, status) in LIES.into_iter().chain([(Lie::NoNonce, 401)]) {
         provider.script().lie = lie;
         let mut browser = Client::new(&coordinator);
         let page = sign_in(&mut browser, &provider);

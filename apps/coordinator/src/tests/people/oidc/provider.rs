@@ -46,6 +46,27 @@ pub(super) enum Lie {
     Huge,
 }
 
+/// The lies that every kind of sign-in meets, each with the status of the coordinator's answer.
+pub(super) const LIES: [(Lie, u16); 17] = [
+    (Lie::Audience, 401),
+    (Lie::MoreAudiences, 401),
+    (Lie::Issuer, 401),
+    (Lie::Nonce, 401),
+    (Lie::Unsigned, 401),
+    (Lie::Hmac, 401),
+    (Lie::HmacOfPublicKey, 401),
+    (Lie::Expired, 401),
+    (Lie::OtherKey, 401),
+    (Lie::ChangedClaims, 401),
+    (Lie::AccessToken, 401),
+    (Lie::NoIdToken, 401),
+    (Lie::UserInfoOfAnother, 401),
+    (Lie::NoSubject, 401),
+    (Lie::LongSubject, 401),
+    (Lie::NotJson, 503),
+    (Lie::Huge, 503),
+];
+
 /// How refresh tokens are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refresh {
@@ -60,7 +81,7 @@ pub(super) enum Refresh {
     WithoutIdToken,
 }
 
-/// What a person has done in a browser with the code of a terminal, and how the provider answers that terminal.
+/// The answer of the provider to a terminal that asks for its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Device {
     Pending,
@@ -74,7 +95,7 @@ pub(super) enum Device {
     Client,
 }
 
-/// What an ID token is for.
+/// The kind of request that an ID token answers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occasion<'a> {
     /// A sign-in with this nonce.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::super::world::{Directory, TestCoordinator};
 use super::super::client::{Answer, Client};
-use super::provider::{Device, FakeProvider, Lie, Refresh};
+use super::provider::{Device, FakeProvider, LIES, Lie, Refresh};
 use super::{SOON, refreshed, users};
 use crate::cli::run_words;
 
@@ -121,28 +121,9 @@ fn a_terminals_token_ends_with_the_access_of_its_person() {
 fn fault_e14_no_lie_of_a_provider_gives_a_terminal_a_token() {
     let (directory, provider) = (Directory::new(), FakeProvider::start());
     let coordinator = TestCoordinator::start_with_provider(&directory, provider.options());
-    let lies = [
-        (Lie::Audience, 401),
-        (Lie::MoreAudiences, 401),
-        (Lie::Issuer, 401),
-        (Lie::Nonce, 401),
-        (Lie::Unsigned, 401),
-        (Lie::Hmac, 401),
-        (Lie::HmacOfPublicKey, 401),
-        (Lie::Expired, 401),
-        (Lie::OtherKey, 401),
-        (Lie::ChangedClaims, 401),
-        (Lie::AccessToken, 401),
-        (Lie::NoIdToken, 401),
-        (Lie::UserInfoOfAnother, 401),
-        (Lie::NoSubject, 401),
-        (Lie::LongSubject, 401),
-        (Lie::NotJson, 503),
-        (Lie::Huge, 503),
-    ];
     provider.script().device = Device::Approved;
     let mut refusals = Vec::new();
-    for (lie, status) in lies {
+    for (lie, status) in LIES {
         provider.script().lie = lie;
         let terminal = Client::new(&coordinator);
         let answer = finish(&terminal, &begin(&terminal));
