@@ -1,7 +1,10 @@
 """The page docs/policy.md: its commands in order, with its own files, before three real nodes; and each of its examples is a policy."""
 
+import re
+
 import pytest
 
+from lab.hosts.namespace import call
 from lab.hosts.programs import ROOT, binary
 from lab.hosts.wait import wait_until
 from lab.nodes.mesh import Mesh
@@ -31,6 +34,15 @@ def test_each_example_of_the_page_is_accepted(lab, number):
     file = host.state / "policy.hujson"
     file.write_text(AROUND % (part if "acls" in part else f"{part}, {RULES}"))
     host.run(binary("taut-coordinator"), "policy", "check", file)
+
+
+# Time for one of the checks, 3,000 s: the differential test of 10,000,000 pairs takes minutes after its build.
+CHECK_S = 3000
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(re.findall(r"`(cargo [^`]+)` \|$", PAGE.read_text(), re.MULTILINE)))
+def test_each_check_that_the_page_names_passes(command):
+    call("bash", "-c", f"cd {ROOT} && . tools/env && find_rust && {command}", timeout=CHECK_S)
 
 
 @pytest.mark.programs
