@@ -26,6 +26,7 @@ mod output;
 mod peers;
 mod ping;
 mod rotate_key;
+mod set;
 mod status;
 mod table;
 mod token;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use taut_wire::control::Suites;
 
+use crate::given::Given;
 use crate::log::LogOptions;
 
 /// Default of [`DaemonConfig::search_sockets`].
@@ -56,4 +57,35 @@ pub struct DaemonConfig {
     pub log: LogOptions,
     /// Version of the program, for users and the coordinator.
     pub version: String,
+    /// The values of settings by where they come from. `settings::resolve` makes the fields follow them.
+    pub given: Given,
+}
+
+impl Default for DaemonConfig {
+    fn default() -> Self {
+        Self {
+            state_dir: PathBuf::new(),
+            socket: PathBuf::new(),
+            port: None,
+            lanes: None,
+            tun_name: String::from("taut0"),
+            mtu: None,
+            tun_offload: true,
+            tun_steering: true,
+            udp_gso: true,
+            udp_gro: true,
+            low_latency: false,
+            ecn: true,
+            suites: Suites::ALL,
+            portmap: true,
+            search_sockets: SEARCH_SOCKETS,
+            rotate_key_every: None,
+            metrics: None,
+            exit_when_down: false,
+            rekey_after: None,
+            log: LogOptions::default(),
+            version: String::new(),
+            given: Given::default(),
+        }
+    }
 }

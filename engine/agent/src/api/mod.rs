@@ -10,6 +10,7 @@ mod path;
 mod peer;
 mod reach;
 mod relay;
+mod settings;
 mod socket;
 mod why;
 
@@ -28,6 +29,7 @@ pub use path::{PathKind, PathStatus};
 pub use peer::{Bytes, CongestionMarks, PathChanges, PeerStatus, SessionStatus, Traffic};
 pub use reach::Reach;
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
+pub use settings::{SettingChange, SettingStatus, SettingsStatus};
 pub use socket::private_socket;
 pub use why::{WayStatus, Why};
 
@@ -88,6 +90,13 @@ pub enum ApiRequest {
         /// As `--log-level` takes it.
         levels: String,
     },
+    /// Lists the settings; answered by [`ApiResponse::Settings`].
+    Settings,
+    /// Changes settings, and keeps them for later daemons: all of them, or none. Answered by [`ApiResponse::Settings`].
+    Set {
+        /// The settings that change.
+        changes: Vec<SettingChange>,
+    },
 }
 
 impl ApiRequest {
@@ -101,6 +110,7 @@ impl ApiRequest {
                 | Self::Leave
                 | Self::AcceptPrefixes { .. }
                 | Self::LogLevel { .. }
+                | Self::Set { .. }
         )
     }
 
@@ -154,6 +164,8 @@ pub enum ApiResponse {
     },
     /// To [`ApiRequest::Log`].
     Log(Box<LogPart>),
+    /// To [`ApiRequest::Settings`] and [`ApiRequest::Set`].
+    Settings(Box<SettingsStatus>),
     /// The request was carried out, or is in progress.
     Done,
     /// The request failed.

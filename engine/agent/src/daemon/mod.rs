@@ -4,6 +4,7 @@
 //! - `leave`: ending the membership;
 //! - `mapped`: port mappings of the router in front of this host;
 //! - `news`: events of the control thread;
+//! - `settings`: settings that a user changes;
 //! - `sleep`: detection of a suspended host;
 //! - `state`: the membership, the coordinator's state, and problems for the user;
 //! - `story`: what goes to the event log;
@@ -13,11 +14,13 @@ mod leave;
 mod mapped;
 mod news;
 mod questions;
+mod settings;
 mod sleep;
 mod state;
 mod story;
 mod users;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -102,6 +105,8 @@ struct Daemon {
     /// Time at which the network is started again after a failure.
     retry_overlay: Option<Time>,
     readings: Readings,
+    /// Settings whose new values take effect when the network starts again.
+    waits: BTreeSet<&'static str>,
     /// The reason why the daemon has to end after this turn, if it has to.
     ending: Option<&'static str>,
 }
@@ -152,6 +157,7 @@ impl Daemon {
             sleep: Sleep::default(),
             retry_overlay: None,
             readings: Readings::default(),
+            waits: BTreeSet::new(),
             ending: None,
         };
         daemon.note_start(previous);
@@ -342,6 +348,7 @@ impl Daemon {
                     self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
                 }
                 self.overlay = Some(overlay);
+                self.waits.clear();
                 self.problems.network = None;
                 self.note_up(&map);
                 self.watch();

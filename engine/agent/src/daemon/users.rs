@@ -121,6 +121,8 @@ impl Daemon {
             ApiRequest::Leave => self.leave(),
             ApiRequest::Log { from } => self.read_log(from),
             ApiRequest::LogLevel { levels } => self.set_levels(&levels),
+            ApiRequest::Settings => self.settings(),
+            ApiRequest::Set { changes } => self.set(&changes),
         }
     }
 
@@ -365,12 +367,13 @@ fn name(request: &ApiRequest) -> Option<&'static str> {
         ApiRequest::Down => Some("down"),
         ApiRequest::Leave => Some("leave"),
         ApiRequest::AcceptPrefixes { .. } => Some("accept"),
-        // It has an event of its own.
-        ApiRequest::LogLevel { .. } => None,
+        // They have events of their own.
+        ApiRequest::LogLevel { .. } | ApiRequest::Set { .. } => None,
         ApiRequest::Status
         | ApiRequest::Why { .. }
         | ApiRequest::Reach(_)
         | ApiRequest::Metrics
+        | ApiRequest::Settings
         | ApiRequest::Log { .. } => None,
     }
 }
