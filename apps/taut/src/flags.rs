@@ -10,6 +10,7 @@ use taut_agent::log::{Area, Levels};
 use taut_agent::settings::{self, Given, Origin, SETTINGS, Setting, duration};
 
 use crate::fault::{Fault, suggestion};
+use crate::networks;
 
 /// Default state directory.
 const STATE_DIR: &str = "/var/lib/taut";
@@ -81,11 +82,17 @@ pub(crate) fn unexpected(word: &Word) -> Fault {
 
 /// Returns the path of the local socket that applies without a flag.
 pub(crate) fn default_socket() -> PathBuf {
+    if let Some(name) = networks::chosen() {
+        return networks::socket(name);
+    }
     path_from_environment("TAUT_SOCKET", SOCKET)
 }
 
 /// Returns the state directory that applies without a flag.
 pub(crate) fn default_state() -> PathBuf {
+    if let Some(name) = networks::chosen() {
+        return networks::state(name);
+    }
     path_from_environment("TAUT_STATE_DIR", STATE_DIR)
 }
 
@@ -111,6 +118,7 @@ macro_rules! place_details {
 --state DIR        directory of the keys, the membership and the last map (default /var/lib/taut)
 --socket PATH      local socket of the daemon (default /run/taut/taut.sock)
 --config FILE      file with further settings, one `NAME = VALUE` per line (default /etc/taut/taut.toml, if it exists)
+--network NAME     another network of this host, with a directory, socket, file and device of its own (see `taut help networks`)
 "
     };
 }
@@ -174,12 +182,18 @@ impl DaemonFlags {
         if let Some(config) = &self.config {
             words.extend(["--config".into(), absolute(config).into()]);
         }
+        if let Some(name) = networks::chosen() {
+            words.extend(["--network".into(), name.into()]);
+        }
         words.extend(self.given.of(Origin::Flag).map(|(name, value)| format!("--{name}={value}").into()));
         words
     }
 
     /// Returns the options of a daemon with these flags: the configuration file, what `taut set` keeps and the environment are read, and flags hold before them.
     pub(crate) fn resolve(mut self) -> Result<DaemonConfig, Fault> {
+        if let (Some(name), Some(tun)) = (networks::chosen(), settings::find("tun")) {
+            add(&mut self.given, tun, Origin::Network, &networks::interface(name))?;
+        }
         self.read_file()?;
         for line in settings::read_lines(&taut_control::saved_settings(&self.state)) {
             match line {
@@ -202,11 +216,13 @@ impl DaemonFlags {
     }
 
     fn read_file(&mut self) -> Result<(), Fault> {
-        let path = self.config.clone().unwrap_or_else(|| path_from_environment("TAUT_CONFIG", CONFIG));
+        let usual = networks::chosen().map_or_else(|| PathBuf::from(CONFIG), networks::config);
+        let named = self.config.clone().or_else(|| std::env::var_os("TAUT_CONFIG").map(PathBuf::from));
+        let path = named.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| usual.clone());
         let shown = path.display();
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path == Path::new(CONFIG) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path == usual => return Ok(()),
             Err(error) => {
                 return Err(Fault::failed(format!("the configuration file {shown} cannot be read: {error}"), ""));
             }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 /// Where the value of a setting comes from; the greatest one holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
+    /// The network that the daemon is for, if a host has several: the name of its device.
+    Network,
     /// The configuration file.
     File,
     /// `taut set`.
@@ -19,6 +21,7 @@ impl Origin {
     /// Returns the origin as users read it.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Network => "network",
             Self::File => "file",
             Self::Set => "set",
             Self::Environment => "environment",

@@ -18,7 +18,7 @@ pub struct SettingStatus {
     pub name: String,
     /// Its value.
     pub value: String,
-    /// Where the value comes from: `flag`, `environment`, `set`, `file`; `null` for the default.
+    /// Where the value comes from: `flag`, `environment`, `set`, `file`, `network` (the device of a further network); `null` for the default.
     pub origin: Option<String>,
     /// Whether the value takes effect only when the network starts again.
     pub waits: bool,

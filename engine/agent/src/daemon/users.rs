@@ -210,8 +210,7 @@ impl Daemon {
         if token.is_some_and(|token| token.network != identity.network) {
             let message =
                 format!("this node is a member of network {network} already, and the join token is for another one");
-            let hint =
-                "leave it with `taut leave` first, or run a second daemon with its own --state, --socket and --tun";
+            let hint = "join it beside this one with `taut up --network NAME --join TOKEN`, or leave this one with `taut leave` first";
             return Some(Failure::new(message, hint));
         }
         let name = name_from_host(name?);
