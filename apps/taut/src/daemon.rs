@@ -60,6 +60,8 @@ fn config(flags: DaemonFlags, ephemeral: bool) -> DaemonConfig {
         portmap: flags.portmap,
         search_sockets: flags.search_sockets,
         rotate_key_every: flags.rotate_key_every,
+        dns_helper: flags.dns.then(std::env::current_exe).and_then(Result::ok),
+        dns_search: flags.dns_search,
         metrics: flags.metrics,
         exit_when_down: ephemeral,
         rekey_after: std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs),

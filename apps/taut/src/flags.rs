@@ -135,6 +135,10 @@ pub(crate) struct DaemonFlags {
     pub(crate) search_sockets: u16,
     /// Age of the WireGuard key at which it is rotated.
     pub(crate) rotate_key_every: Option<Duration>,
+    /// Whether the host's resolver asks this node for the network's names.
+    pub(crate) dns: bool,
+    /// Whether the host finds nodes by their bare names, too.
+    pub(crate) dns_search: bool,
     /// Address that serves Prometheus metrics.
     pub(crate) metrics: Option<SocketAddr>,
     /// The events to record.
@@ -160,6 +164,8 @@ macro_rules! daemon_details {
 --no-udp-gso       disable segmentation offload of the UDP socket
 --no-udp-gro       disable receive offload of the UDP socket
 --no-ecn           do not ask TCP in the overlay for congestion notification, and mark no packets: more delay beside a fast stream
+--no-dns           leave the host's resolver alone (also --accept-dns=false): programs find no names of the network
+--dns-search       have programs find nodes by bare names such as `nas`, too, after the host's own domains
 --no-portmap       do not request port mappings from the router (PCP, NAT-PMP, UPnP)
 --search-sockets N sockets of a port search, which finds a peer behind a symmetric NAT, 0 to 1024 (default 256; 0: stay on the relay)
 --suites LIST      ciphers for data between Taut nodes: AEGIS256X4, AES256GCM, ChaCha20Poly1305 (default: all that this processor has fast; the
@@ -193,6 +199,8 @@ impl DaemonFlags {
             portmap: true,
             search_sockets: taut_agent::SEARCH_SOCKETS,
             rotate_key_every: None,
+            dns: true,
+            dns_search: false,
             metrics: None,
             log_levels: Levels::default(),
         }
@@ -215,6 +223,9 @@ impl DaemonFlags {
             "--no-ecn" => self.ecn = false,
             "--suites" => self.suites = suites::parse(&words.value()?)?,
             "--no-aes" => self.suites = Suites::STOCK,
+            "--no-dns" => self.dns = false,
+            "--accept-dns" => self.dns = switch(flag, &words.value()?)?,
+            "--dns-search" => self.dns_search = true,
             "--no-portmap" => self.portmap = false,
             "--search-sockets" => self.search_sockets = search_sockets(&words.value()?)?,
             "--rotate-key-every" => self.rotate_key_every = Some(key_age(words.time(flag)?)?),
@@ -246,6 +257,7 @@ impl DaemonFlags {
             ("--no-udp-gso", self.udp_gso),
             ("--no-udp-gro", self.udp_gro),
             ("--no-ecn", self.ecn),
+            ("--no-dns", self.dns),
             ("--no-portmap", self.portmap),
         ];
         for (switch, on) in switches {
@@ -255,6 +267,7 @@ impl DaemonFlags {
             words.extend(["--suites".into(), suites.into()]);
         }
         words.extend(["--search-sockets".into(), self.search_sockets.to_string().into()]);
+        words.extend(self.dns_search.then(|| "--dns-search".into()));
         words.extend(self.low_latency.then(|| "--low-latency".into()));
         if let Some(age) = self.rotate_key_every {
             words.extend(["--rotate-key-every".into(), format!("{}s", age.as_secs()).into()]);
@@ -274,6 +287,10 @@ fn port(text: &str) -> Result<u16, Fault> {
         .ok()
         .filter(|port| *port != 0)
         .ok_or_else(|| Fault::usage(format!("--port {text}: write a number from 1 to 65535")))
+}
+
+fn switch(flag: &str, text: &str) -> Result<bool, Fault> {
+    text.parse().map_err(|_| Fault::usage(format!("{flag} {text}: write `true` or `false`")))
 }
 
 /// Parses the value of `--metrics`. A bare port means a port of 127.0.0.1.

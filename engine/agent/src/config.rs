@@ -46,6 +46,10 @@ pub struct DaemonConfig {
     pub search_sockets: u16,
     /// Age of the WireGuard key at which it is rotated; `None` for never.
     pub rotate_key_every: Option<Duration>,
+    /// Program that changes the host's resolver for this daemon, when it is run with the verb `dns-helper`; `None` if the resolver is left alone.
+    pub dns_helper: Option<PathBuf>,
+    /// Whether the host finds nodes by their bare names, too.
+    pub dns_search: bool,
     /// Address of the Prometheus metrics, if they are served.
     pub metrics: Option<SocketAddr>,
     /// Whether `taut down` ends the daemon, as for a daemon that `taut up` started.

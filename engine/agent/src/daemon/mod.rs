@@ -3,6 +3,7 @@
 //! - this file: the loop, and the life of the overlay;
 //! - `leave`: ending the membership;
 //! - `mapped`: port mappings of the router in front of this host;
+//! - `names`: the host's resolver;
 //! - `news`: events of the control thread;
 //! - `sleep`: detection of a suspended host;
 //! - `state`: the membership, the coordinator's state, and problems for the user;
@@ -11,6 +12,7 @@
 
 mod leave;
 mod mapped;
+mod names;
 mod news;
 mod questions;
 mod sleep;
@@ -38,6 +40,7 @@ use crate::host::{self, Surroundings};
 use crate::log::{Log, MAX_EVENTS, Value, kind, listed, write_line};
 use crate::metrics::http::{self, MetricsServer};
 use crate::overlay::{Overlay, OverlayOutput};
+use crate::resolver::Resolver;
 use crate::server::{ApiServer, FIRST_CONNECTION};
 use mapped::Mapped;
 use questions::Questions;
@@ -48,6 +51,7 @@ const TOKEN_SIGNALS: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
 const TOKEN_MONITOR: u64 = 2;
 const TOKEN_SERVER: u64 = 3;
+const TOKEN_RESOLVER: u64 = 4;
 
 /// Time from the first change of addresses to the first reading, 10 ms. Addresses change in bursts (an interface comes up, DHCP answers): one that goes, one that comes and a
 /// route take a few milliseconds. The reading must not be later, because peers cannot answer a host that moved until they know its new endpoint.
@@ -84,6 +88,8 @@ struct Daemon {
     /// The metrics port, if the user wants one.
     metrics: Option<MetricsServer>,
     monitor: Option<Monitor>,
+    /// The host's resolver, unless it is left alone.
+    resolver: Option<Resolver>,
     control: Option<Control>,
     member: MembershipState,
     coordinator: CoordinatorState,
@@ -131,6 +137,10 @@ impl Daemon {
         if let Some(monitor) = &monitor {
             add(monitor.as_fd(), TOKEN_MONITOR)?;
         }
+        let resolver = config.dns_helper.as_deref().map(Resolver::start);
+        if let Some(socket) = resolver.as_ref().and_then(Resolver::as_fd) {
+            add(socket, TOKEN_RESOLVER)?;
+        }
         let mut daemon = Self {
             config,
             run: u64::try_from(clocks().wall.as_micros()).unwrap_or_default(),
@@ -140,6 +150,7 @@ impl Daemon {
             server: Some(server),
             metrics: metrics.transpose()?,
             monitor,
+            resolver,
             control: Some(control),
             member: MembershipState::default(),
             coordinator: CoordinatorState::default(),
@@ -172,6 +183,7 @@ impl Daemon {
                     TOKEN_WAKER => self.waker.drain(),
                     TOKEN_MONITOR => self.handle_news(),
                     TOKEN_SERVER => self.accept(),
+                    TOKEN_RESOLVER => self.read_resolver(),
                     token if token >= http::FIRST_TOKEN => self.serve_metrics(token),
                     token if token >= FIRST_CONNECTION => self.serve(token),
                     _ => {}
@@ -180,6 +192,7 @@ impl Daemon {
             self.turn();
         }
         self.stop_overlay("daemon-stops");
+        self.end_resolver();
         self.mapped.end();
         self.turn_log();
         self.log.finish(self.ending.unwrap_or("signal"), clocks());
@@ -220,6 +233,7 @@ impl Daemon {
             self.apply_map();
         }
         self.drain_overlay();
+        self.turn_resolver();
         self.turn_log();
     }
 
