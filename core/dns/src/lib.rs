@@ -20,5 +20,5 @@ mod testkit;
 
 pub use answer::{MAX_UDP, Transport, respond};
 pub use names::{Names, Network};
-pub use split::{Zones, failure, is_answer, reverse_zones};
+pub use split::{Way, Zones, failure, is_answer, no_name, reverse_zones};
 pub use stub::{PORT, Stub};

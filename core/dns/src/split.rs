@@ -11,6 +11,19 @@ use crate::query::{HEADER, Header, Query};
 const MAX_ZONES: u32 = 256;
 /// Response code of a server that could not get an answer (RFC 1035 section 4.1.1).
 const SERVFAIL: u8 = 2;
+/// Response code for a name that does not exist (RFC 1035 section 4.1.1).
+const NXDOMAIN: u8 = 3;
+
+/// The place where a question is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The network's stub.
+    Network,
+    /// Nowhere: libc tried another domain behind a name of the network that does not exist. No server has such a name, and none may learn of it.
+    Nowhere,
+    /// The servers for all other names.
+    Elsewhere,
+}
 
 /// The domains whose names are the network's.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +35,14 @@ impl Zones {
         Self(domains.into_iter().filter_map(Name::from_text).collect())
     }
 
-    /// Returns true if the question is for one of these domains or a name below it; `None` if the message is no question (fault H2).
-    pub fn hold(&self, question: &[u8]) -> Option<bool> {
-        let query = question_of(question)?;
-        Some(self.0.iter().any(|zone| query.name.offset_of(zone).is_some()))
+    /// Returns where a question is asked: for one of these domains, or a name below it, at the stub. `None` if the message is no question (fault H2).
+    pub fn way(&self, question: &[u8]) -> Option<Way> {
+        let name = question_of(question)?.name;
+        if self.0.iter().any(|zone| name.offset_of(zone).is_some()) {
+            return Some(Way::Network);
+        }
+        let contains = |zone: &Name| name.labels().any(|(at, _)| begins_with(name.bytes().get(at..), zone));
+        Some(if self.0.iter().any(contains) { Way::Nowhere } else { Way::Elsewhere })
     }
 }
 
@@ -38,14 +55,29 @@ pub fn is_answer(question: &[u8], answer: &[u8]) -> bool {
     header.is_response && question.first_chunk::<2>() == answer.first_chunk() && same
 }
 
+/// Returns true if the labels of a name begin with those of a zone.
+fn begins_with(name: Option<&[u8]>, zone: &Name) -> bool {
+    let labels = zone.bytes().split_last().map_or(&[][..], |(_, labels)| labels);
+    name.and_then(|name| name.get(..labels.len())).is_some_and(|front| front.eq_ignore_ascii_case(labels))
+}
+
 /// Returns the answer to a question that no server answered: SERVFAIL. `None` if the message is no question.
 pub fn failure(question: &[u8]) -> Option<Vec<u8>> {
+    reply(question, SERVFAIL)
+}
+
+/// Returns the answer to a question for a name that does not exist: NXDOMAIN. `None` if the message is no question.
+pub fn no_name(question: &[u8]) -> Option<Vec<u8>> {
+    reply(question, NXDOMAIN)
+}
+
+fn reply(question: &[u8], code: u8) -> Option<Vec<u8>> {
     let query = question_of(question)?;
     let header = Header::parse(question)?;
     let mut answer = Vec::with_capacity(HEADER + query.question.len());
     answer.extend(header.id.to_be_bytes());
     // QR and RA, and the RD of the question.
-    answer.extend([0x80 | u8::from(header.wants_recursion), 0x80 | SERVFAIL]);
+    answer.extend([0x80 | u8::from(header.wants_recursion), 0x80 | code]);
     answer.extend([0, 1, 0, 0, 0, 0, 0, 0]);
     answer.extend_from_slice(query.question);
     Some(answer)
@@ -105,16 +137,18 @@ mod tests {
     fn fault_h4_names_of_the_network_are_told_from_all_others() {
         let zones = Zones::new(["taut.internal", "64.100.in-addr.arpa", "not..a name"]);
         for (name, ours) in [
-            ("nas.default.taut.internal", true),
-            ("NAS.default.TAUT.Internal", true),
-            ("taut.internal", true),
-            ("1.0.64.100.in-addr.arpa", true),
-            ("1.0.65.100.in-addr.arpa", false),
-            ("nottaut.internal", false),
-            ("taut.internal.example", false),
-            ("example", false),
+            ("nas.default.taut.internal", Way::Network),
+            ("NAS.default.TAUT.Internal", Way::Network),
+            ("taut.internal", Way::Network),
+            ("1.0.64.100.in-addr.arpa", Way::Network),
+            ("1.0.65.100.in-addr.arpa", Way::Elsewhere),
+            ("nottaut.internal", Way::Elsewhere),
+            ("nas.default.Taut.internal.lan.example", Way::Nowhere),
+            ("taut.internalx.example", Way::Elsewhere),
+            ("taut.internal-x", Way::Elsewhere),
+            ("example", Way::Elsewhere),
         ] {
-            assert_eq!(zones.hold(&question(7, name)), Some(ours), "{name}");
+            assert_eq!(zones.way(&question(7, name)), Some(ours), "{name}");
         }
     }
 
@@ -130,7 +164,8 @@ mod tests {
         assert!(!is_answer(&asked, &answer[..20]), "cut off");
         let failed = failure(&asked).unwrap();
         assert!(is_answer(&asked, &failed) && failed[3] & 15 == SERVFAIL);
-        assert_eq!((failure(&failed), Zones::default().hold(&failed)), (None, None));
+        assert_eq!(no_name(&asked).unwrap()[3] & 15, NXDOMAIN);
+        assert_eq!((failure(&failed), Zones::default().way(&failed)), (None, None));
     }
 
     #[test]
@@ -155,7 +190,7 @@ mod tests {
         #[test]
         fn any_bytes_are_judged_without_harm(one in proptest::collection::vec(any::<u8>(), 0..80), other in proptest::collection::vec(any::<u8>(), 0..80)) {
             let zones = Zones::new(["taut.internal"]);
-            prop_assert_eq!(zones.hold(&one).is_some(), failure(&one).is_some());
+            prop_assert_eq!(zones.way(&one).is_some(), failure(&one).is_some());
             prop_assert!(!is_answer(&one, &other) || one.get(..2) == other.get(..2));
         }
     }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use taut_base::Entropy;
-use taut_dns::{Zones, failure, is_answer};
+use taut_dns::{Way, Zones, failure, is_answer, no_name};
 
 use super::Wanted;
 use super::surroundings::PORT;
@@ -140,7 +140,11 @@ impl Shared {
     fn answer(&self, question: &[u8], ask: fn(SocketAddr, &[u8]) -> io::Result<Vec<u8>>) -> Option<Vec<u8>> {
         let servers = {
             let ways = self.ways();
-            if ways.zones.hold(question)? { ways.stub.clone() } else { ways.others.clone() }
+            match ways.zones.way(question)? {
+                Way::Network => ways.stub.clone(),
+                Way::Elsewhere => ways.others.clone(),
+                Way::Nowhere => return no_name(question),
+            }
         };
         // Drawn anew: a host's programs may draw predictable ones, and an answer is recognised by it (RFC 5452).
         let mut asked = question.to_vec();
@@ -255,6 +259,7 @@ mod tests {
         assert_eq!(code(&shared(&[server(3)], &[server(0)]), "nas.home.taut.internal"), 3);
         assert_eq!(code(&shared(&[], &[server(0)]), "nas.home.taut.internal"), 2, "SERVFAIL without the stub");
         assert_eq!(code(&shared(&[server(3)], &[server(0)]), "example.com"), 0);
+        assert_eq!(code(&shared(&[], &[server(0)]), "nas.home.taut.internal.lan.example"), 3);
         assert_eq!(shared(&[], &[]).answer(&[0; 5], ask_by_udp), None);
     }
 
