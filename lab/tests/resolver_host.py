@@ -53,6 +53,8 @@ class ResolverHost(Node):
 
     def __init__(self, host, *programs):
         super().__init__(host)
+        # Whether the resolver writes the same file again on its own.
+        self.rewrites = False
         folders = [UNPACKED / name for name in programs]
         usr = ":".join(str(folder / "usr") for folder in folders)
         etc = ":".join(str(folder / "etc") for folder in folders if (folder / "etc").exists())
@@ -76,7 +78,7 @@ class ResolverHost(Node):
 
     def traces(self):
         """Returns the text of /etc/resolv.conf, its kind and number, and all files in /etc and /run that belong to a resolver's settings."""
-        kind = self.sh(f"stat -c '%F %i %a %u:%g %N' {RESOLV_CONF} || true")
+        kind = self.sh(f"stat -c '%F {'' if self.rewrites else '%i %Y'} %a %u:%g %N' {RESOLV_CONF} || true")
         files = self.sh("find /etc /run -xdev \\( -name '*taut*' -o -path '*resolvconf*' -type f \\) ! -name '*.sock' ! -path '/run/taut*' | sort")
         return kind, self.read(RESOLV_CONF), files
 
@@ -108,7 +110,7 @@ class ResolverHost(Node):
     def start_resolved(self, server):
         """Starts systemd-resolved with this server for all names, and has libc ask it."""
         self.start_dbus()
-        self.write("/etc/systemd/resolved.conf", f"[Resolve]\nDNS={server}\nFallbackDNS=\nDNSSEC=no\nLLMNR=no\nMulticastDNS=no\n")
+        self.write("/etc/systemd/resolved.conf", f"[Resolve]\nDNS={server}\nFallbackDNS=\nDomains=lan.example\nDNSSEC=no\nLLMNR=no\nMulticastDNS=no\n")
         self.sh(f"ln -s ../run/systemd/resolve/stub-resolv.conf {RESOLV_CONF}")
         self.resolved = self.host.start("/lib/systemd/systemd-resolved", name="resolved")
         wait_until(lambda: self.host.run("resolvectl", "status", check=False).returncode == 0, "systemd-resolved to answer", details=self.resolved.tail)

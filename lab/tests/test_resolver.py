@@ -1,12 +1,18 @@
 """The host's resolver asks the node for the network's names while the network is up, and is as it was afterwards. Each test runs the real resolver."""
 
+import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
+from lab.hosts.needs import found
 from lab.hosts.wait import wait_until
+from lab.nodes.taut import Coordinator
 from lab.tests.resolver_host import RESOLV_CONF, ResolverHost, needs
-from lab.traffic import public_names
+from lab.traffic import capture, public_names, questions
+from lab.traffic.flow import Listener
 
 DOMAIN = "default.taut.internal"
 # The answer of the Internet's name server to every question. Not of a range for documentation: a dnsmasq that filters private addresses filters these, too.
@@ -50,6 +56,14 @@ class Site:
         assert own.addresses("www.example") == {PUBLIC}
         assert self.peer_name in own.host.run("getent", "hosts", peer.ipv4).stdout
 
+    def asks_no_name_of_the_network(self):
+        """Checks that the Internet's name server, which has an address for every name, learns of no name of the network: not of one that exists, of one that does not, nor with a
+        search domain of the host behind it."""
+        for name in (f"nobody.{DOMAIN}", "x.other.taut.internal", "taut.internal"):
+            assert not self.own.addresses(name), name
+        self.own.host.run("getent", "hosts", "100.64.7.7", check=False)
+        assert not [name for name in self.asked() if "taut.internal" in name or name.endswith("100.in-addr.arpa")], self.asked()
+
     def is_as_before(self, before):
         """Waits until the host is as it was, and its resolver works."""
         wait_until(lambda: self.own.traces() == before, "the host to be as before", details=lambda: f"{self.own.traces()}\n{before}")
@@ -66,6 +80,7 @@ def test_fault_h3_systemd_resolved_asks_the_node_until_it_is_down_or_killed(layo
     site.join()
     own.wait_for_resolver("systemd-resolved")
     site.finds_both()
+    site.asks_no_name_of_the_network()
     assert "asked by systemd-resolved" in own.taut("status").stdout
     assert own.traces() == before, "systemd-resolved needs no change of a file"
     own.taut("down")
@@ -90,6 +105,7 @@ def write_plain(site):
 
 
 def start_openresolv(site):
+    site.own.rewrites = True
     site.own.write("/etc/resolvconf.conf", "resolv_conf=/etc/resolv.conf\n")
     site.own.host.run("resolvconf", "-a", "eth0", text=f"nameserver {site.server}\n")
 
@@ -116,7 +132,40 @@ def start_dnsmasq(site):
     own.sh("mkdir -p /etc/dnsmasq.d; chmod 755 /etc/init.d/dnsmasq; /etc/init.d/dnsmasq start")
 
 
+# A connection of NetworkManager, which it needs before it writes settings of DNS. Without udev it manages no interface but those that it makes.
+_CONNECTION = """[connection]
+id=up0
+type=bridge
+interface-name=up0
+[bridge]
+stp=false
+[ipv4]
+method=manual
+address1=10.99.0.1/24
+[ipv6]
+method=disabled
+"""
+
+
+def start_network_manager(site, mode):
+    """Starts NetworkManager with this mode of its DNS."""
+    own = site.own
+    own.start_dbus()
+    own.rewrites = mode == "dnsmasq"
+    settings = f"[main]\nplugins=keyfile\ndns={mode}\nrc-manager=file\n[keyfile]\nunmanaged-devices=*,except:interface-name:up0\n"
+    settings += f"[connectivity]\nenabled=false\n[global-dns]\nsearches=lan.example\n[global-dns-domain-*]\nservers={site.server}\n"
+    own.write("/etc/NetworkManager/NetworkManager.conf", settings)
+    connection = "/etc/NetworkManager/system-connections/up0.nmconnection"
+    own.write(connection, _CONNECTION)
+    # Scripts of other packages are not for this host.
+    own.sh(f"chmod 600 {connection}; rm -rf /etc/NetworkManager/dispatcher.d /usr/lib/NetworkManager/dispatcher.d")
+    manager = own.host.start("NetworkManager", "--debug", name="network-manager")
+    wait_until(lambda: own.finds("started.example", PUBLIC), "NetworkManager to write its settings", details=manager.tail)
+
+
 RESOLVERS = {
+    "network-manager": ("networkmanager-dnsmasq", ("network-manager", "dnsmasq"), lambda site: start_network_manager(site, "dnsmasq")),
+    "network-manager-file": ("file", ("network-manager",), lambda site: start_network_manager(site, "default")),
     "file": ("file", (), write_plain),
     "dnsmasq": ("dnsmasq", ("dnsmasq",), start_dnsmasq),
     "openresolv": ("resolvconf", ("openresolv",), start_openresolv),
@@ -124,7 +173,7 @@ RESOLVERS = {
 }
 
 
-@pytest.fixture(params=[pytest.param(name, marks=needs(name)) if programs else name for name, (_, programs, _) in RESOLVERS.items()])
+@pytest.fixture(params=[pytest.param(name, marks=[needs(program) for program in programs]) for name, (_, programs, _) in RESOLVERS.items()])
 def resolver(request):
     """Returns (the name of the back-end, the programs that the host needs, a function that starts the resolver)."""
     return RESOLVERS[request.param]
@@ -141,8 +190,7 @@ def test_fault_h1_h3_h4_each_resolver_asks_the_node_and_is_as_before_after_down_
     own.wait_for_resolver(back_end)
     assert own.traces() != before
     site.finds_both()
-    # The Internet knows an address for every name; that of the network comes first, and no name of the network was asked there (H1, H4).
-    assert not own.addresses(f"nobody.{DOMAIN}") and not own.addresses("x.other.taut.internal")
+    site.asks_no_name_of_the_network()
     own.taut("down")
     site.is_as_before(before)
     own.up()
@@ -150,4 +198,142 @@ def test_fault_h1_h3_h4_each_resolver_asks_the_node_and_is_as_before_after_down_
     site.finds_both()
     own.kill_daemon()
     site.is_as_before(before)
-    assert not [name for name in site.asked() if "taut.internal" in name or name.endswith("100.in-addr.arpa")], site.asked()
+
+
+def test_fault_h4_no_name_of_the_network_leaves_the_host_in_the_clear(layout):
+    site = Site(layout)
+    own = site.own
+    write_plain(site)
+    # The capture finds this text in a question, where it is a label.
+    secret = f"{capture.MARKER.decode()}.{DOMAIN}"
+
+    def leaked(*states):
+        """Returns the frames with that name that the host sent, while programs ask in each of these states."""
+        listener = Listener(site.switch, own.host)
+        for enter in states:
+            enter()
+            own.addresses(secret), own.addresses(f"x.{secret}"), own.addresses("www.example")
+        return listener.finish()["plaintext"]
+
+    def overwritten():
+        own.write(RESOLV_CONF, f"nameserver {site.server}\nsearch other.example\n")
+        wait_until(lambda: "taut dns-helper" in own.read(RESOLV_CONF), "the settings to be repaired")
+
+    assert leaked(lambda: None) > 0, "without the node, the question leaves"
+    site.join()
+    own.wait_for_resolver("file")
+    assert leaked(lambda: None, overwritten, site.coordinator.kill, site.peer.kill) == 0
+    site_before = f"nameserver {site.server}\nsearch other.example\n"
+    own.taut("down")
+    wait_until(lambda: own.read(RESOLV_CONF) == site_before, "the newer file to be there")
+
+
+def test_fault_h3_a_helper_that_was_killed_itself_is_cleaned_up_after_at_the_next_start(layout):
+    site = Site(layout)
+    own = site.own
+    write_plain(site)
+    before = own.traces()
+    site.join()
+    own.wait_for_resolver("file")
+    [helper] = [pid for pid in own.host.run("pgrep", "-f", "taut dns-helper").stdout.split() if in_namespace(pid, own)]
+    os.kill(int(helper), 9)
+    own.wait_for(lambda status: "ended" in (status["self"]["names"]["resolver"]["problem"] or {}).get("message", ""), "the loss to be shown")
+    own.kill()
+    assert own.traces() != before
+    # The kill took the daemon, too; this one has no network to bring up.
+    own.start("--state", own.host.state / "another")
+    site.is_as_before(before)
+    assert own.stop() == 0
+
+
+def in_namespace(pid, node):
+    """Returns true if this process runs on the node's host."""
+    namespace = os.stat(f"/run/netns/{node.host.namespace}").st_ino
+    return Path(f"/proc/{pid}").exists() and os.stat(f"/proc/{pid}/ns/net").st_ino == namespace
+
+
+# The host's clock says 1970 to all programs.
+_CLOCK = """
+#include <time.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    int result = syscall(SYS_clock_gettime, clock, time);
+    if (clock == CLOCK_REALTIME) time->tv_sec %= 86400;
+    return result;
+}
+time_t time(time_t *result) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (result) *result = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+
+
+@pytest.mark.skipif(not found("cc"), reason="the program cc is missing: apt-get install gcc")
+def test_fault_h3_h7_coordinator_and_time_server_are_found_by_name_also_with_a_wrong_clock(layout):
+    site = Site(layout)
+    own = site.own
+    write_plain(site)
+    clock = own.host.state / "clock.so"
+    own.host.run("cc", "-shared", "-fPIC", "-o", clock, "-xc", "-", text=_CLOCK)
+    own.write("/etc/ld.so.preload", f"{clock}\n")
+    assert own.host.run("date", "+%Y").stdout == "1970\n"
+    site.coordinator = Coordinator(site.coordinator.host, "coord.example")
+    site.coordinator.start()
+    # Nodes find the coordinator through the name server that their host has.
+    own.start()
+    own.up(site.coordinator.join_token)
+    own.wait_for_resolver("file")
+    assert own.addresses("time.example") == {PUBLIC}
+    for restart in (lambda: None, lambda: own.restart(kill=True)):
+        site.coordinator.kill()
+        own.wait_for(lambda status: not status["coordinator"]["connected"], "the channel to be lost")
+        restart()
+        own.wait_for_resolver("file")
+        assert own.addresses("time.example") == {PUBLIC}
+        site.coordinator.start()
+        own.wait_for(lambda status: status["coordinator"]["connected"], "the coordinator to be found by name")
+
+
+def test_fault_h5_answers_pass_the_forwarder_unchanged_and_truncated_ones_come_over_tcp(layout):
+    site = Site(layout)
+    own = site.own
+    # The first server is dead: its host does not exist.
+    own.write(RESOLV_CONF, f"nameserver 10.77.1.99\nnameserver {site.server}\n")
+    site.join()
+    own.wait_for_resolver("file")
+
+    def raw(server, *options):
+        script = "import sys; sys.path.insert(0, sys.argv[1]); import questions, json; sys.exit(questions.main())"
+        return own.host.run(sys.executable, "-I", questions.__file__, server, *options, text=json.dumps([("signed.example", "A")]), timeout=60), script
+
+    for options in ((), ("--tcp",)):
+        direct, through = (json.loads(raw(server, *options)[0].stdout)[0] for server in (site.server, "127.64.0.53"))
+        assert direct["answers"] == [PUBLIC, "46"]
+        assert {**direct, "ms": 0} == {**through, "ms": 0}
+    assert own.addresses("truncated.example") == {PUBLIC}
+    assert "tcp truncated.example" in site.public.output()
+
+
+def test_bare_names_and_the_switch(layout):
+    site = Site(layout)
+    own = site.own
+    write_plain(site)
+    before = own.traces()
+    site.join("--dns-search")
+    own.wait_for_resolver("file")
+    # The host's own domain comes first, and its server has an address for every name (H1).
+    assert own.addresses(site.peer.name) == {PUBLIC}
+    own.stop()
+    own.sh(f"sed -i /search/d {RESOLV_CONF}")
+    own.start("--dns-search")
+    own.up()
+    own.wait_for_resolver("file")
+    assert own.addresses(site.peer.name) == {site.peer.ipv4, site.peer.ipv6}
+    own.stop()
+    before = own.traces()
+    own.start("--accept-dns=false")
+    own.up()
+    assert own.resolver() is None and own.traces() == before

@@ -2,7 +2,7 @@
 
     public_names.py ADDRESS ANSWER
 
-The answer of a name below `signed.example` carries a signature record, whose bytes a resolver on the way must not change. `truncated.example` is complete over TCP only.
+`coord.example` has ADDRESS itself. The answer of a name below `signed.example` carries a signature record, whose bytes a resolver on the way must not change. `truncated.example` is complete over TCP only.
 Runs until standard input closes.
 """
 
@@ -30,8 +30,9 @@ def record(kind, data):
     return struct.pack("!HHHIH", 0xC00C, kind, 1, 60, len(data)) + data
 
 
-def reply(message, answer, over_tcp):
+def reply(message, own, answer, over_tcp):
     name, end = name_at(message)
+    answer = own if name.lower() == "coord.example" else answer
     kind = struct.unpack("!H", message[end : end + 2])[0]
     question = message[12 : end + 4]
     if name.lower() == "truncated.example" and not over_tcp:
@@ -43,7 +44,8 @@ def reply(message, answer, over_tcp):
 
 
 def main():
-    address, answer = sys.argv[1], ipaddress.ip_address(sys.argv[2]).packed
+    address = sys.argv[1]
+    answers = [ipaddress.ip_address(text).packed for text in sys.argv[1:3]]
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     datagrams, listener = socket.socket(family, socket.SOCK_DGRAM), socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,14 +57,14 @@ def main():
         readable, _, _ = select.select([datagrams, listener, sys.stdin], [], [])
         if datagrams in readable:
             message, client = datagrams.recvfrom(4096)
-            name, answered = reply(message, answer, over_tcp=False)
+            name, answered = reply(message, *answers, over_tcp=False)
             print("udp", name, flush=True)
             datagrams.sendto(answered, client)
         elif listener in readable:
             with listener.accept()[0] as client:
                 client.settimeout(2)
                 message = client.recv(4096)[2:]
-                name, answered = reply(message, answer, over_tcp=True)
+                name, answered = reply(message, *answers, over_tcp=True)
                 print("tcp", name, flush=True)
                 client.sendall(struct.pack("!H", len(answered)) + answered)
         elif not os.read(0, 4096):

@@ -165,6 +165,8 @@ fn settings(wanted: &Wanted) -> String {
         // Addresses of the overlay are private ones, which a dnsmasq with `stop-dns-rebind` removes from answers.
         lines.push(format!("rebind-domain-ok=/{zone}/"));
     }
+    // Without a server, dnsmasq answers itself that there is no such name.
+    lines.extend(wanted.shadows.iter().map(|shadow| format!("server=/{shadow}/")));
     lines.join("\n") + "\n"
 }
 
@@ -200,10 +202,11 @@ mod tests {
             servers: vec!["100.64.0.0".parse().unwrap()],
             zones: vec![String::from("taut.internal"), String::from("64.100.in-addr.arpa")],
             search: false,
+            shadows: vec![String::from("taut.internal.lan")],
         };
         let text = settings(&wanted);
         assert_eq!(owner(&text), Some(std::process::id()));
         assert!(text.contains("\nserver=/taut.internal/100.64.0.0\nrebind-domain-ok=/taut.internal/\n"), "{text}");
-        assert!(text.ends_with("rebind-domain-ok=/64.100.in-addr.arpa/\n"));
+        assert!(text.ends_with("rebind-domain-ok=/64.100.in-addr.arpa/\nserver=/taut.internal.lan/\n"));
     }
 }

@@ -12,7 +12,7 @@ use super::file::{self, ResolvFile};
 use super::forward::Forwarder;
 use super::resolvconf::{self, Resolvconf};
 use super::resolved::Resolved;
-use super::surroundings::Facts;
+use super::surroundings::{Facts, search_domains};
 use super::{MAX_MESSAGE, Order, Report, Wanted};
 use crate::api::{Failure, ResolverBackEnd};
 
@@ -144,8 +144,10 @@ impl Helper {
 
     /// Makes the settings with the back-end that fits the host now.
     fn apply(&mut self, now: Instant) {
-        let Some(wanted) = self.wanted.clone() else { return };
-        let back_end = Facts::read().back_end();
+        let facts = Facts::read();
+        let Some(wanted) = &mut self.wanted else { return };
+        wanted.find_shadows(&search_domains(&facts.resolv_conf));
+        let (wanted, back_end) = (wanted.clone(), facts.back_end());
         if self.hook.as_ref().is_some_and(|hook| hook.back_end() != back_end) {
             self.undo();
         }
@@ -172,7 +174,10 @@ impl Helper {
         let Some(wanted) = self.wanted.as_ref().filter(|_| now >= self.due) else { return };
         self.due = now + LOOKS_APART;
         if let Some(hook) = &mut self.hook {
-            if Facts::read().back_end() == hook.back_end() && hook.is_in_place(wanted) {
+            let facts = Facts::read();
+            let mut with_shadows = wanted.clone();
+            with_shadows.find_shadows(&search_domains(&facts.resolv_conf));
+            if facts.back_end() == hook.back_end() && hook.is_in_place(&with_shadows) {
                 return;
             }
             self.repairs.retain(|time| now.duration_since(*time) < LONGEST_PAUSE);

@@ -59,6 +59,10 @@ pub(crate) struct Wanted {
     pub(crate) zones: Vec<String>,
     /// Whether names without a dot are looked for in the network's domain, too.
     pub(crate) search: bool,
+    /// The network's domains with a search domain of the host behind them. libc asks for such a name after one of the network that does not exist, and no server
+    /// may learn of it (fault H4). The helper finds them.
+    #[serde(default)]
+    pub(crate) shadows: Vec<String>,
 }
 
 impl Wanted {
@@ -69,7 +73,23 @@ impl Wanted {
             zones.push(String::from(BASE));
         }
         zones.extend(network.prefixes.iter().flat_map(|prefix| reverse_zones(*prefix)));
-        Self { interface: network.interface.clone(), servers: network.servers.clone(), zones, search }
+        Self {
+            interface: network.interface.clone(),
+            servers: network.servers.clone(),
+            zones,
+            search,
+            shadows: Vec::new(),
+        }
+    }
+
+    /// Finds the shadows with these search domains of the host.
+    fn find_shadows(&mut self, search: &[String]) {
+        // The shortest of the network's domains, which is behind the longer one.
+        let base = self.zones.iter().take_while(|zone| !zone.ends_with(".arpa")).last();
+        let behind = |domain: &&String| !self.zones.contains(domain);
+        self.shadows = base.map_or_else(Vec::new, |base| {
+            search.iter().filter(behind).map(|domain| format!("{base}.{domain}")).collect()
+        });
     }
 
     /// Returns the network's own domain.

@@ -49,7 +49,8 @@ impl Hook for Resolvconf {
             )
         };
         // openresolv leaves out other records beside an exclusive one. Debian's resolvconf has no such word, and leaves out servers behind one of the loopback interface.
-        let is_openresolv = command::run("resolvconf", &["--version"], "").is_ok_and(|text| text.contains("openresolv"));
+        let is_openresolv =
+            command::run("resolvconf", &["--version"], "").is_ok_and(|text| text.contains("openresolv"));
         let words: &[&str] = if is_openresolv { &["-x", "-a", RECORD] } else { &["-a", RECORD] };
         command::run("resolvconf", words, &record).map_err(failed)?;
         let text = fs::read_to_string(RESOLV_CONF).unwrap_or_default();

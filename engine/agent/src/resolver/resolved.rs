@@ -45,7 +45,9 @@ impl Hook for Resolved {
     fn is_in_place(&mut self, wanted: &Wanted) -> bool {
         // Without the file, as in a version that keeps none, nothing is known.
         let Some(text) = self.file().and_then(|path| fs::read_to_string(path).ok()) else { return true };
-        wanted.servers.iter().all(|server| text.contains(&server.to_string())) && text.contains(wanted.domain())
+        let has = |part: &String| text.contains(part.as_str());
+        wanted.servers.iter().all(|server| has(&server.to_string()))
+            && wanted.zones.iter().chain(&wanted.shadows).all(has)
     }
 
     fn undo(&mut self) {
@@ -63,6 +65,7 @@ fn settings(wanted: &Wanted) -> Vec<Vec<String>> {
         0 if wanted.search => zone.clone(),
         _ => format!("~{zone}"),
     });
+    let domains = domains.chain(wanted.shadows.iter().map(|shadow| format!("~{shadow}")));
     vec![
         one("default-route", "no"),
         words("domain", domains.collect()),
@@ -86,12 +89,16 @@ mod tests {
             servers: vec!["100.64.0.0".parse().unwrap()],
             zones: vec![String::from("home.taut.internal"), String::from("taut.internal")],
             search: false,
+            shadows: vec![String::from("taut.internal.lan")],
         };
         let lines = |wanted: &Wanted| settings(wanted).iter().map(|words| words.join(" ")).collect::<Vec<_>>();
         let all = lines(&wanted);
-        assert_eq!(all[..2], ["default-route taut0 no", "domain taut0 ~home.taut.internal ~taut.internal"]);
+        assert_eq!(
+            all[..2],
+            ["default-route taut0 no", "domain taut0 ~home.taut.internal ~taut.internal ~taut.internal.lan"]
+        );
         assert_eq!(all.last().unwrap(), "dns taut0 100.64.0.0", "servers come last");
         wanted.search = true;
-        assert_eq!(lines(&wanted)[1], "domain taut0 home.taut.internal ~taut.internal");
+        assert_eq!(lines(&wanted)[1], "domain taut0 home.taut.internal ~taut.internal ~taut.internal.lan");
     }
 }

@@ -109,6 +109,17 @@ pub(super) fn servers(text: &str) -> Vec<SocketAddr> {
     words.filter_map(server).filter(|server| !forward::is_forwarder(server.ip())).collect()
 }
 
+/// Returns the domains that libc puts behind a name: those of the last such line (man 5 resolv.conf).
+pub(super) fn search_domains(text: &str) -> Vec<String> {
+    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let last = lines.rfind(|words| matches!(words.first(), Some(&("search" | "domain")))).unwrap_or_default();
+    last.iter()
+        .skip(1)
+        .map(|domain| domain.trim_end_matches('.').to_owned())
+        .filter(|domain| !domain.is_empty())
+        .collect()
+}
+
 /// Returns true if the text names a forwarder of ours.
 pub(super) fn is_forwarder_named(text: &str) -> bool {
     text.lines().any(|line| line.split_whitespace().eq(["nameserver", &forward::ADDRESS.to_string()]))
@@ -159,6 +170,8 @@ mod tests {
         let text = "# nameserver 9.9.9.9\nnameserver 192.0.2.1 # main\n  nameserver fd00::1\nnameserver fe80::1%7\nnameserver x\nnameserver 127.64.0.53\nsearch a";
         let found: Vec<String> = servers(text).iter().map(ToString::to_string).collect();
         assert_eq!(found, ["192.0.2.1:53", "[fd00::1]:53", "[fe80::1%7]:53"]);
+        let domains = search_domains("domain old\nsearch lan. corp.example .\noptions search\n");
+        assert_eq!(domains, ["lan", "corp.example"]);
         assert!(is_of_this_host([127, 0, 0, 1].into()) && !is_of_this_host([192, 0, 2, 1].into()));
         assert!(!is_of_this_host([127, 64, 0, 53].into()), "a forwarder of ours is no resolver of the host");
     }
