@@ -1,6 +1,5 @@
 """The host's resolver asks the node for the network's names while the network is up, and is as it was afterwards. Each test runs the real resolver."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -8,15 +7,19 @@ from pathlib import Path
 import pytest
 
 from lab.hosts.needs import found
+from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
 from lab.nodes.taut import Coordinator
+from lab.tests.test_name_server import ask
 from lab.tests.resolver_host import RESOLV_CONF, ResolverHost, needs
-from lab.traffic import capture, public_names, questions
+from lab.traffic import capture, public_names
 from lab.traffic.flow import Listener
 
 DOMAIN = "default.taut.internal"
 # The answer of the Internet's name server to every question. Not of a range for documentation: a dnsmasq that filters private addresses filters these, too.
 PUBLIC = "11.0.0.66"
+# The address at which the helper answers a host whose resolver cannot send some names elsewhere.
+FORWARDER = "127.64.0.53"
 
 
 class Site:
@@ -246,6 +249,24 @@ def test_fault_h3_a_helper_that_was_killed_itself_is_cleaned_up_after_at_the_nex
     assert own.stop() == 0
 
 
+@needs("resolved")
+def test_fault_h3_a_helper_of_the_service_manager_puts_the_host_back_too(layout):
+    site = Site(layout, "resolved")
+    own = site.own
+    write_plain(site)
+    before = own.traces()
+    # As taut-dns.socket and taut-dns@.service do it.
+    activation = ("--accept", "--inetd", "--listen=/run/taut-dns-helper.sock", binary("taut"), "dns-helper")
+    own.host.start("systemd-socket-activate", *activation, name="socket")
+    wait_until(lambda: "socket" in own.sh("stat -c %F /run/taut-dns-helper.sock || true"), "the service manager to listen")
+    site.join()
+    own.wait_for_resolver("file")
+    assert not own.sh(f"pgrep -P {own.process.pid} || true"), "the daemon started no process"
+    site.finds_both()
+    own.kill_daemon()
+    site.is_as_before(before)
+
+
 def in_namespace(pid, node):
     """Returns true if this process runs on the node's host."""
     namespace = os.stat(f"/run/netns/{node.host.namespace}").st_ino
@@ -297,6 +318,17 @@ def test_fault_h3_h7_coordinator_and_time_server_are_found_by_name_also_with_a_w
         own.wait_for(lambda status: status["coordinator"]["connected"], "the coordinator to be found by name")
 
 
+# Prints the answer to a question, with the DNSSEC bit of EDNS, as it arrives.
+_RAW = """
+import socket, sys
+question = b"\\x12\\x34\\1\\x20\\0\\1\\0\\0\\0\\0\\0\\1\\6signed\\7example\\0\\0\\1\\0\\1\\0\\0\\x29\\4\\xd0\\0\\0\\x80\\0\\0\\0"
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.settimeout(5)
+client.sendto(question, (sys.argv[1], 53))
+print(client.recv(4096).hex())
+"""
+
+
 def test_fault_h5_answers_pass_the_forwarder_unchanged_and_truncated_ones_come_over_tcp(layout):
     site = Site(layout)
     own = site.own
@@ -305,14 +337,13 @@ def test_fault_h5_answers_pass_the_forwarder_unchanged_and_truncated_ones_come_o
     site.join()
     own.wait_for_resolver("file")
 
-    def raw(server, *options):
-        script = "import sys; sys.path.insert(0, sys.argv[1]); import questions, json; sys.exit(questions.main())"
-        return own.host.run(sys.executable, "-I", questions.__file__, server, *options, text=json.dumps([("signed.example", "A")]), timeout=60), script
+    def signed(server):
+        """Returns the server's answer for a name with a signature, as bytes, then the same as it is read over TCP."""
+        return own.host.run(sys.executable, "-I", "-c", _RAW, server).stdout, ask(own.host, server, ("signed.example", "A"), options=["--tcp"])[0]
 
-    for options in ((), ("--tcp",)):
-        direct, through = (json.loads(raw(server, *options)[0].stdout)[0] for server in (site.server, "127.64.0.53"))
-        assert direct["answers"] == [PUBLIC, "46"]
-        assert {**direct, "ms": 0} == {**through, "ms": 0}
+    (direct, read), (through, read_through) = signed(site.server), signed(FORWARDER)
+    assert direct == through and read["answers"] == [PUBLIC, "46"]
+    assert {**read, "ms": 0} == {**read_through, "ms": 0}
     assert own.addresses("truncated.example") == {PUBLIC}
     assert "tcp truncated.example" in site.public.output()
 
@@ -321,7 +352,6 @@ def test_bare_names_and_the_switch(layout):
     site = Site(layout)
     own = site.own
     write_plain(site)
-    before = own.traces()
     site.join("--dns-search")
     own.wait_for_resolver("file")
     # The host's own domain comes first, and its server has an address for every name (H1).

@@ -12,6 +12,8 @@ use crate::api::{Failure, ResolverStatus};
 
 /// Longest wait for the helper to put the host back when the daemon ends, 5 s: it may have to restart a resolver.
 const LONGEST_END: Duration = Duration::from_secs(5);
+/// Socket of a service manager that starts helpers itself, one per connection. The daemon's own service may then be confined to what packets need.
+const SERVICE: &str = "/run/taut-dns-helper.sock";
 
 /// A change of the host's resolver, for the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +28,10 @@ pub(crate) enum ResolverEvent {
 
 /// The helper process, as the daemon sees it.
 pub(crate) struct Resolver {
-    /// The process and the socket to it; `None` if none runs.
-    helper: Option<(Child, UnixStream)>,
+    /// The socket to the process; `None` if none runs.
+    helper: Option<UnixStream>,
+    /// The process, if the daemon started it itself.
+    child: Option<Child>,
     network: Option<NamedNetwork>,
     report: Report,
     /// The reason why no helper runs.
@@ -38,8 +42,14 @@ pub(crate) struct Resolver {
 impl Resolver {
     /// Starts the helper, unless the host's files are those of another network namespace.
     pub(crate) fn start(program: &Path) -> Self {
-        let mut resolver =
-            Self { helper: None, network: None, report: Report::default(), absent: None, unread: Vec::new() };
+        let mut resolver = Self {
+            helper: None,
+            child: None,
+            network: None,
+            report: Report::default(),
+            absent: None,
+            unread: Vec::new(),
+        };
         if surroundings::is_foreign() {
             resolver.absent = Some(Failure::new(
                 "the daemon runs in a network namespace, and /etc belongs to the host outside of it",
@@ -47,8 +57,8 @@ impl Resolver {
             ));
             return resolver;
         }
-        match spawn(program) {
-            Ok(helper) => resolver.helper = Some(helper),
+        match connect().map(|stream| (None, stream)).or_else(|_| spawn(program)) {
+            Ok((child, stream)) => (resolver.child, resolver.helper) = (child, Some(stream)),
             Err(error) => {
                 resolver.absent = Some(Failure::new(
                     format!("the process that sets up the host's resolver could not be started: {error}"),
@@ -61,7 +71,7 @@ impl Resolver {
 
     /// Returns the descriptor to wait for; `None` without a helper.
     pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.helper.as_ref().map(|(_, stream)| stream.as_fd())
+        self.helper.as_ref().map(AsFd::as_fd)
     }
 
     /// Tells the helper of the network that is up, if that changed; `search` is for names without a dot.
@@ -69,7 +79,7 @@ impl Resolver {
         if self.network == network {
             return;
         }
-        if let Some((_, stream)) = &mut self.helper {
+        if let Some(stream) = &mut self.helper {
             let order: Order = network.as_ref().map(|network| Wanted::new(network, search));
             let mut line = serde_json::to_vec(&order).unwrap_or_default();
             line.push(b'\n');
@@ -81,7 +91,7 @@ impl Resolver {
 
     /// Reads the helper's reports; returns what changed.
     pub(crate) fn read(&mut self) -> Vec<ResolverEvent> {
-        let Some((_, stream)) = &mut self.helper else { return Vec::new() };
+        let Some(stream) = &mut self.helper else { return Vec::new() };
         let (mut buffer, mut events) = ([0; 4096], Vec::new());
         loop {
             match stream.read(&mut buffer) {
@@ -123,7 +133,8 @@ impl Resolver {
             "the process that sets up the host's resolver ended; the host may still have its settings",
             "restart the daemon, which puts the host back first",
         );
-        if let Some((mut child, _)) = self.helper.take() {
+        self.helper = None;
+        if let Some(mut child) = self.child.take() {
             // It has ended, or closed its socket as its last act.
             let _ = child.try_wait();
         }
@@ -140,7 +151,7 @@ impl Resolver {
 
     /// Has the helper put the host back and end, and waits for it, but not for ever.
     pub(crate) fn stop(mut self) {
-        let Some((mut child, stream)) = self.helper.take() else { return };
+        let Some(stream) = self.helper.take() else { return };
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let wait = || -> io::Result<()> {
             stream.set_nonblocking(false)?;
@@ -149,13 +160,19 @@ impl Resolver {
             while (&stream).read(&mut [0; 512])? > 0 {}
             Ok(())
         };
-        if wait().is_ok() {
+        if let Some(child) = self.child.as_mut().filter(|_| wait().is_ok()) {
             let _ = child.wait();
         }
     }
 }
 
-fn spawn(program: &Path) -> io::Result<(Child, UnixStream)> {
+fn connect() -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(SERVICE)?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+fn spawn(program: &Path) -> io::Result<(Option<Child>, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let theirs = OwnedFd::from(theirs);
@@ -167,5 +184,5 @@ fn spawn(program: &Path) -> io::Result<(Child, UnixStream)> {
         .stdin(theirs.try_clone()?)
         .stdout(theirs)
         .spawn()?;
-    Ok((child, ours))
+    Ok((Some(child), ours))
 }

@@ -46,7 +46,7 @@ impl Hook for ResolvFile {
         write(&text(&former, wanted)).map_err(|error| {
             Failure::new(
                 format!("{RESOLV_CONF} cannot be changed: {error}"),
-                "make /etc writable for taut (under systemd: ReadWritePaths=/etc in a drop-in of taut.service), or print lines for /etc/hosts with `taut hosts`",
+                "under systemd, install dist/systemd/taut-dns.socket and taut-dns@.service; else make /etc writable for taut, or print lines for /etc/hosts with `taut hosts`",
             )
         })
     }

@@ -22,6 +22,8 @@ pub(super) const VERB: &str = "dns-helper";
 const LOOKS_APART: Duration = Duration::from_secs(2);
 /// Longest pause between two attempts to apply settings, 60 s. The first one is [`LOOKS_APART`].
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Time from SIGTERM to the end, 3 s, if the daemon does not end before.
+const GRACE: Duration = Duration::from_secs(3);
 /// Times within [`LONGEST_PAUSE`] that settings are repaired. Another program that undoes them more often wins, or the two would write for ever.
 const MOST_REPAIRS: usize = 5;
 
@@ -44,18 +46,23 @@ pub(super) trait Hook {
 pub fn run_helper() -> io::Result<()> {
     // A terminal's Ctrl-C and a closed terminal are for the daemon. This fails only for a process that leads its group already.
     let _ = new_session();
-    // Blocked for good: a service manager signals all processes of a service, and the daemon is to end first.
-    let _signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])?;
+    // A service manager signals all processes of a service, and the daemon is to end first.
+    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])?;
     let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     stream.set_nonblocking(true)?;
     let poller = Poller::new()?;
     poller.add(stream.as_fd(), 0, Interest::READ)?;
+    poller.add(signals.as_fd(), 1, Interest::READ)?;
     recover();
     let mut helper = Helper::new(stream);
-    let mut events = Events::with_capacity(1);
+    let (mut events, mut end) = (Events::with_capacity(2), None::<Instant>);
     loop {
-        poller.wait(&mut events, helper.pause(Instant::now()))?;
-        if helper.read().is_err() {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        poller.wait(&mut events, [left, helper.pause(Instant::now())].into_iter().flatten().min())?;
+        while let Some(signal) = signals.next() {
+            end = end.or_else(|| (signal == Signal::Terminate).then(|| Instant::now() + GRACE));
+        }
+        if helper.read().is_err() || end.is_some_and(|end| Instant::now() >= end) {
             helper.undo();
             return Ok(());
         }
