@@ -177,7 +177,7 @@ fn spawn(program: &Path) -> io::Result<(Option<Child>, UnixStream)> {
     ours.set_nonblocking(true)?;
     let theirs = OwnedFd::from(theirs);
     let child = Command::new(program)
-        .arg(super::helper::VERB)
+        .arg(super::hook::VERB)
         .env_clear()
         .env("LANG", "C")
         .current_dir("/")

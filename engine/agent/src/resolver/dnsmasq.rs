@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::file::{is_running, mark, owner};
-use super::helper::Hook;
+use super::hook::Hook;
+use super::marks::{is_running, mark, owner};
 use super::{Wanted, command};
 use crate::api::{Failure, ResolverBackEnd};
 

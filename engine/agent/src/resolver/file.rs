@@ -6,9 +6,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::Wanted;
-use super::forward::{ADDRESS, Forwarder};
-use super::helper::{Hook, VERB};
-use super::surroundings::{RESOLV_CONF, servers};
+use super::forward::Forwarder;
+use super::hook::Hook;
+use super::marks::{is_running, mark, owner};
+use super::servers::{ADDRESS, RESOLV_CONF, servers};
 use crate::api::{Failure, ResolverBackEnd};
 
 /// The former file.
@@ -83,23 +84,6 @@ fn taken() -> Failure {
 
 fn read() -> String {
     fs::read_to_string(RESOLV_CONF).unwrap_or_default()
-}
-
-/// Returns the first line of files that this process writes.
-pub(super) fn mark() -> String {
-    format!("# Written by taut {VERB}, process {}.", std::process::id())
-}
-
-/// Returns the process that wrote a file of ours; `None` for other files.
-pub(super) fn owner(text: &str) -> Option<u32> {
-    let beginning = format!("# Written by taut {VERB}, process ");
-    text.lines().next()?.strip_prefix(&beginning)?.strip_suffix('.')?.parse().ok()
-}
-
-/// Returns true if a helper with this process id runs.
-pub(super) fn is_running(process: u32) -> bool {
-    let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    words.split(|byte| *byte == 0).any(|word| word == VERB.as_bytes())
 }
 
 /// Returns the new text: one server, and the options of the former file.

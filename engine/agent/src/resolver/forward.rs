@@ -14,12 +14,10 @@ use taut_base::Entropy;
 use taut_dns::{Way, Zones, failure, is_answer, no_name};
 
 use super::Wanted;
-use super::surroundings::PORT;
+use super::servers::{ADDRESS, PORT};
 use crate::api::Failure;
 use crate::basics::OsEntropy;
 
-/// The forwarder's address: of this host alone, as all of 127.0.0.0/8, and of no other program that is known.
-pub(super) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 64, 0, 53));
 /// Questions that wait for their answers at once, and connections, 128 in all: further ones are dropped, and libc asks again.
 const MOST_WAITING: usize = 128;
 /// Longest wait for one server's answer, 1.5 s: three servers are asked within libc's patience of 5 s (man 5 resolv.conf).
@@ -32,11 +30,6 @@ const SILENCE: Duration = Duration::from_secs(10);
 const STACK: usize = 64 * 1024;
 /// Response codes after which the next server is asked: SERVFAIL and REFUSED (RFC 1035 section 4.1.1).
 const NOT_ANSWERED: [u8; 2] = [2, 5];
-
-/// Returns true if this is the address of a forwarder of ours.
-pub(super) fn is_forwarder(address: IpAddr) -> bool {
-    address == ADDRESS
-}
 
 /// The forwarder. It runs from its first use until the helper ends: a program that read the host's settings while the network was up may ask for longer.
 #[derive(Clone, Default)]

@@ -10,14 +10,14 @@ use taut_event::{Events, Interest, Poller, Signal, Signals, new_session};
 use super::dnsmasq::{self, Dnsmasq};
 use super::file::{self, ResolvFile};
 use super::forward::Forwarder;
+use super::hook::Hook;
 use super::resolvconf::{self, Resolvconf};
 use super::resolved::Resolved;
-use super::surroundings::{Facts, search_domains};
-use super::{MAX_MESSAGE, Order, Report, Wanted};
+use super::servers::search_domains;
+use super::surroundings::Facts;
+use super::{MAX_MESSAGE, Order, Report};
 use crate::api::{Failure, ResolverBackEnd};
 
-/// The verb of this process. It is in no help text, because only the daemon uses it.
-pub(super) const VERB: &str = "dns-helper";
 /// Time between two looks at whether the settings are still there, 2 s, while there are some.
 const LOOKS_APART: Duration = Duration::from_secs(2);
 /// Longest pause between two attempts to apply settings, 60 s. The first one is [`LOOKS_APART`].
@@ -26,18 +26,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(3);
 /// Times within [`LONGEST_PAUSE`] that settings are repaired. Another program that undoes them more often wins, or the two would write for ever.
 const MOST_REPAIRS: usize = 5;
-
-/// A back-end: one way to have the host ask the stub.
-pub(super) trait Hook {
-    /// Returns its name.
-    fn back_end(&self) -> ResolverBackEnd;
-    /// Makes the settings, or changes them.
-    fn apply(&mut self, wanted: &Wanted) -> Result<(), Failure>;
-    /// Returns false if another program undid them.
-    fn is_in_place(&mut self, wanted: &Wanted) -> bool;
-    /// Puts the host back.
-    fn undo(&mut self);
-}
 
 /// Runs the helper until the daemon ends. Its standard input is the socket to the daemon.
 ///

@@ -4,6 +4,8 @@
 //! - `client`: the daemon's end;
 //! - `helper`: the process `taut dns-helper`, which changes the host. It outlives the daemon for a moment, so a crash leaves nothing behind (fault H3);
 //! - `surroundings`: what the host has, and which back-end follows from it;
+//! - `servers`, `marks`: the text of `/etc/resolv.conf`, and whose a file is;
+//! - `hook`: what every back-end can do;
 //! - `resolved`, `dnsmasq`, `resolvconf`, `file`: the back-ends;
 //! - `forward`: the forwarder for hosts whose resolver cannot send some names elsewhere;
 //! - `command`: programs that a back-end runs.
@@ -14,8 +16,11 @@ mod dnsmasq;
 mod file;
 mod forward;
 mod helper;
+mod hook;
+mod marks;
 mod resolvconf;
 mod resolved;
+mod servers;
 mod surroundings;
 
 use std::net::IpAddr;

@@ -4,9 +4,9 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::forward::{ADDRESS, Forwarder};
-use super::helper::Hook;
-use super::surroundings::{RESOLV_CONF, is_forwarder_named, servers};
+use super::forward::Forwarder;
+use super::hook::Hook;
+use super::servers::{ADDRESS, RESOLV_CONF, is_forwarder_named, servers};
 use super::{Wanted, command};
 use crate::api::{Failure, ResolverBackEnd};
 

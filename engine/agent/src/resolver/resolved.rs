@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::helper::Hook;
+use super::hook::Hook;
 use super::{Wanted, command};
 use crate::api::{Failure, ResolverBackEnd};
 
