@@ -37,6 +37,8 @@ pub fn run_helper() -> io::Result<()> {
     // A service manager signals all processes of a service, and the daemon is to end first.
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])?;
     let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // Anything but a socket has no address.
+    stream.local_addr()?;
     stream.set_nonblocking(true)?;
     let poller = Poller::new()?;
     poller.add(stream.as_fd(), 0, Interest::READ)?;
