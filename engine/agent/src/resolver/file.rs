@@ -20,11 +20,18 @@ const NEW: &str = "/etc/resolv.conf.taut-new";
 /// The file.
 pub(super) struct ResolvFile {
     forwarder: Forwarder,
+    /// The former file's text.
+    former: String,
 }
 
 impl ResolvFile {
     pub(super) fn new(forwarder: Forwarder) -> Self {
-        Self { forwarder }
+        Self { forwarder, former: String::new() }
+    }
+
+    /// Returns the former file's text as it is now; as it was, if the file is gone.
+    fn read_kept(&self) -> String {
+        fs::read_to_string(KEPT).unwrap_or_else(|_| self.former.clone())
     }
 }
 
@@ -36,7 +43,7 @@ impl Hook for ResolvFile {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), Failure> {
         let current = read();
         let former = match owner(&current) {
-            Some(owner) if owner == std::process::id() => fs::read_to_string(KEPT).unwrap_or_default(),
+            Some(owner) if owner == std::process::id() => self.read_kept(),
             Some(owner) if is_running(owner) => return Err(taken()),
             _ => {
                 recover();
@@ -44,6 +51,7 @@ impl Hook for ResolvFile {
             }
         };
         self.forwarder.serve(wanted, &servers(&former))?;
+        self.former.clone_from(&former);
         write(&text(&former, wanted)).map_err(|error| {
             Failure::new(
                 format!("{RESOLV_CONF} cannot be changed: {error}"),
@@ -53,7 +61,8 @@ impl Hook for ResolvFile {
     }
 
     fn is_in_place(&mut self, _: &Wanted) -> bool {
-        owner(&read()) == Some(std::process::id())
+        // A program that had the former file open may have written the rest of it since.
+        owner(&read()) == Some(std::process::id()) && self.read_kept() == self.former
     }
 
     fn undo(&mut self) {

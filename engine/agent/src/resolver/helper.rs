@@ -1,11 +1,13 @@
 //! The process `taut dns-helper`: it changes the host's resolver as the daemon wishes, keeps it so, and puts it back when the daemon ends in any way.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use taut_event::{Events, Interest, Poller, Signal, Signals, new_session};
+use taut_event::{DirectoryWatch, Events, Interest, Poller, Signal, Signals, new_session};
 
 use super::dnsmasq::{self, Dnsmasq};
 use super::file::{self, ResolvFile};
@@ -13,14 +15,18 @@ use super::forward::Forwarder;
 use super::hook::Hook;
 use super::resolvconf::{self, Resolvconf};
 use super::resolved::Resolved;
-use super::servers::search_domains;
+use super::servers::{RESOLV_CONF, search_domains};
 use super::surroundings::Facts;
 use super::{MAX_MESSAGE, Order, Report};
 use crate::api::{Failure, ResolverBackEnd};
 
-/// Time between two looks at whether the settings are still there, 2 s, while there are some.
-const LOOKS_APART: Duration = Duration::from_secs(2);
-/// Longest pause between two attempts to apply settings, 60 s. The first one is [`LOOKS_APART`].
+/// Time between two looks at whether the settings are still there, 5 s, while there are some: for settings outside of `/etc/resolv.conf`, of which the kernel tells.
+const LOOKS_APART: Duration = Duration::from_secs(5);
+/// Time from a change of `/etc/resolv.conf` to the look at it, 10 ms: programs that write it do so in two or three steps.
+const SETTLE: Duration = Duration::from_millis(10);
+/// Pause after the first failure, 2 s; each further one is twice as long, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// Longest pause between two attempts to apply settings, 60 s.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Time from SIGTERM to the end, 3 s, if the daemon does not end before.
 const GRACE: Duration = Duration::from_secs(3);
@@ -44,8 +50,8 @@ pub fn run_helper() -> io::Result<()> {
     poller.add(stream.as_fd(), 0, Interest::READ)?;
     poller.add(signals.as_fd(), 1, Interest::READ)?;
     recover();
-    let mut helper = Helper::new(stream);
-    let (mut events, mut end) = (Events::with_capacity(2), None::<Instant>);
+    let mut helper = Helper::new(stream, watch_resolv_conf(&poller));
+    let (mut events, mut end) = (Events::with_capacity(3), None::<Instant>);
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         poller.wait(&mut events, [left, helper.pause(Instant::now())].into_iter().flatten().min())?;
@@ -56,8 +62,20 @@ pub fn run_helper() -> io::Result<()> {
             helper.undo();
             return Ok(());
         }
+        helper.take_changes(Instant::now());
         helper.look(Instant::now());
     }
+}
+
+/// Has the kernel tell of changes of `/etc/resolv.conf`, and of the file that it leads to. Without these news the changes are noticed at the next look.
+fn watch_resolv_conf(poller: &Poller) -> Option<DirectoryWatch> {
+    let watch = DirectoryWatch::new().ok()?;
+    poller.add(watch.as_fd(), 2, Interest::READ).ok()?;
+    let link = Path::new(RESOLV_CONF);
+    for path in [Some(link.to_path_buf()), fs::canonicalize(link).ok()].into_iter().flatten() {
+        let _ = path.parent().map(|directory| watch.add(directory));
+    }
+    Some(watch)
 }
 
 /// Removes what a helper left that was killed itself, or that ran when the host lost its power.
@@ -73,6 +91,8 @@ struct Helper {
     wanted: Order,
     hook: Option<Box<dyn Hook>>,
     forwarder: Forwarder,
+    /// News of `/etc/resolv.conf`.
+    watch: Option<DirectoryWatch>,
     report: Report,
     /// Time of the next look.
     due: Instant,
@@ -83,16 +103,17 @@ struct Helper {
 }
 
 impl Helper {
-    fn new(stream: UnixStream) -> Self {
+    fn new(stream: UnixStream, watch: Option<DirectoryWatch>) -> Self {
         Self {
             stream,
             unread: Vec::new(),
             wanted: None,
             hook: None,
             forwarder: Forwarder::default(),
+            watch,
             report: Report::default(),
             due: Instant::now(),
-            pause: LOOKS_APART,
+            pause: FIRST_PAUSE,
             repairs: Vec::new(),
         }
     }
@@ -129,7 +150,7 @@ impl Helper {
     }
 
     fn carry_out(&mut self, order: Order) {
-        (self.wanted, self.pause) = (order, LOOKS_APART);
+        (self.wanted, self.pause) = (order, FIRST_PAUSE);
         self.repairs.clear();
         if self.wanted.is_some() {
             self.apply(Instant::now());
@@ -154,7 +175,7 @@ impl Helper {
         self.due = now + self.pause;
         match result {
             Ok(()) => {
-                (self.pause, self.due) = (LOOKS_APART, now + LOOKS_APART);
+                (self.pause, self.due) = (FIRST_PAUSE, now + LOOKS_APART);
                 self.tell(Report { back_end: Some(back_end), problem: None });
             }
             Err(problem) => {
@@ -163,6 +184,16 @@ impl Helper {
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 self.tell(Report { back_end: None, problem: Some(problem) });
             }
+        }
+    }
+
+    /// Looks soon if `/etc/resolv.conf` changed, unless the settings are left to another program for a while.
+    fn take_changes(&mut self, now: Instant) {
+        let file = Path::new(RESOLV_CONF).file_name();
+        let changed =
+            self.watch.as_ref().is_some_and(|watch| watch.changed().iter().any(|name| Some(name.as_os_str()) == file));
+        if changed && self.hook.is_some() {
+            self.due = self.due.min(now + SETTLE);
         }
     }
 
