@@ -59,6 +59,9 @@ fn main() -> ExitCode {
         Some("help" | "--help" | "-h") => {
             help(arguments.next().map(|word| word.to_string_lossy().into_owned()).as_deref())
         }
+        // Only the daemon runs it, so no help text has it.
+        Some("dns-helper") => taut_agent::run_helper()
+            .map_err(|error| Fault::failed(format!("this process is started by `taut daemon` alone: {error}"), "")),
         Some("--version" | "-V") => verb::run("version", Words::new(arguments)),
         Some(name) => verb::run(name, Words::new(arguments)),
     };

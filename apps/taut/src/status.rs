@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use taut_agent::api::{
     CoordinatorStatus, LanesStatus, LeaveState, MtuSource, NamesStatus, NatStatus, NodeState, PathKind, PeerStatus,
-    PortMapStatus, RelayStatus, RelayVia, Status,
+    PortMapStatus, RelayStatus, RelayVia, ResolverStatus, Status,
 };
 
 use crate::client::{Client, NoDaemon};
@@ -130,8 +130,18 @@ fn surroundings(status: &Status) -> String {
 
 /// Describes the network's names, and where this node answers questions for them.
 fn names(names: &NamesStatus) -> String {
-    let NamesStatus { domain, servers } = names;
-    if servers.is_empty() { format!("*.{domain}") } else { format!("*.{domain}, answered at {}", join(servers)) }
+    let NamesStatus { domain, servers, resolver } = names;
+    if servers.is_empty() {
+        return format!("*.{domain}");
+    }
+    let text = format!("*.{domain}, answered at {}", join(servers));
+    match resolver {
+        Some(ResolverStatus { by: Some(by), problem: None }) => format!("{text}, asked by {}", by.name()),
+        Some(ResolverStatus { problem: Some(problem), .. }) => {
+            format!("{text}; not asked by this host's programs: {}; {}", problem.message, problem.hint)
+        }
+        _ => text,
+    }
 }
 
 /// Describes the lanes: how many run, and why not more.

@@ -237,7 +237,8 @@ fn connect(client: &mut Client, options: &Options, mut deadline: Instant) -> Res
             std::thread::sleep(POLL);
             continue;
         }
-        if status.state == NodeState::Running && (has_asked(&status) || begin.elapsed() >= FIRST_ANSWER) {
+        let is_settled = has_asked(&status) && knows_resolver(&status);
+        if status.state == NodeState::Running && (is_settled || begin.elapsed() >= FIRST_ANSWER) {
             return Ok(status);
         }
         if Instant::now() >= deadline {
@@ -274,6 +275,13 @@ fn has_asked(status: &Status) -> bool {
     status.coordinator.as_ref().is_none_or(|coordinator| coordinator.connected || coordinator.last_error.is_some())
 }
 
+/// Returns true if the host's resolver asks for the network's names, or it is known why it does not: the next command of a script may use a name.
+fn knows_resolver(status: &Status) -> bool {
+    let names = status.me.as_ref().and_then(|me| me.names.as_ref()).filter(|names| !names.servers.is_empty());
+    let resolver = names.and_then(|names| names.resolver.as_ref());
+    resolver.is_none_or(|resolver| resolver.by.is_some() || resolver.problem.is_some())
+}
+
 fn waiting_for(status: &Status) -> String {
     match &status.coordinator {
         Some(coordinator) => match &coordinator.last_error {
@@ -298,6 +306,7 @@ fn summary(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use taut_agent::api::{ResolverBackEnd, ResolverStatus};
 
     use taut_agent::settings::Origin;
 
@@ -341,6 +350,21 @@ mod tests {
             has_asked(&status)
         };
         assert!(asked(true, None) && asked(false, Some("refused")) && !asked(false, None));
+    }
+
+    #[test]
+    fn a_resolver_that_is_not_set_up_yet_is_waited_for() {
+        let mut status = status::sample();
+        let mut knows = |resolver| {
+            if let Some(names) = status.me.as_mut().and_then(|me| me.names.as_mut()) {
+                names.resolver = resolver;
+            }
+            knows_resolver(&status)
+        };
+        let problem = Some(Failure { message: String::new(), hint: String::new() });
+        assert!(knows(None) && knows(Some(ResolverStatus { by: None, problem })));
+        assert!(!knows(Some(ResolverStatus::default())));
+        assert!(knows(Some(ResolverStatus { by: Some(ResolverBackEnd::File), problem: None })));
     }
 
     #[test]

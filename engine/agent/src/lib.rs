@@ -19,6 +19,7 @@
 //! | [`metrics`] | the figures for Prometheus, and the HTTP port that serves them | `api`, `basics` |
 //! | `host` | addresses and routes of the TUN device, and the other interfaces of the host | `api` |
 //! | `lanes` | the running lanes, seen from the agent: queues, steering, sockets' buffers | `basics` |
+//! | `resolver` | the host's resolver, and the helper process that changes it | `api`, `basics` |
 //! | [`wg`] | `taut wg`: a plain WireGuard interface that the stock `wg` configures, without a network | `basics`, `lanes` |
 //! | `overlay` | a network that is up: TUN device, sockets, lanes, bridges, and the node between them | `api`, `basics`, `config`, `host`, `lanes` |
 //! | `status` | an overlay described for users, and why a path is as it is | `api`, `overlay` |
@@ -39,6 +40,7 @@ mod lanes;
 pub mod log;
 pub mod metrics;
 mod overlay;
+mod resolver;
 mod server;
 pub mod settings;
 mod status;
@@ -48,3 +50,4 @@ pub use config::{DaemonConfig, SEARCH_SOCKETS};
 pub use daemon::run;
 pub use error::RunError;
 pub use lanes::{Steer, Steering};
+pub use resolver::run_helper;

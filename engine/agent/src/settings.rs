@@ -89,6 +89,8 @@ pub static SETTINGS: &[Setting] = &[
     switch!("udp-gso", NextStart, udp_gso),
     switch!("udp-gro", NextStart, udp_gro),
     switch!("ecn", NextStart, ecn),
+    switch!("dns", Now, dns),
+    switch!("dns-search", Now, dns_search),
     switch!("portmap", Now, portmap),
     value!("search-sockets", NextStart, search_sockets, values::search_sockets, |count: &u16| count.to_string()),
     value!("suites", NextStart, suites, values::suites, |suites: &Suites| values::show_suites(*suites)),

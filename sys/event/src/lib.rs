@@ -28,6 +28,7 @@ mod signals;
 mod tcp;
 mod thread_time;
 mod waker;
+mod watch;
 
 pub use clock::{boot_time, wall_clock};
 pub use connect::connect;
@@ -40,6 +41,7 @@ pub use signals::{Signal, Signals};
 pub use tcp::{connect_tcp, set_backlog};
 pub use thread_time::ThreadTime;
 pub use waker::Waker;
+pub use watch::DirectoryWatch;
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};

@@ -1,7 +1,7 @@
 use taut_agent::api::{
     Bytes, CongestionMarks, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, LeaveStatus,
-    MappingBehaviour, NamesStatus, NatStatus, PathChanges, PathStatus, PortMapStatus, RelayState, RelayStatus, SCHEMA,
-    SelfStatus, SessionStatus, Traffic, TunStatus,
+    MappingBehaviour, NamesStatus, NatStatus, PathChanges, PathStatus, PortMapStatus, RelayState, RelayStatus,
+    ResolverBackEnd, SCHEMA, SelfStatus, SessionStatus, Traffic, TunStatus,
 };
 use taut_base::PublicKey;
 
@@ -59,6 +59,7 @@ pub(crate) fn sample() -> Status {
             names: Some(NamesStatus {
                 domain: String::from("home.taut.internal"),
                 servers: vec!["100.64.0.0".parse().unwrap(), "fd00::53:0:53".parse().unwrap()],
+                resolver: Some(ResolverStatus { by: Some(ResolverBackEnd::SystemdResolved), problem: None }),
             }),
         }),
         coordinator: Some(CoordinatorStatus {
@@ -93,7 +94,7 @@ fn one_screen() {
         "\
 n1 in network home: up
 addresses    100.64.0.1 fd00::1
-names        *.home.taut.internal, answered at 100.64.0.0 fd00::53:0:53
+names        *.home.taut.internal, answered at 100.64.0.0 fd00::53:0:53, asked by systemd-resolved
 device       taut0, MTU 1420, UDP port 8288
 coordinator  http://10.0.0.1:8288, not connected for 65 s: Connection refused; next attempt in 3 s
 
@@ -176,7 +177,7 @@ fn relays_nat_and_port_mapping_are_shown() {
         "\
 n1 in network home: up
 addresses     100.64.0.1 fd00::1
-names         *.home.taut.internal, answered at 100.64.0.0 fd00::53:0:53
+names         *.home.taut.internal, answered at 100.64.0.0 fd00::53:0:53, asked by systemd-resolved
 device        taut0, MTU 1420, UDP port 8288
 coordinator   http://10.0.0.1:8288, not connected for 65 s: Connection refused; next attempt in 3 s
 NAT           port-restricted cone NAT, seen as 203.0.113.1:40000

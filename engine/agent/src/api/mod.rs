@@ -10,6 +10,7 @@ mod path;
 mod peer;
 mod reach;
 mod relay;
+mod resolver;
 mod settings;
 mod socket;
 mod why;
@@ -29,6 +30,7 @@ pub use path::{PathKind, PathStatus};
 pub use peer::{Bytes, CongestionMarks, PathChanges, PeerStatus, SessionStatus, Traffic};
 pub use reach::Reach;
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
+pub use resolver::{ResolverBackEnd, ResolverStatus};
 pub use settings::{SettingChange, SettingStatus, SettingsStatus};
 pub use socket::private_socket;
 pub use why::{WayStatus, Why};
@@ -310,6 +312,9 @@ pub struct NamesStatus {
     pub domain: String,
     /// The addresses at which this node answers its host's questions, IPv4 first; empty while the overlay is down.
     pub servers: Vec<IpAddr>,
+    /// The host's resolver; `None` if it is left alone (`--no-dns`), and from a daemon that always leaves it alone.
+    #[serde(default)]
+    pub resolver: Option<ResolverStatus>,
 }
 
 /// The lanes: threads that move packets.

@@ -3,6 +3,7 @@
 //! - this file: the loop, and the life of the overlay;
 //! - `leave`: ending the membership;
 //! - `mapped`: port mappings of the router in front of this host;
+//! - `names`: the host's resolver;
 //! - `news`: events of the control thread;
 //! - `settings`: settings that a user changes;
 //! - `sleep`: detection of a suspended host;
@@ -12,6 +13,7 @@
 
 mod leave;
 mod mapped;
+mod names;
 mod news;
 mod questions;
 mod settings;
@@ -41,6 +43,7 @@ use crate::host::{self, Surroundings};
 use crate::log::{Log, MAX_EVENTS, Value, kind, listed, write_line};
 use crate::metrics::http::{self, MetricsServer};
 use crate::overlay::{Overlay, OverlayOutput};
+use crate::resolver::Resolver;
 use crate::server::{ApiServer, FIRST_CONNECTION};
 use mapped::Mapped;
 use questions::Questions;
@@ -51,6 +54,7 @@ const TOKEN_SIGNALS: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
 const TOKEN_MONITOR: u64 = 2;
 const TOKEN_SERVER: u64 = 3;
+const TOKEN_RESOLVER: u64 = 4;
 
 /// Time from the first change of addresses to the first reading, 10 ms. Addresses change in bursts (an interface comes up, DHCP answers): one that goes, one that comes and a
 /// route take a few milliseconds. The reading must not be later, because peers cannot answer a host that moved until they know its new endpoint.
@@ -87,6 +91,8 @@ struct Daemon {
     /// The metrics port, if the user wants one.
     metrics: Option<MetricsServer>,
     monitor: Option<Monitor>,
+    /// The host's resolver, unless it is left alone.
+    resolver: Option<Resolver>,
     control: Option<Control>,
     member: MembershipState,
     coordinator: CoordinatorState,
@@ -136,6 +142,10 @@ impl Daemon {
         if let Some(monitor) = &monitor {
             add(monitor.as_fd(), TOKEN_MONITOR)?;
         }
+        let resolver = config.dns_helper.as_deref().filter(|_| config.dns).map(Resolver::start);
+        if let Some(socket) = resolver.as_ref().and_then(Resolver::as_fd) {
+            add(socket, TOKEN_RESOLVER)?;
+        }
         let mut daemon = Self {
             config,
             run: u64::try_from(clocks().wall.as_micros()).unwrap_or_default(),
@@ -145,6 +155,7 @@ impl Daemon {
             server: Some(server),
             metrics: metrics.transpose()?,
             monitor,
+            resolver,
             control: Some(control),
             member: MembershipState::default(),
             coordinator: CoordinatorState::default(),
@@ -178,6 +189,7 @@ impl Daemon {
                     TOKEN_WAKER => self.waker.drain(),
                     TOKEN_MONITOR => self.handle_news(),
                     TOKEN_SERVER => self.accept(),
+                    TOKEN_RESOLVER => self.read_resolver(),
                     token if token >= http::FIRST_TOKEN => self.serve_metrics(token),
                     token if token >= FIRST_CONNECTION => self.serve(token),
                     _ => {}
@@ -186,6 +198,7 @@ impl Daemon {
             self.turn();
         }
         self.stop_overlay("daemon-stops");
+        self.end_resolver();
         self.mapped.end();
         self.turn_log();
         self.log.finish(self.ending.unwrap_or("signal"), clocks());
@@ -226,6 +239,7 @@ impl Daemon {
             self.apply_map();
         }
         self.drain_overlay();
+        self.turn_resolver();
         self.turn_log();
     }
 
@@ -348,7 +362,8 @@ impl Daemon {
                     self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
                 }
                 self.overlay = Some(overlay);
-                self.waits.clear();
+                // Without its helper, which a daemon starts first of all, the resolver waits for the next daemon.
+                self.waits.retain(|name| *name == "dns" && self.resolver.is_none());
                 self.problems.network = None;
                 self.note_up(&map);
                 self.watch();

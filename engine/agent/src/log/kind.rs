@@ -134,6 +134,9 @@ kinds! {
     MTU_CHANGED Host Info "mtu-changed" "the TUN device has another MTU: the largest that a path carries" ["interface" "from" "to"]
     MTU_TAKEN Host Warn "mtu-taken" "another program changed the MTU of the TUN device: it is left alone" ["interface" "from" "to"]
     MTU_REFUSED Host Warn "mtu-refused" "the system refused to change the MTU of the TUN device" ["interface" "reason"]
+    RESOLVER_SET Host Info "resolver-set" "the host's resolver asks this node for the network's names" ["back_end"]
+    RESOLVER_FAILED Host Warn "resolver-failed" "the host's resolver does not ask this node for the network's names" ["reason"]
+    RESOLVER_RESTORED Host Info "resolver-restored" "the host's resolver is as it was" []
     IPV6_CHANGED Host Info "ipv6-changed" "IPv6 was switched on or off on the TUN device" ["interface" "ipv6"]
 
     PORT_MAPPED Portmap Info "port-mapped" "the router maps a port to this node" ["port" "outside" "protocol"]

@@ -16,12 +16,13 @@ use taut_wire::control::Suite;
 
 use crate::api::{
     Bytes, CongestionMarks, Filtering, Handshakes, LanesStatus, MappingBehaviour, NamesStatus, NatStatus, PathChanges,
-    PathStatus, PeerStatus, RelayState, RelayStatus, RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
+    PathStatus, PeerStatus, RelayState, RelayStatus, RelayVia, ResolverStatus, SelfStatus, SessionStatus, Traffic,
+    WebSocketStatus,
 };
 use crate::overlay::Overlay;
 
 /// Returns the status of this node.
-pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>) -> SelfStatus {
+pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>, resolver: Option<ResolverStatus>) -> SelfStatus {
     SelfStatus {
         name: map.me.name.clone(),
         id: map.me.id.0,
@@ -36,6 +37,7 @@ pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>) -> SelfStatus 
         names: Some(NamesStatus {
             domain: map.network.zone(),
             servers: overlay.map_or_else(Vec::new, Overlay::name_servers),
+            resolver,
         }),
     }
 }

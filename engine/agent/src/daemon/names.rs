@@ -1,0 +1,45 @@
+//! The host's resolver: it asks the stub while the network is up.
+
+use super::Daemon;
+use crate::log::{Value, kind};
+use crate::resolver::{NamedNetwork, Resolver, ResolverEvent};
+
+impl Daemon {
+    /// Has the host's resolver follow the network.
+    pub(super) fn turn_resolver(&mut self) {
+        let network = self.named_network();
+        if let Some(resolver) = &mut self.resolver {
+            resolver.set(network, self.config.dns_search);
+        }
+    }
+
+    /// Returns what the resolver has to know; `None` while no address answers.
+    fn named_network(&self) -> Option<NamedNetwork> {
+        let (overlay, map) = (self.overlay.as_ref().filter(|_| self.config.dns)?, self.member.map.as_ref()?);
+        let servers = overlay.name_servers();
+        (!servers.is_empty()).then(|| NamedNetwork {
+            interface: String::from(overlay.interface()),
+            servers,
+            zone: map.network.zone(),
+            prefixes: overlay.prefixes().to_vec(),
+        })
+    }
+
+    /// Takes the reports of the helper process.
+    pub(super) fn read_resolver(&mut self) {
+        for event in self.resolver.as_mut().map(Resolver::read).unwrap_or_default() {
+            match event {
+                ResolverEvent::Set(back_end) => self.note(&kind::RESOLVER_SET, &[Value::Word(back_end)]),
+                ResolverEvent::Failed(reason) => self.note(&kind::RESOLVER_FAILED, &[Value::Text(reason)]),
+                ResolverEvent::Restored => self.note(&kind::RESOLVER_RESTORED, &[]),
+            }
+        }
+    }
+
+    /// Waits until the host has its own resolver again, because the daemon ends.
+    pub(super) fn end_resolver(&mut self) {
+        if let Some(resolver) = self.resolver.take() {
+            resolver.stop();
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! dnsmasq, as a service of the host or under NetworkManager: a file in its directory of settings, and a restart.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::hook::Hook;
+use super::marks::{is_running, mark, owner};
+use super::{Wanted, command};
+use crate::api::{Failure, ResolverBackEnd};
+
+/// The directory of NetworkManager's dnsmasq.
+const OF_NETWORK_MANAGER: &str = "/etc/NetworkManager/dnsmasq.d";
+/// The directory of Debian's service, which it reads beside the settings in its command line.
+const OF_DEBIAN: &str = "/etc/dnsmasq.d";
+/// The file that has dnsmasq's settings unless its command line names another one.
+const SETTINGS: &str = "/etc/dnsmasq.conf";
+/// The name of our file.
+const FILE: &str = "taut.conf";
+
+/// A dnsmasq of this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DnsmasqPlace {
+    /// Directory in which it reads all files.
+    pub(super) directory: PathBuf,
+    /// Whether NetworkManager started it.
+    pub(super) of_network_manager: bool,
+}
+
+impl DnsmasqPlace {
+    fn at(directory: &str) -> Self {
+        Self { directory: directory.into(), of_network_manager: directory == OF_NETWORK_MANAGER }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.join(FILE)
+    }
+
+    /// Has it read its settings again: on a signal it reads only names and servers.
+    fn restart(&self) -> Result<(), String> {
+        let run = |program: &str, words: &[&str]| command::run(program, words, "").map(drop);
+        if self.of_network_manager {
+            return run("nmcli", &["general", "reload", "dns-full"]);
+        }
+        if Path::new("/run/systemd/system").exists() {
+            return run("systemctl", &["restart", "dnsmasq"]);
+        }
+        run("/etc/init.d/dnsmasq", &["restart"])
+    }
+}
+
+/// Returns the dnsmasq that runs in this network namespace and has a directory of settings.
+pub(super) fn find() -> Option<DnsmasqPlace> {
+    let processes = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
+    let of_dnsmasq =
+        processes.filter(|path| fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "dnsmasq\n"));
+    let namespace = |path: &Path| fs::metadata(path.join("ns/net")).ok().map(|found| (found.dev(), found.ino()));
+    let ours = namespace(Path::new("/proc/self"));
+    // Without the right to trace a process its namespace is not known, and it counts as ours.
+    let mut here = of_dnsmasq.filter(|path| namespace(path).is_none_or(|theirs| Some(theirs) == ours));
+    here.find_map(|path| {
+        let words = fs::read(path.join("cmdline")).ok()?;
+        let words: Vec<String> =
+            words.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        directory(&words, |path| fs::read_to_string(path).unwrap_or_default()).map(|found| DnsmasqPlace::at(&found))
+    })
+}
+
+/// Returns the directory of settings that a command line of dnsmasq names, or the file that it names.
+fn directory(words: &[String], read: impl Fn(&str) -> String) -> Option<String> {
+    // `-7 DIRECTORY,suffix to leave out,…`
+    let plain = |value: &str| value.split(',').next().unwrap_or_default().trim().trim_end_matches('/').to_owned();
+    let option = |long: &str, short: &str| {
+        let next = words
+            .iter()
+            .zip(words.iter().skip(1))
+            .find(|(word, _)| *word == short || *word == long)
+            .map(|(_, value)| value.as_str());
+        words.iter().find_map(|word| word.strip_prefix(long)?.strip_prefix('=')).or(next).map(plain)
+    };
+    option("--conf-dir", "-7").or_else(|| {
+        let file = option("--conf-file", "-C").unwrap_or_else(|| String::from(SETTINGS));
+        let text = read(&file);
+        text.lines().find_map(|line| line.trim().strip_prefix("conf-dir=")).map(plain)
+    })
+}
+
+/// The file in that directory.
+pub(super) struct Dnsmasq {
+    back_end: ResolverBackEnd,
+    place: Option<DnsmasqPlace>,
+}
+
+impl Dnsmasq {
+    pub(super) fn new(back_end: ResolverBackEnd) -> Self {
+        Self { back_end, place: None }
+    }
+}
+
+impl Hook for Dnsmasq {
+    fn back_end(&self) -> ResolverBackEnd {
+        self.back_end
+    }
+
+    fn apply(&mut self, wanted: &Wanted) -> Result<(), Failure> {
+        let failed = |error: String| {
+            Failure::new(
+                format!("dnsmasq did not take the network's name server: {error}"),
+                format!(
+                    "taut tries again automatically; or add `server=/{}/ADDRESS` to its settings by hand (docs/names.md)",
+                    wanted.domain()
+                ),
+            )
+        };
+        let Some(place) = self.place.clone().or_else(find) else {
+            return Err(failed(String::from("it does not run any more")));
+        };
+        self.place = Some(place.clone());
+        let text = settings(wanted);
+        if fs::read_to_string(place.file()).is_ok_and(|before| before == text) {
+            return Ok(());
+        }
+        let path = place.file();
+        fs::write(&path, text).map_err(|error| failed(format!("{} cannot be written: {error}", path.display())))?;
+        place.restart().map_err(failed)
+    }
+
+    fn is_in_place(&mut self, wanted: &Wanted) -> bool {
+        let file = self.place.as_ref().map(DnsmasqPlace::file);
+        file.is_some_and(|path| fs::read_to_string(path).is_ok_and(|text| text == settings(wanted)))
+    }
+
+    fn undo(&mut self) {
+        if let Some(place) = self.place.take() {
+            remove(&place);
+        }
+    }
+}
+
+/// Removes the files that a helper left which does not run any more.
+pub(super) fn recover() {
+    let known = [OF_NETWORK_MANAGER, OF_DEBIAN].map(DnsmasqPlace::at);
+    // OpenWrt names the directory after a section of its settings.
+    let running = known.iter().all(|place| !place.file().exists()).then(find).flatten();
+    for place in known.iter().chain(&running) {
+        let left = fs::read_to_string(place.file()).ok().and_then(|text| owner(&text));
+        if left.is_some_and(|owner| !is_running(owner)) {
+            remove(place);
+        }
+    }
+}
+
+fn remove(place: &DnsmasqPlace) {
+    if fs::remove_file(place.file()).is_ok() {
+        // Nobody is left to tell if this fails.
+        let _ = place.restart();
+    }
+}
+
+/// Returns the text of our file.
+fn settings(wanted: &Wanted) -> String {
+    let mut lines = vec![mark()];
+    for zone in &wanted.zones {
+        lines.extend(wanted.servers.iter().map(|server| format!("server=/{zone}/{server}")));
+        // Addresses of the overlay are private ones, which a dnsmasq with `stop-dns-rebind` removes from answers.
+        lines.push(format!("rebind-domain-ok=/{zone}/"));
+    }
+    // Without a server, dnsmasq answers itself that there is no such name.
+    lines.extend(wanted.shadows.iter().map(|shadow| format!("server=/{shadow}/")));
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_of_settings_is_found_in_command_lines_and_files() {
+        let find = |line: &str, file: &str| {
+            let words: Vec<String> = line.split(' ').map(String::from).collect();
+            directory(&words, |path| {
+                if path == file { String::from("port=53\n conf-dir=/tmp/d/,*.conf\n") } else { String::new() }
+            })
+        };
+        let debian =
+            "dnsmasq -x /run/dnsmasq/dnsmasq.pid -u dnsmasq -7 /etc/dnsmasq.d,.dpkg-dist,.dpkg-old --local-service";
+        assert_eq!(find(debian, "").as_deref(), Some("/etc/dnsmasq.d"));
+        let network_manager = "dnsmasq --no-resolv --conf-file=/dev/null --conf-dir=/etc/NetworkManager/dnsmasq.d";
+        assert!(DnsmasqPlace::at(&find(network_manager, "").unwrap()).of_network_manager);
+        assert_eq!(
+            find("dnsmasq -C /var/etc/dnsmasq.conf.cfg -k", "/var/etc/dnsmasq.conf.cfg").as_deref(),
+            Some("/tmp/d")
+        );
+        assert_eq!(find("dnsmasq", SETTINGS).as_deref(), Some("/tmp/d"));
+        assert_eq!(find("dnsmasq --conf-file=/x", SETTINGS), None, "that file is not read");
+    }
+
+    #[test]
+    fn each_domain_has_its_server_and_may_have_private_addresses() {
+        let wanted = Wanted {
+            interface: String::from("taut0"),
+            servers: vec!["100.64.0.0".parse().unwrap()],
+            zones: vec![String::from("taut.internal"), String::from("64.100.in-addr.arpa")],
+            search: false,
+            shadows: vec![String::from("taut.internal.lan")],
+        };
+        let text = settings(&wanted);
+        assert_eq!(owner(&text), Some(std::process::id()));
+        assert!(text.contains("\nserver=/taut.internal/100.64.0.0\nrebind-domain-ok=/taut.internal/\n"), "{text}");
+        assert!(text.ends_with("rebind-domain-ok=/64.100.in-addr.arpa/\nserver=/taut.internal.lan/\n"));
+    }
+}

@@ -1,0 +1,265 @@
+//! The forwarder, for hosts whose resolver asks the same servers about every name: the network's names go to the stub, all others to the servers that the host
+//! had. Messages pass unchanged except for their identifier, so signatures of DNSSEC stay whole.
+//!
+//! Each question has a thread of its own while it waits for its answer. They are few, bounded, and none of them moves packets.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use taut_base::Entropy;
+use taut_dns::{Way, Zones, failure, is_answer, no_name};
+
+use super::Wanted;
+use super::servers::{ADDRESS, PORT};
+use crate::api::Failure;
+use crate::basics::OsEntropy;
+
+/// Questions that wait for their answers at once, and connections, 128 in all: further ones are dropped, and libc asks again.
+const MOST_WAITING: usize = 128;
+/// Longest wait for one server's answer, 1.5 s: three servers are asked within libc's patience of 5 s (man 5 resolv.conf).
+const ONE_SERVER: Duration = Duration::from_millis(1_500);
+/// Servers that are asked about one name, 3: as many as libc asks.
+const MOST_SERVERS: usize = 3;
+/// Longest silence of a client's connection, 10 s.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Stack of a thread, 64 KiB: it has one message of at most 64 KiB on the heap.
+const STACK: usize = 64 * 1024;
+/// Response codes after which the next server is asked: SERVFAIL and REFUSED (RFC 1035 section 4.1.1).
+const NOT_ANSWERED: [u8; 2] = [2, 5];
+
+/// The forwarder. It runs from its first use until the helper ends: a program that read the host's settings while the network was up may ask for longer.
+#[derive(Clone, Default)]
+pub(super) struct Forwarder(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    ways: Mutex<Ways>,
+    waiting: AtomicUsize,
+}
+
+/// Where questions go.
+#[derive(Clone, Default)]
+struct Ways {
+    zones: Zones,
+    stub: Vec<SocketAddr>,
+    others: Vec<SocketAddr>,
+    listens: bool,
+}
+
+impl Forwarder {
+    /// Forwards from now on: names of `wanted` to its stub, all others to these servers.
+    pub(super) fn serve(&self, wanted: &Wanted, others: &[SocketAddr]) -> Result<(), Failure> {
+        let mut ways = self.0.ways();
+        if !ways.listens {
+            self.listen().map_err(|error| {
+                Failure::new(
+                    format!("taut cannot answer the host's questions at {ADDRESS}, port {PORT}: {error}"),
+                    format!("see who listens there (`ss -lnup 'sport = :{PORT}'`), and have it listen on addresses of its own"),
+                )
+            })?;
+            ways.listens = true;
+        }
+        ways.zones = Zones::new(wanted.zones.iter().map(String::as_str));
+        ways.stub = wanted.servers.iter().map(|server| SocketAddr::new(*server, PORT)).collect();
+        ways.others = others.to_vec();
+        Ok(())
+    }
+
+    fn listen(&self) -> io::Result<()> {
+        let datagrams = Arc::new(UdpSocket::bind((ADDRESS, PORT))?);
+        let connections = TcpListener::bind((ADDRESS, PORT))?;
+        let shared = Arc::clone(&self.0);
+        spawn(move || {
+            let mut buffer = vec![0; usize::from(u16::MAX)];
+            loop {
+                let Ok((length, client)) = datagrams.recv_from(&mut buffer) else { continue };
+                let question = buffer.get(..length).unwrap_or_default().to_vec();
+                let socket = Arc::clone(&datagrams);
+                shared.admit(move |shared| {
+                    if let Some(answer) = shared.answer(&question, ask_by_udp) {
+                        let _ = socket.send_to(&answer, client);
+                    }
+                });
+            }
+        })?;
+        let shared = Arc::clone(&self.0);
+        spawn(move || {
+            for client in connections.incoming().flatten() {
+                // A client that breaks off is no error of ours.
+                shared.admit(move |shared| drop(shared.serve(client)));
+            }
+        })
+    }
+}
+
+impl Shared {
+    fn ways(&self) -> std::sync::MutexGuard<'_, Ways> {
+        // The table is whole after each statement, so a panic elsewhere leaves it usable.
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs work in a thread of its own, if not too many wait.
+    fn admit(self: &Arc<Self>, work: impl FnOnce(&Self) + Send + 'static) {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let shared = Arc::clone(self);
+        let started = spawn(move || {
+            work(&shared);
+            shared.waiting.fetch_sub(1, Ordering::Relaxed);
+        });
+        if started.is_err() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Serves a connection (RFC 7766): one question after the other.
+    fn serve(&self, mut client: TcpStream) -> io::Result<()> {
+        client.set_read_timeout(Some(SILENCE))?;
+        client.set_write_timeout(Some(SILENCE))?;
+        loop {
+            let question = read_message(&mut client)?;
+            let answer = self.answer(&question, ask_by_tcp).ok_or(io::ErrorKind::InvalidData)?;
+            write_message(&mut client, &answer)?;
+        }
+    }
+
+    /// Returns the answer to a question; `None` if it is no question. Of several servers the first that answers is believed.
+    fn answer(&self, question: &[u8], ask: fn(SocketAddr, &[u8]) -> io::Result<Vec<u8>>) -> Option<Vec<u8>> {
+        let servers = {
+            let ways = self.ways();
+            match ways.zones.way(question)? {
+                Way::Network => ways.stub.clone(),
+                Way::Elsewhere => ways.others.clone(),
+                Way::Nowhere => return no_name(question),
+            }
+        };
+        // Drawn anew: a host's programs may draw predictable ones, and an answer is recognised by it (RFC 5452).
+        let mut asked = question.to_vec();
+        OsEntropy::new().fill(asked.first_chunk_mut::<2>()?);
+        let mut last = None;
+        for server in servers.into_iter().take(MOST_SERVERS) {
+            let Ok(answer) = ask(server, &asked) else { continue };
+            let code = answer.get(3).copied().unwrap_or_default() & 15;
+            last = Some(answer);
+            if !NOT_ANSWERED.contains(&code) {
+                break;
+            }
+        }
+        let mut answer = last.or_else(|| failure(question))?;
+        answer.get_mut(..2)?.copy_from_slice(question.get(..2)?);
+        Some(answer)
+    }
+}
+
+fn ask_by_udp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+    let unspecified: IpAddr =
+        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
+    // The kernel draws the port, and takes datagrams of this server only.
+    let socket = UdpSocket::bind((unspecified, 0))?;
+    socket.connect(server)?;
+    socket.send(question)?;
+    let (deadline, mut buffer) = (Instant::now() + ONE_SERVER, vec![0; usize::from(u16::MAX)]);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        socket.set_read_timeout(Some(left))?;
+        let length = socket.recv(&mut buffer)?;
+        let answer = buffer.get(..length).unwrap_or_default();
+        if is_answer(question, answer) {
+            return Ok(answer.to_vec());
+        }
+    }
+}
+
+fn ask_by_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+    let mut connection = TcpStream::connect_timeout(&server, ONE_SERVER)?;
+    connection.set_read_timeout(Some(ONE_SERVER))?;
+    connection.set_write_timeout(Some(ONE_SERVER))?;
+    write_message(&mut connection, question)?;
+    let answer = read_message(&mut connection)?;
+    is_answer(question, &answer).then_some(answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut message)?;
+    Ok(message)
+}
+
+fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
+    let length = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
+    stream.write_all(&[&length.to_be_bytes()[..], message].concat())
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().stack_size(STACK).spawn(work).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A question for `name`, type A.
+    fn question(name: &str) -> Vec<u8> {
+        let mut message = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name.split('.') {
+            message.push(u8::try_from(label.len()).unwrap());
+            message.extend_from_slice(label.as_bytes());
+        }
+        message.extend([0, 0, 1, 0, 1]);
+        message
+    }
+
+    /// Answers the first question it gets with this response code; returns its address.
+    fn server(code: u8) -> SocketAddr {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        thread::spawn(move || {
+            let mut buffer = [0; 512];
+            let (length, client) = socket.recv_from(&mut buffer).unwrap();
+            assert_ne!(buffer[..2], [7, 7], "the identifier is drawn again");
+            // Not for this question.
+            socket.send_to(&buffer[..length], client).unwrap();
+            (buffer[2], buffer[3]) = (0x81, code);
+            socket.send_to(&buffer[..length], client).unwrap();
+        });
+        address
+    }
+
+    fn shared(stub: &[SocketAddr], others: &[SocketAddr]) -> Shared {
+        let ways =
+            Ways { zones: Zones::new(["taut.internal"]), stub: stub.to_vec(), others: others.to_vec(), listens: true };
+        Shared { ways: Mutex::new(ways), waiting: AtomicUsize::new(0) }
+    }
+
+    #[test]
+    fn fault_h4_a_name_of_the_network_is_asked_at_the_stub_and_nowhere_else() {
+        let code = |shared: &Shared, name| {
+            let answer = shared.answer(&question(name), ask_by_udp).unwrap();
+            assert_eq!(answer[..2], [7, 7], "the client's identifier is in the answer");
+            answer[3] & 15
+        };
+        assert_eq!(code(&shared(&[server(3)], &[server(0)]), "nas.home.taut.internal"), 3);
+        assert_eq!(code(&shared(&[], &[server(0)]), "nas.home.taut.internal"), 2, "SERVFAIL without the stub");
+        assert_eq!(code(&shared(&[server(3)], &[server(0)]), "example.com"), 0);
+        assert_eq!(code(&shared(&[], &[server(0)]), "nas.home.taut.internal.lan.example"), 3);
+        assert_eq!(shared(&[], &[]).answer(&[0; 5], ask_by_udp), None);
+    }
+
+    #[test]
+    fn fault_h5_a_server_that_fails_or_is_dead_is_followed_by_the_next() {
+        let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let shared = shared(&[], &[dead, server(2), server(3)]);
+        assert_eq!(shared.answer(&question("example.com"), ask_by_udp).unwrap()[3] & 15, 3);
+    }
+}

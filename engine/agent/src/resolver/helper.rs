@@ -1,0 +1,259 @@
+//! The process `taut dns-helper`: it changes the host's resolver as the daemon wishes, keeps it so, and puts it back when the daemon ends in any way.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use taut_event::{DirectoryWatch, Events, Interest, Poller, Signal, Signals, new_session};
+
+use super::dnsmasq::{self, Dnsmasq};
+use super::file::{self, ResolvFile};
+use super::forward::Forwarder;
+use super::hook::Hook;
+use super::resolvconf::{self, Resolvconf};
+use super::resolved::Resolved;
+use super::servers::{RESOLV_CONF, search_domains};
+use super::surroundings::Facts;
+use super::{MAX_MESSAGE, Order, Report};
+use crate::api::{Failure, ResolverBackEnd};
+
+/// Time between two looks at whether the settings are still there, 5 s, while there are some: for settings outside of `/etc/resolv.conf`, of which the kernel tells.
+const LOOKS_APART: Duration = Duration::from_secs(5);
+/// Time from a change of `/etc/resolv.conf` to the look at it, 10 ms: programs that write it do so in two or three steps.
+const SETTLE: Duration = Duration::from_millis(10);
+/// Pause after the first failure, 2 s; each further one is twice as long, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// Longest pause between two attempts to apply settings, 60 s.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Time from SIGTERM to the end, 3 s, if the daemon does not end before.
+const GRACE: Duration = Duration::from_secs(3);
+/// Times within [`LONGEST_PAUSE`] that settings are repaired. Another program that undoes them more often wins, or the two would write for ever.
+const MOST_REPAIRS: usize = 5;
+
+/// Runs the helper until the daemon ends. Its standard input is the socket to the daemon.
+///
+/// # Errors
+/// If standard input is no such socket.
+pub fn run_helper() -> io::Result<()> {
+    // A terminal's Ctrl-C and a closed terminal are for the daemon. This fails only for a process that leads its group already.
+    let _ = new_session();
+    // A service manager signals all processes of a service, and the daemon is to end first.
+    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])?;
+    let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // Anything but a socket has no address.
+    stream.local_addr()?;
+    stream.set_nonblocking(true)?;
+    let poller = Poller::new()?;
+    poller.add(stream.as_fd(), 0, Interest::READ)?;
+    poller.add(signals.as_fd(), 1, Interest::READ)?;
+    recover();
+    let mut helper = Helper::new(stream, watch_resolv_conf(&poller));
+    let (mut events, mut end) = (Events::with_capacity(3), None::<Instant>);
+    loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        poller.wait(&mut events, [left, helper.pause(Instant::now())].into_iter().flatten().min())?;
+        while let Some(signal) = signals.next() {
+            end = end.or_else(|| (signal == Signal::Terminate).then(|| Instant::now() + GRACE));
+        }
+        if helper.read().is_err() || end.is_some_and(|end| Instant::now() >= end) {
+            helper.undo();
+            return Ok(());
+        }
+        helper.take_changes(Instant::now());
+        helper.look(Instant::now());
+    }
+}
+
+/// Has the kernel tell of changes of `/etc/resolv.conf`, and of the file that it leads to. Without these news the changes are noticed at the next look.
+fn watch_resolv_conf(poller: &Poller) -> Option<DirectoryWatch> {
+    let watch = DirectoryWatch::new().ok()?;
+    poller.add(watch.as_fd(), 2, Interest::READ).ok()?;
+    let link = Path::new(RESOLV_CONF);
+    for path in [Some(link.to_path_buf()), fs::canonicalize(link).ok()].into_iter().flatten() {
+        let _ = path.parent().map(|directory| watch.add(directory));
+    }
+    Some(watch)
+}
+
+/// Removes what a helper left that was killed itself, or that ran when the host lost its power.
+fn recover() {
+    file::recover();
+    dnsmasq::recover();
+    resolvconf::recover();
+}
+
+struct Helper {
+    stream: UnixStream,
+    unread: Vec<u8>,
+    wanted: Order,
+    hook: Option<Box<dyn Hook>>,
+    forwarder: Forwarder,
+    /// News of `/etc/resolv.conf`.
+    watch: Option<DirectoryWatch>,
+    report: Report,
+    /// Time of the next look.
+    due: Instant,
+    /// Pause after the next failure.
+    pause: Duration,
+    /// Times of repairs within [`LONGEST_PAUSE`].
+    repairs: Vec<Instant>,
+}
+
+impl Helper {
+    fn new(stream: UnixStream, watch: Option<DirectoryWatch>) -> Self {
+        Self {
+            stream,
+            unread: Vec::new(),
+            wanted: None,
+            hook: None,
+            forwarder: Forwarder::default(),
+            watch,
+            report: Report::default(),
+            due: Instant::now(),
+            pause: FIRST_PAUSE,
+            repairs: Vec::new(),
+        }
+    }
+
+    /// Returns the time until the next look; `None` while nothing is wanted.
+    fn pause(&self, now: Instant) -> Option<Duration> {
+        self.wanted.as_ref().map(|_| self.due.saturating_duration_since(now))
+    }
+
+    /// Reads the daemon's orders and carries out the last one. Fails if the daemon has ended.
+    fn read(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        let ended = loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => break true,
+                Ok(length) => self.unread.extend_from_slice(buffer.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break true,
+            }
+            if self.unread.len() > MAX_MESSAGE {
+                break true;
+            }
+        };
+        if ended {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let Some(end) = self.unread.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
+        let lines: Vec<u8> = self.unread.drain(..=end).collect();
+        let last = lines.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
+        let order = serde_json::from_slice::<Order>(last).map_err(|_| io::ErrorKind::InvalidData)?;
+        self.carry_out(order);
+        Ok(())
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        (self.wanted, self.pause) = (order, FIRST_PAUSE);
+        self.repairs.clear();
+        if self.wanted.is_some() {
+            self.apply(Instant::now());
+        } else {
+            self.undo();
+            self.tell(Report::default());
+        }
+    }
+
+    /// Makes the settings with the back-end that fits the host now.
+    fn apply(&mut self, now: Instant) {
+        let facts = Facts::read();
+        let Some(wanted) = &mut self.wanted else { return };
+        wanted.find_shadows(&search_domains(&facts.resolv_conf));
+        let (wanted, back_end) = (wanted.clone(), facts.back_end());
+        if self.hook.as_ref().is_some_and(|hook| hook.back_end() != back_end) {
+            self.undo();
+        }
+        let forwarder = &self.forwarder;
+        let hook = self.hook.get_or_insert_with(|| new_hook(back_end, forwarder));
+        let result = hook.apply(&wanted);
+        self.due = now + self.pause;
+        match result {
+            Ok(()) => {
+                (self.pause, self.due) = (FIRST_PAUSE, now + LOOKS_APART);
+                self.tell(Report { back_end: Some(back_end), problem: None });
+            }
+            Err(problem) => {
+                // A setting that is half made is worse than none.
+                self.undo();
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                self.tell(Report { back_end: None, problem: Some(problem) });
+            }
+        }
+    }
+
+    /// Looks soon if `/etc/resolv.conf` changed, unless the settings are left to another program for a while.
+    fn take_changes(&mut self, now: Instant) {
+        let file = Path::new(RESOLV_CONF).file_name();
+        let changed =
+            self.watch.as_ref().is_some_and(|watch| watch.changed().iter().any(|name| Some(name.as_os_str()) == file));
+        if changed && self.hook.is_some() {
+            self.due = self.due.min(now + SETTLE);
+        }
+    }
+
+    /// Looks at whether the settings are still there, and repairs them.
+    fn look(&mut self, now: Instant) {
+        let Some(wanted) = self.wanted.as_ref().filter(|_| now >= self.due) else { return };
+        self.due = now + LOOKS_APART;
+        if let Some(hook) = &mut self.hook {
+            let facts = Facts::read();
+            let mut with_shadows = wanted.clone();
+            with_shadows.find_shadows(&search_domains(&facts.resolv_conf));
+            if facts.back_end() == hook.back_end() && hook.is_in_place(&with_shadows) {
+                return;
+            }
+            self.repairs.retain(|time| now.duration_since(*time) < LONGEST_PAUSE);
+            if self.repairs.len() >= MOST_REPAIRS {
+                return self.give_way(now);
+            }
+            self.repairs.push(now);
+        }
+        self.apply(now);
+    }
+
+    /// Leaves the settings to another program for a while.
+    fn give_way(&mut self, now: Instant) {
+        let name = self.hook.as_ref().map_or("", |hook| hook.back_end().name());
+        let problem = Failure::new(
+            format!(
+                "another program keeps undoing the settings of the host's resolver ({name}), more than {MOST_REPAIRS} times within a minute"
+            ),
+            "find it and have it leave the resolver alone, or start taut with --no-dns; taut tries again once a minute",
+        );
+        self.undo();
+        self.repairs.clear();
+        self.due = now + LONGEST_PAUSE;
+        self.tell(Report { back_end: None, problem: Some(problem) });
+    }
+
+    fn undo(&mut self) {
+        if let Some(mut hook) = self.hook.take() {
+            hook.undo();
+        }
+    }
+
+    fn tell(&mut self, report: Report) {
+        if self.report != report {
+            let mut line = serde_json::to_vec(&report).unwrap_or_default();
+            line.push(b'\n');
+            // A daemon that does not read has ended, or reads later what fits into the socket's buffer: hundreds of reports.
+            let _ = self.stream.write_all(&line);
+            self.report = report;
+        }
+    }
+}
+
+fn new_hook(back_end: ResolverBackEnd, forwarder: &Forwarder) -> Box<dyn Hook> {
+    match back_end {
+        ResolverBackEnd::SystemdResolved => Box::<Resolved>::default(),
+        ResolverBackEnd::NetworkmanagerDnsmasq | ResolverBackEnd::Dnsmasq => Box::new(Dnsmasq::new(back_end)),
+        ResolverBackEnd::Resolvconf => Box::new(Resolvconf::new(forwarder.clone())),
+        ResolverBackEnd::File | ResolverBackEnd::Other => Box::new(ResolvFile::new(forwarder.clone())),
+    }
+}

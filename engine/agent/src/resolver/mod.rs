@@ -1,0 +1,116 @@
+//! The host's resolver: how programs of this host come to ask the stub for the network's names, and how the host gets its own settings back.
+//!
+//! - this file: what the daemon and its helper process say to each other;
+//! - `client`: the daemon's end;
+//! - `helper`: the process `taut dns-helper`, which changes the host. It outlives the daemon for a moment, so a crash leaves nothing behind (fault H3);
+//! - `surroundings`: what the host has, and which back-end follows from it;
+//! - `servers`, `marks`: the text of `/etc/resolv.conf`, and whose a file is;
+//! - `hook`: what every back-end can do;
+//! - `resolved`, `dnsmasq`, `resolvconf`, `file`: the back-ends;
+//! - `forward`: the forwarder for hosts whose resolver cannot send some names elsewhere;
+//! - `command`: programs that a back-end runs.
+
+mod client;
+mod command;
+mod dnsmasq;
+mod file;
+mod forward;
+mod helper;
+mod hook;
+mod marks;
+mod resolvconf;
+mod resolved;
+mod servers;
+mod surroundings;
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use taut_base::Prefix;
+use taut_dns::reverse_zones;
+
+use crate::api::{Failure, ResolverBackEnd};
+
+pub(crate) use client::{Resolver, ResolverEvent};
+pub use helper::run_helper;
+
+/// Longest message between daemon and helper, 64 KiB: 256 reverse zones of 70 bytes are a quarter of it.
+const MAX_MESSAGE: usize = 64 * 1024;
+
+/// The domain of all networks, unless their operators chose others. No public name is below it.
+const BASE: &str = "taut.internal";
+
+/// A network that is up, as far as the resolver has to know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedNetwork {
+    /// The TUN device.
+    pub(crate) interface: String,
+    /// The stub's addresses, IPv4 first.
+    pub(crate) servers: Vec<IpAddr>,
+    /// The domain of the network's names.
+    pub(crate) zone: String,
+    /// The network's prefixes.
+    pub(crate) prefixes: Vec<Prefix>,
+}
+
+/// What the host's resolver should do while the network is up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// The TUN device.
+    pub(crate) interface: String,
+    /// The stub's addresses, IPv4 first.
+    pub(crate) servers: Vec<IpAddr>,
+    /// The domains whose names the stub answers, the network's own first.
+    pub(crate) zones: Vec<String>,
+    /// Whether names without a dot are looked for in the network's domain, too.
+    pub(crate) search: bool,
+    /// The network's domains with a search domain of the host behind them. libc asks for such a name after one of the network that does not exist, and no server
+    /// may learn of it (fault H4). The helper finds them.
+    #[serde(default)]
+    pub(crate) shadows: Vec<String>,
+}
+
+impl Wanted {
+    fn new(network: &NamedNetwork, search: bool) -> Self {
+        let mut zones = vec![network.zone.clone()];
+        // A name of a network that this host is not in must not leave it either: the public cannot know it (fault H4).
+        if network.zone.strip_suffix(BASE).is_some_and(|front| front.ends_with('.')) {
+            zones.push(String::from(BASE));
+        }
+        zones.extend(network.prefixes.iter().flat_map(|prefix| reverse_zones(*prefix)));
+        Self {
+            interface: network.interface.clone(),
+            servers: network.servers.clone(),
+            zones,
+            search,
+            shadows: Vec::new(),
+        }
+    }
+
+    /// Finds the shadows with these search domains of the host.
+    fn find_shadows(&mut self, search: &[String]) {
+        // The shortest of the network's domains, which is behind the longer one.
+        let base = self.zones.iter().take_while(|zone| !zone.ends_with(".arpa")).last();
+        let behind = |domain: &&String| !self.zones.contains(domain);
+        self.shadows = base.map_or_else(Vec::new, |base| {
+            search.iter().filter(behind).map(|domain| format!("{base}.{domain}")).collect()
+        });
+    }
+
+    /// Returns the network's own domain.
+    fn domain(&self) -> &str {
+        self.zones.first().map_or("", String::as_str)
+    }
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// The resolver that asks the stub, if one does.
+    pub(crate) back_end: Option<ResolverBackEnd>,
+    /// The reason why none does, or why it may not stay so.
+    pub(crate) problem: Option<Failure>,
+}
+
+/// A message of the daemon, one line of JSON; `null` while the network is down.
+type Order = Option<Wanted>;

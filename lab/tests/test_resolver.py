@@ -1,0 +1,369 @@
+"""The host's resolver asks the node for the network's names while the network is up, and is as it was afterwards. Each test runs the real resolver."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.hosts.needs import found
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.nodes.taut import Coordinator
+from lab.tests.test_name_server import ask
+from lab.tests.resolver_host import RESOLV_CONF, ResolverHost, needs
+from lab.traffic import capture, public_names
+from lab.traffic.flow import Listener
+
+DOMAIN = "default.taut.internal"
+# The answer of the Internet's name server to every question. Not of a range for documentation: a dnsmasq that filters private addresses filters these, too.
+PUBLIC = "11.0.0.66"
+# The address at which the helper answers a host whose resolver cannot send some names elsewhere.
+FORWARDER = "127.64.0.53"
+
+
+class Site:
+    """A coordinator with the Internet's name server on its host, a plain node, and a node `own` with a resolver of its own."""
+
+    def __init__(self, layout, *programs):
+        net = layout(nodes=2)
+        self.coordinator, self.peer = net.coordinator, net.nodes[1]
+        self.own = ResolverHost(net.nodes[0].host, *programs)
+        self.server = str(net.coordinator.host.ipv4)
+        self.public = net.coordinator.host.start(sys.executable, "-I", public_names.__file__, self.server, PUBLIC, name="public-names")
+        self.public.wait_for_output("ready")
+        self.switch = net.switches[0]
+        self.net = net
+
+    @property
+    def peer_name(self):
+        return f"{self.peer.name}.{DOMAIN}"
+
+    def join(self, *options):
+        """Has both nodes join; the resolver's node with these flags."""
+        self.coordinator.start()
+        self.peer.start()
+        self.peer.up(self.coordinator.join_token)
+        self.own.start(*options)
+        self.own.up(self.coordinator.join_token)
+        self.own.wait_for_peers(self.peer.name)
+
+    def asked(self):
+        """Returns the names that the Internet's name server was asked for."""
+        return [line.split(" ", 1)[1].lower() for line in self.public.output().splitlines()[1:]]
+
+    def finds_both(self):
+        """Checks that programs find the network's names and all others."""
+        own, peer = self.own, self.peer
+        assert own.addresses(self.peer_name) == {peer.ipv4, peer.ipv6}
+        assert own.addresses("www.example") == {PUBLIC}
+        assert self.peer_name in own.host.run("getent", "hosts", peer.ipv4).stdout
+
+    def asks_no_name_of_the_network(self):
+        """Checks that the Internet's name server, which has an address for every name, learns of no name of the network: not of one that exists, of one that does not, nor with a
+        search domain of the host behind it."""
+        for name in (f"nobody.{DOMAIN}", "x.other.taut.internal", "taut.internal"):
+            assert not self.own.addresses(name), name
+        self.own.host.run("getent", "hosts", "100.64.7.7", check=False)
+        assert not [name for name in self.asked() if "taut.internal" in name or name.endswith("100.in-addr.arpa")], self.asked()
+
+    def is_as_before(self, before):
+        """Waits until the host is as it was, and its resolver works."""
+        wait_until(lambda: self.own.traces() == before, "the host to be as before", details=lambda: f"{self.own.traces()}\n{before}")
+        wait_until(lambda: self.own.addresses("after.example") == {PUBLIC}, "the resolver to work")
+
+
+@needs("resolved")
+def test_fault_h3_systemd_resolved_asks_the_node_until_it_is_down_or_killed(layout):
+    site = Site(layout, "resolved")
+    own = site.own
+    own.start_resolved(site.server)
+    before = own.traces()
+    assert own.addresses("www.example") == {PUBLIC}
+    site.join()
+    own.wait_for_resolver("systemd-resolved")
+    site.finds_both()
+    site.asks_no_name_of_the_network()
+    assert "asked by systemd-resolved" in own.taut("status").stdout
+    assert own.traces() == before, "systemd-resolved needs no change of a file"
+    own.taut("down")
+    site.is_as_before(before)
+    assert not own.finds(site.peer_name, site.peer.ipv4)
+    own.up()
+    own.wait_for_resolver("systemd-resolved")
+    site.finds_both()
+    own.kill_daemon()
+    site.is_as_before(before)
+    assert "taut0" not in own.sh("resolvectl domain")
+    own.start()
+    own.up()
+    own.wait_for_resolver("systemd-resolved")
+    site.finds_both()
+
+
+def write_plain(site):
+    """Gives the host a plain file with the Internet's name server."""
+    site.own.write(RESOLV_CONF, f"# by hand\nnameserver {site.server}\nsearch lan.example\noptions timeout:3 attempts:1\n")
+    site.own.sh(f"chmod 640 {RESOLV_CONF}; touch -d 2020-01-01 {RESOLV_CONF}")
+
+
+def start_openresolv(site):
+    site.own.rewrites = True
+    site.own.write("/etc/resolvconf.conf", "resolv_conf=/etc/resolv.conf\n")
+    site.own.host.run("resolvconf", "-a", "eth0", text=f"nameserver {site.server}\n")
+
+
+def start_resolvconf(site):
+    site.own.sh("mkdir -p /run/resolvconf/interface /run/resolvconf && touch /run/resolvconf/enable-updates")
+    site.own.sh(f"ln -s /run/resolvconf/resolv.conf {RESOLV_CONF}; resolvconf --enable-updates")
+    site.own.host.run("resolvconf", "-a", "eth0.dhcp", text=f"nameserver {site.server}\n")
+
+
+# How dnsmasq is restarted on OpenWrt and by sysvinit.
+_DNSMASQ_SERVICE = """#!/bin/sh
+# $1 is start, stop or restart
+[ "$1" = start ] || { kill "$(cat /run/dnsmasq.pid)"; while kill -0 "$(cat /run/dnsmasq.pid)" 2>/dev/null; do sleep 0.01; done; }
+[ "$1" = stop ] || dnsmasq --pid-file=/run/dnsmasq.pid --user=root
+"""
+
+
+def start_dnsmasq(site):
+    own = site.own
+    own.write("/etc/dnsmasq.conf", f"no-resolv\nserver={site.server}\nstop-dns-rebind\nbind-dynamic\ninterface=lo\nconf-dir=/etc/dnsmasq.d/,*.conf\n")
+    own.write("/etc/init.d/dnsmasq", _DNSMASQ_SERVICE)
+    own.write(RESOLV_CONF, "nameserver 127.0.0.1\n")
+    own.sh("mkdir -p /etc/dnsmasq.d; chmod 755 /etc/init.d/dnsmasq; /etc/init.d/dnsmasq start")
+
+
+# A connection of NetworkManager, which it needs before it writes settings of DNS. Without udev it manages no interface but those that it makes.
+_CONNECTION = """[connection]
+id=up0
+type=bridge
+interface-name=up0
+[bridge]
+stp=false
+[ipv4]
+method=manual
+address1=10.99.0.1/24
+[ipv6]
+method=disabled
+"""
+
+
+def start_network_manager(site, mode):
+    """Starts NetworkManager with this mode of its DNS."""
+    own = site.own
+    own.start_dbus()
+    own.rewrites = mode == "dnsmasq"
+    settings = f"[main]\nplugins=keyfile\ndns={mode}\nrc-manager=file\n[keyfile]\nunmanaged-devices=*,except:interface-name:up0\n"
+    settings += f"[connectivity]\nenabled=false\n[global-dns]\nsearches=lan.example\n[global-dns-domain-*]\nservers={site.server}\n"
+    own.write("/etc/NetworkManager/NetworkManager.conf", settings)
+    connection = "/etc/NetworkManager/system-connections/up0.nmconnection"
+    own.write(connection, _CONNECTION)
+    # Scripts of other packages are not for this host.
+    own.sh(f"chmod 600 {connection}; rm -rf /etc/NetworkManager/dispatcher.d /usr/lib/NetworkManager/dispatcher.d")
+    manager = own.host.start("NetworkManager", "--debug", name="network-manager")
+    wait_until(lambda: own.finds("started.example", PUBLIC), "NetworkManager to write its settings", details=manager.tail)
+
+
+RESOLVERS = {
+    "network-manager": ("networkmanager-dnsmasq", ("network-manager", "dnsmasq"), lambda site: start_network_manager(site, "dnsmasq")),
+    "network-manager-file": ("file", ("network-manager",), lambda site: start_network_manager(site, "default")),
+    "file": ("file", (), write_plain),
+    "dnsmasq": ("dnsmasq", ("dnsmasq",), start_dnsmasq),
+    "openresolv": ("resolvconf", ("openresolv",), start_openresolv),
+    "resolvconf": ("resolvconf", ("resolvconf",), start_resolvconf),
+}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[needs(program) for program in programs]) for name, (_, programs, _) in RESOLVERS.items()])
+def resolver(request):
+    """Returns (the name of the back-end, the programs that the host needs, a function that starts the resolver)."""
+    return RESOLVERS[request.param]
+
+
+def test_fault_h1_h3_h4_each_resolver_asks_the_node_and_is_as_before_after_down_and_kill(layout, resolver):
+    back_end, programs, start = resolver
+    site = Site(layout, *programs)
+    own = site.own
+    start(site)
+    before = own.traces()
+    assert own.addresses("www.example") == {PUBLIC}
+    site.join()
+    own.wait_for_resolver(back_end)
+    assert own.traces() != before
+    site.finds_both()
+    site.asks_no_name_of_the_network()
+    own.taut("down")
+    site.is_as_before(before)
+    own.up()
+    own.wait_for_resolver(back_end)
+    site.finds_both()
+    own.kill_daemon()
+    site.is_as_before(before)
+
+
+def test_fault_h4_no_name_of_the_network_leaves_the_host_in_the_clear(layout):
+    site = Site(layout)
+    own = site.own
+    write_plain(site)
+    # The capture finds this text in a question, where it is a label.
+    secret = f"{capture.MARKER.decode()}.{DOMAIN}"
+
+    def leaked(*states):
+        """Returns the frames with that name that the host sent, while programs ask in each of these states."""
+        listener = Listener(site.switch, own.host)
+        for enter in states:
+            enter()
+            own.addresses(secret), own.addresses(f"x.{secret}"), own.addresses("www.example")
+        return listener.finish()["plaintext"]
+
+    def overwritten():
+        own.write(RESOLV_CONF, f"nameserver {site.server}\nsearch other.example\n")
+        wait_until(lambda: "taut dns-helper" in own.read(RESOLV_CONF), "the settings to be repaired")
+
+    assert leaked(lambda: None) > 0, "without the node, the question leaves"
+    site.join()
+    own.wait_for_resolver("file")
+    assert leaked(lambda: None, overwritten, site.coordinator.kill, site.peer.kill) == 0
+    site_before = f"nameserver {site.server}\nsearch other.example\n"
+    own.taut("down")
+    wait_until(lambda: own.read(RESOLV_CONF) == site_before, "the newer file to be there")
+
+
+def test_fault_h3_a_helper_that_was_killed_itself_is_cleaned_up_after_at_the_next_start(layout):
+    site = Site(layout)
+    own = site.own
+    write_plain(site)
+    before = own.traces()
+    site.join()
+    own.wait_for_resolver("file")
+    [helper] = [pid for pid in own.host.run("pgrep", "-f", "taut dns-helper").stdout.split() if in_namespace(pid, own)]
+    os.kill(int(helper), 9)
+    own.wait_for(lambda status: "ended" in (status["self"]["names"]["resolver"]["problem"] or {}).get("message", ""), "the loss to be shown")
+    own.kill()
+    assert own.traces() != before
+    # The kill took the daemon, too; this one has no network to bring up.
+    own.start("--state", own.host.state / "another")
+    site.is_as_before(before)
+    assert own.stop() == 0
+
+
+@needs("resolved")
+def test_fault_h3_a_helper_of_the_service_manager_puts_the_host_back_too(layout):
+    site = Site(layout, "resolved")
+    own = site.own
+    write_plain(site)
+    before = own.traces()
+    # As taut-dns.socket and taut-dns@.service do it.
+    activation = ("--accept", "--inetd", "--listen=/run/taut-dns-helper.sock", binary("taut"), "dns-helper")
+    own.host.start("systemd-socket-activate", *activation, name="socket")
+    wait_until(lambda: "socket" in own.sh("stat -c %F /run/taut-dns-helper.sock || true"), "the service manager to listen")
+    site.join()
+    own.wait_for_resolver("file")
+    assert not own.sh(f"pgrep -P {own.process.pid} || true"), "the daemon started no process"
+    site.finds_both()
+    own.kill_daemon()
+    site.is_as_before(before)
+
+
+def in_namespace(pid, node):
+    """Returns true if this process runs on the node's host."""
+    namespace = os.stat(f"/run/netns/{node.host.namespace}").st_ino
+    return Path(f"/proc/{pid}").exists() and os.stat(f"/proc/{pid}/ns/net").st_ino == namespace
+
+
+# The host's clock says 1970 to all programs.
+_CLOCK = """
+#include <time.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    int result = syscall(SYS_clock_gettime, clock, time);
+    if (clock == CLOCK_REALTIME) time->tv_sec %= 86400;
+    return result;
+}
+time_t time(time_t *result) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (result) *result = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+
+
+@pytest.mark.skipif(not found("cc"), reason="the program cc is missing: apt-get install gcc")
+def test_fault_h3_h7_coordinator_and_time_server_are_found_by_name_also_with_a_wrong_clock(layout):
+    site = Site(layout)
+    own = site.own
+    write_plain(site)
+    clock = own.host.state / "clock.so"
+    own.host.run("cc", "-shared", "-fPIC", "-o", clock, "-xc", "-", text=_CLOCK)
+    own.write("/etc/ld.so.preload", f"{clock}\n")
+    assert own.host.run("date", "+%Y").stdout == "1970\n"
+    site.coordinator = Coordinator(site.coordinator.host, "coord.example")
+    site.coordinator.start()
+    # Nodes find the coordinator through the name server that their host has.
+    own.start()
+    own.up(site.coordinator.join_token)
+    own.wait_for_resolver("file")
+    assert own.addresses("time.example") == {PUBLIC}
+    for restart in (lambda: None, lambda: own.restart(kill=True)):
+        site.coordinator.kill()
+        own.wait_for(lambda status: not status["coordinator"]["connected"], "the channel to be lost")
+        restart()
+        own.wait_for_resolver("file")
+        assert own.addresses("time.example") == {PUBLIC}
+        site.coordinator.start()
+        own.wait_for(lambda status: status["coordinator"]["connected"], "the coordinator to be found by name")
+
+
+# Prints the answer to a question, with the DNSSEC bit of EDNS, as it arrives.
+_RAW = """
+import socket, sys
+question = b"\\x12\\x34\\1\\x20\\0\\1\\0\\0\\0\\0\\0\\1\\6signed\\7example\\0\\0\\1\\0\\1\\0\\0\\x29\\4\\xd0\\0\\0\\x80\\0\\0\\0"
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.settimeout(5)
+client.sendto(question, (sys.argv[1], 53))
+print(client.recv(4096).hex())
+"""
+
+
+def test_fault_h5_answers_pass_the_forwarder_unchanged_and_truncated_ones_come_over_tcp(layout):
+    site = Site(layout)
+    own = site.own
+    # The first server is dead: its host does not exist.
+    own.write(RESOLV_CONF, f"nameserver 10.77.1.99\nnameserver {site.server}\n")
+    site.join()
+    own.wait_for_resolver("file")
+
+    def signed(server):
+        """Returns the server's answer for a name with a signature, as bytes, then the same as it is read over TCP."""
+        return own.host.run(sys.executable, "-I", "-c", _RAW, server).stdout, ask(own.host, server, ("signed.example", "A"), options=["--tcp"])[0]
+
+    (direct, read), (through, read_through) = signed(site.server), signed(FORWARDER)
+    assert direct == through and read["answers"] == [PUBLIC, "46"]
+    assert {**read, "ms": 0} == {**read_through, "ms": 0}
+    assert own.addresses("truncated.example") == {PUBLIC}
+    assert "tcp truncated.example" in site.public.output()
+
+
+def test_bare_names_and_the_switch(layout):
+    site = Site(layout)
+    own = site.own
+    write_plain(site)
+    site.join("--dns-search")
+    own.wait_for_resolver("file")
+    # The host's own domain comes first, and its server has an address for every name (H1).
+    assert own.addresses(site.peer.name) == {PUBLIC}
+    own.stop()
+    own.sh(f"sed -i /search/d {RESOLV_CONF}")
+    own.start("--dns-search")
+    own.up()
+    own.wait_for_resolver("file")
+    assert own.addresses(site.peer.name) == {site.peer.ipv4, site.peer.ipv6}
+    own.stop()
+    before = own.traces()
+    own.start("--accept-dns=false")
+    own.up()
+    assert own.resolver() is None and own.traces() == before
