@@ -52,6 +52,7 @@ use crate::peer::{LaneSource, MAX_SESSIONS, Peer, PeerView};
 use crate::relays::Relays;
 use crate::routes::Routes;
 use crate::spread_peers::SpreadPeers;
+use crate::subnets::Subnets;
 use crate::stamps::InitiationStamps;
 
 /// Time after an answered initiation in which this node sends no initiation of its own, 500 ms: the peer's first packet is on its way and will confirm the
@@ -84,6 +85,7 @@ pub struct Node<E> {
     avoided: Vec<Prefix>,
     filtering: Filtering,
     naming: Naming,
+    subnets: Subnets,
     /// The node's own inner addresses, the only ones that packets of peers are delivered to. `None` without a map: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
     peers: BTreeMap<PeerId, Peer>,
@@ -143,6 +145,7 @@ impl<E: Entropy> Node<E> {
             avoided: Vec::new(),
             filtering: Filtering::default(),
             naming: Naming::default(),
+            subnets: Subnets::default(),
             own: None,
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
@@ -241,6 +244,16 @@ impl<E: Entropy> Node<E> {
         self.avoided = prefixes;
     }
 
+    /// Sets the prefixes behind this node that it forwards peers' packets to, and the prefixes behind peers that this host uses, from the next map on.
+    pub fn set_subnets(&mut self, forwarded: Vec<Prefix>, accepted: Vec<Prefix>) {
+        self.subnets.set_wanted(forwarded, accepted);
+    }
+
+    /// Returns the prefixes behind peers that are in use, each with the peer that carries it.
+    pub fn carriers(&self) -> impl Iterator<Item = (Prefix, PeerId)> {
+        self.subnets.carriers()
+    }
+
     /// Sets the ports on which the host offers services, for the decision which flows in progress it began.
     pub fn set_service_ports(&mut self, ports: ServicePorts) {
         if self.filtering.set_ports(ports) && self.filtering.is_on() {
@@ -287,6 +300,8 @@ impl<E: Entropy> Node<E> {
         let hosts =
             |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
         self.allowed = self.peers.values().flat_map(hosts).collect();
+        let by_node: BTreeMap<_, _> = self.peers.values().filter(|peer| !peer.native).map(|peer| (peer.node, peer.id)).collect();
+        self.subnets.set_map(map, |node| by_node.get(&node).copied());
         self.naming.set(map);
         self.tell_routes();
         self.relays_turn();
@@ -298,7 +313,10 @@ impl<E: Entropy> Node<E> {
     }
 
     fn routes(&self) -> Arc<Routes> {
-        let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
+        // A peer's own address is longer than any subnet, and no subnet of the network overlaps the overlay.
+        let hosts = self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer));
+        let routes = Routes::new(self.subnets.carriers().chain(hosts)).shared_by(self.subnets.spares());
+        let routes = routes.forwarding(self.subnets.forwarded());
         let routes = routes.guarded_by(self.filtering.gate()).with_names(self.naming.names().cloned());
         Arc::new(match &self.own {
             Some(own) => routes.only_to(own),
