@@ -57,6 +57,7 @@ fn config(flags: DaemonFlags, ephemeral: bool) -> DaemonConfig {
         low_latency: flags.low_latency,
         ecn: flags.ecn,
         suites: flags.suites,
+        routes: flags.routes,
         portmap: flags.portmap,
         search_sockets: flags.search_sockets,
         rotate_key_every: flags.rotate_key_every,

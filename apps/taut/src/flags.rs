@@ -1,5 +1,6 @@
 //! The parser of the command line, and the flags that several verbs share.
 
+mod routes;
 mod suites;
 
 use std::ffi::OsString;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::{Arg, Parser};
+use taut_agent::RouteOptions;
 use taut_agent::log::{Area, Levels};
 use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU};
 use taut_wire::control::Suites;
@@ -130,6 +132,8 @@ pub(crate) struct DaemonFlags {
     pub(crate) low_latency: bool,
     pub(crate) ecn: bool,
     pub(crate) suites: Suites,
+    /// Subnet routes.
+    pub(crate) routes: RouteOptions,
     pub(crate) portmap: bool,
     /// Limit on the sockets of a port search.
     pub(crate) search_sockets: u16,
@@ -151,6 +155,10 @@ macro_rules! daemon_details {
 --lanes N          threads that move packets, 1 to 16; each uses a UDP port (default auto: one, and more while several flows need them)
 --tun NAME         name of the TUN device (default taut0)
 --mtu N            MTU of the TUN device, 1280 to 65440 (default auto: the longest packet that a path carries, which is measured)
+--advertise-routes LIST  offer the networks behind this host to other nodes, once approved: prefixes with commas, such as 192.168.10.0/24;
+                   `10.1.0.0/24 as 10.201.0.0/24` offers it under other addresses
+--accept-routes    use the approved networks behind other nodes
+--snat on|off      give packets to the networks behind this host its own address (default on; off: the networks route back by this host)
 --low-latency      busy-poll for 50 ms after each packet: lower latency, up to one core of CPU time per lane
 --rotate-key-every TIME  replace the WireGuard key when it is this old, at least 1d (default never); `taut rotate-key` does it at once
 --metrics ADDRESS  serve Prometheus metrics on this address (PORT on 127.0.0.1, or IP:PORT); anyone who can connect can read them
@@ -190,6 +198,7 @@ impl DaemonFlags {
             low_latency: false,
             ecn: true,
             suites: Suites::ALL,
+            routes: RouteOptions::default(),
             portmap: true,
             search_sockets: taut_agent::SEARCH_SOCKETS,
             rotate_key_every: None,
@@ -207,6 +216,9 @@ impl DaemonFlags {
             "--lanes" => self.lanes = lanes(&words.value()?)?,
             "--tun" => self.tun = interface_name("--tun", words.value()?)?,
             "--mtu" => self.mtu = mtu(&words.value()?)?,
+            "--advertise-routes" => self.routes.advertise = routes::parse(&words.value()?)?,
+            "--accept-routes" => self.routes.accept = true,
+            "--snat" => self.routes.snat = routes::snat(&words.value()?)?,
             "--low-latency" => self.low_latency = true,
             "--no-tun-offload" => self.tun_offload = false,
             "--no-tun-steering" => self.tun_steering = false,
@@ -255,6 +267,7 @@ impl DaemonFlags {
             words.extend(["--suites".into(), suites.into()]);
         }
         words.extend(["--search-sockets".into(), self.search_sockets.to_string().into()]);
+        words.extend(routes::to_arguments(&self.routes));
         words.extend(self.low_latency.then(|| "--low-latency".into()));
         if let Some(age) = self.rotate_key_every {
             words.extend(["--rotate-key-every".into(), format!("{}s", age.as_secs()).into()]);

@@ -9,6 +9,7 @@
 //! - `relay_lanes`: the extra lanes of peers that are reached through a relay;
 //! - `nat_report`: the node's endpoints and its NAT, as relays see them.
 
+mod carriers;
 mod control;
 mod lanes;
 mod nat_report;
@@ -235,7 +236,8 @@ impl<E: Entropy> Node<E> {
         let peers = self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits, self.now));
         let lanes = [self.auto.as_ref().and_then(AutoLanes::poll_timeout), self.spread_peers.poll_timeout()];
         let lanes = lanes.into_iter().flatten();
-        peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).chain(lanes).min()
+        let subnets = self.subnets.poll_timeout(self.now);
+        peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).chain(lanes).chain(subnets).min()
     }
 
     /// Sets the prefixes of other overlays on this host, from the next map on. As with the overlay's own prefixes, this node offers no endpoint in them, and
@@ -247,11 +249,6 @@ impl<E: Entropy> Node<E> {
     /// Sets the prefixes behind this node that it forwards peers' packets to, and the prefixes behind peers that this host uses, from the next map on.
     pub fn set_subnets(&mut self, forwarded: Vec<Prefix>, accepted: Vec<Prefix>) {
         self.subnets.set_wanted(forwarded, accepted);
-    }
-
-    /// Returns the prefixes behind peers that are in use, each with the peer that carries it.
-    pub fn carriers(&self) -> impl Iterator<Item = (Prefix, PeerId)> {
-        self.subnets.carriers()
     }
 
     /// Sets the ports on which the host offers services, for the decision which flows in progress it began.
@@ -301,7 +298,7 @@ impl<E: Entropy> Node<E> {
             |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
         self.allowed = self.peers.values().flat_map(hosts).collect();
         let by_node: BTreeMap<_, _> = self.peers.values().filter(|peer| !peer.native).map(|peer| (peer.node, peer.id)).collect();
-        self.subnets.set_map(map, |node| by_node.get(&node).copied());
+        self.subnets.set_map(map, |node| by_node.get(&node).copied(), self.now);
         self.naming.set(map);
         self.tell_routes();
         self.relays_turn();
@@ -420,6 +417,7 @@ impl<E: Entropy> Node<E> {
             }
             FromLane::Retired { peer, id, indices } => self.retire(peer, id, &indices),
         }
+        self.choose_carriers();
     }
 
     /// Starts handshakes with those of these peers that are in the map: the peers that had a session before this node restarted or moved. Otherwise they would
@@ -462,6 +460,8 @@ impl<E: Entropy> Node<E> {
                 self.indices.release(index);
             }
         }
+        self.ask_routers(clocks);
+        self.choose_carriers();
     }
 
     fn start_handshake(&mut self, id: PeerId, clocks: Clocks) {

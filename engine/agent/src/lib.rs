@@ -20,6 +20,7 @@
 //! | `host` | addresses and routes of the TUN device, and the other interfaces of the host | `api` |
 //! | `lanes` | the running lanes, seen from the agent: queues, steering, sockets' buffers | `basics` |
 //! | [`wg`] | `taut wg`: a plain WireGuard interface that the stock `wg` configures, without a network | `basics`, `lanes` |
+//! | `subnets` | subnet routes: what this node advertises and accepts | |
 //! | `overlay` | a network that is up: TUN device, sockets, lanes, bridges, and the node between them | `api`, `basics`, `config`, `host`, `lanes` |
 //! | `status` | an overlay described for users, and why a path is as it is | `api`, `overlay` |
 //! | `daemon` | the loop of the agent thread, with the membership and the coordinator's news | all but `wg` |
@@ -40,9 +41,11 @@ pub mod metrics;
 mod overlay;
 mod server;
 mod status;
+mod subnets;
 pub mod wg;
 
 pub use config::{DaemonConfig, SEARCH_SOCKETS};
 pub use daemon::run;
 pub use error::RunError;
 pub use lanes::{Steer, Steering};
+pub use subnets::{AdvertisedRoute, BadAdvertisedRoute, RouteOptions};

@@ -10,6 +10,7 @@ mod path;
 mod peer;
 mod reach;
 mod relay;
+mod routes;
 mod socket;
 mod why;
 
@@ -28,6 +29,7 @@ pub use path::{PathKind, PathStatus};
 pub use peer::{Bytes, CongestionMarks, PathChanges, PeerStatus, SessionStatus, Traffic};
 pub use reach::Reach;
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
+pub use routes::{AdvertisedStatus, PeerRouteStatus, RoutesStatus};
 pub use socket::private_socket;
 pub use why::{WayStatus, Why};
 
@@ -224,6 +226,9 @@ pub struct Status {
     /// The network's relays.
     #[serde(default)]
     pub relays: Vec<RelayStatus>,
+    /// The subnet routes, once a network was joined.
+    #[serde(default)]
+    pub routes: Option<RoutesStatus>,
     /// The port mappings; `null` if port mapping is switched off or the network is down.
     #[serde(default)]
     pub port_mapping: Option<PortMapStatus>,
