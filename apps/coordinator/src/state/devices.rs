@@ -40,6 +40,11 @@ impl State {
         }
         let mut after = changed(&network, &row.device, &change, now)?;
         after.routes = routes::changed(&row, &change.approve_routes, &change.revoke_routes)?;
+        if after.tags != row.device.tags || after.owner != row.device.owner {
+            let next = NodeRow { device: after.clone(), ..row.clone() };
+            after.routes.extend(routes::automatic(&mut tx, &network, &next).await?);
+            after.routes.sort_unstable();
+        }
         let mut row = row;
         let former = row.name.clone();
         let new_name = change.name.filter(|new| *new != row.name);

@@ -25,27 +25,25 @@ impl State {
         node: NodeId,
         wanted: &[Prefix],
     ) -> Result<(), StateError> {
+        // Each node says on each channel what it advertises, most of them nothing: that costs no transaction.
+        let view = self.remembered_view(network);
+        let known = view.as_ref().and_then(|view| view.row(node));
+        if known.is_some_and(|row| row.advertised == wanted) {
+            return Ok(());
+        }
         let mut tx = self.store.write(self.party(network)).await?;
         let (network, row) = member(&mut tx, node).await?;
         let advertised = usable(&network, wanted);
-        let automatic = match advertised.iter().all(|route| row.device.routes.contains(route)) {
-            true => Vec::new(),
-            false => automatic(&mut tx, &network, &row, &advertised).await?,
-        };
-        if advertised == row.advertised && automatic.is_empty() {
+        if advertised == row.advertised {
             return Ok(());
         }
         tx.set_advertised(node, &advertised).await?;
         let mut next = NodeRow { advertised, ..row.clone() };
-        let version = match automatic.is_empty() && next.routes() == row.routes() {
-            true => None,
-            false => Some(tx.next_version(network.id, random_bits()).await?),
-        };
-        if let Some(version) = version {
-            approve(&mut tx, &mut next, automatic, version).await?;
-        }
+        let new = automatic(&mut tx, &network, &next).await?;
+        let version = tx.next_version(network.id, random_bits()).await?;
+        approve(&mut tx, &mut next, new, version).await?;
         tx.commit().await?;
-        version.into_iter().for_each(|version| self.hub(network.id).announce(version));
+        self.hub(network.id).announce(version);
         let (routes, approved) = (words(&next.advertised), words(&next.routes()));
         tracing::info!(target: log::MEMBERS, limited = node.0, event = "routes-advertised", network = network.name, node = node.0, name = row.name, routes, approved);
         Ok(())
@@ -66,7 +64,7 @@ pub(super) async fn approve_by_policy(
     }
     let (policy, inventory) = read(tx, network, text).await?;
     for mut row in rows.into_iter().filter(waiting) {
-        let new = approved_by(&policy, &inventory, &row, &row.advertised);
+        let new = approved_by(&policy, &inventory, &row);
         approve(tx, &mut row, new, version).await?;
     }
     Ok(())
@@ -104,19 +102,21 @@ fn usable(network: &NetworkRow, wanted: &[Prefix]) -> Vec<Prefix> {
 }
 
 /// Returns the advertised routes that the policy in force approves for this node, as far as they are not approved yet.
-async fn automatic(
+pub(super) async fn automatic(
     tx: &mut Reading,
     network: &NetworkRow,
     row: &NodeRow,
-    advertised: &[Prefix],
 ) -> Result<Vec<Prefix>, StateError> {
+    if row.advertised.iter().all(|route| row.device.routes.contains(route)) {
+        return Ok(Vec::new());
+    }
     let text = tx.policy(network.id).await?.ok_or(StoreError::Damaged("a network without a policy"))?.text;
     // Most policies approve no routes, and reading a large one takes a while.
     if !text.contains("autoApprovers") {
         return Ok(Vec::new());
     }
     let (policy, inventory) = read(tx, network, &text).await?;
-    Ok(approved_by(&policy, &inventory, row, advertised))
+    Ok(approved_by(&policy, &inventory, row))
 }
 
 async fn read(tx: &mut Reading, network: &NetworkRow, text: &str) -> Result<(Policy, Inventory), StateError> {
@@ -125,10 +125,10 @@ async fn read(tx: &mut Reading, network: &NetworkRow, text: &str) -> Result<(Pol
     Ok((policy, inventory(std::iter::empty(), users, [network.ipv4, network.ipv6])))
 }
 
-fn approved_by(policy: &Policy, inventory: &Inventory, row: &NodeRow, advertised: &[Prefix]) -> Vec<Prefix> {
+fn approved_by(policy: &Policy, inventory: &Inventory, row: &NodeRow) -> Vec<Prefix> {
     let Some(facts) = facts_of(row) else { return Vec::new() };
     let is_new = |route: &Prefix| !row.device.routes.contains(route) && policy.approves_route(*route, &facts, inventory);
-    advertised.iter().copied().filter(is_new).collect()
+    row.advertised.iter().copied().filter(is_new).collect()
 }
 
 /// Stores approvals of the policy, with an entry in the audit log.
