@@ -5,17 +5,19 @@ import sys
 from ..hosts.wait import wait_until
 from .taut import Coordinator, Node
 
-# Answers each connection with the address of the client, as the host sees it.
+# Answers each connection with the address of the client, as the host sees it, and with the longest segment that it would send.
 _WHO = (
     "import socket,sys\n"
     "s=socket.create_server(('::',int(sys.argv[1])),family=socket.AF_INET6,dualstack_ipv6=True)\n"
     "print('ready',flush=True)\n"
     "while True:\n"
-    " c,a=s.accept(); c.sendall(a[0].removeprefix('::ffff:').encode()); c.close()\n"
+    " c,a=s.accept(); m=c.getsockopt(socket.IPPROTO_TCP,socket.TCP_MAXSEG)\n"
+    " c.sendall(f\"{a[0].removeprefix('::ffff:')} {m}\".encode()); c.close()\n"
 )
 _ASK = (
     "import socket,sys\n"
-    "s=socket.create_connection((sys.argv[1],int(sys.argv[2])),timeout=float(sys.argv[3])); print(s.recv(99).decode())\n"
+    "s=socket.create_connection((sys.argv[1],int(sys.argv[2])),timeout=float(sys.argv[3])); m=s.getsockopt(socket.IPPROTO_TCP,socket.TCP_MAXSEG)\n"
+    "print(s.recv(99).decode(),m)\n"
 )
 PORT = 7070
 
@@ -83,5 +85,12 @@ def serve(host, port=PORT):
 
 def seen_as(source, address, port=PORT, timeout=3):
     """Connects from a host; returns the client's address as the service sees it, or None without an answer."""
+    answer = segments(source, address, port, timeout)
+    return answer and answer[0]
+
+
+def segments(source, address, port=PORT, timeout=3):
+    """Connects from a host; returns the client's address, and the longest segment that the service and the client would send. None without an answer."""
     done = source.run(sys.executable, "-I", "-c", _ASK, address, port, timeout, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
+    words = done.stdout.split()
+    return (words[0], int(words[1]), int(words[2])) if done.returncode == 0 and len(words) == 3 else None

@@ -8,7 +8,6 @@ use taut_netmap::ToCoordinator;
 use taut_policy::Packet;
 
 use super::world::{Directory, TestCoordinator, TestNode};
-use crate::contract::NodeList;
 use crate::state::DeviceChange;
 
 const LAN: &str = "192.168.10.0/24";
@@ -29,9 +28,9 @@ fn change(coordinator: &TestCoordinator, name: &str, body: &Value) -> (u16, Valu
 /// Waits until the coordinator lists these advertised and approved routes of a node.
 fn wait_listed(coordinator: &TestCoordinator, name: &str, advertised: &[&str], approved: &[&str]) {
     loop {
-        let list: NodeList = coordinator.ask_for("GET", "/api/v1/nodes", None);
-        let node = list.nodes.iter().find(|node| node.name == name).expect("a member");
-        if node.advertised_routes == prefixes(advertised) && node.approved_routes == prefixes(approved) {
+        let nodes = coordinator.wait(coordinator.state.nodes(None)).unwrap();
+        let row = nodes.into_iter().map(|node| node.row).find(|row| row.name == name).expect("a member");
+        if row.advertised == prefixes(advertised) && row.device.routes == prefixes(approved) {
             return;
         }
         std::thread::yield_now();
@@ -64,7 +63,7 @@ fn fault_g10_a_route_is_in_maps_and_filters_while_it_is_advertised_and_approved(
     wait_listed(&coordinator, "router", &["10.9.0.0/16", LAN], &[]);
     // A proposal is in no map. What a node is told next shows that it was not told before.
     coordinator.wait(coordinator.state.rename_node(None, "client", "laptop")).unwrap();
-    router.hear_until(|node| node.map.peers[&client.id()].name == "laptop");
+    router.hear_until(|node| node.map.peers.get(&client.id()).is_some_and(|peer| peer.name == "laptop"));
     assert!(router.map.me.routes.is_empty() && !lets_in(&router, source, "192.168.10.7"));
     let (status, answer) = change(&coordinator, "router", &json!({ "approve_routes": [LAN] }));
     assert_eq!((status, &answer["node"]["approved_routes"]), (200, &json!([LAN])), "{answer}");
@@ -154,8 +153,7 @@ fn approvals_outlive_a_restart_and_go_with_the_node() {
     advertise(&mut router, &[LAN]);
     wait_listed(&coordinator, "router", &[LAN], &[]);
     assert_eq!(change(&coordinator, "router", &json!({ "approve_routes": [LAN] })).0, 200);
-    drop(router);
-    coordinator.kill();
+    drop((router, coordinator));
     let coordinator = TestCoordinator::start(&directory);
     wait_listed(&coordinator, "router", &[LAN], &[LAN]);
     coordinator.wait(coordinator.state.remove_node(None, "router")).unwrap();
