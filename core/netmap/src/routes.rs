@@ -56,7 +56,7 @@ pub fn usable_routes(routes: &[Prefix], network: &NetworkInfo) -> impl Iterator<
 }
 
 impl Peer {
-    /// Returns the peer's routes that a node may use; none for a native peer, which does not forward.
+    /// Returns the peer's routes that a node may use.
     pub fn usable_routes(&self, network: &NetworkInfo) -> impl Iterator<Item = Prefix> {
         usable_routes(&self.routes, network)
     }

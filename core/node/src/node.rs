@@ -53,8 +53,8 @@ use crate::peer::{LaneSource, MAX_SESSIONS, Peer, PeerView};
 use crate::relays::Relays;
 use crate::routes::Routes;
 use crate::spread_peers::SpreadPeers;
-use crate::subnets::Subnets;
 use crate::stamps::InitiationStamps;
+use crate::subnets::Subnets;
 
 /// Time after an answered initiation in which this node sends no initiation of its own, 500 ms: the peer's first packet is on its way and will confirm the
 /// session.
@@ -297,7 +297,8 @@ impl<E: Entropy> Node<E> {
         let hosts =
             |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
         self.allowed = self.peers.values().flat_map(hosts).collect();
-        let by_node: BTreeMap<_, _> = self.peers.values().filter(|peer| !peer.native).map(|peer| (peer.node, peer.id)).collect();
+        let by_node: BTreeMap<_, _> =
+            self.peers.values().filter(|peer| !peer.native).map(|peer| (peer.node, peer.id)).collect();
         self.subnets.set_map(map, |node| by_node.get(&node).copied(), self.now);
         self.naming.set(map);
         self.tell_routes();

@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn fault_g10_a_router_delivers_to_its_routes_alone() {
-        let [ours, lan, other]: [IpAddr; 3] = ["100.64.0.1", "192.168.10.7", "192.168.11.7"].map(|text| text.parse().unwrap());
+        let [ours, lan, other]: [IpAddr; 3] =
+            ["100.64.0.1", "192.168.10.7", "192.168.11.7"].map(|text| text.parse().unwrap());
         let router = Routes::default().only_to(&[ours]).forwarding(&["192.168.10.0/24".parse().unwrap()]);
         assert!(router.delivers_to(ours, false) && router.delivers_to(lan, false));
         assert!(!router.delivers_to(lan, true), "a source route may name another destination");

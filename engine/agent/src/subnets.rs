@@ -133,7 +133,15 @@ mod tests {
         let mapped = route(" 10.1.0.0/24  as 10.201.0.0/24").unwrap();
         assert_eq!((mapped.real, mapped.published), (prefix("10.1.0.0/24"), prefix("10.201.0.0/24")));
         assert_eq!(mapped.to_string().parse(), Ok(mapped));
-        for bad in ["", "lan", "10.0.0.0", "0.0.0.0/0", "10.1.0.0/24 as 10.2.0.0/16", "10.1.0.0/24 as fd00::/24", "10.1.0.0/24 10.2.0.0/24"] {
+        for bad in [
+            "",
+            "lan",
+            "10.0.0.0",
+            "0.0.0.0/0",
+            "10.1.0.0/24 as 10.2.0.0/16",
+            "10.1.0.0/24 as fd00::/24",
+            "10.1.0.0/24 10.2.0.0/24",
+        ] {
             assert_eq!(route(bad), Err(BadAdvertisedRoute), "{bad}");
         }
     }

@@ -36,7 +36,8 @@ enum Step<'a> {
 impl Netlink {
     /// Opens a connection. Reading needs no privileges; changing needs `CAP_NET_ADMIN`.
     pub fn open() -> Result<Self, NetlinkError> {
-        let socket = open_socket(libc::NETLINK_ROUTE).map_err(|source| NetlinkError::Socket { operation: "open netlink", source })?;
+        let socket = open_socket(libc::NETLINK_ROUTE)
+            .map_err(|source| NetlinkError::Socket { operation: "open netlink", source })?;
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_LEN] })
     }
 

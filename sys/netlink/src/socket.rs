@@ -22,8 +22,7 @@ impl Socket {
     pub(crate) fn open(protocol: libc::c_int, groups: u32, nonblocking: bool) -> io::Result<Self> {
         let mode = if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
         // SAFETY: no pointers.
-        let fd =
-            unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC | mode, protocol) };
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC | mode, protocol) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }

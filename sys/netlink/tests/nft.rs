@@ -33,8 +33,16 @@ fn chains() -> Vec<NftChain> {
     let masquerade = NftRule::new().from_interface(LOOPBACK).not_to_interface(LOOPBACK).masquerade();
     vec![
         NftChain { name: "forward", hook: NftHook::Forward, rules },
-        NftChain { name: "before", hook: NftHook::Prerouting, rules: vec![NftRule::new().destination(published).map_destination(real)] },
-        NftChain { name: "after", hook: NftHook::Postrouting, rules: vec![NftRule::new().source(real).map_source(published), masquerade] },
+        NftChain {
+            name: "before",
+            hook: NftHook::Prerouting,
+            rules: vec![NftRule::new().destination(published).map_destination(real)],
+        },
+        NftChain {
+            name: "after",
+            hook: NftHook::Postrouting,
+            rules: vec![NftRule::new().source(real).map_source(published), masquerade],
+        },
     ]
 }
 
@@ -54,7 +62,8 @@ fn a_table_has_the_rules_that_were_asked_for() {
             "ip saddr 10.1.0.0/24 snat ip prefix to 10.201.0.0/24",
             "iif \"lo\" oif != \"lo\" masquerade",
         ];
-        let places: Vec<_> = lines.iter().map(|line| text.find(line).unwrap_or_else(|| panic!("{line}: {text}"))).collect();
+        let places: Vec<_> =
+            lines.iter().map(|line| text.find(line).unwrap_or_else(|| panic!("{line}: {text}"))).collect();
         assert!(places.is_sorted(), "rules are in order: {text}");
         assert!(text.contains("type filter hook forward priority filter; policy accept;"), "{text}");
         assert!(table.is_complete().unwrap());

@@ -103,6 +103,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator config …         check the configuration and print the settings in force
   taut-coordinator devices …        approve, disable, tag, rename, remove devices
   taut-coordinator nodes …          list, rename, remove nodes
+  taut-coordinator routes …         list, approve, revoke networks behind nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show, remove networks
   taut-coordinator policy …         check, compare, explain, apply policies

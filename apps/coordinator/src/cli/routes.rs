@@ -19,12 +19,14 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
             arguments.finish()?;
             remote.show(&remote.get(&format!("nodes{network}"))?, list)
         }
-        "approve" => {
-            change(arguments, &network, "approved", |routes| ChangeNode { approve_routes: routes, ..ChangeNode::default() })
-        }
-        "revoke" => {
-            change(arguments, &network, "revoked", |routes| ChangeNode { revoke_routes: routes, ..ChangeNode::default() })
-        }
+        "approve" => change(arguments, &network, "approved", |routes| ChangeNode {
+            approve_routes: routes,
+            ..ChangeNode::default()
+        }),
+        "revoke" => change(arguments, &network, "revoked", |routes| ChangeNode {
+            revoke_routes: routes,
+            ..ChangeNode::default()
+        }),
         other => Err(no_verb("routes", other, &["list", "approve", "revoke"])),
     }
 }

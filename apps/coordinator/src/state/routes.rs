@@ -72,8 +72,14 @@ pub(super) async fn approve_by_policy(
 
 /// Returns a node's approved routes after an operator's change. Only advertised routes are approved, because a route that nobody named is likely a slip of the pen.
 pub(super) fn changed(row: &NodeRow, approve: &[Prefix], revoke: &[Prefix]) -> Result<Vec<Prefix>, StateError> {
-    if let Some(other) = approve.iter().find(|route| !row.advertised.contains(route) && !row.device.routes.contains(route)) {
-        return Err(StateError::NotAdvertised { node: row.name.clone(), route: *other, advertised: words(&row.advertised) });
+    if let Some(other) =
+        approve.iter().find(|route| !row.advertised.contains(route) && !row.device.routes.contains(route))
+    {
+        return Err(StateError::NotAdvertised {
+            node: row.name.clone(),
+            route: *other,
+            advertised: words(&row.advertised),
+        });
     }
     if let Some(other) = revoke.iter().find(|route| !row.device.routes.contains(route)) {
         return Err(StateError::NotApproved { node: row.name.clone(), route: *other });
@@ -127,7 +133,8 @@ async fn read(tx: &mut Reading, network: &NetworkRow, text: &str) -> Result<(Pol
 
 fn approved_by(policy: &Policy, inventory: &Inventory, row: &NodeRow) -> Vec<Prefix> {
     let Some(facts) = facts_of(row) else { return Vec::new() };
-    let is_new = |route: &Prefix| !row.device.routes.contains(route) && policy.approves_route(*route, &facts, inventory);
+    let is_new =
+        |route: &Prefix| !row.device.routes.contains(route) && policy.approves_route(*route, &facts, inventory);
     row.advertised.iter().copied().filter(is_new).collect()
 }
 

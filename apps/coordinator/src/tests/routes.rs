@@ -7,8 +7,8 @@ use taut_base::Prefix;
 use taut_netmap::ToCoordinator;
 use taut_policy::Packet;
 
-use super::world::{Directory, TestCoordinator, TestNode};
-use crate::state::DeviceChange;
+use super::world::{Directory, TestCoordinator, TestHost, TestNode};
+use crate::state::{DeviceChange, Expiry};
 
 const LAN: &str = "192.168.10.0/24";
 
@@ -157,7 +157,8 @@ fn approvals_outlive_a_restart_and_go_with_the_node() {
     let coordinator = TestCoordinator::start(&directory);
     wait_listed(&coordinator, "router", &[LAN], &[LAN]);
     coordinator.wait(coordinator.state.remove_node(None, "router")).unwrap();
-    let mut again = coordinator.join("router");
+    let (_, token) = coordinator.key(true, Expiry::Default);
+    let mut again = TestHost::new().join(&coordinator, &token, "router").unwrap();
     advertise(&mut again, &[LAN]);
     wait_listed(&coordinator, "router", &[LAN], &[]);
 }

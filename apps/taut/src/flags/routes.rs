@@ -15,7 +15,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<AdvertisedRoute>, Fault> {
     };
     let routes: Vec<AdvertisedRoute> = parts.map(route).collect::<Result<_, _>>()?;
     let is_overlapping = |(place, one): (usize, &AdvertisedRoute)| {
-        routes[..place].iter().any(|other| other.published.overlaps(one.published) && other.published.length() == one.published.length())
+        routes[..place]
+            .iter()
+            .any(|other| other.published.overlaps(one.published) && other.published.length() == one.published.length())
     };
     if routes.len() > MAX_ROUTES || routes.iter().enumerate().any(is_overlapping) {
         return Err(Fault::usage(format!("--advertise-routes: give up to {MAX_ROUTES} routes, and each of them once")));

@@ -42,11 +42,8 @@ mod tests {
             routers: vec![String::from("a"), String::from("b")],
             hidden_by: hidden_by.map(prefix),
         };
-        let mapped = AdvertisedStatus {
-            route: prefix("10.201.0.0/24"),
-            real: Some(prefix("10.1.0.0/24")),
-            approved: false,
-        };
+        let mapped =
+            AdvertisedStatus { route: prefix("10.201.0.0/24"), real: Some(prefix("10.1.0.0/24")), approved: false };
         assert_eq!(
             advertised(&mapped),
             "10.201.0.0/24 for 10.1.0.0/24 behind this host: waits for approval by the operator"

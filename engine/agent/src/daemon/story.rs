@@ -221,7 +221,9 @@ fn note_host_event(log: &mut Log, event: HostEvent, interface: &str) {
     let number = |mtu: u16| Value::Number(u64::from(mtu));
     let (kind, values) = match event {
         HostEvent::RoutesAdded(routes, first) => (&kind::ROUTES_ADDED, vec![count(routes), Value::Text(shown(first))]),
-        HostEvent::RoutesRemoved(routes, first) => (&kind::ROUTES_REMOVED, vec![count(routes), Value::Text(shown(first))]),
+        HostEvent::RoutesRemoved(routes, first) => {
+            (&kind::ROUTES_REMOVED, vec![count(routes), Value::Text(shown(first))])
+        }
         HostEvent::RouteRefused(reason) => (&kind::ROUTE_REFUSED, vec![Value::Text(reason)]),
         HostEvent::RouteTaken(address) => (&kind::ROUTE_TAKEN, vec![Value::Text(shown(address))]),
         HostEvent::RouteFreed(address) => (&kind::ROUTE_FREED, vec![Value::Text(shown(address))]),

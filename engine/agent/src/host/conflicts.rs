@@ -131,7 +131,7 @@ mod tests {
             endpoints: Vec::new(),
             relays: Vec::new(),
             native: false,
-        routes: Vec::new(),
+            routes: Vec::new(),
         };
         NetworkMap {
             version: 1,

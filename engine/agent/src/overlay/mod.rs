@@ -388,7 +388,8 @@ impl Overlay {
         let limits = &self.limits;
         let routes = self.node.peers().filter_map(|peer| {
             let mtu = limits.route(peer.id, peer.path.is_none(), device)?;
-            let subnets = self.node.carriers().filter(move |(_, carrier)| *carrier == peer.id).map(|(subnet, _)| subnet);
+            let subnets =
+                self.node.carriers().filter(move |(_, carrier)| *carrier == peer.id).map(|(subnet, _)| subnet);
             Some(peer.addresses.iter().copied().map(Prefix::host).chain(subnets).map(move |route| (route, mtu)))
         });
         let routes = routes.flatten().collect();

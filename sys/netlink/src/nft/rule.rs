@@ -15,15 +15,25 @@ pub struct NftRule(Vec<Expression>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Expression {
     /// A number about the packet is this one (`true`), or another one.
-    Meta { key: u32, value: Vec<u8>, is: bool },
+    Meta {
+        key: u32,
+        value: Vec<u8>,
+        is: bool,
+    },
     /// The source (`true`) or the destination is in the prefix.
-    Address { is_source: bool, prefix: Prefix },
+    Address {
+        is_source: bool,
+        prefix: Prefix,
+    },
     /// The connection has one of these states.
     State(u32),
     Verdict(u32),
     Masquerade,
     /// Maps source (`true`) or destination into the prefix, one to one.
-    Map { is_source: bool, into: Prefix },
+    Map {
+        is_source: bool,
+        into: Prefix,
+    },
 }
 
 impl NftRule {

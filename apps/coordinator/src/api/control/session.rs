@@ -345,7 +345,8 @@ impl Session {
     }
 
     fn next_wake(&self) -> Instant {
-        let has_reported = self.takes_part() && (self.reported.is_some() || self.bound.is_some() || self.advertised.is_some());
+        let has_reported =
+            self.takes_part() && (self.reported.is_some() || self.bound.is_some() || self.advertised.is_some());
         let reported = has_reported.then(|| self.membership.endpoints_due());
         let ticket = self.ticket.map(|(_, due)| due).filter(|_| self.takes_part());
         let heard = Some(self.reads.due()).filter(|due| *due > Instant::now());

@@ -54,9 +54,11 @@ impl Plan {
             let rule = NftRule::new().from_interface(self.index).not_to_interface(self.index);
             rule.destination(route.real).masquerade()
         });
-        let mapped = self.routes.iter().filter(|route| route.is_mapped()).map(|route| {
-            NftRule::new().to_interface(self.index).source(route.real).map_source(route.published)
-        });
+        let mapped = self
+            .routes
+            .iter()
+            .filter(|route| route.is_mapped())
+            .map(|route| NftRule::new().to_interface(self.index).source(route.real).map_source(route.published));
         hidden.chain(mapped).collect()
     }
 }

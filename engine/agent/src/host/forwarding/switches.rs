@@ -66,7 +66,8 @@ impl Switches {
     fn note(&self, more: &BTreeSet<String>) {
         let names: Vec<&str> = self.on.union(more).map(String::as_str).collect();
         // Without the file a crash would leave the switches on; the routes are worth that.
-        let _ = if names.is_empty() { fs::remove_file(&self.record) } else { fs::write(&self.record, names.join("\n")) };
+        let _ =
+            if names.is_empty() { fs::remove_file(&self.record) } else { fs::write(&self.record, names.join("\n")) };
     }
 }
 
@@ -85,8 +86,12 @@ pub(super) fn leading_to(
     routes: &[AdvertisedRoute],
     device: u32,
 ) -> Result<BTreeMap<u32, String>, NetlinkError> {
-    let links: BTreeMap<u32, String> =
-        netlink.links()?.into_iter().filter(|link| link.index != device && !link.loopback).map(|link| (link.index, link.name)).collect();
+    let links: BTreeMap<u32, String> = netlink
+        .links()?
+        .into_iter()
+        .filter(|link| link.index != device && !link.loopback)
+        .map(|link| (link.index, link.name))
+        .collect();
     let addresses = netlink.addresses()?;
     let mut found = BTreeSet::new();
     for route in routes.iter().map(|route| route.real) {
