@@ -1,7 +1,8 @@
 //! Subnets behind this node and behind its peers: which prefixes are in use, and which router carries each of them.
 //!
-//! Several peers may be routers of one prefix. The one with the lowest node number is the first choice of every node, so that all nodes use the same router while it works. One that
-//! does not answer is replaced at once by the next that does. It carries again when it has answered for a while, longer each time that it failed before.
+//! Several peers may be routers of one prefix. The one with the lowest node number is the first choice of every node, so that all nodes use the same router while it works. When it is in
+//! doubt, the others are asked for an answer; when it fails, the next one that has answered since carries. Without such an answer nothing changes: then this host itself may be
+//! cut off, and connections go on through the same router once it is back. A router carries again when it has answered for a while, longer each time that it failed before.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,6 +22,25 @@ const FORGIVEN: Duration = Duration::from_secs(600);
 /// Interval of handshakes with a router that failed and has no session, 5 s: nothing else would tell that it is back.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
+/// Time for which a router may be in doubt before it counts as failed, 350 ms beyond two round trips. Meanwhile other paths to it are tried.
+const LONGEST_DOUBT: Duration = Duration::from_millis(350);
+
+/// Time without doubt after which a router works again, 150 ms: a path that was just chosen is in doubt after 100 ms if it does not lead there.
+const STEADY: Duration = Duration::from_millis(150);
+
+/// What the paths to a router show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// There is a session, and nothing against its path.
+    Good,
+    /// An answer on its path, of this round-trip time, is late.
+    Doubt(Duration),
+    /// Nothing answers.
+    Bad,
+    /// There is no session, and nobody has asked.
+    Unknown,
+}
+
 /// Whether a router answers.
 #[derive(Clone, Copy, Debug)]
 struct Health {
@@ -29,9 +49,21 @@ struct Health {
     answers: bool,
     /// Failures that count.
     failures: u32,
+    /// When the present doubt began, and for how long it may last.
+    doubt: Option<(Time, Duration)>,
+    /// Since when there are only good signs.
+    good: Option<Time>,
+    /// True while it is asked for an answer.
+    asked: bool,
+    /// When it last answered because it was asked.
+    verified: Time,
 }
 
 impl Health {
+    fn new(now: Time) -> Self {
+        Self { since: now, answers: true, failures: 0, doubt: None, good: None, asked: false, verified: Time::ZERO }
+    }
+
     /// Returns the time from which it may be chosen before another one that works.
     fn settled(&self) -> Option<Time> {
         let doublings = self.failures.saturating_sub(1).min(5);
@@ -39,7 +71,44 @@ impl Health {
         self.answers.then(|| self.since + hold)
     }
 
-    fn note(&mut self, answers: bool, now: Time) {
+    /// Returns when the present trouble began.
+    fn trouble(&self) -> Option<Time> {
+        self.doubt.map(|(began, _)| began).or((!self.answers).then_some(self.since))
+    }
+
+    /// Returns the time at which a doubt ends one way or the other.
+    fn poll_timeout(&self) -> Option<Time> {
+        let (began, longest) = self.doubt?;
+        let fails = self.answers.then(|| began + longest);
+        fails.into_iter().chain(self.good.map(|good| good + STEADY)).min()
+    }
+
+    fn note(&mut self, sign: Sign, now: Time) {
+        match sign {
+            Sign::Unknown => return,
+            Sign::Good => {
+                self.good.get_or_insert(now);
+                self.verified = if std::mem::take(&mut self.asked) { now } else { self.verified };
+            }
+            Sign::Doubt(round_trip) => {
+                self.doubt.get_or_insert((now, LONGEST_DOUBT + 2 * round_trip));
+                self.good = None;
+            }
+            Sign::Bad => {
+                self.doubt.get_or_insert((now, LONGEST_DOUBT));
+                (self.good, self.asked) = (None, false);
+                self.set(false, now);
+            }
+        }
+        if self.good.is_some_and(|good| self.doubt.is_none() || now >= good + STEADY) {
+            self.doubt = None;
+            self.set(true, now);
+        } else if self.doubt.is_some_and(|(began, longest)| now >= began + longest) {
+            self.set(false, now);
+        }
+    }
+
+    fn set(&mut self, answers: bool, now: Time) {
         if answers == self.answers {
             return;
         }
@@ -81,6 +150,8 @@ pub(crate) struct Subnets {
     health: BTreeMap<PeerId, Health>,
     /// Time of the next handshake with a router that failed.
     ask_at: Option<Time>,
+    /// Routers to ask for an answer now.
+    checks: Vec<PeerId>,
 }
 
 impl Subnets {
@@ -109,23 +180,22 @@ impl Subnets {
         }
         let several = self.routers.values().filter(|routers| routers.peers.len() > 1);
         let mut known = std::mem::take(&mut self.health);
-        let health = |peer: &PeerId| known.remove(peer).unwrap_or(Health { since: now, answers: true, failures: 0 });
+        let health = |peer: &PeerId| known.remove(peer).unwrap_or(Health::new(now));
         let mut peers: Vec<PeerId> = several.flat_map(|routers| routers.peers.iter().copied()).collect();
         peers.sort_unstable();
         peers.dedup();
         self.health = peers.iter().map(|peer| *peer).zip(peers.iter().map(health)).collect();
     }
 
-    /// Chooses the carriers. `answers` tells whether a router answers; `None` if nothing new is known of it. Returns the prefixes that another router carries now.
-    pub(crate) fn choose(&mut self, answers: impl Fn(PeerId) -> Option<bool>, now: Time) -> Vec<Moved> {
+    /// Chooses the carriers. `sign` tells what the paths to a router show. Returns the prefixes that another router carries now.
+    pub(crate) fn choose(&mut self, sign: impl Fn(PeerId) -> Sign, now: Time) -> Vec<Moved> {
         if self.health.is_empty() {
             return Vec::new();
         }
-        for (peer, health) in &mut self.health {
-            answers(*peer).into_iter().for_each(|answers| health.note(answers, now));
-        }
+        self.health.iter_mut().for_each(|(peer, health)| health.note(sign(*peer), now));
         let has_failed = self.health.values().any(|health| !health.answers);
         self.ask_at = if has_failed { Some(self.ask_at.unwrap_or(now + ASK_AGAIN)) } else { None };
+        self.check_others();
         let health = &self.health;
         let mut moved = Vec::new();
         for (prefix, routers) in &mut self.routers {
@@ -140,10 +210,32 @@ impl Subnets {
         moved
     }
 
+    /// Has the other routers of a prefix asked for an answer while its carrier is in trouble.
+    fn check_others(&mut self) {
+        for routers in self.routers.values() {
+            let carrier = routers.peers.get(routers.carrier);
+            let trouble = carrier.and_then(|peer| self.health.get(peer)).and_then(Health::trouble);
+            let Some(trouble) = trouble else { continue };
+            for peer in routers.peers.iter().filter(|peer| Some(*peer) != carrier) {
+                let Some(health) = self.health.get_mut(peer) else { continue };
+                if !health.asked && health.answers && health.verified < trouble {
+                    health.asked = true;
+                    self.checks.push(*peer);
+                }
+            }
+        }
+    }
+
+    /// Returns the routers to ask for an answer now.
+    pub(crate) fn take_checks(&mut self) -> Vec<PeerId> {
+        std::mem::take(&mut self.checks)
+    }
+
     /// Returns the time at which [`Self::choose`] and [`Self::to_ask`] have something to do without another input.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
         let settled = self.health.values().filter(|health| health.failures > 0).filter_map(Health::settled);
-        settled.filter(|at| *at > now).chain(self.ask_at).min()
+        let doubts = self.health.values().filter_map(Health::poll_timeout);
+        settled.filter(|at| *at > now).chain(doubts).chain(self.ask_at).min()
     }
 
     /// Returns the routers that failed, if a handshake with those without a session is due.
@@ -179,14 +271,20 @@ impl Subnets {
     }
 }
 
-/// Returns the index of the router to use: the first that has answered for long enough, else the present one while it answers, else the first that answers, else the present one.
+/// Returns the index of the router to use: the first that has answered for long enough, else the present one while it answers, else the first that answers, else the present one. In
+/// the place of one that failed, only a router is used that has answered since the trouble began.
 fn next_carrier(routers: &Routers, health: &BTreeMap<PeerId, Health>, now: Time) -> usize {
     let of = |place: usize| routers.peers.get(place).and_then(|peer| health.get(peer));
+    let failed = of(routers.carrier).filter(|carrier| !carrier.answers).and_then(Health::trouble);
+    let is_usable = |place: &usize| {
+        let answered = |health: &Health| failed.is_none_or(|trouble| health.verified >= trouble);
+        of(*place).is_some_and(|health| health.answers && (*place == routers.carrier || answered(health)))
+    };
     let is_settled = |place: &usize| of(*place).and_then(Health::settled).is_some_and(|at| at <= now);
-    let answers = |place: &usize| of(*place).is_some_and(|health| health.answers);
     let places = 0..routers.peers.len();
-    let present = Some(routers.carrier).filter(answers);
-    places.clone().find(is_settled).or(present).or_else(|| places.clone().find(answers)).unwrap_or(routers.carrier)
+    let present = Some(routers.carrier).filter(is_usable);
+    let first = places.clone().find(|place| is_settled(place) && is_usable(place));
+    first.or(present).or_else(|| places.clone().find(is_usable)).unwrap_or(routers.carrier)
 }
 
 #[cfg(test)]
@@ -198,60 +296,95 @@ mod tests {
     /// Returns subnets with one prefix and two routers, 1 and 2.
     fn two() -> Subnets {
         let routers = Routers { peers: vec![PeerId(1), PeerId(2)], carrier: 0 };
-        let health = Health { since: at(0), answers: true, failures: 0 };
         Subnets {
             routers: BTreeMap::from([("10.0.0.0/8".parse().unwrap(), routers)]),
-            health: BTreeMap::from([(PeerId(1), health), (PeerId(2), health)]),
+            health: BTreeMap::from([(PeerId(1), Health::new(at(0))), (PeerId(2), Health::new(at(0)))]),
             ..Subnets::default()
         }
     }
 
-    fn at(seconds: u32) -> Time {
-        Time::ZERO + SECOND * (10_000 + seconds)
+    fn at(milliseconds: u32) -> Time {
+        Time::ZERO + 10_000 * SECOND + Duration::from_millis(milliseconds.into())
     }
 
     fn carrier(subnets: &Subnets) -> u32 {
         subnets.carriers().next().unwrap().1.0
     }
 
+    /// Has the subnets look at these signs of the two routers. Returns the routers that are to be asked.
+    fn look(subnets: &mut Subnets, signs: [Sign; 2], milliseconds: u32) -> Vec<u32> {
+        subnets.choose(|peer| signs[peer.0 as usize - 1], at(milliseconds));
+        subnets.take_checks().into_iter().map(|peer| peer.0).collect()
+    }
+
+    const DOUBT: Sign = Sign::Doubt(Duration::ZERO);
+
     #[test]
-    fn the_next_router_carries_at_once_and_the_first_one_returns_after_a_while() {
+    fn the_next_router_carries_as_soon_as_the_first_one_fails_and_the_second_has_answered() {
         let mut subnets = two();
-        assert!(subnets.choose(|_| Some(true), at(1)).is_empty());
-        let moved = subnets.choose(|peer| Some(peer != PeerId(1)), at(2));
-        assert_eq!((moved.len(), carrier(&subnets)), (1, 2));
-        assert_eq!(subnets.poll_timeout(at(2)), Some(at(7)), "then it is asked");
-        assert_eq!((subnets.to_ask(at(7)), subnets.to_ask(at(8))), (vec![PeerId(1)], Vec::new()));
-        // It answers again from 20 s on.
-        assert!(subnets.choose(|_| Some(true), at(20)).is_empty());
-        assert_eq!(subnets.poll_timeout(at(20)), Some(at(30)));
-        assert!(subnets.choose(|_| Some(true), at(29)).is_empty());
-        assert_eq!(subnets.choose(|_| Some(true), at(30)).len(), 1);
+        assert!(look(&mut subnets, [Sign::Good, Sign::Unknown], 1).is_empty());
+        assert_eq!(look(&mut subnets, [DOUBT, Sign::Unknown], 100), [2], "the other one is asked");
+        assert_eq!(subnets.poll_timeout(at(100)), Some(at(450)));
+        assert!(look(&mut subnets, [DOUBT, Sign::Good], 150).is_empty(), "it answers");
+        // The paths to the first one are tried one after the other.
+        look(&mut subnets, [Sign::Good, Sign::Good], 250);
+        assert_eq!((carrier(&subnets), subnets.poll_timeout(at(250))), (1, Some(at(400))));
+        look(&mut subnets, [DOUBT, Sign::Good], 350);
+        look(&mut subnets, [Sign::Good, Sign::Good], 450);
+        assert_eq!(carrier(&subnets), 2);
+    }
+
+    #[test]
+    fn a_path_that_is_replaced_by_another_one_moves_nothing() {
+        let mut subnets = two();
+        look(&mut subnets, [DOUBT, Sign::Good], 100);
+        look(&mut subnets, [Sign::Good, Sign::Good], 220);
+        look(&mut subnets, [Sign::Good, Sign::Good], 370);
+        assert_eq!(subnets.poll_timeout(at(370)), None, "no doubt is left");
+        look(&mut subnets, [Sign::Good, Sign::Good], 1_000);
+        assert_eq!(carrier(&subnets), 1);
+    }
+
+    #[test]
+    fn a_host_that_is_cut_off_keeps_its_router() {
+        let mut subnets = two();
+        look(&mut subnets, [Sign::Good, Sign::Good], 1);
+        assert_eq!(look(&mut subnets, [Sign::Bad, Sign::Good], 100), [2]);
+        for milliseconds in (200..20_000).step_by(100) {
+            look(&mut subnets, [Sign::Bad, DOUBT], milliseconds);
+        }
+        look(&mut subnets, [Sign::Good, Sign::Good], 20_000);
+        look(&mut subnets, [Sign::Good, Sign::Good], 20_200);
+        assert_eq!(carrier(&subnets), 1);
+    }
+
+    #[test]
+    fn the_first_router_returns_after_a_while() {
+        let mut subnets = two();
+        look(&mut subnets, [Sign::Bad, Sign::Good], 0);
+        look(&mut subnets, [Sign::Bad, Sign::Good], 10);
+        assert_eq!((carrier(&subnets), subnets.poll_timeout(at(10))), (2, Some(at(5_000))), "then it is asked");
+        assert_eq!((subnets.to_ask(at(5_000)), subnets.to_ask(at(6_000))), (vec![PeerId(1)], Vec::new()));
+        look(&mut subnets, [Sign::Good, Sign::Good], 20_000);
+        look(&mut subnets, [Sign::Good, Sign::Good], 20_150);
+        assert_eq!((carrier(&subnets), subnets.poll_timeout(at(20_150))), (2, Some(at(30_150))));
+        look(&mut subnets, [Sign::Good, Sign::Good], 30_149);
+        assert_eq!(carrier(&subnets), 2);
+        look(&mut subnets, [Sign::Good, Sign::Good], 30_150);
         assert_eq!(carrier(&subnets), 1);
     }
 
     #[test]
     fn a_router_that_fails_again_and_again_carries_ever_more_rarely() {
-        let (mut subnets, mut moves, mut last) = (two(), Vec::new(), 0);
+        let (mut subnets, mut returns, mut former) = (two(), 0, 1);
         // Down for one second of every fifteen.
-        for second in 0..3_000 {
-            let up = second % 15 != 0;
-            if !subnets.choose(|peer| Some(up || peer != PeerId(1)), at(second)).is_empty() && carrier(&subnets) == 1 {
-                moves.push(second - last);
-                last = second;
-            }
+        for tenth in 0..30_000 {
+            let first = if tenth % 150 < 10 { Sign::Bad } else { Sign::Good };
+            look(&mut subnets, [first, Sign::Good], tenth * 100);
+            returns += u32::from(former == 2 && carrier(&subnets) == 1);
+            former = carrier(&subnets);
         }
-        assert!(moves.len() <= 2, "{moves:?}");
+        assert!(returns <= 2, "{returns}");
         assert_eq!(carrier(&subnets), 2);
-    }
-
-    #[test]
-    fn without_a_router_that_answers_the_last_one_stays_and_any_that_answers_first_is_taken() {
-        let mut subnets = two();
-        subnets.choose(|peer| Some(peer != PeerId(1)), at(1));
-        assert!(subnets.choose(|_| Some(false), at(2)).is_empty());
-        assert_eq!(carrier(&subnets), 2);
-        subnets.choose(|peer| Some(peer == PeerId(1)), at(3));
-        assert_eq!(carrier(&subnets), 1, "it need not have answered for long when nothing else does");
     }
 }

@@ -3,24 +3,29 @@
 use std::time::Duration;
 
 use taut_base::{Entropy, PeerId, Prefix, Time};
+use taut_path::Paths;
 
 use super::Node;
 use crate::contract::Clocks;
 use crate::event::NodeEvent;
 use crate::peer::Peer;
-use crate::subnets::Moved;
+use crate::subnets::{Moved, Sign};
 
 /// Time without an answer to a handshake after which a router counts as failed, 400 ms: the first initiation, and a second one after 250 ms.
 const UNANSWERED: Duration = Duration::from_millis(400);
 
 impl Peer {
-    /// Returns whether packets to the peer arrive; `None` if nothing is known of it.
-    fn answers(&self, now: Time) -> Option<bool> {
+    /// Returns what the paths to the peer show.
+    fn sign(&self, now: Time) -> Sign {
         if self.since().is_none() {
             let is_late = self.attempt.is_some() && now >= self.asked + UNANSWERED;
-            return (is_late || self.is_silent).then_some(false);
+            return if is_late || self.is_silent { Sign::Bad } else { Sign::Unknown };
         }
-        Some(!self.paths.as_ref().is_some_and(|paths| paths.view().silent))
+        match self.paths.as_ref().map(Paths::view) {
+            Some(view) if view.silent => Sign::Bad,
+            Some(view) if view.suspected => Sign::Doubt(view.round_trip.unwrap_or_default()),
+            _ => Sign::Good,
+        }
     }
 }
 
@@ -36,13 +41,29 @@ impl<E: Entropy> Node<E> {
             return;
         }
         let (peers, now) = (&self.peers, self.now);
-        let moved = self.subnets.choose(|id| peers.get(&id).and_then(|peer| peer.answers(now)), now);
+        let moved = self.subnets.choose(|id| peers.get(&id).map_or(Sign::Unknown, |peer| peer.sign(now)), now);
+        for id in self.subnets.take_checks() {
+            self.check_router(id);
+        }
         if moved.is_empty() {
             return;
         }
         self.tell_routes();
         for Moved { prefix, from, to } in moved {
             self.outputs.note(NodeEvent::RouteMoved { prefix, from, to });
+        }
+    }
+
+    /// Asks a router for an answer: by probes on the path to it, or by a handshake.
+    fn check_router(&mut self, id: PeerId) {
+        let clocks = Clocks { now: self.now, wall: self.wall };
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        match &mut peer.paths {
+            Some(paths) if peer.sessions.last().is_some() => {
+                paths.handle_suspicion(clocks.now);
+                self.steer(id);
+            }
+            _ => self.start_handshake(id, clocks),
         }
     }
 
