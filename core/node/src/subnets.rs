@@ -25,14 +25,14 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// Time for which a router may be in doubt before it counts as failed, 350 ms beyond two round trips. Meanwhile other paths to it are tried.
 const LONGEST_DOUBT: Duration = Duration::from_millis(350);
 
-/// Time without doubt after which a router works again, 150 ms: a path that was just chosen is in doubt after 100 ms if it does not lead there.
+/// Time without doubt after which a router works again, 150 ms, if it did not answer before: a path that was just chosen is probed at once.
 const STEADY: Duration = Duration::from_millis(150);
 
 /// What the paths to a router show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
-    /// There is a session, and nothing against its path.
-    Good,
+    /// There is a session, and nothing against its path, which data takes since this time.
+    Good(Time),
     /// An answer on its path, of this round-trip time, is late.
     Doubt(Duration),
     /// Nothing answers.
@@ -53,6 +53,10 @@ struct Health {
     doubt: Option<(Time, Duration)>,
     /// Since when there are only good signs.
     good: Option<Time>,
+    /// Since when data takes the path that was probed because it replaced one in doubt.
+    probed: Option<Time>,
+    /// True if that path is to be probed now.
+    wants_probe: bool,
     /// True while it is asked for an answer.
     asked: bool,
     /// When it last answered because it was asked.
@@ -61,7 +65,17 @@ struct Health {
 
 impl Health {
     fn new(now: Time) -> Self {
-        Self { since: now, answers: true, failures: 0, doubt: None, good: None, asked: false, verified: Time::ZERO }
+        Self {
+            since: now,
+            answers: true,
+            failures: 0,
+            doubt: None,
+            good: None,
+            probed: None,
+            wants_probe: false,
+            asked: false,
+            verified: Time::ZERO,
+        }
     }
 
     /// Returns the time from which it may be chosen before another one that works.
@@ -86,10 +100,7 @@ impl Health {
     fn note(&mut self, sign: Sign, now: Time) {
         match sign {
             Sign::Unknown => return,
-            Sign::Good => {
-                self.good.get_or_insert(now);
-                self.verified = if std::mem::take(&mut self.asked) { now } else { self.verified };
-            }
+            Sign::Good(path) => self.note_good(path, now),
             Sign::Doubt(round_trip) => {
                 self.doubt.get_or_insert((now, LONGEST_DOUBT + 2 * round_trip));
                 self.good = None;
@@ -105,6 +116,19 @@ impl Health {
             self.set(true, now);
         } else if self.doubt.is_some_and(|(began, longest)| now >= began + longest) {
             self.set(false, now);
+        }
+    }
+
+    /// Notes that nothing is against the path that data takes since `path`. A path in place of one in doubt is probed; one that has answered ends the doubt.
+    fn note_good(&mut self, path: Time, now: Time) {
+        self.verified = if std::mem::take(&mut self.asked) { now } else { self.verified };
+        let has_answered = self.good.is_none();
+        self.good.get_or_insert(now);
+        let Some((began, _)) = self.doubt else { return };
+        if path > began && self.probed != Some(path) {
+            (self.probed, self.wants_probe) = (Some(path), true);
+        } else if has_answered {
+            self.doubt = None;
         }
     }
 
@@ -192,7 +216,10 @@ impl Subnets {
         if self.health.is_empty() {
             return Vec::new();
         }
-        self.health.iter_mut().for_each(|(peer, health)| health.note(sign(*peer), now));
+        for (peer, health) in &mut self.health {
+            health.note(sign(*peer), now);
+            self.checks.extend(std::mem::take(&mut health.wants_probe).then_some(*peer));
+        }
         let has_failed = self.health.values().any(|health| !health.answers);
         self.ask_at = if has_failed { Some(self.ask_at.unwrap_or(now + ASK_AGAIN)) } else { None };
         self.check_others();
@@ -318,59 +345,75 @@ mod tests {
     }
 
     const DOUBT: Sign = Sign::Doubt(Duration::ZERO);
+    const GOOD: Sign = Sign::Good(Time::ZERO);
 
     #[test]
     fn the_next_router_carries_as_soon_as_the_first_one_fails_and_the_second_has_answered() {
         let mut subnets = two();
-        assert!(look(&mut subnets, [Sign::Good, Sign::Unknown], 1).is_empty());
+        assert!(look(&mut subnets, [GOOD, Sign::Unknown], 1).is_empty());
         assert_eq!(look(&mut subnets, [DOUBT, Sign::Unknown], 100), [2], "the other one is asked");
         assert_eq!(subnets.poll_timeout(at(100)), Some(at(450)));
-        assert!(look(&mut subnets, [DOUBT, Sign::Good], 150).is_empty(), "it answers");
-        // The paths to the first one are tried one after the other.
-        look(&mut subnets, [Sign::Good, Sign::Good], 250);
-        assert_eq!((carrier(&subnets), subnets.poll_timeout(at(250))), (1, Some(at(400))));
-        look(&mut subnets, [DOUBT, Sign::Good], 350);
-        look(&mut subnets, [Sign::Good, Sign::Good], 450);
+        assert!(look(&mut subnets, [DOUBT, GOOD], 150).is_empty(), "it answers");
+        // The other paths to the first one are probed one after the other.
+        let next = Sign::Good(at(220));
+        assert_eq!(look(&mut subnets, [next, GOOD], 220), [1]);
+        look(&mut subnets, [DOUBT, GOOD], 221);
+        let last = Sign::Good(at(340));
+        assert_eq!(look(&mut subnets, [last, GOOD], 340), [1]);
+        assert!(look(&mut subnets, [last, GOOD], 345).is_empty(), "once");
+        look(&mut subnets, [DOUBT, GOOD], 350);
+        assert_eq!((carrier(&subnets), subnets.poll_timeout(at(350))), (1, Some(at(450))));
+        look(&mut subnets, [DOUBT, GOOD], 450);
         assert_eq!(carrier(&subnets), 2);
     }
 
     #[test]
     fn a_path_that_is_replaced_by_another_one_moves_nothing() {
         let mut subnets = two();
-        look(&mut subnets, [DOUBT, Sign::Good], 100);
-        look(&mut subnets, [Sign::Good, Sign::Good], 220);
-        look(&mut subnets, [Sign::Good, Sign::Good], 370);
-        assert_eq!(subnets.poll_timeout(at(370)), None, "no doubt is left");
-        look(&mut subnets, [Sign::Good, Sign::Good], 1_000);
+        look(&mut subnets, [DOUBT, GOOD], 100);
+        let relay = Sign::Good(at(220));
+        assert_eq!(look(&mut subnets, [relay, GOOD], 220), [1]);
+        look(&mut subnets, [DOUBT, GOOD], 221);
+        assert_eq!(subnets.poll_timeout(at(221)), Some(at(450)));
+        look(&mut subnets, [relay, GOOD], 440);
+        assert_eq!(subnets.poll_timeout(at(440)), None, "its answer ends the doubt");
+        look(&mut subnets, [relay, GOOD], 1_000);
+        assert_eq!(carrier(&subnets), 1);
+        // A path that cannot be probed has to be free of doubt for a while.
+        look(&mut subnets, [DOUBT, GOOD], 2_000);
+        let other = Sign::Good(at(2_100));
+        look(&mut subnets, [other, GOOD], 2_100);
+        assert_eq!(subnets.poll_timeout(at(2_100)), Some(at(2_250)));
+        look(&mut subnets, [other, GOOD], 2_250);
+        assert_eq!(subnets.poll_timeout(at(2_250)), None);
         assert_eq!(carrier(&subnets), 1);
     }
 
     #[test]
     fn a_host_that_is_cut_off_keeps_its_router() {
         let mut subnets = two();
-        look(&mut subnets, [Sign::Good, Sign::Good], 1);
-        assert_eq!(look(&mut subnets, [Sign::Bad, Sign::Good], 100), [2]);
+        look(&mut subnets, [GOOD, GOOD], 1);
+        assert_eq!(look(&mut subnets, [Sign::Bad, GOOD], 100), [2]);
         for milliseconds in (200..20_000).step_by(100) {
             look(&mut subnets, [Sign::Bad, DOUBT], milliseconds);
         }
-        look(&mut subnets, [Sign::Good, Sign::Good], 20_000);
-        look(&mut subnets, [Sign::Good, Sign::Good], 20_200);
+        look(&mut subnets, [GOOD, GOOD], 20_000);
+        look(&mut subnets, [GOOD, GOOD], 20_200);
         assert_eq!(carrier(&subnets), 1);
     }
 
     #[test]
     fn the_first_router_returns_after_a_while() {
         let mut subnets = two();
-        look(&mut subnets, [Sign::Bad, Sign::Good], 0);
-        look(&mut subnets, [Sign::Bad, Sign::Good], 10);
+        look(&mut subnets, [Sign::Bad, GOOD], 0);
+        look(&mut subnets, [Sign::Bad, GOOD], 10);
         assert_eq!((carrier(&subnets), subnets.poll_timeout(at(10))), (2, Some(at(5_000))), "then it is asked");
         assert_eq!((subnets.to_ask(at(5_000)), subnets.to_ask(at(6_000))), (vec![PeerId(1)], Vec::new()));
-        look(&mut subnets, [Sign::Good, Sign::Good], 20_000);
-        look(&mut subnets, [Sign::Good, Sign::Good], 20_150);
-        assert_eq!((carrier(&subnets), subnets.poll_timeout(at(20_150))), (2, Some(at(30_150))));
-        look(&mut subnets, [Sign::Good, Sign::Good], 30_149);
+        look(&mut subnets, [GOOD, GOOD], 20_000);
+        assert_eq!((carrier(&subnets), subnets.poll_timeout(at(20_000))), (2, Some(at(30_000))));
+        look(&mut subnets, [GOOD, GOOD], 29_999);
         assert_eq!(carrier(&subnets), 2);
-        look(&mut subnets, [Sign::Good, Sign::Good], 30_150);
+        look(&mut subnets, [GOOD, GOOD], 30_000);
         assert_eq!(carrier(&subnets), 1);
     }
 
@@ -379,8 +422,8 @@ mod tests {
         let (mut subnets, mut returns, mut former) = (two(), 0, 1);
         // Down for one second of every fifteen.
         for tenth in 0..30_000 {
-            let first = if tenth % 150 < 10 { Sign::Bad } else { Sign::Good };
-            look(&mut subnets, [first, Sign::Good], tenth * 100);
+            let first = if tenth % 150 < 10 { Sign::Bad } else { GOOD };
+            look(&mut subnets, [first, GOOD], tenth * 100);
             returns += u32::from(former == 2 && carrier(&subnets) == 1);
             former = carrier(&subnets);
         }

@@ -24,7 +24,7 @@ impl Peer {
         match self.paths.as_ref().map(Paths::view) {
             Some(view) if view.silent => Sign::Bad,
             Some(view) if view.suspected => Sign::Doubt(view.round_trip.unwrap_or_default()),
-            _ => Sign::Good,
+            view => Sign::Good(view.map_or(Time::ZERO, |view| view.since)),
         }
     }
 }
