@@ -4,7 +4,7 @@ import json
 import time
 
 from lab.hosts.wait import wait_until
-from lab.traffic.flow import PingStream
+from lab.traffic.flow import PingStream, ping
 
 # Pings before and after the changes, in seconds.
 AROUND_S = 1.0
@@ -85,3 +85,27 @@ def test_flags_hold_before_the_environment_before_set_before_the_file(layout):
     file.write_text("")
     node.start("--config", file)
     assert settings(node)[0]["search-sockets"] == ("9", "set")
+
+
+def test_routes_and_names_are_switched_while_packets_flow(mesh):
+    net = mesh(nodes=2)
+    router, client = net.nodes
+    lan = "10.99.0.0/24"
+    router.host.ip("link add lan0 type bridge", "address add 10.99.0.1/24 dev lan0", "link set lan0 up")
+    client.ping_until_direct(router.name)
+    stream = PingStream(client.host, router.ipv4, 0.02)
+    settings(router, "--advertise-routes", lan)
+    assert router.status()["routes"]["advertised"][0]["approved"] is False
+    wait_until(lambda: lan in net.coordinator.cli("routes", "list").stdout, "the coordinator to know the route")
+    net.coordinator.cli("routes", "approve", router.name, lan)
+    settings(client, "--accept-routes")
+    client.wait_for(lambda status: status["routes"]["peers"] and status["routes"]["peers"][0]["via"] == router.name, "the route to be used")
+    wait_until(lambda: ping(client.host, "10.99.0.1", count=2)["received"] == 2, "the subnet to answer")
+    settings(client, "--accept-routes=false")
+    assert "10.99.0.0" not in client.host.run("ip", "route").stdout
+    settings(router, "--default", "advertise-routes")
+    wait_until(lambda: router.host.run("nft", "list", "tables").stdout == "", "the rules to be gone")
+    # Names: nothing asks for them here, and nothing breaks.
+    assert settings(client, "--dns=false")[0]["dns"] == ("false", "set")
+    seen = stream.finish()
+    assert not [at for at in seen["unanswered"] if at < seen["ended"] - AROUND_S / 2]

@@ -132,6 +132,10 @@ macro_rules! setting_details {
 --lanes N          threads that move packets, 1 to 16; each uses a UDP port (default auto: one, and more while several flows need them)
 --tun NAME         name of the TUN device (default taut0)
 --mtu N            MTU of the TUN device, 1280 to 65440 (default auto: the longest packet that a path carries, which is measured)
+--advertise-routes LIST  offer the networks behind this host to other nodes, once approved: prefixes with commas, such as 192.168.10.0/24;
+                   `10.1.0.0/24 as 10.201.0.0/24` offers it under other addresses
+--accept-routes    use the approved networks behind other nodes
+--snat on|off      give packets to the networks behind this host its own address (default on; off: the networks route back by this host)
 --low-latency      busy-poll for 50 ms after each packet: lower latency, up to one core of CPU time per lane
 --rotate-key-every TIME  replace the WireGuard key when it is this old, at least 1d (default never); `taut rotate-key` does it at once
 --metrics ADDRESS  serve Prometheus metrics on this address (PORT on 127.0.0.1, or IP:PORT); anyone who can connect can read them

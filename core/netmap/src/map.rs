@@ -71,6 +71,9 @@ pub struct LocalMember {
     pub key: PublicKey,
     /// Its overlay addresses, IPv4 first.
     pub addresses: Vec<IpAddr>,
+    /// Its approved routes: of the prefixes that it advertises, those that its peers may send to it. See [`crate::usable_routes`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Prefix>,
 }
 
 /// Another node.
@@ -94,6 +97,9 @@ pub struct Peer {
     /// The peer is stock WireGuard instead of a Taut node, and is sent nothing but WireGuard (law 1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub native: bool,
+    /// Its approved routes: prefixes behind it, which are reached through it and which it may forward packets from. See [`Peer::usable_routes`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Prefix>,
 }
 
 /// The difference between two versions of a map.

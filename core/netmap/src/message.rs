@@ -8,7 +8,7 @@
 //! Hello{schema, node_key, bind_key?, enrol?, have} ──▶
 //!                                        ◀── Map(whole) or Delta(from `have` on), or Refused
 //!                                        ◀── Ticket(…)                   again after half of its lifetime
-//! Endpoints(…), Relays(…) ──▶             ◀── Delta(…), Presence(…), Twin(…)   whenever something changed
+//! Endpoints(…), Relays(…), Routes(…) ──▶  ◀── Delta(…), Presence(…), Twin(…)   whenever something changed
 //! Ping ──▶                                ◀── Pong                       renews the lease
 //! Explain(connection) ──▶                ◀── Decision(…)                  only for `taut why PEER --port`
 //! Leave ──▶                               ◀── Refused(NotAMember)        the node is not a member any more
@@ -23,7 +23,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use taut_base::{NodeId, PublicKey, RelayId};
+use taut_base::{NodeId, Prefix, PublicKey, RelayId};
 
 use crate::decision::{Connection, Decision};
 use crate::map::{Delta, NetworkMap};
@@ -65,6 +65,12 @@ pub enum ToCoordinator {
     Relays {
         /// Their numbers in the map.
         ids: Vec<RelayId>,
+    },
+    /// All prefixes behind the node that it offers to its peers. Replaces the earlier list. Each is a proposal until it is approved; those beyond
+    /// [`crate::MAX_ROUTES`] are ignored. Coordinators of release 0.1.0 ignore this message.
+    Routes {
+        /// The prefixes, as peers see them.
+        prefixes: Vec<Prefix>,
     },
     /// Renews the lease of the node's presence. The answer is [`ToNode::Pong`].
     Ping,

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{PeerId, RelayId};
+use taut_base::{PeerId, Prefix, RelayId};
 use taut_path::{HomeRelayEvent, NatEvent, PathEvent, Way};
 use taut_relay::LostCause;
 use taut_tunnel::Role;
@@ -109,6 +109,15 @@ pub enum NodeEvent {
         peer: PeerId,
         /// The change.
         event: PathEvent,
+    },
+    /// Packets to a subnet go through another router, because the former one does not answer, or one that is preferred answers again.
+    RouteMoved {
+        /// The subnet.
+        prefix: Prefix,
+        /// The router so far.
+        from: PeerId,
+        /// The router from now on.
+        to: PeerId,
     },
     /// A state change of what relays see of this node.
     Nat(NatEvent),

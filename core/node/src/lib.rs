@@ -35,6 +35,7 @@ mod relays;
 mod routes;
 mod spread_peers;
 mod stamps;
+mod subnets;
 pub mod uapi;
 
 pub use auto_lanes::GatherReason;

@@ -9,6 +9,7 @@
 //! - `relay_lanes`: the extra lanes of peers that are reached through a relay;
 //! - `nat_report`: the node's endpoints and its NAT, as relays see them.
 
+mod carriers;
 mod control;
 mod lanes;
 mod nat_report;
@@ -53,6 +54,7 @@ use crate::relays::Relays;
 use crate::routes::Routes;
 use crate::spread_peers::SpreadPeers;
 use crate::stamps::InitiationStamps;
+use crate::subnets::Subnets;
 
 /// Time after an answered initiation in which this node sends no initiation of its own, 500 ms: the peer's first packet is on its way and will confirm the
 /// session.
@@ -84,6 +86,7 @@ pub struct Node<E> {
     avoided: Vec<Prefix>,
     filtering: Filtering,
     naming: Naming,
+    subnets: Subnets,
     /// The node's own inner addresses, the only ones that packets of peers are delivered to. `None` without a map: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
     peers: BTreeMap<PeerId, Peer>,
@@ -143,6 +146,7 @@ impl<E: Entropy> Node<E> {
             avoided: Vec::new(),
             filtering: Filtering::default(),
             naming: Naming::default(),
+            subnets: Subnets::default(),
             own: None,
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
@@ -232,13 +236,19 @@ impl<E: Entropy> Node<E> {
         let peers = self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits, self.now));
         let lanes = [self.auto.as_ref().and_then(AutoLanes::poll_timeout), self.spread_peers.poll_timeout()];
         let lanes = lanes.into_iter().flatten();
-        peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).chain(lanes).min()
+        let subnets = self.subnets.poll_timeout(self.now);
+        peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).chain(lanes).chain(subnets).min()
     }
 
     /// Sets the prefixes of other overlays on this host, from the next map on. As with the overlay's own prefixes, this node offers no endpoint in them, and
     /// probes none that a peer names.
     pub fn set_avoided(&mut self, prefixes: Vec<Prefix>) {
         self.avoided = prefixes;
+    }
+
+    /// Sets the prefixes behind this node that it forwards peers' packets to, and the prefixes behind peers that this host uses, from the next map on.
+    pub fn set_subnets(&mut self, forwarded: Vec<Prefix>, accepted: Vec<Prefix>) {
+        self.subnets.set_wanted(forwarded, accepted);
     }
 
     /// Sets the ports on which the host offers services, for the decision which flows in progress it began.
@@ -287,6 +297,9 @@ impl<E: Entropy> Node<E> {
         let hosts =
             |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
         self.allowed = self.peers.values().flat_map(hosts).collect();
+        let by_node: BTreeMap<_, _> =
+            self.peers.values().filter(|peer| !peer.native).map(|peer| (peer.node, peer.id)).collect();
+        self.subnets.set_map(map, |node| by_node.get(&node).copied(), self.now);
         self.naming.set(map);
         self.tell_routes();
         self.relays_turn();
@@ -298,7 +311,10 @@ impl<E: Entropy> Node<E> {
     }
 
     fn routes(&self) -> Arc<Routes> {
-        let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
+        // A peer's own address is longer than any subnet, and no subnet of the network overlaps the overlay.
+        let hosts = self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer));
+        let routes = Routes::new(self.subnets.carriers().chain(hosts)).shared_by(self.subnets.spares());
+        let routes = routes.forwarding(self.subnets.forwarded());
         let routes = routes.guarded_by(self.filtering.gate()).with_names(self.naming.names().cloned());
         Arc::new(match &self.own {
             Some(own) => routes.only_to(own),
@@ -402,6 +418,7 @@ impl<E: Entropy> Node<E> {
             }
             FromLane::Retired { peer, id, indices } => self.retire(peer, id, &indices),
         }
+        self.choose_carriers();
     }
 
     /// Starts handshakes with those of these peers that are in the map: the peers that had a session before this node restarted or moved. Otherwise they would
@@ -444,6 +461,8 @@ impl<E: Entropy> Node<E> {
                 self.indices.release(index);
             }
         }
+        self.ask_routers(clocks);
+        self.choose_carriers();
     }
 
     fn start_handshake(&mut self, id: PeerId, clocks: Clocks) {

@@ -14,8 +14,12 @@ use taut_filter::Gate;
 pub struct Routes {
     /// One map per prefix length in use, longest first. A network without subnet routes has one map for each address family.
     by_length: Vec<(u8, HashMap<IpAddr, PeerId>)>,
+    /// Peers that may send from a prefix which another peer has in the table: several routers of one subnet.
+    shared: Box<[(Prefix, PeerId)]>,
     /// The only inner addresses that packets of peers are delivered to; `None` for all addresses.
     own: Option<Box<[IpAddr]>>,
+    /// Prefixes behind this node, to which packets of peers are delivered, too.
+    forwarded: Box<[Prefix]>,
     /// The filter that this node enforces; `None` if it accepts every packet of its peers.
     gate: Option<Arc<Gate>>,
     /// The names that the stub answers for.
@@ -47,6 +51,18 @@ impl Routes {
         Self { own: Some(own.into()), ..self }
     }
 
+    /// Lets packets of peers through to these prefixes behind this node, which is their router.
+    #[must_use]
+    pub fn forwarding(self, forwarded: &[Prefix]) -> Self {
+        Self { forwarded: forwarded.into(), ..self }
+    }
+
+    /// Lets further peers send from a prefix of the table: the routers of a subnet that do not carry it now.
+    #[must_use]
+    pub fn shared_by(self, shared: impl IntoIterator<Item = (Prefix, PeerId)>) -> Self {
+        Self { shared: shared.into_iter().collect(), ..self }
+    }
+
     /// Enforces a filter.
     #[must_use]
     pub fn guarded_by(self, gate: Option<Arc<Gate>>) -> Self {
@@ -74,14 +90,29 @@ impl Routes {
     /// forwarding host may send it to. A node that restricts delivery to its own addresses therefore delivers no such packet.
     #[inline]
     pub fn delivers_to(&self, destination: IpAddr, source_routed: bool) -> bool {
-        self.own.as_ref().is_none_or(|own| !source_routed && own.contains(&destination))
+        self.own.as_ref().is_none_or(|own| {
+            !source_routed && (own.contains(&destination) || self.forwarded.iter().any(|own| own.contains(destination)))
+        })
     }
 
-    /// Returns the peer that owns this address.
+    /// Returns the peer that packets to this address go to.
     pub fn lookup(&self, address: IpAddr) -> Option<PeerId> {
+        self.find(address).map(|(_, peer)| peer)
+    }
+
+    /// Returns true if the peer may send from this address: the longest prefix is its own, or it is a further router of that prefix.
+    #[inline]
+    pub fn may_send(&self, peer: PeerId, source: IpAddr) -> bool {
+        self.find(source).is_some_and(|(prefix, owner)| {
+            owner == peer || !self.shared.is_empty() && self.shared.contains(&(prefix, peer))
+        })
+    }
+
+    /// Returns the longest prefix that contains this address, and its peer.
+    fn find(&self, address: IpAddr) -> Option<(Prefix, PeerId)> {
         self.by_length.iter().find_map(|(length, table)| {
-            let prefix = Prefix::new(address, *length).ok()?;
-            table.get(&prefix.address()).copied()
+            let prefix = Prefix::new(address, *length).ok().filter(|prefix| prefix.length() == *length)?;
+            Some((prefix, *table.get(&prefix.address())?))
         })
     }
 }
@@ -125,6 +156,27 @@ mod tests {
         assert!(own.delivers_to(ours, false) && !own.delivers_to(ours, true));
         assert!(!own.delivers_to(lan, false) && !own.delivers_to(peer, false));
         assert!(own.lookup(peer).is_some(), "the senders that are allowed stay as they were");
+    }
+
+    #[test]
+    fn fault_g10_a_router_delivers_to_its_routes_alone() {
+        let [ours, lan, other]: [IpAddr; 3] =
+            ["100.64.0.1", "192.168.10.7", "192.168.11.7"].map(|text| text.parse().unwrap());
+        let router = Routes::default().only_to(&[ours]).forwarding(&["192.168.10.0/24".parse().unwrap()]);
+        assert!(router.delivers_to(ours, false) && router.delivers_to(lan, false));
+        assert!(!router.delivers_to(lan, true), "a source route may name another destination");
+        assert!(!router.delivers_to(other, false));
+    }
+
+    #[test]
+    fn fault_g2_all_routers_of_a_prefix_may_send_from_it_and_from_nothing_longer() {
+        let routes = Routes::new([route("10.0.0.0/8", 1), route("10.1.0.0/16", 2), route("100.64.0.3/32", 3)])
+            .shared_by([("10.0.0.0/8".parse().unwrap(), PeerId(3))]);
+        let may = |peer: u32, source: &str| routes.may_send(PeerId(peer), source.parse().unwrap());
+        assert!(may(1, "10.9.0.1") && may(3, "10.9.0.1") && may(3, "100.64.0.3"));
+        assert!(!may(2, "10.9.0.1") && !may(1, "10.1.0.1") && !may(3, "10.1.0.1") && may(2, "10.1.0.1"));
+        assert!(!may(3, "11.0.0.1"));
+        assert_eq!(routes.lookup("10.9.0.1".parse().unwrap()), Some(PeerId(1)), "one of them carries");
     }
 
     proptest! {

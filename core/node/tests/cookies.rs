@@ -52,6 +52,7 @@ impl Asking {
             endpoints: PLACES.to_vec(),
             relays: Vec::new(),
             native: false,
+            routes: Vec::new(),
         };
         let prefix = |address: IpAddr, length| Prefix::new(address, length).unwrap();
         let network = NetworkInfo {
@@ -61,7 +62,13 @@ impl Asking {
             base_domain: None,
         };
         let addresses = vec![IpAddr::from([100, 64, 0, 1])];
-        let me = LocalMember { id: NodeId(1), name: String::from("me"), key: public_key(&key(1)), addresses };
+        let me = LocalMember {
+            id: NodeId(1),
+            name: String::from("me"),
+            key: public_key(&key(1)),
+            addresses,
+            routes: Vec::new(),
+        };
         Self::with(|node| {
             node.set_map(&NetworkMap {
                 version: 1,

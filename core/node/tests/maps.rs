@@ -97,3 +97,34 @@ fn names_change_with_the_map_and_stay_one_snapshot_otherwise() {
     node.set_map(&map);
     assert_ne!(names(&second), names(&next_routes(&mut node)));
 }
+
+#[test]
+fn fault_g2_subnets_are_used_as_the_user_accepts_them_and_shared_by_their_routers() {
+    let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(5));
+    let [lan, other, behind]: [Prefix; 3] =
+        ["192.168.10.0/24", "10.9.0.0/16", "192.168.20.0/24"].map(|text| text.parse().unwrap());
+    let mut map = map(0, 0..4);
+    let ids: Vec<_> = map.peers.keys().copied().collect();
+    for (id, routes) in ids.iter().zip([vec![lan, other], vec![lan], vec![]]) {
+        map.peers.get_mut(id).unwrap().routes = routes;
+    }
+    let host: IpAddr = "192.168.10.7".parse().unwrap();
+    node.set_map(&map);
+    assert_eq!(next_routes(&mut node).lookup(host), None, "nothing is accepted before the user says so");
+    node.set_subnets(vec![behind], vec![lan]);
+    node.set_map(&map);
+    let routes = next_routes(&mut node);
+    let [first, second, third] = [1, 2, 3].map(|number| routes.lookup(inner(number + 1)).unwrap());
+    assert_eq!(routes.lookup(host), Some(first), "the router with the lowest number carries");
+    assert_eq!(routes.lookup("10.9.0.1".parse().unwrap()), None);
+    assert!(routes.may_send(first, host) && routes.may_send(second, host) && !routes.may_send(third, host));
+    let here = |text: &str| routes.delivers_to(text.parse().unwrap(), false);
+    assert!(here("192.168.20.7") && here("100.64.0.1") && !here("192.168.10.7"));
+    // The first router ceases to be one.
+    map.peers.get_mut(&ids[0]).unwrap().routes.clear();
+    node.set_map(&map);
+    let routes = next_routes(&mut node);
+    assert_eq!(routes.lookup(host), Some(second));
+    assert!(!routes.may_send(first, host));
+    assert_eq!(node.carriers().collect::<Vec<_>>(), [(lan, second)]);
+}

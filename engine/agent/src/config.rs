@@ -8,6 +8,7 @@ use taut_wire::control::Suites;
 
 use crate::given::Given;
 use crate::log::LogOptions;
+use crate::subnets::RouteOptions;
 
 /// Default of [`DaemonConfig::search_sockets`].
 pub const SEARCH_SOCKETS: u16 = taut_path::SOCKETS;
@@ -41,6 +42,8 @@ pub struct DaemonConfig {
     pub ecn: bool,
     /// Suites that may be used with Taut nodes, as far as the processor has them fast.
     pub suites: Suites,
+    /// Subnet routes: what this node advertises, and whether it accepts those of its peers.
+    pub routes: RouteOptions,
     /// Whether the router in front of this host is asked for port mappings.
     pub portmap: bool,
     /// Maximum number of sockets of a port search, which takes some seconds and finds a peer behind a symmetric NAT; 0 disables port searches.
@@ -83,6 +86,7 @@ impl Default for DaemonConfig {
             low_latency: false,
             ecn: true,
             suites: Suites::ALL,
+            routes: RouteOptions::default(),
             portmap: true,
             dns: true,
             dns_helper: None,

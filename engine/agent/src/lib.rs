@@ -21,6 +21,7 @@
 //! | `lanes` | the running lanes, seen from the agent: queues, steering, sockets' buffers | `basics` |
 //! | `resolver` | the host's resolver, and the helper process that changes it | `api`, `basics` |
 //! | [`wg`] | `taut wg`: a plain WireGuard interface that the stock `wg` configures, without a network | `basics`, `lanes` |
+//! | `subnets` | subnet routes: what this node advertises and accepts | |
 //! | `overlay` | a network that is up: TUN device, sockets, lanes, bridges, and the node between them | `api`, `basics`, `config`, `host`, `lanes` |
 //! | `status` | an overlay described for users, and why a path is as it is | `api`, `overlay` |
 //! | `daemon` | the loop of the agent thread, with the membership and the coordinator's news | all but `wg` |
@@ -44,6 +45,7 @@ mod resolver;
 mod server;
 pub mod settings;
 mod status;
+mod subnets;
 pub mod wg;
 
 pub use config::{DaemonConfig, SEARCH_SOCKETS};
@@ -51,3 +53,4 @@ pub use daemon::run;
 pub use error::RunError;
 pub use lanes::{Steer, Steering};
 pub use resolver::run_helper;
+pub use subnets::{AdvertisedRoute, BadAdvertisedRoute, RouteOptions};

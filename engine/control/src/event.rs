@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{NodeId, PrivateKey, PublicKey, RelayId};
+use taut_base::{NodeId, Prefix, PrivateKey, PublicKey, RelayId};
 use taut_netmap::{Connection, Decision, JoinToken, NetworkMap, Prefixes, Problem, Waiting};
 
 use crate::event_log::LogDisk;
@@ -56,6 +56,8 @@ pub enum Command {
     Explain(Connection),
     /// The relays that this node is bound to, the nearest first. They are sent to the coordinator on this and on every later channel.
     Relays(Vec<RelayId>),
+    /// The prefixes behind this node that it advertises. They are sent to the coordinator on this and on every later channel.
+    Routes(Vec<Prefix>),
     /// The UDP port to use again after a restart.
     RememberPort(u16),
     /// The peers that have a session now. After a restart this node tells them that the session is gone.

@@ -86,6 +86,8 @@ pub(crate) struct Worker {
     endpoints: Option<ToCoordinator>,
     /// The latest message with the relays that this node is bound to, repeated on each new channel.
     relays: Option<ToCoordinator>,
+    /// The latest message with the prefixes that this node advertises, repeated on each new channel.
+    routes: Option<ToCoordinator>,
     /// Addresses of the coordinator on the last channel: the one in use first, then the other addresses of its host name.
     coordinator_addresses: Vec<IpAddr>,
     /// The UDP port to save with the next membership.
@@ -120,6 +122,7 @@ impl Worker {
             resume: true,
             endpoints: None,
             relays: None,
+            routes: None,
             coordinator_addresses: Vec::new(),
             connection: Connection::Idle,
             backoff: Backoff::default(),
@@ -243,6 +246,11 @@ impl Worker {
                     self.send(message, now());
                 }
                 self.relays = message;
+            }
+            Command::Routes(prefixes) => {
+                let message = ToCoordinator::Routes { prefixes };
+                self.send(&message, now());
+                self.routes = Some(message);
             }
             Command::RememberPort(port) => {
                 self.port = Some(port);

@@ -80,6 +80,7 @@ fn map(me: &Party, inner: Ipv4Addr, key: PublicKey, node: SocketAddr, node_inner
         endpoints: vec![node],
         relays: Vec::new(),
         native: false,
+        routes: Vec::new(),
     };
     map.peers.insert(id, peer);
     map

@@ -22,13 +22,20 @@ pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
             endpoints: vec![peer.endpoint],
             relays: Vec::new(),
             native: false,
+            routes: Vec::new(),
         };
         (peer.id, peer)
     };
     let map = NetworkMap {
         version: 1,
         network: NetworkInfo { name: "sim".into(), ipv4, ipv6, base_domain: None },
-        me: LocalMember { id: me.id(), name: me.name(), key: me.public(), addresses: vec![me.overlay()] },
+        me: LocalMember {
+            id: me.id(),
+            name: me.name(),
+            key: me.public(),
+            addresses: vec![me.overlay()],
+            routes: Vec::new(),
+        },
         peers: peers.iter().map(listed).collect(),
         relays: Vec::new(),
         filter: None,

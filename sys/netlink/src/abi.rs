@@ -23,6 +23,7 @@ pub(crate) const NLM_F_DUMP: u16 = 0x300;
 pub(crate) const NLM_F_REPLACE: u16 = 0x100;
 pub(crate) const NLM_F_EXCL: u16 = 0x200;
 pub(crate) const NLM_F_CREATE: u16 = 0x400;
+pub(crate) const NLM_F_APPEND: u16 = 0x800;
 /// On an error: the request's payload was not sent back.
 pub(crate) const NLM_F_CAPPED: u16 = 0x100;
 /// On an error: attributes follow.
@@ -108,3 +109,91 @@ pub(crate) const RTMGRP_IPV4_IFADDR: u32 = 0x10;
 pub(crate) const RTMGRP_IPV4_ROUTE: u32 = 0x40;
 pub(crate) const RTMGRP_IPV6_IFADDR: u32 = 0x100;
 pub(crate) const RTMGRP_IPV6_ROUTE: u32 = 0x400;
+
+// Transactions of netfilter (nfnetlink.h).
+pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
+pub(crate) const NFNL_MSG_BATCH_END: u16 = 0x11;
+pub(crate) const NFNL_SUBSYS_NFTABLES: u16 = 10;
+/// Bit of an attribute that contains others (netlink.h).
+pub(crate) const NLA_F_NESTED: u16 = 0x8000;
+
+// Message types of nftables, with the subsystem in the upper byte (nf_tables.h, `enum nf_tables_msg_types`).
+pub(crate) const NFT_MSG_NEWTABLE: u16 = NFNL_SUBSYS_NFTABLES << 8;
+pub(crate) const NFT_MSG_DELTABLE: u16 = NFT_MSG_NEWTABLE | 2;
+pub(crate) const NFT_MSG_NEWCHAIN: u16 = NFT_MSG_NEWTABLE | 3;
+pub(crate) const NFT_MSG_NEWRULE: u16 = NFT_MSG_NEWTABLE | 6;
+pub(crate) const NFT_MSG_GETRULE: u16 = NFT_MSG_NEWTABLE | 7;
+
+// Attributes of nftables (nf_tables.h).
+pub(crate) const NFTA_LIST_ELEM: u16 = 1;
+pub(crate) const NFTA_TABLE_NAME: u16 = 1;
+pub(crate) const NFTA_TABLE_FLAGS: u16 = 2;
+pub(crate) const NFTA_CHAIN_TABLE: u16 = 1;
+pub(crate) const NFTA_CHAIN_NAME: u16 = 3;
+pub(crate) const NFTA_CHAIN_HOOK: u16 = 4;
+pub(crate) const NFTA_CHAIN_TYPE: u16 = 7;
+pub(crate) const NFTA_HOOK_HOOKNUM: u16 = 1;
+pub(crate) const NFTA_HOOK_PRIORITY: u16 = 2;
+pub(crate) const NFTA_RULE_TABLE: u16 = 1;
+pub(crate) const NFTA_RULE_CHAIN: u16 = 2;
+pub(crate) const NFTA_RULE_EXPRESSIONS: u16 = 4;
+pub(crate) const NFTA_EXPR_NAME: u16 = 1;
+pub(crate) const NFTA_EXPR_DATA: u16 = 2;
+pub(crate) const NFTA_DATA_VALUE: u16 = 1;
+pub(crate) const NFTA_DATA_VERDICT: u16 = 2;
+pub(crate) const NFTA_VERDICT_CODE: u16 = 1;
+pub(crate) const NFTA_IMMEDIATE_DREG: u16 = 1;
+pub(crate) const NFTA_IMMEDIATE_DATA: u16 = 2;
+pub(crate) const NFTA_META_DREG: u16 = 1;
+pub(crate) const NFTA_META_KEY: u16 = 2;
+pub(crate) const NFTA_CT_DREG: u16 = 1;
+pub(crate) const NFTA_CT_KEY: u16 = 2;
+pub(crate) const NFTA_CMP_SREG: u16 = 1;
+pub(crate) const NFTA_CMP_OP: u16 = 2;
+pub(crate) const NFTA_CMP_DATA: u16 = 3;
+pub(crate) const NFTA_BITWISE_SREG: u16 = 1;
+pub(crate) const NFTA_BITWISE_DREG: u16 = 2;
+pub(crate) const NFTA_BITWISE_LEN: u16 = 3;
+pub(crate) const NFTA_BITWISE_MASK: u16 = 4;
+pub(crate) const NFTA_BITWISE_XOR: u16 = 5;
+pub(crate) const NFTA_PAYLOAD_DREG: u16 = 1;
+pub(crate) const NFTA_PAYLOAD_BASE: u16 = 2;
+pub(crate) const NFTA_PAYLOAD_OFFSET: u16 = 3;
+pub(crate) const NFTA_PAYLOAD_LEN: u16 = 4;
+pub(crate) const NFTA_NAT_TYPE: u16 = 1;
+pub(crate) const NFTA_NAT_FAMILY: u16 = 2;
+pub(crate) const NFTA_NAT_REG_ADDR_MIN: u16 = 3;
+pub(crate) const NFTA_NAT_REG_ADDR_MAX: u16 = 4;
+pub(crate) const NFTA_NAT_FLAGS: u16 = 7;
+
+// Values of nftables (nf_tables.h).
+/// The table belongs to the socket that made it (Linux 5.12).
+pub(crate) const NFT_TABLE_F_OWNER: u32 = 2;
+pub(crate) const NFT_REG_VERDICT: u32 = 0;
+pub(crate) const NFT_REG_1: u32 = 1;
+pub(crate) const NFT_REG_2: u32 = 2;
+pub(crate) const NFT_META_IIF: u32 = 4;
+pub(crate) const NFT_META_OIF: u32 = 5;
+pub(crate) const NFT_META_NFPROTO: u32 = 15;
+pub(crate) const NFT_CT_STATE: u32 = 0;
+pub(crate) const NFT_CMP_EQ: u32 = 0;
+pub(crate) const NFT_CMP_NEQ: u32 = 1;
+pub(crate) const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
+pub(crate) const NFT_NAT_SNAT: u32 = 0;
+pub(crate) const NFT_NAT_DNAT: u32 = 1;
+/// Addresses are mapped one to one (nf_nat.h, Linux 5.8).
+pub(crate) const NF_NAT_RANGE_NETMAP: u32 = 1 << 6;
+/// States of a connection as bits (nf_conntrack_common.h, `NF_CT_STATE_BIT`).
+pub(crate) const CT_ESTABLISHED: u32 = 1 << 1;
+pub(crate) const CT_RELATED: u32 = 1 << 2;
+
+// Hooks, priorities and verdicts of netfilter (netfilter.h, netfilter_ipv4.h).
+pub(crate) const NFPROTO_INET: u8 = 1;
+pub(crate) const NF_INET_PRE_ROUTING: u32 = 0;
+pub(crate) const NF_INET_FORWARD: u32 = 2;
+pub(crate) const NF_INET_POST_ROUTING: u32 = 4;
+pub(crate) const NF_IP_PRI_NAT_DST: i32 = -100;
+pub(crate) const NF_IP_PRI_FILTER: i32 = 0;
+pub(crate) const NF_IP_PRI_NAT_SRC: i32 = 100;
+pub(crate) const NF_DROP: u32 = 0;
+pub(crate) const NF_ACCEPT: u32 = 1;

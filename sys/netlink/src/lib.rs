@@ -2,6 +2,7 @@
 //! instead of a large library, because the node's size budget is a few megabytes.
 //!
 //! - [`Netlink`] reads and changes the configuration, one request at a time;
+//! - [`NftTable`] is a table of nftables that belongs to this program;
 //! - [`Monitor`] reports that something changed; the listener then reads the configuration again.
 //!
 //! It promises: a dump that the kernel interrupted is repeated, never returned in part; an error is an error and not an
@@ -9,7 +10,7 @@
 //! where it gives one; a route of another program is never replaced; every route that this crate adds carries
 //! [`ROUTE_PROTOCOL`], so that leftovers can be found.
 //!
-//! It refuses: rules, neighbours, traffic control, link creation, and keeping state.
+//! It refuses: routing rules, neighbours, traffic control, link creation, and keeping state.
 #![expect(unsafe_code, reason = "netlink sockets are reached through libc")]
 
 mod abi;
@@ -20,6 +21,7 @@ mod link;
 mod message;
 mod monitor;
 mod namespace;
+mod nft;
 mod parse;
 mod request;
 mod route;
@@ -31,6 +33,7 @@ pub use error::NetlinkError;
 pub use fuzzing::fuzzing;
 pub use link::InterfaceLink;
 pub use monitor::{Changes, Monitor, Watch};
+pub use nft::{NftChain, NftHook, NftRule, NftTable};
 pub use request::Netlink;
 pub use route::{MAIN_TABLE, ROUTE_PROTOCOL, Route};
 pub use way::Hop;

@@ -27,6 +27,13 @@ impl NetlinkRequest {
         request
     }
 
+    /// Starts a request for all objects of a `kind` that is not rtnetlink's. The kernel ends the answer with a "done" message.
+    pub(crate) fn dump_of(kind: u16, fixed: &[u8]) -> Self {
+        let mut request = Self::new(kind, 0, fixed);
+        request.bytes[6..8].copy_from_slice(&(abi::NLM_F_REQUEST | abi::NLM_F_DUMP).to_ne_bytes());
+        request
+    }
+
     /// Appends an attribute.
     pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         let start = self.bytes.len();

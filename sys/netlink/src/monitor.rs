@@ -162,7 +162,7 @@ fn listen() -> io::Result<Socket> {
         | abi::RTMGRP_IPV6_IFADDR
         | abi::RTMGRP_IPV4_ROUTE
         | abi::RTMGRP_IPV6_ROUTE;
-    Socket::open(groups, true)
+    Socket::open(libc::NETLINK_ROUTE, groups, true)
 }
 
 fn is_loss(error: &io::Error) -> bool {

@@ -36,13 +36,14 @@ enum Step<'a> {
 impl Netlink {
     /// Opens a connection. Reading needs no privileges; changing needs `CAP_NET_ADMIN`.
     pub fn open() -> Result<Self, NetlinkError> {
-        let socket = open_socket().map_err(|source| NetlinkError::Socket { operation: "open netlink", source })?;
+        let socket = open_socket(libc::NETLINK_ROUTE)
+            .map_err(|source| NetlinkError::Socket { operation: "open netlink", source })?;
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_LEN] })
     }
 
     /// The same in another network namespace (man 4 netlink, man 7 network_namespaces); needs `CAP_SYS_ADMIN`.
     pub fn open_in(namespace: BorrowedFd<'_>) -> Result<Self, NetlinkError> {
-        let socket = within(namespace, open_socket).map_err(|source| NetlinkError::Socket {
+        let socket = within(namespace, || open_socket(libc::NETLINK_ROUTE)).map_err(|source| NetlinkError::Socket {
             operation: "open netlink in another network namespace",
             source,
         })?;
@@ -138,8 +139,9 @@ pub(crate) fn read_datagram(
     Ok(None)
 }
 
-fn open_socket() -> io::Result<Socket> {
-    let socket = Socket::open(0, false)?;
+/// Opens a socket of this netlink protocol for requests.
+pub(crate) fn open_socket(protocol: libc::c_int) -> io::Result<Socket> {
+    let socket = Socket::open(protocol, 0, false)?;
     socket.bound_waiting()?;
     // Explanations in errors (Linux 4.12), without our own request sent back (4.3); older kernels do without.
     let _ = socket.set_int(libc::SOL_NETLINK, abi::NETLINK_EXT_ACK, 1);

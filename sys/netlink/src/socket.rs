@@ -17,13 +17,12 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Opens a socket that is a member of the multicast `groups` (bits; 0 for none). It blocks, but never longer than
+    /// Opens a socket of the netlink `protocol` that is a member of the multicast `groups` (bits; 0 for none). It blocks, but never longer than
     /// [`ANSWER_TIMEOUT`], unless `nonblocking`.
-    pub(crate) fn open(groups: u32, nonblocking: bool) -> io::Result<Self> {
+    pub(crate) fn open(protocol: libc::c_int, groups: u32, nonblocking: bool) -> io::Result<Self> {
         let mode = if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
         // SAFETY: no pointers.
-        let fd =
-            unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC | mode, libc::NETLINK_ROUTE) };
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC | mode, protocol) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }

@@ -6,6 +6,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("serve") => SERVE,
         Some("config") => CONFIG,
         Some("devices") => DEVICES,
+        Some("routes") => ROUTES,
         Some("nodes") => NODES,
         Some("keys") => KEYS,
         Some("networks") => NETWORKS,
@@ -102,6 +103,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator config …         check the configuration and print the settings in force
   taut-coordinator devices …        approve, disable, tag, rename, remove devices
   taut-coordinator nodes …          list, rename, remove nodes
+  taut-coordinator routes …         list, approve, revoke networks behind nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show, remove networks
   taut-coordinator policy …         check, compare, explain, apply policies
@@ -292,6 +294,21 @@ taut-coordinator nodes rename NODE NEW-NAME [--network NAME]
 taut-coordinator nodes remove NODE [--network NAME]
 
 NODE is a name or a number. A removed node may join again with a join token, as a new node.
+
+  --network NAME       required if several networks have a node of that name; without it `list` shows all networks
+",
+    remote_options!()
+);
+
+const ROUTES: &str = concat!(
+    "\
+taut-coordinator routes list [--network NAME]
+taut-coordinator routes approve NODE ROUTES [--network NAME]
+taut-coordinator routes revoke NODE ROUTES [--network NAME]
+
+Subnet routes are prefixes behind a node. `taut up --advertise-routes` on the node proposes them; other nodes use them after `approve`, or at once
+where `autoApprovers` of the policy names the node's owner or tag. An approval remains until `revoke`, also while the node does not
+advertise the route. NODE is a name or a number; ROUTES are such as 192.168.10.0/24,fd12:3456::/48.
 
   --network NAME       required if several networks have a node of that name; without it `list` shows all networks
 ",

@@ -19,6 +19,7 @@ mod options;
 mod policy;
 mod relays;
 mod remote;
+mod routes;
 mod serve;
 mod settings;
 mod shown;
@@ -44,11 +45,12 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "serve",
     "config",
     "devices",
     "nodes",
+    "routes",
     "keys",
     "networks",
     "policy",
@@ -119,6 +121,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("audit") => audit::run(arguments),
         Some("webhooks") => webhooks::run(arguments),
         Some("nodes") => nodes::run(arguments),
+        Some("routes") => routes::run(arguments),
         Some("openapi") => {
             arguments.finish()?;
             show(&format!("{:#}\n", document()))

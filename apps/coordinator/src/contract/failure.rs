@@ -27,6 +27,7 @@ pub(crate) enum ErrorCode {
     NoSuchRequest,
     NoSuchPolicy,
     NoSuchWebhook,
+    NoSuchRoute,
     NoSuchMethod,
     Slow,
     NetworkExists,
@@ -63,7 +64,7 @@ pub(crate) enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub(crate) const ALL: [Self; 51] = [
+    pub(crate) const ALL: [Self; 52] = [
         Self::BadRequest,
         Self::BadName,
         Self::BadPrefix,
@@ -83,6 +84,7 @@ impl ErrorCode {
         Self::NoSuchRequest,
         Self::NoSuchPolicy,
         Self::NoSuchWebhook,
+        Self::NoSuchRoute,
         Self::NoSuchMethod,
         Self::Slow,
         Self::NetworkExists,
@@ -144,6 +146,7 @@ impl ErrorCode {
             | Self::NoSuchRequest
             | Self::NoSuchPolicy
             | Self::NoSuchWebhook
+            | Self::NoSuchRoute
             | Self::NoSuchUser
             | Self::NoSuchSession => 404,
             Self::NoSuchMethod => 405,
@@ -194,6 +197,7 @@ impl ErrorCode {
             Self::NoSuchRequest => "no-such-request",
             Self::NoSuchPolicy => "no-such-policy",
             Self::NoSuchWebhook => "no-such-webhook",
+            Self::NoSuchRoute => "no-such-route",
             Self::NoSuchMethod => "no-such-method",
             Self::Slow => "slow",
             Self::NetworkExists => "network-exists",

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use taut_base::{NodeId, PublicKey, RelayId};
+use taut_base::{NodeId, Prefix, PublicKey, RelayId};
 use utoipa::ToSchema;
 
 use super::SchemaVersion;
@@ -32,6 +32,14 @@ pub(crate) struct NodeEntry {
     /// numbers of the relays that it is bound to
     #[schema(value_type = Vec<u32>)]
     pub(crate) relays: Vec<RelayId>,
+    /// prefixes behind it that it advertises
+    #[serde(default)]
+    #[schema(value_type = Vec<String>, required = true)]
+    pub(crate) advertised_routes: Vec<Prefix>,
+    /// prefixes behind it that are approved; those that it also advertises are in use
+    #[serde(default)]
+    #[schema(value_type = Vec<String>, required = true)]
+    pub(crate) approved_routes: Vec<Prefix>,
     /// true if it is connected to the coordinator
     pub(crate) online: bool,
     /// true if two hosts used its keys within the last five minutes; the one that started later is connected
@@ -138,6 +146,14 @@ pub(crate) struct ChangeNode {
     #[serde(default, deserialize_with = "nullable_seconds", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 315_360_000)]
     pub(crate) key_expiry: Option<Option<i64>>,
+    /// advertised prefixes to approve, such as `192.168.10.0/24`
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub(crate) approve_routes: Vec<Prefix>,
+    /// approved prefixes to revoke
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub(crate) revoke_routes: Vec<Prefix>,
 }
 
 /// A machine that waits until a person approves it.

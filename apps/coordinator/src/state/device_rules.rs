@@ -1,6 +1,6 @@
 //! Rules about tags, owners and the life of a membership. Pure.
 
-use taut_base::is_printable;
+use taut_base::{Prefix, is_printable};
 
 use super::StateError;
 use crate::store::{Device, NetworkRow};
@@ -31,6 +31,10 @@ pub(crate) struct DeviceChange {
     pub(crate) expire: bool,
     /// New life of the device's membership from now on in seconds, 0 for ever; `Some(None)` for the network's default.
     pub(crate) key_life: Option<Option<i64>>,
+    /// Advertised routes to approve.
+    pub(crate) approve_routes: Vec<Prefix>,
+    /// Approved routes to revoke.
+    pub(crate) revoke_routes: Vec<Prefix>,
 }
 
 /// Returns a device that is approved now, with a whole life of its membership before it.

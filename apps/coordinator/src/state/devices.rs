@@ -13,7 +13,7 @@ use super::device_rules::{DeviceChange, LIFE, approved, checked_owner, checked_t
 use super::names::is_number;
 use super::nodes::find;
 use super::party::{Caller, Change, record};
-use super::{NodeView, State, StateError, own_devices, random_bits};
+use super::{NodeView, State, StateError, own_devices, random_bits, routes};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Device, NetworkId, NetworkRow, NodeRow, Part, Party, undamaged};
@@ -38,7 +38,13 @@ impl State {
         if let Some(login) = Caller::current().only_own(network.id) {
             own_devices::check(&mut tx, &row, login, &change).await?;
         }
-        let after = changed(&network, &row.device, &change, now)?;
+        let mut after = changed(&network, &row.device, &change, now)?;
+        after.routes = routes::changed(&row, &change.approve_routes, &change.revoke_routes)?;
+        if after.tags != row.device.tags || after.owner != row.device.owner {
+            let next = NodeRow { device: after.clone(), ..row.clone() };
+            after.routes.extend(routes::automatic(&mut tx, &network, &next).await?);
+            after.routes.sort_unstable();
+        }
         let mut row = row;
         let former = row.name.clone();
         let new_name = change.name.filter(|new| *new != row.name);
@@ -223,6 +229,7 @@ pub(super) fn value(name: &str, device: &Device) -> Value {
         "approved": device.approved,
         "expired": device.expired,
         "expires_at": device.expires_at,
+        "routes": device.routes,
     })
 }
 

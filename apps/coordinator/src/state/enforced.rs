@@ -88,11 +88,13 @@ impl ToEnforce {
             Some((earlier, _)) => Arc::clone(&earlier.policy),
             None => Arc::new(Policy::parse(&row.text).map_err(|error| StateError::StoredPolicy(Box::new(error)))?),
         };
-        let is_open = is_open(&policy);
+        // Filters that name subnets are compiled, so that a change of the subnets is noticed.
+        let is_open = is_open(&policy) && facts.values().all(|facts| facts.routes.is_empty());
+        let since = before.as_ref().map_or(row.version, |(earlier, _)| earlier.open_since(row.version, version));
         let mut next = Enforced {
             number: row.number,
             meaning: match is_open {
-                true => Meaning::Open { since: row.version },
+                true => Meaning::Open { since },
                 false => meaning(&policy, &facts, users, prefixes),
             },
             policy,
@@ -125,6 +127,14 @@ impl Enforced {
     /// Returns the number of the policy's version.
     pub(super) fn number(&self) -> i64 {
         self.number
+    }
+
+    /// Returns the version since which an open policy is in force that follows this result at `version`. `applied` is the version at which the policy was applied.
+    fn open_since(&self, applied: u64, version: u64) -> u64 {
+        match self.meaning {
+            Meaning::Open { since } => since.max(applied),
+            Meaning::Compiled { .. } => version,
+        }
     }
 
     /// Returns true if the policy knows this member as it is now. `row` is `None` if the node is no member.
@@ -274,6 +284,6 @@ pub(super) fn facts_of(row: &NodeRow) -> Option<NodeFacts> {
         addresses: vec![row.ipv4.into(), row.ipv6.into()],
         user: row.device.owner.clone(),
         tags: row.device.tags.clone(),
-        routes: Vec::new(),
+        routes: row.routes(),
     })
 }

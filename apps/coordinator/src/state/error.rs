@@ -92,6 +92,10 @@ pub(crate) enum StateError {
     NotTagOwner(String),
     /// The person owns as many devices as it may approve for itself.
     ManyDevices,
+    /// The node does not advertise a route that is to be approved.
+    NotAdvertised { node: String, route: Prefix, advertised: String },
+    /// A route that is to be revoked is not approved.
+    NotApproved { node: String, route: Prefix },
     /// The node takes no part in its network now.
     NoPart,
     /// There is no request with this code (any more).
@@ -250,6 +254,10 @@ impl StateError {
                 "remove devices that are not used any more, or ask an administrator to approve this one"
             }
             Self::BadOwner => "give up to 128 characters without control characters, such as ann@example.com",
+            Self::NotAdvertised { .. } => {
+                "run `taut up --advertise-routes PREFIX` on the node first; `taut-coordinator routes list` shows what is advertised"
+            }
+            Self::NotApproved { .. } => "`taut-coordinator routes list` shows the routes that are approved",
             Self::NoPart => "`taut-coordinator devices list` shows why",
             Self::NoRequest(_) => {
                 "run `taut up` again on the machine for a new code; `taut-coordinator devices requests` shows the codes that are valid"
@@ -353,6 +361,13 @@ impl fmt::Display for StateError {
             Self::NotTagOwner(tag) => write!(f, "the policy does not let you give the tag {tag}"),
             Self::ManyDevices => f.write_str("you own as many devices as one person may approve for itself"),
             Self::BadOwner => f.write_str("this cannot be the name of an owner"),
+            Self::NotAdvertised { node, route, advertised } if advertised.is_empty() => {
+                write!(f, "node `{node}` does not advertise {route}, or any other route")
+            }
+            Self::NotAdvertised { node, route, advertised } => {
+                write!(f, "node `{node}` does not advertise {route}; it advertises {advertised}")
+            }
+            Self::NotApproved { node, route } => write!(f, "the route {route} of node `{node}` is not approved"),
             Self::NoPart => f.write_str("this node takes no part in its network now"),
             Self::NoRequest(code) => write!(f, "no machine waits for its approval with the code {code:?}"),
             Self::Denied => f.write_str("an operator denied the request of this machine"),

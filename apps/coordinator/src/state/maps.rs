@@ -72,7 +72,8 @@ pub(super) const BAD_NETWORK: &str = "nodes would refuse its name or a prefix";
 /// Returns true if nodes would accept a map of this network.
 pub(super) fn is_valid(network: &NetworkRow) -> bool {
     let addresses = vec![IpAddr::V4(addresses::ipv4(network.ipv4, 1)), IpAddr::V6(addresses::ipv6(network.ipv6, 1))];
-    let me = LocalMember { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses };
+    let me =
+        LocalMember { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses, routes: Vec::new() };
     let (peers, relays) = (BTreeMap::new(), Vec::new());
     NetworkMap { version: network.version, network: info(network), me, peers, relays, filter: None }.check().is_ok()
 }
@@ -111,13 +112,28 @@ pub(super) fn info(network: &NetworkRow) -> NetworkInfo {
 }
 
 pub(super) fn me_of(row: &NodeRow) -> LocalMember {
-    LocalMember { id: row.id, name: row.name.clone(), key: row.node_key, addresses: addresses(row) }
+    LocalMember {
+        id: row.id,
+        name: row.name.clone(),
+        key: row.node_key,
+        addresses: addresses(row),
+        routes: row.routes(),
+    }
 }
 
 pub(super) fn peer(row: &NodeRow) -> Peer {
     let (name, endpoints) = (row.name.clone(), row.endpoints.clone());
     let relays = row.relays.iter().copied().take(MAX_PEER_RELAYS).collect();
-    Peer { id: row.id, name, key: row.node_key, addresses: addresses(row), endpoints, relays, native: false }
+    Peer {
+        id: row.id,
+        name,
+        key: row.node_key,
+        addresses: addresses(row),
+        endpoints,
+        relays,
+        native: false,
+        routes: row.routes(),
+    }
 }
 
 fn addresses(row: &NodeRow) -> Vec<IpAddr> {

@@ -49,6 +49,7 @@ mod replicas;
 mod requests;
 mod reserved;
 mod revocations;
+mod routes;
 mod secret;
 mod stage;
 mod start;

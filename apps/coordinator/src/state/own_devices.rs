@@ -20,8 +20,10 @@ pub(super) async fn check(
     login: &str,
     change: &DeviceChange,
 ) -> Result<(), StateError> {
-    let DeviceChange { name: _, tags, owner, disabled, approve, expire: _, key_life } = change;
-    if owner.is_some() || disabled.is_some() || *approve || key_life.is_some() {
+    let DeviceChange { name: _, tags, owner, disabled, approve, expire: _, key_life, approve_routes, revoke_routes } =
+        change;
+    let routes = !approve_routes.is_empty() || !revoke_routes.is_empty();
+    if owner.is_some() || disabled.is_some() || *approve || key_life.is_some() || routes {
         return Err(PeopleError::Forbidden.into());
     }
     match tags {

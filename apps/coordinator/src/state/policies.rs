@@ -10,7 +10,7 @@ use super::enforced::{facts_of, inventory, is_open};
 use super::first_policy::KEPT;
 use super::party::{Actor, Caller, Change, record};
 use super::people::{GroupsOf, users_of_policy};
-use super::{State, StateError, networks, random_bits};
+use super::{State, StateError, networks, random_bits, routes};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{NetworkRow, NodeRow, Party, PolicyRow, Reading};
@@ -106,6 +106,7 @@ impl State {
             created_at: unix_now(),
         };
         let number = tx.insert_policy(network.id, &row, KEPT).await?;
+        routes::approve_by_policy(&mut tx, &network, &row.text, version).await?;
         let (before, after) =
             (Some(json!({ "version": number - 1 })), Some(json!({ "version": number, "comment": row.comment })));
         let object = format!("policy version {number}");

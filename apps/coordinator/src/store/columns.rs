@@ -10,7 +10,7 @@ macro_rules! node_columns {
     () => {
         "id, network, machine_key, node_key, name, ipv4, ipv6, endpoints, relays, program, version, created_at, last_seen_at, \
          keys_full_at, removed_at, joined_key, owner, tags, approved, disabled, expires_at, expired, key_life, ephemeral, absent, \
-         part_version"
+         part_version, advertised, routes"
     };
 }
 

@@ -1,5 +1,7 @@
 //! The columns of nodes and keys that hold the decisions of operators about devices (docs/internals/devices.md).
 
+use taut_base::Prefix;
+
 use super::StoreError;
 use super::cells::version;
 use super::value::Row;
@@ -42,6 +44,8 @@ pub(crate) struct Device {
     pub(crate) ephemeral: Option<i64>,
     /// Seconds of absence that were counted; `None` if the node was present at the last count, or was not counted yet.
     pub(crate) absent: Option<i64>,
+    /// Approved routes, sorted. Those that the node advertises are in maps.
+    pub(crate) routes: Vec<Prefix>,
     /// Version of the network at which the node last began or ceased to take part.
     pub(crate) part_version: u64,
 }
@@ -82,6 +86,7 @@ pub(super) fn device(row: &Row) -> Result<Device, StoreError> {
         key_life: row.get("key_life")?,
         ephemeral: row.get("ephemeral")?,
         absent: row.get("absent")?,
+        routes: routes(row, "routes")?,
         part_version: version(row, "part_version")?,
     })
 }
@@ -110,6 +115,18 @@ fn tags(row: &Row) -> Result<Vec<String>, StoreError> {
     let text: String = row.get("tags")?;
     let tags = (text.len() <= LONGEST_TAGS).then(|| serde_json::from_str(&text).ok()).flatten();
     tags.ok_or(StoreError::Damaged("tags that are no list"))
+}
+
+/// Returns prefixes of a row. Without those that cannot be read, nothing is reached that somebody did not approve.
+pub(super) fn routes(row: &Row, column: &str) -> Result<Vec<Prefix>, StoreError> {
+    let text: String = row.get(column)?;
+    let routes = (text.len() <= LONGEST_TAGS).then(|| serde_json::from_str(&text).ok()).flatten();
+    Ok(routes.unwrap_or_default())
+}
+
+/// Returns prefixes as they are stored.
+pub(super) fn text_of_routes(routes: &[Prefix]) -> Result<String, StoreError> {
+    serde_json::to_string(routes).map_err(|_| StoreError::Damaged("routes"))
 }
 
 /// Returns tags as they are stored.

@@ -1,9 +1,9 @@
 //! Statements that read and change the decisions of operators about devices.
 
-use taut_base::NodeId;
+use taut_base::{NodeId, Prefix};
 
 use super::cells::{bytes, unsigned};
-use super::device_rows::{Device, Part, text_of};
+use super::device_rows::{Device, Part, text_of, text_of_routes};
 use super::value::Row;
 use super::{NetworkId, Reading, StoreError, Writing};
 
@@ -114,10 +114,10 @@ impl Writing {
             self.revoke(id, true, now).await?;
         }
         let part_version = if before.part() == after.part() { before.part_version } else { version };
-        let tags = text_of(&after.tags)?;
+        let (tags, routes) = (text_of(&after.tags)?, text_of_routes(&after.routes)?);
         self.execute(
             "UPDATE nodes SET owner = $1, tags = $2, approved = $3, disabled = $4, expires_at = $5, expired = $6, key_life = $7, \
-             ephemeral = $8, part_version = $9, version = $10 WHERE id = $11",
+             ephemeral = $8, routes = $9, part_version = $10, version = $11 WHERE id = $12",
             &[
                 after.owner.as_deref().into(),
                 (&tags).into(),
@@ -127,12 +127,20 @@ impl Writing {
                 after.expired.into(),
                 after.key_life.into(),
                 after.ephemeral.into(),
+                (&routes).into(),
                 part_version.into(),
                 version.into(),
                 id.0.into(),
             ],
         )
         .await?;
+        Ok(())
+    }
+
+    /// Stores the prefixes that a node advertises. The caller decides whether that is a new version of the network.
+    pub(crate) async fn set_advertised(&mut self, id: NodeId, routes: &[Prefix]) -> Result<(), StoreError> {
+        let text = text_of_routes(routes)?;
+        self.execute("UPDATE nodes SET advertised = $1 WHERE id = $2", &[(&text).into(), id.0.into()]).await?;
         Ok(())
     }
 

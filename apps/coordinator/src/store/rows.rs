@@ -134,7 +134,16 @@ pub(crate) struct NodeRow {
     pub(crate) removed: bool,
     /// Number of the enrolment key with which the node joined; `None` for a node that joined before this was stored.
     pub(crate) joined_key: Option<i64>,
+    /// Prefixes behind it that it advertises, sorted.
+    pub(crate) advertised: Vec<Prefix>,
     pub(crate) device: Device,
+}
+
+impl NodeRow {
+    /// Returns the node's routes in force: those that it advertises and that are approved.
+    pub(crate) fn routes(&self) -> Vec<Prefix> {
+        self.advertised.iter().copied().filter(|route| self.device.routes.contains(route)).collect()
+    }
 }
 
 /// Rows of nodes, as they were read.
@@ -247,6 +256,7 @@ pub(super) fn node(row: &Row) -> Result<NodeRow, StoreError> {
         keys_full_at: row.get("keys_full_at")?,
         removed: row.get::<Option<i64>>("removed_at")?.is_some(),
         joined_key: row.get("joined_key")?,
+        advertised: device_rows::routes(row, "advertised")?,
         device: device_rows::device(row)?,
     })
 }
@@ -274,6 +284,7 @@ pub(super) fn lossy_node(row: &Row) -> Option<NodeRow> {
         keys_full_at: 0,
         removed: false,
         joined_key: None,
+        advertised: Vec::new(),
         device: Device::default(),
     })
 }

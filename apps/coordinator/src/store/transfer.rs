@@ -91,15 +91,15 @@ const TABLES: [Copied; 23] = [
         name: "nodes",
         read: "SELECT id, network, machine_key, node_key, name, ipv4, ipv6, endpoints, program, version, created_at, last_seen_at, \
                removed_at, relays, keys_full_at, joined_key, joined_host, joined_site, owner, tags, approved, disabled, expires_at, expired, \
-               key_life, ephemeral, absent, part_version FROM nodes ORDER BY id",
+               key_life, ephemeral, absent, part_version, advertised, routes FROM nodes ORDER BY id",
         write: "INSERT INTO nodes (id, network, machine_key, node_key, name, ipv4, ipv6, endpoints, program, version, created_at, \
                 last_seen_at, removed_at, relays, keys_full_at, joined_key, joined_host, joined_site, owner, tags, approved, disabled, expires_at, \
-                expired, key_life, ephemeral, absent, part_version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
-                $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)",
+                expired, key_life, ephemeral, absent, part_version, advertised, routes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
+                $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)",
         columns: &[
             Integer, Bytes, Bytes, Bytes, Text, Bytes, Bytes, Text, Text, Integer, Integer, Integer, Integer, Text,
             Integer, Integer, Bytes, Bytes, Text, Text, Integer, Integer, Integer, Integer, Integer, Integer, Integer,
-            Integer,
+            Integer, Text, Text,
         ],
         numbered: Some(Table::Nodes),
     },

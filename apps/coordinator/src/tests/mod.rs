@@ -28,6 +28,7 @@ mod replay;
 mod replicas;
 mod requests;
 mod rolling;
+mod routes;
 mod saved;
 mod times;
 mod trouble;

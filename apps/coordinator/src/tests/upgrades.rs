@@ -11,7 +11,7 @@ use crate::state::findings;
 use crate::store::{Contents, Dump, DumpedRow, Location, Purpose, Store, contents, dumped_migrations, interrupted};
 
 /// Values of columns that a release has and an earlier one does not, in rows of the earlier one: table, column, literal. The migration says why.
-const ADDED: [(&str, &str, &str); 24] = [
+const ADDED: [(&str, &str, &str); 26] = [
     ("networks", "removed_at", "NULL"),
     ("nodes", "keys_full_at", "0"),
     ("nodes", "joined_key", "NULL"),
@@ -36,6 +36,8 @@ const ADDED: [(&str, &str, &str); 24] = [
     ("nodes", "absent", "NULL"),
     ("nodes", "part_version", "0"),
     ("networks", "groups_version", "0"),
+    ("nodes", "advertised", "[]"),
+    ("nodes", "routes", "[]"),
 ];
 
 /// Tables to which an upgrade adds rows: the migrations that sqlx records, and the last numbers that were given, of SQLite and of PostgreSQL's sequences.

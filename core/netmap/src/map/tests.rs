@@ -9,6 +9,7 @@ fn peer(number: u8) -> Peer {
         endpoints: vec![SocketAddr::from(([10, 0, 0, number], 8288))],
         relays: Vec::new(),
         native: false,
+        routes: Vec::new(),
     }
 }
 
@@ -26,6 +27,7 @@ fn map() -> NetworkMap {
             name: String::from("n1"),
             key: PublicKey([1; 32]),
             addresses: vec![IpAddr::from([100, 64, 0, 1]), "fd12:3456:789a::1".parse().unwrap()],
+            routes: Vec::new(),
         },
         peers: [peer(2), peer(3)].into_iter().map(|peer| (peer.id, peer)).collect(),
         relays: Vec::new(),

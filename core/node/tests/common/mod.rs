@@ -53,6 +53,7 @@ pub(crate) fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
         endpoints: vec![endpoint(number), SocketAddr::from(([198, 51, 100, number + 1], 9))],
         relays: Vec::new(),
         native: false,
+        routes: Vec::new(),
     };
     NetworkMap {
         version: 1,
@@ -67,6 +68,7 @@ pub(crate) fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
             name: String::from("me"),
             key: public(me),
             addresses: vec![address(me)],
+            routes: Vec::new(),
         },
         peers: listed
             .filter(|number| *number != me)

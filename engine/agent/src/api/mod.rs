@@ -11,6 +11,7 @@ mod peer;
 mod reach;
 mod relay;
 mod resolver;
+mod routes;
 mod settings;
 mod socket;
 mod why;
@@ -31,6 +32,7 @@ pub use peer::{Bytes, CongestionMarks, PathChanges, PeerStatus, SessionStatus, T
 pub use reach::Reach;
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
 pub use resolver::{ResolverBackEnd, ResolverStatus};
+pub use routes::{AdvertisedStatus, PeerRouteStatus, RoutesStatus};
 pub use settings::{SettingChange, SettingStatus, SettingsStatus};
 pub use socket::private_socket;
 pub use why::{WayStatus, Why};
@@ -238,6 +240,9 @@ pub struct Status {
     /// The network's relays.
     #[serde(default)]
     pub relays: Vec<RelayStatus>,
+    /// The subnet routes, once a network was joined.
+    #[serde(default)]
+    pub routes: Option<RoutesStatus>,
     /// The port mappings; `null` if port mapping is switched off or the network is down.
     #[serde(default)]
     pub port_mapping: Option<PortMapStatus>,

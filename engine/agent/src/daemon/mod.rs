@@ -42,7 +42,7 @@ use crate::error::RunError;
 use crate::host::{self, Surroundings};
 use crate::log::{Log, MAX_EVENTS, Value, kind, listed, write_line};
 use crate::metrics::http::{self, MetricsServer};
-use crate::overlay::{Overlay, OverlayOutput};
+use crate::overlay::{self, Overlay, OverlayOutput};
 use crate::resolver::Resolver;
 use crate::server::{ApiServer, FIRST_CONNECTION};
 use mapped::Mapped;
@@ -123,6 +123,8 @@ impl Daemon {
         let poller = Poller::new().map_err(system("wait for events"))?;
         let waker = Waker::new().map_err(system("be woken"))?;
         let mut server = ApiServer::listen(&config.socket)?;
+        // No other daemon uses this socket, so what is left of one is of a crash.
+        host::restore_switches(&overlay::switch_record(&config));
         let (state_dir, version) = (config.state_dir.clone(), config.version.clone());
         let options = Options { state_dir, version, log_gap };
         // Without the monitor the node still works, but it notices changes of addresses only at a restart.
@@ -354,6 +356,7 @@ impl Daemon {
                 overlay.resume_stamps(self.member.stamps);
                 self.pin_prefixes();
                 self.tell(Command::RememberPort(overlay.port));
+                self.tell(Command::Routes(self.config.routes.published()));
                 if let Some(credentials) = self.member.credentials() {
                     overlay.set_ticket(credentials, clocks);
                 }

@@ -52,6 +52,7 @@ impl Daemon {
     fn take_effect(&mut self, setting: &'static Setting) {
         match setting.name {
             "log-level" => self.log.set_levels(self.config.log.levels, clocks()),
+            "advertise-routes" | "accept-routes" | "snat" => self.take_routes(),
             "portmap" if self.config.portmap => self.map_ports(),
             "portmap" => {
                 self.mapped.end();
@@ -68,6 +69,14 @@ impl Daemon {
             }
             // The resolver and the rotation of keys look at theirs in every turn; `take_metrics` has opened the port.
             _ => {}
+        }
+    }
+
+    /// Has the network and the coordinator know the present choices about subnet routes.
+    fn take_routes(&mut self) {
+        self.tell(Command::Routes(self.config.routes.published()));
+        if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
+            overlay.set_route_options(&self.config.routes, map, clocks());
         }
     }
 

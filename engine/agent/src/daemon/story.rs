@@ -11,7 +11,7 @@ use taut_node::NodeEvent;
 use super::{DISK_SILENCE, Daemon};
 use crate::api::{ApiResponse, Failure, LogPart};
 use crate::basics::clocks;
-use crate::host::HostEvent;
+use crate::host::{HostEvent, shown};
 use crate::log::{EventSource, Kind, LOG_SCHEMA, Levels, Log, Names, Value, kind, listed, note_node_event};
 use crate::overlay::Overlay;
 use crate::status;
@@ -220,17 +220,20 @@ fn note_host_event(log: &mut Log, event: HostEvent, interface: &str) {
     let device = || Value::text(interface);
     let number = |mtu: u16| Value::Number(u64::from(mtu));
     let (kind, values) = match event {
-        HostEvent::RoutesAdded(routes, first) => (&kind::ROUTES_ADDED, vec![count(routes), Value::text(first)]),
-        HostEvent::RoutesRemoved(routes, first) => (&kind::ROUTES_REMOVED, vec![count(routes), Value::text(first)]),
+        HostEvent::RoutesAdded(routes, first) => (&kind::ROUTES_ADDED, vec![count(routes), Value::Text(shown(first))]),
+        HostEvent::RoutesRemoved(routes, first) => {
+            (&kind::ROUTES_REMOVED, vec![count(routes), Value::Text(shown(first))])
+        }
         HostEvent::RouteRefused(reason) => (&kind::ROUTE_REFUSED, vec![Value::Text(reason)]),
-        HostEvent::RouteTaken(address) => (&kind::ROUTE_TAKEN, vec![Value::text(address)]),
-        HostEvent::RouteFreed(address) => (&kind::ROUTE_FREED, vec![Value::text(address)]),
+        HostEvent::RouteTaken(address) => (&kind::ROUTE_TAKEN, vec![Value::Text(shown(address))]),
+        HostEvent::RouteFreed(address) => (&kind::ROUTE_FREED, vec![Value::Text(shown(address))]),
         HostEvent::Restored(missing) => (&kind::DEVICE_RESTORED, vec![device(), Value::Text(missing)]),
         HostEvent::Contested(missing) => (&kind::DEVICE_CONTESTED, vec![device(), Value::Text(missing)]),
         HostEvent::Calm => (&kind::DEVICE_CALM, vec![device()]),
         HostEvent::Mtu(from, to) => (&kind::MTU_CHANGED, vec![device(), number(from), number(to)]),
         HostEvent::MtuTaken(from, to) => (&kind::MTU_TAKEN, vec![device(), number(from), number(to)]),
         HostEvent::MtuRefused(reason) => (&kind::MTU_REFUSED, vec![device(), Value::Text(reason)]),
+        HostEvent::RulesRestored => (&kind::RULES_RESTORED, vec![device()]),
         HostEvent::Ipv6(on) => (&kind::IPV6_CHANGED, vec![device(), Value::Word(if on { "on" } else { "off" })]),
     };
     log.record(kind, EventSource::Node, &values, clocks());

@@ -302,6 +302,7 @@ impl Daemon {
             handshakes: status::handshakes(overlay),
             nat: overlay.map(|overlay| status::nat(&overlay.node().nat_report(), self.coordinator.connected)),
             relays: map.map_or_else(Vec::new, |map| status::relays(map, overlay)),
+            routes: map.map(|map| status::routes(map, &self.config.routes, overlay)),
             port_mapping: self.mapped.status(),
             leave: self.leave.clone(),
         }

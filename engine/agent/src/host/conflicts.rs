@@ -131,6 +131,7 @@ mod tests {
             endpoints: Vec::new(),
             relays: Vec::new(),
             native: false,
+            routes: Vec::new(),
         };
         NetworkMap {
             version: 1,
@@ -145,6 +146,7 @@ mod tests {
                 name: String::from("a"),
                 key: PublicKey([1; 32]),
                 addresses: vec!["100.64.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+                routes: Vec::new(),
             },
             peers: BTreeMap::from([(peer.id, peer)]),
             relays: Vec::new(),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use taut_base::Prefix;
+
 /// Number of addresses that a message names; further ones are only counted.
 const NAMED: usize = 3;
 
@@ -13,8 +15,8 @@ pub(super) struct Missing {
     pub(super) down: bool,
     /// Missing overlay addresses of this node.
     pub(super) addresses: Vec<IpAddr>,
-    /// Overlay addresses of peers without a route.
-    pub(super) routes: Vec<IpAddr>,
+    /// Addresses of peers, and subnets behind them, without a route.
+    pub(super) routes: Vec<Prefix>,
 }
 
 impl Missing {
@@ -29,19 +31,27 @@ impl fmt::Display for Missing {
         if self.down {
             parts.push(String::from("it is down"));
         }
-        for (what, addresses) in [("addresses", &self.addresses), ("routes", &self.routes)] {
+        let addresses = self.addresses.iter().map(IpAddr::to_string).collect();
+        let routes = self.routes.iter().copied().map(shown).collect();
+        for (what, addresses) in [("addresses", addresses), ("routes", routes)] {
+            let addresses: Vec<String> = addresses;
             if !addresses.is_empty() {
-                parts.push(format!("the {what} {} are removed", some_of(addresses)));
+                parts.push(format!("the {what} {} are removed", some_of(&addresses)));
             }
         }
         f.write_str(&parts.join(", "))
     }
 }
 
+/// Returns an address, or a prefix of several addresses, as users write it.
+pub(crate) fn shown(prefix: Prefix) -> String {
+    let address = prefix.address();
+    if prefix == Prefix::host(address) { address.to_string() } else { prefix.to_string() }
+}
+
 /// Returns the first few addresses and the number of the others.
-pub(super) fn some_of(addresses: &[IpAddr]) -> String {
-    let named: Vec<String> = addresses.iter().take(NAMED).map(ToString::to_string).collect();
-    let named = named.join(", ");
+pub(super) fn some_of(addresses: &[String]) -> String {
+    let named = addresses[..addresses.len().min(NAMED)].join(", ");
     match addresses.len().saturating_sub(NAMED) {
         0 => named,
         more => format!("{named} and {more} more"),
@@ -84,7 +94,7 @@ mod tests {
         let addresses = |count: u8| (1..=count).map(|number| IpAddr::from([100, 64, 0, number])).collect::<Vec<_>>();
         let mut missing = Missing::default();
         assert!(missing.is_empty());
-        missing.routes = addresses(5);
+        missing.routes = addresses(5).into_iter().map(Prefix::host).collect();
         assert_eq!(missing.to_string(), "the routes 100.64.0.1, 100.64.0.2, 100.64.0.3 and 2 more are removed");
         (missing.down, missing.addresses) = (true, addresses(1));
         missing.routes.truncate(1);

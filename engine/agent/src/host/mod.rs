@@ -2,6 +2,7 @@
 //!
 //! - this file: the device's configuration, which is restored when another program removes it (fault J11);
 //! - `device`: the missing parts of the device's configuration;
+//! - `forwarding`: packets between the overlay and the networks behind this node;
 //! - `limits`: the MTUs that follow from the packet limits of the peers;
 //! - `mtu`: how the device and the routes get them;
 //! - `schedule`: the times of checks and restorations;
@@ -10,6 +11,7 @@
 
 mod conflicts;
 mod device;
+mod forwarding;
 mod limits;
 mod mtu;
 mod schedule;
@@ -17,6 +19,8 @@ mod services;
 mod surroundings;
 
 pub(crate) use conflicts::{first_join, warnings};
+pub(crate) use device::shown;
+pub(crate) use forwarding::{Forwarding, restore_switches};
 pub(crate) use limits::PacketLimits;
 pub(crate) use services::service_ports;
 pub(crate) use surroundings::Surroundings;
@@ -36,6 +40,9 @@ use schedule::{CheckOutcome, IDLE, Schedule};
 /// Interval of checks while IPv6 is disabled on the device, 10 s: the kernel may not report that it was enabled.
 const IDLE_WITHOUT_IPV6: Duration = Duration::from_secs(10);
 
+/// Rank of a subnet's route among routes to the same network, 2,000: those of the host and of other programs win (fault J6).
+const SUBNET_METRIC: u32 = 2_000;
+
 /// Events that wait to be polled, 64: a turn makes a few.
 const MAX_EVENTS: usize = 64;
 
@@ -43,21 +50,23 @@ const MAX_EVENTS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostEvent {
     /// Routes to peers were added: how many, and the first.
-    RoutesAdded(usize, IpAddr),
+    RoutesAdded(usize, Prefix),
     /// Routes to peers were removed: how many, and the first.
-    RoutesRemoved(usize, IpAddr),
+    RoutesRemoved(usize, Prefix),
     /// The system refused to add or remove routes.
     RouteRefused(String),
     /// Another program has the route to this address.
-    RouteTaken(IpAddr),
+    RouteTaken(Prefix),
     /// The other program's route to this address is gone.
-    RouteFreed(IpAddr),
+    RouteFreed(Prefix),
     /// What another program took from the device was restored.
     Restored(String),
     /// Another program keeps changing the device, or the system refuses to restore it.
     Contested(String),
     /// The device is left alone again.
     Calm,
+    /// The rules for forwarded packets, which another program had removed, were restored.
+    RulesRestored,
     /// IPv6 was switched on (`true`) or off.
     Ipv6(bool),
     /// The device's MTU changed, from the first to the second.
@@ -76,19 +85,21 @@ pub(crate) struct Host {
     name: String,
     /// The node's overlay addresses, which the device should have.
     addresses: Vec<IpAddr>,
-    /// The overlay addresses of the peers and of the stub, each of which should have a route to the device.
-    wanted: BTreeSet<IpAddr>,
+    /// The overlay addresses of the peers and of the stub, and the subnets behind peers, each of which should have a route to the device.
+    wanted: BTreeSet<Prefix>,
+    /// The subnets among them, also those that are not wanted any more and may still have a route.
+    subnets: BTreeSet<Prefix>,
     /// Those of the stub. Another network on this host may have the route to one of them: both have the same prefix then, and the stub has an address of the other family.
     stub: Vec<IpAddr>,
-    /// Addresses with such a route, as far as is known, each with the `mtu` of the route.
-    routed: BTreeMap<IpAddr, Option<u16>>,
-    /// The `mtu` that routes should have, by address; other routes should have none.
-    mtus: BTreeMap<IpAddr, u16>,
+    /// Those with such a route, as far as is known, each with the `mtu` of the route.
+    routed: BTreeMap<Prefix, Option<u16>>,
+    /// The `mtu` that routes should have; other routes should have none.
+    mtus: BTreeMap<Prefix, u16>,
     device_mtu: DeviceMtu,
     /// True if routes have TCP ask for explicit congestion notification.
     ecn: bool,
-    /// Addresses that another program has a route for, with the interface of that route, if it has one.
-    taken: Vec<(IpAddr, Option<u32>)>,
+    /// Those that another program has a route for, with the interface of that route, if it has one.
+    taken: Vec<(Prefix, Option<u32>)>,
     ipv6: Ipv6,
     schedule: Schedule,
     /// Missing parts at the last check.
@@ -118,6 +129,7 @@ impl Host {
             name: String::from(name),
             addresses: addresses.to_vec(),
             wanted: BTreeSet::new(),
+            subnets: BTreeSet::new(),
             stub: Vec::new(),
             routed: BTreeMap::new(),
             mtus: BTreeMap::new(),
@@ -141,13 +153,21 @@ impl Host {
         Ok(host)
     }
 
-    /// Routes exactly the addresses of these peers and of the stub into the overlay, with one host route each: an address without a member stays unreachable. Routes that cannot
-    /// be added now are restored later as missing ones.
-    pub(crate) fn set_routes(&mut self, peers: impl Iterator<Item = IpAddr>, stub: &[IpAddr], now: Time) {
-        self.wanted = peers.chain(stub.iter().copied()).collect();
+    /// Routes exactly these addresses of peers, these subnets and the addresses of the stub into the overlay. Each member has a host route: an address without a member stays
+    /// unreachable. Routes that cannot be added now are restored later as missing ones.
+    pub(crate) fn set_routes(
+        &mut self,
+        peers: impl Iterator<Item = IpAddr>,
+        subnets: &[Prefix],
+        stub: &[IpAddr],
+        now: Time,
+    ) {
+        let hosts = peers.chain(stub.iter().copied()).map(Prefix::host);
+        self.wanted = hosts.chain(subnets.iter().copied()).collect();
+        self.subnets.extend(subnets);
         self.stub = stub.to_vec();
         let wanted = &self.wanted;
-        self.taken.retain(|(address, _)| wanted.contains(address));
+        self.taken.retain(|(prefix, _)| wanted.contains(prefix));
         let changed = self.remove_unwanted().and_then(|()| self.add_routes());
         if let Err(error) = changed {
             self.note(HostEvent::RouteRefused(error.to_string()));
@@ -196,7 +216,7 @@ impl Host {
         self.events.pop_front()
     }
 
-    fn note(&mut self, event: HostEvent) {
+    pub(crate) fn note(&mut self, event: HostEvent) {
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
         }
@@ -256,13 +276,13 @@ impl Host {
                 "IPv6 needs a kernel that has it, and an MTU of 1,280 bytes or more (--mtu)",
             )],
         };
-        let taken = self.taken.iter().map(|(address, _)| *address);
-        let taken: Vec<IpAddr> = taken.filter(|address| !self.stub.contains(address)).collect();
+        let taken = self.taken.iter().map(|(prefix, _)| *prefix);
+        let taken: Vec<Prefix> = taken.filter(|prefix| !self.is_stub(*prefix)).collect();
         if !taken.is_empty() {
             warnings.push(Failure::new(
                 format!(
                     "another program has routes to members of the network: packets to {} do not go through the overlay",
-                    some_of(&taken)
+                    some_of(&taken.into_iter().map(shown).collect::<Vec<_>>())
                 ),
                 "see which program it is with `ip route show`; taut adds its own routes when those are gone",
             ));
@@ -272,7 +292,11 @@ impl Host {
 
     /// Returns the addresses of the stub that have a route to the device, IPv4 first.
     pub(crate) fn routed_stub(&self) -> impl Iterator<Item = IpAddr> {
-        self.stub.iter().copied().filter(|address| self.routed.contains_key(address))
+        self.stub.iter().copied().filter(|address| self.routed.contains_key(&Prefix::host(*address)))
+    }
+
+    fn is_stub(&self, prefix: Prefix) -> bool {
+        self.stub.iter().any(|address| Prefix::host(*address) == prefix)
     }
 
     /// Returns the device's interface index.
@@ -312,7 +336,8 @@ impl Host {
         let routes = self.netlink.routes_by(self.index)?;
         let ours = routes.iter().filter(|route| route.is_ours() && route.table == MAIN_TABLE);
         let mtu_of = |route: &Route| route.mtu.and_then(|mtu| u16::try_from(mtu).ok());
-        self.routed = ours.map(|route| (route.destination, mtu_of(route))).collect();
+        let prefix = |route: &Route| Prefix::new(route.destination, route.prefix_len).ok();
+        self.routed = ours.filter_map(|route| Some((prefix(route)?, mtu_of(route)))).collect();
         self.remove_unwanted()?;
         self.adjust_routes();
         self.check_taken()?;
@@ -323,11 +348,11 @@ impl Host {
 
     /// Removes our routes to addresses of no member: those whose removal failed before, or that were added again.
     fn remove_unwanted(&mut self) -> Result<(), NetlinkError> {
-        let unwanted: Vec<IpAddr> =
-            self.routed.keys().filter(|address| !self.wanted.contains(*address)).copied().collect();
-        for address in &unwanted {
-            self.netlink.remove_route(&self.route(*address))?;
-            self.routed.remove(address);
+        let unwanted: Vec<Prefix> =
+            self.routed.keys().filter(|prefix| !self.wanted.contains(*prefix)).copied().collect();
+        for prefix in &unwanted {
+            self.netlink.remove_route(&self.route(*prefix))?;
+            self.routed.remove(prefix);
         }
         if let Some(first) = unwanted.first() {
             self.note(HostEvent::RoutesRemoved(unwanted.len(), *first));
@@ -337,21 +362,21 @@ impl Host {
 
     /// Forgets routes of other programs that no longer replace ours.
     fn check_taken(&mut self) -> Result<(), NetlinkError> {
-        for (address, by) in std::mem::take(&mut self.taken) {
-            if !self.routed.contains_key(&address) && self.netlink.interface_to(address)? == by {
-                self.taken.push((address, by));
+        for (prefix, by) in std::mem::take(&mut self.taken) {
+            if !self.routed.contains_key(&prefix) && self.netlink.interface_to(prefix.address())? == by {
+                self.taken.push((prefix, by));
             } else {
-                self.note(HostEvent::RouteFreed(address));
+                self.note(HostEvent::RouteFreed(prefix));
             }
         }
         Ok(())
     }
 
-    /// Returns the overlay addresses of peers that lack a route to the device.
-    fn unrouted(&self) -> Vec<IpAddr> {
-        let lacks = |address: &&IpAddr| {
-            let is_taken = || self.taken.iter().any(|(taken, _)| taken == *address);
-            self.carries(**address) && !self.routed.contains_key(*address) && !is_taken()
+    /// Returns the addresses of peers, and the subnets, that lack a route to the device.
+    fn unrouted(&self) -> Vec<Prefix> {
+        let lacks = |prefix: &&Prefix| {
+            let is_taken = || self.taken.iter().any(|(taken, _)| taken == *prefix);
+            self.carries(prefix.address()) && !self.routed.contains_key(*prefix) && !is_taken()
         };
         self.wanted.iter().filter(lacks).copied().collect()
     }
@@ -380,16 +405,16 @@ impl Host {
     /// Adds all missing routes, even if some fail. Returns the first error.
     fn add_routes(&mut self) -> Result<(), NetlinkError> {
         let (mut result, mut added) = (Ok(()), Vec::new());
-        for address in self.unrouted() {
-            match self.netlink.claim_route(&self.route(address)) {
+        for prefix in self.unrouted() {
+            match self.netlink.claim_route(&self.route(prefix)) {
                 Ok(true) => {
-                    self.routed.insert(address, self.mtus.get(&address).copied());
-                    added.push(address);
+                    self.routed.insert(prefix, self.mtus.get(&prefix).copied());
+                    added.push(prefix);
                 }
                 Ok(false) => {
-                    let by = self.netlink.interface_to(address).ok().flatten();
-                    self.taken.push((address, by));
-                    self.note(HostEvent::RouteTaken(address));
+                    let by = self.netlink.interface_to(prefix.address()).ok().flatten();
+                    self.taken.push((prefix, by));
+                    self.note(HostEvent::RouteTaken(prefix));
                 }
                 Err(error) => result = result.and(Err(error)),
             }
@@ -405,8 +430,9 @@ impl Host {
         address.is_ipv4() || self.has_ipv6()
     }
 
-    fn route(&self, address: IpAddr) -> Route {
-        let mtu = self.mtus.get(&address).copied().map(u32::from);
-        Route { mtu, ecn: self.ecn, ..Route::new(address, Prefix::host(address).length(), self.index) }
+    fn route(&self, prefix: Prefix) -> Route {
+        let mtu = self.mtus.get(&prefix).copied().map(u32::from);
+        let metric = if self.subnets.contains(&prefix) { SUBNET_METRIC } else { 0 };
+        Route { mtu, ecn: self.ecn, metric, ..Route::new(prefix.address(), prefix.length(), self.index) }
     }
 }

@@ -4,7 +4,7 @@
 //! the daemon is restarted.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use taut_base::Prefix;
 
 use super::{Host, HostEvent};
 
@@ -62,9 +62,9 @@ impl Host {
         }
     }
 
-    /// Gives the device this MTU, and the routes to these addresses a smaller one. No packet meets a device whose MTU is too large for its route: the routes are lowered before
+    /// Gives the device this MTU, and these routes a smaller one. No packet meets a device whose MTU is too large for its route: the routes are lowered before
     /// the device rises, and rise after it.
-    pub(crate) fn set_mtus(&mut self, device: u16, routes: BTreeMap<IpAddr, u16>) {
+    pub(crate) fn set_mtus(&mut self, device: u16, routes: BTreeMap<Prefix, u16>) {
         self.mtus = routes;
         let present = self.device_mtu.present;
         if device > present {
@@ -86,14 +86,14 @@ impl Host {
 
     /// Gives all routes the `mtu` that they should have. What the kernel refuses is tried again at the next check.
     pub(super) fn adjust_routes(&mut self) {
-        let wrong = |(address, mtu): (&IpAddr, &Option<u16>)| {
-            let wanted = self.mtus.get(address).copied();
-            (wanted != *mtu).then_some((*address, wanted))
+        let wrong = |(prefix, mtu): (&Prefix, &Option<u16>)| {
+            let wanted = self.mtus.get(prefix).copied();
+            (wanted != *mtu).then_some((*prefix, wanted))
         };
-        let changes: Vec<(IpAddr, Option<u16>)> = self.routed.iter().filter_map(wrong).collect();
-        for (address, mtu) in changes {
-            if self.netlink.replace_route(&self.route(address)).is_ok() {
-                self.routed.insert(address, mtu);
+        let changes: Vec<(Prefix, Option<u16>)> = self.routed.iter().filter_map(wrong).collect();
+        for (prefix, mtu) in changes {
+            if self.netlink.replace_route(&self.route(prefix)).is_ok() {
+                self.routed.insert(prefix, mtu);
             }
         }
     }

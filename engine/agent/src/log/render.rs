@@ -77,6 +77,10 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, EventSource,
             of_peer(&kind::SESSION_BEGAN, peer, vec![Value::Word(role), Value::Number(number)])
         }
         NodeEvent::SessionExpired { peer } => of_peer(&kind::SESSION_EXPIRED, peer, vec![]),
+        NodeEvent::RouteMoved { prefix, from, to } => {
+            let name = |id| names.peer(id).map_or_else(|| Value::text(id.0), |(_, name)| Value::Text(name));
+            (&kind::SUBNET_MOVED, EventSource::Node, vec![Value::text(prefix), name(from), name(to)])
+        }
         NodeEvent::LanesWanted { peer, lanes, busy } => {
             let values = vec![Value::Number(lanes.into()), Value::Number(u64::from(busy) / 10)];
             of_peer(&kind::LANES_WANTED, peer, values)

@@ -265,6 +265,7 @@ fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
         endpoints: Vec::new(),
         relays: Vec::new(),
         native: false,
+        routes: Vec::new(),
     };
     NetworkMap {
         version,
@@ -274,7 +275,13 @@ fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
             ipv6: "fd00::/48".parse().unwrap(),
             base_domain: None,
         },
-        me: LocalMember { id: NodeId(1), name: String::from("me"), key: key(1), addresses: vec![address(1)] },
+        me: LocalMember {
+            id: NodeId(1),
+            name: String::from("me"),
+            key: key(1),
+            addresses: vec![address(1)],
+            routes: Vec::new(),
+        },
         peers: peers.iter().map(|one| (NodeId(one.0), peer(one))).collect(),
         relays: Vec::new(),
         filter: None,

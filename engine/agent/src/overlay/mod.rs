@@ -13,6 +13,7 @@ mod open;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use taut_base::{Placement, Prefix, PrivateKey, PublicKey, RelayId, Time};
@@ -29,8 +30,9 @@ use taut_wire::control::Lanes;
 use crate::api::{Failure, MtuSource, TunStatus, UdpStatus};
 use crate::basics::OsEntropy;
 use crate::config::DaemonConfig;
-use crate::host::{self, Host, HostEvent, PacketLimits, Surroundings};
+use crate::host::{self, Forwarding, Host, HostEvent, PacketLimits, Surroundings};
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
+use crate::subnets::{AcceptedRoutes, RouteOptions};
 use bridges::Bridges;
 use growth::{Growth, most_lanes};
 use nat_test::NatTestSockets;
@@ -45,6 +47,11 @@ pub(crate) struct Overlay {
     node: Node<OsEntropy>,
     lanes: LaneThreads,
     host: Host,
+    /// The user's choices about subnet routes.
+    routes: RouteOptions,
+    /// The peers' routes in use.
+    accepted: AcceptedRoutes,
+    forwarding: Forwarding,
     surroundings: Surroundings,
     /// Time of the last reading of the routes into other overlays.
     routes_read: Time,
@@ -127,6 +134,7 @@ impl Overlay {
                 )
             })?;
 
+        let forwarding = Forwarding::new(host.name(), config.routes.snat, switch_record(config));
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         node.set_suites(suites(config.suites));
@@ -154,6 +162,9 @@ impl Overlay {
             node,
             lanes,
             host,
+            routes: config.routes.clone(),
+            accepted: AcceptedRoutes::default(),
+            forwarding,
             surroundings: Surroundings::default(),
             routes_read: Time::ZERO,
             reread: None,
@@ -175,6 +186,8 @@ impl Overlay {
             limits: PacketLimits::new(config.mtu),
             follow: false,
         };
+        // A subnet's route must not hide a network of this host, not even for a moment.
+        overlay.surroundings = overlay.host.surroundings(None).unwrap_or_default();
         overlay.set_map(map, clocks);
         Ok(overlay)
     }
@@ -196,17 +209,52 @@ impl Overlay {
         if map.filter.is_some() && !self.node.has_filter(map.filter.as_ref()) {
             self.node.set_service_ports(host::service_ports());
         }
+        self.take_routes(map, clocks.now);
         self.node.set_map(map);
         self.drain(clocks);
-        let peers = map.peers.values().flat_map(|peer| peer.addresses.iter().copied());
-        // Questions for names go into the device, too, where a lane answers them.
-        let stub = self.node.names().map(|names| names.stub()).unwrap_or_default();
-        self.host.set_routes(peers, stub, clocks.now);
+        self.set_host_routes(map, clocks.now);
         let node = &self.node;
         self.follow |= self.limits.keep_only(|peer| node.peer_name(peer).is_some());
         self.lanes.keep_only(|peer| node.peer_name(peer).is_some());
+        // A new route needs its MTU.
+        self.follow |= !self.accepted.used.is_empty();
         self.follow_limits(clocks);
         self.conflicts = host::warnings(map, &self.surroundings);
+    }
+
+    /// Takes other choices of the user about subnet routes.
+    pub(crate) fn set_route_options(&mut self, routes: &RouteOptions, map: &NetworkMap, clocks: Clocks) {
+        self.routes.clone_from(routes);
+        self.forwarding.set_snat(routes.snat, clocks.now);
+        self.set_map(map, clocks);
+    }
+
+    /// Finds out which subnets are in use. Returns true if others are than before; then the node and the host need the map again.
+    fn take_routes(&mut self, map: &NetworkMap, now: Time) -> bool {
+        let accepted = self.routes.accepted(map, &self.surroundings.networks());
+        let is_other = accepted != self.accepted;
+        self.accepted = accepted;
+        let in_force = self.routes.in_force(map);
+        let forwarded = in_force.iter().map(|route| route.published).collect();
+        self.forwarding.set_routes(in_force, now);
+        self.node.set_subnets(forwarded, self.accepted.used.clone());
+        // The kernel sends packets to an endpoint in such a prefix into the overlay, where they would go round in circles (fault I8).
+        let avoided = self.surroundings.overlays().into_iter().chain(self.accepted.used.iter().copied());
+        self.node.set_avoided(avoided.collect());
+        is_other
+    }
+
+    /// Routes peers, subnets and the stub into the device.
+    fn set_host_routes(&mut self, map: &NetworkMap, now: Time) {
+        let peers = map.peers.values().flat_map(|peer| peer.addresses.iter().copied());
+        // Questions for names go into the device, too, where a lane answers them.
+        let stub = self.node.names().map(|names| names.stub()).unwrap_or_default();
+        self.host.set_routes(peers, &self.accepted.used, stub, now);
+    }
+
+    /// Returns the peers' routes that this host does not use, each with the network of the host that contains it.
+    pub(crate) fn hidden_routes(&self) -> impl Iterator<Item = (Prefix, Prefix)> {
+        self.accepted.hidden.iter().copied()
     }
 
     /// Reads the host's interfaces after these changes. Returns true if this node's endpoints changed.
@@ -220,11 +268,14 @@ impl Overlay {
         if !skip {
             self.routes_read = clocks.now;
         }
-        if surroundings.overlays() != self.surroundings.overlays() {
-            self.node.set_avoided(surroundings.overlays());
-            self.node.set_map(map);
-        }
+        let other_overlays = surroundings.overlays() != self.surroundings.overlays();
         self.surroundings = surroundings;
+        if self.take_routes(map, clocks.now) | other_overlays {
+            self.node.set_map(map);
+            self.drain(clocks);
+            self.set_host_routes(map, clocks.now);
+        }
+        self.forwarding.handle_news(clocks.now);
         self.conflicts = host::warnings(map, &self.surroundings);
         let endpoints = self.surroundings.endpoints(self.port, &self.prefixes);
         let changed = endpoints != self.endpoints;
@@ -258,7 +309,8 @@ impl Overlay {
 
     /// Returns warnings for the user; packets flow nevertheless.
     pub(crate) fn warnings(&self) -> Vec<Failure> {
-        self.host.warnings().into_iter().chain(self.conflicts.iter().cloned()).collect()
+        let host = self.host.warnings().into_iter().chain(self.conflicts.iter().cloned());
+        host.chain(self.forwarding.warnings()).collect()
     }
 
     /// Returns the addresses at which this node answers its host's questions for names.
@@ -314,6 +366,13 @@ impl Overlay {
     /// Takes the messages of the lanes, and does the work that is due.
     pub(crate) fn turn(&mut self, clocks: Clocks) {
         self.host.handle_timeout(clocks.now);
+        if self.forwarding.poll_timeout().is_some_and(|due| due <= clocks.now) {
+            let (index, name) = (self.host.index(), String::from(self.host.name()));
+            self.forwarding.handle_timeout(self.host.netlink(), (index, &name), clocks.now);
+            if self.forwarding.was_restored() {
+                self.host.note(HostEvent::RulesRestored);
+            }
+        }
         // Another program may have changed it.
         self.follow |= self.host.mtu() != self.tun.mtu;
         self.nat_test.read(&mut self.node, clocks);
@@ -336,7 +395,9 @@ impl Overlay {
         let limits = &self.limits;
         let routes = self.node.peers().filter_map(|peer| {
             let mtu = limits.route(peer.id, peer.path.is_none(), device)?;
-            Some(peer.addresses.iter().map(move |address| (*address, mtu)))
+            let subnets =
+                self.node.carriers().filter(move |(_, carrier)| *carrier == peer.id).map(|(subnet, _)| subnet);
+            Some(peer.addresses.iter().copied().map(Prefix::host).chain(subnets).map(move |route| (route, mtu)))
         });
         let routes = routes.flatten().collect();
         self.host.set_mtus(device, routes);
@@ -372,7 +433,11 @@ impl Overlay {
                 Output::HomeRelays(relays) => self.outputs.push_back(OverlayOutput::HomeRelays(relays)),
                 Output::Lanes(placement) => self.set_lanes(placement, clocks),
                 Output::PacketLimit { peer, limit } => self.follow |= self.limits.set(peer, limit, clocks.now),
-                Output::Event(event) => self.outputs.push_back(OverlayOutput::Event(event)),
+                Output::Event(event) => {
+                    // The route's MTU is that of its router.
+                    self.follow |= matches!(event, NodeEvent::RouteMoved { .. });
+                    self.outputs.push_back(OverlayOutput::Event(event));
+                }
             }
         }
         self.lanes.flush();
@@ -385,6 +450,7 @@ impl Overlay {
             self.lanes.poll_timeout(now),
             self.nat_test.poll_timeout(),
             self.limits.poll_timeout(),
+            self.forwarding.poll_timeout(),
         ];
         own.into_iter().flatten().chain([self.host.poll_timeout()]).min()
     }
@@ -425,7 +491,13 @@ impl Overlay {
     }
 
     /// Closes the TUN device and the sockets. The kernel removes addresses and routes with the device.
-    pub(crate) fn stop(self) {
+    pub(crate) fn stop(mut self) {
+        self.forwarding.stop();
         self.lanes.stop();
     }
+}
+
+/// Returns the file that names the switches of forwarding that are on. It does not outlive the host's next boot, like the switches themselves.
+pub(crate) fn switch_record(config: &DaemonConfig) -> PathBuf {
+    config.socket.with_extension("forwarding")
 }

@@ -5,9 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest};
+use taut_netmap::MAX_ROUTES;
 use taut_wire::control::{Suite, Suites};
 
 use crate::log::{Area, Levels};
+use crate::subnets::AdvertisedRoute;
 
 /// Longest name of a network interface, 15 bytes: `IFNAMSIZ` without the terminating zero (include/uapi/linux/if.h).
 const MAX_INTERFACE_NAME: usize = 15;
@@ -56,6 +58,38 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
         "false" | "off" => Ok(false),
         _ => Err(String::from("write `true` or `false`")),
     }
+}
+
+pub(super) fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(String::from("write `on` or `off`")),
+    }
+}
+
+/// Parses the routes that this node advertises; an empty text or `none` advertises nothing.
+pub(super) fn advertised(text: &str) -> Result<Vec<AdvertisedRoute>, String> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let route = |part: &str| part.parse().map_err(|error| format!("`{part}` is no route; {error}"));
+    let routes: Vec<AdvertisedRoute> = parts.map(route).collect::<Result<_, _>>()?;
+    let is_again = |(place, one): (usize, &AdvertisedRoute)| {
+        routes[..place]
+            .iter()
+            .any(|other| other.published.overlaps(one.published) && other.published.length() == one.published.length())
+    };
+    match routes.len() > MAX_ROUTES || routes.iter().enumerate().any(is_again) {
+        true => Err(format!("give up to {MAX_ROUTES} routes, and each of them once")),
+        false => Ok(routes),
+    }
+}
+
+pub(super) fn show_advertised(routes: &[AdvertisedRoute]) -> String {
+    let list: Vec<String> = routes.iter().map(ToString::to_string).collect();
+    if list.is_empty() { String::from("none") } else { list.join(",") }
 }
 
 pub(super) fn port(text: &str) -> Result<Option<u16>, String> {

@@ -1,5 +1,6 @@
 //! The status for users.
 
+mod routes;
 pub(crate) mod why;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ use crate::api::{
     WebSocketStatus,
 };
 use crate::overlay::Overlay;
+
+pub(crate) use routes::routes;
 
 /// Returns the status of this node.
 pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>, resolver: Option<ResolverStatus>) -> SelfStatus {

@@ -67,6 +67,7 @@ fn map() -> NetworkMap {
             name: String::from("a"),
             key: PublicKey([9; 32]),
             addresses: vec!["100.64.0.1".parse().unwrap()],
+            routes: Vec::new(),
         },
         peers: BTreeMap::new(),
         relays: Vec::new(),

@@ -207,7 +207,7 @@ impl Worker {
             self.send_leave(now);
             return;
         }
-        for message in [self.endpoints.clone(), self.relays.clone()].into_iter().flatten() {
+        for message in [self.endpoints.clone(), self.relays.clone(), self.routes.clone()].into_iter().flatten() {
             self.send(&message, now);
         }
     }

@@ -99,7 +99,7 @@ impl Worker {
             format!("the keys in {path} cannot be removed: {error}; remove the directory by hand")
         });
         (self.membership, self.map, self.coordinator_addresses) = (None, None, Vec::new());
-        (self.endpoints, self.relays) = (None, None);
+        (self.endpoints, self.relays, self.routes) = (None, None, None);
         self.emit(ControlEvent::Left(Left { listed, leftover }));
     }
 

@@ -167,7 +167,13 @@ pub(crate) fn map(version: u64, key: PublicKey, peers: u8) -> NetworkMap {
             ipv6: "fd00::/48".parse().unwrap(),
             base_domain: None,
         },
-        me: LocalMember { id: NodeId(1), name: String::from("a"), key, addresses: vec!["100.64.0.1".parse().unwrap()] },
+        me: LocalMember {
+            id: NodeId(1),
+            name: String::from("a"),
+            key,
+            addresses: vec!["100.64.0.1".parse().unwrap()],
+            routes: Vec::new(),
+        },
         peers: (2..=peers + 1).map(|id| (NodeId(id.into()), peer(id))).collect(),
         relays: Vec::new(),
         filter: None,
@@ -183,6 +189,7 @@ pub(crate) fn peer(id: u8) -> Peer {
         endpoints: vec![],
         relays: Vec::new(),
         native: false,
+        routes: Vec::new(),
     }
 }
 

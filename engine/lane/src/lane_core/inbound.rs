@@ -465,7 +465,7 @@ pub(super) fn refusal(
         return None;
     }
     let (source, destination) = inner.ends;
-    if routes.lookup(source) != Some(id) {
+    if !routes.may_send(id, source) {
         return Some(DropReason::SourceNotAllowed);
     }
     (!routes.delivers_to(destination, inner.source_routed)).then_some(DropReason::DestinationNotOurs)
@@ -488,7 +488,7 @@ pub(super) fn filtered(
 /// other hosts down to 552 bytes, or end connections to them (fault I3).
 #[cold]
 fn concerns(routes: &Routes, id: PeerId, error: ErrorAbout) -> bool {
-    matches!(error, ErrorAbout::PacketTo(address) if routes.lookup(address) == Some(id))
+    matches!(error, ErrorAbout::PacketTo(address) if routes.may_send(id, address))
 }
 
 pub(super) fn write(io: &mut impl InboundIo, drops: &DropCounts, run: Run<'_>) {

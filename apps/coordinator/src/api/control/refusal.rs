@@ -92,6 +92,8 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::TooOld(_)
         | StateError::PolicyChanged(_)
         | StateError::NoPolicy(_)
+        | StateError::NotAdvertised { .. }
+        | StateError::NotApproved { .. }
         | StateError::NoPart
         | StateError::NoRequest(_)
         | StateError::BadWebhook(_)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
-use taut_base::{AdmissionDenied, Bounds, NodeId, PublicKey, RelayId};
+use taut_base::{AdmissionDenied, Bounds, NodeId, Prefix, PublicKey, RelayId};
 use taut_netmap::{Hello, NO_NETWORK, Problem, SCHEMA, ToCoordinator, ToNode, prologue};
 use taut_relay_server::log::UNAUTHENTICATED;
 use taut_relay_server::{AdmissionGuard, Source};
@@ -89,6 +89,8 @@ pub(super) struct Session {
     /// Endpoints that the node reported, until they are stored.
     reported: Option<ReportedEndpoints>,
     bound: Option<Vec<RelayId>>,
+    /// Prefixes that the node advertises, until they are stored.
+    advertised: Option<Vec<Prefix>>,
     /// Rate of messages from the node.
     reads: RateLimit,
     /// Time of the last read of the database.
@@ -201,6 +203,7 @@ impl Session {
             updated: now,
             reported: None,
             bound: None,
+            advertised: None,
             reads: RateLimit::new(READ_EVERY, READ_BURST, now),
             last_read: now,
             ticket: hello.bind_key.map(|key| (key, now)),
@@ -313,6 +316,10 @@ impl Session {
                 self.bound = Some(ids);
                 Ok(())
             }
+            ToCoordinator::Routes { prefixes } => {
+                self.advertised = Some(prefixes);
+                Ok(())
+            }
             ToCoordinator::Goodbye => Err(SessionEnd::Goodbye),
             ToCoordinator::Leave => {
                 self.state.leave(self.network, self.node, self.source).await?;
@@ -338,7 +345,8 @@ impl Session {
     }
 
     fn next_wake(&self) -> Instant {
-        let has_reported = self.takes_part() && (self.reported.is_some() || self.bound.is_some());
+        let has_reported =
+            self.takes_part() && (self.reported.is_some() || self.bound.is_some() || self.advertised.is_some());
         let reported = has_reported.then(|| self.membership.endpoints_due());
         let ticket = self.ticket.map(|(_, due)| due).filter(|_| self.takes_part());
         let heard = Some(self.reads.due()).filter(|due| *due > Instant::now());
@@ -372,6 +380,12 @@ impl Session {
         {
             self.store_bound(bound).await?;
         }
+        if self.takes_part()
+            && now >= self.membership.endpoints_due()
+            && let Some(advertised) = self.advertised.take()
+        {
+            self.store_advertised(advertised).await?;
+        }
         self.tell_ticket().await?;
         if self.update_due.is_some_and(|due| now >= due) {
             self.update().await?;
@@ -397,6 +411,19 @@ impl Session {
             Err(error @ StateError::Store(_)) => {
                 self.not_stored(&error);
                 self.bound.get_or_insert(bound);
+            }
+            other => other?,
+        }
+        self.membership.count_endpoint_change();
+        Ok(())
+    }
+
+    async fn store_advertised(&mut self, advertised: Vec<Prefix>) -> Result<(), SessionEnd> {
+        match self.state.set_advertised(self.network, self.node, &advertised).await {
+            // A policy that cannot be read approves nothing until an operator applies another one.
+            Err(error @ (StateError::Store(_) | StateError::StoredPolicy(_))) => {
+                self.not_stored(&error);
+                self.advertised.get_or_insert(advertised);
             }
             other => other?,
         }

@@ -136,6 +136,7 @@ impl From<StateError> for Failure {
             StateError::NotTagOwner(_) => ErrorCode::Forbidden,
             StateError::ManyDevices => ErrorCode::Full,
             StateError::BadUses | StateError::BadAbsence | StateError::BadOwner => ErrorCode::BadRequest,
+            StateError::NotAdvertised { .. } | StateError::NotApproved { .. } => ErrorCode::NoSuchRoute,
             StateError::BadTag(_) => ErrorCode::BadTag,
             StateError::NoRequest(_) => ErrorCode::NoSuchRequest,
             StateError::KeyRevoked => ErrorCode::KeyRevoked,

@@ -56,6 +56,8 @@ pub(super) async fn change(
         approve: wanted.approved.is_some(),
         expire: wanted.expired.is_some(),
         key_life: wanted.key_expiry,
+        approve_routes: wanted.approve_routes,
+        revoke_routes: wanted.revoke_routes,
     };
     let node = context.state.change_device(query.network.as_deref(), &name, change).await?;
     Ok(answer(NodeAnswer { schema: SchemaVersion, node: entry(node) }))
@@ -71,6 +73,8 @@ pub(super) fn entry(view: NodeView) -> NodeEntry {
         key: row.node_key,
         endpoints: row.endpoints,
         relays: row.relays,
+        advertised_routes: row.advertised,
+        approved_routes: row.device.routes.clone(),
         online,
         twin,
         state: match row.device.part() {

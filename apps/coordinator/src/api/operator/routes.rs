@@ -108,6 +108,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             ErrorCode::NameTaken,
             ErrorCode::BadTag,
             ErrorCode::BadExpiry,
+            ErrorCode::NoSuchRoute,
         ]),
         Route::get("/api/v1/policy", "showPolicy", "Returns the policy in force.", policy::show)
             .needs(read(Area::Policy))

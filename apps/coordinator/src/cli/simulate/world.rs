@@ -115,8 +115,8 @@ pub(super) struct Known {
 /// Returns a hash of all that a map says of a peer.
 pub(super) fn hash(peer: &Peer) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let Peer { id, name, key, addresses, endpoints, relays, native } = peer;
-    (id.0, name, key.0, addresses, endpoints, native).hash(&mut hasher);
+    let Peer { id, name, key, addresses, endpoints, relays, native, routes } = peer;
+    (id.0, name, key.0, addresses, endpoints, native, routes).hash(&mut hasher);
     relays.iter().for_each(|relay| relay.0.hash(&mut hasher));
     hasher.finish()
 }

@@ -330,3 +330,41 @@ fn many_lanes_may_use_the_table_at_once() {
     // Lanes that add a flow at the same moment may give it two places, which costs memory only.
     assert!((50_000..52_000).contains(&flows.len()), "{}", flows.len());
 }
+
+/// Makes host 2 the router of 10.0.0.0/24, with these rules, and host 1 send there.
+fn router(rules: Vec<Rule>) -> Guarded {
+    let mut both = Guarded::new(vec![]);
+    let all = prefix("10.0.0.0/24");
+    both.here.command(ToLane::Routes(Routes::new([(all, PEER)]).into()), at(0));
+    let filter = Arc::new(PacketFilter::new(&Filter { rules }));
+    let gate = Gate { filter, flows: Arc::clone(&both.flows), services: Services::default() };
+    let routes = Routes::new([(prefix(HERE), PEER)]).only_to(&[prefix(THERE).address()]).forwarding(&[all]);
+    both.there.command(ToLane::Routes(routes.guarded_by(Some(gate.into())).into()), at(0));
+    both
+}
+
+#[test]
+fn fault_g3_a_router_forwards_what_a_rule_allows_and_nothing_else() {
+    let dst = vec![Target { prefix: prefix("10.0.0.9/32"), ports: vec![(443, 443)] }];
+    let mut both = router(vec![Rule { src: vec![prefix(HERE)], proto: vec![6], dst }]);
+    let to = |destination, port| Ip { destination, ..from_here() }.tcp(&segment(40_000, port, tcp::SYN));
+    for (allowed, packet) in [(true, to(9, 443)), (false, to(9, 22)), (false, to(8, 443)), (false, to(2, 443))] {
+        assert_eq!(both.arrives(&packet), allowed, "{packet:?}");
+    }
+    both.there.assert_dropped(DropReason::Policy, 3);
+}
+
+#[test]
+fn fault_g2_a_host_behind_a_peer_sends_only_from_a_route_of_that_peer() {
+    let mut both = Guarded::new(vec![]);
+    let open = Rule { src: vec![prefix("0.0.0.0/0")], ..to_ports(&[(0, 65_535)], &[]) };
+    let filter = Arc::new(PacketFilter::new(&Filter { rules: vec![open] }));
+    let from = |source| Ip { source, ..from_here() }.udp((7, 7), b"x");
+    for (route, allowed) in [("10.0.0.8/29", true), ("10.0.1.0/24", false)] {
+        let gate = Gate { filter: Arc::clone(&filter), flows: Arc::clone(&both.flows), services: Services::default() };
+        let routes = Routes::new([(prefix(HERE), PEER), (prefix(route), PEER)]).only_to(&[prefix(THERE).address()]);
+        both.there.command(ToLane::Routes(routes.guarded_by(Some(gate.into())).into()), at(0));
+        assert_eq!(both.arrives(&from(9)), allowed, "{route}");
+    }
+    both.there.assert_dropped(DropReason::SourceNotAllowed, 1);
+}

@@ -1,0 +1,75 @@
+//! `routes`: lists the subnet routes of nodes, approves them, and takes approvals back.
+
+use taut_base::Prefix;
+
+use super::arguments::Arguments;
+use super::devices::separated;
+use super::remote::{Remote, escape, in_network};
+use super::table::table;
+use super::{CommandError, no_verb};
+use crate::contract::{ChangeNode, NodeAnswer, NodeEntry, NodeList};
+
+pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
+    let verb = arguments.need("list, approve or revoke")?;
+    let network = arguments.value("network")?;
+    let network = in_network(network.as_deref());
+    match verb.as_str() {
+        "list" => {
+            let remote = Remote::new(&mut arguments)?;
+            arguments.finish()?;
+            remote.show(&remote.get(&format!("nodes{network}"))?, list)
+        }
+        "approve" => change(arguments, &network, "approved", |routes| ChangeNode {
+            approve_routes: routes,
+            ..ChangeNode::default()
+        }),
+        "revoke" => change(arguments, &network, "revoked", |routes| ChangeNode {
+            revoke_routes: routes,
+            ..ChangeNode::default()
+        }),
+        other => Err(no_verb("routes", other, &["list", "approve", "revoke"])),
+    }
+}
+
+fn change(
+    mut arguments: Arguments,
+    network: &str,
+    done: &str,
+    body: impl FnOnce(Vec<Prefix>) -> ChangeNode,
+) -> Result<(), CommandError> {
+    let name = arguments.need("the node")?;
+    let text = arguments.need("the routes, such as 192.168.10.0/24,10.1.0.0/16")?;
+    let remote = Remote::new(&mut arguments)?;
+    arguments.finish()?;
+    let routes = separated(&text).iter().map(|route| prefix(route)).collect::<Result<Vec<_>, _>>()?;
+    let answer = remote.patch(&format!("nodes/{}{network}", escape(&name)), &body(routes))?;
+    remote.show(&answer, |answer: NodeAnswer| format!("{}: {text} is {done}\n", answer.node.name))
+}
+
+fn prefix(text: &str) -> Result<Prefix, CommandError> {
+    text.parse().map_err(|error| CommandError::Usage(format!("`{text}` is {error}")))
+}
+
+fn list(answer: NodeList) -> String {
+    let heads = ["NODE", "NETWORK", "ROUTE", "STATE", "ONLINE"].map(String::from).to_vec();
+    let rows: Vec<Vec<String>> = answer.nodes.iter().flat_map(rows).collect();
+    if rows.is_empty() {
+        return String::from("no routes; run `taut up --advertise-routes PREFIX` on the host that is to be a router\n");
+    }
+    table(&std::iter::once(heads).chain(rows).collect::<Vec<_>>())
+}
+
+/// Returns a row for each route of a node.
+fn rows(node: &NodeEntry) -> Vec<Vec<String>> {
+    let (advertised, approved) = (&node.advertised_routes, &node.approved_routes);
+    let row = |route: &Prefix| {
+        let state = match (advertised.contains(route), approved.contains(route)) {
+            (true, true) => "in use",
+            (true, false) => "waits for approval",
+            (false, _) => "approved, not advertised",
+        };
+        let online = if node.online { "yes" } else { "no" };
+        vec![node.name.clone(), node.network.clone(), route.to_string(), String::from(state), String::from(online)]
+    };
+    advertised.iter().chain(approved.iter().filter(|route| !advertised.contains(route))).map(row).collect()
+}

@@ -1,0 +1,164 @@
+//! Subnet routes: proposals of nodes, approvals by operators and by the policy, and what maps and filters say of them.
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+use taut_base::Prefix;
+use taut_netmap::ToCoordinator;
+use taut_policy::Packet;
+
+use super::world::{Directory, TestCoordinator, TestHost, TestNode};
+use crate::state::{DeviceChange, Expiry};
+
+const LAN: &str = "192.168.10.0/24";
+
+fn prefixes(texts: &[&str]) -> Vec<Prefix> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn advertise(node: &mut TestNode, routes: &[&str]) {
+    node.channel.send(&ToCoordinator::Routes { prefixes: prefixes(routes) });
+}
+
+fn change(coordinator: &TestCoordinator, name: &str, body: &Value) -> (u16, Value) {
+    let path = format!("/api/v1/nodes/{name}");
+    coordinator.ask("PATCH", &path, Some(coordinator.operator_token()), Some(&body.to_string()))
+}
+
+/// Waits until the coordinator lists these advertised and approved routes of a node.
+fn wait_listed(coordinator: &TestCoordinator, name: &str, advertised: &[&str], approved: &[&str]) {
+    loop {
+        let nodes = coordinator.wait(coordinator.state.nodes(None)).unwrap();
+        let row = nodes.into_iter().map(|node| node.row).find(|row| row.name == name).expect("a member");
+        if row.advertised == prefixes(advertised) && row.device.routes == prefixes(approved) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn routes_of(node: &TestNode, peer: &TestNode) -> Vec<Prefix> {
+    node.map.peers[&peer.id()].routes.clone()
+}
+
+fn lets_in(to: &TestNode, src: IpAddr, dst: &str) -> bool {
+    let packet = Packet { src, dst: dst.parse().unwrap(), proto: 6, port: 443 };
+    to.map.filter.as_ref().is_some_and(|filter| filter.allows(&packet))
+}
+
+fn apply(coordinator: &TestCoordinator, text: &str) {
+    let body = json!({ "text": text, "comment": "" }).to_string();
+    let (status, answer) = coordinator.ask("POST", "/api/v1/policy", Some(coordinator.operator_token()), Some(&body));
+    assert_eq!(status, 201, "{answer}");
+}
+
+#[test]
+fn fault_g10_a_route_is_in_maps_and_filters_while_it_is_advertised_and_approved() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let (mut router, mut client) = (coordinator.join("router"), coordinator.join("client"));
+    client.hear_until(|node| node.map.peers.len() == 1);
+    let source = client.map.me.addresses[0];
+    advertise(&mut router, &[LAN, "10.9.0.0/16"]);
+    wait_listed(&coordinator, "router", &["10.9.0.0/16", LAN], &[]);
+    // A proposal is in no map. What a node is told next shows that it was not told before.
+    coordinator.wait(coordinator.state.rename_node(None, "client", "laptop")).unwrap();
+    router.hear_until(|node| node.map.peers.get(&client.id()).is_some_and(|peer| peer.name == "laptop"));
+    assert!(router.map.me.routes.is_empty() && !lets_in(&router, source, "192.168.10.7"));
+    let (status, answer) = change(&coordinator, "router", &json!({ "approve_routes": [LAN] }));
+    assert_eq!((status, &answer["node"]["approved_routes"]), (200, &json!([LAN])), "{answer}");
+    router.hear_until(|node| node.map.me.routes == prefixes(&[LAN]));
+    router.hear_until(|node| lets_in(node, source, "192.168.10.7"));
+    assert!(!lets_in(&router, source, "10.9.0.1"), "the other one is not approved");
+    client.hear_until(|node| routes_of(node, &router) == prefixes(&[LAN]));
+
+    // The router ceases to advertise it, and advertises it again: the approval is still there.
+    advertise(&mut router, &[]);
+    client.hear_until(|node| routes_of(node, &router).is_empty());
+    wait_listed(&coordinator, "router", &[], &[LAN]);
+    advertise(&mut router, &[LAN]);
+    client.hear_until(|node| routes_of(node, &router) == prefixes(&[LAN]));
+    let (status, _) = change(&coordinator, "router", &json!({ "revoke_routes": [LAN] }));
+    assert_eq!(status, 200);
+    client.hear_until(|node| routes_of(node, &router).is_empty());
+    router.hear_until(|node| node.map.me.routes.is_empty());
+    // A whole map has the filter of a network without routes.
+    let map = router.fresh_map(&coordinator);
+    assert!(map.me.routes.is_empty());
+    let packet = Packet { src: source, dst: "192.168.10.7".parse().unwrap(), proto: 6, port: 443 };
+    assert!(!map.filter.unwrap().allows(&packet));
+}
+
+#[test]
+fn only_advertised_routes_are_approved_and_only_approved_ones_revoked() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let mut router = coordinator.join("router");
+    // Neither a default route, nor a part of the overlay, nor one that is no place for hosts.
+    advertise(&mut router, &[LAN, "0.0.0.0/0", "100.64.1.0/24", "169.254.0.0/16", LAN]);
+    wait_listed(&coordinator, "router", &[LAN], &[]);
+    for (body, word) in [
+        (json!({ "approve_routes": ["192.168.11.0/24"] }), "it advertises 192.168.10.0/24"),
+        (json!({ "revoke_routes": [LAN] }), "is not approved"),
+    ] {
+        let (status, answer) = change(&coordinator, "router", &body);
+        assert_eq!((status, &answer["error"]["code"]), (404, &json!("no-such-route")), "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(word), "{answer}");
+    }
+    assert_eq!(change(&coordinator, "router", &json!({ "approve_routes": ["lan"] })).0, 400);
+    let many: Vec<String> = (0..100).map(|number| format!("10.{number}.0.0/16")).collect();
+    advertise(&mut router, &many.iter().map(String::as_str).collect::<Vec<_>>());
+    let kept: Vec<&str> = many[..taut_netmap::MAX_ROUTES].iter().map(String::as_str).collect();
+    let mut kept: Vec<Prefix> = prefixes(&kept);
+    kept.sort_unstable();
+    let kept: Vec<String> = kept.iter().map(Prefix::to_string).collect();
+    wait_listed(&coordinator, "router", &kept.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+}
+
+#[test]
+fn the_policy_approves_routes_when_they_are_advertised_when_it_is_applied_and_when_a_tag_is_given() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [mut one, mut two, mut client] = ["one", "two", "client"].map(|name| coordinator.join(name));
+    client.hear_until(|node| node.map.peers.len() == 2);
+    let tag = |name: &str| {
+        let change = DeviceChange { tags: Some(vec![String::from("tag:router")]), ..DeviceChange::default() };
+        coordinator.wait(coordinator.state.change_device(None, name, change)).unwrap();
+    };
+    tag("one");
+    advertise(&mut one, &[LAN]);
+    wait_listed(&coordinator, "one", &[LAN], &[]);
+    apply(
+        &coordinator,
+        r#"{"tagOwners": {"tag:router": []}, "autoApprovers": {"routes": {"192.168.0.0/16": ["tag:router"]}}, "grants": [{"src": ["*"], "dst": ["*"], "ip": ["*"]}]}"#,
+    );
+    client.hear_until(|node| routes_of(node, &one) == prefixes(&[LAN]));
+    // A node without the tag waits, until it has it.
+    advertise(&mut two, &["192.168.20.0/24", "10.0.0.0/8"]);
+    wait_listed(&coordinator, "two", &["10.0.0.0/8", "192.168.20.0/24"], &[]);
+    tag("two");
+    client.hear_until(|node| routes_of(node, &two) == prefixes(&["192.168.20.0/24"]));
+    // With the tag a new route is approved when it is advertised, if it is a part of the policy's prefix.
+    advertise(&mut one, &[LAN, "192.168.30.0/24", "172.16.0.0/12"]);
+    client.hear_until(|node| routes_of(node, &one) == prefixes(&[LAN, "192.168.30.0/24"]));
+    let (_, audit) = coordinator.ask("GET", "/api/v1/audit", Some(coordinator.operator_token()), None);
+    assert!(audit.to_string().contains("autoApprovers"), "{audit}");
+}
+
+#[test]
+fn approvals_outlive_a_restart_and_go_with_the_node() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let mut router = coordinator.join("router");
+    advertise(&mut router, &[LAN]);
+    wait_listed(&coordinator, "router", &[LAN], &[]);
+    assert_eq!(change(&coordinator, "router", &json!({ "approve_routes": [LAN] })).0, 200);
+    drop((router, coordinator));
+    let coordinator = TestCoordinator::start(&directory);
+    wait_listed(&coordinator, "router", &[LAN], &[LAN]);
+    coordinator.wait(coordinator.state.remove_node(None, "router")).unwrap();
+    let (_, token) = coordinator.key(true, Expiry::Default);
+    let mut again = TestHost::new().join(&coordinator, &token, "router").unwrap();
+    advertise(&mut again, &[LAN]);
+    wait_listed(&coordinator, "router", &[LAN], &[]);
+}

@@ -1,0 +1,84 @@
+//! Subnet routes: prefixes behind a node, which its peers reach through it.
+
+use std::fmt;
+
+use taut_base::Prefix;
+
+use crate::map::{NetworkInfo, Peer};
+
+/// Limit on the routes of one node, 64. A node ignores further ones.
+pub const MAX_ROUTES: usize = 64;
+
+/// The reason why a prefix cannot be a subnet route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadRoute {
+    /// It contains every address.
+    Everything,
+    /// It contains addresses of the overlay.
+    Overlay(Prefix),
+    /// Its addresses are not those of hosts behind a router: loopback, link-local, multicast, unspecified.
+    Special,
+}
+
+impl fmt::Display for BadRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everything => f.write_str("a default route is no subnet route"),
+            Self::Overlay(overlay) => write!(f, "it overlaps the network's own prefix {overlay}"),
+            Self::Special => f.write_str("loopback, link-local and multicast addresses are never routed"),
+        }
+    }
+}
+
+/// Checks that a prefix may be a subnet route of a network with these prefixes.
+///
+/// # Errors
+/// The reason why it may not.
+pub fn check_route(route: Prefix, overlay: &[Prefix]) -> Result<(), BadRoute> {
+    const SPECIAL: [&str; 7] =
+        ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::/8", "fe80::/10", "ff00::/8"];
+    if route.length() == 0 {
+        return Err(BadRoute::Everything);
+    }
+    if SPECIAL.iter().any(|special| special.parse::<Prefix>().is_ok_and(|special| special.overlaps(route))) {
+        return Err(BadRoute::Special);
+    }
+    match overlay.iter().find(|overlay| overlay.overlaps(route)) {
+        Some(overlay) => Err(BadRoute::Overlay(*overlay)),
+        None => Ok(()),
+    }
+}
+
+/// Returns the routes that a node may use. Others are ignored, and the rest of the map stays usable: a newer coordinator may list routes of other kinds.
+pub fn usable_routes(routes: &[Prefix], network: &NetworkInfo) -> impl Iterator<Item = Prefix> {
+    let overlay = [network.ipv4, network.ipv6];
+    routes.iter().copied().take(MAX_ROUTES).filter(move |route| check_route(*route, &overlay).is_ok())
+}
+
+impl Peer {
+    /// Returns the peer's routes that a node may use.
+    pub fn usable_routes(&self, network: &NetworkInfo) -> impl Iterator<Item = Prefix> {
+        usable_routes(&self.routes, network)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_is_a_part_of_the_world_outside_the_overlay() {
+        let overlay = ["100.64.0.0/10", "fd01::/48"].map(|text| text.parse().unwrap());
+        let check = |text: &str| check_route(text.parse().unwrap(), &overlay);
+        for good in ["192.168.10.0/24", "10.0.0.0/8", "172.16.0.1/32", "fd02::/48", "2001:db8::/32", "8.8.8.0/24"] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        assert_eq!([check("0.0.0.0/0"), check("::/0")], [Err(BadRoute::Everything); 2]);
+        for special in ["127.0.0.1/32", "0.0.0.0/1", "224.0.0.0/4", "255.255.255.255/32", "fe80::/64", "::1/128"] {
+            assert_eq!(check(special), Err(BadRoute::Special), "{special}");
+        }
+        assert_eq!(check("100.64.3.0/24"), Err(BadRoute::Overlay(overlay[0])));
+        assert_eq!(check("100.0.0.0/8"), Err(BadRoute::Overlay(overlay[0])));
+        assert_eq!(check("fd01:0:0:1::/64"), Err(BadRoute::Overlay(overlay[1])));
+    }
+}

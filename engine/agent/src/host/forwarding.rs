@@ -1,0 +1,183 @@
+//! Forwarding between the overlay and the networks behind this node: the kernel's switches, and our table of nftables (docs/internals/routes.md).
+//!
+//! IPv4 is switched on for the interfaces that lead to the networks, and off again at the end. IPv6 has one switch for the whole host, which also ends the use of router
+//! advertisements, so that the user decides about it.
+
+mod rules;
+mod switches;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_netlink::{Netlink, NetlinkError, NftTable};
+
+use crate::api::Failure;
+use crate::subnets::AdvertisedRoute;
+use rules::Plan;
+use switches::Switches;
+
+pub(crate) use switches::restore_switches;
+
+/// Interval of checks on a kernel that does not protect our table, 500 ms: another program's changes are undone within a second (fault J8).
+const UNPROTECTED_CHECKS: Duration = Duration::from_millis(500);
+
+/// Interval of checks otherwise, 10 s: another program may switch forwarding off.
+const PROTECTED_CHECKS: Duration = Duration::from_secs(10);
+
+/// Time until a failed change is tried again, 2 s.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// The forwarding of this host for the overlay.
+pub(crate) struct Forwarding {
+    snat: bool,
+    /// Name of the table.
+    name: String,
+    /// Routes in force.
+    routes: Vec<AdvertisedRoute>,
+    /// The rules in force.
+    plan: Option<Plan>,
+    table: Option<NftTable>,
+    switches: Switches,
+    due: Option<Time>,
+    /// The reason why packets are not forwarded.
+    error: Option<String>,
+    /// True if IPv6 is not forwarded, because the host's switch is off.
+    is_without_ipv6: bool,
+    /// Number of times that another program's change of the table was undone, not told yet.
+    restored: u64,
+}
+
+impl Forwarding {
+    /// Creates the forwarding of the overlay with this device. `record` is a file that names the switches while they are on, for the next start after a crash.
+    pub(crate) fn new(device: &str, snat: bool, record: PathBuf) -> Self {
+        Self {
+            snat,
+            name: format!("{device}_routes"),
+            routes: Vec::new(),
+            plan: None,
+            table: None,
+            switches: Switches::new(record),
+            due: None,
+            error: None,
+            is_without_ipv6: false,
+            restored: 0,
+        }
+    }
+
+    /// Sets the routes in force.
+    pub(crate) fn set_routes(&mut self, routes: Vec<AdvertisedRoute>, now: Time) {
+        if routes != self.routes {
+            self.routes = routes;
+            self.due = Some(now);
+        }
+    }
+
+    /// Sets whether packets to the networks get this host's address.
+    pub(crate) fn set_snat(&mut self, snat: bool, now: Time) {
+        if snat != self.snat {
+            self.snat = snat;
+            self.due = Some(now);
+        }
+    }
+
+    /// Notes that interfaces, addresses or routes of the host changed.
+    pub(crate) fn handle_news(&mut self, now: Time) {
+        if !self.routes.is_empty() {
+            self.due = Some(now);
+        }
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Makes rules and switches as the routes need them, if that is due. `device` is the index and the name of the TUN device.
+    pub(crate) fn handle_timeout(&mut self, netlink: &mut Netlink, device: (u32, &str), now: Time) {
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        let done = self.update(netlink, device);
+        self.due = match &done {
+            Err(_) => Some(now + RETRY),
+            Ok(()) if self.routes.is_empty() => None,
+            Ok(()) if self.table.as_ref().is_some_and(NftTable::is_protected) => Some(now + PROTECTED_CHECKS),
+            Ok(()) => Some(now + UNPROTECTED_CHECKS),
+        };
+        self.error = done.err();
+    }
+
+    fn update(&mut self, netlink: &mut Netlink, (index, name): (u32, &str)) -> Result<(), String> {
+        if self.routes.is_empty() {
+            return self.clear().map_err(|error| error.to_string());
+        }
+        let interfaces = switches::leading_to(netlink, &self.routes, index).map_err(|error| error.to_string())?;
+        let has_ipv6 = self.routes.iter().any(|route| route.real.address().is_ipv6());
+        self.is_without_ipv6 = has_ipv6 && !switches::forwards_ipv6();
+        // The rules come first: no packet is forwarded without them.
+        let guarded = self.switches.guarded(&interfaces);
+        let plan = Plan { index, snat: self.snat, routes: self.routes.clone(), guarded };
+        self.set_table(plan).map_err(|error| error.to_string())?;
+        self.switches.turn_on(name, &interfaces)
+    }
+
+    fn set_table(&mut self, plan: Plan) -> Result<(), NetlinkError> {
+        let table = match &mut self.table {
+            Some(table) => table,
+            none => none.insert(NftTable::open(&self.name)?),
+        };
+        let is_same = self.plan.as_ref() == Some(&plan);
+        // An error is not an empty answer: then the table is made again, which changes nothing if it was there.
+        let is_there = is_same && table.is_complete().unwrap_or(false);
+        if !is_there {
+            table.replace(&plan.chains())?;
+            self.restored += u64::from(is_same);
+            self.plan = Some(plan);
+        }
+        Ok(())
+    }
+
+    /// Removes the rules, and switches off what was switched on, in this order: nothing is forwarded without rules.
+    fn clear(&mut self) -> Result<(), NetlinkError> {
+        self.switches.turn_off();
+        (self.plan, self.is_without_ipv6) = (None, false);
+        match self.table.take() {
+            Some(mut table) => table.remove(),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves the host as it was.
+    pub(crate) fn stop(&mut self) {
+        // The kernel removes a protected table with its socket; otherwise the next start tries again.
+        let _ = self.clear();
+    }
+
+    /// Returns true if another program's change of the table was undone since the last call.
+    pub(crate) fn was_restored(&mut self) -> bool {
+        std::mem::take(&mut self.restored) > 0
+    }
+
+    /// Returns warnings for the user.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = Failure> {
+        let broken = self.error.as_ref().map(|error| {
+            Failure::new(
+                format!("this node's subnet routes do not work: {error}"),
+                "taut tries again every 2 s; a kernel without nf_tables, or a container that may not write to /proc/sys/net, cannot be a router",
+            )
+        });
+        let without = self.is_without_ipv6.then(|| {
+            Failure::new(
+                "this host does not forward IPv6, so its IPv6 subnet routes do not work",
+                "run `sysctl -w net.ipv6.conf.all.forwarding=1`; a host that gets its address by router advertisements also needs `net.ipv6.conf.IF.accept_ra=2` before",
+            )
+        });
+        broken.into_iter().chain(without)
+    }
+}
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

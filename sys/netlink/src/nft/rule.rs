@@ -1,0 +1,259 @@
+//! Rules: conditions, and what happens to packets that fulfil all of them.
+
+use std::net::IpAddr;
+
+use taut_base::Prefix;
+
+use crate::abi;
+
+use super::batch::Batch;
+
+/// A rule under construction: conditions first, then one verdict.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NftRule(Vec<Expression>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Expression {
+    /// A number about the packet is this one (`true`), or another one.
+    Meta {
+        key: u32,
+        value: Vec<u8>,
+        is: bool,
+    },
+    /// The source (`true`) or the destination is in the prefix.
+    Address {
+        is_source: bool,
+        prefix: Prefix,
+    },
+    /// The connection has one of these states.
+    State(u32),
+    Verdict(u32),
+    Masquerade,
+    /// Maps source (`true`) or destination into the prefix, one to one.
+    Map {
+        is_source: bool,
+        into: Prefix,
+    },
+}
+
+impl NftRule {
+    /// Returns a rule without conditions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Condition: the packet came by this interface.
+    #[must_use]
+    pub fn from_interface(self, index: u32) -> Self {
+        self.meta(abi::NFT_META_IIF, index, true)
+    }
+
+    /// Condition: the packet leaves by this interface.
+    #[must_use]
+    pub fn to_interface(self, index: u32) -> Self {
+        self.meta(abi::NFT_META_OIF, index, true)
+    }
+
+    /// Condition: the packet leaves by another interface than this one.
+    #[must_use]
+    pub fn not_to_interface(self, index: u32) -> Self {
+        self.meta(abi::NFT_META_OIF, index, false)
+    }
+
+    /// Condition: the packet comes from this prefix.
+    #[must_use]
+    pub fn source(self, prefix: Prefix) -> Self {
+        self.family(prefix).with(Expression::Address { is_source: true, prefix })
+    }
+
+    /// Condition: the packet goes to this prefix.
+    #[must_use]
+    pub fn destination(self, prefix: Prefix) -> Self {
+        self.family(prefix).with(Expression::Address { is_source: false, prefix })
+    }
+
+    /// Condition: the packet belongs to a connection whose first packet passed, or is an error about one.
+    #[must_use]
+    pub fn of_known_connection(self) -> Self {
+        self.with(Expression::State(abi::CT_ESTABLISHED | abi::CT_RELATED))
+    }
+
+    /// The packet passes.
+    #[must_use]
+    pub fn accept(self) -> Self {
+        self.with(Expression::Verdict(abi::NF_ACCEPT))
+    }
+
+    /// The packet is dropped.
+    #[must_use]
+    pub fn drop(self) -> Self {
+        self.with(Expression::Verdict(abi::NF_DROP))
+    }
+
+    /// The packet gets an address of this host as its source. For a chain at [`super::NftHook::Postrouting`].
+    #[must_use]
+    pub fn masquerade(self) -> Self {
+        self.with(Expression::Masquerade)
+    }
+
+    /// The packet's source is mapped one to one into a prefix of the same length. For a chain at [`super::NftHook::Postrouting`].
+    #[must_use]
+    pub fn map_source(self, into: Prefix) -> Self {
+        self.with(Expression::Map { is_source: true, into })
+    }
+
+    /// The packet's destination is mapped one to one into a prefix of the same length. For a chain at [`super::NftHook::Prerouting`].
+    #[must_use]
+    pub fn map_destination(self, into: Prefix) -> Self {
+        self.with(Expression::Map { is_source: false, into })
+    }
+
+    fn meta(self, key: u32, value: u32, is: bool) -> Self {
+        self.with(Expression::Meta { key, value: value.to_ne_bytes().to_vec(), is })
+    }
+
+    fn family(self, prefix: Prefix) -> Self {
+        self.with(Expression::Meta { key: abi::NFT_META_NFPROTO, value: vec![family(prefix)], is: true })
+    }
+
+    fn with(mut self, expression: Expression) -> Self {
+        self.0.push(expression);
+        self
+    }
+
+    pub(super) fn write(&self, batch: &mut Batch) {
+        self.0.iter().for_each(|expression| expression.write(batch));
+    }
+}
+
+impl Expression {
+    fn write(&self, batch: &mut Batch) {
+        match self {
+            Self::Meta { key, value, is } => {
+                batch.expression("meta", |batch| {
+                    batch.number(abi::NFTA_META_KEY, *key);
+                    batch.number(abi::NFTA_META_DREG, abi::NFT_REG_1);
+                });
+                compare(batch, value, *is);
+            }
+            Self::Address { is_source, prefix } => write_address(batch, *is_source, *prefix),
+            Self::State(states) => {
+                batch.expression("ct", |batch| {
+                    batch.number(abi::NFTA_CT_KEY, abi::NFT_CT_STATE);
+                    batch.number(abi::NFTA_CT_DREG, abi::NFT_REG_1);
+                });
+                mask(batch, &states.to_ne_bytes());
+                compare(batch, &[0; 4], false);
+            }
+            Self::Verdict(code) => batch.expression("immediate", |batch| {
+                batch.number(abi::NFTA_IMMEDIATE_DREG, abi::NFT_REG_VERDICT);
+                let data = batch.nest(abi::NFTA_IMMEDIATE_DATA);
+                let verdict = batch.nest(abi::NFTA_DATA_VERDICT);
+                batch.number(abi::NFTA_VERDICT_CODE, *code);
+                batch.close(verdict);
+                batch.close(data);
+            }),
+            Self::Masquerade => batch.expression("masq", |_| {}),
+            Self::Map { is_source, into } => write_map(batch, *is_source, *into),
+        }
+    }
+}
+
+/// Compares the address with a prefix: its whole bytes, or all of it behind a mask.
+fn write_address(batch: &mut Batch, is_source: bool, prefix: Prefix) {
+    let bytes = octets(prefix.address());
+    let offset = match (bytes.len(), is_source) {
+        (4, true) => 12,
+        (4, false) => 16,
+        (_, true) => 8,
+        (_, false) => 24,
+    };
+    let (length, is_whole) = (usize::from(prefix.length()), prefix.length().is_multiple_of(8));
+    let read = if is_whole { length / 8 } else { bytes.len() };
+    batch.expression("payload", |batch| {
+        batch.number(abi::NFTA_PAYLOAD_DREG, abi::NFT_REG_1);
+        batch.number(abi::NFTA_PAYLOAD_BASE, abi::NFT_PAYLOAD_NETWORK_HEADER);
+        batch.number(abi::NFTA_PAYLOAD_OFFSET, offset);
+        batch.number(abi::NFTA_PAYLOAD_LEN, u32::try_from(read).unwrap_or(0));
+    });
+    if !is_whole {
+        mask(batch, &first_and_last(prefix).2);
+    }
+    compare(batch, &bytes[..read], true);
+}
+
+fn write_map(batch: &mut Batch, is_source: bool, into: Prefix) {
+    let (first, last, _) = first_and_last(into);
+    for (register, value) in [(abi::NFT_REG_1, &first), (abi::NFT_REG_2, &last)] {
+        batch.expression("immediate", |batch| {
+            batch.number(abi::NFTA_IMMEDIATE_DREG, register);
+            batch.value(abi::NFTA_IMMEDIATE_DATA, value);
+        });
+    }
+    batch.expression("nat", |batch| {
+        batch.number(abi::NFTA_NAT_TYPE, if is_source { abi::NFT_NAT_SNAT } else { abi::NFT_NAT_DNAT });
+        batch.number(abi::NFTA_NAT_FAMILY, family(into).into());
+        batch.number(abi::NFTA_NAT_REG_ADDR_MIN, abi::NFT_REG_1);
+        batch.number(abi::NFTA_NAT_REG_ADDR_MAX, abi::NFT_REG_2);
+        batch.number(abi::NFTA_NAT_FLAGS, abi::NF_NAT_RANGE_NETMAP);
+    });
+}
+
+/// Compares the first register with a value.
+fn compare(batch: &mut Batch, value: &[u8], is: bool) {
+    batch.expression("cmp", |batch| {
+        batch.number(abi::NFTA_CMP_SREG, abi::NFT_REG_1);
+        batch.number(abi::NFTA_CMP_OP, if is { abi::NFT_CMP_EQ } else { abi::NFT_CMP_NEQ });
+        batch.value(abi::NFTA_CMP_DATA, value);
+    });
+}
+
+/// Clears the bits of the first register that are not in `mask`.
+fn mask(batch: &mut Batch, mask: &[u8]) {
+    batch.expression("bitwise", |batch| {
+        batch.number(abi::NFTA_BITWISE_SREG, abi::NFT_REG_1);
+        batch.number(abi::NFTA_BITWISE_DREG, abi::NFT_REG_1);
+        batch.number(abi::NFTA_BITWISE_LEN, u32::try_from(mask.len()).unwrap_or(0));
+        batch.value(abi::NFTA_BITWISE_MASK, mask);
+        batch.value(abi::NFTA_BITWISE_XOR, &vec![0; mask.len()]);
+    });
+}
+
+/// Returns the first and the last address of a prefix, and its mask.
+fn first_and_last(prefix: Prefix) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let first = octets(prefix.address());
+    let mask: Vec<u8> = (0..first.len())
+        .map(|byte| {
+            let kept = usize::from(prefix.length()).saturating_sub(byte * 8).min(8);
+            u8::try_from(0xff00_u16 >> kept & 0xff).unwrap_or(0)
+        })
+        .collect();
+    let last = first.iter().zip(&mask).map(|(byte, mask)| byte | !mask).collect();
+    (first, last, mask)
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    crate::address::octets(address).to_vec()
+}
+
+fn family(prefix: Prefix) -> u8 {
+    if prefix.address().is_ipv4() { abi::AF_INET } else { abi::AF_INET6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_has_a_first_and_a_last_address() {
+        for (text, last, mask) in [
+            ("10.201.0.0/24", [10, 201, 0, 255], [255, 255, 255, 0]),
+            ("10.0.0.0/9", [10, 127, 255, 255], [255, 128, 0, 0]),
+            ("10.0.0.4/30", [10, 0, 0, 7], [255, 255, 255, 252]),
+            ("10.0.0.4/32", [10, 0, 0, 4], [255; 4]),
+        ] {
+            let prefix: Prefix = text.parse().unwrap();
+            assert_eq!(first_and_last(prefix), (octets(prefix.address()), last.to_vec(), mask.to_vec()), "{text}");
+        }
+    }
+}
