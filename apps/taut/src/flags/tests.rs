@@ -20,6 +20,11 @@ fn daemon(line: &str) -> Result<DaemonFlags, Fault> {
 #[test]
 fn daemon_flags_one_by_one() {
     let usual = DaemonFlags::new();
+    let routes = |change: fn(&mut RouteOptions)| {
+        let mut flags = usual.clone();
+        change(&mut flags.routes);
+        flags
+    };
     for (line, expected) in [
         ("", usual.clone()),
         ("--state /s", DaemonFlags { state: "/s".into(), ..usual.clone() }),
@@ -35,6 +40,10 @@ fn daemon_flags_one_by_one() {
         ("--no-tun-offload", DaemonFlags { tun_offload: false, ..usual.clone() }),
         ("--no-udp-gso", DaemonFlags { udp_gso: false, ..usual.clone() }),
         ("--low-latency", DaemonFlags { low_latency: true, ..usual.clone() }),
+        ("--accept-routes", routes(|routes| routes.accept = true)),
+        ("--snat off", routes(|routes| routes.snat = false)),
+        ("--snat on", usual.clone()),
+        ("--advertise-routes=", usual.clone()),
         ("--no-udp-gro", DaemonFlags { udp_gro: false, ..usual.clone() }),
         ("--search-sockets 0", DaemonFlags { search_sockets: 0, ..usual.clone() }),
         ("--no-ecn", DaemonFlags { ecn: false, ..usual.clone() }),
@@ -64,6 +73,10 @@ fn wrong_flags_are_named() {
         ("--tun sixteen-letters-", "letters"),
         ("--tun ..", "letters"),
         ("--state", "missing"),
+        ("--snat no", "`on` or `off`"),
+        ("--advertise-routes lan", "`lan` is no route"),
+        ("--advertise-routes 0.0.0.0/0", "is no route"),
+        ("--advertise-routes 10.0.0.0/8,10.0.0.0/8", "each of them once"),
         ("--suites AES", "`AES` is not a suite; write some of AEGIS256X4, AES256GCM, ChaCha20Poly1305"),
         ("--suites AES256GCN", "did you mean `AES256GCM`?"),
         ("--suites=", "`` is not a suite"),
@@ -84,10 +97,20 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_daemon_that_up_starts_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
-    let flags = daemon(line).unwrap();
-    let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
-    assert_eq!(daemon(&again).unwrap(), flags);
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --low-latency --metrics 127.0.0.1:9288 --accept-routes --snat off --log-level warn,path=debug";
+    let mut flags = daemon(line).unwrap();
+    // The words of a mapped route are one argument.
+    let list = "192.168.10.0/24, 10.1.0.0/24 as 10.201.0.0/24";
+    let mut words = Words::new([OsString::from("--advertise-routes"), list.into()].into_iter());
+    let Some(Word::Flag(flag)) = words.next().unwrap() else { panic!() };
+    assert!(flags.take(&flag, &mut words).unwrap());
+    let mut words = Words::new(flags.to_arguments().into_iter());
+    let mut again = DaemonFlags::new();
+    while let Some(Word::Flag(flag)) = words.next().unwrap() {
+        assert!(again.take(&flag, &mut words).unwrap(), "{flag}");
+    }
+    assert_eq!(again, flags);
+    assert_eq!(flags.routes.advertise.len(), 2);
     let relative = daemon("--state s").unwrap().to_arguments();
     assert!(Path::new(&relative[1]).is_absolute(), "the daemon runs in another directory");
 }

@@ -81,6 +81,7 @@ pub(crate) fn sample() -> Status {
         handshakes: Handshakes::default(),
         nat: None,
         relays: Vec::new(),
+        routes: None,
         port_mapping: None,
         leave: None,
     }
