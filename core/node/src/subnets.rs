@@ -4,145 +4,19 @@
 //! doubt, the others are asked for an answer; when it fails, the next one that has answered since carries. Without such an answer nothing changes: then this host itself may be
 //! cut off, and connections go on through the same router once it is back. A router carries again when it has answered for a while, longer each time that it failed before.
 
+mod health;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use taut_base::{NodeId, PeerId, Prefix, Time};
 use taut_netmap::NetworkMap;
 
-/// Time for which a router that failed must answer before it carries again, 10 s, doubled with each failure.
-const FIRST_HOLD: Duration = Duration::from_secs(10);
-
-/// Longest such time, 5 minutes.
-const LONGEST_HOLD: Duration = Duration::from_secs(300);
-
-/// Time after which a router's former failures do not count any more, 10 minutes without one.
-const FORGIVEN: Duration = Duration::from_secs(600);
+use health::Health;
+pub(crate) use health::Sign;
 
 /// Interval of handshakes with a router that failed and has no session, 5 s: nothing else would tell that it is back.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-
-/// Time for which a router may be in doubt before it counts as failed, 350 ms beyond two round trips. Meanwhile other paths to it are tried.
-const LONGEST_DOUBT: Duration = Duration::from_millis(350);
-
-/// Time without doubt after which a router works again, 150 ms, if it did not answer before: a path that was just chosen is probed at once.
-const STEADY: Duration = Duration::from_millis(150);
-
-/// What the paths to a router show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sign {
-    /// There is a session, and nothing against its path, which data takes since this time.
-    Good(Time),
-    /// An answer on its path, of this round-trip time, is late.
-    Doubt(Duration),
-    /// Nothing answers.
-    Bad,
-    /// There is no session, and nobody has asked.
-    Unknown,
-}
-
-/// Whether a router answers.
-#[derive(Clone, Copy, Debug)]
-struct Health {
-    /// When it began to answer, or ceased to.
-    since: Time,
-    answers: bool,
-    /// Failures that count.
-    failures: u32,
-    /// When the present doubt began, and for how long it may last.
-    doubt: Option<(Time, Duration)>,
-    /// Since when there are only good signs.
-    good: Option<Time>,
-    /// Since when data takes the path that was probed because it replaced one in doubt.
-    probed: Option<Time>,
-    /// True if that path is to be probed now.
-    wants_probe: bool,
-    /// True while it is asked for an answer.
-    asked: bool,
-    /// When it last answered because it was asked.
-    verified: Time,
-}
-
-impl Health {
-    fn new(now: Time) -> Self {
-        Self {
-            since: now,
-            answers: true,
-            failures: 0,
-            doubt: None,
-            good: None,
-            probed: None,
-            wants_probe: false,
-            asked: false,
-            verified: Time::ZERO,
-        }
-    }
-
-    /// Returns the time from which it may be chosen before another one that works.
-    fn settled(&self) -> Option<Time> {
-        let doublings = self.failures.saturating_sub(1).min(5);
-        let hold = if self.failures == 0 { Duration::ZERO } else { (FIRST_HOLD * (1 << doublings)).min(LONGEST_HOLD) };
-        self.answers.then(|| self.since + hold)
-    }
-
-    /// Returns when the present trouble began.
-    fn trouble(&self) -> Option<Time> {
-        self.doubt.map(|(began, _)| began).or((!self.answers).then_some(self.since))
-    }
-
-    /// Returns the time at which a doubt ends one way or the other.
-    fn poll_timeout(&self) -> Option<Time> {
-        let (began, longest) = self.doubt?;
-        let fails = self.answers.then(|| began + longest);
-        fails.into_iter().chain(self.good.map(|good| good + STEADY)).min()
-    }
-
-    fn note(&mut self, sign: Sign, now: Time) {
-        match sign {
-            Sign::Unknown => return,
-            Sign::Good(path) => self.note_good(path, now),
-            Sign::Doubt(round_trip) => {
-                self.doubt.get_or_insert((now, LONGEST_DOUBT + 2 * round_trip));
-                self.good = None;
-            }
-            Sign::Bad => {
-                self.doubt.get_or_insert((now, LONGEST_DOUBT));
-                (self.good, self.asked) = (None, false);
-                self.set(false, now);
-            }
-        }
-        if self.good.is_some_and(|good| self.doubt.is_none() || now >= good + STEADY) {
-            self.doubt = None;
-            self.set(true, now);
-        } else if self.doubt.is_some_and(|(began, longest)| now >= began + longest) {
-            self.set(false, now);
-        }
-    }
-
-    /// Notes that nothing is against the path that data takes since `path`. A path in place of one in doubt is probed; one that has answered ends the doubt.
-    fn note_good(&mut self, path: Time, now: Time) {
-        self.verified = if std::mem::take(&mut self.asked) { now } else { self.verified };
-        let has_answered = self.good.is_none();
-        self.good.get_or_insert(now);
-        let Some((began, _)) = self.doubt else { return };
-        if path > began && self.probed != Some(path) {
-            (self.probed, self.wants_probe) = (Some(path), true);
-        } else if has_answered {
-            self.doubt = None;
-        }
-    }
-
-    fn set(&mut self, answers: bool, now: Time) {
-        if answers == self.answers {
-            return;
-        }
-        if !answers {
-            let is_forgiven = now.since(self.since) >= FORGIVEN;
-            self.failures = if is_forgiven { 1 } else { self.failures.saturating_add(1) };
-        }
-        (self.answers, self.since) = (answers, now);
-    }
-}
 
 /// The routers of a prefix.
 #[derive(Debug, Default)]
@@ -208,7 +82,7 @@ impl Subnets {
         let mut peers: Vec<PeerId> = several.flat_map(|routers| routers.peers.iter().copied()).collect();
         peers.sort_unstable();
         peers.dedup();
-        self.health = peers.iter().map(|peer| *peer).zip(peers.iter().map(health)).collect();
+        self.health = peers.iter().copied().zip(peers.iter().map(health)).collect();
     }
 
     /// Chooses the carriers. `sign` tells what the paths to a router show. Returns the prefixes that another router carries now.
@@ -258,7 +132,7 @@ impl Subnets {
         std::mem::take(&mut self.checks)
     }
 
-    /// Returns the time at which [`Self::choose`] and [`Self::to_ask`] have something to do without another input.
+    /// Returns the time at which [`Self::choose`] and [`Self::take_due`] have something to do without another input.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
         let settled = self.health.values().filter(|health| health.failures > 0).filter_map(Health::settled);
         let doubts = self.health.values().filter_map(Health::poll_timeout);
@@ -266,7 +140,7 @@ impl Subnets {
     }
 
     /// Returns the routers that failed, if a handshake with those without a session is due.
-    pub(crate) fn to_ask(&mut self, now: Time) -> Vec<PeerId> {
+    pub(crate) fn take_due(&mut self, now: Time) -> Vec<PeerId> {
         if self.ask_at.is_none_or(|at| now < at) {
             return Vec::new();
         }
@@ -408,7 +282,7 @@ mod tests {
         look(&mut subnets, [Sign::Bad, GOOD], 0);
         look(&mut subnets, [Sign::Bad, GOOD], 10);
         assert_eq!((carrier(&subnets), subnets.poll_timeout(at(10))), (2, Some(at(5_000))), "then it is asked");
-        assert_eq!((subnets.to_ask(at(5_000)), subnets.to_ask(at(6_000))), (vec![PeerId(1)], Vec::new()));
+        assert_eq!((subnets.take_due(at(5_000)), subnets.take_due(at(6_000))), (vec![PeerId(1)], Vec::new()));
         look(&mut subnets, [GOOD, GOOD], 20_000);
         assert_eq!((carrier(&subnets), subnets.poll_timeout(at(20_000))), (2, Some(at(30_000))));
         look(&mut subnets, [GOOD, GOOD], 29_999);

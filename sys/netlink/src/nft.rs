@@ -137,7 +137,7 @@ impl NftTable {
         batch.table(abi::NFT_MSG_NEWTABLE, &self.name, self.owned);
         for chain in chains {
             batch.chain(&self.name, chain);
-            chain.rules.iter().for_each(|rule| batch.rule(&self.name, chain.name, rule));
+            chain.rules.iter().for_each(|rule| batch.rule(&self.name, chain.name, |batch| rule.write(batch)));
         }
         batch
     }

@@ -52,7 +52,7 @@ fn prefix(text: &str) -> Result<Prefix, CommandError> {
 
 fn list(answer: NodeList) -> String {
     let heads = ["NODE", "NETWORK", "ROUTE", "STATE", "ONLINE"].map(String::from).to_vec();
-    let rows: Vec<Vec<String>> = answer.nodes.iter().flat_map(rows).collect();
+    let rows: Vec<Vec<String>> = answer.nodes.into_iter().flat_map(|node| rows(&node)).collect();
     if rows.is_empty() {
         return String::from("no routes; run `taut up --advertise-routes PREFIX` on the host that is to be a router\n");
     }

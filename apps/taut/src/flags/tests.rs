@@ -1,3 +1,4 @@
+use taut_agent::RouteOptions;
 use taut_wire::control::{Suite, Suites};
 
 use super::*;
@@ -29,6 +30,11 @@ fn config(line: &str) -> DaemonConfig {
 #[test]
 fn daemon_flags_one_by_one() {
     let usual = DaemonConfig { state_dir: STATE_DIR.into(), socket: SOCKET.into(), ..DaemonConfig::default() };
+    let routes = |change: fn(&mut RouteOptions)| {
+        let mut config = usual.clone();
+        change(&mut config.routes);
+        config
+    };
     for (line, expected) in [
         ("", usual.clone()),
         ("--state /s", DaemonConfig { state_dir: "/s".into(), ..usual.clone() }),
@@ -47,6 +53,10 @@ fn daemon_flags_one_by_one() {
         ("--no-tun-offload", DaemonConfig { tun_offload: false, ..usual.clone() }),
         ("--no-udp-gso", DaemonConfig { udp_gso: false, ..usual.clone() }),
         ("--low-latency", DaemonConfig { low_latency: true, ..usual.clone() }),
+        ("--accept-routes", routes(|routes| routes.accept = true)),
+        ("--snat off", routes(|routes| routes.snat = false)),
+        ("--snat on", usual.clone()),
+        ("--advertise-routes=", usual.clone()),
         ("--no-udp-gro", DaemonConfig { udp_gro: false, ..usual.clone() }),
         ("--search-sockets 0", DaemonConfig { search_sockets: 0, ..usual.clone() }),
         ("--no-dns", DaemonConfig { dns: false, ..usual.clone() }),
@@ -82,6 +92,9 @@ fn wrong_flags_are_named() {
         ("--suites AES", "`AES` is not a suite; write some of AEGIS256X4, AES256GCM, ChaCha20Poly1305"),
         ("--suites AES256GCN", "did you mean `AES256GCM`?"),
         ("--suites=", "`` is not a suite"),
+        ("--advertise-routes lan", "`lan` is no route"),
+        ("--advertise-routes 0.0.0.0/0", "is no route"),
+        ("--advertise-routes 10.0.0.0/8,10.0.0.0/8", "each of them once"),
         ("--accept-dns=no", "`true` or `false`"),
         ("--fast", "no flag `--fast`"),
         ("-x", "no flag `-x`"),
@@ -102,10 +115,20 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_daemon_that_up_starts_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --no-dns --dns-search --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
-    let flags = daemon(line).unwrap();
-    let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
-    assert_eq!(daemon(&again).unwrap(), flags);
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --accept-routes --snat=off --no-dns --dns-search --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
+    let mut flags = daemon(line).unwrap();
+    // The words of a mapped route are one argument.
+    let list = "192.168.10.0/24, 10.1.0.0/24 as 10.201.0.0/24";
+    let mut words = Words::new([OsString::from("--advertise-routes"), list.into()].into_iter());
+    let Some(Word::Flag(flag)) = words.next().unwrap() else { panic!() };
+    assert!(flags.take(&flag, &mut words).unwrap());
+    let mut words = Words::new(flags.to_arguments().into_iter());
+    let mut again = DaemonFlags::new();
+    while let Some(Word::Flag(flag)) = words.next().unwrap() {
+        assert!(again.take(&flag, &mut words).unwrap(), "{flag}");
+    }
+    assert_eq!(again, flags);
+    assert!(flags.given.of(Origin::Flag).any(|(_, value)| value == "192.168.10.0/24,10.1.0.0/24 as 10.201.0.0/24"));
     let relative = daemon("--state s").unwrap().to_arguments();
     assert!(Path::new(&relative[1]).is_absolute(), "the daemon runs in another directory");
 }

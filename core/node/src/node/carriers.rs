@@ -69,7 +69,7 @@ impl<E: Entropy> Node<E> {
 
     /// Starts handshakes with routers that failed and have no session.
     pub(super) fn ask_routers(&mut self, clocks: Clocks) {
-        for id in self.subnets.to_ask(clocks.now) {
+        for id in self.subnets.take_due(clocks.now) {
             if self.peers.get(&id).is_some_and(|peer| peer.since().is_none()) {
                 self.start_handshake(id, clocks);
             }

@@ -77,6 +77,7 @@ pub(crate) fn sample() -> Status {
             websocket: None,
         }],
         leave: None,
+        routes: None,
         port_mapping: Some(PortMapStatus::default()),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::abi;
 
-use super::{NftChain, NftHook, NftRule};
+use super::{NftChain, NftHook};
 
 /// A transaction under construction. All messages have one sequence number, so that an error of any of them answers the whole.
 pub(super) struct Batch {
@@ -45,13 +45,13 @@ impl Batch {
         self.attribute(abi::NFTA_CHAIN_TYPE, &text(kind));
     }
 
-    /// Appends a rule at the end of a chain.
-    pub(super) fn rule(&mut self, table: &str, chain: &str, rule: &NftRule) {
+    /// Appends a rule at the end of a chain; `write` appends its expressions.
+    pub(super) fn rule(&mut self, table: &str, chain: &str, write: impl FnOnce(&mut Self)) {
         self.message(abi::NFT_MSG_NEWRULE);
         self.attribute(abi::NFTA_RULE_TABLE, &text(table));
         self.attribute(abi::NFTA_RULE_CHAIN, &text(chain));
         let list = self.nest(abi::NFTA_RULE_EXPRESSIONS);
-        rule.write(self);
+        write(self);
         self.close(list);
     }
 
