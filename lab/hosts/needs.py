@@ -16,6 +16,7 @@ PROGRAMS = {
     "ip": "iproute2",
     "iperf3": "iperf3",
     "java": "default-jre-headless",
+    "jq": "jq",
     "miniupnpd": "miniupnpd-nftables",
     "nft": "nftables",
     "nginx": "nginx-light",

@@ -128,10 +128,11 @@ def test_fault_n3_n5_no_blow_breaks_the_overlay_or_loses_a_change(lab):
     assert [one["what"] for one in result["verdicts"] if not one["held"]] == [], result
     assert [row["blow"] for row in result["blows"]] == [key for key, _, _ in BLOWS]
     rows = {row["blow"]: row for row in result["blows"]}
-    # The blows hit something: otherwise the rest says nothing.
-    assert rows["calm"]["channels_cut"] == rows["database-restarted"]["channels_cut"] == 0
-    assert rows["balancer-killed"]["channels_cut"] >= result["nodes"]
-    assert rows["replica-killed"]["channels_cut"] > 0 and rows["replica-cut-off"]["channels_cut"] > 0
+    # The blows hit something: otherwise the rest says nothing. A node that is back at once may be back before its observer looks again; the replicas count every channel.
+    opened = {blow: row["channels_opened"] for blow, row in rows.items()}
+    assert opened["calm"] == opened["database-restarted"] == 0
+    assert opened["balancer-killed"] >= result["nodes"]
+    assert opened["replica-killed"] > 0 and opened["replica-cut-off"] > 0
     assert rows["database-restarted"]["changes_refused"] > 0
     assert result["database"]["acknowledged"] > 0 and result["pings_sent"] > 100
     xml.fromstring(ha_picture.svg(result, looks))
@@ -158,7 +159,9 @@ def test_an_interrupt_in_the_middle_leaves_nothing(tmp_path, number):
         demo.wait()
     assert [name for name, _, _ in leftovers.namespaces() if mark in name] == []
     assert not (leftovers.RUN_DIR / mark).exists()
-    assert [pid for pid, start in servers.items() if leftovers.start_time(pid) == start] == []
+    # A killed process leaves its namespaces a moment before it is gone.
+    alive = lambda: [pid for pid, start in servers.items() if leftovers.start_time(pid) == start]  # noqa: E731
+    wait_until(lambda: not alive(), "the processes in the namespaces to be gone", details=alive)
 
 
 def _inside(mark):

@@ -69,7 +69,7 @@ def test_names_are_there_after_the_directory_was_synced(follow):
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("count", [300, 10_000])
+@pytest.mark.parametrize("count", [150, 10_000])
 def test_fault_o2_l1_every_acknowledged_write_survives_a_power_cut(count):
     """The run begins with the upgrade of a released database, so that cuts within it are among them."""
     if not trace.works():

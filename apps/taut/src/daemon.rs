@@ -4,11 +4,10 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use taut_agent::DaemonConfig;
-use taut_agent::log::{LogOptions, StderrFormat};
+use taut_agent::log::StderrFormat;
 
 use crate::fault::Fault;
-use crate::flags::{DaemonFlags, Word, Words, daemon_details, unexpected};
+use crate::flags::{DaemonFlags, Word, Words, place_details, setting_details, unexpected};
 use crate::launch;
 use crate::version::VERSION;
 
@@ -18,7 +17,8 @@ pub(crate) const ARGUMENTS: &str =
 pub(crate) const DETAILS: &str = concat!(
     "Runs until SIGTERM, SIGINT or, with --ephemeral, `taut down`. It connects at once if it was connected when it last ended.\n\
      Events go to standard error (with journald's priorities under systemd), to memory and to the state directory: `taut log` shows them.\n\n",
-    daemon_details!(),
+    place_details!(),
+    setting_details!(),
     "\n--ephemeral        detach from the terminal and end with `taut down`; `taut up` starts a daemon this way"
 );
 
@@ -39,35 +39,13 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         // This fails only for a process that already leads its group, for example one started by hand from a shell. It needs no new session.
         let _ = taut_event::new_session();
     }
-    taut_agent::run(config(flags, ephemeral)).map_err(|error| Fault::failed(error.to_string(), ""))
-}
-
-fn config(flags: DaemonFlags, ephemeral: bool) -> DaemonConfig {
-    DaemonConfig {
-        state_dir: flags.state,
-        socket: flags.socket,
-        port: flags.port,
-        lanes: flags.lanes,
-        tun_name: flags.tun,
-        mtu: flags.mtu,
-        tun_offload: flags.tun_offload,
-        tun_steering: flags.tun_steering,
-        udp_gso: flags.udp_gso,
-        udp_gro: flags.udp_gro,
-        low_latency: flags.low_latency,
-        ecn: flags.ecn,
-        suites: flags.suites,
-        portmap: flags.portmap,
-        search_sockets: flags.search_sockets,
-        rotate_key_every: flags.rotate_key_every,
-        dns_helper: flags.dns.then(std::env::current_exe).and_then(Result::ok),
-        dns_search: flags.dns_search,
-        metrics: flags.metrics,
-        exit_when_down: ephemeral,
-        rekey_after: std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs),
-        log: LogOptions { levels: flags.log_levels, stderr: stderr_format(ephemeral) },
-        version: String::from(VERSION),
-    }
+    let mut config = flags.resolve()?;
+    config.exit_when_down = ephemeral;
+    config.dns_helper = std::env::current_exe().ok();
+    config.rekey_after = std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
+    config.log.stderr = stderr_format(ephemeral);
+    config.version = String::from(VERSION);
+    taut_agent::run(config).map_err(|error| Fault::failed(error.to_string(), ""))
 }
 
 /// Returns the format of events on standard error. A daemon that `taut up` started prints no events: its standard error is a file that is never rotated. That file

@@ -1,29 +1,23 @@
 //! The parser of the command line, and the flags that several verbs share.
 
-mod suites;
-
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::{Arg, Parser};
+use taut_agent::DaemonConfig;
 use taut_agent::log::{Area, Levels};
-use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU};
-use taut_wire::control::Suites;
+use taut_agent::settings::{self, Given, Origin, SETTINGS, Setting, duration};
 
 use crate::fault::{Fault, suggestion};
+use crate::networks;
 
 /// Default state directory.
 const STATE_DIR: &str = "/var/lib/taut";
 /// Default path of the daemon's local socket.
 const SOCKET: &str = "/run/taut/taut.sock";
-/// Default name of the TUN device.
-const TUN: &str = "taut0";
-/// Longest name of a network interface, 15 bytes: `IFNAMSIZ` without the terminating zero (include/uapi/linux/if.h).
-const MAX_INTERFACE_NAME: usize = 15;
-/// Limit on the sockets of a port search, 1,024: most NATs cannot hold more mappings, and a search round with more would exceed its time.
-const MOST_SEARCH_SOCKETS: u16 = 1_024;
+/// Default path of the configuration file.
+const CONFIG: &str = "/etc/taut/taut.toml";
 
 /// Names of the levels of events.
 pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
@@ -62,6 +56,11 @@ impl Words {
         text(self.0.value()?)
     }
 
+    /// Returns the value that is joined to the flag with `=`, if there is one.
+    pub(crate) fn joined_value(&mut self) -> Result<Option<String>, Fault> {
+        self.0.optional_value().map(text).transpose()
+    }
+
     /// Returns the value of `flag` as a time.
     pub(crate) fn time(&mut self, flag: &str) -> Result<Duration, Fault> {
         let value = self.value()?;
@@ -81,30 +80,19 @@ pub(crate) fn unexpected(word: &Word) -> Fault {
     }
 }
 
-/// Parses a time such as `500ms`, `5s` or `2m`, or a bare number of seconds.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let (whole, unit) = text.split_at(digits.len());
-    let seconds_per_unit = match unit {
-        "ms" => 0.001,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => return None,
-    };
-    let plain = whole.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let number: f64 = whole.parse().ok().filter(|_| plain)?;
-    Duration::try_from_secs_f64(number * seconds_per_unit).ok()
-}
-
 /// Returns the path of the local socket that applies without a flag.
 pub(crate) fn default_socket() -> PathBuf {
+    if let Some(name) = networks::chosen() {
+        return networks::socket(name);
+    }
     path_from_environment("TAUT_SOCKET", SOCKET)
 }
 
 /// Returns the state directory that applies without a flag.
 pub(crate) fn default_state() -> PathBuf {
+    if let Some(name) = networks::chosen() {
+        return networks::state(name);
+    }
     path_from_environment("TAUT_STATE_DIR", STATE_DIR)
 }
 
@@ -117,40 +105,29 @@ fn path_from_environment(name: &str, otherwise: &str) -> PathBuf {
 pub(crate) struct DaemonFlags {
     pub(crate) state: PathBuf,
     pub(crate) socket: PathBuf,
-    pub(crate) port: Option<u16>,
-    /// Number of lanes; `None` if they are opened by load.
-    pub(crate) lanes: Option<u8>,
-    pub(crate) tun: String,
-    /// MTU of the TUN device; `None` if it follows the packet limits of the paths.
-    pub(crate) mtu: Option<u16>,
-    pub(crate) tun_offload: bool,
-    pub(crate) tun_steering: bool,
-    pub(crate) udp_gso: bool,
-    pub(crate) udp_gro: bool,
-    pub(crate) low_latency: bool,
-    pub(crate) ecn: bool,
-    pub(crate) suites: Suites,
-    pub(crate) portmap: bool,
-    /// Limit on the sockets of a port search.
-    pub(crate) search_sockets: u16,
-    /// Age of the WireGuard key at which it is rotated.
-    pub(crate) rotate_key_every: Option<Duration>,
-    /// Whether the host's resolver asks this node for the network's names.
-    pub(crate) dns: bool,
-    /// Whether the host finds nodes by their bare names, too.
-    pub(crate) dns_search: bool,
-    /// Address that serves Prometheus metrics.
-    pub(crate) metrics: Option<SocketAddr>,
-    /// The events to record.
-    pub(crate) log_levels: Levels,
+    /// The configuration file; it may be missing if the user did not name it.
+    pub(crate) config: Option<PathBuf>,
+    /// The settings that are given as flags.
+    pub(crate) given: Given,
 }
 
-/// The help text of [`DaemonFlags`]: a macro, because `concat!` takes only literals.
-macro_rules! daemon_details {
+/// The help text of the flags of a daemon that are no settings: a macro, because `concat!` takes only literals.
+macro_rules! place_details {
     () => {
         "\
 --state DIR        directory of the keys, the membership and the last map (default /var/lib/taut)
 --socket PATH      local socket of the daemon (default /run/taut/taut.sock)
+--config FILE      file with further settings, one `NAME = VALUE` per line (default /etc/taut/taut.toml, if it exists)
+--network NAME     another network of this host, with a directory, socket, file and device of its own (see `taut help networks`)
+"
+    };
+}
+pub(crate) use place_details;
+
+/// The help text of the settings.
+macro_rules! setting_details {
+    () => {
+        "\
 --port N           UDP port (default: that of the last run, else 8288, else any free one)
 --lanes N          threads that move packets, 1 to 16; each uses a UDP port (default auto: one, and more while several flows need them)
 --tun NAME         name of the TUN device (default taut0)
@@ -173,7 +150,7 @@ macro_rules! daemon_details {
 --no-aes           short for --suites ChaCha20Poly1305"
     };
 }
-pub(crate) use daemon_details;
+pub(crate) use setting_details;
 
 impl DaemonFlags {
     /// Returns the flags that the environment sets, with defaults for the others.
@@ -182,28 +159,7 @@ impl DaemonFlags {
     }
 
     fn new() -> Self {
-        Self {
-            state: PathBuf::from(STATE_DIR),
-            socket: PathBuf::from(SOCKET),
-            port: None,
-            lanes: None,
-            tun: String::from(TUN),
-            mtu: None,
-            tun_offload: true,
-            tun_steering: true,
-            udp_gso: true,
-            udp_gro: true,
-            low_latency: false,
-            ecn: true,
-            suites: Suites::ALL,
-            portmap: true,
-            search_sockets: taut_agent::SEARCH_SOCKETS,
-            rotate_key_every: None,
-            dns: true,
-            dns_search: false,
-            metrics: None,
-            log_levels: Levels::default(),
-        }
+        Self { state: PathBuf::from(STATE_DIR), socket: PathBuf::from(SOCKET), config: None, given: Given::default() }
     }
 
     /// Parses `flag` and its value. Returns false if it is not a flag of the daemon.
@@ -211,27 +167,11 @@ impl DaemonFlags {
         match flag {
             "--state" => self.state = PathBuf::from(words.value()?),
             "--socket" => self.socket = PathBuf::from(words.value()?),
-            "--port" => self.port = Some(port(&words.value()?)?),
-            "--lanes" => self.lanes = lanes(&words.value()?)?,
-            "--tun" => self.tun = interface_name("--tun", words.value()?)?,
-            "--mtu" => self.mtu = mtu(&words.value()?)?,
-            "--low-latency" => self.low_latency = true,
-            "--no-tun-offload" => self.tun_offload = false,
-            "--no-tun-steering" => self.tun_steering = false,
-            "--no-udp-gso" => self.udp_gso = false,
-            "--no-udp-gro" => self.udp_gro = false,
-            "--no-ecn" => self.ecn = false,
-            "--suites" => self.suites = suites::parse(&words.value()?)?,
-            "--no-aes" => self.suites = Suites::STOCK,
-            "--no-dns" => self.dns = false,
-            "--accept-dns" => self.dns = switch(flag, &words.value()?)?,
-            "--dns-search" => self.dns_search = true,
-            "--no-portmap" => self.portmap = false,
-            "--search-sockets" => self.search_sockets = search_sockets(&words.value()?)?,
-            "--rotate-key-every" => self.rotate_key_every = Some(key_age(words.time(flag)?)?),
-            "--metrics" => self.metrics = Some(metrics(&words.value()?)?),
-            "--log-level" => self.log_levels = levels("--log-level", &words.value()?)?,
-            _ => return Ok(false),
+            "--config" => self.config = Some(PathBuf::from(words.value()?)),
+            _ => match take_setting(flag, words)? {
+                Some((setting, value)) => add(&mut self.given, setting, Origin::Flag, &value)?,
+                None => return Ok(false),
+            },
         }
         Ok(true)
     }
@@ -241,73 +181,91 @@ impl DaemonFlags {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let mut words: Vec<OsString> = vec!["--state".into(), absolute(&self.state).into()];
         words.extend(["--socket".into(), absolute(&self.socket).into()]);
-        words.extend(["--tun".into(), self.tun.clone().into()]);
-        if let Some(mtu) = self.mtu {
-            words.extend(["--mtu".into(), mtu.to_string().into()]);
+        if let Some(config) = &self.config {
+            words.extend(["--config".into(), absolute(config).into()]);
         }
-        if let Some(lanes) = self.lanes {
-            words.extend(["--lanes".into(), lanes.to_string().into()]);
+        if let Some(name) = networks::chosen() {
+            words.extend(["--network".into(), name.into()]);
         }
-        if let Some(port) = self.port {
-            words.extend(["--port".into(), port.to_string().into()]);
-        }
-        let switches = [
-            ("--no-tun-offload", self.tun_offload),
-            ("--no-tun-steering", self.tun_steering),
-            ("--no-udp-gso", self.udp_gso),
-            ("--no-udp-gro", self.udp_gro),
-            ("--no-ecn", self.ecn),
-            ("--no-dns", self.dns),
-            ("--no-portmap", self.portmap),
-        ];
-        for (switch, on) in switches {
-            words.extend((!on).then(|| switch.into()));
-        }
-        if let Some(suites) = suites::to_argument(self.suites) {
-            words.extend(["--suites".into(), suites.into()]);
-        }
-        words.extend(["--search-sockets".into(), self.search_sockets.to_string().into()]);
-        words.extend(self.dns_search.then(|| "--dns-search".into()));
-        words.extend(self.low_latency.then(|| "--low-latency".into()));
-        if let Some(age) = self.rotate_key_every {
-            words.extend(["--rotate-key-every".into(), format!("{}s", age.as_secs()).into()]);
-        }
-        if let Some(metrics) = self.metrics {
-            words.extend(["--metrics".into(), metrics.to_string().into()]);
-        }
-        if self.log_levels != Levels::default() {
-            words.extend(["--log-level".into(), self.log_levels.to_string().into()]);
-        }
+        words.extend(self.given.of(Origin::Flag).map(|(name, value)| format!("--{name}={value}").into()));
         words
+    }
+
+    /// Returns the options of a daemon with these flags: the configuration file, what `taut set` keeps and the environment are read, and flags hold before them.
+    pub(crate) fn resolve(mut self) -> Result<DaemonConfig, Fault> {
+        if let (Some(name), Some(tun)) = (networks::chosen(), settings::find("tun")) {
+            add(&mut self.given, tun, Origin::Network, &networks::interface(name))?;
+        }
+        self.read_file()?;
+        for line in settings::read_lines(&taut_control::saved_settings(&self.state)) {
+            match line {
+                Ok((setting, value)) => add(&mut self.given, setting, Origin::Set, &value)?,
+                // A later version kept it. It stays there, and `taut set` may replace it.
+                Err(bad) => crate::output::complain(&format!("taut: a setting that `taut set` kept is ignored: {bad}")),
+            }
+        }
+        for setting in SETTINGS {
+            let variable = setting.variable();
+            if let Some(value) = std::env::var(&variable).ok().filter(|value| !value.is_empty()) {
+                let wrong = |what| Fault::usage(format!("{variable}={value} in the environment: {what}"));
+                setting.give(&mut self.given, Origin::Environment, &value).map_err(wrong)?;
+            }
+        }
+        let Self { state, socket, given, .. } = self;
+        let mut config = DaemonConfig { state_dir: state, socket, given, ..DaemonConfig::default() };
+        settings::resolve(&mut config);
+        Ok(config)
+    }
+
+    fn read_file(&mut self) -> Result<(), Fault> {
+        let usual = networks::chosen().map_or_else(|| PathBuf::from(CONFIG), networks::config);
+        let named = self.config.clone().or_else(|| std::env::var_os("TAUT_CONFIG").map(PathBuf::from));
+        let path = named.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| usual.clone());
+        let shown = path.display();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path == usual => return Ok(()),
+            Err(error) => {
+                return Err(Fault::failed(format!("the configuration file {shown} cannot be read: {error}"), ""));
+            }
+        };
+        for line in settings::read_lines(&text) {
+            let (setting, value) = line.map_err(|bad| Fault::failed(format!("{shown}, {bad}"), ""))?;
+            add(&mut self.given, setting, Origin::File, &value)?;
+        }
+        Ok(())
     }
 }
 
-fn port(text: &str) -> Result<u16, Fault> {
-    text.parse()
-        .ok()
-        .filter(|port| *port != 0)
-        .ok_or_else(|| Fault::usage(format!("--port {text}: write a number from 1 to 65535")))
+fn add(given: &mut Given, setting: &'static Setting, origin: Origin, value: &str) -> Result<(), Fault> {
+    setting.give(given, origin, value).map_err(|what| Fault::usage(format!("--{} {value}: {what}", setting.name)))
 }
 
-fn switch(flag: &str, text: &str) -> Result<bool, Fault> {
-    text.parse().map_err(|_| Fault::usage(format!("{flag} {text}: write `true` or `false`")))
-}
-
-/// Parses the value of `--metrics`. A bare port means a port of 127.0.0.1.
-fn metrics(text: &str) -> Result<SocketAddr, Fault> {
-    let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    text.parse().ok().or_else(|| text.parse().ok().map(here)).filter(|address| address.port() != 0).ok_or_else(|| {
-        Fault::usage(format!("--metrics {text}: write a port, or an address and a port such as 127.0.0.1:9288"))
-    })
+/// Parses a flag that is a setting: `--NAME VALUE`, and for switches `--NAME`, `--no-NAME` or `--NAME=false`. Returns `None` if it is no setting.
+pub(crate) fn take_setting(flag: &str, words: &mut Words) -> Result<Option<(&'static Setting, String)>, Fault> {
+    // Older and other names.
+    let (flag, fixed) = match flag {
+        "--no-aes" => ("--suites", Some("ChaCha20Poly1305")),
+        "--accept-dns" => ("--dns", None),
+        _ => (flag, None),
+    };
+    let Some(name) = flag.strip_prefix("--") else { return Ok(None) };
+    let value = |words: &mut Words| fixed.map_or_else(|| words.value(), |value| Ok(String::from(value)));
+    match (settings::find(name), name.strip_prefix("no-").and_then(settings::find)) {
+        (Some(setting), _) if setting.is_switch => {
+            Ok(Some((setting, words.joined_value()?.unwrap_or_else(|| String::from("true")))))
+        }
+        (Some(setting), _) => Ok(Some((setting, value(words)?))),
+        (None, Some(setting)) if setting.is_switch => Ok(Some((setting, String::from("false")))),
+        _ => Ok(None),
+    }
 }
 
 /// Parses the choice of events to record.
 pub(crate) fn levels(flag: &str, text: &str) -> Result<Levels, Fault> {
-    text.parse().map_err(|error| {
-        let mut words = text.split([',', '=']).map(str::trim);
-        let unknown = words.find(|word| Area::of(word).is_none() && !LEVELS.contains(word)).unwrap_or_default();
-        Fault::usage(format!("{flag}: {error}{}", area_suggestion(unknown)))
-    })
+    let levels = settings::find("log-level").map_or_else(|| Ok(String::from(text)), |setting| setting.check(text));
+    let levels = levels.and_then(|text| text.parse().map_err(|error: taut_agent::log::BadLevels| error.to_string()));
+    levels.map_err(|what| Fault::usage(format!("{flag}: {what}")))
 }
 
 /// Returns `; did you mean …?` for a word that is close to the name of an area or a level.
@@ -315,59 +273,9 @@ pub(crate) fn area_suggestion(word: &str) -> String {
     suggestion(word, Area::names().split(", ").chain(LEVELS))
 }
 
-fn lanes(text: &str) -> Result<Option<u8>, Fault> {
-    if text == "auto" {
-        return Ok(None);
-    }
-    text.parse()
-        .ok()
-        .filter(|lanes| (1..=MAX_LANES).contains(&usize::from(*lanes)))
-        .map(Some)
-        .ok_or_else(|| Fault::usage(format!("--lanes {text}: write `auto` or a number from 1 to {MAX_LANES}")))
-}
-
-/// Shortest age at which a key is rotated, one day: the coordinator allows four rotations a day.
-const YOUNGEST_KEY: Duration = Duration::from_secs(86_400);
-
-fn key_age(age: Duration) -> Result<Duration, Fault> {
-    match age >= YOUNGEST_KEY {
-        true => Ok(age),
-        false => {
-            Err(Fault::usage("--rotate-key-every: the time is at least 1d; `taut rotate-key` rotates the key at once"))
-        }
-    }
-}
-
-fn search_sockets(text: &str) -> Result<u16, Fault> {
-    text.parse()
-        .ok()
-        .filter(|sockets| *sockets <= MOST_SEARCH_SOCKETS)
-        .ok_or_else(|| Fault::usage(format!("--search-sockets {text}: write a number from 0 to {MOST_SEARCH_SOCKETS}")))
-}
-
-fn mtu(text: &str) -> Result<Option<u16>, Fault> {
-    if text == "auto" {
-        return Ok(None);
-    }
-    let number = text.parse().ok().filter(|mtu| (MIN_MTU..=MAX_MTU).contains(mtu));
-    let wrong = || Fault::usage(format!("--mtu {text}: write `auto`, or a number from {MIN_MTU} to {MAX_MTU}"));
-    number.map(Some).ok_or_else(wrong)
-}
-
-/// Checks the name of an interface: the kernel's rules (net/core/dev.c, `dev_valid_name`), without characters that a shell would need quoted.
-pub(crate) fn interface_name(flag: &str, text: String) -> Result<String, Fault> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let valid = !text.is_empty()
-        && text.len() <= MAX_INTERFACE_NAME
-        && text.bytes().all(allowed)
-        && text != "."
-        && text != "..";
-    match valid {
-        true => Ok(text),
-        false => Err(Fault::usage(format!(
-            "{flag} {text}: write 1 to {MAX_INTERFACE_NAME} letters, digits, `-`, `_` or `.`"
-        ))),
-    }
+/// Checks the name of an interface.
+pub(crate) fn interface_name(flag: &str, text: &str) -> Result<String, Fault> {
+    settings::interface_name(text).map_err(|what| Fault::usage(format!("{flag} {text}: {what}")))
 }
 
 #[cfg(test)]

@@ -22,10 +22,12 @@ mod leave;
 mod log;
 mod metrics;
 mod netcheck;
+mod networks;
 mod output;
 mod peers;
 mod ping;
 mod rotate_key;
+mod set;
 mod status;
 mod table;
 mod token;
@@ -48,6 +50,10 @@ fn main() -> ExitCode {
     if program.as_ref().and_then(|path| path.file_name()).is_some_and(|name| name == wg::PROGRAM) {
         return finish(verb::run("wg", Words::new(arguments)), false);
     }
+    let mut arguments = match networks::take(arguments) {
+        Ok(arguments) => arguments,
+        Err(fault) => return finish(Err(fault), json),
+    };
     let result = match arguments.next().map(|word| word.to_string_lossy().into_owned()).as_deref() {
         None => Err(Fault::no_verb()),
         Some("help" | "--help" | "-h") => {

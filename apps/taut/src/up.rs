@@ -10,7 +10,7 @@ use taut_netmap::{check_new_name, name_from_host};
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
-use crate::flags::{DaemonFlags, Word, Words, daemon_details, unexpected};
+use crate::flags::{DaemonFlags, Word, Words, place_details, setting_details, unexpected};
 use crate::{coordinator, launch, output, status, table, token};
 
 pub(crate) const ARGUMENTS: &str = "[--join TOKEN | --coordinator URL [--coordinator-key KEY]] [--hostname NAME] [--timeout TIME] [--json] [daemon flags]";
@@ -26,8 +26,9 @@ pub(crate) const DETAILS: &str = concat!(
     "--timeout TIME     longest wait (default 60s, 15m for a person); the daemon keeps trying after that\n",
     "--json             print the status object once connected\n\n",
     "Exit status: 0 if packets can flow, 1 otherwise.\n\n",
-    "Flags of the daemon that it starts; a running daemon keeps its own:\n",
-    daemon_details!()
+    "Flags of the daemon that it starts; a running daemon keeps its own, and `taut set` changes them:\n",
+    place_details!(),
+    setting_details!()
 );
 
 /// Time between two requests for the daemon's progress.
@@ -83,7 +84,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         Ok(client) => {
             if options.for_new_daemon {
                 output::complain(
-                    "taut: a daemon runs already and keeps its flags; run `taut down`, then `taut up` with the new ones; if it runs as a service, add them to FLAGS in /etc/default/taut and restart the service",
+                    "taut: a daemon runs already and keeps its flags; `taut set` changes its settings and keeps them (flags of a service: FLAGS in /etc/default/taut)",
                 );
             }
             (client, false)
@@ -304,9 +305,12 @@ fn summary(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::ffi::OsString;
     use taut_agent::api::{ResolverBackEnd, ResolverStatus};
+
+    use taut_agent::settings::Origin;
+
+    use super::*;
 
     fn options(line: &str) -> Result<Options, Fault> {
         parse(Words::new(line.split_whitespace().map(OsString::from)))
@@ -316,7 +320,8 @@ mod tests {
     fn flags_of_both_kinds() {
         let both = options("--auth-key file:/t --hostname a-1 --timeout 5s --socket /s --mtu 1300").unwrap();
         assert_eq!((both.token.as_deref(), both.name.as_deref()), (Some("file:/t"), Some("a-1")));
-        assert_eq!((both.timeout, both.daemon.mtu), (Duration::from_secs(5), Some(1300)));
+        assert_eq!(both.timeout, Duration::from_secs(5));
+        assert_eq!(both.daemon.given.of(Origin::Flag).collect::<Vec<_>>(), [("mtu", "1300")]);
         assert!(both.for_new_daemon);
         assert!(
             !options("--join - --socket /s").unwrap().for_new_daemon,

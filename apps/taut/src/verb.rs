@@ -3,8 +3,8 @@
 use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
 use crate::{
-    accept, bugreport, daemon, down, hosts, ip, leave, log, metrics, netcheck, output, ping, rotate_key, status, up,
-    version, wg, why,
+    accept, bugreport, daemon, down, hosts, ip, leave, log, metrics, netcheck, networks, output, ping, rotate_key, set,
+    status, up, version, wg, why,
 };
 
 /// A verb of the command line.
@@ -48,6 +48,13 @@ const VERBS: &[Verb] = &[
         arguments: "[--json] [--socket PATH]",
         details: status::DETAILS,
         run: status::run,
+    },
+    Verb {
+        name: "set",
+        summary: "list the settings, or change some of the running daemon and keep them",
+        arguments: set::ARGUMENTS,
+        details: set::DETAILS,
+        run: set::run,
     },
     Verb {
         name: "accept",
@@ -113,6 +120,13 @@ const VERBS: &[Verb] = &[
                   -4   only the IPv4 address\n\
                   -6   only the IPv6 address",
         run: ip::run,
+    },
+    Verb {
+        name: "networks",
+        summary: "list the networks of this host",
+        arguments: networks::ARGUMENTS,
+        details: networks::DETAILS,
+        run: networks::run,
     },
     Verb {
         name: "metrics",
@@ -196,9 +210,9 @@ pub(crate) fn overview() -> String {
     format!(
         "taut: a peer-to-peer encrypted overlay network that speaks WireGuard\n\n\
          usage: taut VERB [FLAGS]\n\n{lines}  help      [VERB] print this, or the help of a verb\n\n\
-         Flags of most verbs:\n  --json         print one JSON object, with a schema version\n  --socket PATH  local socket of the daemon (default /run/taut/taut.sock)\n\n\
+         Flags of most verbs:\n  --json         print one JSON object, with a schema version\n  --socket PATH  local socket of the daemon (default /run/taut/taut.sock)\n  --network NAME another network of this host: see `taut help networks`\n\n\
          Exit status: 0 success, 1 failure, 2 usage error. With --json, a failure is also an object: {{\"schema\":1,\"error\":{{\"message\",\"hint\"}}}}.\n\
-         Environment: TAUT_AUTHKEY, TAUT_STATE_DIR and TAUT_SOCKET set --auth-key, --state and --socket."
+         Environment: TAUT_AUTHKEY, TAUT_STATE_DIR, TAUT_SOCKET and TAUT_CONFIG set --auth-key, --state, --socket and --config; TAUT_LANES, TAUT_MTU and so on the daemon's settings."
     )
 }
 

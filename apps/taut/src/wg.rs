@@ -69,7 +69,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             Word::Flag(flag) if flag == "--no-tun-offload" => config.tun_offload = false,
             Word::Flag(flag) if flag == "--no-udp-gso" => config.udp_gso = false,
             Word::Flag(flag) if flag == "--no-udp-gro" => config.udp_gro = false,
-            Word::Value(name) if interface.is_none() => interface = Some(interface_name("INTERFACE", name)?),
+            Word::Value(name) if interface.is_none() => interface = Some(interface_name("INTERFACE", &name)?),
             other => return Err(unexpected(&other)),
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use taut_wire::control::Suites;
 
+use crate::given::Given;
 use crate::log::LogOptions;
 
 /// Default of [`DaemonConfig::search_sockets`].
@@ -46,8 +47,10 @@ pub struct DaemonConfig {
     pub search_sockets: u16,
     /// Age of the WireGuard key at which it is rotated; `None` for never.
     pub rotate_key_every: Option<Duration>,
-    /// Program that changes the host's resolver for this daemon, when it is run with the verb `dns-helper`; `None` if the resolver is left alone.
+    /// Program that changes the host's resolver for this daemon, when it is run with the verb `dns-helper`; `None` if none can.
     pub dns_helper: Option<PathBuf>,
+    /// Whether the host's resolver asks this node for the network's names.
+    pub dns: bool,
     /// Whether the host finds nodes by their bare names, too.
     pub dns_search: bool,
     /// Address of the Prometheus metrics, if they are served.
@@ -60,4 +63,38 @@ pub struct DaemonConfig {
     pub log: LogOptions,
     /// Version of the program, for users and the coordinator.
     pub version: String,
+    /// The values of settings by where they come from. `settings::resolve` makes the fields follow them.
+    pub given: Given,
+}
+
+impl Default for DaemonConfig {
+    fn default() -> Self {
+        Self {
+            state_dir: PathBuf::new(),
+            socket: PathBuf::new(),
+            port: None,
+            lanes: None,
+            tun_name: String::from("taut0"),
+            mtu: None,
+            tun_offload: true,
+            tun_steering: true,
+            udp_gso: true,
+            udp_gro: true,
+            low_latency: false,
+            ecn: true,
+            suites: Suites::ALL,
+            portmap: true,
+            search_sockets: SEARCH_SOCKETS,
+            rotate_key_every: None,
+            dns_helper: None,
+            dns: true,
+            dns_search: false,
+            metrics: None,
+            exit_when_down: false,
+            rekey_after: None,
+            log: LogOptions::default(),
+            version: String::new(),
+            given: Given::default(),
+        }
+    }
 }

@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | [`api`] | the contract of the local API: requests, responses, status | |
 //! | [`log`] | the event log: levels, limits, lines, and what is kept of them in memory | |
-//! | `config`, `error` | options of the daemon; reasons why it did not start | `log` |
+//! | `given`, `config`, [`settings`], `error` | options of the daemon, and where their values come from; reasons why it did not start | `log` |
 //! | `basics` | clocks, randomness, shares of processor time | |
 //! | `server` | the unix sockets of the local API, bounded per user | `api`, `basics`, `error` |
 //! | [`metrics`] | the figures for Prometheus, and the HTTP port that serves them | `api`, `basics` |
@@ -34,6 +34,7 @@ mod config;
 mod daemon;
 mod error;
 pub mod fuzzing;
+mod given;
 mod host;
 mod lanes;
 pub mod log;
@@ -41,6 +42,7 @@ pub mod metrics;
 mod overlay;
 mod resolver;
 mod server;
+pub mod settings;
 mod status;
 pub mod wg;
 

@@ -66,6 +66,8 @@ pub enum Command {
     AcceptPrefixes(Prefixes),
     /// Upper limit, since the Unix epoch, of the stamps in this run's initiations. The next run's stamps begin at it (protocol.md 1.9).
     RememberStamps(Duration),
+    /// What `taut set` keeps for the next start, in the state directory.
+    RememberSettings(String),
 }
 
 /// A coordinator.

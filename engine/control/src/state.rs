@@ -2,7 +2,7 @@
 //!
 //! `identity.json` is required: a member does not start without a whole copy of it. The other files can be lost. Without `map.json` the node waits for the
 //! coordinator. Without `stamps.json` peers ignore a node whose clock went back, for a while. Without `ticket.json` relays cannot be used until the
-//! coordinator sends a new ticket. `leaving` exists while the node gives up its membership: once it is there, all other files are removed, by the next start
+//! coordinator sends a new ticket. `settings` is about the host, not the membership. `leaving` exists while the node gives up its membership: once it is there, all files of the membership are removed, by the next start
 //! if necessary. The files may hold secrets or host names, so the directory has mode 0700 and the files 0600.
 
 use std::ffi::OsStr;
@@ -27,6 +27,7 @@ const IDENTITY: &str = "identity.json";
 const MAP: &str = "map.json";
 const STAMPS: &str = "stamps.json";
 const TICKET: &str = "ticket.json";
+const SETTINGS: &str = "settings";
 const LEAVING: &str = "leaving";
 const LOCK: &str = "lock";
 
@@ -37,6 +38,7 @@ pub(crate) struct StateDir {
     map: StateFile,
     stamps: StateFile,
     ticket: StateFile,
+    settings: StateFile,
     /// The marker file of a membership that is being given up. While it exists, all other files of the membership must be removed.
     leaving: StateFile,
     is_leaving: bool,
@@ -132,6 +134,13 @@ pub fn saved_relays(path: &Path) -> Vec<Relay> {
     saved.map(|saved| saved.map).filter(|map| map.check().is_ok()).map_or_else(Vec::new, |map| map.relays)
 }
 
+/// Returns what `taut set` has kept in the directory `path` ([`crate::Command::RememberSettings`]), even while a daemon has the directory open. Returns an empty text if
+/// nothing is kept, or what is kept is damaged.
+pub fn saved_settings(path: &Path) -> String {
+    let loaded = StateFile::new(path.join(SETTINGS)).load().ok().flatten();
+    loaded.and_then(|loaded| std::str::from_utf8(&loaded.body).ok().map(String::from)).unwrap_or_default()
+}
+
 impl StateDir {
     /// Creates or opens the directory at `path`, locks it, and reads its files.
     pub(crate) fn open(path: &Path) -> Result<(Self, LoadedState), StartError> {
@@ -145,6 +154,7 @@ impl StateDir {
             map: StateFile::new(path.join(MAP)),
             stamps: StateFile::new(path.join(STAMPS)),
             ticket: StateFile::new(path.join(TICKET)),
+            settings: StateFile::new(path.join(SETTINGS)),
             leaving: StateFile::new(path.join(LEAVING)),
             is_leaving: false,
             _lock: lock,
@@ -268,6 +278,11 @@ impl StateDir {
     /// Saves the ticket.
     pub(crate) fn save_ticket(&mut self, ticket: &Ticket) -> io::Result<()> {
         self.ticket.save(&serde_json::to_vec(ticket)?)
+    }
+
+    /// Saves what `taut set` keeps. It is about this host, and stays there when the membership ends.
+    pub(crate) fn save_settings(&mut self, settings: &str) -> io::Result<()> {
+        self.settings.save(settings.as_bytes())
     }
 
     /// Saves the first stamp of the next run, rounded up to a second.

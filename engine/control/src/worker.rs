@@ -258,6 +258,10 @@ impl Worker {
                 self.store.ceiling_changed(ceiling, now());
                 self.save_what_is_due(now());
             }
+            Command::RememberSettings(settings) => {
+                self.store.settings_changed(settings, now());
+                self.save_what_is_due(now());
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-use taut_wire::control::Suite;
+use taut_wire::control::{Suite, Suites};
 
 use super::*;
 
@@ -17,39 +17,51 @@ fn daemon(line: &str) -> Result<DaemonFlags, Fault> {
     Ok(flags)
 }
 
+/// The options of a daemon with these flags alone.
+fn config(line: &str) -> DaemonConfig {
+    let DaemonFlags { state, socket, given, .. } = daemon(line).unwrap();
+    let mut config = DaemonConfig { state_dir: state, socket, given, ..DaemonConfig::default() };
+    settings::resolve(&mut config);
+    config.given = Given::default();
+    config
+}
+
 #[test]
 fn daemon_flags_one_by_one() {
-    let usual = DaemonFlags::new();
+    let usual = DaemonConfig { state_dir: STATE_DIR.into(), socket: SOCKET.into(), ..DaemonConfig::default() };
     for (line, expected) in [
         ("", usual.clone()),
-        ("--state /s", DaemonFlags { state: "/s".into(), ..usual.clone() }),
-        ("--socket=/x", DaemonFlags { socket: "/x".into(), ..usual.clone() }),
-        ("--port 1", DaemonFlags { port: Some(1), ..usual.clone() }),
+        ("--state /s", DaemonConfig { state_dir: "/s".into(), ..usual.clone() }),
+        ("--socket=/x", DaemonConfig { socket: "/x".into(), ..usual.clone() }),
+        ("--port 1", DaemonConfig { port: Some(1), ..usual.clone() }),
         ("--lanes auto", usual.clone()),
-        ("--lanes 16", DaemonFlags { lanes: Some(16), ..usual.clone() }),
-        ("--no-tun-steering", DaemonFlags { tun_steering: false, ..usual.clone() }),
-        ("--tun t-1.a", DaemonFlags { tun: "t-1.a".into(), ..usual.clone() }),
-        ("--mtu 1280", DaemonFlags { mtu: Some(1280), ..usual.clone() }),
+        ("--lanes 16", DaemonConfig { lanes: Some(16), ..usual.clone() }),
+        ("--no-tun-steering", DaemonConfig { tun_steering: false, ..usual.clone() }),
+        ("--tun t-1.a", DaemonConfig { tun_name: "t-1.a".into(), ..usual.clone() }),
+        ("--mtu 1280", DaemonConfig { mtu: Some(1280), ..usual.clone() }),
         ("--mtu auto", usual.clone()),
-        ("--mtu 65440", DaemonFlags { mtu: Some(65440), ..usual.clone() }),
-        ("--no-tun-offload", DaemonFlags { tun_offload: false, ..usual.clone() }),
-        ("--no-udp-gso", DaemonFlags { udp_gso: false, ..usual.clone() }),
-        ("--low-latency", DaemonFlags { low_latency: true, ..usual.clone() }),
-        ("--no-udp-gro", DaemonFlags { udp_gro: false, ..usual.clone() }),
-        ("--search-sockets 0", DaemonFlags { search_sockets: 0, ..usual.clone() }),
-        ("--no-dns", DaemonFlags { dns: false, ..usual.clone() }),
-        ("--accept-dns=false", DaemonFlags { dns: false, ..usual.clone() }),
-        ("--accept-dns true --dns-search", DaemonFlags { dns_search: true, ..usual.clone() }),
-        ("--no-ecn", DaemonFlags { ecn: false, ..usual.clone() }),
-        ("--no-aes", DaemonFlags { suites: Suites::STOCK, ..usual.clone() }),
-        ("--suites chacha20poly1305", DaemonFlags { suites: Suites::STOCK, ..usual.clone() }),
+        ("--mtu 65440", DaemonConfig { mtu: Some(65440), ..usual.clone() }),
+        ("--tun-offload=false", DaemonConfig { tun_offload: false, ..usual.clone() }),
+        ("--no-ecn --ecn", usual.clone()),
+        ("--no-dns", DaemonConfig { dns: false, ..usual.clone() }),
+        ("--accept-dns=false", DaemonConfig { dns: false, ..usual.clone() }),
+        ("--accept-dns=true --dns-search", DaemonConfig { dns_search: true, ..usual.clone() }),
+        ("--low-latency=off", usual.clone()),
+        ("--no-tun-offload", DaemonConfig { tun_offload: false, ..usual.clone() }),
+        ("--no-udp-gso", DaemonConfig { udp_gso: false, ..usual.clone() }),
+        ("--low-latency", DaemonConfig { low_latency: true, ..usual.clone() }),
+        ("--no-udp-gro", DaemonConfig { udp_gro: false, ..usual.clone() }),
+        ("--search-sockets 0", DaemonConfig { search_sockets: 0, ..usual.clone() }),
+        ("--no-ecn", DaemonConfig { ecn: false, ..usual.clone() }),
+        ("--no-aes", DaemonConfig { suites: Suites::STOCK, ..usual.clone() }),
+        ("--suites chacha20poly1305", DaemonConfig { suites: Suites::STOCK, ..usual.clone() }),
         (
             "--suites AES256GCM,ChaCha20Poly1305",
-            DaemonFlags { suites: Suites::STOCK.with(Suite::Aes256Gcm), ..usual.clone() },
+            DaemonConfig { suites: Suites::STOCK.with(Suite::Aes256Gcm), ..usual.clone() },
         ),
         ("--suites aegis256x4,aes256gcm", usual.clone()),
     ] {
-        assert_eq!(daemon(line).unwrap(), expected, "{line}");
+        assert_eq!(format!("{:?}", config(line)), format!("{expected:?}"), "{line}");
     }
 }
 
@@ -70,11 +82,12 @@ fn wrong_flags_are_named() {
         ("--suites AES", "`AES` is not a suite; write some of AEGIS256X4, AES256GCM, ChaCha20Poly1305"),
         ("--suites AES256GCN", "did you mean `AES256GCM`?"),
         ("--suites=", "`` is not a suite"),
-        ("--accept-dns=no", "`true` or `false`"),
         ("--fast", "no flag `--fast`"),
         ("-x", "no flag `-x`"),
         ("now", "`now` is not expected here"),
         ("--no-udp-gso=yes", "unexpected"),
+        ("--udp-gso=maybe", "`true` or `false`"),
+        ("--no-lanes", "no flag `--no-lanes`"),
     ] {
         match daemon(line) {
             Err(Fault::Usage { message, .. }) => assert!(message.contains(part), "{line}: {message}"),
@@ -88,7 +101,7 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_daemon_that_up_starts_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --no-dns --dns-search --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
     let flags = daemon(line).unwrap();
     let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
     assert_eq!(daemon(&again).unwrap(), flags);
@@ -98,7 +111,9 @@ fn a_daemon_that_up_starts_gets_the_same_flags() {
 
 #[test]
 fn metrics_are_served_on_loopback_by_default() {
-    let at = |text: &str| daemon(&format!("--metrics {text}")).map(|flags| flags.metrics.unwrap().to_string());
+    let at = |text: &str| {
+        daemon(&format!("--metrics {text}")).map(|flags| flags.given.of(Origin::Flag).next().unwrap().1.to_owned())
+    };
     assert_eq!(at("9288").unwrap(), "127.0.0.1:9288");
     assert_eq!(
         (at("[::]:9288").unwrap(), at("10.0.0.1:1").unwrap()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use taut_base::{format_time, parse_time};
 
 use crate::fault::Fault;
-use crate::flags::duration;
+use taut_agent::settings::duration;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

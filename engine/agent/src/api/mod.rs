@@ -11,6 +11,7 @@ mod peer;
 mod reach;
 mod relay;
 mod resolver;
+mod settings;
 mod socket;
 mod why;
 
@@ -30,6 +31,7 @@ pub use peer::{Bytes, CongestionMarks, PathChanges, PeerStatus, SessionStatus, T
 pub use reach::Reach;
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
 pub use resolver::{ResolverBackEnd, ResolverStatus};
+pub use settings::{SettingChange, SettingStatus, SettingsStatus};
 pub use socket::private_socket;
 pub use why::{WayStatus, Why};
 
@@ -90,6 +92,13 @@ pub enum ApiRequest {
         /// As `--log-level` takes it.
         levels: String,
     },
+    /// Lists the settings; answered by [`ApiResponse::Settings`].
+    Settings,
+    /// Changes settings, and keeps them for later daemons: all of them, or none. Answered by [`ApiResponse::Settings`].
+    Set {
+        /// The settings that change.
+        changes: Vec<SettingChange>,
+    },
 }
 
 impl ApiRequest {
@@ -103,6 +112,7 @@ impl ApiRequest {
                 | Self::Leave
                 | Self::AcceptPrefixes { .. }
                 | Self::LogLevel { .. }
+                | Self::Set { .. }
         )
     }
 
@@ -156,6 +166,8 @@ pub enum ApiResponse {
     },
     /// To [`ApiRequest::Log`].
     Log(Box<LogPart>),
+    /// To [`ApiRequest::Settings`] and [`ApiRequest::Set`].
+    Settings(Box<SettingsStatus>),
     /// The request was carried out, or is in progress.
     Done,
     /// The request failed.

@@ -5,6 +5,7 @@
 //! - `mapped`: port mappings of the router in front of this host;
 //! - `names`: the host's resolver;
 //! - `news`: events of the control thread;
+//! - `settings`: settings that a user changes;
 //! - `sleep`: detection of a suspended host;
 //! - `state`: the membership, the coordinator's state, and problems for the user;
 //! - `story`: what goes to the event log;
@@ -15,11 +16,13 @@ mod mapped;
 mod names;
 mod news;
 mod questions;
+mod settings;
 mod sleep;
 mod state;
 mod story;
 mod users;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -108,6 +111,8 @@ struct Daemon {
     /// Time at which the network is started again after a failure.
     retry_overlay: Option<Time>,
     readings: Readings,
+    /// Settings whose new values take effect when the network starts again.
+    waits: BTreeSet<&'static str>,
     /// The reason why the daemon has to end after this turn, if it has to.
     ending: Option<&'static str>,
 }
@@ -163,6 +168,7 @@ impl Daemon {
             sleep: Sleep::default(),
             retry_overlay: None,
             readings: Readings::default(),
+            waits: BTreeSet::new(),
             ending: None,
         };
         daemon.note_start(previous);
@@ -356,6 +362,7 @@ impl Daemon {
                     self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
                 }
                 self.overlay = Some(overlay);
+                self.waits.clear();
                 self.problems.network = None;
                 self.note_up(&map);
                 self.watch();

@@ -122,6 +122,8 @@ impl Daemon {
             ApiRequest::Leave => self.leave(),
             ApiRequest::Log { from } => self.read_log(from),
             ApiRequest::LogLevel { levels } => self.set_levels(&levels),
+            ApiRequest::Settings => self.settings(),
+            ApiRequest::Set { changes } => self.set(&changes),
         }
     }
 
@@ -209,8 +211,7 @@ impl Daemon {
         if token.is_some_and(|token| token.network != identity.network) {
             let message =
                 format!("this node is a member of network {network} already, and the join token is for another one");
-            let hint =
-                "leave it with `taut leave` first, or run a second daemon with its own --state, --socket and --tun";
+            let hint = "join it beside this one with `taut up --network NAME --join TOKEN`, or leave this one with `taut leave` first";
             return Some(Failure::new(message, hint));
         }
         let name = name_from_host(name?);
@@ -271,7 +272,9 @@ impl Daemon {
             version: self.config.version.clone(),
             pid: std::process::id(),
             network: map.map(|map| map.network.name.clone()),
-            me: map.map(|map| status::myself(map, overlay, self.resolver.as_ref().map(Resolver::status))),
+            me: map.map(|map| {
+                status::myself(map, overlay, self.resolver.as_ref().filter(|_| self.config.dns).map(Resolver::status))
+            }),
             coordinator,
             problem: self
                 .problems
@@ -366,12 +369,13 @@ fn name(request: &ApiRequest) -> Option<&'static str> {
         ApiRequest::Down => Some("down"),
         ApiRequest::Leave => Some("leave"),
         ApiRequest::AcceptPrefixes { .. } => Some("accept"),
-        // It has an event of its own.
-        ApiRequest::LogLevel { .. } => None,
+        // They have events of their own.
+        ApiRequest::LogLevel { .. } | ApiRequest::Set { .. } => None,
         ApiRequest::Status
         | ApiRequest::Why { .. }
         | ApiRequest::Reach(_)
         | ApiRequest::Metrics
+        | ApiRequest::Settings
         | ApiRequest::Log { .. } => None,
     }
 }

@@ -46,6 +46,7 @@ kinds! {
     LOG_WRITTEN Daemon Info "log-written" "events are written to the disk again" ["missing"]
     LOG_REPLACED Daemon Warn "log-replaced" "another program removed the event log's file; a new one was begun" []
     LEVELS_CHANGED Daemon Info "levels-changed" "other events are recorded from now on" ["levels"]
+    SETTING_CHANGED Daemon Info "setting-changed" "a setting has another value" ["setting" "value"]
     EVENTS_SUPPRESSED Daemon Info "events-suppressed" "further events of one kind were left out" ["of" "cause" "count" "peer"]
     EVENTS_NOT_ON_DISK Daemon Info "events-not-on-disk" "events of the last hour were kept in memory only" ["count" "sources"]
 

@@ -74,13 +74,13 @@ impl Resolver {
         self.helper.as_ref().map(AsFd::as_fd)
     }
 
-    /// Tells the helper of the network that is up, if that changed; `search` is for names without a dot.
-    pub(crate) fn set(&mut self, network: Option<NamedNetwork>, search: bool) {
+    /// Tells the helper of the network that is up, if that changed.
+    pub(crate) fn set(&mut self, network: Option<NamedNetwork>) {
         if self.network == network {
             return;
         }
         if let Some(stream) = &mut self.helper {
-            let order: Order = network.as_ref().map(|network| Wanted::new(network, search));
+            let order: Order = network.as_ref().map(Wanted::new);
             let mut line = serde_json::to_vec(&order).unwrap_or_default();
             line.push(b'\n');
             // The socket's buffer has room for several messages. A helper that does not read any more has ended, and `read` notices that.

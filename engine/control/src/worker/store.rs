@@ -44,6 +44,8 @@ pub(super) struct Store {
     ceiling: Option<Duration>,
     /// The time of the next save of `ceiling`, if the saved copy is outdated.
     ceiling_due: Option<Time>,
+    /// What `taut set` keeps, with the time of its next save; `None` once it is saved.
+    settings: Option<(String, Time)>,
 }
 
 impl Store {
@@ -62,6 +64,7 @@ impl Store {
             ticket_due: None,
             ceiling: found.ceiling,
             ceiling_due: None,
+            settings: None,
         }
     }
 
@@ -72,6 +75,10 @@ impl Store {
     pub(super) fn ceiling_changed(&mut self, ceiling: Duration, now: Time) {
         self.ceiling = Some(ceiling);
         self.ceiling_due = Some(now);
+    }
+
+    pub(super) fn settings_changed(&mut self, settings: String, now: Time) {
+        self.settings = Some((settings, now));
     }
 
     pub(super) fn ticket(&self) -> Option<&Ticket> {
@@ -113,7 +120,9 @@ impl Store {
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
-        [self.membership_due, self.map_due, self.ticket_due, self.ceiling_due].into_iter().flatten().min()
+        let settings_due = self.settings.as_ref().map(|(_, due)| *due);
+        let due = [self.membership_due, self.map_due, self.ticket_due, self.ceiling_due, settings_due];
+        due.into_iter().flatten().min()
     }
 
     pub(super) fn membership_changed(&mut self, now: Time) {
@@ -148,7 +157,7 @@ impl Store {
 
     /// Saves everything that is due. Returns one message for the user per failed save.
     fn save_due(&mut self, membership: Option<&Membership>, map: Option<&NetworkMap>, now: Time) -> Vec<String> {
-        let mut problems = Vec::new();
+        let mut problems = self.save_settings(now);
         let Some(membership) = membership else { return problems };
         if self.membership_due.is_some_and(|due| due <= now)
             && let Err(error) = self.save_membership(membership)
@@ -187,6 +196,14 @@ impl Store {
         problems
     }
 
+    /// Saves what `taut set` keeps, if it is due.
+    fn save_settings(&mut self, now: Time) -> Vec<String> {
+        let Some((settings, _)) = self.settings.take_if(|(_, due)| *due <= now) else { return Vec::new() };
+        let Err(error) = self.state.save_settings(&settings) else { return Vec::new() };
+        self.settings = Some((settings, now + RETRY));
+        vec![self.explain(&error)]
+    }
+
     /// Returns true if all state is saved again after saves that failed. `failed`: true if a save failed just now.
     fn works_again(&mut self, failed: bool) -> bool {
         let was_failing = self.failing;
@@ -205,6 +222,7 @@ impl Store {
         self.map_due = self.map_due.map(|_| now);
         self.ceiling_due = self.ceiling_due.map(|_| now);
         self.ticket_due = self.ticket_due.map(|_| now);
+        self.settings = self.settings.take().map(|(settings, _)| (settings, now));
         self.save_due(membership, map, now)
     }
 

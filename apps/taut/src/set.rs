@@ -1,0 +1,131 @@
+//! `taut set`: lists the settings of the running daemon, or changes some and keeps them.
+
+use std::path::PathBuf;
+
+use taut_agent::api::{ApiRequest, ApiResponse, SettingChange, SettingsStatus};
+use taut_agent::settings::{find, meant};
+
+use crate::client::Client;
+use crate::fault::Fault;
+use crate::flags::{Word, Words, default_socket, setting_details, take_setting, unexpected};
+use crate::{output, table};
+
+pub(crate) const ARGUMENTS: &str = "[--SETTING VALUE …] [--default SETTING …] [--json] [--socket PATH]";
+
+pub(crate) const DETAILS: &str = concat!(
+    "\
+Without a setting: lists all, with their values, and where these come from: a flag of the daemon, its environment (TAUT_NAME), `taut set`,
+the file /etc/taut/taut.toml, or the default. The first of these that gives a value holds.
+
+With settings: changes them in the running daemon, and keeps them for the next one: `taut set --log-level debug --portmap=false`.
+No packet is lost; what belongs to the device, the sockets or the threads takes effect when the network starts again (`taut down`,
+`taut up`), and the list says so.
+
+--default SETTING  keep no value for it any more
+--json             print the settings as an object, with a schema version
+
+",
+    setting_details!()
+);
+
+pub(crate) fn run(words: Words) -> Result<(), Fault> {
+    let Options { socket, json, changes } = parse(words)?;
+    let mut client = Client::open(&socket)?;
+    let request = if changes.is_empty() { ApiRequest::Settings } else { ApiRequest::Set { changes: changes.clone() } };
+    let settings = match client.ask(&request)? {
+        Some(ApiResponse::Settings(settings)) => settings,
+        Some(ApiResponse::Failed(failure)) => return Err(failure.into()),
+        Some(_) => return Err(Fault::failed("the daemon gave an answer to another question", "restart the daemon")),
+        None => return Err(Fault::failed("the daemon ended before it answered", "start it with `taut up`")),
+    };
+    if json {
+        return output::print_json(&*settings);
+    }
+    output::print(&text(&settings, &changes))
+}
+
+struct Options {
+    socket: PathBuf,
+    json: bool,
+    changes: Vec<SettingChange>,
+}
+
+fn parse(mut words: Words) -> Result<Options, Fault> {
+    let mut options = Options { socket: default_socket(), json: false, changes: Vec::new() };
+    while let Some(word) = words.next()? {
+        let Word::Flag(flag) = &word else { return Err(unexpected(&word)) };
+        let change = match flag.as_str() {
+            "--json" => {
+                options.json = true;
+                continue;
+            }
+            "--socket" => {
+                options.socket = PathBuf::from(words.value()?);
+                continue;
+            }
+            "--default" => {
+                let name = words.value()?;
+                let unknown = || Fault::usage(format!("--default: there is no setting `{name}`{}", meant(&name)));
+                SettingChange { name: String::from(find(&name).ok_or_else(unknown)?.name), value: None }
+            }
+            _ => {
+                let Some((setting, value)) = take_setting(flag, &mut words)? else { return Err(unexpected(&word)) };
+                let value = setting
+                    .check(&value)
+                    .map_err(|what| Fault::usage(format!("--{} {value}: {what}", setting.name)))?;
+                SettingChange { name: String::from(setting.name), value: Some(value) }
+            }
+        };
+        if options.changes.iter().any(|other| other.name == change.name) {
+            return Err(Fault::usage(format!("{} is given twice", change.name)));
+        }
+        options.changes.push(change);
+    }
+    Ok(options)
+}
+
+/// Returns the table of settings: those that were changed, or all.
+fn text(settings: &SettingsStatus, changes: &[SettingChange]) -> String {
+    let is_shown = |name: &str| changes.is_empty() || changes.iter().any(|change| change.name == name);
+    let rows = settings.settings.iter().filter(|setting| is_shown(&setting.name)).map(|setting| {
+        let origin = setting.origin.as_deref().unwrap_or("default");
+        let waits = if setting.waits { ", waits for `taut down` and `taut up`" } else { "" };
+        vec![setting.name.clone(), setting.value.clone(), format!("{origin}{waits}")]
+    });
+    table::columns(&rows.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    fn changes(line: &str) -> Result<Vec<(String, Option<String>)>, Fault> {
+        let options = parse(Words::new(line.split_whitespace().map(OsString::from)))?;
+        Ok(options.changes.into_iter().map(|change| (change.name, change.value)).collect())
+    }
+
+    #[test]
+    fn settings_are_named_like_the_flags_of_the_daemon() {
+        let of = |name: &str, value: Option<&str>| (String::from(name), value.map(String::from));
+        let given = changes("--lanes 4 --portmap=false --low-latency --no-ecn --default mtu --metrics 9288").unwrap();
+        assert_eq!(
+            given,
+            [
+                of("lanes", Some("4")),
+                of("portmap", Some("false")),
+                of("low-latency", Some("true")),
+                of("ecn", Some("false")),
+                of("mtu", None),
+                of("metrics", Some("127.0.0.1:9288")),
+            ]
+        );
+        for line in
+            ["--lanes 99", "--lanes", "--default lane", "lanes", "--lanes 1 --default lanes", "--low-latency=maybe"]
+        {
+            assert!(matches!(changes(line), Err(Fault::Usage { .. })), "{line}");
+        }
+        assert!(matches!(changes("--speed 9"), Err(Fault::UnknownFlag(_))));
+    }
+}

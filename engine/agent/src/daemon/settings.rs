@@ -1,0 +1,111 @@
+//! `taut set`: changes settings of the running daemon, and keeps them for the next one.
+
+use taut_control::Command;
+
+use super::Daemon;
+use super::mapped::Mapped;
+use crate::api::{ApiResponse, Failure, SCHEMA, SettingChange, SettingStatus, SettingsStatus};
+use crate::basics::clocks;
+use crate::config::DaemonConfig;
+use crate::log::{Value, kind};
+use crate::metrics::http::MetricsServer;
+use crate::settings::{Effect, Origin, SETTINGS, Setting, find, meant, resolve, write_lines};
+
+impl Daemon {
+    /// Lists all settings.
+    pub(super) fn settings(&self) -> ApiResponse {
+        let settings = SETTINGS.iter().map(|setting| SettingStatus {
+            name: String::from(setting.name),
+            value: setting.value(&self.config),
+            origin: self.config.given.origin(setting.name).map(|origin| String::from(origin.name())),
+            waits: self.waits.contains(&setting.name),
+        });
+        ApiResponse::Settings(Box::new(SettingsStatus { schema: SCHEMA, settings: settings.collect() }))
+    }
+
+    /// Changes settings: all of them, or none if one cannot be changed.
+    pub(super) fn set(&mut self, changes: &[SettingChange]) -> ApiResponse {
+        let mut wanted = self.config.clone();
+        for change in changes {
+            if let Err(failure) = keep(&mut wanted, change) {
+                return ApiResponse::Failed(failure);
+            }
+        }
+        resolve(&mut wanted);
+        if let Err(failure) = self.take_metrics(&wanted) {
+            return ApiResponse::Failed(failure);
+        }
+        let former = std::mem::replace(&mut self.config, wanted);
+        let kept = write_lines(self.config.given.of(Origin::Set));
+        self.tell(Command::RememberSettings(kept));
+        for setting in SETTINGS {
+            let value = setting.value(&self.config);
+            if value != setting.value(&former) {
+                self.note(&kind::SETTING_CHANGED, &[Value::text(setting.name), Value::text(&value)]);
+                self.take_effect(setting);
+            }
+        }
+        self.settings()
+    }
+
+    /// Has the present value of a setting take effect, or notes that it waits for the next start of the network.
+    fn take_effect(&mut self, setting: &'static Setting) {
+        match setting.name {
+            "log-level" => self.log.set_levels(self.config.log.levels, clocks()),
+            "portmap" if self.config.portmap => self.map_ports(),
+            "portmap" => {
+                self.mapped.end();
+                self.mapped = Mapped::default();
+            }
+            _ if setting.effect == Effect::NextStart && self.overlay.is_some() => {
+                self.waits.insert(setting.name);
+            }
+            // The rotation of keys looks at it each time; `take_metrics` has opened the port.
+            _ => {}
+        }
+    }
+
+    /// Opens another port for the metrics, if `wanted` has another one. The former one stays open if that is not possible.
+    fn take_metrics(&mut self, wanted: &DaemonConfig) -> Result<(), Failure> {
+        if wanted.metrics == self.config.metrics {
+            return Ok(());
+        }
+        let Some(address) = wanted.metrics else {
+            self.metrics = None;
+            return Ok(());
+        };
+        // The poller knows the port by one token, so the former one is closed first.
+        let former = self.metrics.take().and(self.config.metrics);
+        match MetricsServer::listen(address, &self.poller) {
+            Ok(server) => self.metrics = Some(server),
+            Err(error) => {
+                self.metrics = former.and_then(|former| MetricsServer::listen(former, &self.poller).ok());
+                let message = format!("metrics cannot be served on {address}: {error}");
+                return Err(Failure::new(message, "nothing was changed; choose another address or port"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Keeps one value in `config`, or none. Refused for a setting whose value a flag or the environment gives: it would have no effect.
+fn keep(config: &mut DaemonConfig, change: &SettingChange) -> Result<(), Failure> {
+    let SettingChange { name, value } = change;
+    let unknown = || Failure::new(format!("there is no setting `{name}`{}", meant(name)), "`taut set` lists all");
+    let setting = find(name).ok_or_else(unknown)?;
+    let Some(value) = value else {
+        config.given.remove(setting.name, Origin::Set);
+        return Ok(());
+    };
+    if let Some(origin @ (Origin::Flag | Origin::Environment)) = config.given.origin(setting.name) {
+        let given = match origin {
+            Origin::Environment => format!("the variable {} of its environment", setting.variable()),
+            _ => format!("its flag --{name}"),
+        };
+        let message =
+            format!("this daemon has {name} = {} from {given}, which holds before `taut set`", setting.value(config));
+        return Err(Failure::new(message, "take it away there, and start the daemon again; nothing was changed"));
+    }
+    let wrong = |what| Failure::new(format!("{name} {value}: {what}"), "nothing was changed");
+    setting.give(&mut config.given, Origin::Set, value).map_err(wrong)
+}

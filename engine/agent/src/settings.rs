@@ -1,0 +1,152 @@
+//! Settings of the daemon: their names, what their values mean, and where a value comes from.
+//!
+//! One name serves everywhere: `lanes` is the flag `--lanes 4`, the variable `TAUT_LANES=4`, the line `lanes = 4` of the configuration file, and `taut set --lanes 4`.
+//! Where several of them give a value, the first of this list holds ([`Origin`]):
+//!
+//! ```text
+//! flag of the daemon ▶ environment ▶ `taut set`, kept in the state directory ▶ configuration file ▶ default
+//! ```
+//! - `lines`: the configuration file and what `taut set` keeps, as text;
+//! - `values`: the parsers of single values.
+
+mod lines;
+mod values;
+
+use taut_base::closest;
+use taut_wire::control::Suites;
+
+use crate::config::DaemonConfig;
+
+pub use crate::given::{Given, Origin};
+pub use lines::{BadLine, read_lines, write_lines};
+pub use values::{duration, interface_name};
+
+/// When a change by `taut set` takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// At once, and no packet is lost.
+    Now,
+    /// When the network starts again, by `taut down` and `taut up`: it belongs to the TUN device, the sockets or the threads, which are made once.
+    NextStart,
+}
+
+/// A setting.
+pub struct Setting {
+    /// Its name, such as `lanes`.
+    pub name: &'static str,
+    /// Whether it is `true` or `false`, so that its flag needs no value.
+    pub is_switch: bool,
+    /// When a change takes effect.
+    pub effect: Effect,
+    apply: fn(&mut DaemonConfig, &str) -> Result<(), String>,
+    show: fn(&DaemonConfig) -> String,
+}
+
+/// Declares a setting with a value: its name, its effect, the field, the parser, and how the field is shown.
+macro_rules! value {
+    ($name:literal, $effect:ident, $field:ident, $parse:expr, $show:expr) => {
+        Setting {
+            name: $name,
+            is_switch: false,
+            effect: Effect::$effect,
+            apply: |config, text| $parse(text).map(|value| config.$field = value),
+            show: |config| $show(&config.$field),
+        }
+    };
+}
+
+/// Declares a switch.
+macro_rules! switch {
+    ($name:literal, $effect:ident, $field:ident) => {
+        Setting {
+            name: $name,
+            is_switch: true,
+            effect: Effect::$effect,
+            apply: |config, text| values::switch(text).map(|on| config.$field = on),
+            show: |config| config.$field.to_string(),
+        }
+    };
+}
+
+/// All settings, in the order in which they are shown.
+pub static SETTINGS: &[Setting] = &[
+    value!("port", NextStart, port, values::port, |port: &Option<u16>| values::or_auto(*port)),
+    value!("lanes", NextStart, lanes, values::lanes, |lanes: &Option<u8>| values::or_auto(*lanes)),
+    value!("tun", NextStart, tun_name, interface_name, |name: &String| name.clone()),
+    value!("mtu", NextStart, mtu, values::mtu, |mtu: &Option<u16>| values::or_auto(*mtu)),
+    switch!("low-latency", NextStart, low_latency),
+    value!("rotate-key-every", Now, rotate_key_every, values::key_age, |age: &Option<_>| values::show_age(*age)),
+    value!("metrics", Now, metrics, values::metrics, |address: &Option<_>| values::or_none(*address)),
+    Setting {
+        name: "log-level",
+        is_switch: false,
+        effect: Effect::Now,
+        apply: |config, text| values::levels(text).map(|levels| config.log.levels = levels),
+        show: |config| config.log.levels.to_string(),
+    },
+    switch!("tun-offload", NextStart, tun_offload),
+    switch!("tun-steering", NextStart, tun_steering),
+    switch!("udp-gso", NextStart, udp_gso),
+    switch!("udp-gro", NextStart, udp_gro),
+    switch!("ecn", NextStart, ecn),
+    switch!("dns", Now, dns),
+    switch!("dns-search", Now, dns_search),
+    switch!("portmap", Now, portmap),
+    value!("search-sockets", NextStart, search_sockets, values::search_sockets, |count: &u16| count.to_string()),
+    value!("suites", NextStart, suites, values::suites, |suites: &Suites| values::show_suites(*suites)),
+];
+
+/// Returns the setting of this name.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name)
+}
+
+/// Returns `; did you mean …?` for a word that is close to the name of a setting.
+pub fn meant(word: &str) -> String {
+    closest(word, SETTINGS.iter().map(|setting| setting.name))
+        .map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+impl Setting {
+    /// Checks a value, and returns it as it is shown.
+    ///
+    /// # Errors
+    /// What to write instead.
+    pub fn check(&self, text: &str) -> Result<String, String> {
+        let mut config = DaemonConfig::default();
+        (self.apply)(&mut config, text)?;
+        Ok((self.show)(&config))
+    }
+
+    /// Adds a value to those that are given.
+    ///
+    /// # Errors
+    /// What to write instead.
+    pub fn give(&self, given: &mut Given, origin: Origin, text: &str) -> Result<(), String> {
+        given.insert(self.name, origin, self.check(text)?);
+        Ok(())
+    }
+
+    /// Returns the variable of the environment that sets it, such as `TAUT_LOG_LEVEL`.
+    pub fn variable(&self) -> String {
+        format!("TAUT_{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+
+    /// Returns its present value as text.
+    pub fn value(&self, config: &DaemonConfig) -> String {
+        (self.show)(config)
+    }
+}
+
+/// Sets every setting of a configuration to the value that holds, or to its default.
+pub fn resolve(config: &mut DaemonConfig) {
+    let defaults = DaemonConfig::default();
+    for setting in SETTINGS {
+        let text = config.given.value(setting.name).map_or_else(|| setting.value(&defaults), String::from);
+        // Values were checked when they were given.
+        let _ = (setting.apply)(config, &text);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! The values of settings: parsers, whose errors say what to write instead, and the texts that they accept again.
+
+use std::fmt::Display;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest};
+use taut_wire::control::{Suite, Suites};
+
+use crate::log::{Area, Levels};
+
+/// Longest name of a network interface, 15 bytes: `IFNAMSIZ` without the terminating zero (include/uapi/linux/if.h).
+const MAX_INTERFACE_NAME: usize = 15;
+/// Limit on the sockets of a port search, 1,024: most NATs cannot hold more mappings, and a search round with more would exceed its time.
+const MOST_SEARCH_SOCKETS: u16 = 1_024;
+/// Shortest age at which a key is rotated, one day: the coordinator allows four rotations a day.
+const YOUNGEST_KEY: Duration = Duration::from_secs(86_400);
+/// Names of the levels of events.
+const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+/// Parses a time such as `500ms`, `5s` or `2m`, or a bare number of seconds.
+pub fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let (whole, unit) = text.split_at(digits.len());
+    let seconds_per_unit = match unit {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return None,
+    };
+    let plain = whole.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number: f64 = whole.parse().ok().filter(|_| plain)?;
+    Duration::try_from_secs_f64(number * seconds_per_unit).ok()
+}
+
+/// Checks the name of an interface: the kernel's rules (net/core/dev.c, `dev_valid_name`), without characters that a shell would need quoted.
+///
+/// # Errors
+/// What a name is.
+pub fn interface_name(text: &str) -> Result<String, String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let valid = !text.is_empty()
+        && text.len() <= MAX_INTERFACE_NAME
+        && text.bytes().all(allowed)
+        && text != "."
+        && text != "..";
+    let wrong = || format!("write 1 to {MAX_INTERFACE_NAME} letters, digits, `-`, `_` or `.`");
+    if valid { Ok(String::from(text)) } else { Err(wrong()) }
+}
+
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "on" => Ok(true),
+        "false" | "off" => Ok(false),
+        _ => Err(String::from("write `true` or `false`")),
+    }
+}
+
+pub(super) fn port(text: &str) -> Result<Option<u16>, String> {
+    automatic(text, "a number from 1 to 65535", |text| text.parse().ok().filter(|port| *port != 0))
+}
+
+pub(super) fn lanes(text: &str) -> Result<Option<u8>, String> {
+    let allowed = |lanes: &u8| (1..=MAX_LANES).contains(&usize::from(*lanes));
+    automatic(text, &format!("a number from 1 to {MAX_LANES}"), |text| text.parse().ok().filter(allowed))
+}
+
+pub(super) fn mtu(text: &str) -> Result<Option<u16>, String> {
+    let allowed = |mtu: &u16| (MIN_MTU..=MAX_MTU).contains(mtu);
+    automatic(text, &format!("a number from {MIN_MTU} to {MAX_MTU}"), |text| text.parse().ok().filter(allowed))
+}
+
+/// Parses a value that may be `auto`.
+fn automatic<T>(text: &str, what: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, String> {
+    match text {
+        "auto" => Ok(None),
+        _ => parse(text).map(Some).ok_or_else(|| format!("write `auto`, or {what}")),
+    }
+}
+
+pub(super) fn or_auto(value: Option<impl Display>) -> String {
+    value.map_or_else(|| String::from("auto"), |value| value.to_string())
+}
+
+pub(super) fn or_none(value: Option<impl Display>) -> String {
+    value.map_or_else(|| String::from("none"), |value| value.to_string())
+}
+
+/// Parses the address of the metrics port. A bare port means a port of 127.0.0.1.
+pub(super) fn metrics(text: &str) -> Result<Option<SocketAddr>, String> {
+    let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    if text == "none" {
+        return Ok(None);
+    }
+    let address = text.parse().ok().or_else(|| text.parse().ok().map(here)).filter(|address| address.port() != 0);
+    let wrong = || String::from("write a port, an address and a port such as 127.0.0.1:9288, or `none`");
+    address.map(Some).ok_or_else(wrong)
+}
+
+pub(super) fn key_age(text: &str) -> Result<Option<Duration>, String> {
+    if text == "never" {
+        return Ok(None);
+    }
+    let Some(age) = duration(text) else { return Err(String::from("write a time such as 30d, or `never`")) };
+    let wrong = "the time is at least 1d; `taut rotate-key` rotates the key at once";
+    if age >= YOUNGEST_KEY { Ok(Some(age)) } else { Err(String::from(wrong)) }
+}
+
+pub(super) fn show_age(age: Option<Duration>) -> String {
+    age.map_or_else(|| String::from("never"), |age| format!("{}s", age.as_secs()))
+}
+
+pub(super) fn search_sockets(text: &str) -> Result<u16, String> {
+    let sockets = text.parse().ok().filter(|sockets| *sockets <= MOST_SEARCH_SOCKETS);
+    sockets.ok_or_else(|| format!("write a number from 0 to {MOST_SEARCH_SOCKETS}"))
+}
+
+/// Parses the choice of events to record.
+pub(super) fn levels(text: &str) -> Result<Levels, String> {
+    text.parse().map_err(|error| {
+        let mut words = text.split([',', '=']).map(str::trim);
+        let unknown = words.find(|word| Area::of(word).is_none() && !LEVELS.contains(word)).unwrap_or_default();
+        let areas = Area::names();
+        let close = closest(unknown, areas.split(", ").chain(LEVELS));
+        format!("{error}{}", close.map_or_else(String::new, |word| format!("; did you mean `{word}`?")))
+    })
+}
+
+/// Parses names of suites as in `taut status`, in any case, separated by commas. WireGuard's own suite needs no name, because every session begins with it.
+pub(super) fn suites(list: &str) -> Result<Suites, String> {
+    let mut suites = Suites::STOCK;
+    for name in list.split(',').map(str::trim) {
+        let known = Suite::ALL.into_iter().find(|suite| suite.name().eq_ignore_ascii_case(name));
+        suites = suites.with(known.ok_or_else(|| unknown_suite(name))?);
+    }
+    Ok(suites)
+}
+
+fn unknown_suite(name: &str) -> String {
+    let names = Suite::ALL.map(Suite::name);
+    let nearest = closest(name, names).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+    format!("`{name}` is not a suite{nearest}; write some of {}", names.join(", "))
+}
+
+pub(super) fn show_suites(suites: Suites) -> String {
+    let names: Vec<&str> = Suite::ALL.into_iter().filter(|suite| suites.has(*suite)).map(Suite::name).collect();
+    names.join(",")
+}
