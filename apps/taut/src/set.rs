@@ -19,7 +19,7 @@ the file /etc/taut/taut.toml, or the default. The first of these that gives a va
 
 With settings: changes them in the running daemon, and keeps them for the next one: `taut set --log-level debug --portmap=false`.
 No packet is lost; what belongs to the device, the sockets or the threads takes effect when the network starts again (`taut down`,
-`taut up`), and the list says so.
+`taut up`), and the list says that it waits.
 
 --default SETTING  keep no value for it any more
 --json             print the settings as an object, with a schema version
@@ -89,7 +89,7 @@ fn text(settings: &SettingsStatus, changes: &[SettingChange]) -> String {
     let is_shown = |name: &str| changes.is_empty() || changes.iter().any(|change| change.name == name);
     let rows = settings.settings.iter().filter(|setting| is_shown(&setting.name)).map(|setting| {
         let origin = setting.origin.as_deref().unwrap_or("default");
-        let waits = if setting.waits { ", waits for `taut down` and `taut up`" } else { "" };
+        let waits = if setting.waits { ", waits for the next start" } else { "" };
         vec![setting.name.clone(), setting.value.clone(), format!("{origin}{waits}")]
     });
     table::columns(&rows.collect::<Vec<_>>())

@@ -47,10 +47,10 @@ pub struct DaemonConfig {
     pub search_sockets: u16,
     /// Age of the WireGuard key at which it is rotated; `None` for never.
     pub rotate_key_every: Option<Duration>,
-    /// Program that changes the host's resolver for this daemon, when it is run with the verb `dns-helper`; `None` if none can.
-    pub dns_helper: Option<PathBuf>,
     /// Whether the host's resolver asks this node for the network's names.
     pub dns: bool,
+    /// Program that changes the host's resolver for this daemon, when it is run with the verb `dns-helper`; `None` if there is none.
+    pub dns_helper: Option<PathBuf>,
     /// Whether the host finds nodes by their bare names, too.
     pub dns_search: bool,
     /// Address of the Prometheus metrics, if they are served.
@@ -84,11 +84,11 @@ impl Default for DaemonConfig {
             ecn: true,
             suites: Suites::ALL,
             portmap: true,
+            dns: true,
+            dns_helper: None,
+            dns_search: false,
             search_sockets: SEARCH_SOCKETS,
             rotate_key_every: None,
-            dns_helper: None,
-            dns: true,
-            dns_search: false,
             metrics: None,
             exit_when_down: false,
             rekey_after: None,

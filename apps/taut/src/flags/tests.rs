@@ -43,15 +43,15 @@ fn daemon_flags_one_by_one() {
         ("--mtu 65440", DaemonConfig { mtu: Some(65440), ..usual.clone() }),
         ("--tun-offload=false", DaemonConfig { tun_offload: false, ..usual.clone() }),
         ("--no-ecn --ecn", usual.clone()),
-        ("--no-dns", DaemonConfig { dns: false, ..usual.clone() }),
-        ("--accept-dns=false", DaemonConfig { dns: false, ..usual.clone() }),
-        ("--accept-dns=true --dns-search", DaemonConfig { dns_search: true, ..usual.clone() }),
         ("--low-latency=off", usual.clone()),
         ("--no-tun-offload", DaemonConfig { tun_offload: false, ..usual.clone() }),
         ("--no-udp-gso", DaemonConfig { udp_gso: false, ..usual.clone() }),
         ("--low-latency", DaemonConfig { low_latency: true, ..usual.clone() }),
         ("--no-udp-gro", DaemonConfig { udp_gro: false, ..usual.clone() }),
         ("--search-sockets 0", DaemonConfig { search_sockets: 0, ..usual.clone() }),
+        ("--no-dns", DaemonConfig { dns: false, ..usual.clone() }),
+        ("--accept-dns=false", DaemonConfig { dns: false, ..usual.clone() }),
+        ("--accept-dns --dns-search", DaemonConfig { dns_search: true, ..usual.clone() }),
         ("--no-ecn", DaemonConfig { ecn: false, ..usual.clone() }),
         ("--no-aes", DaemonConfig { suites: Suites::STOCK, ..usual.clone() }),
         ("--suites chacha20poly1305", DaemonConfig { suites: Suites::STOCK, ..usual.clone() }),
@@ -82,6 +82,7 @@ fn wrong_flags_are_named() {
         ("--suites AES", "`AES` is not a suite; write some of AEGIS256X4, AES256GCM, ChaCha20Poly1305"),
         ("--suites AES256GCN", "did you mean `AES256GCM`?"),
         ("--suites=", "`` is not a suite"),
+        ("--accept-dns=no", "`true` or `false`"),
         ("--fast", "no flag `--fast`"),
         ("-x", "no flag `-x`"),
         ("now", "`now` is not expected here"),
@@ -101,7 +102,7 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_daemon_that_up_starts_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --no-dns --dns-search --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
     let flags = daemon(line).unwrap();
     let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
     assert_eq!(daemon(&again).unwrap(), flags);

@@ -142,7 +142,7 @@ impl Daemon {
         if let Some(monitor) = &monitor {
             add(monitor.as_fd(), TOKEN_MONITOR)?;
         }
-        let resolver = config.dns_helper.as_deref().map(Resolver::start);
+        let resolver = config.dns_helper.as_deref().filter(|_| config.dns).map(Resolver::start);
         if let Some(socket) = resolver.as_ref().and_then(Resolver::as_fd) {
             add(socket, TOKEN_RESOLVER)?;
         }
@@ -362,7 +362,8 @@ impl Daemon {
                     self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
                 }
                 self.overlay = Some(overlay);
-                self.waits.clear();
+                // Without its helper, which a daemon starts first of all, the resolver waits for the next daemon.
+                self.waits.retain(|name| *name == "dns" && self.resolver.is_none());
                 self.problems.network = None;
                 self.note_up(&map);
                 self.watch();

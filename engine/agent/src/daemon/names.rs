@@ -9,23 +9,19 @@ impl Daemon {
     pub(super) fn turn_resolver(&mut self) {
         let network = self.named_network();
         if let Some(resolver) = &mut self.resolver {
-            resolver.set(network);
+            resolver.set(network, self.config.dns_search);
         }
     }
 
-    /// Returns what the resolver has to know; `None` while no address answers, and if it is to be left alone.
+    /// Returns what the resolver has to know; `None` while no address answers.
     fn named_network(&self) -> Option<NamedNetwork> {
-        if !self.config.dns {
-            return None;
-        }
-        let (overlay, map) = (self.overlay.as_ref()?, self.member.map.as_ref()?);
+        let (overlay, map) = (self.overlay.as_ref().filter(|_| self.config.dns)?, self.member.map.as_ref()?);
         let servers = overlay.name_servers();
         (!servers.is_empty()).then(|| NamedNetwork {
             interface: String::from(overlay.interface()),
             servers,
             zone: map.network.zone(),
             prefixes: overlay.prefixes().to_vec(),
-            search: self.config.dns_search,
         })
     }
 

@@ -57,10 +57,16 @@ impl Daemon {
                 self.mapped.end();
                 self.mapped = Mapped::default();
             }
+            "dns" if self.config.dns && self.resolver.is_none() => {
+                self.waits.insert(setting.name);
+            }
+            "dns" => {
+                self.waits.remove(setting.name);
+            }
             _ if setting.effect == Effect::NextStart && self.overlay.is_some() => {
                 self.waits.insert(setting.name);
             }
-            // The rotation of keys looks at it each time; `take_metrics` has opened the port.
+            // The resolver and the rotation of keys look at theirs in every turn; `take_metrics` has opened the port.
             _ => {}
         }
     }

@@ -32,7 +32,9 @@ pub(crate) struct Resolver {
     helper: Option<UnixStream>,
     /// The process, if the daemon started it itself.
     child: Option<Child>,
+    /// What the helper was told: the network, and whether names without a dot are looked for in it.
     network: Option<NamedNetwork>,
+    search: bool,
     report: Report,
     /// The reason why no helper runs.
     absent: Option<Failure>,
@@ -46,6 +48,7 @@ impl Resolver {
             helper: None,
             child: None,
             network: None,
+            search: false,
             report: Report::default(),
             absent: None,
             unread: Vec::new(),
@@ -74,13 +77,14 @@ impl Resolver {
         self.helper.as_ref().map(AsFd::as_fd)
     }
 
-    /// Tells the helper of the network that is up, if that changed.
-    pub(crate) fn set(&mut self, network: Option<NamedNetwork>) {
-        if self.network == network {
+    /// Tells the helper of the network that is up, if that changed; `search` is for names without a dot.
+    pub(crate) fn set(&mut self, network: Option<NamedNetwork>, search: bool) {
+        if self.network == network && self.search == search {
             return;
         }
+        self.search = search;
         if let Some(stream) = &mut self.helper {
-            let order: Order = network.as_ref().map(Wanted::new);
+            let order: Order = network.as_ref().map(|network| Wanted::new(network, search));
             let mut line = serde_json::to_vec(&order).unwrap_or_default();
             line.push(b'\n');
             // The socket's buffer has room for several messages. A helper that does not read any more has ended, and `read` notices that.

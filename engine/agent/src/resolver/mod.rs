@@ -51,8 +51,6 @@ pub(crate) struct NamedNetwork {
     pub(crate) zone: String,
     /// The network's prefixes.
     pub(crate) prefixes: Vec<Prefix>,
-    /// Whether names without a dot are looked for in the network's domain, too.
-    pub(crate) search: bool,
 }
 
 /// What the host's resolver should do while the network is up.
@@ -73,7 +71,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn new(network: &NamedNetwork) -> Self {
+    fn new(network: &NamedNetwork, search: bool) -> Self {
         let mut zones = vec![network.zone.clone()];
         // A name of a network that this host is not in must not leave it either: the public cannot know it (fault H4).
         if network.zone.strip_suffix(BASE).is_some_and(|front| front.ends_with('.')) {
@@ -84,7 +82,7 @@ impl Wanted {
             interface: network.interface.clone(),
             servers: network.servers.clone(),
             zones,
-            search: network.search,
+            search,
             shadows: Vec::new(),
         }
     }
