@@ -289,6 +289,15 @@ def test_a_second_daemon_leaves_the_first_one_its_file(layout):
     site.is_as_before(before)
 
 
+def test_a_daemon_in_a_network_namespace_leaves_the_files_of_the_host_outside_alone(mesh):
+    before = Path(RESOLV_CONF).read_bytes(), Path(RESOLV_CONF).stat().st_ino
+    one = mesh(nodes=1).nodes[0]
+    resolver = one.status()["self"]["names"]["resolver"]
+    assert resolver["by"] is None and "network namespace" in resolver["problem"]["message"]
+    assert not one.host.run("pgrep", "-P", one.process.pid, check=False).stdout, "no helper runs"
+    assert (Path(RESOLV_CONF).read_bytes(), Path(RESOLV_CONF).stat().st_ino) == before
+
+
 def in_namespace(pid, node):
     """Returns true if this process runs on the node's host."""
     namespace = os.stat(f"/run/netns/{node.host.namespace}").st_ino
