@@ -9,7 +9,7 @@ import pytest
 from lab.hosts.needs import found
 from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
-from lab.nodes.taut import Coordinator
+from lab.nodes.taut import Coordinator, answering
 from lab.tests.test_name_server import ask
 from lab.tests.resolver_host import RESOLV_CONF, ResolverHost, needs
 from lab.traffic import capture, public_names
@@ -267,6 +267,37 @@ def test_fault_h3_a_helper_of_the_service_manager_puts_the_host_back_too(layout)
     site.is_as_before(before)
 
 
+def test_a_second_daemon_leaves_the_first_one_its_file(layout):
+    site = Site(layout)
+    own = site.own
+    write_plain(site)
+    before = own.traces()
+    site.join()
+    own.wait_for_resolver("file")
+    taken = own.traces()
+    office = Coordinator(site.peer.host).start("--network", "office", "--ipv4-prefix", "10.82.0.0/16")
+    socket = ("--socket", own.host.state / "other.sock")
+    daemon = own.host.start(binary("taut"), "daemon", "--state", own.host.state / "other", *socket, "--tun", "taut1", name="other")
+    wait_until(lambda: answering(own.host.state / "other.sock"), "the second daemon to answer", details=daemon.tail)
+    own.host.run(binary("taut"), "up", "--join", office.join_token, *socket, timeout=60)
+    status = own.host.run(binary("taut"), "status", *socket).stdout
+    assert "another taut daemon answers" in status, status
+    assert daemon.stop() == 0
+    assert own.traces() == taken
+    site.finds_both()
+    own.taut("down")
+    site.is_as_before(before)
+
+
+def test_a_daemon_in_a_network_namespace_leaves_the_files_of_the_host_outside_alone(mesh):
+    before = Path(RESOLV_CONF).read_bytes(), Path(RESOLV_CONF).stat().st_ino
+    one = mesh(nodes=1).nodes[0]
+    resolver = one.status()["self"]["names"]["resolver"]
+    assert resolver["by"] is None and "network namespace" in resolver["problem"]["message"]
+    assert not one.host.run("pgrep", "-P", one.process.pid, check=False).stdout, "no helper runs"
+    assert (Path(RESOLV_CONF).read_bytes(), Path(RESOLV_CONF).stat().st_ino) == before
+
+
 def in_namespace(pid, node):
     """Returns true if this process runs on the node's host."""
     namespace = os.stat(f"/run/netns/{node.host.namespace}").st_ino
@@ -367,3 +398,14 @@ def test_bare_names_and_the_switch(layout):
     own.start("--accept-dns=false")
     own.up()
     assert own.resolver() is None and own.traces() == before
+    own.stop()
+    own.start()
+    own.up()
+    own.wait_for_resolver("file")
+    # While the daemon runs, the switch is a setting.
+    own.taut("set", "--no-dns")
+    site.is_as_before(before)
+    assert own.resolver() is None
+    own.taut("set", "--dns", "--dns-search")
+    own.wait_for_resolver("file")
+    assert own.finds(site.peer.name, site.peer.ipv4)

@@ -272,7 +272,9 @@ impl Daemon {
             version: self.config.version.clone(),
             pid: std::process::id(),
             network: map.map(|map| map.network.name.clone()),
-            me: map.map(|map| status::myself(map, overlay, self.resolver.as_ref().map(Resolver::status))),
+            me: map.map(|map| {
+                status::myself(map, overlay, self.resolver.as_ref().filter(|_| self.config.dns).map(Resolver::status))
+            }),
             coordinator,
             problem: self
                 .problems

@@ -15,8 +15,8 @@ const OF_NETWORK_MANAGER: &str = "/etc/NetworkManager/dnsmasq.d";
 const OF_DEBIAN: &str = "/etc/dnsmasq.d";
 /// The file that has dnsmasq's settings unless its command line names another one.
 const SETTINGS: &str = "/etc/dnsmasq.conf";
-/// The name of our file.
-const FILE: &str = "taut.conf";
+/// The beginning and the end of the name of our file; the device is between them, because each network of a host has a daemon.
+const FILE: (&str, &str) = ("taut-", ".conf");
 
 /// A dnsmasq of this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +32,18 @@ impl DnsmasqPlace {
         Self { directory: directory.into(), of_network_manager: directory == OF_NETWORK_MANAGER }
     }
 
-    fn file(&self) -> PathBuf {
-        self.directory.join(FILE)
+    fn file(&self, interface: &str) -> PathBuf {
+        self.directory.join([FILE.0, interface, FILE.1].concat())
+    }
+
+    /// Returns the files of helpers that do not run any more.
+    fn left(&self) -> Vec<PathBuf> {
+        let files = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|file| file.path());
+        let name =
+            |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let named = files.filter(|path| name(path).starts_with(FILE.0) && name(path).ends_with(FILE.1));
+        let owner_of = |path: &PathBuf| owner(&fs::read_to_string(path).ok()?);
+        named.filter(|path| owner_of(path).is_some_and(|owner| !is_running(owner))).collect()
     }
 
     /// Has it read its settings again: on a signal it reads only names and servers.
@@ -88,7 +98,8 @@ fn directory(words: &[String], read: impl Fn(&str) -> String) -> Option<String> 
 /// The file in that directory.
 pub(super) struct Dnsmasq {
     back_end: ResolverBackEnd,
-    place: Option<DnsmasqPlace>,
+    /// The dnsmasq that has our file, and the file.
+    place: Option<(DnsmasqPlace, PathBuf)>,
 }
 
 impl Dnsmasq {
@@ -112,27 +123,26 @@ impl Hook for Dnsmasq {
                 ),
             )
         };
-        let Some(place) = self.place.clone().or_else(find) else {
+        let Some(place) = self.place.take().map(|(place, _)| place).or_else(find) else {
             return Err(failed(String::from("it does not run any more")));
         };
-        self.place = Some(place.clone());
-        let text = settings(wanted);
-        if fs::read_to_string(place.file()).is_ok_and(|before| before == text) {
+        let (text, path) = (settings(wanted), place.file(&wanted.interface));
+        self.place = Some((place.clone(), path.clone()));
+        if fs::read_to_string(&path).is_ok_and(|before| before == text) {
             return Ok(());
         }
-        let path = place.file();
         fs::write(&path, text).map_err(|error| failed(format!("{} cannot be written: {error}", path.display())))?;
         place.restart().map_err(failed)
     }
 
     fn is_in_place(&mut self, wanted: &Wanted) -> bool {
-        let file = self.place.as_ref().map(DnsmasqPlace::file);
+        let file = self.place.as_ref().map(|(_, path)| path);
         file.is_some_and(|path| fs::read_to_string(path).is_ok_and(|text| text == settings(wanted)))
     }
 
     fn undo(&mut self) {
-        if let Some(place) = self.place.take() {
-            remove(&place);
+        if let Some((place, path)) = self.place.take() {
+            remove(&place, &[path]);
         }
     }
 }
@@ -141,17 +151,15 @@ impl Hook for Dnsmasq {
 pub(super) fn recover() {
     let known = [OF_NETWORK_MANAGER, OF_DEBIAN].map(DnsmasqPlace::at);
     // OpenWrt names the directory after a section of its settings.
-    let running = known.iter().all(|place| !place.file().exists()).then(find).flatten();
+    let running = known.iter().all(|place| !place.directory.exists()).then(find).flatten();
     for place in known.iter().chain(&running) {
-        let left = fs::read_to_string(place.file()).ok().and_then(|text| owner(&text));
-        if left.is_some_and(|owner| !is_running(owner)) {
-            remove(place);
-        }
+        remove(place, &place.left());
     }
 }
 
-fn remove(place: &DnsmasqPlace) {
-    if fs::remove_file(place.file()).is_ok() {
+fn remove(place: &DnsmasqPlace, files: &[PathBuf]) {
+    let removed = files.iter().filter(|path| fs::remove_file(path).is_ok()).count();
+    if removed > 0 {
         // Nobody is left to tell if this fails.
         let _ = place.restart();
     }

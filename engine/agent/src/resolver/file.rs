@@ -20,18 +20,18 @@ const NEW: &str = "/etc/resolv.conf.taut-new";
 /// The file.
 pub(super) struct ResolvFile {
     forwarder: Forwarder,
-    /// The former file's text.
-    former: String,
+    /// The former file's text; `None` while another program has the file.
+    former: Option<String>,
 }
 
 impl ResolvFile {
     pub(super) fn new(forwarder: Forwarder) -> Self {
-        Self { forwarder, former: String::new() }
+        Self { forwarder, former: None }
     }
 
     /// Returns the former file's text as it is now; as it was, if the file is gone.
     fn read_kept(&self) -> String {
-        fs::read_to_string(KEPT).unwrap_or_else(|_| self.former.clone())
+        fs::read_to_string(KEPT).unwrap_or_else(|_| self.former.clone().unwrap_or_default())
     }
 }
 
@@ -51,7 +51,7 @@ impl Hook for ResolvFile {
             }
         };
         self.forwarder.serve(wanted, &servers(&former))?;
-        self.former.clone_from(&former);
+        self.former = Some(former.clone());
         write(&text(&former, wanted)).map_err(|error| {
             Failure::new(
                 format!("{RESOLV_CONF} cannot be changed: {error}"),
@@ -62,13 +62,13 @@ impl Hook for ResolvFile {
 
     fn is_in_place(&mut self, _: &Wanted) -> bool {
         // A program that had the former file open may have written the rest of it since.
-        owner(&read()) == Some(std::process::id()) && self.read_kept() == self.former
+        owner(&read()) == Some(std::process::id()) && Some(self.read_kept()) == self.former
     }
 
     fn undo(&mut self) {
         if owner(&read()) == Some(std::process::id()) {
             put_back();
-        } else {
+        } else if self.former.take().is_some() {
             // Another program wrote a newer one, which stays.
             let _ = fs::remove_file(KEPT);
         }

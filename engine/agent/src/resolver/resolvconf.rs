@@ -1,12 +1,12 @@
 //! resolvconf and openresolv: programs that collect the servers of all interfaces and write `/etc/resolv.conf`. They are given the forwarder as the only server.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
 use super::forward::Forwarder;
 use super::hook::Hook;
-use super::servers::{ADDRESS, RESOLV_CONF, is_forwarder_named, servers};
+use super::servers::{ADDRESS, PORT, RESOLV_CONF, is_forwarder_named, servers};
 use super::{Wanted, command};
 use crate::api::{Failure, ResolverBackEnd};
 
@@ -22,11 +22,13 @@ pub(super) struct Resolvconf {
     forwarder: Forwarder,
     /// The servers of the other records.
     others: Vec<SocketAddr>,
+    /// Whether the record is ours, and not that of another daemon of this host.
+    holds: bool,
 }
 
 impl Resolvconf {
     pub(super) fn new(forwarder: Forwarder) -> Self {
-        Self { forwarder, others: Vec::new() }
+        Self { forwarder, others: Vec::new(), holds: false }
     }
 }
 
@@ -38,6 +40,7 @@ impl Hook for Resolvconf {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), Failure> {
         self.others = others();
         self.forwarder.serve(wanted, &self.others)?;
+        self.holds = true;
         let mut record = format!("nameserver {ADDRESS}\n");
         if wanted.search {
             record += &format!("search {}\n", wanted.domain());
@@ -75,13 +78,17 @@ impl Hook for Resolvconf {
     }
 
     fn undo(&mut self) {
-        remove();
+        if std::mem::take(&mut self.holds) {
+            remove();
+        }
     }
 }
 
 /// Removes the record that a helper left which does not run any more.
 pub(super) fn recover() {
-    if RECORDS.iter().any(|directory| Path::new(directory).join(RECORD).exists()) {
+    let is_there = RECORDS.iter().any(|directory| Path::new(directory).join(RECORD).exists());
+    // A helper that runs has the forwarder's address.
+    if is_there && UdpSocket::bind((ADDRESS, PORT)).is_ok() {
         remove();
     }
 }
