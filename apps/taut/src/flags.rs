@@ -9,8 +9,8 @@ use taut_agent::DaemonConfig;
 use taut_agent::log::{Area, Levels};
 use taut_agent::settings::{self, Given, Origin, SETTINGS, Setting, duration};
 
+use crate::chosen;
 use crate::fault::{Fault, suggestion};
-use crate::networks;
 
 /// Default state directory.
 const STATE_DIR: &str = "/var/lib/taut";
@@ -82,16 +82,16 @@ pub(crate) fn unexpected(word: &Word) -> Fault {
 
 /// Returns the path of the local socket that applies without a flag.
 pub(crate) fn default_socket() -> PathBuf {
-    if let Some(name) = networks::chosen() {
-        return networks::socket(name);
+    if let Some(name) = chosen::network() {
+        return chosen::socket(name);
     }
     path_from_environment("TAUT_SOCKET", SOCKET)
 }
 
 /// Returns the state directory that applies without a flag.
 pub(crate) fn default_state() -> PathBuf {
-    if let Some(name) = networks::chosen() {
-        return networks::state(name);
+    if let Some(name) = chosen::network() {
+        return chosen::state(name);
     }
     path_from_environment("TAUT_STATE_DIR", STATE_DIR)
 }
@@ -188,7 +188,7 @@ impl DaemonFlags {
         if let Some(config) = &self.config {
             words.extend(["--config".into(), absolute(config).into()]);
         }
-        if let Some(name) = networks::chosen() {
+        if let Some(name) = chosen::network() {
             words.extend(["--network".into(), name.into()]);
         }
         words.extend(self.given.of(Origin::Flag).map(|(name, value)| format!("--{name}={value}").into()));
@@ -197,8 +197,8 @@ impl DaemonFlags {
 
     /// Returns the options of a daemon with these flags: the configuration file, what `taut set` keeps and the environment are read, and flags hold before them.
     pub(crate) fn resolve(mut self) -> Result<DaemonConfig, Fault> {
-        if let (Some(name), Some(tun)) = (networks::chosen(), settings::find("tun")) {
-            add(&mut self.given, tun, Origin::Network, &networks::interface(name))?;
+        if let (Some(name), Some(tun)) = (chosen::network(), settings::find("tun")) {
+            add(&mut self.given, tun, Origin::Network, &chosen::interface(name))?;
         }
         self.read_file()?;
         for line in settings::read_lines(&taut_control::saved_settings(&self.state)) {
@@ -222,7 +222,7 @@ impl DaemonFlags {
     }
 
     fn read_file(&mut self) -> Result<(), Fault> {
-        let usual = networks::chosen().map_or_else(|| PathBuf::from(CONFIG), networks::config);
+        let usual = chosen::network().map_or_else(|| PathBuf::from(CONFIG), chosen::config);
         let named = self.config.clone().or_else(|| std::env::var_os("TAUT_CONFIG").map(PathBuf::from));
         let path = named.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| usual.clone());
         let shown = path.display();

@@ -8,6 +8,7 @@
 
 mod accept;
 mod bugreport;
+mod chosen;
 mod client;
 mod coordinator;
 mod daemon;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     if program.as_ref().and_then(|path| path.file_name()).is_some_and(|name| name == wg::PROGRAM) {
         return finish(verb::run("wg", Words::new(arguments)), false);
     }
-    let mut arguments = match networks::take(arguments) {
+    let mut arguments = match chosen::take(arguments) {
         Ok(arguments) => arguments,
         Err(fault) => return finish(Err(fault), json),
     };
