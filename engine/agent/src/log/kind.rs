@@ -128,7 +128,7 @@ kinds! {
     ROUTE_TAKEN Host Warn "route-taken" "another program has the route to a peer" ["address"]
     ROUTE_FREED Host Info "route-freed" "the other program's route to a peer is gone" ["address"]
     SUBNET_MOVED Host Info "subnet-moved" "another router carries packets to a subnet" ["subnet" "from" "to"]
-    RULES_RESTORED Host Warn "rules-restored" "another program removed the rules for forwarded packets; they were restored" ["interface"]
+    RULES_RESTORED Host Warn "rules-restored" "another program removed rules for forwarded packets; restored" ["interface"]
     DEVICE_RESTORED Host Warn "device-restored" "another program changed the TUN device; it was restored" ["interface" "missing"]
     DEVICE_CONTESTED Host Error "device-contested" "another program keeps changing the TUN device" ["interface" "missing"]
     DEVICE_CALM Host Info "device-calm" "the TUN device is left alone again" ["interface"]
