@@ -64,6 +64,8 @@ fn fault_e2_a_member_approves_renames_and_removes_devices_of_its_own_and_no_othe
         json!({ "disabled": false }),
         json!({ "approved": true }),
         json!({ "key_expiry": 0 }),
+        json!({ "approve_routes": ["192.168.10.0/24"] }),
+        json!({ "revoke_routes": ["192.168.10.0/24"] }),
     ] {
         assert_eq!(change(&ann, "laptop", body.clone()), 403, "{body}");
     }
