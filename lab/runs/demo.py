@@ -1,4 +1,4 @@
-"""The demo: four hosts join a network, find direct paths and exchange traffic. Two are behind separate NATs, the two others on a link with jumbo frames. Prints the figures.
+"""The demo: four hosts join a network, find direct paths and exchange traffic. Two are behind separate NATs, the two others on a link with jumbo frames; behind one of these is a network of its own. Prints the figures.
 
     python3 -m lab.runs.demo         needs root, /dev/net/tun, iproute2, iperf3 and the release build
     HOLD=1 python3 -m lab.runs.demo  keeps it running until Ctrl-C and says how to explore it
@@ -22,7 +22,7 @@ from ..nodes.local_api import LocalApi
 from ..nodes.mesh import Mesh
 from ..nodes.taut import Coordinator, Node
 from ..traffic.flow import Ping, ping
-from . import command, demo_mtu, demo_policy, demo_report
+from . import command, demo_mtu, demo_policy, demo_report, demo_site
 from .demo_output import print_line, progress, show
 
 # NAT of each host. The third host has a public address; the fourth is on the same network, whose links carry jumbo frames.
@@ -87,6 +87,8 @@ def run(lab, cubic):
         "drops": {node.name: node.status()["drops"] for node in net.nodes},
     }
     OUT.mkdir(parents=True, exist_ok=True)
+    result["names"] = demo_site.show_name(first, second)
+    result["site"] = demo_site.show_site(net, first, third)
     result["policy"] = demo_policy.show_policy(net, OUT, first, second)
     (OUT / "result.json").write_text(json.dumps(result, indent=1) + "\n")
     print(f"\n{demo_report.per_second(runs)}\n\n{demo_report.summary(result)}\n", flush=True)

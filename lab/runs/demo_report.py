@@ -27,6 +27,8 @@ def summary(result):
         ("round trip, direct", f"{result['rtt_ms']:.2f} ms"),
         ("MTU, found by probes", "; ".join(f"{row['from']} → {row['to']}: {row['bytes']} bytes" for row in result["mtu"])),
         ("congestion control", result["congestion_control"]),
+        ("names", f"{result['names']['name']} answered in {result['names']['median_ms']:.2f} ms, by the node itself"),
+        ("subnet route", f"{result['site']['route']} behind {result['site']['router']}, used {result['site']['connected_after_ms']} ms after it was accepted"),
         ("policy", f"port {result['policy']['allowed_port']} connected, port {result['policy']['denied_port']} {result['policy']['verdict']}: {result['policy']['refused_packets']} packets refused"),
         ("daemon memory (RSS)", _memory(result)),
         ("program size", f"{result['node_binary_bytes'] / 1e6:.2f} MB"),
