@@ -33,7 +33,7 @@ def test_a_member_reaches_a_plain_host_behind_another_one(lab):
     # The host knows nothing of the overlay: it sees the router's address in its LAN.
     assert seen_as(net.client.host, plain.ipv4) == str(router.host.addresses[2])
     assert ping(net.client.host, plain.ipv4, count=5)["received"] == 5
-    assert "in use" in net.coordinator.cli("routes", "list").stdout
+    assert " approved " in net.coordinator.cli("routes", "list").stdout
     audit = net.coordinator.cli("audit", "export").stdout
     assert lan in audit and "node-changed" in audit
     net.coordinator.cli("routes", "revoke", router.name, lan)

@@ -17,7 +17,7 @@ const STATE_DIR: &str = "/var/lib/taut";
 /// Default path of the daemon's local socket.
 const SOCKET: &str = "/run/taut/taut.sock";
 /// Default path of the configuration file.
-const CONFIG: &str = "/etc/taut/taut.toml";
+pub(crate) const CONFIG: &str = "/etc/taut/taut.toml";
 
 /// Names of the levels of events.
 pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];

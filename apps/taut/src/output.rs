@@ -3,6 +3,7 @@
 
 use std::io::{ErrorKind, Write};
 
+use crate::chosen;
 use crate::fault::Fault;
 
 /// Writes lines to stdout, and adds a missing last newline. Fails if the text is lost, as on a full disk.
@@ -28,6 +29,9 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Fault> {
 }
 
 fn lines(text: &str) -> String {
+    // A hint of a further network's daemon is about that network.
+    let for_network = chosen::network().map(|name| text.replace("`taut ", &format!("`taut --network {name} ")));
+    let text = for_network.as_deref().unwrap_or(text);
     let mut clean: String = text.chars().filter(|letter| taut_base::is_printable(*letter) || *letter == '\n').collect();
     if !clean.ends_with('\n') {
         clean.push('\n');

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use taut_agent::api::{ApiRequest, ApiResponse, SettingChange, SettingsStatus};
 use taut_agent::settings::{find, meant};
 
-use crate::client::Client;
+use crate::chosen;
+use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
-use crate::flags::{Word, Words, default_socket, setting_details, take_setting, unexpected};
+use crate::flags::{CONFIG, Word, Words, default_socket, setting_details, take_setting, unexpected};
 use crate::{output, table};
 
 pub(crate) const ARGUMENTS: &str = "[--SETTING VALUE …] [--default SETTING …] [--json] [--socket PATH]";
@@ -30,7 +31,14 @@ No packet is lost; what belongs to the device, the sockets or the threads takes 
 
 pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let Options { socket, json, changes } = parse(words)?;
-    let mut client = Client::open(&socket)?;
+    let mut client = match Client::connect(&socket) {
+        Err(NoDaemon::Absent) if !changes.is_empty() => {
+            let file = chosen::network().map_or_else(|| PathBuf::from(CONFIG), chosen::config);
+            let hint = format!("run `taut up` first, or write `NAME = VALUE` lines into {}", file.display());
+            return Err(Fault::failed("no daemon runs that could keep a setting", hint));
+        }
+        connected => connected.map_err(|why| why.explain(&socket))?,
+    };
     let request = if changes.is_empty() { ApiRequest::Settings } else { ApiRequest::Set { changes: changes.clone() } };
     let settings = match client.ask(&request)? {
         Some(ApiResponse::Settings(settings)) => settings,

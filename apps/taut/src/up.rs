@@ -4,7 +4,10 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use taut_agent::api::{ApiRequest, CoordinatorPlace, Failure, LeaveState, NodeState, Status, WaitingStatus};
+use taut_agent::api::{
+    ApiRequest, ApiResponse, CoordinatorPlace, Failure, LeaveState, NodeState, Status, WaitingStatus,
+};
+use taut_agent::settings::Origin;
 use taut_base::qr_lines;
 use taut_netmap::{check_new_name, name_from_host};
 
@@ -82,10 +85,9 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let deadline = Instant::now() + options.timeout;
     let (mut client, started) = match Client::connect(&options.daemon.socket) {
         Ok(client) => {
+            let mut client = client;
             if options.for_new_daemon {
-                output::complain(
-                    "taut: a daemon runs already and keeps its flags; `taut set` changes its settings and keeps them (flags of a service: FLAGS in /etc/default/taut)",
-                );
+                complain_of_flags(&mut client, &options.daemon);
             }
             (client, false)
         }
@@ -125,6 +127,29 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         true => output::print_json(&*status),
         false => output::print(&summary(&status)),
     }
+}
+
+/// Names the flags that a running daemon does not have, with the command that changes them.
+fn complain_of_flags(client: &mut Client, flags: &DaemonFlags) {
+    let known = match client.ask(&ApiRequest::Settings) {
+        Ok(Some(ApiResponse::Settings(settings))) => settings.settings,
+        // A daemon of an earlier release has no such request.
+        _ => Vec::new(),
+    };
+    let is_in_force = |name: &str, value: &str| known.iter().any(|known| known.name == name && known.value == value);
+    let others = flags.given.of(Origin::Flag).filter(|(name, value)| !is_in_force(name, value));
+    let others: Vec<String> = others.map(|(name, value)| format!("--{name}={}", quoted(value))).collect();
+    if !others.is_empty() {
+        let others = others.join(" ");
+        output::complain(&format!(
+            "taut: a daemon runs already, and {others} has no effect on it\n  to change it, and keep that: `taut set {others}`"
+        ));
+    }
+}
+
+/// Returns a value as a shell takes it.
+fn quoted(value: &str) -> String {
+    if value.contains(' ') { format!("'{value}'") } else { String::from(value) }
 }
 
 fn parse(mut words: Words) -> Result<Options, Fault> {

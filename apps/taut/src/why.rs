@@ -3,8 +3,10 @@
 mod reach;
 
 use std::fmt::Write;
+use std::net::IpAddr;
 
-use taut_agent::api::{NatKind, PathKind, SessionStatus, WayStatus, Why};
+use taut_agent::api::{NatKind, PathKind, PeerRouteStatus, SessionStatus, Status, WayStatus, Why};
+use taut_base::Prefix;
 use taut_netmap::Connection;
 
 use crate::client::Client;
@@ -15,7 +17,7 @@ use crate::{output, peers, status, table};
 pub(crate) const ARGUMENTS: &str = "PEER [--port PORT] [--proto PROTO] [--json] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-PEER is a name (NAME or NAME.NETWORK) or an overlay address. With a port, the coordinator is asked whether the policy of the network lets this host open that
+PEER is a name (NAME or NAME.NETWORK), an overlay address, or an address behind a subnet router. With a port, the coordinator is asked whether the policy of the network lets this host open that
 connection, and which rule of which version decides. Prints the reasons in sentences, then a table of all endpoints and relays that were tried:
 
 WAY         an endpoint of the peer, or a relay
@@ -45,6 +47,13 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let mut client = Client::open(&socket)?;
     let status = client.status()?;
     peers::must_run(&status)?;
+    if let Some(behind) = behind(&status, &peer)? {
+        let why = client.why(&behind.router)?;
+        return match json {
+            true => output::print_json(&*why),
+            false => output::print(&format!("{}\n\n{}", behind.sentence(service.is_some()), render(&why))),
+        };
+    }
     let Some((protocol, port)) = service else {
         let why = client.why(&peers::find(&status, &peer)?.name)?;
         return match json {
@@ -62,6 +71,48 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             &(reach::render(&reach)? + &path.map_or_else(String::new, |why| format!("\n{}", render(&why)))),
         ),
     }
+}
+
+/// A router that carries an address.
+struct Behind {
+    address: IpAddr,
+    route: Prefix,
+    router: String,
+}
+
+impl Behind {
+    /// Says who carries the address, and who knows the policy's verdict if one was asked for.
+    fn sentence(&self, with_policy: bool) -> String {
+        let Self { address, route, router } = self;
+        let more =
+            "\n  Whether the policy allows it, `taut-coordinator policy explain` says to those who may see the policy.";
+        format!("{address} is behind {router} ({route}){}", if with_policy { more } else { "" })
+    }
+}
+
+/// Finds the router of an address that no node has. Fails if a route leads there that this host does not use.
+fn behind(status: &Status, peer: &str) -> Result<Option<Behind>, Fault> {
+    let (Ok(address), Some(routes)) = (peer.parse::<IpAddr>(), &status.routes) else { return Ok(None) };
+    let holds = |route: &&PeerRouteStatus| route.route.contains(address);
+    let Some(route) = routes.peers.iter().filter(holds).max_by_key(|route| route.route.length()) else {
+        return Ok(None);
+    };
+    if let Some(router) = route.via.clone() {
+        return Ok(Some(Behind { address, route: route.route, router }));
+    }
+    let (hint, why) = match route.hidden_by {
+        Some(local) => (String::new(), format!("this host is in the network {local} itself")),
+        None if routes.accepts => (String::new(), String::from("this host is a router of it, too")),
+        None => {
+            (String::from("`taut set --accept-routes` uses it"), String::from("this host uses no routes of others"))
+        }
+    };
+    let message = format!(
+        "{address} is behind {} ({}), and that route is not used: {why}",
+        route.routers.join(", "),
+        route.route
+    );
+    Err(Fault::failed(message, hint))
 }
 
 /// Returns the explanation as text for people.

@@ -42,8 +42,9 @@ fn change(
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
     let routes = separated(&text).iter().map(|route| prefix(route)).collect::<Result<Vec<_>, _>>()?;
-    let answer = remote.patch(&format!("nodes/{}{network}", escape(&name)), &body(routes))?;
-    remote.show(&answer, |answer: NodeAnswer| format!("{}: {text} is {done}\n", answer.node.name))
+    let answer = remote.patch(&format!("nodes/{}{network}", escape(&name)), &body(routes.clone()))?;
+    let named: Vec<String> = routes.iter().map(ToString::to_string).collect();
+    remote.show(&answer, |answer: NodeAnswer| format!("{}: {done} {}\n", answer.node.name, named.join(", ")))
 }
 
 fn prefix(text: &str) -> Result<Prefix, CommandError> {
@@ -54,7 +55,9 @@ fn list(answer: NodeList) -> String {
     let heads = ["NODE", "NETWORK", "ROUTE", "STATE", "ONLINE"].map(String::from).to_vec();
     let rows: Vec<Vec<String>> = answer.nodes.into_iter().flat_map(|node| rows(&node)).collect();
     if rows.is_empty() {
-        return String::from("no routes; run `taut up --advertise-routes PREFIX` on the host that is to be a router\n");
+        return String::from(
+            "no routes; run `taut set --advertise-routes PREFIX` on the host that is to be a router\n",
+        );
     }
     table(&std::iter::once(heads).chain(rows).collect::<Vec<_>>())
 }
@@ -64,7 +67,7 @@ fn rows(node: &NodeEntry) -> Vec<Vec<String>> {
     let (advertised, approved) = (&node.advertised_routes, &node.approved_routes);
     let row = |route: &Prefix| {
         let state = match (advertised.contains(route), approved.contains(route)) {
-            (true, true) => "in use",
+            (true, true) => "approved",
             (true, false) => "waits for approval",
             (false, _) => "approved, not advertised",
         };

@@ -255,7 +255,7 @@ impl StateError {
             }
             Self::BadOwner => "give up to 128 characters without control characters, such as ann@example.com",
             Self::NotAdvertised { .. } => {
-                "run `taut up --advertise-routes PREFIX` on the node first; `taut-coordinator routes list` shows what is advertised"
+                "run `taut set --advertise-routes PREFIX` on the node first; `taut-coordinator routes list` shows what is advertised"
             }
             Self::NotApproved { .. } => "`taut-coordinator routes list` shows the routes that are approved",
             Self::NoPart => "`taut-coordinator devices list` shows why",

@@ -11,7 +11,7 @@ pub(super) fn rows(routes: &RoutesStatus) -> Vec<Vec<String>> {
 
 fn advertised(route: &AdvertisedStatus) -> String {
     let hosts = route.real.map(|real| format!(" for {real}")).unwrap_or_default();
-    let state = if route.approved { "approved" } else { "waits for approval by the operator" };
+    let state = if route.approved { "approved" } else { "waits for the operator (`taut-coordinator routes approve`)" };
     format!("{}{hosts} behind this host: {state}", route.route)
 }
 
@@ -25,7 +25,7 @@ fn peer(route: &PeerRouteStatus, accepts: bool) -> String {
             format!("{route} behind {}: not used, this host is in the network {network}", others.join(", "))
         }
         (None, None) if accepts => format!("{route} behind {}: this host is a router of it, too", others.join(", ")),
-        (None, None) => format!("{route} behind {}: not used without --accept-routes", others.join(", ")),
+        (None, None) => format!("{route} behind {}: not used; `taut set --accept-routes` uses it", others.join(", ")),
     }
 }
 
@@ -46,13 +46,13 @@ mod tests {
             AdvertisedStatus { route: prefix("10.201.0.0/24"), real: Some(prefix("10.1.0.0/24")), approved: false };
         assert_eq!(
             advertised(&mapped),
-            "10.201.0.0/24 for 10.1.0.0/24 behind this host: waits for approval by the operator"
+            "10.201.0.0/24 for 10.1.0.0/24 behind this host: waits for the operator (`taut-coordinator routes approve`)"
         );
         assert_eq!(peer(&of(Some("b"), None), true), "10.1.0.0/24 through b, else a");
         assert_eq!(
             peer(&of(None, Some("10.1.0.0/16")), true),
             "10.1.0.0/24 behind a, b: not used, this host is in the network 10.1.0.0/16"
         );
-        assert!(peer(&of(None, None), false).ends_with("--accept-routes"));
+        assert!(peer(&of(None, None), false).ends_with("`taut set --accept-routes` uses it"));
     }
 }

@@ -22,7 +22,6 @@ mod state;
 mod story;
 mod users;
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -111,8 +110,8 @@ struct Daemon {
     /// Time at which the network is started again after a failure.
     retry_overlay: Option<Time>,
     readings: Readings,
-    /// Settings whose new values take effect when the network starts again.
-    waits: BTreeSet<&'static str>,
+    /// The settings when the network started.
+    started_with: Option<DaemonConfig>,
     /// The reason why the daemon has to end after this turn, if it has to.
     ending: Option<&'static str>,
 }
@@ -170,7 +169,7 @@ impl Daemon {
             sleep: Sleep::default(),
             retry_overlay: None,
             readings: Readings::default(),
-            waits: BTreeSet::new(),
+            started_with: None,
             ending: None,
         };
         daemon.note_start(previous);
@@ -365,8 +364,7 @@ impl Daemon {
                     self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
                 }
                 self.overlay = Some(overlay);
-                // Without its helper, which a daemon starts first of all, the resolver waits for the next daemon.
-                self.waits.retain(|name| *name == "dns" && self.resolver.is_none());
+                self.started_with = Some(self.config.clone());
                 self.problems.network = None;
                 self.note_up(&map);
                 self.watch();

@@ -1,6 +1,7 @@
 //! `taut set`: changes settings of the running daemon, and keeps them for the next one.
 
 use taut_control::Command;
+use taut_netmap::check_route;
 
 use super::Daemon;
 use super::mapped::Mapped;
@@ -18,7 +19,7 @@ impl Daemon {
             name: String::from(setting.name),
             value: setting.value(&self.config),
             origin: self.config.given.origin(setting.name).map(|origin| String::from(origin.name())),
-            waits: self.waits.contains(&setting.name),
+            waits: self.waits(setting),
         });
         ApiResponse::Settings(Box::new(SettingsStatus { schema: SCHEMA, settings: settings.collect() }))
     }
@@ -32,6 +33,9 @@ impl Daemon {
             }
         }
         resolve(&mut wanted);
+        if let Err(failure) = self.check_routes(&wanted) {
+            return ApiResponse::Failed(failure);
+        }
         if let Err(failure) = self.take_metrics(&wanted) {
             return ApiResponse::Failed(failure);
         }
@@ -48,7 +52,18 @@ impl Daemon {
         self.settings()
     }
 
-    /// Has the present value of a setting take effect, or notes that it waits for the next start of the network.
+    /// Returns true if the present value of a setting is not in force yet.
+    fn waits(&self, setting: &Setting) -> bool {
+        match setting.effect {
+            Effect::NextStart if self.overlay.is_some() => {
+                self.started_with.as_ref().is_some_and(|started| setting.value(started) != setting.value(&self.config))
+            }
+            // The helper is started first of all, so without it the resolver waits for the next daemon.
+            _ => setting.name == "dns" && self.config.dns && self.resolver.is_none(),
+        }
+    }
+
+    /// Has the present value of a setting take effect, unless it waits for the next start of the network.
     fn take_effect(&mut self, setting: &'static Setting) {
         match setting.name {
             "log-level" => self.log.set_levels(self.config.log.levels, clocks()),
@@ -58,16 +73,7 @@ impl Daemon {
                 self.mapped.end();
                 self.mapped = Mapped::default();
             }
-            "dns" if self.config.dns && self.resolver.is_none() => {
-                self.waits.insert(setting.name);
-            }
-            "dns" => {
-                self.waits.remove(setting.name);
-            }
-            _ if setting.effect == Effect::NextStart && self.overlay.is_some() => {
-                self.waits.insert(setting.name);
-            }
-            // The resolver and the rotation of keys look at theirs in every turn; `take_metrics` has opened the port.
+            // The resolver and the rotation of keys look at theirs in every turn; `take_metrics` has opened the port. The others wait.
             _ => {}
         }
     }
@@ -78,6 +84,17 @@ impl Daemon {
         if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
             overlay.set_route_options(&self.config.routes, map, clocks());
         }
+    }
+
+    /// Refuses routes that overlap the network's own prefixes: the coordinator would never approve them.
+    fn check_routes(&self, wanted: &DaemonConfig) -> Result<(), Failure> {
+        let Some(map) = &self.member.map else { return Ok(()) };
+        let overlay = [map.network.ipv4, map.network.ipv6];
+        for route in wanted.routes.published() {
+            let wrong = |error| Failure::new(format!("{route} cannot be advertised: {error}"), "nothing was changed");
+            check_route(route, &overlay).map_err(wrong)?;
+        }
+        Ok(())
     }
 
     /// Opens another port for the metrics, if `wanted` has another one. The former one stays open if that is not possible.

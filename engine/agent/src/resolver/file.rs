@@ -129,7 +129,8 @@ fn write(text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o644);
     options.open(NEW)?.write_all(text.as_bytes())?;
-    replace(NEW)
+    // Nothing of ours is left where the file cannot be changed, as in a container that mounted it read-only.
+    replace(NEW).inspect_err(|_| drop(fs::remove_file(NEW)))
 }
 
 /// Keeps the former file, with its owner, times and attributes: the same file under a second name. A symbolic link is kept as such.

@@ -44,7 +44,7 @@ fn every_value_is_shown_as_it_is_written() {
         assert_eq!(setting.name, setting.name.to_lowercase());
     }
     for (name, written, shown) in [
-        ("rotate-key-every", "30d", "2592000s"),
+        ("rotate-key-every", "30d", "30d"),
         ("metrics", "9288", "127.0.0.1:9288"),
         ("log-level", "warn,path=debug", "warn,path=debug"),
         ("suites", "aes256gcm", "AES256GCM,ChaCha20Poly1305"),

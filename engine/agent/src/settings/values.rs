@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest};
-use taut_netmap::MAX_ROUTES;
+use taut_netmap::{MAX_ROUTES, check_route};
 use taut_wire::control::{Suite, Suites};
 
 use crate::log::{Area, Levels};
@@ -74,8 +74,14 @@ pub(super) fn advertised(text: &str) -> Result<Vec<AdvertisedRoute>, String> {
         return Ok(Vec::new());
     }
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    let route = |part: &str| part.parse().map_err(|error| format!("`{part}` is no route; {error}"));
+    let route = |part: &str| match part {
+        "0.0.0.0/0" | "::/0" => Err(String::from("a default route cannot be advertised: there are no exit nodes yet")),
+        _ => part.parse().map_err(|error| format!("`{part}` is no route; {error}")),
+    };
     let routes: Vec<AdvertisedRoute> = parts.map(route).collect::<Result<_, _>>()?;
+    for prefix in routes.iter().flat_map(|route| [route.real, route.published]) {
+        check_route(prefix, &[]).map_err(|error| format!("{prefix} cannot be advertised: {error}"))?;
+    }
     let is_again = |(place, one): (usize, &AdvertisedRoute)| {
         routes[..place]
             .iter()
@@ -143,7 +149,11 @@ pub(super) fn key_age(text: &str) -> Result<Option<Duration>, String> {
 }
 
 pub(super) fn show_age(age: Option<Duration>) -> String {
-    age.map_or_else(|| String::from("never"), |age| format!("{}s", age.as_secs()))
+    match age.map(|age| age.as_secs()) {
+        None => String::from("never"),
+        Some(seconds) if seconds % 86_400 == 0 => format!("{}d", seconds / 86_400),
+        Some(seconds) => format!("{seconds}s"),
+    }
 }
 
 pub(super) fn search_sockets(text: &str) -> Result<u16, String> {
