@@ -11,8 +11,8 @@ use crate::fault::Fault;
 
 /// Longest name, 10 bytes: its device `taut-NAME` then fits into the 15 bytes of an interface's name.
 const MAX_NAME: usize = 10;
-/// Names that would have the directories of other programs: /var/lib/taut-coordinator, /var/lib/taut-relay.
-const RESERVED: [&str; 2] = ["coordinator", "relay"];
+/// Names that would have the directories of other programs (/var/lib/taut-coordinator, /var/lib/taut-relay), or the file of the usual network (/etc/taut/taut.toml).
+const RESERVED: [&str; 3] = ["coordinator", "relay", "taut"];
 
 /// The network that `--network` chose.
 static CHOSEN: OnceLock<String> = OnceLock::new();
@@ -61,7 +61,7 @@ fn check(name: String) -> Result<String, Fault> {
     match is_name(&name) {
         true => Ok(name),
         false => Err(Fault::usage(format!(
-            "--network {name}: write 1 to {MAX_NAME} lower-case letters, digits or `-`; not `coordinator` or `relay`"
+            "--network {name}: write 1 to {MAX_NAME} lower-case letters, digits or `-`; not `coordinator`, `relay` or `taut`"
         ))),
     }
 }

@@ -1,6 +1,7 @@
 //! `taut set`: lists the settings of the running daemon, or changes some and keeps them.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use taut_agent::api::{ApiRequest, ApiResponse, SettingChange, SettingsStatus};
 use taut_agent::settings::{find, meant};
@@ -10,6 +11,11 @@ use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
 use crate::flags::{CONFIG, Word, Words, default_socket, setting_details, take_setting, unexpected};
 use crate::{output, table};
+
+/// Longest wait until what was set is on the disk, 5 s.
+const LONGEST_SAVE: Duration = Duration::from_secs(5);
+/// Time between two questions about that, 5 ms.
+const POLL: Duration = Duration::from_millis(5);
 
 pub(crate) const ARGUMENTS: &str = "[--SETTING VALUE …] [--default SETTING …] [--json] [--socket PATH]";
 
@@ -40,16 +46,29 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         connected => connected.map_err(|why| why.explain(&socket))?,
     };
     let request = if changes.is_empty() { ApiRequest::Settings } else { ApiRequest::Set { changes: changes.clone() } };
-    let settings = match client.ask(&request)? {
-        Some(ApiResponse::Settings(settings)) => settings,
-        Some(ApiResponse::Failed(failure)) => return Err(failure.into()),
-        Some(_) => return Err(Fault::failed("the daemon gave an answer to another question", "restart the daemon")),
-        None => return Err(Fault::failed("the daemon ended before it answered", "start it with `taut up`")),
-    };
+    let mut settings = ask(&mut client, &request)?;
+    let deadline = Instant::now() + LONGEST_SAVE;
+    while !settings.saved {
+        if Instant::now() >= deadline {
+            let hint = "they are in force and lost with the daemon; `taut status` shows what is wrong with the disk";
+            return Err(Fault::failed("the settings are not kept yet: the state directory cannot be written", hint));
+        }
+        std::thread::sleep(POLL);
+        settings = ask(&mut client, &ApiRequest::Settings)?;
+    }
     if json {
         return output::print_json(&*settings);
     }
     output::print(&text(&settings, &changes))
+}
+
+fn ask(client: &mut Client, request: &ApiRequest) -> Result<Box<SettingsStatus>, Fault> {
+    match client.ask(request)? {
+        Some(ApiResponse::Settings(settings)) => Ok(settings),
+        Some(ApiResponse::Failed(failure)) => Err(failure.into()),
+        Some(_) => Err(Fault::failed("the daemon gave an answer to another question", "restart the daemon")),
+        None => Err(Fault::failed("the daemon ended before it answered", "start it with `taut up`")),
+    }
 }
 
 struct Options {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use taut_agent::api::{
     CoordinatorStatus, LanesStatus, LeaveState, MtuSource, NamesStatus, NatStatus, NodeState, PathKind, PeerStatus,
-    PortMapStatus, RelayStatus, RelayVia, ResolverStatus, Status,
+    PortMapStatus, RelayStatus, RelayVia, ResolverBackEnd, ResolverStatus, Status,
 };
 
 use crate::client::{Client, NoDaemon};
@@ -139,11 +139,20 @@ fn names(names: &NamesStatus) -> String {
     }
     let text = format!("*.{domain}, answered at {}", join(servers));
     match resolver {
-        Some(ResolverStatus { by: Some(by), problem: None }) => format!("{text}, asked by {}", by.name()),
+        Some(ResolverStatus { by: Some(by), problem: None }) => format!("{text}, asked by {}", asker(*by)),
         Some(ResolverStatus { problem: Some(problem), .. }) => {
             format!("{text}; not asked by this host's programs: {}; {}", problem.message, problem.hint)
         }
         _ => text,
+    }
+}
+
+/// Returns who asks, as people name it.
+fn asker(back_end: ResolverBackEnd) -> &'static str {
+    match back_end {
+        ResolverBackEnd::File => "programs, by /etc/resolv.conf",
+        ResolverBackEnd::NetworkmanagerDnsmasq => "NetworkManager's dnsmasq",
+        other => other.name(),
     }
 }
 

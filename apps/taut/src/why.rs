@@ -17,8 +17,9 @@ use crate::{output, peers, status, table};
 pub(crate) const ARGUMENTS: &str = "PEER [--port PORT] [--proto PROTO] [--json] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-PEER is a name (NAME or NAME.NETWORK), an overlay address, or an address behind a subnet router. With a port, the coordinator is asked whether the policy of the network lets this host open that
-connection, and which rule of which version decides. Prints the reasons in sentences, then a table of all endpoints and relays that were tried:
+PEER is a name (NAME or NAME.NETWORK), an overlay address, or an address behind a subnet router. With a port, the coordinator is asked
+whether the policy of the network lets this host open that connection, and which rule of which version decides. Prints the reasons in
+sentences, then a table of all endpoints and relays that were tried:
 
 WAY         an endpoint of the peer, or a relay
 KNOWN FROM  source of the endpoint: the map, the peer, the address of packets from the peer (heard), or the relay

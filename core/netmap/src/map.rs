@@ -45,7 +45,7 @@ pub struct NetworkInfo {
     pub ipv4: Prefix,
     /// IPv6 prefix of the overlay: a unique local prefix (RFC 4193), drawn at random when the network was created.
     pub ipv6: Prefix,
-    /// The domain below which the network has its names, such as `corp.internal`. `None` from a coordinator that lets no operator choose: then it is
+    /// The domain below which the network has its names, such as `corp.taut.internal`. `None` from a coordinator that lets no operator choose: then it is
     /// [`DEFAULT_BASE_DOMAIN`]. See [`NetworkInfo::zone`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_domain: Option<String>,

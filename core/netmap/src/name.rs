@@ -12,8 +12,8 @@ pub const MAX_NAME: usize = 63;
 /// The base domain of a network whose operator chose none. `internal` is reserved for private use (resolution 2024.07.29.06 of ICANN's board), so no public name is below it.
 pub const DEFAULT_BASE_DOMAIN: &str = "taut.internal";
 
-/// The only top-level domain of base domains.
-const PRIVATE_DOMAIN: &str = ".internal";
+/// The end of all other base domains. Other names below `internal` are in use: clouds name their machines there, and their services with the metadata of a machine.
+const BELOW_DEFAULT: &str = ".taut.internal";
 
 /// Longest base domain, 126 bytes: with the longest names of a node and of a network, 2 dots and 2 more bytes, a name has the 255 bytes of RFC 1035, section 2.3.4, at most.
 const MAX_BASE_DOMAIN: usize = 126;
@@ -106,11 +106,11 @@ fn is_top_level(network: &str) -> bool {
     is_country || TOP_LEVEL.contains(&network)
 }
 
-/// Returns true if a node uses this base domain: labels below `internal`, no more than fit. With a base such as `com`, a hostile coordinator would answer for
+/// Returns true if a node uses this base domain: `taut.internal`, or labels below it, no more than fit. With a base such as `com`, a hostile coordinator would answer for
 /// public names (fault E17).
 pub fn is_base_domain(base: &str) -> bool {
     base.len() <= MAX_BASE_DOMAIN
-        && base.ends_with(PRIVATE_DOMAIN)
+        && (base == DEFAULT_BASE_DOMAIN || base.ends_with(BELOW_DEFAULT))
         && base.split('.').all(|label| check_name(label).is_ok())
 }
 
@@ -255,10 +255,10 @@ mod tests {
 
     #[test]
     fn fault_e17_no_base_domain_takes_public_names() {
-        for base in [DEFAULT_BASE_DOMAIN, "corp.internal", "a.b.internal"] {
+        for base in [DEFAULT_BASE_DOMAIN, "corp.taut.internal", "a.b.taut.internal"] {
             assert!(is_base_domain(base), "{base}");
         }
-        let long = format!("{0}.{0}.internal", "x".repeat(MAX_NAME));
+        let long = format!("{0}.{0}.taut.internal", "x".repeat(MAX_NAME));
         for base in [
             "",
             ".",
@@ -267,9 +267,11 @@ mod tests {
             "com",
             "example.com",
             "internal.com",
-            "Corp.internal",
-            "a..internal",
-            "xinternal",
+            "Corp.taut.internal",
+            "a..taut.internal",
+            "corp.internal",
+            "google.internal",
+            "xtaut.internal",
             &long,
         ] {
             assert!(!is_base_domain(base), "{base}");

@@ -93,6 +93,8 @@ pub enum ControlEvent {
     Recent(Vec<PublicKey>),
     /// The last limit of [`Command::RememberStamps`] in an earlier run. Comes once, before the first map.
     Stamps(Duration),
+    /// What [`Command::RememberSettings`] gave last is on the disk.
+    SettingsSaved,
     /// A ticket for the network's relays: the saved one at the start, before the first map, then each new one. It is valid for
     /// [`MemberIdentity::bind_key`] only, and only until another network's [`ControlEvent::Identity`] comes.
     Ticket {

@@ -158,7 +158,8 @@ fn fault_e17_a_base_domain_that_is_refused_is_the_default() {
     );
     for (base, zone) in [
         (None, "default.taut.internal"),
-        (Some("corp.internal"), "default.corp.internal"),
+        (Some("corp.taut.internal"), "default.corp.taut.internal"),
+        (Some("compute.internal"), "default.taut.internal"),
         (Some("com"), "default.taut.internal"),
         (Some("\0"), "default.taut.internal"),
     ] {

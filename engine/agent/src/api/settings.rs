@@ -9,6 +9,8 @@ pub struct SettingsStatus {
     pub schema: u32,
     /// All of them.
     pub settings: Vec<SettingStatus>,
+    /// Whether what `taut set` keeps is on the disk.
+    pub saved: bool,
 }
 
 /// A setting.

@@ -110,6 +110,8 @@ struct Daemon {
     /// Time at which the network is started again after a failure.
     retry_overlay: Option<Time>,
     readings: Readings,
+    /// True if what `taut set` keeps is not on the disk yet.
+    settings_unsaved: bool,
     /// The settings when the network started.
     started_with: Option<DaemonConfig>,
     /// The reason why the daemon has to end after this turn, if it has to.
@@ -169,6 +171,7 @@ impl Daemon {
             sleep: Sleep::default(),
             retry_overlay: None,
             readings: Readings::default(),
+            settings_unsaved: false,
             started_with: None,
             ending: None,
         };

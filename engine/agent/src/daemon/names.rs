@@ -1,6 +1,7 @@
 //! The host's resolver: it asks the stub while the network is up.
 
 use super::Daemon;
+use crate::api::{Failure, ResolverStatus};
 use crate::log::{Value, kind};
 use crate::resolver::{NamedNetwork, Resolver, ResolverEvent};
 
@@ -23,6 +24,15 @@ impl Daemon {
             zone: map.network.zone(),
             prefixes: overlay.prefixes().to_vec(),
         })
+    }
+
+    /// Returns the state of the host's resolver for users.
+    pub(super) fn resolver_status(&self) -> Option<ResolverStatus> {
+        let off = || ResolverStatus {
+            by: None,
+            problem: Some(Failure::new("dns is off", "`taut set --dns` switches it on")),
+        };
+        if self.config.dns { self.resolver.as_ref().map(Resolver::status) } else { Some(off()) }
     }
 
     /// Takes the reports of the helper process.

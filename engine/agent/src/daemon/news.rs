@@ -28,6 +28,7 @@ impl Daemon {
             ControlEvent::Left(left) => self.handle_left(left),
             ControlEvent::NotLeft(why) => self.handle_not_left(&why),
             ControlEvent::Recent(peers) => self.member.recent = peers,
+            ControlEvent::SettingsSaved => self.settings_unsaved = false,
             ControlEvent::Stamps(ceiling) => self.member.stamps = ceiling,
             ControlEvent::Ticket { ticket, numbered, expires } => {
                 let expires = format_time(Duration::from_secs(expires));

@@ -21,7 +21,11 @@ impl Daemon {
             origin: self.config.given.origin(setting.name).map(|origin| String::from(origin.name())),
             waits: self.waits(setting),
         });
-        ApiResponse::Settings(Box::new(SettingsStatus { schema: SCHEMA, settings: settings.collect() }))
+        ApiResponse::Settings(Box::new(SettingsStatus {
+            schema: SCHEMA,
+            settings: settings.collect(),
+            saved: !self.settings_unsaved,
+        }))
     }
 
     /// Changes settings: all of them, or none if one cannot be changed.
@@ -41,6 +45,7 @@ impl Daemon {
         }
         let former = std::mem::replace(&mut self.config, wanted);
         let kept = write_lines(self.config.given.of(Origin::Set));
+        self.settings_unsaved = true;
         self.tell(Command::RememberSettings(kept));
         for setting in SETTINGS {
             let value = setting.value(&self.config);

@@ -20,7 +20,6 @@ use crate::log::{Value, kind};
 use crate::metrics;
 use crate::metrics::http::MetricsServer;
 use crate::overlay::Overlay;
-use crate::resolver::Resolver;
 use crate::server::ApiServer;
 use crate::status;
 use crate::status::why::{self, Evidence};
@@ -272,9 +271,7 @@ impl Daemon {
             version: self.config.version.clone(),
             pid: std::process::id(),
             network: map.map(|map| map.network.name.clone()),
-            me: map.map(|map| {
-                status::myself(map, overlay, self.resolver.as_ref().filter(|_| self.config.dns).map(Resolver::status))
-            }),
+            me: map.map(|map| status::myself(map, overlay, self.resolver_status())),
             coordinator,
             problem: self
                 .problems

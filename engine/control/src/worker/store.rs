@@ -46,6 +46,8 @@ pub(super) struct Store {
     ceiling_due: Option<Time>,
     /// What `taut set` keeps, with the time of its next save; `None` once it is saved.
     settings: Option<(String, Time)>,
+    /// True if they were saved since [`Store::take_settings_saved`].
+    settings_saved: bool,
 }
 
 impl Store {
@@ -65,6 +67,7 @@ impl Store {
             ceiling: found.ceiling,
             ceiling_due: None,
             settings: None,
+            settings_saved: false,
         }
     }
 
@@ -79,6 +82,11 @@ impl Store {
 
     pub(super) fn settings_changed(&mut self, settings: String, now: Time) {
         self.settings = Some((settings, now));
+    }
+
+    /// Returns true if what `taut set` keeps was saved since the last call, and nothing newer waits.
+    fn take_settings_saved(&mut self) -> bool {
+        mem::take(&mut self.settings_saved) && self.settings.is_none()
     }
 
     pub(super) fn ticket(&self) -> Option<&Ticket> {
@@ -199,7 +207,10 @@ impl Store {
     /// Saves what `taut set` keeps, if it is due.
     fn save_settings(&mut self, now: Time) -> Vec<String> {
         let Some((settings, _)) = self.settings.take_if(|(_, due)| *due <= now) else { return Vec::new() };
-        let Err(error) = self.state.save_settings(&settings) else { return Vec::new() };
+        let Err(error) = self.state.save_settings(&settings) else {
+            self.settings_saved = true;
+            return Vec::new();
+        };
         self.settings = Some((settings, now + RETRY));
         vec![self.explain(&error)]
     }
@@ -239,6 +250,9 @@ impl Worker {
     }
 
     pub(super) fn report_disk(&mut self, problems: Vec<String>) {
+        if self.store.take_settings_saved() {
+            self.emit(ControlEvent::SettingsSaved);
+        }
         if self.store.works_again(!problems.is_empty()) {
             self.emit(ControlEvent::DiskWorks);
         }
