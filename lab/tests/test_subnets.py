@@ -275,3 +275,17 @@ def test_fault_j8_rules_survive_other_programs_and_are_there_once(lab):
     # A program that sets up the network again switches forwarding off.
     router.host.run("sh", "-c", "echo 0 > /proc/sys/net/ipv4/conf/eth1/forwarding")
     wait_until(lambda: seen_as(net.client.host, plain.ipv4, timeout=1), "forwarding to be switched on again", timeout=30)
+
+
+def test_another_program_that_wants_forwarding_gets_it_from_a_router_and_keeps_it(lab):
+    net, router, plain = one_site(lab)
+    wait_until(lambda: seen_as(net.client.host, plain.ipv4), "the plain host to answer")
+    switch = "cat /proc/sys/net/ipv4/conf/eth1/forwarding"
+    guards = lambda: router.host.run("nft", "list", "ruleset").stdout.count("nfproto ipv4 iif \"eth1\" oif != \"eth1\" drop")  # noqa: E731
+    assert guards() == 1, router.host.run("nft", "list", "ruleset").stdout
+    # As Docker does when it starts after taut.
+    router.host.run("sysctl", "-w", "net.ipv4.ip_forward=1")
+    wait_until(lambda: guards() == 0, "the interface to be free for the other program")
+    assert seen_as(net.client.host, plain.ipv4)
+    router.taut("down")
+    assert router.host.run("sh", "-c", switch).stdout.strip() == "1"

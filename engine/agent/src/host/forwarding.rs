@@ -25,6 +25,9 @@ const UNPROTECTED_CHECKS: Duration = Duration::from_millis(500);
 /// Interval of checks otherwise, 10 s: another program may switch forwarding off.
 const PROTECTED_CHECKS: Duration = Duration::from_secs(10);
 
+/// Interval of checks while an interface forwards because of the overlay alone, 2 s: another program that switches the whole host's forwarding on wants to use it.
+const GUARDED_CHECKS: Duration = Duration::from_secs(2);
+
 /// Time until a failed change is tried again, 2 s.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -101,8 +104,9 @@ impl Forwarding {
         self.due = match &done {
             Err(_) => Some(now + RETRY),
             Ok(()) if self.routes.is_empty() => None,
-            Ok(()) if self.table.as_ref().is_some_and(NftTable::is_protected) => Some(now + PROTECTED_CHECKS),
-            Ok(()) => Some(now + UNPROTECTED_CHECKS),
+            Ok(()) if !self.table.as_ref().is_some_and(NftTable::is_protected) => Some(now + UNPROTECTED_CHECKS),
+            Ok(()) if self.switches.has_guarded() => Some(now + GUARDED_CHECKS),
+            Ok(()) => Some(now + PROTECTED_CHECKS),
         };
         self.error = done.err();
     }
@@ -115,6 +119,7 @@ impl Forwarding {
         let has_ipv6 = self.routes.iter().any(|route| route.real.address().is_ipv6());
         self.is_without_ipv6 = has_ipv6 && !switches::forwards_ipv6();
         // The rules come first: no packet is forwarded without them.
+        self.switches.look();
         let guarded = self.switches.guarded(&interfaces);
         let plan = Plan { index, snat: self.snat, routes: self.routes.clone(), guarded };
         self.set_table(plan).map_err(|error| error.to_string())?;
