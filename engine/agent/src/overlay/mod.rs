@@ -234,10 +234,9 @@ impl Overlay {
         let accepted = self.routes.accepted(map, &self.surroundings.networks());
         let is_other = accepted != self.accepted;
         self.accepted = accepted;
-        let in_force = self.routes.in_force(map);
-        let forwarded = in_force.iter().map(|route| route.published).collect();
-        self.forwarding.set_routes(in_force, now);
-        self.node.set_subnets(forwarded, self.accepted.used.clone());
+        // A new route is opened once its rules are made.
+        self.forwarding.set_routes(self.routes.in_force(map), now);
+        self.node.set_subnets(self.forwarding.in_force(), self.accepted.used.clone());
         // The kernel sends packets to an endpoint in such a prefix into the overlay, where they would go round in circles (fault I8).
         let avoided = self.surroundings.overlays().into_iter().chain(self.accepted.used.iter().copied());
         self.node.set_avoided(avoided.collect());
@@ -369,6 +368,7 @@ impl Overlay {
         if self.forwarding.poll_timeout().is_some_and(|due| due <= clocks.now) {
             let (index, name) = (self.host.index(), String::from(self.host.name()));
             self.forwarding.handle_timeout(self.host.netlink(), (index, &name), clocks.now);
+            self.node.set_forwarded(self.forwarding.in_force());
             if self.forwarding.was_restored() {
                 self.host.note(HostEvent::RulesRestored);
             }
