@@ -143,6 +143,19 @@ def test_fault_j6_a_network_of_this_host_wins_over_an_equal_route(lab):
     net.wait_for_route(net.client, lan, router)
 
 
+def test_fault_j6_a_route_inside_the_network_of_another_vpn_is_not_used(lab):
+    net = Subnets(lab)
+    lan = net.prefixes()[0]
+    net.client.host.ip("tuntap add dev vpn0 mode tun", "address add 10.77.0.1/24 dev vpn0", "link set vpn0 up")
+    router = net.start_router(routes=f"{lan},10.77.0.128/25")
+    net.start(net.client, options=("--accept-routes",))
+    net.approve(router, f"{lan},10.77.0.128/25")
+    net.wait_for_route(net.client, lan, router)
+    shown = {one["route"]: one for one in net.client.status()["routes"]["peers"]}
+    assert shown["10.77.0.128/25"]["via"] is None and shown["10.77.0.128/25"]["hidden_by"] == "10.77.0.0/24"
+    assert "vpn0" in net.client.host.run("ip", "route", "get", "10.77.0.130").stdout
+
+
 def both_sites(lab, *options):
     """Two sites whose hosts run nothing of ours and have the routers as gateways; the routers hide no addresses."""
     net = Subnets(lab, sites=2, gateways=True)
