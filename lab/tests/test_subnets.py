@@ -143,6 +143,19 @@ def test_fault_j6_a_network_of_this_host_wins_over_an_equal_route(lab):
     net.wait_for_route(net.client, lan, router)
 
 
+def test_fault_j6_a_route_inside_the_network_of_another_vpn_is_not_used(lab):
+    net = Subnets(lab)
+    lan = net.prefixes()[0]
+    net.client.host.ip("tuntap add dev vpn0 mode tun", "address add 10.77.0.1/24 dev vpn0", "link set vpn0 up")
+    router = net.start_router(routes=f"{lan},10.77.0.128/25")
+    net.start(net.client, options=("--accept-routes",))
+    net.approve(router, f"{lan},10.77.0.128/25")
+    net.wait_for_route(net.client, lan, router)
+    shown = {one["route"]: one for one in net.client.status()["routes"]["peers"]}
+    assert shown["10.77.0.128/25"]["via"] is None and shown["10.77.0.128/25"]["hidden_by"] == "10.77.0.0/24"
+    assert "vpn0" in net.client.host.run("ip", "route", "get", "10.77.0.130").stdout
+
+
 def both_sites(lab, *options):
     """Two sites whose hosts run nothing of ours and have the routers as gateways; the routers hide no addresses."""
     net = Subnets(lab, sites=2, gateways=True)
@@ -275,3 +288,17 @@ def test_fault_j8_rules_survive_other_programs_and_are_there_once(lab):
     # A program that sets up the network again switches forwarding off.
     router.host.run("sh", "-c", "echo 0 > /proc/sys/net/ipv4/conf/eth1/forwarding")
     wait_until(lambda: seen_as(net.client.host, plain.ipv4, timeout=1), "forwarding to be switched on again", timeout=30)
+
+
+def test_another_program_that_wants_forwarding_gets_it_from_a_router_and_keeps_it(lab):
+    net, router, plain = one_site(lab)
+    wait_until(lambda: seen_as(net.client.host, plain.ipv4), "the plain host to answer")
+    switch = "cat /proc/sys/net/ipv4/conf/eth1/forwarding"
+    guards = lambda: router.host.run("nft", "list", "ruleset").stdout.count("nfproto ipv4 iif \"eth1\" oif != \"eth1\" drop")  # noqa: E731
+    assert guards() == 1, router.host.run("nft", "list", "ruleset").stdout
+    # As Docker does when it starts after taut.
+    router.host.run("sysctl", "-w", "net.ipv4.ip_forward=1")
+    wait_until(lambda: guards() == 0, "the interface to be free for the other program")
+    assert seen_as(net.client.host, plain.ipv4)
+    router.taut("down")
+    assert router.host.run("sh", "-c", switch).stdout.strip() == "1"

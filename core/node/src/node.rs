@@ -251,6 +251,13 @@ impl<E: Entropy> Node<E> {
         self.subnets.set_wanted(forwarded, accepted);
     }
 
+    /// Sets the prefixes behind this node that it forwards peers' packets to, at once.
+    pub fn set_forwarded(&mut self, forwarded: Vec<Prefix>) {
+        if self.subnets.set_forwarded(forwarded) {
+            self.tell_routes();
+        }
+    }
+
     /// Sets the ports on which the host offers services, for the decision which flows in progress it began.
     pub fn set_service_ports(&mut self, ports: ServicePorts) {
         if self.filtering.set_ports(ports) && self.filtering.is_on() {

@@ -6,7 +6,7 @@
 
 mod health;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use taut_base::{NodeId, PeerId, Prefix, Time};
@@ -39,7 +39,7 @@ pub(crate) struct Moved {
 #[derive(Debug, Default)]
 pub(crate) struct Subnets {
     /// Prefixes that the user accepts from peers.
-    accepted: Vec<Prefix>,
+    accepted: BTreeSet<Prefix>,
     /// Prefixes behind this node that it forwards to.
     forwarded: Vec<Prefix>,
     /// The accepted prefixes that a peer has.
@@ -55,7 +55,14 @@ pub(crate) struct Subnets {
 impl Subnets {
     /// Sets the prefixes that peers' packets are forwarded to, and those that are accepted from peers.
     pub(crate) fn set_wanted(&mut self, forwarded: Vec<Prefix>, accepted: Vec<Prefix>) {
-        (self.forwarded, self.accepted) = (forwarded, accepted);
+        (self.forwarded, self.accepted) = (forwarded, accepted.into_iter().collect());
+    }
+
+    /// Sets the prefixes that peers' packets are forwarded to. Returns true if they are others than before.
+    pub(crate) fn set_forwarded(&mut self, forwarded: Vec<Prefix>) -> bool {
+        let is_other = forwarded != self.forwarded;
+        self.forwarded = forwarded;
+        is_other
     }
 
     /// Takes the routes of a map. `peer_of` finds the peer of a node. A prefix keeps its carrier while that is still one of its routers.

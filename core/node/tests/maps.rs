@@ -120,6 +120,11 @@ fn fault_g2_subnets_are_used_as_the_user_accepts_them_and_shared_by_their_router
     assert!(routes.may_send(first, host) && routes.may_send(second, host) && !routes.may_send(third, host));
     let here = |text: &str| routes.delivers_to(text.parse().unwrap(), false);
     assert!(here("192.168.20.7") && here("100.64.0.1") && !here("192.168.10.7"));
+    // The router's table of rules is lost, and made again.
+    node.set_forwarded(Vec::new());
+    assert!(!next_routes(&mut node).delivers_to("192.168.20.7".parse().unwrap(), false));
+    node.set_forwarded(vec![behind]);
+    assert!(next_routes(&mut node).delivers_to("192.168.20.7".parse().unwrap(), false));
     // The first router ceases to be one.
     map.peers.get_mut(&ids[0]).unwrap().routes.clear();
     node.set_map(&map);

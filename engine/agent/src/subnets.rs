@@ -2,10 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use taut_base::Prefix;
 use taut_netmap::{NetworkMap, usable_routes};
+
+use crate::api::Failure;
+
+/// Maximum number of peers' routes that a host uses, 10,000: its kernel and each lane look up each of them.
+const MAX_ACCEPTED: usize = 10_000;
 
 /// A prefix behind this node that it offers to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,18 +96,20 @@ impl RouteOptions {
         self.advertise.iter().copied().filter(|route| approved.contains(&route.published)).collect()
     }
 
-    /// Returns the peers' routes that this host uses. `local` are the networks of its own interfaces.
-    pub(crate) fn accepted(&self, map: &NetworkMap, local: &[Prefix]) -> AcceptedRoutes {
+    /// Returns the peers' routes that this host uses. `local` are the networks of its own interfaces, `vital` the addresses that the overlay itself needs.
+    pub(crate) fn accepted(&self, map: &NetworkMap, local: &[Prefix], vital: &[Vital]) -> AcceptedRoutes {
         let mut routes = AcceptedRoutes::default();
         let all: BTreeSet<Prefix> = map.peers.values().flat_map(|peer| peer.usable_routes(&map.network)).collect();
         for route in all.into_iter().filter(|_| self.accept) {
             // Another router of a subnet that this node is a router of: it is reached from here.
             let is_own = self.advertise.iter().any(|own| own.published == route || own.real == route);
             let inside = |near: &&Prefix| near.length() <= route.length() && near.contains(route.address());
-            match local.iter().find(inside) {
+            match (local.iter().find(inside), vital.iter().find(|vital| vital.is_cut_by(route, local))) {
                 _ if is_own => {}
-                Some(near) => routes.hidden.push((route, *near)),
-                None => routes.used.push(route),
+                (Some(near), _) => routes.hidden.push((route, *near)),
+                (None, Some(vital)) => routes.cut.push((route, *vital)),
+                (None, None) if routes.used.len() < MAX_ACCEPTED => routes.used.push(route),
+                (None, None) => routes.left_out += 1,
             }
         }
         routes
@@ -115,10 +123,67 @@ pub(crate) struct AcceptedRoutes {
     pub(crate) used: Vec<Prefix>,
     /// Those that are not used, because this network of the host contains them (fault J6).
     pub(crate) hidden: Vec<(Prefix, Prefix)>,
+    /// Those that are not used, because they contain this address.
+    pub(crate) cut: Vec<(Prefix, Vital)>,
+    /// Number of those beyond [`MAX_ACCEPTED`].
+    pub(crate) left_out: usize,
+}
+
+impl AcceptedRoutes {
+    /// Returns warnings for the user.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = Failure> {
+        let cut = self.cut.first().map(|(route, vital)| {
+            let more = match self.cut.len() - 1 {
+                0 => String::new(),
+                more => format!(" (and {more} more for such a reason)"),
+            };
+            let text =
+                format!("the subnet route {route} is not used: it contains {}, {}{more}", vital.address, vital.what);
+            Failure::new(
+                text,
+                "packets to that address would go into the overlay, which needs it; advertise prefixes without it",
+            )
+        });
+        let left_out = (self.left_out > 0).then(|| {
+            let text = format!("{} subnet routes of peers are not used: this host takes {MAX_ACCEPTED}", self.left_out);
+            Failure::new(text, "advertise fewer and shorter prefixes")
+        });
+        cut.into_iter().chain(left_out)
+    }
+}
+
+/// An address that the overlay itself needs: with a route of a peer to it, it would need itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Vital {
+    pub(crate) address: IpAddr,
+    /// Whose it is, for users.
+    what: &'static str,
+}
+
+impl Vital {
+    /// Returns all of them: those of the coordinator and the host's gateways, and the endpoints of the map's relays.
+    pub(crate) fn all(coordinator: &[IpAddr], gateways: impl Iterator<Item = IpAddr>, map: &NetworkMap) -> Vec<Self> {
+        let of = |what| move |address: IpAddr| Self { address: address.to_canonical(), what };
+        let relays = map.relays.iter().flat_map(|relay| &relay.endpoints).map(|endpoint| endpoint.ip());
+        let coordinator = coordinator.iter().copied().map(of("an address of the coordinator"));
+        coordinator
+            .chain(relays.map(of("an address of a relay")))
+            .chain(gateways.map(of("this host's gateway")))
+            .collect()
+    }
+
+    /// Returns true if packets to it would take this route. A network of the host in which it is wins, if it is smaller.
+    fn is_cut_by(&self, route: Prefix, local: &[Prefix]) -> bool {
+        let is_near = |near: &Prefix| near.length() > route.length() && near.contains(self.address);
+        route.contains(self.address) && !local.iter().any(is_near)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use taut_base::{NodeId, PublicKey};
+    use taut_netmap::{LocalMember, NetworkInfo, Peer};
+
     use super::*;
 
     fn prefix(text: &str) -> Prefix {
@@ -144,5 +209,64 @@ mod tests {
         ] {
             assert_eq!(route(bad), Err(BadAdvertisedRoute), "{bad}");
         }
+    }
+
+    /// Returns the map of a node whose peers have these routes.
+    fn map(routes: impl Iterator<Item = Vec<Prefix>>) -> NetworkMap {
+        let prefixes = || (prefix("100.64.0.0/10"), prefix("fd00::/64"));
+        let peer = |(number, routes): (u8, Vec<Prefix>)| {
+            let id = NodeId(u64::from(number) + 2);
+            let key = PublicKey([number; 32]);
+            let name = format!("r{number}");
+            let (addresses, endpoints, relays) = (Vec::new(), Vec::new(), Vec::new());
+            (id, Peer { id, name, key, addresses, endpoints, relays, native: false, routes })
+        };
+        let (ipv4, ipv6) = prefixes();
+        let name = String::from("a");
+        NetworkMap {
+            version: 1,
+            network: NetworkInfo { name: name.clone(), ipv4, ipv6, base_domain: None },
+            me: LocalMember { id: NodeId(1), name, key: PublicKey([1; 32]), addresses: Vec::new(), routes: Vec::new() },
+            peers: (0..).zip(routes).map(peer).collect(),
+            relays: Vec::new(),
+            filter: None,
+        }
+    }
+
+    fn accepted(routes: &[&str], local: &[&str], coordinator: &str) -> AcceptedRoutes {
+        let map = map(std::iter::once(routes.iter().map(|text| prefix(text)).collect()));
+        let local: Vec<Prefix> = local.iter().map(|text| prefix(text)).collect();
+        let gateway = "192.168.1.1".parse().unwrap();
+        let vital = Vital::all(&[coordinator.parse().unwrap()], std::iter::once(gateway), &map);
+        RouteOptions { accept: true, ..RouteOptions::default() }.accepted(&map, &local, &vital)
+    }
+
+    #[test]
+    fn fault_i8_a_route_to_the_coordinator_or_the_gateway_is_not_used() {
+        let found = accepted(&["203.0.113.0/24", "192.168.0.0/16", "10.0.0.0/8"], &[], "::ffff:203.0.113.5");
+        assert_eq!(found.used, [prefix("10.0.0.0/8")]);
+        let cut: Vec<String> = found.cut.iter().map(|(route, vital)| format!("{route} {}", vital.address)).collect();
+        assert_eq!(cut, ["192.168.0.0/16 192.168.1.1", "203.0.113.0/24 203.0.113.5"]);
+        let warning = found.warnings().next().unwrap().message;
+        assert!(
+            warning.contains("192.168.0.0/16") && warning.contains("192.168.1.1, this host's gateway"),
+            "{warning}"
+        );
+    }
+
+    #[test]
+    fn what_is_in_a_smaller_network_of_the_host_is_reached_all_the_same() {
+        let found = accepted(&["192.168.0.0/16"], &["192.168.1.0/24"], "192.168.1.5");
+        assert_eq!((found.used.len(), found.cut.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_host_takes_a_bounded_number_of_routes() {
+        let route = |number: u32| Prefix::host(IpAddr::V4((0x0a00_0000 + number).into()));
+        let routers = (0..200_u32).map(|router| (0..64).map(|number| route(router * 64 + number)).collect());
+        let accepts = RouteOptions { accept: true, ..RouteOptions::default() };
+        let found = accepts.accepted(&map(routers), &[], &[]);
+        assert_eq!((found.used.len(), found.left_out), (MAX_ACCEPTED, 2_800));
+        assert!(found.warnings().next().unwrap().message.starts_with("2800 subnet routes"));
     }
 }

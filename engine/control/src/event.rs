@@ -1,7 +1,7 @@
 //! The agent's commands to the control thread, and the thread's events.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,6 +120,8 @@ pub enum ControlEvent {
     },
     /// The coordinator accepted this node on a new channel.
     Connected {
+        /// Addresses of the coordinator, that of this connection among them.
+        addresses: Vec<IpAddr>,
         /// The URL in use.
         url: String,
     },

@@ -34,6 +34,6 @@ pub struct PeerRouteStatus {
     pub via: Option<String>,
     /// Names of all peers that are its routers, first choice first.
     pub routers: Vec<String>,
-    /// The network of this host that contains the prefix, so that it is not used.
+    /// The network of this host that contains the prefix, or the address that the prefix would cut off, so that it is not used.
     pub hidden_by: Option<Prefix>,
 }

@@ -352,7 +352,8 @@ impl Daemon {
         }
         // A network that was up on this host before comes up again, even if it overlaps with other networks now (law 5).
         let fits = if identity.is_new { check_first_join(&map) } else { Ok(()) };
-        let start = || Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker, clocks);
+        let at = &self.coordinator.addresses;
+        let start = || Overlay::start(&self.config, &identity.node_key, identity.port, &map, at, &self.waker, clocks);
         match fits.and_then(|()| start()) {
             Ok(mut overlay) => {
                 overlay.resume_stamps(self.member.stamps);

@@ -8,6 +8,7 @@ use taut_netmap::{Problem, ProblemCode, Waiting};
 use taut_relay::Ticket;
 
 use super::Daemon;
+use super::state::literal_address;
 use crate::api::Failure;
 use crate::basics::clocks;
 use crate::log::{self, Value, kind};
@@ -54,10 +55,14 @@ impl Daemon {
                 }
                 presence.extend(nodes);
             }
-            ControlEvent::Connected { url } => {
+            ControlEvent::Connected { url, addresses } => {
                 let away = self.coordinator.lost.take().map(|lost| Value::s(clocks().now.since(lost)));
                 self.note_coordinator(&kind::COORDINATOR_CONNECTED, &[Value::text(&url), away.unwrap_or(Value::None)]);
                 (self.coordinator.connected, self.coordinator.url) = (true, url);
+                self.coordinator.addresses = addresses;
+                if let (Some(overlay), Some(map)) = (&mut self.overlay, &self.member.map) {
+                    overlay.set_coordinator(&self.coordinator.addresses, map, clocks());
+                }
                 (self.coordinator.last_error, self.coordinator.retry_at) = (None, None);
                 (self.problems.network, self.problems.duplicate) = (None, None);
             }
@@ -113,8 +118,12 @@ impl Daemon {
             (self.member.map, self.member.ticket) = (None, None);
             (self.coordinator.waiting, self.coordinator.expires) = (None, None);
             self.coordinator.other_prefixes = None;
+            self.coordinator.addresses.clear();
         }
         self.coordinator.url.clone_from(&identity.url);
+        if self.coordinator.addresses.is_empty() {
+            self.coordinator.addresses.extend(literal_address(&identity.url));
+        }
         (self.member.exists, self.leave) = (true, None);
         self.member.identity = Some(identity);
         (self.problems.network, self.problems.duplicate) = (None, None);

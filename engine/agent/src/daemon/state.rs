@@ -1,6 +1,7 @@
 //! The state of the daemon: its membership, the coordinator's state, problems for the user, and the readings of the host's addresses.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ impl MembershipState {
 pub(super) struct CoordinatorState {
     /// The URL in use.
     pub(super) url: String,
+    /// Addresses of the last connection.
+    pub(super) addresses: Vec<IpAddr>,
     pub(super) connected: bool,
     /// The coordinator's message about what this node waits for, and the time at which its code expires.
     pub(super) waiting: Option<(Waiting, Option<Time>)>,
@@ -62,6 +65,13 @@ pub(super) struct CoordinatorState {
     pub(super) presence: Option<BTreeMap<NodeId, bool>>,
     /// Overlay prefixes that the coordinator wants instead of those in use.
     pub(super) other_prefixes: Option<OtherPrefixes>,
+}
+
+/// Returns the address in a URL that has one instead of a name: it is known before the first connection.
+pub(super) fn literal_address(url: &str) -> Option<IpAddr> {
+    let place = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next()?;
+    let with_port = || place.parse::<SocketAddr>().ok().map(|at| at.ip());
+    place.trim_matches(['[', ']']).parse().ok().or_else(with_port)
 }
 
 /// Problems for the user, each from another source.
@@ -92,4 +102,23 @@ pub(super) struct Readings {
     pub(super) changes: Changes,
     /// Time of the last reading.
     pub(super) last: Time,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_in_a_url_is_known_at_once() {
+        for (url, address) in [
+            ("https://203.0.113.5", Some("203.0.113.5")),
+            ("http://203.0.113.5:8080/", Some("203.0.113.5")),
+            ("https://[2001:db8::5]:443/x", Some("2001:db8::5")),
+            ("https://[2001:db8::5]", Some("2001:db8::5")),
+            ("https://taut.example.com:443", None),
+            ("", None),
+        ] {
+            assert_eq!(literal_address(url), address.map(|text| text.parse().unwrap()), "{url}");
+        }
+    }
 }

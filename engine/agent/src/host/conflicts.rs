@@ -174,6 +174,7 @@ mod tests {
             prefix: "100.64.0.2/32".parse().unwrap(),
             interface: String::from("taut1"),
             is_member,
+            is_subnet: false,
         };
         let routes = |is_member| Surroundings { routes: vec![route(is_member)], ..Surroundings::default() };
         let message = refused(&routes(true)).unwrap_err();

@@ -9,7 +9,7 @@ mod switches;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use taut_base::Time;
+use taut_base::{Prefix, Time};
 use taut_netlink::{Netlink, NetlinkError, NftTable};
 
 use crate::api::Failure;
@@ -25,6 +25,9 @@ const UNPROTECTED_CHECKS: Duration = Duration::from_millis(500);
 /// Interval of checks otherwise, 10 s: another program may switch forwarding off.
 const PROTECTED_CHECKS: Duration = Duration::from_secs(10);
 
+/// Interval of checks while an interface forwards because of the overlay alone, 2 s: another program that switches the whole host's forwarding on wants to use it.
+const GUARDED_CHECKS: Duration = Duration::from_secs(2);
+
 /// Time until a failed change is tried again, 2 s.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -37,6 +40,8 @@ pub(crate) struct Forwarding {
     routes: Vec<AdvertisedRoute>,
     /// The rules in force.
     plan: Option<Plan>,
+    /// Routes that the table in force has rules for.
+    covered: Vec<AdvertisedRoute>,
     table: Option<NftTable>,
     switches: Switches,
     due: Option<Time>,
@@ -56,6 +61,7 @@ impl Forwarding {
             name: format!("{device}_routes"),
             routes: Vec::new(),
             plan: None,
+            covered: Vec::new(),
             table: None,
             switches: Switches::new(record),
             due: None,
@@ -81,6 +87,11 @@ impl Forwarding {
         }
     }
 
+    /// Returns the published prefixes that packets may be forwarded to: those with rules (fault G9). Without a table there are none.
+    pub(crate) fn in_force(&self) -> Vec<Prefix> {
+        self.routes.iter().filter(|route| self.covered.contains(route)).map(|route| route.published).collect()
+    }
+
     /// Notes that interfaces, addresses or routes of the host changed.
     pub(crate) fn handle_news(&mut self, now: Time) {
         if !self.routes.is_empty() {
@@ -101,8 +112,9 @@ impl Forwarding {
         self.due = match &done {
             Err(_) => Some(now + RETRY),
             Ok(()) if self.routes.is_empty() => None,
-            Ok(()) if self.table.as_ref().is_some_and(NftTable::is_protected) => Some(now + PROTECTED_CHECKS),
-            Ok(()) => Some(now + UNPROTECTED_CHECKS),
+            Ok(()) if !self.table.as_ref().is_some_and(NftTable::is_protected) => Some(now + UNPROTECTED_CHECKS),
+            Ok(()) if self.switches.has_guarded() => Some(now + GUARDED_CHECKS),
+            Ok(()) => Some(now + PROTECTED_CHECKS),
         };
         self.error = done.err();
     }
@@ -115,10 +127,18 @@ impl Forwarding {
         let has_ipv6 = self.routes.iter().any(|route| route.real.address().is_ipv6());
         self.is_without_ipv6 = has_ipv6 && !switches::forwards_ipv6();
         // The rules come first: no packet is forwarded without them.
+        self.switches.look();
         let guarded = self.switches.guarded(&interfaces);
         let plan = Plan { index, snat: self.snat, routes: self.routes.clone(), guarded };
-        self.set_table(plan).map_err(|error| error.to_string())?;
+        let made = self.set_table(plan);
+        self.note_table(made.is_ok());
+        made.map_err(|error| error.to_string())?;
         self.switches.turn_on(name, &interfaces)
+    }
+
+    /// Notes whether the table has the rules for all routes. If not, the former table may be gone, and nothing is forwarded.
+    fn note_table(&mut self, is_made: bool) {
+        self.covered = if is_made { self.routes.clone() } else { Vec::new() };
     }
 
     fn set_table(&mut self, plan: Plan) -> Result<(), NetlinkError> {
@@ -140,6 +160,7 @@ impl Forwarding {
     /// Removes the rules, and switches off what was switched on, in this order: nothing is forwarded without rules.
     fn clear(&mut self) -> Result<(), NetlinkError> {
         self.switches.turn_off();
+        self.covered.clear();
         (self.plan, self.is_without_ipv6) = (None, false);
         match self.table.take() {
             Some(mut table) => table.remove(),
@@ -179,5 +200,28 @@ impl Forwarding {
 impl Drop for Forwarding {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_g9_nothing_is_forwarded_without_rules() {
+        let [lan, mapped] = ["192.168.10.0/24", "10.1.0.0/24 as 10.201.0.0/24"].map(|text| text.parse().unwrap());
+        let mut forwarding = Forwarding::new("none", true, std::env::temp_dir().join("taut-no-switches"));
+        forwarding.set_routes(vec![lan, mapped], Time::ZERO);
+        assert_eq!(forwarding.in_force(), [], "the table is not made yet");
+        forwarding.note_table(true);
+        assert_eq!(forwarding.in_force(), [lan.published, mapped.published]);
+        forwarding.set_routes(vec![mapped], Time::ZERO);
+        assert_eq!(forwarding.in_force(), [mapped.published], "one that goes needs no table");
+        forwarding.set_routes(vec![lan, mapped], Time::ZERO);
+        forwarding.note_table(false);
+        assert_eq!(forwarding.in_force(), [], "the table could not be restored");
+        forwarding.note_table(true);
+        forwarding.stop();
+        assert_eq!(forwarding.in_force(), []);
     }
 }

@@ -9,6 +9,8 @@ use taut_base::Prefix;
 use taut_netlink::{Address, InterfaceLink, Netlink, NetlinkError, Route, Scope};
 use taut_path::{Families, acceptable};
 
+use super::SUBNET_METRIC;
+
 /// Maximum number of tunnels whose routes are read, 16.
 const MAX_TUNNELS: usize = 16;
 /// Maximum number of prefixes of other overlays, 256: each candidate of a peer is compared with each prefix. Addresses in further prefixes are probed if a peer names them.
@@ -53,6 +55,8 @@ pub(super) struct TunnelRoute {
     pub(super) interface: String,
     /// Whether it is a route of Taut: its address belongs to a member of another network.
     pub(super) is_member: bool,
+    /// Whether it is a subnet's route of Taut, behind a member of another network.
+    pub(super) is_subnet: bool,
 }
 
 /// The kind of an interface.
@@ -143,6 +147,20 @@ impl Surroundings {
         self.own.iter().filter(|own| own.usable && own.kind != Kind::Overlay).map(|own| own.network).collect()
     }
 
+    /// Returns the networks that a peer's route must not take a part of: those of all other interfaces, and private prefixes routed into other overlays. A tunnel with a shorter
+    /// or a public route is an uplink. Subnets of another Taut network are left out: two daemons would give up their routes for each other's.
+    pub(crate) fn taken(&self) -> Vec<Prefix> {
+        let own = self.own.iter().filter(|own| own.usable).map(|own| own.network);
+        let routed = self.routes.iter().filter(|route| !route.is_subnet && is_private(route.prefix.address()));
+        let routed = routed.map(|route| route.prefix).filter(|prefix| is_long(*prefix));
+        own.chain(routed.take(MAX_PREFIXES)).collect()
+    }
+
+    /// Returns the addresses of this host's routers to the Internet.
+    pub(crate) fn gateways(&self) -> impl Iterator<Item = IpAddr> {
+        self.routers.iter().map(|(address, _)| *address)
+    }
+
     /// Returns the prefixes of other overlays, in which no endpoint of a peer is probed: networks of tunnels, and prefixes routed into them. Only private prefixes count,
     /// because a tunnel with routes of public ones is an uplink. A prefix that contains a network of the host is left out, because its neighbours are there.
     pub(crate) fn overlays(&self) -> Vec<Prefix> {
@@ -151,9 +169,8 @@ impl Surroundings {
         let near: Vec<Prefix> =
             self.own.iter().filter(|own| own.kind != Kind::Overlay).map(|own| own.network).collect();
         let is_overlay = |prefix: &Prefix| {
-            let shortest = if prefix.address().is_ipv4() { SHORTEST.0 } else { SHORTEST.1 };
             let holds = |near: &Prefix| prefix.contains(near.address()) && prefix.length() <= near.length();
-            prefix.length() >= shortest && is_private(prefix.address()) && !near.iter().any(holds)
+            is_long(*prefix) && is_private(prefix.address()) && !near.iter().any(holds)
         };
         let mut kept: Vec<Prefix> = Vec::new();
         for prefix in networks.chain(routed).filter(is_overlay) {
@@ -199,8 +216,15 @@ impl Own {
 impl TunnelRoute {
     fn new(route: &Route, link: &InterfaceLink) -> Option<Self> {
         let prefix = Prefix::new(route.destination, route.prefix_len).ok()?;
-        Some(Self { prefix, interface: link.name.clone(), is_member: route.is_ours() })
+        // The rank distinguishes them: a subnet may be a single address, too.
+        let is_subnet = route.is_ours() && route.metric == SUBNET_METRIC;
+        Some(Self { prefix, interface: link.name.clone(), is_member: route.is_ours() && !is_subnet, is_subnet })
     }
+}
+
+/// Returns true if a route of this length does not make its tunnel an uplink.
+fn is_long(prefix: Prefix) -> bool {
+    prefix.length() >= if prefix.address().is_ipv4() { SHORTEST.0 } else { SHORTEST.1 }
 }
 
 /// Returns true for addresses that are not routed on the Internet: private ones (RFC 1918), shared ones of carriers (RFC 6598), and unique local ones (RFC 4193).
@@ -230,7 +254,12 @@ pub(super) mod tests {
     }
 
     fn into(prefix: &str) -> TunnelRoute {
-        TunnelRoute { prefix: prefix.parse().unwrap(), interface: String::from("wg0"), is_member: false }
+        TunnelRoute {
+            prefix: prefix.parse().unwrap(),
+            interface: String::from("wg0"),
+            is_member: false,
+            is_subnet: false,
+        }
     }
 
     fn link(kind: Option<&str>) -> InterfaceLink {
@@ -305,11 +334,31 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn fault_j6_networks_of_other_overlays_are_taken_and_subnets_of_another_taut_network_are_not() {
+        let own = vec![own("eth0", Kind::Network, "192.168.1.7/24"), own("wg0", Kind::Overlay, "10.9.0.7/24")];
+        let (vpn, uplink, subnet) = (into("10.20.0.0/16"), into("0.0.0.0/1"), into("10.30.0.0/16"));
+        let routes = vec![vpn, uplink, TunnelRoute { is_subnet: true, ..subnet }];
+        let taken = Surroundings { own, routes, ..Surroundings::default() }.taken();
+        assert_eq!(taken, ["192.168.1.0/24", "10.9.0.0/24", "10.20.0.0/16"].map(|text| text.parse().unwrap()));
+    }
+
+    #[test]
+    fn fault_j13_a_subnets_route_of_another_network_is_no_member() {
+        let route = Route::new("100.64.0.2".parse().unwrap(), 32, 7);
+        let kind = |metric| {
+            let route = TunnelRoute::new(&Route { metric, ..route.clone() }, &link(Some("tun"))).unwrap();
+            (route.is_member, route.is_subnet)
+        };
+        assert_eq!((kind(0), kind(SUBNET_METRIC)), ((true, false), (false, true)));
+    }
+
+    #[test]
     fn the_prefixes_of_overlays_have_a_bound() {
         let routes = (0..2_000_u32).map(|number| TunnelRoute {
             prefix: Prefix::host(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + number))),
             interface: String::from("wg0"),
             is_member: true,
+            is_subnet: false,
         });
         let surroundings = Surroundings { routes: routes.collect(), ..Surroundings::default() };
         assert_eq!(surroundings.overlays().len(), MAX_PREFIXES);

@@ -32,7 +32,7 @@ use crate::basics::OsEntropy;
 use crate::config::DaemonConfig;
 use crate::host::{self, Forwarding, Host, HostEvent, PacketLimits, Surroundings};
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
-use crate::subnets::{AcceptedRoutes, RouteOptions};
+use crate::subnets::{AcceptedRoutes, RouteOptions, Vital};
 use bridges::Bridges;
 use growth::{Growth, most_lanes};
 use nat_test::NatTestSockets;
@@ -49,6 +49,8 @@ pub(crate) struct Overlay {
     host: Host,
     /// The user's choices about subnet routes.
     routes: RouteOptions,
+    /// Addresses of the coordinator, as far as they are known.
+    coordinator: Vec<IpAddr>,
     /// The peers' routes in use.
     accepted: AcceptedRoutes,
     forwarding: Forwarding,
@@ -111,6 +113,7 @@ impl Overlay {
         node_key: &PrivateKey,
         remembered_port: Option<u16>,
         map: &NetworkMap,
+        coordinator: &[IpAddr],
         waker: &Waker,
         clocks: Clocks,
     ) -> Result<Self, Failure> {
@@ -163,6 +166,7 @@ impl Overlay {
             lanes,
             host,
             routes: config.routes.clone(),
+            coordinator: coordinator.to_vec(),
             accepted: AcceptedRoutes::default(),
             forwarding,
             surroundings: Surroundings::default(),
@@ -229,15 +233,23 @@ impl Overlay {
         self.set_map(map, clocks);
     }
 
+    /// Takes the addresses of the coordinator's present connection: no route of a peer may cut it off.
+    pub(crate) fn set_coordinator(&mut self, addresses: &[IpAddr], map: &NetworkMap, clocks: Clocks) {
+        if self.coordinator != addresses {
+            self.coordinator = addresses.to_vec();
+            self.set_map(map, clocks);
+        }
+    }
+
     /// Finds out which subnets are in use. Returns true if others are than before; then the node and the host need the map again.
     fn take_routes(&mut self, map: &NetworkMap, now: Time) -> bool {
-        let accepted = self.routes.accepted(map, &self.surroundings.networks());
+        let vital = Vital::all(&self.coordinator, self.surroundings.gateways(), map);
+        let accepted = self.routes.accepted(map, &self.surroundings.taken(), &vital);
         let is_other = accepted != self.accepted;
         self.accepted = accepted;
-        let in_force = self.routes.in_force(map);
-        let forwarded = in_force.iter().map(|route| route.published).collect();
-        self.forwarding.set_routes(in_force, now);
-        self.node.set_subnets(forwarded, self.accepted.used.clone());
+        // A new route is opened once its rules are made.
+        self.forwarding.set_routes(self.routes.in_force(map), now);
+        self.node.set_subnets(self.forwarding.in_force(), self.accepted.used.clone());
         // The kernel sends packets to an endpoint in such a prefix into the overlay, where they would go round in circles (fault I8).
         let avoided = self.surroundings.overlays().into_iter().chain(self.accepted.used.iter().copied());
         self.node.set_avoided(avoided.collect());
@@ -252,9 +264,10 @@ impl Overlay {
         self.host.set_routes(peers, &self.accepted.used, stub, now);
     }
 
-    /// Returns the peers' routes that this host does not use, each with the network of the host that contains it.
+    /// Returns the peers' routes that this host does not use, each with the network of the host that contains it, or the address that it would cut off.
     pub(crate) fn hidden_routes(&self) -> impl Iterator<Item = (Prefix, Prefix)> {
-        self.accepted.hidden.iter().copied()
+        let cut = self.accepted.cut.iter().map(|(route, vital)| (*route, Prefix::host(vital.address)));
+        self.accepted.hidden.iter().copied().chain(cut)
     }
 
     /// Reads the host's interfaces after these changes. Returns true if this node's endpoints changed.
@@ -310,7 +323,7 @@ impl Overlay {
     /// Returns warnings for the user; packets flow nevertheless.
     pub(crate) fn warnings(&self) -> Vec<Failure> {
         let host = self.host.warnings().into_iter().chain(self.conflicts.iter().cloned());
-        host.chain(self.forwarding.warnings()).collect()
+        host.chain(self.forwarding.warnings()).chain(self.accepted.warnings()).collect()
     }
 
     /// Returns the addresses at which this node answers its host's questions for names.
@@ -369,6 +382,7 @@ impl Overlay {
         if self.forwarding.poll_timeout().is_some_and(|due| due <= clocks.now) {
             let (index, name) = (self.host.index(), String::from(self.host.name()));
             self.forwarding.handle_timeout(self.host.netlink(), (index, &name), clocks.now);
+            self.node.set_forwarded(self.forwarding.in_force());
             if self.forwarding.was_restored() {
                 self.host.note(HostEvent::RulesRestored);
             }

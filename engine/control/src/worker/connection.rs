@@ -284,7 +284,8 @@ impl Worker {
         }
         open.accepted = Some(now);
         let url = open.url.clone();
-        self.emit(ControlEvent::Connected { url });
+        let addresses = self.addresses();
+        self.emit(ControlEvent::Connected { url, addresses });
         true
     }
 

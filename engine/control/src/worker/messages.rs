@@ -99,7 +99,7 @@ impl Worker {
 
     /// Returns the coordinator's known addresses: the address in use first, then those of its host name and of its other URLs. All are needed, because a host
     /// that reaches the coordinator over IPv6 detects a NAT by also reaching the coordinator's relay over IPv4.
-    fn addresses(&self) -> Vec<IpAddr> {
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
         let urls = self.membership.iter().flat_map(|membership| &membership.urls);
         let literal = urls.filter_map(|url| url.parse::<Url>().ok()?.host.parse().ok());
         self.coordinator_addresses.iter().copied().chain(literal).collect()

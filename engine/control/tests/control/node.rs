@@ -97,7 +97,7 @@ impl Node {
     }
 
     pub(crate) fn connected(&self) -> String {
-        self.expect(|event| if let ControlEvent::Connected { url } = event { Some(url) } else { None })
+        self.expect(|event| if let ControlEvent::Connected { url, .. } = event { Some(url) } else { None })
     }
 
     pub(crate) fn stop(mut self) {

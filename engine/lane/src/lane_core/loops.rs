@@ -2,14 +2,27 @@
 
 use std::net::SocketAddr;
 
+use taut_path::Way;
 use taut_wire::ip;
+
+use crate::relays::RelayLinks;
 
 /// Protocol number of UDP.
 const UDP: u8 = 17;
 
-/// Returns true if this packet for a peer is a UDP datagram to the peer's own endpoint: only the tunnel's socket sends there. Datagrams to the endpoint of one peer may go through the
-/// tunnel to another one. A later fragment has no port; sealed, it is a datagram of its own, and the loop ends with that one.
-pub(super) fn leads_back(inner: &ip::Packet<'_>, endpoint: SocketAddr) -> bool {
-    let to_port = || inner.payload().get(2..4) == Some(&endpoint.port().to_be_bytes()[..]);
-    inner.destination() == endpoint.ip().to_canonical() && inner.protocol() == UDP && to_port()
+/// Returns true if this packet for a peer is a UDP datagram to an endpoint that only the tunnel's socket sends to: the peer's own, or, while the peer is reached through a
+/// relay, that of any relay. Datagrams to the endpoint of one peer may go through the tunnel to another one, and so may those to a relay while that one is reached
+/// directly. Only peers that roam have endpoints that may be in a prefix of the tunnel. A later fragment has no port; sealed, it is a datagram of its own, and the loop ends
+/// with that one.
+pub(super) fn leads_back(inner: &ip::Packet<'_>, way: Way, roams: bool, relays: &RelayLinks) -> bool {
+    if inner.protocol() != UDP {
+        return false;
+    }
+    let Some(&[high, low]) = inner.payload().get(2..4).and_then(|port| port.first_chunk()) else { return false };
+    let to = SocketAddr::new(inner.destination(), u16::from_be_bytes([high, low]));
+    let is_hop = (to.ip(), to.port()) == (way.first_hop().ip().to_canonical(), way.first_hop().port());
+    match way {
+        Way::Direct(_) => roams && is_hop,
+        Way::Relayed { .. } => is_hop || relays.has(to),
+    }
 }

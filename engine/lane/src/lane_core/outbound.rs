@@ -194,9 +194,7 @@ impl LaneCore {
         if matches!(origin, PacketOrigin::Read | PacketOrigin::HandedOff) && self.held.precedes(id, bucket) {
             return SendOutcome::Hold(id, HeldScope::Flows(bucket));
         }
-        // Only for peers that roam: the overlay's prefixes have no endpoints of Taut peers.
-        let endpoint = peer.first.way.and_then(|way| way.direct()).filter(|_| peer.path.roams());
-        if endpoint.is_some_and(|endpoint| leads_back(&inner, endpoint)) {
+        if peer.first.way.is_some_and(|way| leads_back(&inner, way, peer.path.roams(), &self.relays)) {
             return self.drop_outbound(DropReason::Loop);
         }
         // The gate notes the packet's flow, so that this node's filter lets the answers pass.

@@ -60,16 +60,22 @@ impl NftRule {
         self.meta(abi::NFT_META_OIF, index, false)
     }
 
+    /// Condition: it is a packet of IPv4.
+    #[must_use]
+    pub fn of_ipv4(self) -> Self {
+        self.of_family(abi::AF_INET)
+    }
+
     /// Condition: the packet comes from this prefix.
     #[must_use]
     pub fn source(self, prefix: Prefix) -> Self {
-        self.family(prefix).with(Expression::Address { is_source: true, prefix })
+        self.of_family(family(prefix)).with(Expression::Address { is_source: true, prefix })
     }
 
     /// Condition: the packet goes to this prefix.
     #[must_use]
     pub fn destination(self, prefix: Prefix) -> Self {
-        self.family(prefix).with(Expression::Address { is_source: false, prefix })
+        self.of_family(family(prefix)).with(Expression::Address { is_source: false, prefix })
     }
 
     /// Condition: the packet belongs to a connection whose first packet passed, or is an error about one.
@@ -112,8 +118,8 @@ impl NftRule {
         self.with(Expression::Meta { key, value: value.to_ne_bytes().to_vec(), is })
     }
 
-    fn family(self, prefix: Prefix) -> Self {
-        self.with(Expression::Meta { key: abi::NFT_META_NFPROTO, value: vec![family(prefix)], is: true })
+    fn of_family(self, family: u8) -> Self {
+        self.with(Expression::Meta { key: abi::NFT_META_NFPROTO, value: vec![family], is: true })
     }
 
     fn with(mut self, expression: Expression) -> Self {

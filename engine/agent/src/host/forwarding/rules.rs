@@ -37,8 +37,12 @@ impl Plan {
             let rule = NftRule::new().to_interface(self.index).source(route.real);
             if self.snat { rule.drop() } else { rule.accept() }
         });
-        let guards = self.guarded.iter().map(|index| NftRule::new().from_interface(*index).drop());
-        std::iter::once(answers).chain(begun).chain(guards).collect()
+        // No packet has that source before it is mapped, unless a host took the address. It may be the real prefix of another route, which comes first.
+        let mapped = self.routes.iter().filter(|route| route.is_mapped());
+        let taken = mapped.map(|route| NftRule::new().to_interface(self.index).source(route.published).drop());
+        // The switches are those of IPv4. With br_netfilter, a packet that a bridge passes on comes and leaves by the bridge.
+        let guard = |index: &u32| NftRule::new().of_ipv4().from_interface(*index).not_to_interface(*index).drop();
+        std::iter::once(answers).chain(begun).chain(taken).chain(self.guarded.iter().map(guard)).collect()
     }
 
     fn prerouting(&self) -> Vec<NftRule> {
@@ -60,5 +64,39 @@ impl Plan {
             .filter(|route| route.is_mapped())
             .map(|route| NftRule::new().to_interface(self.index).source(route.real).map_source(route.published));
         hidden.chain(mapped).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(snat: bool, guarded: &[u32]) -> Plan {
+        let routes = vec!["10.1.0.0/24 as 10.201.0.0/24".parse().unwrap()];
+        Plan { index: 7, snat, routes, guarded: guarded.to_vec() }
+    }
+
+    fn from(prefix: &str) -> NftRule {
+        NftRule::new().to_interface(7).source(prefix.parse().unwrap())
+    }
+
+    #[test]
+    fn fault_g9_no_host_takes_an_address_of_the_published_prefix() {
+        let (real, published) = ("10.1.0.0/24", "10.201.0.0/24");
+        assert_eq!(plan(true, &[]).forward()[1..], [from(real).drop(), from(published).drop()]);
+        assert_eq!(plan(false, &[]).forward()[1..], [from(real).accept(), from(published).drop()]);
+    }
+
+    #[test]
+    fn two_networks_that_are_published_under_each_others_addresses_both_send() {
+        let routes = ["10.1.0.0/24 as 10.2.0.0/24", "10.2.0.0/24 as 10.1.0.0/24"].map(|text| text.parse().unwrap());
+        let rules = Plan { routes: routes.to_vec(), ..plan(false, &[]) }.forward();
+        assert_eq!(rules[1..3], [from("10.1.0.0/24").accept(), from("10.2.0.0/24").accept()]);
+    }
+
+    #[test]
+    fn a_guard_is_for_ipv4_between_two_interfaces_alone() {
+        let guard = NftRule::new().of_ipv4().from_interface(3).not_to_interface(3).drop();
+        assert_eq!(plan(true, &[3]).forward().last(), Some(&guard));
     }
 }

@@ -13,23 +13,51 @@ use taut_netlink::{Netlink, NetlinkError};
 
 use crate::subnets::AdvertisedRoute;
 
+/// The kernel's switches, a directory for each interface.
+const KERNEL: &str = "/proc/sys/net/ipv4/conf";
+
+/// The directory of the switch for the whole host, `net.ipv4.ip_forward`. A change of it changes those of all interfaces.
+const WHOLE_HOST: &str = "all";
+
 /// Switches that were off and are on now.
 #[derive(Debug)]
 pub(super) struct Switches {
+    /// The kernel's directory.
+    kernel: PathBuf,
     record: PathBuf,
     /// Names of the interfaces.
     on: BTreeSet<String>,
+    /// Whether the whole host forwarded at the last look. An interface that was off nevertheless had been switched off on purpose.
+    is_whole: bool,
 }
 
 impl Switches {
     pub(super) fn new(record: PathBuf) -> Self {
-        Self { record, on: BTreeSet::new() }
+        Self::of(PathBuf::from(KERNEL), record)
+    }
+
+    fn of(kernel: PathBuf, record: PathBuf) -> Self {
+        Self { is_whole: read(&kernel, WHOLE_HOST).unwrap_or(false), kernel, record, on: BTreeSet::new() }
+    }
+
+    /// Looks at the switch of the whole host. If another program has switched it on, the interfaces forward because of that program, too: they are not guarded, and stay on.
+    pub(super) fn look(&mut self) {
+        let was_whole = std::mem::replace(&mut self.is_whole, read(&self.kernel, WHOLE_HOST).unwrap_or(false));
+        if self.is_whole && !was_whole {
+            self.on.clear();
+            self.note(&BTreeSet::new());
+        }
     }
 
     /// Returns the interfaces that do not forward but for the overlay.
     pub(super) fn guarded(&self, interfaces: &BTreeMap<u32, String>) -> Vec<u32> {
-        let is_ours = |name: &String| self.on.contains(name) || matches!(read(name), Ok(false));
+        let is_ours = |name: &String| self.on.contains(name) || matches!(read(&self.kernel, name), Ok(false));
         interfaces.iter().filter(|(_, name)| is_ours(name)).map(|(index, _)| *index).collect()
+    }
+
+    /// Returns true if an interface forwards because of the overlay alone.
+    pub(super) fn has_guarded(&self) -> bool {
+        !self.on.is_empty()
     }
 
     /// Switches the device and these interfaces on, and those off that are not needed any more.
@@ -39,25 +67,27 @@ impl Switches {
         let (kept, gone): (BTreeSet<String>, BTreeSet<String>) =
             std::mem::take(&mut self.on).into_iter().partition(|name| names.contains(name));
         self.on = kept;
-        let new: Vec<&String> = names.into_iter().filter(|name| matches!(read(name), Ok(false))).collect();
+        let new: Vec<&String> =
+            names.into_iter().filter(|name| matches!(read(&self.kernel, name), Ok(false))).collect();
         self.on.extend(new.iter().map(|name| String::from(name.as_str())));
         // The file has every switch before it is on, and until it is off.
         self.note(&gone);
         gone.iter().for_each(|name| {
-            let _ = write(name, false);
+            let _ = write(&self.kernel, name, false);
         });
         if !gone.is_empty() {
             self.note(&BTreeSet::new());
         }
-        write(device, true).map_err(|error| failed(device, error))?;
-        new.into_iter().try_for_each(|name| write(name, true).map_err(|error| failed(name, error)))
+        write(&self.kernel, device, true).map_err(|error| failed(device, error))?;
+        new.into_iter().try_for_each(|name| write(&self.kernel, name, true).map_err(|error| failed(name, error)))
     }
 
-    /// Switches everything off that was switched on.
+    /// Switches everything off that was switched on, unless another program needs it now.
     pub(super) fn turn_off(&mut self) {
+        self.look();
         for name in std::mem::take(&mut self.on) {
             // An interface that is gone has taken its switch along.
-            let _ = write(&name, false);
+            let _ = write(&self.kernel, &name, false);
         }
         let _ = fs::remove_file(&self.record);
     }
@@ -71,11 +101,17 @@ impl Switches {
     }
 }
 
-/// Switches off what a daemon that crashed left on.
+/// Switches off what a daemon that crashed left on, unless the whole host forwards now.
 pub(crate) fn restore_switches(record: &Path) {
+    restore(Path::new(KERNEL), record);
+}
+
+fn restore(kernel: &Path, record: &Path) {
     let Ok(names) = fs::read_to_string(record) else { return };
-    for name in names.lines().filter(|name| !name.is_empty() && !name.contains('/') && !name.starts_with('.')) {
-        let _ = write(name, false);
+    let is_whole = read(kernel, WHOLE_HOST).unwrap_or(false);
+    let is_name = |name: &&str| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+    for name in names.lines().filter(is_name).filter(|_| !is_whole) {
+        let _ = write(kernel, name, false);
     }
     let _ = fs::remove_file(record);
 }
@@ -109,14 +145,119 @@ pub(super) fn forwards_ipv6() -> bool {
     fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").is_ok_and(|text| text.trim() != "0")
 }
 
-fn path(name: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/sys/net/ipv4/conf/{name}/forwarding"))
+fn path(kernel: &Path, name: &str) -> PathBuf {
+    kernel.join(name).join("forwarding")
 }
 
-fn read(name: &str) -> io::Result<bool> {
-    fs::read_to_string(path(name)).map(|text| text.trim() != "0")
+fn read(kernel: &Path, name: &str) -> io::Result<bool> {
+    fs::read_to_string(path(kernel, name)).map(|text| text.trim() != "0")
 }
 
-fn write(name: &str, on: bool) -> io::Result<()> {
-    fs::write(path(name), if on { "1" } else { "0" })
+fn write(kernel: &Path, name: &str, on: bool) -> io::Result<()> {
+    fs::write(path(kernel, name), if on { "1" } else { "0" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory like the kernel's, with all switches off. It is removed at the end.
+    struct Kernel(PathBuf);
+
+    impl Kernel {
+        fn new(test: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("taut-switches-{test}-{}", std::process::id()));
+            for name in ["all", "taut0", "eth1"] {
+                fs::create_dir_all(root.join(name)).unwrap();
+                write(&root, name, false).unwrap();
+            }
+            Self(root)
+        }
+
+        fn record(&self) -> PathBuf {
+            self.0.join("record")
+        }
+
+        /// Another program switches the whole host on or off, which the kernel does for each interface.
+        fn whole(&self, on: bool) {
+            ["all", "taut0", "eth1"].iter().for_each(|name| write(&self.0, name, on).unwrap());
+        }
+
+        fn is_on(&self) -> bool {
+            read(&self.0, "eth1").unwrap()
+        }
+    }
+
+    impl Drop for Kernel {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn lan() -> BTreeMap<u32, String> {
+        BTreeMap::from([(3, String::from("eth1"))])
+    }
+
+    /// Returns switches that are on, of a host that did not forward.
+    fn started(kernel: &Kernel) -> Switches {
+        let mut switches = Switches::of(kernel.0.clone(), kernel.record());
+        switches.look();
+        assert_eq!(switches.guarded(&lan()), [3]);
+        switches.turn_on("taut0", &lan()).unwrap();
+        assert!(kernel.is_on() && kernel.record().exists());
+        switches
+    }
+
+    #[test]
+    fn fault_j9_a_switch_that_was_off_is_off_at_the_end() {
+        let kernel = Kernel::new("end");
+        started(&kernel).turn_off();
+        assert!(!kernel.is_on() && !kernel.record().exists());
+        started(&kernel);
+        restore(&kernel.0, &kernel.record());
+        assert!(!kernel.is_on() && !kernel.record().exists());
+    }
+
+    #[test]
+    fn what_another_program_needs_is_not_guarded_and_stays_on() {
+        let kernel = Kernel::new("other");
+        let mut switches = started(&kernel);
+        kernel.whole(true);
+        switches.look();
+        assert!(switches.guarded(&lan()).is_empty() && !switches.has_guarded() && !kernel.record().exists());
+        switches.turn_on("taut0", &lan()).unwrap();
+        assert!(!kernel.record().exists());
+        switches.turn_off();
+        assert!(kernel.is_on());
+        // It ends its forwarding: then the overlay alone needs it again.
+        kernel.whole(false);
+        started(&kernel).turn_off();
+        assert!(!kernel.is_on());
+    }
+
+    #[test]
+    fn the_end_does_not_switch_off_what_another_program_switched_on_just_before() {
+        let kernel = Kernel::new("late");
+        let mut switches = started(&kernel);
+        kernel.whole(true);
+        switches.turn_off();
+        assert!(kernel.is_on());
+        kernel.whole(false);
+        started(&kernel);
+        kernel.whole(true);
+        restore(&kernel.0, &kernel.record());
+        assert!(kernel.is_on() && !kernel.record().exists(), "after a crash, too");
+    }
+
+    #[test]
+    fn an_interface_that_was_excepted_from_the_hosts_forwarding_is_guarded_and_off_at_the_end() {
+        let kernel = Kernel::new("excepted");
+        kernel.whole(true);
+        write(&kernel.0, "eth1", false).unwrap();
+        let mut switches = started(&kernel);
+        switches.look();
+        assert_eq!(switches.guarded(&lan()), [3]);
+        switches.turn_off();
+        assert!(!kernel.is_on());
+    }
 }

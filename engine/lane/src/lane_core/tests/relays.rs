@@ -1,10 +1,12 @@
 //! Datagrams through a relay, frames of relays and STUN servers, and what may change a peer's path.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use taut_base::{LaneId, ReceiverIndex, SessionId};
-use taut_node::{Datagram, FromLane, HandshakeMessage, ToLane};
+use taut_base::{LaneId, Prefix, ReceiverIndex, SessionId};
+use taut_node::{Datagram, FromLane, HandshakeMessage, Routes, ToLane};
 use taut_path::Way;
+use taut_testkit::packets::Ip;
 use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
 use taut_tunnel::{Role, SessionKeys};
 use taut_wire::control::{ControlMessage, Suites};
@@ -351,4 +353,30 @@ fn the_way_of_a_closed_lane_follows_the_peer_to_its_present_path() {
     set_path(&mut there, through(0x30));
     assert_eq!(comes_by(&mut there, there_by_relay, through(0x71), outer(RELAY)), Some(there_by_relay));
     assert_eq!(comes_by(&mut there, direct, outer(2).into(), outer(1)), Some(there_by_relay));
+}
+
+#[test]
+fn fault_i8_datagrams_to_a_relay_are_not_sealed_again_for_a_relay() {
+    let (mut here, _) = taut_pair();
+    let other = outer(RELAY + 1);
+    here.command(ToLane::Relays(Arc::new([outer(RELAY), other])), at(0));
+    let prefixes = [outer(RELAY), other].map(|relay| (Prefix::host(relay.ip()), PEER));
+    here.command(ToLane::Routes(Arc::new(Routes::new(prefixes))), at(0));
+    let datagram = |to: SocketAddr| {
+        let SocketAddr::V4(to) = to else { panic!("IPv4") };
+        let mut datagram = Ip::v4().udp((8288, to.port()), &[1; 100]);
+        datagram[16..20].copy_from_slice(&to.ip().octets());
+        datagram
+    };
+    set_path(&mut here, through(7));
+    // The relay on the way, and another one, to which the tunnel may send for another peer.
+    here.outbound(&datagram(outer(RELAY)), at(1));
+    here.outbound(&datagram(other), at(1));
+    assert!(here.runs().is_empty());
+    here.assert_dropped(DropReason::Loop, 2);
+    // Any other packet to that address may go through the tunnel.
+    let mut tcp = datagram(outer(RELAY));
+    tcp[9] = 6;
+    here.outbound(&tcp, at(1));
+    assert_eq!((here.runs().len(), here.dropped(DropReason::Loop)), (1, 2));
 }
