@@ -1,15 +1,14 @@
 //! Plain `/etc/resolv.conf`: the file names the forwarder, and the former file is kept beside it until it is put back.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::Path;
 
-use super::Wanted;
 use super::forward::Forwarder;
 use super::hook::Hook;
 use super::marks::{is_running, mark, owner};
 use super::servers::{ADDRESS, RESOLV_CONF, servers};
+use super::{Wanted, care};
 use crate::api::{Failure, ResolverBackEnd};
 
 /// The former file.
@@ -31,7 +30,7 @@ impl ResolvFile {
 
     /// Returns the former file's text as it is now; as it was, if the file is gone.
     fn read_kept(&self) -> String {
-        fs::read_to_string(KEPT).unwrap_or_else(|_| self.former.clone().unwrap_or_default())
+        care::read(Path::new(KEPT)).unwrap_or_else(|_| self.former.clone().unwrap_or_default())
     }
 }
 
@@ -92,7 +91,7 @@ fn taken() -> Failure {
 }
 
 fn read() -> String {
-    fs::read_to_string(RESOLV_CONF).unwrap_or_default()
+    care::read(Path::new(RESOLV_CONF)).unwrap_or_default()
 }
 
 /// Returns the new text: one server, and the options of the former file.
@@ -126,9 +125,7 @@ fn write(text: &str) -> io::Result<()> {
     if owner(&read()).is_none() {
         keep()?;
     }
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o644);
-    options.open(NEW)?.write_all(text.as_bytes())?;
+    care::create(Path::new(NEW), text.as_bytes())?;
     // Nothing of ours is left where the file cannot be changed, as in a container that mounted it read-only.
     replace(NEW).inspect_err(|_| drop(fs::remove_file(NEW)))
 }
@@ -138,7 +135,7 @@ fn keep() -> io::Result<()> {
     let _ = fs::remove_file(KEPT);
     match fs::hard_link(RESOLV_CONF, KEPT) {
         // A file that a container mounted has no second name.
-        Err(error) if error.kind() != io::ErrorKind::NotFound => fs::copy(RESOLV_CONF, KEPT).map(drop),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => care::create(Path::new(KEPT), &fs::read(RESOLV_CONF)?),
         // Without a former file nothing is kept, and none is put back.
         _ => Ok(()),
     }

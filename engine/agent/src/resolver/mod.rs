@@ -4,12 +4,14 @@
 //! - `client`: the daemon's end;
 //! - `helper`: the process `taut dns-helper`, which changes the host. It outlives the daemon for a moment, so a crash leaves nothing behind (fault H3);
 //! - `surroundings`: what the host has, and which back-end follows from it;
+//! - `care`, `processes`: which files and processes of the host may be believed, since the helper runs as root;
 //! - `servers`, `marks`: the text of `/etc/resolv.conf`, and whose a file is;
 //! - `hook`: what every back-end can do;
 //! - `resolved`, `dnsmasq`, `resolvconf`, `file`: the back-ends;
 //! - `forward`: the forwarder for hosts whose resolver cannot send some names elsewhere;
 //! - `command`: programs that a back-end runs.
 
+mod care;
 mod client;
 mod command;
 mod dnsmasq;
@@ -18,6 +20,7 @@ mod forward;
 mod helper;
 mod hook;
 mod marks;
+mod processes;
 mod resolvconf;
 mod resolved;
 mod servers;
