@@ -63,8 +63,12 @@ impl DnsmasqPlace {
 /// Returns the dnsmasq that runs in this network namespace and has a directory of settings.
 pub(super) fn find() -> Option<DnsmasqPlace> {
     let read = |path: &str| care::read_of_root(Path::new(path)).unwrap_or_default();
-    let lines = processes::command_lines("dnsmasq");
-    lines.iter().find_map(|words| DnsmasqPlace::at(&directory(words, read)?))
+    let of = |user: &str| {
+        let lines = processes::command_lines("dnsmasq", user);
+        lines.iter().find_map(|words| DnsmasqPlace::at(&directory(words, read)?))
+    };
+    // NetworkManager names no user, and dnsmasq then takes `nobody`. Other programs do so, too, so such a one chooses no other directory.
+    of("dnsmasq").or_else(|| of("nobody").filter(|place| place.of_network_manager))
 }
 
 /// Returns the directory of settings that a command line of dnsmasq names, or the file that it names.

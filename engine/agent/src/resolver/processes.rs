@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::care;
 
-/// Returns the command lines of the processes of the program `name` that run in this network namespace, as root or as the user of that name, from a file of root.
-pub(super) fn command_lines(name: &str) -> Vec<Vec<String>> {
-    let users = [Some(0), user(&care::read(Path::new("/etc/passwd")).unwrap_or_default(), name)];
+/// Returns the command lines of the processes of the program `name` that run in this network namespace, as root or as user `runs_as`, from a file of root.
+pub(super) fn command_lines(name: &str, runs_as: &str) -> Vec<Vec<String>> {
+    let users = [Some(0), user(&care::read(Path::new("/etc/passwd")).unwrap_or_default(), runs_as)];
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
     let believed = processes.filter(|process| {
         read(process, "comm").trim_end() == name
