@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::hook::Hook;
-use super::marks::{is_running, mark, owner};
+use super::marks::{mark, owner};
 use super::{Wanted, care, command, processes};
 use crate::api::{Failure, ResolverBackEnd};
 
@@ -44,7 +44,7 @@ impl DnsmasqPlace {
             |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let named = files.filter(|path| name(path).starts_with(FILE.0) && name(path).ends_with(FILE.1));
         let owner_of = |path: &PathBuf| owner(&care::read_no_link(path)?);
-        named.filter(|path| owner_of(path).is_some_and(|owner| !is_running(owner))).collect()
+        named.filter(|path| owner_of(path).is_some_and(|owner| !owner.is_running())).collect()
     }
 
     /// Has it read its settings again: on a signal it reads only names and servers.
@@ -177,6 +177,7 @@ fn settings(wanted: &Wanted) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::marks::Writer;
     use super::*;
 
     #[test]
@@ -217,7 +218,7 @@ mod tests {
             shadows: vec![String::from("taut.internal.lan")],
         };
         let text = settings(&wanted);
-        assert_eq!(owner(&text), Some(std::process::id()));
+        assert!(owner(&text).is_some_and(Writer::is_this));
         assert!(text.contains("\nserver=/taut.internal/100.64.0.0\nrebind-domain-ok=/taut.internal/\n"), "{text}");
         assert!(text.ends_with("rebind-domain-ok=/64.100.in-addr.arpa/\nserver=/taut.internal.lan/\n"));
     }
