@@ -2,6 +2,7 @@
 //!
 //! - this file: what the daemon and its helper process say to each other;
 //! - `client`: the daemon's end;
+//! - `launch`: how it comes to a helper, at its start and when the helper ended;
 //! - `helper`: the process `taut dns-helper`, which changes the host. It outlives the daemon for a moment, so a crash leaves nothing behind (fault H3);
 //! - `surroundings`: what the host has, and which back-end follows from it;
 //! - `care`, `processes`: which files and processes of the host may be believed, since the helper runs as root;
@@ -21,6 +22,7 @@ mod file;
 mod forward;
 mod helper;
 mod hook;
+mod launch;
 mod marks;
 mod processes;
 mod resolvconf;
