@@ -14,6 +14,7 @@ use taut_base::Entropy;
 use taut_dns::{Way, Zones, failure, is_answer, no_name};
 
 use super::Wanted;
+use super::asked::Asked;
 use super::servers::{ADDRESS, PORT};
 use crate::api::Failure;
 use crate::basics::OsEntropy;
@@ -42,6 +43,7 @@ struct Shared {
     ways: Mutex<Ways>,
     waiting: Places,
     connections: Places,
+    loopback: Asked,
 }
 
 /// Work that is done at once.
@@ -162,6 +164,8 @@ impl Shared {
         OsEntropy::new().fill(asked.first_chunk_mut::<2>()?);
         let mut last = None;
         for server in servers.into_iter().take(MOST_SERVERS) {
+            let turn = if server.ip().is_loopback() { self.loopback.begin(question).map(Some) } else { Some(None) };
+            let Some(_turn) = turn else { continue };
             let Ok(answer) = ask(server, &asked) else { continue };
             let code = answer.get(3).copied().unwrap_or_default() & 15;
             last = Some(answer);
@@ -327,5 +331,18 @@ mod tests {
         assert!(shared.waiting.take(MOST_WAITING).is_some());
         drop(held);
         assert!(shared.connections.take(MOST_CONNECTIONS).is_some(), "the places are free again");
+    }
+
+    #[test]
+    fn a_server_of_the_host_that_asks_back_is_left_out_after_a_few_turns() {
+        let shared = Shared::default();
+        let local = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        local.set_nonblocking(true).unwrap();
+        shared.ways().others = vec![local.local_addr().unwrap()];
+        // As many wait for it as a loop may have.
+        let held: Vec<_> = std::iter::from_fn(|| shared.loopback.begin(&question("example.com"))).collect();
+        assert_eq!(shared.answer(&question("example.com"), ask_by_udp).unwrap()[3] & 15, 2, "SERVFAIL at once");
+        assert!(local.recv(&mut [0; 512]).is_err(), "it was not asked");
+        drop(held);
     }
 }

@@ -11,8 +11,10 @@
 //! - `hook`: what every back-end can do;
 //! - `resolved`, `dnsmasq`, `resolvconf`, `file`: the back-ends;
 //! - `forward`: the forwarder for hosts whose resolver cannot send some names elsewhere;
+//! - `asked`: what ends a loop between the forwarder and a server of the host;
 //! - `command`: programs that a back-end runs.
 
+mod asked;
 mod care;
 mod check;
 mod client;
