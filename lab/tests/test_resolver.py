@@ -231,16 +231,22 @@ def test_fault_h4_no_name_of_the_network_leaves_the_host_in_the_clear(layout):
     wait_until(lambda: own.read(RESOLV_CONF) == site_before, "the newer file to be there")
 
 
-def test_fault_h3_a_helper_that_was_killed_itself_is_cleaned_up_after_at_the_next_start(layout):
+def test_fault_h3_a_helper_that_was_killed_itself_is_followed_by_another_or_cleaned_up_after_at_the_next_start(layout):
     site = Site(layout)
     own = site.own
     write_plain(site)
     before = own.traces()
     site.join()
     own.wait_for_resolver("file")
-    [helper] = [pid for pid in own.host.run("pgrep", "-f", "taut dns-helper").stdout.split() if in_namespace(pid, own)]
-    os.kill(int(helper), 9)
+    first = helper_of(own)
+    os.kill(first, 9)
     own.wait_for(lambda status: "ended" in (status["self"]["names"]["resolver"]["problem"] or {}).get("message", ""), "the loss to be shown")
+    # A new helper takes its place: otherwise no name would be found until the daemon's end.
+    own.wait_for_resolver("file")
+    second = helper_of(own)
+    assert second != first
+    site.finds_both()
+    os.kill(second, 9)
     own.kill()
     assert own.traces() != before
     # The kill took the daemon, too; this one has no network to bring up.
@@ -296,6 +302,12 @@ def test_a_daemon_in_a_network_namespace_leaves_the_files_of_the_host_outside_al
     assert resolver["by"] is None and "network namespace" in resolver["problem"]["message"]
     assert not one.host.run("pgrep", "-P", one.process.pid, check=False).stdout, "no helper runs"
     assert (Path(RESOLV_CONF).read_bytes(), Path(RESOLV_CONF).stat().st_ino) == before
+
+
+def helper_of(node):
+    """Returns the process id of the node's helper."""
+    [helper] = [pid for pid in node.host.run("pgrep", "-f", "taut dns-helper").stdout.split() if in_namespace(pid, node)]
+    return int(helper)
 
 
 def in_namespace(pid, node):

@@ -2,6 +2,8 @@
 
 mod routes;
 
+pub(crate) use routes::hidden;
+
 use std::fmt::Write;
 use std::net::IpAddr;
 

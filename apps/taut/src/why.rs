@@ -102,7 +102,7 @@ fn behind(status: &Status, peer: &str) -> Result<Option<Behind>, Fault> {
         return Ok(Some(Behind { address, route: route.route, router }));
     }
     let (hint, why) = match route.hidden_by {
-        Some(local) => (String::new(), format!("this host is in the network {local} itself")),
+        Some(local) => (String::new(), status::hidden(local)),
         None if routes.accepts => (String::new(), String::from("this host is a router of it, too")),
         None => {
             (String::from("`taut set --accept-routes` uses it"), String::from("this host uses no routes of others"))

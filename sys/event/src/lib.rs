@@ -33,7 +33,7 @@ mod watch;
 pub use clock::{boot_time, wall_clock};
 pub use connect::connect;
 pub use credentials::{PeerCredentials, peer_credentials};
-pub use file::open_regular;
+pub use file::{open_regular, open_regular_no_link};
 pub use poller::{Event, Events, Interest, Poller};
 pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};
 pub use prompt::{precise_timers, run_first};

@@ -1,6 +1,7 @@
 //! The lines about subnet routes.
 
 use taut_agent::api::{AdvertisedStatus, PeerRouteStatus, RoutesStatus};
+use taut_base::Prefix;
 
 /// Returns the rows: the routes that this host advertises, then those of its peers.
 pub(super) fn rows(routes: &RoutesStatus) -> Vec<Vec<String>> {
@@ -21,11 +22,21 @@ fn peer(route: &PeerRouteStatus, accepts: bool) -> String {
     match (via, hidden_by) {
         (Some(via), _) if others.is_empty() => format!("{route} through {via}"),
         (Some(via), _) => format!("{route} through {via}, else {}", others.join(", ")),
-        (None, Some(network)) => {
-            format!("{route} behind {}: not used, this host is in the network {network}", others.join(", "))
-        }
+        (None, Some(near)) => format!("{route} behind {}: not used, {}", others.join(", "), hidden(*near)),
         (None, None) if accepts => format!("{route} behind {}: this host is a router of it, too", others.join(", ")),
         (None, None) => format!("{route} behind {}: not used; `taut set --accept-routes` uses it", others.join(", ")),
+    }
+}
+
+/// Says why a route is not used that has this network, or this one address, in common with what the host needs.
+pub(crate) fn hidden(near: Prefix) -> String {
+    let is_host = near == Prefix::host(near.address());
+    match is_host {
+        true => format!(
+            "it holds {}, which this host needs to reach the coordinator, a relay or its gateway",
+            near.address()
+        ),
+        false => format!("this host is in the network {near}"),
     }
 }
 
@@ -53,6 +64,7 @@ mod tests {
             peer(&of(None, Some("10.1.0.0/16")), true),
             "10.1.0.0/24 behind a, b: not used, this host is in the network 10.1.0.0/16"
         );
+        assert!(peer(&of(None, Some("10.1.0.9/32")), true).contains("it holds 10.1.0.9, which this host needs"));
         assert!(peer(&of(None, None), false).ends_with("`taut set --accept-routes` uses it"));
     }
 }

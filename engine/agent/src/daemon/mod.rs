@@ -145,7 +145,8 @@ impl Daemon {
         if let Some(monitor) = &monitor {
             add(monitor.as_fd(), TOKEN_MONITOR)?;
         }
-        let resolver = config.dns_helper.as_deref().filter(|_| config.dns).map(Resolver::start);
+        let resolver = config.dns_helper.as_deref().filter(|_| config.dns);
+        let resolver = resolver.map(|program| Resolver::start(program, clocks().now));
         if let Some(socket) = resolver.as_ref().and_then(Resolver::as_fd) {
             add(socket, TOKEN_RESOLVER)?;
         }
@@ -243,7 +244,7 @@ impl Daemon {
             self.apply_map();
         }
         self.drain_overlay();
-        self.turn_resolver();
+        self.turn_resolver(clocks.now);
         self.turn_log();
     }
 
@@ -305,7 +306,8 @@ impl Daemon {
         let metrics = self.metrics.as_ref().and_then(MetricsServer::poll_timeout);
         let server = self.server.as_ref().and_then(ApiServer::poll_timeout);
         let log = self.log.poll_timeout(self.overlay.is_some());
-        [overlay, metrics, server, log, self.readings.due, self.retry_overlay].into_iter().flatten().min()
+        let resolver = self.resolver.as_ref().and_then(Resolver::poll_timeout);
+        [overlay, metrics, server, log, resolver, self.readings.due, self.retry_overlay].into_iter().flatten().min()
     }
 
     fn handle_signals(&mut self, signals: &Signals) {

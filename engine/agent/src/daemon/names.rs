@@ -1,16 +1,24 @@
 //! The host's resolver: it asks the stub while the network is up.
 
-use super::Daemon;
+use taut_base::Time;
+use taut_event::Interest;
+
+use super::{Daemon, TOKEN_RESOLVER, clocks};
 use crate::api::{Failure, ResolverStatus};
 use crate::log::{Value, kind};
 use crate::resolver::{NamedNetwork, Resolver, ResolverEvent};
 
 impl Daemon {
-    /// Has the host's resolver follow the network.
-    pub(super) fn turn_resolver(&mut self) {
+    /// Has the host's resolver follow the network, by a new helper if the former one ended.
+    pub(super) fn turn_resolver(&mut self, now: Time) {
         let network = self.named_network();
-        if let Some(resolver) = &mut self.resolver {
-            resolver.set(network, self.config.dns_search);
+        let Some(resolver) = &mut self.resolver else { return };
+        resolver.set(network, self.config.dns_search);
+        if resolver.turn(now)
+            && let Some(socket) = resolver.as_fd()
+        {
+            // Without its news, the status stays without a resolver, and the helper works all the same.
+            let _ = self.poller.add(socket, TOKEN_RESOLVER, Interest::READ);
         }
     }
 
@@ -37,7 +45,7 @@ impl Daemon {
 
     /// Takes the reports of the helper process.
     pub(super) fn read_resolver(&mut self) {
-        for event in self.resolver.as_mut().map(Resolver::read).unwrap_or_default() {
+        for event in self.resolver.as_mut().map(|resolver| resolver.read(clocks().now)).unwrap_or_default() {
             match event {
                 ResolverEvent::Set(back_end) => self.note(&kind::RESOLVER_SET, &[Value::Word(back_end)]),
                 ResolverEvent::Failed(reason) => self.note(&kind::RESOLVER_FAILED, &[Value::Text(reason)]),

@@ -1,19 +1,20 @@
 //! The daemon's end: it starts the helper, tells it what is wanted, and reads what became of it.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::Duration;
 
+use taut_base::Time;
+
+use super::launch::Launch;
 use super::{MAX_MESSAGE, NamedNetwork, Order, Report, Wanted, surroundings};
 use crate::api::{Failure, ResolverStatus};
 
 /// Longest wait for the helper to put the host back when the daemon ends, 5 s: it may have to restart a resolver.
 const LONGEST_END: Duration = Duration::from_secs(5);
-/// Socket of a service manager that starts helpers itself, one per connection. The daemon's own service may then be confined to what packets need.
-const SERVICE: &str = "/run/taut-dns-helper.sock";
 
 /// A change of the host's resolver, for the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,7 @@ pub(crate) enum ResolverEvent {
 
 /// The helper process, as the daemon sees it.
 pub(crate) struct Resolver {
+    launch: Launch,
     /// The socket to the process; `None` if none runs.
     helper: Option<UnixStream>,
     /// The process, if the daemon started it itself.
@@ -43,8 +45,9 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     /// Starts the helper, unless the host's files are those of another network namespace.
-    pub(crate) fn start(program: &Path) -> Self {
+    pub(crate) fn start(program: &Path, now: Time) -> Self {
         let mut resolver = Self {
+            launch: Launch::new(program),
             helper: None,
             child: None,
             network: None,
@@ -60,16 +63,35 @@ impl Resolver {
             ));
             return resolver;
         }
-        match connect().map(|stream| (None, stream)).or_else(|_| spawn(program)) {
-            Ok((child, stream)) => (resolver.child, resolver.helper) = (child, Some(stream)),
+        resolver.launch(now);
+        resolver
+    }
+
+    fn launch(&mut self, now: Time) {
+        match self.launch.start(now) {
+            Ok((child, stream)) => (self.child, self.helper, self.absent) = (child, Some(stream), None),
             Err(error) => {
-                resolver.absent = Some(Failure::new(
+                self.absent = Some(Failure::new(
                     format!("the process that sets up the host's resolver could not be started: {error}"),
-                    "restart the daemon once the host has free memory and processes",
+                    "taut tries again automatically; it needs free memory and processes of the host, or the socket of taut-dns.socket",
                 ));
             }
         }
-        resolver
+    }
+
+    /// Returns the time at which a helper that ended is started again.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.launch.due
+    }
+
+    /// Starts a helper again if it is time; returns true if there is a new one, with a descriptor to wait for. The new one first removes what the former one left.
+    pub(crate) fn turn(&mut self, now: Time) -> bool {
+        if self.launch.due.is_none_or(|due| now < due) {
+            return false;
+        }
+        self.launch(now);
+        self.tell();
+        self.helper.is_some()
     }
 
     /// Returns the descriptor to wait for; `None` without a helper.
@@ -82,19 +104,22 @@ impl Resolver {
         if self.network == network && self.search == search {
             return;
         }
-        self.search = search;
+        (self.network, self.search) = (network, search);
+        self.tell();
+    }
+
+    fn tell(&mut self) {
         if let Some(stream) = &mut self.helper {
-            let order: Order = network.as_ref().map(|network| Wanted::new(network, search));
+            let order: Order = self.network.as_ref().map(|network| Wanted::new(network, self.search));
             let mut line = serde_json::to_vec(&order).unwrap_or_default();
             line.push(b'\n');
             // The socket's buffer has room for several messages. A helper that does not read any more has ended, and `read` notices that.
             let _ = stream.write_all(&line);
         }
-        self.network = network;
     }
 
     /// Reads the helper's reports; returns what changed.
-    pub(crate) fn read(&mut self) -> Vec<ResolverEvent> {
+    pub(crate) fn read(&mut self, now: Time) -> Vec<ResolverEvent> {
         let Some(stream) = &mut self.helper else { return Vec::new() };
         let (mut buffer, mut events) = ([0; 4096], Vec::new());
         loop {
@@ -105,7 +130,7 @@ impl Resolver {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 _ => {
-                    events.push(self.lose());
+                    events.push(self.lose(now));
                     return events;
                 }
             }
@@ -131,17 +156,20 @@ impl Resolver {
         }
     }
 
-    /// Notes that the helper ended although the daemon runs. It is not started again: a running daemon starts no programs.
-    fn lose(&mut self) -> ResolverEvent {
+    /// Notes that the helper ended although the daemon runs. The host may still have its settings, which lead nowhere now, so it is soon started again.
+    fn lose(&mut self, now: Time) -> ResolverEvent {
         let problem = Failure::new(
             "the process that sets up the host's resolver ended; the host may still have its settings",
-            "restart the daemon, which puts the host back first",
+            "taut starts it again automatically, which puts the host back first",
         );
         self.helper = None;
+        self.unread.clear();
         if let Some(mut child) = self.child.take() {
-            // It has ended, or closed its socket as its last act.
-            let _ = child.try_wait();
+            // It has ended, or nothing that it says can be read.
+            let _ = child.kill();
+            let _ = child.wait();
         }
+        self.launch.retry(now);
         let event = ResolverEvent::Failed(problem.message.clone());
         (self.report, self.absent) = (Report::default(), Some(problem));
         event
@@ -168,25 +196,4 @@ impl Resolver {
             let _ = child.wait();
         }
     }
-}
-
-fn connect() -> io::Result<UnixStream> {
-    let stream = UnixStream::connect(SERVICE)?;
-    stream.set_nonblocking(true)?;
-    Ok(stream)
-}
-
-fn spawn(program: &Path) -> io::Result<(Option<Child>, UnixStream)> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    let theirs = OwnedFd::from(theirs);
-    let child = Command::new(program)
-        .arg(super::hook::VERB)
-        .env_clear()
-        .env("LANG", "C")
-        .current_dir("/")
-        .stdin(theirs.try_clone()?)
-        .stdout(theirs)
-        .spawn()?;
-    Ok((Some(child), ours))
 }

@@ -1,12 +1,11 @@
 //! dnsmasq, as a service of the host or under NetworkManager: a file in its directory of settings, and a restart.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::hook::Hook;
-use super::marks::{is_running, mark, owner};
-use super::{Wanted, command};
+use super::marks::{mark, owner};
+use super::{Wanted, care, command, processes};
 use crate::api::{Failure, ResolverBackEnd};
 
 /// The directory of NetworkManager's dnsmasq.
@@ -28,8 +27,10 @@ pub(super) struct DnsmasqPlace {
 }
 
 impl DnsmasqPlace {
-    fn at(directory: &str) -> Self {
-        Self { directory: directory.into(), of_network_manager: directory == OF_NETWORK_MANAGER }
+    /// Returns the dnsmasq with this directory; `None` if others than root can write to it, and so choose what a file of ours would overwrite.
+    fn at(directory: &str) -> Option<Self> {
+        let of_network_manager = directory == OF_NETWORK_MANAGER;
+        care::of_root(Path::new(directory)).map(|directory| Self { directory, of_network_manager })
     }
 
     fn file(&self, interface: &str) -> PathBuf {
@@ -42,8 +43,8 @@ impl DnsmasqPlace {
         let name =
             |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let named = files.filter(|path| name(path).starts_with(FILE.0) && name(path).ends_with(FILE.1));
-        let owner_of = |path: &PathBuf| owner(&fs::read_to_string(path).ok()?);
-        named.filter(|path| owner_of(path).is_some_and(|owner| !is_running(owner))).collect()
+        let owner_of = |path: &PathBuf| owner(&care::read_no_link(path)?);
+        named.filter(|path| owner_of(path).is_some_and(|owner| !owner.is_running())).collect()
     }
 
     /// Has it read its settings again: on a signal it reads only names and servers.
@@ -61,19 +62,13 @@ impl DnsmasqPlace {
 
 /// Returns the dnsmasq that runs in this network namespace and has a directory of settings.
 pub(super) fn find() -> Option<DnsmasqPlace> {
-    let processes = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
-    let of_dnsmasq =
-        processes.filter(|path| fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "dnsmasq\n"));
-    let namespace = |path: &Path| fs::metadata(path.join("ns/net")).ok().map(|found| (found.dev(), found.ino()));
-    let ours = namespace(Path::new("/proc/self"));
-    // Without the right to trace a process its namespace is not known, and it counts as ours.
-    let mut here = of_dnsmasq.filter(|path| namespace(path).is_none_or(|theirs| Some(theirs) == ours));
-    here.find_map(|path| {
-        let words = fs::read(path.join("cmdline")).ok()?;
-        let words: Vec<String> =
-            words.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-        directory(&words, |path| fs::read_to_string(path).unwrap_or_default()).map(|found| DnsmasqPlace::at(&found))
-    })
+    let read = |path: &str| care::read_of_root(Path::new(path)).unwrap_or_default();
+    let of = |user: &str| {
+        let lines = processes::command_lines("dnsmasq", user);
+        lines.iter().find_map(|words| DnsmasqPlace::at(&directory(words, read)?))
+    };
+    // NetworkManager names no user, and dnsmasq then takes `nobody`. Other programs do so, too, so such a one chooses no other directory.
+    of("dnsmasq").or_else(|| of("nobody").filter(|place| place.of_network_manager))
 }
 
 /// Returns the directory of settings that a command line of dnsmasq names, or the file that it names.
@@ -123,21 +118,23 @@ impl Hook for Dnsmasq {
                 ),
             )
         };
-        let Some(place) = self.place.take().map(|(place, _)| place).or_else(find) else {
+        let former = self.place.take().map(|(place, _)| place);
+        let Some(place) = former.filter(|place| care::of_root(&place.directory).is_some()).or_else(find) else {
             return Err(failed(String::from("it does not run any more")));
         };
         let (text, path) = (settings(wanted), place.file(&wanted.interface));
         self.place = Some((place.clone(), path.clone()));
-        if fs::read_to_string(&path).is_ok_and(|before| before == text) {
+        if care::read_no_link(&path).is_some_and(|before| before == text) {
             return Ok(());
         }
-        fs::write(&path, text).map_err(|error| failed(format!("{} cannot be written: {error}", path.display())))?;
+        care::replace(&path, &text)
+            .map_err(|error| failed(format!("{} cannot be written: {error}", path.display())))?;
         place.restart().map_err(failed)
     }
 
     fn is_in_place(&mut self, wanted: &Wanted) -> bool {
         let file = self.place.as_ref().map(|(_, path)| path);
-        file.is_some_and(|path| fs::read_to_string(path).is_ok_and(|text| text == settings(wanted)))
+        file.is_some_and(|path| care::read_no_link(path).is_some_and(|text| text == settings(wanted)))
     }
 
     fn undo(&mut self) {
@@ -150,9 +147,9 @@ impl Hook for Dnsmasq {
 /// Removes the files that a helper left which does not run any more.
 pub(super) fn recover() {
     let known = [OF_NETWORK_MANAGER, OF_DEBIAN].map(DnsmasqPlace::at);
-    // OpenWrt names the directory after a section of its settings.
-    let running = known.iter().all(|place| !place.directory.exists()).then(find).flatten();
-    for place in known.iter().chain(&running) {
+    // Some hosts have another directory.
+    let running = known.iter().all(Option::is_none).then(find);
+    for place in known.iter().chain(&running).flatten() {
         remove(place, &place.left());
     }
 }
@@ -180,6 +177,7 @@ fn settings(wanted: &Wanted) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::marks::Writer;
     use super::*;
 
     #[test]
@@ -194,13 +192,20 @@ mod tests {
             "dnsmasq -x /run/dnsmasq/dnsmasq.pid -u dnsmasq -7 /etc/dnsmasq.d,.dpkg-dist,.dpkg-old --local-service";
         assert_eq!(find(debian, "").as_deref(), Some("/etc/dnsmasq.d"));
         let network_manager = "dnsmasq --no-resolv --conf-file=/dev/null --conf-dir=/etc/NetworkManager/dnsmasq.d";
-        assert!(DnsmasqPlace::at(&find(network_manager, "").unwrap()).of_network_manager);
+        assert_eq!(find(network_manager, "").as_deref(), Some(OF_NETWORK_MANAGER));
         assert_eq!(
             find("dnsmasq -C /var/etc/dnsmasq.conf.cfg -k", "/var/etc/dnsmasq.conf.cfg").as_deref(),
             Some("/tmp/d")
         );
         assert_eq!(find("dnsmasq", SETTINGS).as_deref(), Some("/tmp/d"));
         assert_eq!(find("dnsmasq --conf-file=/x", SETTINGS), None, "that file is not read");
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_to_is_not_used() {
+        assert!(DnsmasqPlace::at("/etc").is_some_and(|place| !place.of_network_manager));
+        assert_eq!(DnsmasqPlace::at(&std::env::temp_dir().display().to_string()), None);
+        assert_eq!(DnsmasqPlace::at("etc"), None);
     }
 
     #[test]
@@ -213,7 +218,7 @@ mod tests {
             shadows: vec![String::from("taut.internal.lan")],
         };
         let text = settings(&wanted);
-        assert_eq!(owner(&text), Some(std::process::id()));
+        assert!(owner(&text).is_some_and(Writer::is_this));
         assert!(text.contains("\nserver=/taut.internal/100.64.0.0\nrebind-domain-ok=/taut.internal/\n"), "{text}");
         assert!(text.ends_with("rebind-domain-ok=/64.100.in-addr.arpa/\nserver=/taut.internal.lan/\n"));
     }

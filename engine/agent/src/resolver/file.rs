@@ -1,15 +1,14 @@
 //! Plain `/etc/resolv.conf`: the file names the forwarder, and the former file is kept beside it until it is put back.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::Wanted;
 use super::forward::Forwarder;
 use super::hook::Hook;
-use super::marks::{is_running, mark, owner};
+use super::marks::{Writer, mark, owner};
 use super::servers::{ADDRESS, RESOLV_CONF, servers};
+use super::{Wanted, care};
 use crate::api::{Failure, ResolverBackEnd};
 
 /// The former file.
@@ -31,7 +30,7 @@ impl ResolvFile {
 
     /// Returns the former file's text as it is now; as it was, if the file is gone.
     fn read_kept(&self) -> String {
-        fs::read_to_string(KEPT).unwrap_or_else(|_| self.former.clone().unwrap_or_default())
+        care::read(Path::new(KEPT)).unwrap_or_else(|_| self.former.clone().unwrap_or_default())
     }
 }
 
@@ -43,8 +42,8 @@ impl Hook for ResolvFile {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), Failure> {
         let current = read();
         let former = match owner(&current) {
-            Some(owner) if owner == std::process::id() => self.read_kept(),
-            Some(owner) if is_running(owner) => return Err(taken()),
+            Some(owner) if owner.is_this() => self.read_kept(),
+            Some(owner) if owner.is_running() => return Err(taken()),
             _ => {
                 recover();
                 read()
@@ -62,15 +61,14 @@ impl Hook for ResolvFile {
 
     fn is_in_place(&mut self, _: &Wanted) -> bool {
         // A program that had the former file open may have written the rest of it since.
-        owner(&read()) == Some(std::process::id()) && Some(self.read_kept()) == self.former
+        owner(&read()).is_some_and(Writer::is_this) && Some(self.read_kept()) == self.former
     }
 
     fn undo(&mut self) {
-        if owner(&read()) == Some(std::process::id()) {
+        if owner(&read()).is_some_and(Writer::is_this) {
             put_back();
         } else if self.former.take().is_some() {
-            // Another program wrote a newer one, which stays.
-            let _ = fs::remove_file(KEPT);
+            recover();
         }
     }
 }
@@ -78,10 +76,26 @@ impl Hook for ResolvFile {
 /// Puts the file back that a helper left which does not run any more.
 pub(super) fn recover() {
     match owner(&read()) {
-        Some(owner) if is_running(owner) => {}
+        Some(owner) if owner.is_running() => {}
         Some(_) => put_back(),
+        None if is_kept() && is_lost() => put_back(),
+        None if read().trim().is_empty() => {}
+        // Another program wrote a newer one, which stays.
         None => drop(fs::remove_file(KEPT)),
     }
+}
+
+fn is_kept() -> bool {
+    Path::new(KEPT).symlink_metadata().is_ok()
+}
+
+/// Returns true if the file is missing or empty, so that the host's servers are in the kept one alone: a helper was killed while it wrote, or the host lost its
+/// power. A link whose target is not there yet is another program's.
+fn is_lost() -> bool {
+    Path::new(RESOLV_CONF).symlink_metadata().map_or_else(
+        |error| error.kind() == io::ErrorKind::NotFound,
+        |found| found.is_file() && read().trim().is_empty(),
+    )
 }
 
 fn taken() -> Failure {
@@ -92,7 +106,7 @@ fn taken() -> Failure {
 }
 
 fn read() -> String {
-    fs::read_to_string(RESOLV_CONF).unwrap_or_default()
+    care::read(Path::new(RESOLV_CONF)).unwrap_or_default()
 }
 
 /// Returns the new text: one server, and the options of the former file.
@@ -126,9 +140,7 @@ fn write(text: &str) -> io::Result<()> {
     if owner(&read()).is_none() {
         keep()?;
     }
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o644);
-    options.open(NEW)?.write_all(text.as_bytes())?;
+    care::create(Path::new(NEW), text.as_bytes())?;
     // Nothing of ours is left where the file cannot be changed, as in a container that mounted it read-only.
     replace(NEW).inspect_err(|_| drop(fs::remove_file(NEW)))
 }
@@ -138,7 +150,9 @@ fn keep() -> io::Result<()> {
     let _ = fs::remove_file(KEPT);
     match fs::hard_link(RESOLV_CONF, KEPT) {
         // A file that a container mounted has no second name.
-        Err(error) if error.kind() != io::ErrorKind::NotFound => fs::copy(RESOLV_CONF, KEPT).map(drop),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            care::create(Path::new(KEPT), care::read(Path::new(RESOLV_CONF))?.as_bytes())
+        }
         // Without a former file nothing is kept, and none is put back.
         _ => Ok(()),
     }
@@ -148,7 +162,11 @@ fn keep() -> io::Result<()> {
 fn replace(path: &str) -> io::Result<()> {
     match fs::rename(path, RESOLV_CONF) {
         Err(error) if [io::ErrorKind::ResourceBusy, io::ErrorKind::CrossesDevices].contains(&error.kind()) => {
-            fs::write(RESOLV_CONF, fs::read(path)?)?;
+            let text = fs::read(path)?;
+            let mut file = File::create(RESOLV_CONF)?;
+            file.write_all(&text)?;
+            // The other file has the text alone until this one is on the disk.
+            file.sync_all()?;
             fs::remove_file(path)
         }
         result => result,
@@ -157,7 +175,7 @@ fn replace(path: &str) -> io::Result<()> {
 
 fn put_back() {
     // Nobody is left to tell if this fails; the next start tries again.
-    let _ = if Path::new(KEPT).symlink_metadata().is_ok() { replace(KEPT) } else { fs::remove_file(RESOLV_CONF) };
+    let _ = if is_kept() { replace(KEPT) } else { fs::remove_file(RESOLV_CONF) };
 }
 
 #[cfg(test)]
@@ -182,8 +200,7 @@ mod tests {
             "search lan corp.example home.taut.internal",
             "the host's own domains come first"
         );
-        assert_eq!(owner(&text(former, &wanted)), Some(std::process::id()));
-        assert_eq!((owner(former), owner("# Written by taut dns-helper, process x.")), (None, None));
-        assert!(!is_running(std::process::id()), "this process is no helper");
+        assert!(owner(&text(former, &wanted)).is_some_and(Writer::is_this));
+        assert_eq!(owner(former), None);
     }
 }

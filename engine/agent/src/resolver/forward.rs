@@ -14,18 +14,21 @@ use taut_base::Entropy;
 use taut_dns::{Way, Zones, failure, is_answer, no_name};
 
 use super::Wanted;
+use super::asked::Asked;
 use super::servers::{ADDRESS, PORT};
 use crate::api::Failure;
 use crate::basics::OsEntropy;
 
-/// Questions that wait for their answers at once, and connections, 128 in all: further ones are dropped, and libc asks again.
+/// Questions over UDP that wait for their answers at once, 128: further ones are dropped, and libc asks again.
 const MOST_WAITING: usize = 128;
+/// Connections at once, 32. They are counted apart: any local user can hold them all, and must not take the places of questions over UDP with them.
+const MOST_CONNECTIONS: usize = 32;
 /// Longest wait for one server's answer, 1.5 s: three servers are asked within libc's patience of 5 s (man 5 resolv.conf).
 const ONE_SERVER: Duration = Duration::from_millis(1_500);
 /// Servers that are asked about one name, 3: as many as libc asks.
 const MOST_SERVERS: usize = 3;
-/// Longest silence of a client's connection, 10 s.
-const SILENCE: Duration = Duration::from_secs(10);
+/// Longest time from one answer to the next whole question of a connection, and to the end of an answer, 10 s.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Stack of a thread, 64 KiB: it has one message of at most 64 KiB on the heap.
 const STACK: usize = 64 * 1024;
 /// Response codes after which the next server is asked: SERVFAIL and REFUSED (RFC 1035 section 4.1.1).
@@ -38,7 +41,31 @@ pub(super) struct Forwarder(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     ways: Mutex<Ways>,
-    waiting: AtomicUsize,
+    waiting: Places,
+    connections: Places,
+    loopback: Asked,
+}
+
+/// Work that is done at once.
+#[derive(Default)]
+struct Places(Arc<AtomicUsize>);
+
+impl Places {
+    /// Takes a place until what is returned is dropped; `None` if there is none left.
+    fn take(&self, most: usize) -> Option<Place> {
+        // The place is made in any case, and gives itself back.
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        let place = Place(Arc::clone(&self.0));
+        (before < most).then_some(place)
+    }
+}
+
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Where questions go.
@@ -79,7 +106,8 @@ impl Forwarder {
                 let Ok((length, client)) = datagrams.recv_from(&mut buffer) else { continue };
                 let question = buffer.get(..length).unwrap_or_default().to_vec();
                 let socket = Arc::clone(&datagrams);
-                shared.admit(move |shared| {
+                let Some(place) = shared.waiting.take(MOST_WAITING) else { continue };
+                shared.work(place, move |shared| {
                     if let Some(answer) = shared.answer(&question, ask_by_udp) {
                         let _ = socket.send_to(&answer, client);
                     }
@@ -89,8 +117,9 @@ impl Forwarder {
         let shared = Arc::clone(&self.0);
         spawn(move || {
             for client in connections.incoming().flatten() {
+                let Some(place) = shared.connections.take(MOST_CONNECTIONS) else { continue };
                 // A client that breaks off is no error of ours.
-                shared.admit(move |shared| drop(shared.serve(client)));
+                shared.work(place, move |shared| drop(shared.serve(client)));
             }
         })
     }
@@ -102,30 +131,21 @@ impl Shared {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs work in a thread of its own, if not too many wait.
-    fn admit(self: &Arc<Self>, work: impl FnOnce(&Self) + Send + 'static) {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
+    /// Runs work in a thread of its own. Without one, the client asks again.
+    fn work(self: &Arc<Self>, place: Place, work: impl FnOnce(&Self) + Send + 'static) {
         let shared = Arc::clone(self);
-        let started = spawn(move || {
+        let _ = spawn(move || {
+            let _place = place;
             work(&shared);
-            shared.waiting.fetch_sub(1, Ordering::Relaxed);
         });
-        if started.is_err() {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 
     /// Serves a connection (RFC 7766): one question after the other.
     fn serve(&self, mut client: TcpStream) -> io::Result<()> {
-        client.set_read_timeout(Some(SILENCE))?;
-        client.set_write_timeout(Some(SILENCE))?;
         loop {
-            let question = read_message(&mut client)?;
+            let question = read_message(&mut client, Instant::now() + PATIENCE)?;
             let answer = self.answer(&question, ask_by_tcp).ok_or(io::ErrorKind::InvalidData)?;
-            write_message(&mut client, &answer)?;
+            write_message(&mut client, &answer, Instant::now() + PATIENCE)?;
         }
     }
 
@@ -144,6 +164,8 @@ impl Shared {
         OsEntropy::new().fill(asked.first_chunk_mut::<2>()?);
         let mut last = None;
         for server in servers.into_iter().take(MOST_SERVERS) {
+            let turn = if server.ip().is_loopback() { self.loopback.begin(question).map(Some) } else { Some(None) };
+            let Some(_turn) = turn else { continue };
             let Ok(answer) = ask(server, &asked) else { continue };
             let code = answer.get(3).copied().unwrap_or_default() & 15;
             last = Some(answer);
@@ -166,11 +188,7 @@ fn ask_by_udp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     socket.send(question)?;
     let (deadline, mut buffer) = (Instant::now() + ONE_SERVER, vec![0; usize::from(u16::MAX)]);
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        socket.set_read_timeout(Some(left))?;
+        socket.set_read_timeout(Some(left(deadline)?))?;
         let length = socket.recv(&mut buffer)?;
         let answer = buffer.get(..length).unwrap_or_default();
         if is_answer(question, answer) {
@@ -180,25 +198,47 @@ fn ask_by_udp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 fn ask_by_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+    let deadline = Instant::now() + ONE_SERVER;
     let mut connection = TcpStream::connect_timeout(&server, ONE_SERVER)?;
-    connection.set_read_timeout(Some(ONE_SERVER))?;
-    connection.set_write_timeout(Some(ONE_SERVER))?;
-    write_message(&mut connection, question)?;
-    let answer = read_message(&mut connection)?;
+    write_message(&mut connection, question, deadline)?;
+    let answer = read_message(&mut connection, deadline)?;
     is_answer(question, &answer).then_some(answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+/// Reads a whole message until the deadline: a peer that sends a byte at a time gains nothing.
+fn read_message(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut length = [0; 2];
-    stream.read_exact(&mut length)?;
+    read_exact(stream, &mut length, deadline)?;
     let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
-    stream.read_exact(&mut message)?;
+    read_exact(stream, &mut message, deadline)?;
     Ok(message)
 }
 
-fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
+fn read_exact(stream: &mut TcpStream, mut rest: &mut [u8], deadline: Instant) -> io::Result<()> {
+    while !rest.is_empty() {
+        stream.set_read_timeout(Some(left(deadline)?))?;
+        let length = stream.read(rest)?;
+        rest = rest.get_mut(length..).filter(|_| length > 0).ok_or(io::ErrorKind::UnexpectedEof)?;
+    }
+    Ok(())
+}
+
+fn write_message(stream: &mut TcpStream, message: &[u8], deadline: Instant) -> io::Result<()> {
     let length = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
-    stream.write_all(&[&length.to_be_bytes()[..], message].concat())
+    let whole = [&length.to_be_bytes()[..], message].concat();
+    let mut rest = whole.as_slice();
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left(deadline)?))?;
+        let length = stream.write(rest)?;
+        rest = rest.get(length..).filter(|_| length > 0).ok_or(io::ErrorKind::WriteZero)?;
+    }
+    Ok(())
+}
+
+/// Returns the time until the deadline; an error when it has passed.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -239,7 +279,7 @@ mod tests {
     fn shared(stub: &[SocketAddr], others: &[SocketAddr]) -> Shared {
         let ways =
             Ways { zones: Zones::new(["taut.internal"]), stub: stub.to_vec(), others: others.to_vec(), listens: true };
-        Shared { ways: Mutex::new(ways), waiting: AtomicUsize::new(0) }
+        Shared { ways: Mutex::new(ways), ..Shared::default() }
     }
 
     #[test]
@@ -261,5 +301,48 @@ mod tests {
         let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let shared = shared(&[], &[dead, server(2), server(3)]);
         assert_eq!(shared.answer(&question("example.com"), ask_by_udp).unwrap()[3] & 15, 3);
+    }
+
+    #[test]
+    fn fault_h5_a_client_that_sends_a_byte_at_a_time_holds_its_place_until_the_deadline_only() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        let reader = thread::spawn(move || {
+            let began = Instant::now();
+            (read_message(&mut stream, began + Duration::from_millis(300)).is_err(), began.elapsed())
+        });
+        // 255 bytes are promised; at this pace they would take 5 s.
+        for byte in [0, 255].into_iter().chain([1; 255]) {
+            if reader.is_finished() || slow.write_all(&[byte]).is_err() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let (failed, took) = reader.join().unwrap();
+        assert!(failed && took < Duration::from_secs(3), "{took:?}");
+    }
+
+    #[test]
+    fn fault_h5_connections_take_no_places_of_questions_over_udp() {
+        let shared = Shared::default();
+        let held: Vec<Place> = std::iter::from_fn(|| shared.connections.take(MOST_CONNECTIONS)).collect();
+        assert_eq!(held.len(), MOST_CONNECTIONS);
+        assert!(shared.waiting.take(MOST_WAITING).is_some());
+        drop(held);
+        assert!(shared.connections.take(MOST_CONNECTIONS).is_some(), "the places are free again");
+    }
+
+    #[test]
+    fn a_server_of_the_host_that_asks_back_is_left_out_after_a_few_turns() {
+        let shared = Shared::default();
+        let local = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        local.set_nonblocking(true).unwrap();
+        shared.ways().others = vec![local.local_addr().unwrap()];
+        // As many wait for it as a loop may have.
+        let held: Vec<_> = std::iter::from_fn(|| shared.loopback.begin(&question("example.com"))).collect();
+        assert_eq!(shared.answer(&question("example.com"), ask_by_udp).unwrap()[3] & 15, 2, "SERVFAIL at once");
+        assert!(local.recv(&mut [0; 512]).is_err(), "it was not asked");
+        drop(held);
     }
 }

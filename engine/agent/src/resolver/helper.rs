@@ -17,7 +17,7 @@ use super::resolvconf::{self, Resolvconf};
 use super::resolved::Resolved;
 use super::servers::{RESOLV_CONF, search_domains};
 use super::surroundings::Facts;
-use super::{MAX_MESSAGE, Order, Report};
+use super::{MAX_MESSAGE, Order, Report, check};
 use crate::api::{Failure, ResolverBackEnd};
 
 /// Time between two looks at whether the settings are still there, 5 s, while there are some: for settings outside of `/etc/resolv.conf`, of which the kernel tells.
@@ -145,8 +145,22 @@ impl Helper {
         let lines: Vec<u8> = self.unread.drain(..=end).collect();
         let last = lines.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
         let order = serde_json::from_slice::<Order>(last).map_err(|_| io::ErrorKind::InvalidData)?;
-        self.carry_out(order);
+        match order.as_ref().and_then(check::fault) {
+            None => self.carry_out(order),
+            Some(fault) => self.refuse(&fault),
+        }
         Ok(())
+    }
+
+    /// Puts the host back, as nothing that can be carried out is wanted any more.
+    fn refuse(&mut self, fault: &str) {
+        self.wanted = None;
+        self.undo();
+        let problem = Failure::new(
+            format!("the process that sets up the host's resolver refuses what the daemon wants: {fault}"),
+            "give the network and the TUN device other names, or restart the daemon if you did not choose them",
+        );
+        self.tell(Report { back_end: None, problem: Some(problem) });
     }
 
     fn carry_out(&mut self, order: Order) {

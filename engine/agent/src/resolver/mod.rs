@@ -2,14 +2,21 @@
 //!
 //! - this file: what the daemon and its helper process say to each other;
 //! - `client`: the daemon's end;
+//! - `launch`: how it comes to a helper, at its start and when the helper ended;
 //! - `helper`: the process `taut dns-helper`, which changes the host. It outlives the daemon for a moment, so a crash leaves nothing behind (fault H3);
 //! - `surroundings`: what the host has, and which back-end follows from it;
+//! - `care`, `processes`: which files and processes of the host may be believed, since the helper runs as root;
+//! - `check`: what may be in an order of the daemon, which has fewer rights than its helper;
 //! - `servers`, `marks`: the text of `/etc/resolv.conf`, and whose a file is;
 //! - `hook`: what every back-end can do;
 //! - `resolved`, `dnsmasq`, `resolvconf`, `file`: the back-ends;
 //! - `forward`: the forwarder for hosts whose resolver cannot send some names elsewhere;
+//! - `asked`: what ends a loop between the forwarder and a server of the host;
 //! - `command`: programs that a back-end runs.
 
+mod asked;
+mod care;
+mod check;
 mod client;
 mod command;
 mod dnsmasq;
@@ -17,7 +24,9 @@ mod file;
 mod forward;
 mod helper;
 mod hook;
+mod launch;
 mod marks;
+mod processes;
 mod resolvconf;
 mod resolved;
 mod servers;
@@ -91,7 +100,8 @@ impl Wanted {
     fn find_shadows(&mut self, search: &[String]) {
         // The shortest of the network's domains, which is behind the longer one.
         let base = self.zones.iter().take_while(|zone| !zone.ends_with(".arpa")).last();
-        let behind = |domain: &&String| !self.zones.contains(domain);
+        // Search domains may come from a DHCP server, and become lines of settings.
+        let behind = |domain: &&String| check::is_domain(domain) && !self.zones.contains(domain);
         self.shadows = base.map_or_else(Vec::new, |base| {
             search.iter().filter(behind).map(|domain| format!("{base}.{domain}")).collect()
         });
@@ -114,3 +124,17 @@ pub(crate) struct Report {
 
 /// A message of the daemon, one line of JSON; `null` while the network is down.
 type Order = Option<Wanted>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_domain_of_the_host_that_is_none_makes_no_shadow() {
+        let zones = ["home.taut.internal", "taut.internal", "64.100.in-addr.arpa"].map(String::from).to_vec();
+        let mut wanted =
+            Wanted { interface: String::new(), servers: Vec::new(), zones, search: false, shadows: Vec::new() };
+        wanted.find_shadows(&["lan", "x/192.0.2.1#", "-x", "taut.internal"].map(String::from));
+        assert_eq!(wanted.shadows, ["taut.internal.lan"]);
+    }
+}

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::forward::Forwarder;
 use super::hook::Hook;
 use super::servers::{ADDRESS, PORT, RESOLV_CONF, is_forwarder_named, servers};
-use super::{Wanted, command};
+use super::{Wanted, care, command};
 use crate::api::{Failure, ResolverBackEnd};
 
 /// The name of our record. Both programs place records of the loopback interface first.
@@ -56,7 +56,7 @@ impl Hook for Resolvconf {
             command::run("resolvconf", &["--version"], "").is_ok_and(|text| text.contains("openresolv"));
         let words: &[&str] = if is_openresolv { &["-x", "-a", RECORD] } else { &["-a", RECORD] };
         command::run("resolvconf", words, &record).map_err(failed)?;
-        let text = fs::read_to_string(RESOLV_CONF).unwrap_or_default();
+        let text = care::read(Path::new(RESOLV_CONF)).unwrap_or_default();
         match servers(&text).first() {
             Some(other) => Err(failed(format!(
                 "{RESOLV_CONF} names {} beside it, which would be asked for names of the network, too",
@@ -73,7 +73,7 @@ impl Hook for Resolvconf {
             let _ = self.forwarder.serve(wanted, &others);
             self.others = others;
         }
-        let text = fs::read_to_string(RESOLV_CONF).unwrap_or_default();
+        let text = care::read(Path::new(RESOLV_CONF)).unwrap_or_default();
         is_forwarder_named(&text) && servers(&text).is_empty()
     }
 
@@ -111,7 +111,7 @@ fn others() -> Vec<SocketAddr> {
     paths.extend(ADDED.map(Into::into));
     let mut found = Vec::new();
     for path in paths.iter().filter(|path| path.file_name().is_none_or(|name| name != RECORD)) {
-        for server in servers(&fs::read_to_string(path).unwrap_or_default()) {
+        for server in servers(&care::read_of_root(path).unwrap_or_default()) {
             if !found.contains(&server) {
                 found.push(server);
             }

@@ -5,9 +5,9 @@ use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::command;
 use super::dnsmasq::{self, DnsmasqPlace};
 use super::servers::{RESOLV_CONF, is_forwarder, servers};
+use super::{care, command};
 use crate::api::ResolverBackEnd;
 
 /// Returns true if the files of this host belong to another network: the daemon is in a network namespace of its own, and its `/etc` is that of process 1.
@@ -46,7 +46,7 @@ pub(super) struct Facts {
 impl Facts {
     /// Reads the facts.
     pub(super) fn read() -> Self {
-        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let text = |path: &str| care::read(Path::new(path)).unwrap_or_default();
         let mut facts = Self {
             resolv_conf: text(RESOLV_CONF),
             link: fs::read_link(RESOLV_CONF).ok().map(|path| path.display().to_string()),
