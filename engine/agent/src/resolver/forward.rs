@@ -3,18 +3,19 @@
 //!
 //! Each question has a thread of its own while it waits for its answer. They are few, bounded, and none of them moves packets.
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use taut_base::Entropy;
-use taut_dns::{Way, Zones, failure, is_answer, no_name};
+use taut_dns::{Way, Zones, failure, no_name};
 
 use super::Wanted;
 use super::asked::Asked;
+use super::messages::{ask_by_tcp, ask_by_udp, read_message, write_message};
 use super::servers::{ADDRESS, PORT};
 use crate::api::Failure;
 use crate::basics::OsEntropy;
@@ -23,8 +24,6 @@ use crate::basics::OsEntropy;
 const MOST_WAITING: usize = 128;
 /// Connections at once, 32. They are counted apart: any local user can hold them all, and must not take the places of questions over UDP with them.
 const MOST_CONNECTIONS: usize = 32;
-/// Longest wait for one server's answer, 1.5 s: three servers are asked within libc's patience of 5 s (man 5 resolv.conf).
-const ONE_SERVER: Duration = Duration::from_millis(1_500);
 /// Servers that are asked about one name, 3: as many as libc asks.
 const MOST_SERVERS: usize = 3;
 /// Longest time from one answer to the next whole question of a connection, and to the end of an answer, 10 s.
@@ -179,74 +178,14 @@ impl Shared {
     }
 }
 
-fn ask_by_udp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
-    let unspecified: IpAddr =
-        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
-    // The kernel draws the port, and takes datagrams of this server only.
-    let socket = UdpSocket::bind((unspecified, 0))?;
-    socket.connect(server)?;
-    socket.send(question)?;
-    let (deadline, mut buffer) = (Instant::now() + ONE_SERVER, vec![0; usize::from(u16::MAX)]);
-    loop {
-        socket.set_read_timeout(Some(left(deadline)?))?;
-        let length = socket.recv(&mut buffer)?;
-        let answer = buffer.get(..length).unwrap_or_default();
-        if is_answer(question, answer) {
-            return Ok(answer.to_vec());
-        }
-    }
-}
-
-fn ask_by_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
-    let deadline = Instant::now() + ONE_SERVER;
-    let mut connection = TcpStream::connect_timeout(&server, ONE_SERVER)?;
-    write_message(&mut connection, question, deadline)?;
-    let answer = read_message(&mut connection, deadline)?;
-    is_answer(question, &answer).then_some(answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
-/// Reads a whole message until the deadline: a peer that sends a byte at a time gains nothing.
-fn read_message(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
-    let mut length = [0; 2];
-    read_exact(stream, &mut length, deadline)?;
-    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
-    read_exact(stream, &mut message, deadline)?;
-    Ok(message)
-}
-
-fn read_exact(stream: &mut TcpStream, mut rest: &mut [u8], deadline: Instant) -> io::Result<()> {
-    while !rest.is_empty() {
-        stream.set_read_timeout(Some(left(deadline)?))?;
-        let length = stream.read(rest)?;
-        rest = rest.get_mut(length..).filter(|_| length > 0).ok_or(io::ErrorKind::UnexpectedEof)?;
-    }
-    Ok(())
-}
-
-fn write_message(stream: &mut TcpStream, message: &[u8], deadline: Instant) -> io::Result<()> {
-    let length = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
-    let whole = [&length.to_be_bytes()[..], message].concat();
-    let mut rest = whole.as_slice();
-    while !rest.is_empty() {
-        stream.set_write_timeout(Some(left(deadline)?))?;
-        let length = stream.write(rest)?;
-        rest = rest.get(length..).filter(|_| length > 0).ok_or(io::ErrorKind::WriteZero)?;
-    }
-    Ok(())
-}
-
-/// Returns the time until the deadline; an error when it has passed.
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
 fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().stack_size(STACK).spawn(work).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     /// A question for `name`, type A.
@@ -301,26 +240,6 @@ mod tests {
         let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let shared = shared(&[], &[dead, server(2), server(3)]);
         assert_eq!(shared.answer(&question("example.com"), ask_by_udp).unwrap()[3] & 15, 3);
-    }
-
-    #[test]
-    fn fault_h5_a_client_that_sends_a_byte_at_a_time_holds_its_place_until_the_deadline_only() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut stream, _) = listener.accept().unwrap();
-        let reader = thread::spawn(move || {
-            let began = Instant::now();
-            (read_message(&mut stream, began + Duration::from_millis(300)).is_err(), began.elapsed())
-        });
-        // 255 bytes are promised; at this pace they would take 5 s.
-        for byte in [0, 255].into_iter().chain([1; 255]) {
-            if reader.is_finished() || slow.write_all(&[byte]).is_err() {
-                break;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        let (failed, took) = reader.join().unwrap();
-        assert!(failed && took < Duration::from_secs(3), "{took:?}");
     }
 
     #[test]

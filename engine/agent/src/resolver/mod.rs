@@ -11,6 +11,7 @@
 //! - `hook`: what every back-end can do;
 //! - `resolved`, `dnsmasq`, `resolvconf`, `file`: the back-ends;
 //! - `forward`: the forwarder for hosts whose resolver cannot send some names elsewhere;
+//! - `messages`: how it asks a server, and reads and writes a connection;
 //! - `asked`: what ends a loop between the forwarder and a server of the host;
 //! - `command`: programs that a back-end runs.
 
@@ -26,6 +27,7 @@ mod helper;
 mod hook;
 mod launch;
 mod marks;
+mod messages;
 mod processes;
 mod resolvconf;
 mod resolved;
