@@ -409,7 +409,8 @@ def test_bare_names_and_the_switch(layout):
     before = own.traces()
     own.start("--accept-dns=false")
     own.up()
-    assert own.resolver() is None and own.traces() == before
+    off = own.resolver()
+    assert off["by"] is None and off["problem"]["message"] == "dns is off" and own.traces() == before
     own.stop()
     own.start()
     own.up()
