@@ -418,7 +418,7 @@ def test_bare_names_and_the_switch(layout):
     # While the daemon runs, the switch is a setting.
     own.taut("set", "--no-dns")
     site.is_as_before(before)
-    assert own.resolver() is None
+    assert own.resolver()["by"] is None
     own.taut("set", "--dns", "--dns-search")
     own.wait_for_resolver("file")
     assert own.finds(site.peer.name, site.peer.ipv4)
