@@ -219,7 +219,7 @@ mod tests {
         subnets.carriers().next().unwrap().1.0
     }
 
-    /// Has the subnets look at these signs of the two routers. Returns the routers that are to be asked.
+    /// Gives the subnets one sign of each of the two routers. Returns the routers that they ask for an answer.
     fn look(subnets: &mut Subnets, signs: [Sign; 2], milliseconds: u32) -> Vec<u32> {
         subnets.choose(|peer| signs[peer.0 as usize - 1], at(milliseconds));
         subnets.take_checks().into_iter().map(|peer| peer.0).collect()

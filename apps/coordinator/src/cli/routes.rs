@@ -56,7 +56,7 @@ fn list(answer: NodeList) -> String {
     let rows: Vec<Vec<String>> = answer.nodes.into_iter().flat_map(|node| rows(&node)).collect();
     if rows.is_empty() {
         return String::from(
-            "no routes; run `taut set --advertise-routes PREFIX` on the host that is to be a router\n",
+            "no routes; `taut set --advertise-routes PREFIX` on a node makes it a router\n",
         );
     }
     table(&std::iter::once(heads).chain(rows).collect::<Vec<_>>())

@@ -92,9 +92,9 @@ pub(crate) enum StateError {
     NotTagOwner(String),
     /// The person owns as many devices as it may approve for itself.
     ManyDevices,
-    /// The node does not advertise a route that is to be approved.
+    /// An operator approves a route that the node does not advertise.
     NotAdvertised { node: String, route: Prefix, advertised: String },
-    /// A route that is to be revoked is not approved.
+    /// An operator revokes a route that is not approved.
     NotApproved { node: String, route: Prefix },
     /// The node takes no part in its network now.
     NoPart,

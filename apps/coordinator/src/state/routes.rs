@@ -1,7 +1,7 @@
 //! Subnet routes: what nodes advertise, and who approves it (docs/internals/routes.md).
 //!
-//! A route is in maps while its node advertises it and it is approved. An approval stays when the node ceases to advertise the route, so that a router that is restarted is
-//! what it was before.
+//! A route is in maps while its node advertises it and it is approved. An approval stays when the node no longer advertises the route: a router needs no new approval
+//! after a restart.
 
 use serde_json::json;
 use taut_base::{NodeId, Prefix};

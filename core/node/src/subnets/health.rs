@@ -19,7 +19,7 @@ const LONGEST_DOUBT: Duration = Duration::from_millis(350);
 /// Time without doubt after which a router works again, 150 ms, if it did not answer before: a path that was just chosen is probed at once.
 const STEADY: Duration = Duration::from_millis(150);
 
-/// What the paths to a router show.
+/// Whether a router answers, judged by the paths to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
     /// There is a session, and nothing against its path, which data takes since this time.
@@ -44,11 +44,11 @@ pub(super) struct Health {
     doubt: Option<(Time, Duration)>,
     /// Since when there are only good signs.
     good: Option<Time>,
-    /// Since when data takes the path that was probed because it replaced one in doubt.
+    /// Time from which data takes a path that was probed because it replaced one in doubt.
     probed: Option<Time>,
-    /// True if that path is to be probed now.
+    /// True if the path that replaced one in doubt has to be probed now.
     pub(super) wants_probe: bool,
-    /// True while it is asked for an answer.
+    /// True while this node waits for the answer of the router.
     pub(super) asked: bool,
     /// When it last answered because it was asked.
     pub(super) verified: Time,

@@ -15,8 +15,8 @@ const OF_SOURCE: Rate = Rate::every(Duration::from_secs(6), 20);
 /// Attempts for one account from all sources: 10 at once, then one a minute. A guesser has half a million attempts a year.
 const OF_ACCOUNT: Rate = Rate::every(Duration::from_secs(60), 10);
 
-/// Rate of requests for the result of terminals' sign-ins from one IPv4 address or IPv6 /64: 30 at once, then one a second, enough for five terminals behind one NAT. Requests whose secret
-/// is false count in a meter of their own at the same rate, so whoever sends them does not delay honest terminals at the same address.
+/// Rate of requests for the result of terminals' sign-ins from one IPv4 address or IPv6 /64: 30 at once, then one a second, enough for five terminals behind one NAT. Requests with a wrong
+/// secret are limited separately, at the same rate, so that they do not delay honest terminals at the same address.
 const POLLS_OF_SOURCE: Rate = Rate::every(Duration::from_secs(1), 30);
 
 /// Rate of requests for the result of one terminal's sign-in: 3 at once, then one in 4 s. A terminal asks every 5 s. Each request is passed on to the provider, which refuses a client that
