@@ -55,9 +55,7 @@ fn list(answer: NodeList) -> String {
     let heads = ["NODE", "NETWORK", "ROUTE", "STATE", "ONLINE"].map(String::from).to_vec();
     let rows: Vec<Vec<String>> = answer.nodes.into_iter().flat_map(|node| rows(&node)).collect();
     if rows.is_empty() {
-        return String::from(
-            "no routes; `taut set --advertise-routes PREFIX` on a node makes it a router\n",
-        );
+        return String::from("no routes; `taut set --advertise-routes PREFIX` on a node makes it a router\n");
     }
     table(&std::iter::once(heads).chain(rows).collect::<Vec<_>>())
 }

@@ -17,6 +17,10 @@ use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Device, NetworkId, NetworkRow, NodeRow, Reading, StoreError, Writing};
 
+/// Limit on the approved routes of a node, 128, twice as many as it may advertise: a node whose routes the policy approves could otherwise have its row, and the audit log with each
+/// change of it, grow for ever.
+pub(super) const MOST_APPROVED: usize = 2 * MAX_ROUTES;
+
 impl State {
     /// Stores the prefixes that a node advertises, and approves those that the policy's `autoApprovers` allow it. The map changes only if the routes in force do.
     pub(crate) async fn set_advertised(
@@ -89,7 +93,7 @@ pub(super) fn changed(row: &NodeRow, approve: &[Prefix], revoke: &[Prefix]) -> R
     routes.retain(|route| !revoke.contains(route));
     routes.sort_unstable();
     routes.dedup();
-    Ok(routes)
+    if routes.len() > MOST_APPROVED { Err(StateError::ManyRoutes { node: row.name.clone() }) } else { Ok(routes) }
 }
 
 /// Returns the prefixes as text, with spaces between them.
@@ -135,7 +139,9 @@ fn approved_by(policy: &Policy, inventory: &Inventory, row: &NodeRow) -> Vec<Pre
     let Some(facts) = facts_of(row) else { return Vec::new() };
     let is_new =
         |route: &Prefix| !row.device.routes.contains(route) && policy.approves_route(*route, &facts, inventory);
-    row.advertised.iter().copied().filter(is_new).collect()
+    // Beyond the limit, routes wait for an operator, who can revoke others.
+    let room = MOST_APPROVED.saturating_sub(row.device.routes.len());
+    row.advertised.iter().copied().filter(is_new).take(room).collect()
 }
 
 /// Stores approvals of the policy, with an entry in the audit log.

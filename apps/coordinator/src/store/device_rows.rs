@@ -6,6 +6,9 @@ use super::StoreError;
 use super::cells::version;
 use super::value::Row;
 
+/// Longest text with routes that is read, 8 KiB: 128 routes have 6 KiB.
+const LONGEST_ROUTES: usize = 8 * 1024;
+
 /// Longest text with tags that is read, 8 KiB: 32 tags have 2 KiB.
 const LONGEST_TAGS: usize = 8 * 1024;
 
@@ -117,11 +120,11 @@ fn tags(row: &Row) -> Result<Vec<String>, StoreError> {
     tags.ok_or(StoreError::Damaged("tags that are no list"))
 }
 
-/// Returns prefixes of a row. Without those that cannot be read, nothing is reached that somebody did not approve.
+/// Returns the prefixes in a column of a row.
 pub(super) fn routes(row: &Row, column: &str) -> Result<Vec<Prefix>, StoreError> {
     let text: String = row.get(column)?;
-    let routes = (text.len() <= LONGEST_TAGS).then(|| serde_json::from_str(&text).ok()).flatten();
-    Ok(routes.unwrap_or_default())
+    let routes = (text.len() <= LONGEST_ROUTES).then(|| serde_json::from_str(&text).ok()).flatten();
+    routes.ok_or(StoreError::Damaged("routes that are no list"))
 }
 
 /// Returns prefixes as they are stored.

@@ -162,3 +162,48 @@ fn approvals_outlive_a_restart_and_go_with_the_node() {
     advertise(&mut again, &[LAN]);
     wait_listed(&coordinator, "router", &[LAN], &[]);
 }
+
+#[test]
+fn a_node_whose_routes_the_policy_approves_does_not_fill_its_row_and_loses_no_approval() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let mut router = coordinator.join("router");
+    coordinator
+        .wait(coordinator.state.change_device(
+            None,
+            "router",
+            DeviceChange { tags: Some(vec![String::from("tag:router")]), ..DeviceChange::default() },
+        ))
+        .unwrap();
+    apply(
+        &coordinator,
+        r#"{"tagOwners": {"tag:router": []}, "autoApprovers": {"routes": {"10.0.0.0/8": ["tag:router"]}}, "grants": []}"#,
+    );
+    let mut all: Vec<Prefix> = Vec::new();
+    for round in 1..=3 {
+        let mut routes: Vec<Prefix> =
+            (0..taut_netmap::MAX_ROUTES).map(|number| format!("10.{round}.{number}.0/24").parse().unwrap()).collect();
+        routes.sort_unstable();
+        let texts: Vec<String> = routes.iter().map(Prefix::to_string).collect();
+        advertise(&mut router, &texts.iter().map(String::as_str).collect::<Vec<_>>());
+        // The third round finds no room.
+        if round < 3 {
+            all.extend(&routes);
+            all.sort_unstable();
+        }
+        let approved: Vec<String> = all.iter().map(Prefix::to_string).collect();
+        let strs = |texts: &[String]| texts.iter().map(|text| &**text).collect::<Vec<_>>().join(",");
+        let (advertised, approved) = (strs(&texts), strs(&approved));
+        wait_listed(
+            &coordinator,
+            "router",
+            &advertised.split(',').collect::<Vec<_>>(),
+            &approved.split(',').collect::<Vec<_>>(),
+        );
+    }
+    let (status, answer) = change(&coordinator, "router", &json!({ "approve_routes": ["10.3.0.0/24"] }));
+    assert_eq!((status, &answer["error"]["code"]), (409, &json!("full")), "{answer}");
+    let (status, answer) =
+        change(&coordinator, "router", &json!({ "approve_routes": ["10.3.0.0/24"], "revoke_routes": ["10.1.0.0/24"] }));
+    assert_eq!(status, 200, "{answer}");
+}

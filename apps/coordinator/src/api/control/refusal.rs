@@ -84,6 +84,7 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::BadOwner
         | StateError::NotTagOwner(_)
         | StateError::ManyDevices
+        | StateError::ManyRoutes { .. }
         | StateError::BadPolicy(_)
         | StateError::PolicyBusy
         | StateError::LongPolicy

@@ -134,7 +134,7 @@ impl From<StateError> for Failure {
             StateError::People(error) => code_of(error),
             StateError::BadExpiry | StateError::BadLife => ErrorCode::BadExpiry,
             StateError::NotTagOwner(_) => ErrorCode::Forbidden,
-            StateError::ManyDevices => ErrorCode::Full,
+            StateError::ManyDevices | StateError::ManyRoutes { .. } => ErrorCode::Full,
             StateError::BadUses | StateError::BadAbsence | StateError::BadOwner => ErrorCode::BadRequest,
             StateError::NotAdvertised { .. } | StateError::NotApproved { .. } => ErrorCode::NoSuchRoute,
             StateError::BadTag(_) => ErrorCode::BadTag,

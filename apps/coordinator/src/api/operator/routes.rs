@@ -109,6 +109,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             ErrorCode::BadTag,
             ErrorCode::BadExpiry,
             ErrorCode::NoSuchRoute,
+            ErrorCode::Full,
         ]),
         Route::get("/api/v1/policy", "showPolicy", "Returns the policy in force.", policy::show)
             .needs(read(Area::Policy))
