@@ -41,6 +41,7 @@ def test_two_networks_on_one_host_have_their_own_files_devices_and_ends(lab):
     desk.run("taut down --network=work")
     assert devices(desk) == before | {"taut0"} and status(desk)["state"] == "running"
     assert [(one["name"], one["state"]) for one in networks(desk)] == [(None, "running"), ("work", None)]
+    assert "`taut --network work up`" in desk.run("! taut status --network work"), "a hint is about the network that was asked for"
     desk.run("taut up --network work")
     assert devices(desk) == before | {"taut0", "taut-work"}
     assert desk.run("taut set --network work | grep 'log-level *debug *set'")

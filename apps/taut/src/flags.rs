@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser};
 use taut_agent::DaemonConfig;
-use taut_agent::log::{Area, Levels};
+use taut_agent::log::Levels;
 use taut_agent::settings::{self, Given, Origin, SETTINGS, Setting, duration};
 
 use crate::chosen;
-use crate::fault::{Fault, suggestion};
+use crate::fault::Fault;
 
 /// Default state directory.
 const STATE_DIR: &str = "/var/lib/taut";
@@ -18,9 +18,6 @@ const STATE_DIR: &str = "/var/lib/taut";
 const SOCKET: &str = "/run/taut/taut.sock";
 /// Default path of the configuration file.
 pub(crate) const CONFIG: &str = "/etc/taut/taut.toml";
-
-/// Names of the levels of events.
-pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
 /// The words after the verb.
 pub(crate) struct Words(Parser);
@@ -270,11 +267,6 @@ pub(crate) fn levels(flag: &str, text: &str) -> Result<Levels, Fault> {
     let levels = settings::find("log-level").map_or_else(|| Ok(String::from(text)), |setting| setting.check(text));
     let levels = levels.and_then(|text| text.parse().map_err(|error: taut_agent::log::BadLevels| error.to_string()));
     levels.map_err(|what| Fault::usage(format!("{flag}: {what}")))
-}
-
-/// Returns `; did you mean …?` for a word that is close to the name of an area or a level.
-pub(crate) fn area_suggestion(word: &str) -> String {
-    suggestion(word, Area::names().split(", ").chain(LEVELS))
 }
 
 /// Checks the name of an interface.

@@ -11,11 +11,12 @@ use std::time::Duration;
 use serde::Serialize;
 use taut_agent::api::{ApiRequest, LogPart};
 use taut_agent::log::{Area, Entry, LOG_SCHEMA, Level};
+use taut_agent::settings::{LEVELS, meant_events};
 use taut_base::format_time;
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::{Fault, suggestion};
-use crate::flags::{self, LEVELS, Word, Words, default_socket, default_state, unexpected};
+use crate::flags::{self, Word, Words, default_socket, default_state, unexpected};
 use crate::{output, peers};
 
 pub(crate) const ARGUMENTS: &str = "[-f] [-n N] [--since TIME] [--until TIME] [--peer PEER] [--area AREA] [--level LEVEL] [--json] [--record LEVELS] [--state DIR] [--socket PATH]";
@@ -202,7 +203,7 @@ fn count(flag: &str, text: &str) -> Result<usize, Fault> {
 
 fn area(text: &str) -> Result<Area, Fault> {
     Area::of(text).ok_or_else(|| {
-        let (names, meant) = (Area::names(), flags::area_suggestion(text));
+        let (names, meant) = (Area::names(), meant_events(text));
         Fault::usage(format!("--area: there is no area `{text}`{meant}; the areas are {names}"))
     })
 }

@@ -19,7 +19,7 @@ use crate::config::DaemonConfig;
 
 pub use crate::given::{Given, Origin};
 pub use lines::{BadLine, read_lines, write_lines};
-pub use values::{duration, interface_name};
+pub use values::{LEVELS, duration, interface_name, meant_events};
 
 /// When a change by `taut set` takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub static SETTINGS: &[Setting] = &[
         name: "snat",
         is_switch: false,
         effect: Effect::Now,
-        apply: |config, text| values::on_or_off(text).map(|on| config.routes.snat = on),
+        apply: |config, text| values::switch(text).map(|on| config.routes.snat = on),
         show: |config| String::from(if config.routes.snat { "on" } else { "off" }),
     },
     switch!("low-latency", NextStart, low_latency),

@@ -95,7 +95,7 @@ pub(crate) enum StateError {
     /// An operator approves a route that the node does not advertise.
     NotAdvertised { node: String, route: Prefix, advertised: String },
     /// A node would have more approved routes than it may have.
-    ManyRoutes { node: String },
+    ManyRoutes { node: String, most: usize },
     /// An operator revokes a route that is not approved.
     NotApproved { node: String, route: Prefix },
     /// The node takes no part in its network now.
@@ -365,9 +365,7 @@ impl fmt::Display for StateError {
             Self::BadTag(tag) => write!(f, "{tag:?} cannot be a tag, or there are too many tags"),
             Self::NotTagOwner(tag) => write!(f, "the policy does not let you give the tag {tag}"),
             Self::ManyDevices => f.write_str("you own as many devices as one person may approve for itself"),
-            Self::ManyRoutes { node } => {
-                write!(f, "{node} would have more than {} approved routes", super::routes::MOST_APPROVED)
-            }
+            Self::ManyRoutes { node, most } => write!(f, "{node} would have more than {most} approved routes"),
             Self::BadOwner => f.write_str("this cannot be the name of an owner"),
             Self::NotAdvertised { node, route, advertised } if advertised.is_empty() => {
                 write!(f, "node `{node}` does not advertise {route}, or any other route")

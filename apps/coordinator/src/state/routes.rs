@@ -19,7 +19,7 @@ use crate::store::{Device, NetworkId, NetworkRow, NodeRow, Reading, StoreError, 
 
 /// Limit on the approved routes of a node, 128, twice as many as it may advertise: a node whose routes the policy approves could otherwise have its row, and the audit log with each
 /// change of it, grow for ever.
-pub(super) const MOST_APPROVED: usize = 2 * MAX_ROUTES;
+const MOST_APPROVED: usize = 2 * MAX_ROUTES;
 
 impl State {
     /// Stores the prefixes that a node advertises, and approves those that the policy's `autoApprovers` allow it. The map changes only if the routes in force do.
@@ -93,7 +93,11 @@ pub(super) fn changed(row: &NodeRow, approve: &[Prefix], revoke: &[Prefix]) -> R
     routes.retain(|route| !revoke.contains(route));
     routes.sort_unstable();
     routes.dedup();
-    if routes.len() > MOST_APPROVED { Err(StateError::ManyRoutes { node: row.name.clone() }) } else { Ok(routes) }
+    if routes.len() > MOST_APPROVED {
+        Err(StateError::ManyRoutes { node: row.name.clone(), most: MOST_APPROVED })
+    } else {
+        Ok(routes)
+    }
 }
 
 /// Returns the prefixes as text, with spaces between them.

@@ -18,7 +18,7 @@ const MOST_SEARCH_SOCKETS: u16 = 1_024;
 /// Shortest age at which a key is rotated, one day: the coordinator allows four rotations a day.
 const YOUNGEST_KEY: Duration = Duration::from_secs(86_400);
 /// Names of the levels of events.
-const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
 /// Parses a time such as `500ms`, `5s` or `2m`, or a bare number of seconds.
 pub fn duration(text: &str) -> Option<Duration> {
@@ -56,15 +56,7 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "true" | "on" => Ok(true),
         "false" | "off" => Ok(false),
-        _ => Err(String::from("write `true` or `false`")),
-    }
-}
-
-pub(super) fn on_or_off(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(String::from("write `on` or `off`")),
+        _ => Err(String::from("write `true` or `false`, or `on` or `off`")),
     }
 }
 
@@ -166,10 +158,15 @@ pub(super) fn levels(text: &str) -> Result<Levels, String> {
     text.parse().map_err(|error| {
         let mut words = text.split([',', '=']).map(str::trim);
         let unknown = words.find(|word| Area::of(word).is_none() && !LEVELS.contains(word)).unwrap_or_default();
-        let areas = Area::names();
-        let close = closest(unknown, areas.split(", ").chain(LEVELS));
-        format!("{error}{}", close.map_or_else(String::new, |word| format!("; did you mean `{word}`?")))
+        format!("{error}{}", meant_events(unknown))
     })
+}
+
+/// Returns `; did you mean …?` for a word that is close to the name of an area or a level of events.
+pub fn meant_events(word: &str) -> String {
+    let areas = Area::names();
+    let close = closest(word, areas.split(", ").chain(LEVELS));
+    close.map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
 }
 
 /// Parses names of suites as in `taut status`, in any case, separated by commas. WireGuard's own suite needs no name, because every session begins with it.
