@@ -14,6 +14,9 @@ pub(crate) const RTM_GETADDR: u16 = 22;
 pub(crate) const RTM_NEWROUTE: u16 = 24;
 pub(crate) const RTM_DELROUTE: u16 = 25;
 pub(crate) const RTM_GETROUTE: u16 = 26;
+pub(crate) const RTM_NEWRULE: u16 = 32;
+pub(crate) const RTM_DELRULE: u16 = 33;
+pub(crate) const RTM_GETRULE: u16 = 34;
 
 // Flags of requests and answers (netlink.h).
 pub(crate) const NLM_F_REQUEST: u16 = 0x01;
@@ -87,6 +90,22 @@ pub(crate) const RTAX_FEATURES: u16 = 12;
 /// In `RTAX_FEATURES`: connections ask for explicit congestion notification.
 pub(crate) const RTAX_FEATURE_ECN: u32 = 1;
 
+// Attributes and fields of rules (fib_rules.h).
+pub(crate) const FRA_DST: u16 = 1;
+pub(crate) const FRA_PRIORITY: u16 = 6;
+pub(crate) const FRA_FWMARK: u16 = 10;
+pub(crate) const FRA_TABLE: u16 = 15;
+pub(crate) const FRA_FWMASK: u16 = 16;
+pub(crate) const FRA_PROTOCOL: u16 = 21;
+pub(crate) const FRA_IP_PROTO: u16 = 22;
+/// `struct fib_rule_port_range`: first and last port, inclusive.
+pub(crate) const FRA_SPORT_RANGE: u16 = 23;
+pub(crate) const FRA_DPORT_RANGE: u16 = 24;
+/// The rule is for packets that do not fulfil its conditions.
+pub(crate) const FIB_RULE_INVERT: u32 = 2;
+/// The rule's packets ask a table.
+pub(crate) const FR_ACT_TO_TBL: u8 = 1;
+
 // Fields of routes (rtnetlink.h).
 pub(crate) const RTPROT_UNSPEC: u8 = 0;
 pub(crate) const RTN_UNICAST: u8 = 1;
@@ -107,6 +126,9 @@ pub(crate) const AF_INET6: u8 = 10;
 pub(crate) const RTMGRP_LINK: u32 = 0x1;
 pub(crate) const RTMGRP_IPV4_IFADDR: u32 = 0x10;
 pub(crate) const RTMGRP_IPV4_ROUTE: u32 = 0x40;
+/// `RTNLGRP_IPV4_RULE` and `RTNLGRP_IPV6_RULE`, 8 and 19, as bits.
+pub(crate) const RTMGRP_IPV4_RULE: u32 = 1 << 7;
+pub(crate) const RTMGRP_IPV6_RULE: u32 = 1 << 18;
 pub(crate) const RTMGRP_IPV6_IFADDR: u32 = 0x100;
 pub(crate) const RTMGRP_IPV6_ROUTE: u32 = 0x400;
 

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use taut_base::Prefix;
+use taut_base::{Prefix, SOCKET_MARK};
 use taut_netlink::{Address, InterfaceLink, Netlink, NetlinkError, Route, Scope};
 use taut_path::{Families, acceptable};
 
@@ -100,7 +100,7 @@ impl Surroundings {
         let mut routers = Vec::new();
         for far in FAR {
             // A kernel without IPv6 cannot look up the IPv6 address.
-            let hop = netlink.first_hop(far, 0).ok().flatten();
+            let hop = netlink.first_hop(far, SOCKET_MARK).ok().flatten();
             routers.extend(hop.and_then(|hop| Some((hop.gateway, find(hop.interface)?.name.clone()))));
         }
         let routes = match known {

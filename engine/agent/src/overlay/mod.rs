@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use taut_base::{Placement, Prefix, PrivateKey, PublicKey, RelayId, Time};
+use taut_base::{Placement, Prefix, PrivateKey, PublicKey, RelayId, SOCKET_MARK, Time};
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
@@ -343,7 +343,7 @@ impl Overlay {
 
     /// Notes that the host's routes, addresses or links changed, or that the host slept: lanes choose their local addresses again, and all paths need a new proof.
     pub(crate) fn handle_network_change(&mut self, clocks: Clocks) {
-        self.lanes.check_routes(self.host.netlink(), 0);
+        self.lanes.check_routes(self.host.netlink(), SOCKET_MARK);
         self.bridges.check();
         self.node.handle_look_around(self.surroundings.families(), clocks);
         self.drain(clocks);
