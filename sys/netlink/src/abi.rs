@@ -145,6 +145,10 @@ pub(crate) const NFT_MSG_DELTABLE: u16 = NFT_MSG_NEWTABLE | 2;
 pub(crate) const NFT_MSG_NEWCHAIN: u16 = NFT_MSG_NEWTABLE | 3;
 pub(crate) const NFT_MSG_NEWRULE: u16 = NFT_MSG_NEWTABLE | 6;
 pub(crate) const NFT_MSG_GETRULE: u16 = NFT_MSG_NEWTABLE | 7;
+pub(crate) const NFT_MSG_NEWSET: u16 = NFT_MSG_NEWTABLE | 9;
+pub(crate) const NFT_MSG_NEWSETELEM: u16 = NFT_MSG_NEWTABLE | 12;
+pub(crate) const NFT_MSG_GETSETELEM: u16 = NFT_MSG_NEWTABLE | 13;
+pub(crate) const NFT_MSG_DELSETELEM: u16 = NFT_MSG_NEWTABLE | 14;
 
 // Attributes of nftables (nf_tables.h).
 pub(crate) const NFTA_LIST_ELEM: u16 = 1;
@@ -168,8 +172,27 @@ pub(crate) const NFTA_IMMEDIATE_DREG: u16 = 1;
 pub(crate) const NFTA_IMMEDIATE_DATA: u16 = 2;
 pub(crate) const NFTA_META_DREG: u16 = 1;
 pub(crate) const NFTA_META_KEY: u16 = 2;
+pub(crate) const NFTA_META_SREG: u16 = 3;
 pub(crate) const NFTA_CT_DREG: u16 = 1;
 pub(crate) const NFTA_CT_KEY: u16 = 2;
+pub(crate) const NFTA_CT_SREG: u16 = 4;
+pub(crate) const NFTA_COUNTER_PACKETS: u16 = 2;
+pub(crate) const NFTA_LOOKUP_SET: u16 = 1;
+pub(crate) const NFTA_LOOKUP_SREG: u16 = 2;
+pub(crate) const NFTA_REJECT_TYPE: u16 = 1;
+pub(crate) const NFTA_REJECT_ICMP_CODE: u16 = 2;
+pub(crate) const NFTA_SET_TABLE: u16 = 1;
+pub(crate) const NFTA_SET_NAME: u16 = 2;
+pub(crate) const NFTA_SET_FLAGS: u16 = 3;
+pub(crate) const NFTA_SET_KEY_TYPE: u16 = 4;
+pub(crate) const NFTA_SET_KEY_LEN: u16 = 5;
+pub(crate) const NFTA_SET_ID: u16 = 10;
+pub(crate) const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
+pub(crate) const NFTA_SET_ELEM_LIST_SET: u16 = 2;
+pub(crate) const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
+pub(crate) const NFTA_SET_ELEM_KEY: u16 = 1;
+pub(crate) const NFTA_SET_ELEM_TIMEOUT: u16 = 4;
+pub(crate) const NFTA_SET_ELEM_EXPIRATION: u16 = 5;
 pub(crate) const NFTA_CMP_SREG: u16 = 1;
 pub(crate) const NFTA_CMP_OP: u16 = 2;
 pub(crate) const NFTA_CMP_DATA: u16 = 3;
@@ -194,13 +217,26 @@ pub(crate) const NFT_TABLE_F_OWNER: u32 = 2;
 pub(crate) const NFT_REG_VERDICT: u32 = 0;
 pub(crate) const NFT_REG_1: u32 = 1;
 pub(crate) const NFT_REG_2: u32 = 2;
+pub(crate) const NFT_META_MARK: u32 = 3;
 pub(crate) const NFT_META_IIF: u32 = 4;
 pub(crate) const NFT_META_OIF: u32 = 5;
+pub(crate) const NFT_META_IIFNAME: u32 = 6;
+pub(crate) const NFT_META_OIFNAME: u32 = 7;
 pub(crate) const NFT_META_NFPROTO: u32 = 15;
+pub(crate) const NFT_META_L4PROTO: u32 = 16;
 pub(crate) const NFT_CT_STATE: u32 = 0;
+pub(crate) const NFT_CT_MARK: u32 = 3;
 pub(crate) const NFT_CMP_EQ: u32 = 0;
 pub(crate) const NFT_CMP_NEQ: u32 = 1;
 pub(crate) const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
+pub(crate) const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
+/// Elements of a set may end on their own.
+pub(crate) const NFT_SET_TIMEOUT: u32 = 0x10;
+/// The number by which `nft` shows a set of address families (nftables, src/datatype.c, `TYPE_NFPROTO`); the kernel gives it no meaning.
+pub(crate) const NFT_TYPE_NFPROTO: u32 = 2;
+/// An ICMP error of the packet's family.
+pub(crate) const NFT_REJECT_ICMPX_UNREACH: u32 = 2;
+pub(crate) const NFT_REJECT_ICMPX_ADMIN_PROHIBITED: u8 = 3;
 pub(crate) const NFT_NAT_SNAT: u32 = 0;
 pub(crate) const NFT_NAT_DNAT: u32 = 1;
 /// Addresses are mapped one to one (nf_nat.h, Linux 5.8).
@@ -208,12 +244,15 @@ pub(crate) const NF_NAT_RANGE_NETMAP: u32 = 1 << 6;
 /// States of a connection as bits (nf_conntrack_common.h, `NF_CT_STATE_BIT`).
 pub(crate) const CT_ESTABLISHED: u32 = 1 << 1;
 pub(crate) const CT_RELATED: u32 = 1 << 2;
+pub(crate) const CT_NEW: u32 = 1 << 3;
 
 // Hooks, priorities and verdicts of netfilter (netfilter.h, netfilter_ipv4.h).
 pub(crate) const NFPROTO_INET: u8 = 1;
 pub(crate) const NF_INET_PRE_ROUTING: u32 = 0;
 pub(crate) const NF_INET_FORWARD: u32 = 2;
+pub(crate) const NF_INET_LOCAL_OUT: u32 = 3;
 pub(crate) const NF_INET_POST_ROUTING: u32 = 4;
+pub(crate) const NF_IP_PRI_MANGLE: i32 = -150;
 pub(crate) const NF_IP_PRI_NAT_DST: i32 = -100;
 pub(crate) const NF_IP_PRI_FILTER: i32 = 0;
 pub(crate) const NF_IP_PRI_NAT_SRC: i32 = 100;
