@@ -9,6 +9,7 @@ use taut_base::Prefix;
 use taut_netmap::{NetworkMap, usable_routes};
 
 use crate::api::Failure;
+use crate::exit::ExitChoice;
 
 /// Maximum number of peers' routes that a host uses, 10,000: its kernel and each lane look up each of them.
 const MAX_ACCEPTED: usize = 10_000;
@@ -76,11 +77,21 @@ pub struct RouteOptions {
     pub accept: bool,
     /// Whether packets to the hosts behind this node get its address as their source.
     pub snat: bool,
+    /// Whether this node offers to be the way to the internet.
+    pub advertise_exit_node: bool,
+    /// The exit node that this host uses.
+    pub exit_node: ExitChoice,
 }
 
 impl Default for RouteOptions {
     fn default() -> Self {
-        Self { advertise: Vec::new(), accept: false, snat: true }
+        Self {
+            advertise: Vec::new(),
+            accept: false,
+            snat: true,
+            advertise_exit_node: false,
+            exit_node: ExitChoice::None,
+        }
     }
 }
 

@@ -72,7 +72,7 @@ impl Daemon {
     fn take_effect(&mut self, setting: &'static Setting) {
         match setting.name {
             "log-level" => self.log.set_levels(self.config.log.levels, clocks()),
-            "advertise-routes" | "accept-routes" | "snat" => self.take_routes(),
+            "advertise-routes" | "accept-routes" | "snat" | "advertise-exit-node" | "exit-node" => self.take_routes(),
             "portmap" if self.config.portmap => self.map_ports(),
             "portmap" => {
                 self.mapped.end();
