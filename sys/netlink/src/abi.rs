@@ -180,7 +180,6 @@ pub(crate) const NFTA_COUNTER_PACKETS: u16 = 2;
 pub(crate) const NFTA_LOOKUP_SET: u16 = 1;
 pub(crate) const NFTA_LOOKUP_SREG: u16 = 2;
 pub(crate) const NFTA_REJECT_TYPE: u16 = 1;
-pub(crate) const NFTA_REJECT_ICMP_CODE: u16 = 2;
 pub(crate) const NFTA_SET_TABLE: u16 = 1;
 pub(crate) const NFTA_SET_NAME: u16 = 2;
 pub(crate) const NFTA_SET_FLAGS: u16 = 3;
@@ -234,9 +233,7 @@ pub(crate) const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
 pub(crate) const NFT_SET_TIMEOUT: u32 = 0x10;
 /// The number by which `nft` shows a set of address families (nftables, src/datatype.c, `TYPE_NFPROTO`); the kernel gives it no meaning.
 pub(crate) const NFT_TYPE_NFPROTO: u32 = 2;
-/// An ICMP error of the packet's family.
-pub(crate) const NFT_REJECT_ICMPX_UNREACH: u32 = 2;
-pub(crate) const NFT_REJECT_ICMPX_ADMIN_PROHIBITED: u8 = 3;
+pub(crate) const NFT_REJECT_TCP_RST: u32 = 1;
 pub(crate) const NFT_NAT_SNAT: u32 = 0;
 pub(crate) const NFT_NAT_DNAT: u32 = 1;
 /// Addresses are mapped one to one (nf_nat.h, Linux 5.8).

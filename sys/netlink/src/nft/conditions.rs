@@ -95,10 +95,11 @@ impl NftRule {
         self.with(Expression::Count)
     }
 
-    /// The packet is dropped, and its sender gets an ICMP error.
+    /// The TCP segment is dropped, and its sender gets a reset: it fails at once. (An ICMP error would come while its socket is in use, and be ignored; other protocols learn of a drop by
+    /// `EPERM`.)
     #[must_use]
-    pub fn reject(self) -> Self {
-        self.with(Expression::Reject)
+    pub fn reject_tcp(self) -> Self {
+        self.tcp().with(Expression::Reject)
     }
 
     fn named(self, key: u32, name: &str) -> Self {

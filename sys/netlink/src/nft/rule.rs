@@ -223,8 +223,7 @@ impl Expression {
             }
             Self::Count => batch.expression("counter", |_| {}),
             Self::Reject => batch.expression("reject", |batch| {
-                batch.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_ICMPX_UNREACH);
-                batch.attribute(abi::NFTA_REJECT_ICMP_CODE, &[abi::NFT_REJECT_ICMPX_ADMIN_PROHIBITED]);
+                batch.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_TCP_RST);
             }),
             Self::Map { is_source, into } => write_map(batch, *is_source, *into),
         }
