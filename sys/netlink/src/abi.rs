@@ -160,6 +160,9 @@ pub(crate) const NFTA_PAYLOAD_DREG: u16 = 1;
 pub(crate) const NFTA_PAYLOAD_BASE: u16 = 2;
 pub(crate) const NFTA_PAYLOAD_OFFSET: u16 = 3;
 pub(crate) const NFTA_PAYLOAD_LEN: u16 = 4;
+pub(crate) const NFTA_MASQ_FLAGS: u16 = 1;
+pub(crate) const NFTA_MASQ_REG_PROTO_MIN: u16 = 2;
+pub(crate) const NFTA_MASQ_REG_PROTO_MAX: u16 = 3;
 pub(crate) const NFTA_NAT_TYPE: u16 = 1;
 pub(crate) const NFTA_NAT_FAMILY: u16 = 2;
 pub(crate) const NFTA_NAT_REG_ADDR_MIN: u16 = 3;
@@ -183,6 +186,8 @@ pub(crate) const NFT_NAT_SNAT: u32 = 0;
 pub(crate) const NFT_NAT_DNAT: u32 = 1;
 /// Addresses are mapped one to one (nf_nat.h, Linux 5.8).
 pub(crate) const NF_NAT_RANGE_NETMAP: u32 = 1 << 6;
+/// Ports are drawn at random (nf_nat.h, Linux 3.14).
+pub(crate) const NF_NAT_RANGE_PROTO_RANDOM_FULLY: u32 = 1 << 4;
 /// States of a connection as bits (nf_conntrack_common.h, `NF_CT_STATE_BIT`).
 pub(crate) const CT_ESTABLISHED: u32 = 1 << 1;
 pub(crate) const CT_RELATED: u32 = 1 << 2;

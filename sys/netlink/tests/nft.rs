@@ -31,6 +31,7 @@ fn chains() -> Vec<NftChain> {
     ];
     let (real, published) = (prefix("10.1.0.0/24"), prefix("10.201.0.0/24"));
     let masquerade = NftRule::new().from_interface(LOOPBACK).not_to_interface(LOOPBACK).masquerade();
+    let shifted = NftRule::new().source(prefix("100.64.0.0/10")).masquerade_to((61_000, 65_535));
     vec![
         NftChain { name: "forward", hook: NftHook::Forward, rules },
         NftChain {
@@ -41,7 +42,7 @@ fn chains() -> Vec<NftChain> {
         NftChain {
             name: "after",
             hook: NftHook::Postrouting,
-            rules: vec![NftRule::new().source(real).map_source(published), masquerade],
+            rules: vec![NftRule::new().source(real).map_source(published), shifted, masquerade],
         },
     ]
 }
@@ -58,6 +59,7 @@ fn a_table_has_the_rules_that_were_asked_for() {
             "iif \"lo\" ip daddr 192.168.10.0/24 accept",
             "oif \"lo\" ip saddr 10.0.0.0/9 drop",
             "oif \"lo\" ip6 saddr fd00::/48 drop",
+            "ip saddr 100.64.0.0/10 masquerade to :61000-65535 fully-random",
             "ip daddr 10.201.0.0/24 dnat ip prefix to 10.1.0.0/24",
             "ip saddr 10.1.0.0/24 snat ip prefix to 10.201.0.0/24",
             "iif \"lo\" oif != \"lo\" masquerade",

@@ -21,7 +21,7 @@ const MAX_PREFIXES: usize = 256;
 const SHORTEST: (u8, u8) = (8, 16);
 
 /// Internet addresses whose routes are looked up. They are documentation addresses (RFC 5737, RFC 3849), and nothing is sent to them.
-const FAR: [IpAddr; 2] =
+pub(super) const FAR: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
 /// The host's interfaces and routes without our own device.
