@@ -4,6 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use taut_netmap::{NetworkMap, Peer};
+use taut_node::ExitWish;
+
 /// Longest name that may be chosen, 253 bytes: a name of the DNS (RFC 1035, 2.3.4).
 const MAX_NAME: usize = 253;
 
@@ -23,6 +26,26 @@ impl ExitChoice {
     /// Returns true if this host sends what goes to the internet through an exit node, or not at all.
     pub fn is_on(&self) -> bool {
         *self != Self::None
+    }
+
+    /// Returns the choice as the node's rules know it.
+    pub(crate) fn wish(&self, map: &NetworkMap) -> ExitWish {
+        match self {
+            Self::None => ExitWish::None,
+            Self::Auto => ExitWish::Auto,
+            Self::Node(_) => ExitWish::Node(self.peer(map).map(|peer| peer.id)),
+        }
+    }
+
+    /// Returns the peer that the user chose by its name, which may have the network's name or domain behind it, or by an overlay address.
+    pub(crate) fn peer<'a>(&self, map: &'a NetworkMap) -> Option<&'a Peer> {
+        let Self::Node(wanted) = self else { return None };
+        if let Ok(address) = wanted.parse() {
+            return map.peers.values().find(|peer| peer.addresses.contains(&address));
+        }
+        let (name, domain) = wanted.trim_end_matches('.').split_once('.').unwrap_or((wanted, ""));
+        let is_here = domain.is_empty() || domain == map.network.name || domain == map.network.zone();
+        map.peers.values().find(|peer| is_here && peer.name == name)
     }
 }
 

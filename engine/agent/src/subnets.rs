@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use taut_base::Prefix;
-use taut_netmap::{NetworkMap, usable_routes};
+use taut_netmap::{NetworkMap, exit_routes, has_exit, usable_routes};
 
 use crate::api::Failure;
 use crate::exit::ExitChoice;
@@ -81,6 +81,10 @@ pub struct RouteOptions {
     pub advertise_exit_node: bool,
     /// The exit node that this host uses.
     pub exit_node: ExitChoice,
+    /// Whether the local networks stay reachable while it does.
+    pub local_networks: bool,
+    /// Whether nothing leaves this host in the clear while it does, also without the daemon.
+    pub kill_switch: bool,
 }
 
 impl Default for RouteOptions {
@@ -91,6 +95,8 @@ impl Default for RouteOptions {
             snat: true,
             advertise_exit_node: false,
             exit_node: ExitChoice::None,
+            local_networks: false,
+            kill_switch: false,
         }
     }
 }
@@ -99,6 +105,17 @@ impl RouteOptions {
     /// Returns the advertised prefixes, as peers see them.
     pub(crate) fn published(&self) -> Vec<Prefix> {
         self.advertise.iter().map(|route| route.published).collect()
+    }
+
+    /// Returns everything that this node proposes to the coordinator: as an exit node, the default routes first.
+    pub(crate) fn proposed(&self) -> Vec<Prefix> {
+        let exit = if self.advertise_exit_node { exit_routes().to_vec() } else { Vec::new() };
+        [exit, self.published()].concat()
+    }
+
+    /// Returns true if this node is an exit node: its user and the operator want it. One that uses another exit node itself is none, because its clients' packets would go there.
+    pub(crate) fn is_exit(&self, map: &NetworkMap) -> bool {
+        self.advertise_exit_node && !self.exit_node.is_on() && has_exit(&map.me.routes)
     }
 
     /// Returns the advertised routes that are approved. What the coordinator approves without having been asked is ignored: the user decides what this host forwards.

@@ -180,6 +180,9 @@ pub(crate) const NFTA_COUNTER_PACKETS: u16 = 2;
 pub(crate) const NFTA_LOOKUP_SET: u16 = 1;
 pub(crate) const NFTA_LOOKUP_SREG: u16 = 2;
 pub(crate) const NFTA_REJECT_TYPE: u16 = 1;
+pub(crate) const NFTA_FIB_DREG: u16 = 1;
+pub(crate) const NFTA_FIB_RESULT: u16 = 2;
+pub(crate) const NFTA_FIB_FLAGS: u16 = 3;
 pub(crate) const NFTA_SET_TABLE: u16 = 1;
 pub(crate) const NFTA_SET_NAME: u16 = 2;
 pub(crate) const NFTA_SET_FLAGS: u16 = 3;
@@ -204,6 +207,9 @@ pub(crate) const NFTA_PAYLOAD_DREG: u16 = 1;
 pub(crate) const NFTA_PAYLOAD_BASE: u16 = 2;
 pub(crate) const NFTA_PAYLOAD_OFFSET: u16 = 3;
 pub(crate) const NFTA_PAYLOAD_LEN: u16 = 4;
+pub(crate) const NFTA_MASQ_FLAGS: u16 = 1;
+pub(crate) const NFTA_MASQ_REG_PROTO_MIN: u16 = 2;
+pub(crate) const NFTA_MASQ_REG_PROTO_MAX: u16 = 3;
 pub(crate) const NFTA_NAT_TYPE: u16 = 1;
 pub(crate) const NFTA_NAT_FAMILY: u16 = 2;
 pub(crate) const NFTA_NAT_REG_ADDR_MIN: u16 = 3;
@@ -234,10 +240,15 @@ pub(crate) const NFT_SET_TIMEOUT: u32 = 0x10;
 /// The number by which `nft` shows a set of address families (nftables, src/datatype.c, `TYPE_NFPROTO`); the kernel gives it no meaning.
 pub(crate) const NFT_TYPE_NFPROTO: u32 = 2;
 pub(crate) const NFT_REJECT_TCP_RST: u32 = 1;
+/// The kind of route to an address, such as `RTN_LOCAL`.
+pub(crate) const NFT_FIB_RESULT_ADDRTYPE: u32 = 3;
+pub(crate) const NFTA_FIB_F_DADDR: u32 = 1 << 1;
 pub(crate) const NFT_NAT_SNAT: u32 = 0;
 pub(crate) const NFT_NAT_DNAT: u32 = 1;
 /// Addresses are mapped one to one (nf_nat.h, Linux 5.8).
 pub(crate) const NF_NAT_RANGE_NETMAP: u32 = 1 << 6;
+/// Ports are drawn at random (nf_nat.h, Linux 3.14).
+pub(crate) const NF_NAT_RANGE_PROTO_RANDOM_FULLY: u32 = 1 << 4;
 /// States of a connection as bits (nf_conntrack_common.h, `NF_CT_STATE_BIT`).
 pub(crate) const CT_ESTABLISHED: u32 = 1 << 1;
 pub(crate) const CT_RELATED: u32 = 1 << 2;

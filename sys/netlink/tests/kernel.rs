@@ -114,7 +114,7 @@ fn fault_j13_a_route_of_another_taut_tunnel_is_neither_replaced_nor_removed() {
                 "{error}"
             );
             assert!(!netlink.claim_route(&ours).unwrap() && !netlink.claim_route(&theirs).unwrap());
-            assert_eq!(netlink.interface_to(ip(text)).unwrap(), Some(one));
+            assert_eq!(netlink.interface_to(ip(text), 0).unwrap(), Some(one));
             // The other tunnel's route was neither replaced nor removed.
             netlink.remove_route(&ours).unwrap();
             assert!(
@@ -122,9 +122,9 @@ fn fault_j13_a_route_of_another_taut_tunnel_is_neither_replaced_nor_removed() {
             );
             netlink.add_route(&theirs).unwrap();
             netlink.remove_route(&theirs).unwrap();
-            assert_eq!(netlink.interface_to(ip(text)).unwrap(), None);
+            assert_eq!(netlink.interface_to(ip(text), 0).unwrap(), None);
             assert!(netlink.claim_route(&ours).unwrap());
-            assert_eq!(netlink.interface_to(ip(text)).unwrap(), Some(LOOPBACK));
+            assert_eq!(netlink.interface_to(ip(text), 0).unwrap(), Some(LOOPBACK));
         }
     });
 }

@@ -31,6 +31,7 @@ fn chains() -> Vec<NftChain> {
     ];
     let (real, published) = (prefix("10.1.0.0/24"), prefix("10.201.0.0/24"));
     let masquerade = NftRule::new().from_interface(LOOPBACK).not_to_interface(LOOPBACK).masquerade();
+    let shifted = NftRule::new().source(prefix("100.64.0.0/10")).masquerade_to((61_000, 65_535));
     vec![
         NftChain { name: "forward", hook: NftHook::Forward, rules },
         NftChain {
@@ -41,7 +42,7 @@ fn chains() -> Vec<NftChain> {
         NftChain {
             name: "after",
             hook: NftHook::Postrouting,
-            rules: vec![NftRule::new().source(real).map_source(published), masquerade],
+            rules: vec![NftRule::new().source(real).map_source(published), shifted, masquerade],
         },
     ]
 }
@@ -58,6 +59,7 @@ fn a_table_has_the_rules_that_were_asked_for() {
             "iif \"lo\" ip daddr 192.168.10.0/24 accept",
             "oif \"lo\" ip saddr 10.0.0.0/9 drop",
             "oif \"lo\" ip6 saddr fd00::/48 drop",
+            "ip saddr 100.64.0.0/10 masquerade to :61000-65535 fully-random",
             "ip daddr 10.201.0.0/24 dnat ip prefix to 10.1.0.0/24",
             "ip saddr 10.1.0.0/24 snat ip prefix to 10.201.0.0/24",
             "iif \"lo\" oif != \"lo\" masquerade",
@@ -144,7 +146,7 @@ fn guard() -> Vec<NftChain> {
     ];
     let incoming = vec![
         NftRule::new().from_named("taut*").accept(),
-        NftRule::new().of_new_connection().set_connection_mark(0x7500_0000, 0xff00_0000),
+        NftRule::new().to_host().of_new_connection().set_connection_mark(0x7500_0000, 0xff00_0000),
         NftRule::new().of_marked_connection(0x7500_0000, 0xff00_0000).set_mark(0x7500_0000, 0xff00_0000),
     ];
     let outgoing = vec![
@@ -178,7 +180,7 @@ fn a_table_for_the_hosts_own_packets_has_the_rules_that_were_asked_for() {
             "counter packets 0 bytes 0 meta l4proto tcp reject with tcp reset",
             "counter packets 0 bytes 0 drop",
             "type filter hook prerouting priority mangle; policy accept;",
-            "ct state new ct mark set ct mark & 0x75ffffff | 0x75000000",
+            "fib daddr type local ct state new ct mark set ct mark & 0x75ffffff | 0x75000000",
             "type route hook output priority mangle; policy accept;",
             "ct state new tcp sport 22 tcp flags ! syn",
         ] {

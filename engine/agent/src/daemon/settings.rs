@@ -85,7 +85,7 @@ impl Daemon {
 
     /// Has the network and the coordinator know the present choices about subnet routes.
     fn take_routes(&mut self) {
-        self.tell(Command::Routes(self.config.routes.published()));
+        self.tell(Command::Routes(self.config.routes.proposed()));
         if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
             overlay.set_route_options(&self.config.routes, map, clocks());
         }

@@ -2,6 +2,7 @@
 //!
 //! - this file: the device's configuration, which is restored when another program removes it (fault J11);
 //! - `device`: the missing parts of the device's configuration;
+//! - `exit`: routes and rules while an exit node is in use, and the kill switch;
 //! - `forwarding`: packets between the overlay and the networks behind this node;
 //! - `limits`: the MTUs that follow from the packet limits of the peers;
 //! - `mtu`: how the device and the routes get them;
@@ -11,6 +12,7 @@
 
 mod conflicts;
 mod device;
+mod exit;
 mod forwarding;
 mod limits;
 mod mtu;
@@ -20,6 +22,10 @@ mod surroundings;
 
 pub(crate) use conflicts::{first_join, warnings};
 pub(crate) use device::shown;
+pub(crate) use exit::{
+    ExitRoutes, ExitRouting, KillSwitch, KillSwitchPlan, Nearby, Slot, load, look, pause, remove, remove_rules,
+    restore_source_check,
+};
 pub(crate) use forwarding::{Forwarding, restore_switches};
 pub(crate) use limits::PacketLimits;
 pub(crate) use services::service_ports;
@@ -29,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use taut_base::{Prefix, Time};
+use taut_base::{Prefix, SOCKET_MARK, Time};
 use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route};
 
 use crate::api::Failure;
@@ -363,7 +369,7 @@ impl Host {
     /// Forgets routes of other programs that no longer replace ours.
     fn check_taken(&mut self) -> Result<(), NetlinkError> {
         for (prefix, by) in std::mem::take(&mut self.taken) {
-            if !self.routed.contains_key(&prefix) && self.netlink.interface_to(prefix.address())? == by {
+            if !self.routed.contains_key(&prefix) && self.netlink.interface_to(prefix.address(), SOCKET_MARK)? == by {
                 self.taken.push((prefix, by));
             } else {
                 self.note(HostEvent::RouteFreed(prefix));
@@ -412,7 +418,7 @@ impl Host {
                     added.push(prefix);
                 }
                 Ok(false) => {
-                    let by = self.netlink.interface_to(prefix.address()).ok().flatten();
+                    let by = self.netlink.interface_to(prefix.address(), SOCKET_MARK).ok().flatten();
                     self.taken.push((prefix, by));
                     self.note(HostEvent::RouteTaken(prefix));
                 }

@@ -129,6 +129,7 @@ kinds! {
     ROUTE_TAKEN Host Warn "route-taken" "another program has the route to a peer" ["address"]
     ROUTE_FREED Host Info "route-freed" "the other program's route to a peer is gone" ["address"]
     SUBNET_MOVED Host Info "subnet-moved" "another router carries packets to a subnet" ["subnet" "from" "to"]
+    EXIT_MOVED Host Info "exit-moved" "another exit node carries packets to the internet, or none" ["from" "to"]
     RULES_RESTORED Host Warn "rules-restored" "another program removed rules for forwarded packets; they are back" ["interface"]
     DEVICE_RESTORED Host Warn "device-restored" "another program changed the TUN device; it was restored" ["interface" "missing"]
     DEVICE_CONTESTED Host Error "device-contested" "another program keeps changing the TUN device" ["interface" "missing"]

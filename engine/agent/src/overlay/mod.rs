@@ -250,6 +250,9 @@ impl Overlay {
         // A new route is opened once its rules are made.
         self.forwarding.set_routes(self.routes.in_force(map), now);
         self.node.set_subnets(self.forwarding.in_force(), self.accepted.used.clone());
+        let is_exit = self.routes.is_exit(map);
+        self.forwarding.set_exit(is_exit.then_some([map.network.ipv4, map.network.ipv6]), now);
+        self.node.set_exit(self.routes.exit_node.wish(map), self.forwarding.is_exit());
         // The kernel sends packets to an endpoint in such a prefix into the overlay, where they would go round in circles (fault I8).
         let avoided = self.surroundings.overlays().into_iter().chain(self.accepted.used.iter().copied());
         self.node.set_avoided(avoided.collect());
@@ -383,6 +386,7 @@ impl Overlay {
             let (index, name) = (self.host.index(), String::from(self.host.name()));
             self.forwarding.handle_timeout(self.host.netlink(), (index, &name), clocks.now);
             self.node.set_forwarded(self.forwarding.in_force());
+            self.node.set_is_exit(self.forwarding.is_exit());
             if self.forwarding.was_restored() {
                 self.host.note(HostEvent::RulesRestored);
             }
@@ -449,7 +453,7 @@ impl Overlay {
                 Output::PacketLimit { peer, limit } => self.follow |= self.limits.set(peer, limit, clocks.now),
                 Output::Event(event) => {
                     // The route's MTU is that of its router.
-                    self.follow |= matches!(event, NodeEvent::RouteMoved { .. });
+                    self.follow |= matches!(event, NodeEvent::RouteMoved { .. } | NodeEvent::ExitMoved { .. });
                     self.outputs.push_back(OverlayOutput::Event(event));
                 }
             }

@@ -33,6 +33,12 @@ impl NftRule {
         self.with(Expression::Marked { on: MarkOf::Connection, mark, mask })
     }
 
+    /// Condition: the packet goes to an address of this host, before other programs' rules change where it goes.
+    #[must_use]
+    pub fn to_host(self) -> Self {
+        self.with(Expression::ToHost)
+    }
+
     /// Condition: it is the first packet of a connection that the kernel sees.
     #[must_use]
     pub fn of_new_connection(self) -> Self {

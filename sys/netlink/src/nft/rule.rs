@@ -47,10 +47,14 @@ pub(super) enum Expression {
     },
     /// The packet's address family is in this set.
     FamilyIn(String),
+    /// The packet goes to an address of this host.
+    ToHost,
     Count,
     Reject,
     Verdict(u32),
     Masquerade,
+    /// Masquerades with a random port of this range.
+    MasqueradeTo(u16, u16),
     /// Maps source (`true`) or destination into the prefix, one to one.
     Map {
         is_source: bool,
@@ -129,6 +133,12 @@ impl NftRule {
     #[must_use]
     pub fn masquerade(self) -> Self {
         self.with(Expression::Masquerade)
+    }
+
+    /// As [`Self::masquerade`], with a source port of this range, which is drawn at random for each connection. Connections of protocols without ports keep what they have.
+    #[must_use]
+    pub fn masquerade_to(self, (first, last): (u16, u16)) -> Self {
+        self.with(Expression::MasqueradeTo(first, last))
     }
 
     /// The packet's source is mapped one to one into a prefix of the same length. For a chain at [`super::NftHook::Postrouting`].
@@ -221,10 +231,19 @@ impl Expression {
                     batch.number(abi::NFTA_LOOKUP_SREG, abi::NFT_REG_1);
                 });
             }
+            Self::ToHost => {
+                batch.expression("fib", |batch| {
+                    batch.number(abi::NFTA_FIB_DREG, abi::NFT_REG_1);
+                    batch.number(abi::NFTA_FIB_RESULT, abi::NFT_FIB_RESULT_ADDRTYPE);
+                    batch.number(abi::NFTA_FIB_FLAGS, abi::NFTA_FIB_F_DADDR);
+                });
+                compare(batch, &u32::from(abi::RTN_LOCAL).to_ne_bytes(), true);
+            }
             Self::Count => batch.expression("counter", |_| {}),
             Self::Reject => batch.expression("reject", |batch| {
                 batch.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_TCP_RST);
             }),
+            Self::MasqueradeTo(first, last) => write_masquerade(batch, *first, *last),
             Self::Map { is_source, into } => write_map(batch, *is_source, *into),
         }
     }
@@ -251,6 +270,20 @@ fn write_address(batch: &mut Batch, is_source: bool, prefix: Prefix) {
         mask(batch, &first_and_last(prefix).2);
     }
     compare(batch, &bytes[..read], true);
+}
+
+fn write_masquerade(batch: &mut Batch, first: u16, last: u16) {
+    for (register, port) in [(abi::NFT_REG_1, first), (abi::NFT_REG_2, last)] {
+        batch.expression("immediate", |batch| {
+            batch.number(abi::NFTA_IMMEDIATE_DREG, register);
+            batch.value(abi::NFTA_IMMEDIATE_DATA, &port.to_be_bytes());
+        });
+    }
+    batch.expression("masq", |batch| {
+        batch.number(abi::NFTA_MASQ_FLAGS, abi::NF_NAT_RANGE_PROTO_RANDOM_FULLY);
+        batch.number(abi::NFTA_MASQ_REG_PROTO_MIN, abi::NFT_REG_1);
+        batch.number(abi::NFTA_MASQ_REG_PROTO_MAX, abi::NFT_REG_2);
+    });
 }
 
 fn write_map(batch: &mut Batch, is_source: bool, into: Prefix) {

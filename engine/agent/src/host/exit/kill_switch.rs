@@ -1,0 +1,148 @@
+//! The kill switch: a table of nftables that belongs to no process, so that it outlives the daemon (faults J1 to J5; docs/internals/exit.md).
+
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_netlink::{NetlinkError, NftTable};
+
+use super::plan::{KillSwitchPlan, PAUSED};
+
+/// Interval of checks, 500 ms: no program can be kept from removing a table that belongs to nobody, so it is looked for, and back within a second (fault J8).
+const CHECKS: Duration = Duration::from_millis(500);
+
+/// The kill switch of one network, seen by the daemon.
+#[derive(Default)]
+pub(crate) struct KillSwitch {
+    table: Option<NftTable>,
+    /// What should be in force; `None` if nothing should.
+    plan: Option<KillSwitchPlan>,
+    due: Option<Time>,
+    /// The reason why it is not in force.
+    error: Option<String>,
+    /// True if another program's change was undone since [`Self::was_restored`].
+    restored: bool,
+    /// True until the first decision: a table of an earlier run may be there.
+    is_decided: bool,
+}
+
+impl KillSwitch {
+    /// Puts the switch in force, changes it, or removes it. Returns once that is done, so that routes may change after it.
+    pub(crate) fn set(&mut self, plan: Option<KillSwitchPlan>, device: &str, now: Time) {
+        if self.is_decided && self.plan == plan && self.error.is_none() {
+            return;
+        }
+        let done = match &plan {
+            Some(plan) => self.put(plan),
+            None => self.take_away(device),
+        };
+        self.due = plan.is_some().then_some(now + CHECKS);
+        self.error = done.err().map(|error| error.to_string());
+        (self.plan, self.is_decided) = (plan, true);
+    }
+
+    /// Returns true while it should be in force.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Restores the table if another program removed it or a part of it.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        let Some(plan) = self.plan.clone() else { return };
+        self.due = Some(now + CHECKS);
+        // An error is not an empty answer: then the table is made again, which changes nothing if it was there.
+        let is_there = self.table.as_mut().is_some_and(|table| table.is_complete().unwrap_or(false));
+        if !is_there {
+            let was_there = self.error.is_none();
+            self.error = self.put(&plan).err().map(|error| error.to_string());
+            self.restored |= was_there && self.error.is_none();
+        }
+    }
+
+    /// Returns true if another program's change was undone since the last call.
+    pub(crate) fn was_restored(&mut self) -> bool {
+        std::mem::take(&mut self.restored)
+    }
+
+    /// Returns the reason why it is not in force although it should be.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref().filter(|_| self.plan.is_some())
+    }
+
+    /// Returns the number of packets that it kept from leaving, and the rest of a pause.
+    pub(crate) fn figures(&mut self) -> (u64, Option<Duration>) {
+        let Some(table) = &mut self.table else { return (0, None) };
+        (table.counted().ok().flatten().unwrap_or(0), table.families_left(PAUSED).ok().flatten())
+    }
+
+    fn put(&mut self, plan: &KillSwitchPlan) -> Result<(), NetlinkError> {
+        let table = match &mut self.table {
+            Some(table) => table,
+            none => none.insert(NftTable::open_unprotected(&table_name(&plan.device))?),
+        };
+        let left = table.families_left(PAUSED).ok().flatten();
+        table.replace_with(Some(PAUSED), &plan.chains())?;
+        // A pause goes on with other rules.
+        left.map_or(Ok(()), |left| table.add_families(PAUSED, left))
+    }
+
+    fn take_away(&mut self, device: &str) -> Result<(), NetlinkError> {
+        self.table = None;
+        remove(device).map(|_| ())
+    }
+}
+
+/// Returns the name of the table for the network with this device.
+pub(crate) fn table_name(device: &str) -> String {
+    format!("{device}_kill_switch")
+}
+
+/// Puts the kill switch of a network in force, unless it is.
+pub(crate) fn load(device: &str) -> Result<(), NetlinkError> {
+    let mut table = NftTable::open_unprotected(&table_name(device))?;
+    if table.counted()?.is_some() {
+        return Ok(());
+    }
+    let plan = KillSwitchPlan { device: String::from(device), ..KillSwitchPlan::default() };
+    table.replace_with(Some(PAUSED), &plan.chains())
+}
+
+/// Removes the kill switch of a network. Returns false if there was none.
+pub(crate) fn remove(device: &str) -> Result<bool, NetlinkError> {
+    let mut table = NftTable::open_unprotected(&table_name(device))?;
+    let is_there = table.counted()?.is_some();
+    if is_there {
+        table.remove()?;
+    }
+    Ok(is_there)
+}
+
+/// The kill switch of a network, seen from outside the daemon.
+pub(crate) struct Seen {
+    /// Number of packets that it kept from leaving.
+    pub(crate) dropped: u64,
+    /// The rest of a pause.
+    pub(crate) paused: Option<Duration>,
+}
+
+/// Returns the state of a network's kill switch; `None` if it is not in force.
+pub(crate) fn look(device: &str) -> Result<Option<Seen>, NetlinkError> {
+    let mut table = NftTable::open_unprotected(&table_name(device))?;
+    let Some(dropped) = table.counted()? else { return Ok(None) };
+    Ok(Some(Seen { dropped, paused: table.families_left(PAUSED)? }))
+}
+
+/// Opens the kill switch of a network for this time, after which the kernel closes it; none closes it now.
+pub(crate) fn pause(device: &str, time: Option<Duration>) -> Result<(), NetlinkError> {
+    let mut table = NftTable::open_unprotected(&table_name(device))?;
+    match time {
+        Some(time) => table.add_families(PAUSED, time),
+        None => table.remove_families(PAUSED),
+    }
+}
