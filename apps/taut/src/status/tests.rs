@@ -83,6 +83,7 @@ pub(crate) fn sample() -> Status {
         nat: None,
         relays: Vec::new(),
         routes: None,
+        kill_switch: None,
         port_mapping: None,
         leave: None,
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Prefix, Time};
+use taut_base::{Prefix, SOCKET_MARK, Time};
 use taut_event::Waker;
 use taut_gateway::{
     LossReason, Portmap, PortmapCommand, PortmapEvent, PortmapOptions, PortmapReport, Protocol, ProtocolReport,

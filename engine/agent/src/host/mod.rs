@@ -73,6 +73,8 @@ pub(crate) enum HostEvent {
     Calm,
     /// The rules for forwarded packets, which another program had removed, were restored.
     RulesRestored,
+    /// Parts of the routing to the exit node, which another program had removed, were restored.
+    ExitRestored(String),
     /// IPv6 was switched on (`true`) or off.
     Ipv6(bool),
     /// The device's MTU changed, from the first to the second.

@@ -21,8 +21,10 @@ pub(crate) struct KillSwitch {
     error: Option<String>,
     /// True if another program's change was undone since [`Self::was_restored`].
     restored: bool,
-    /// True until the first decision: a table of an earlier run may be there.
+    /// True after the first decision: before it, a table of an earlier run may be there.
     is_decided: bool,
+    /// Whether it was put in force or removed since [`Self::was_switched`].
+    switched: Option<bool>,
 }
 
 impl KillSwitch {
@@ -32,9 +34,12 @@ impl KillSwitch {
             return;
         }
         let done = match &plan {
-            Some(plan) => self.put(plan),
+            Some(plan) => self.put(plan).map(|()| self.plan.is_none()),
             None => self.take_away(device),
         };
+        if let Ok(true) = done {
+            self.switched = Some(plan.is_some());
+        }
         self.due = plan.is_some().then_some(now + CHECKS);
         self.error = done.err().map(|error| error.to_string());
         (self.plan, self.is_decided) = (plan, true);
@@ -70,6 +75,11 @@ impl KillSwitch {
         std::mem::take(&mut self.restored)
     }
 
+    /// Returns whether it was put in force (`true`) or removed, if that happened since the last call.
+    pub(crate) fn was_switched(&mut self) -> Option<bool> {
+        self.switched.take()
+    }
+
     /// Returns the reason why it is not in force although it should be.
     pub(crate) fn error(&self) -> Option<&str> {
         self.error.as_deref().filter(|_| self.plan.is_some())
@@ -92,9 +102,9 @@ impl KillSwitch {
         left.map_or(Ok(()), |left| table.add_families(PAUSED, left))
     }
 
-    fn take_away(&mut self, device: &str) -> Result<(), NetlinkError> {
+    fn take_away(&mut self, device: &str) -> Result<bool, NetlinkError> {
         self.table = None;
-        remove(device).map(|_| ())
+        remove(device)
     }
 }
 
