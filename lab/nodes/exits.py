@@ -86,10 +86,10 @@ class Exits:
         node.wait_for(lambda status: status["exit"]["is_exit"], f"{node.name} to forward")
 
     def start_client(self, choice, *options):
-        """Starts the client, chooses an exit node, and joins the network."""
+        """Starts the client, joins it, and chooses an exit node."""
         self.client.start(*options)
-        self.client.taut("set", "--exit-node", choice)
         self.client.up(self.coordinator.join_token)
+        self.client.taut("set", "--exit-node", choice)
         return self.client
 
     def lead_into_tunnel(self, node):
