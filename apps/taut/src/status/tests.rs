@@ -84,6 +84,7 @@ pub(crate) fn sample() -> Status {
         relays: Vec::new(),
         routes: None,
         kill_switch: None,
+        exit: None,
         port_mapping: None,
         leave: None,
     }

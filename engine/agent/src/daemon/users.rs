@@ -272,6 +272,7 @@ impl Daemon {
             retry_in_s: self.coordinator.retry_at.map(|next| status::seconds(next.since(now))),
             map_version: map.map_or(0, |map| map.version),
         });
+        let exit = map.map(|map| status::exit(map, &self.config.routes, overlay));
         Status {
             schema: SCHEMA,
             state: self.state(),
@@ -302,6 +303,8 @@ impl Daemon {
                 .into_iter()
                 .chain(self.kill_switch_warning())
                 .chain(overlay.map_or_else(Vec::new, Overlay::warnings))
+                .chain(exit.as_ref().and_then(|exit| exit.problem.clone()))
+                .chain(status::exit_warning(&self.config.routes))
                 .collect(),
             peers: map
                 .map_or_else(Vec::new, |map| status::peers(map, overlay, self.coordinator.presence.as_ref(), now)),
@@ -311,6 +314,7 @@ impl Daemon {
             relays: map.map_or_else(Vec::new, |map| status::relays(map, overlay)),
             routes: map.map(|map| status::routes(map, &self.config.routes, overlay)),
             kill_switch,
+            exit,
             port_mapping: self.mapped.status(),
             leave: self.leave.clone(),
         }

@@ -293,6 +293,11 @@ impl Overlay {
         self.host.set_routes(peers, &self.accepted.used, stub, now);
     }
 
+    /// Returns true if this host forwards packets of its peers to the internet.
+    pub(crate) fn is_exit(&self) -> bool {
+        self.forwarding.is_exit()
+    }
+
     /// Returns the peers' routes that this host does not use, each with the network of the host that contains it, or the address that it would cut off.
     pub(crate) fn hidden_routes(&self) -> impl Iterator<Item = (Prefix, Prefix)> {
         let cut = self.accepted.cut.iter().map(|(route, vital)| (*route, Prefix::host(vital.address)));
