@@ -78,6 +78,7 @@ impl Daemon {
     /// Has this host's packets take its own way for this time, as to sign in at a captive portal; zero ends that. The user's command opens the kill switch itself.
     pub(super) fn pause_exit(&mut self, time: Duration, now: Time) {
         self.guard.paused_until = (!time.is_zero()).then_some(now + time);
+        self.guard.switch.pause((!time.is_zero()).then_some(time));
         if let Some(overlay) = &mut self.overlay {
             overlay.pause_exit(!time.is_zero(), now);
         }

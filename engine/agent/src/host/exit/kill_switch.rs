@@ -1,4 +1,6 @@
 //! The kill switch: a table of nftables that belongs to no process, so that it outlives the daemon (faults J1 to J5; docs/internals/exit.md).
+//!
+//! Any program may remove such a table. While the daemon runs, a twin of it belongs to the daemon, which no other program can flush (Linux 5.12, fault J8).
 
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ const CHECKS: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(crate) struct KillSwitch {
     table: Option<NftTable>,
+    /// The same rules, protected by the kernel while this process exists; `None` on kernels that protect no tables.
+    twin: Option<NftTable>,
     /// What should be in force; `None` if nothing should.
     plan: Option<KillSwitchPlan>,
     due: Option<Time>,
@@ -87,8 +91,21 @@ impl KillSwitch {
 
     /// Returns the number of packets that it kept from leaving, and the rest of a pause.
     pub(crate) fn figures(&mut self) -> (u64, Option<Duration>) {
-        let Some(table) = &mut self.table else { return (0, None) };
-        (table.counted().ok().flatten().unwrap_or(0), table.families_left(PAUSED).ok().flatten())
+        let left = self.table.as_mut().and_then(|table| table.families_left(PAUSED).ok().flatten());
+        let tables = self.table.iter_mut().chain(&mut self.twin);
+        (tables.filter_map(|table| table.counted().ok().flatten()).sum(), left)
+    }
+
+    /// Opens the twin for this time, as the user's command opened the table; none closes it.
+    pub(crate) fn pause(&mut self, time: Option<Duration>) {
+        let Some(twin) = &mut self.twin else { return };
+        let done = match time {
+            Some(time) => twin.add_families(PAUSED, time),
+            None => twin.remove_families(PAUSED),
+        };
+        if let Err(error) = done {
+            self.error = Some(error.to_string());
+        }
     }
 
     fn put(&mut self, plan: &KillSwitchPlan) -> Result<(), NetlinkError> {
@@ -99,11 +116,31 @@ impl KillSwitch {
         let left = table.families_left(PAUSED).ok().flatten();
         table.replace_with(Some(PAUSED), &plan.chains())?;
         // A pause goes on with other rules.
-        left.map_or(Ok(()), |left| table.add_families(PAUSED, left))
+        if let Some(left) = left {
+            table.add_families(PAUSED, left)?;
+        }
+        self.put_twin(plan, left)
+    }
+
+    fn put_twin(&mut self, plan: &KillSwitchPlan, left: Option<Duration>) -> Result<(), NetlinkError> {
+        let twin = match &mut self.twin {
+            Some(twin) => twin,
+            none => none.insert(NftTable::open(&twin_name(&plan.device))?),
+        };
+        twin.replace_with(Some(PAUSED), &plan.chains())?;
+        if !twin.is_protected() {
+            // An old kernel: a second table that anyone may remove helps nobody.
+            let removed = twin.remove();
+            self.twin = None;
+            return removed;
+        }
+        left.map_or(Ok(()), |left| twin.add_families(PAUSED, left))
     }
 
     fn take_away(&mut self, device: &str) -> Result<bool, NetlinkError> {
         self.table = None;
+        // The kernel removes it with its socket.
+        self.twin = None;
         remove(device)
     }
 }
@@ -111,6 +148,11 @@ impl KillSwitch {
 /// Returns the name of the table for the network with this device.
 pub(crate) fn table_name(device: &str) -> String {
     format!("{device}_kill_switch")
+}
+
+/// Returns the name of the daemon's own copy of the table.
+fn twin_name(device: &str) -> String {
+    format!("{device}_guard")
 }
 
 /// Puts the kill switch of a network in force, unless it is.
@@ -145,7 +187,8 @@ pub(crate) struct Seen {
 pub(crate) fn look(device: &str) -> Result<Option<Seen>, NetlinkError> {
     let mut table = NftTable::open_unprotected(&table_name(device))?;
     let Some(dropped) = table.counted()? else { return Ok(None) };
-    Ok(Some(Seen { dropped, paused: table.families_left(PAUSED)? }))
+    let of_twin = NftTable::open_unprotected(&twin_name(device))?.counted()?;
+    Ok(Some(Seen { dropped: dropped.saturating_add(of_twin.unwrap_or(0)), paused: table.families_left(PAUSED)? }))
 }
 
 /// Opens the kill switch of a network for this time, after which the kernel closes it; none closes it now.
