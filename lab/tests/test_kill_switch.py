@@ -95,7 +95,7 @@ def test_fault_j9_the_host_is_as_before_after_the_end(lab, end):
     net.client.up()
     net.choose("exit1", "--kill-switch")
     assert rules(host) and len(tables(host)) == 3
-    assert host.run("sysctl", "-n", "net.ipv4.conf.eth0.src_valid_mark").stdout.strip() == "1"
+    assert host.run("sysctl", "-n", "net.ipv4.conf.eth0.rp_filter").stdout.strip() == "2"
     match end:
         case "down":
             net.client.taut("down")
@@ -111,6 +111,7 @@ def test_fault_j9_the_host_is_as_before_after_the_end(lab, end):
         assert tables(host) == ["taut0_kill_switch"]
         assert "removed" in alone(net, "remove").stdout
     net.client.stop()
+    assert host.run("sysctl", "-n", "net.ipv4.conf.eth0.rp_filter").stdout.strip() == "1"
     strict(host, False)
     assert (host.network_state(), host.hidden_state()) == before
 

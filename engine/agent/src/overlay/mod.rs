@@ -566,7 +566,7 @@ pub(crate) fn switch_record(config: &DaemonConfig) -> PathBuf {
     config.socket.with_extension("forwarding")
 }
 
-/// Returns the file that names the interfaces whose reverse path filter takes marks.
+/// Returns the file with the former values of reverse path filters that are loose while an exit node is in use.
 pub(crate) fn exit_record(config: &DaemonConfig) -> PathBuf {
     config.socket.with_extension("exit")
 }
