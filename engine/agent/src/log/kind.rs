@@ -131,6 +131,7 @@ kinds! {
     SUBNET_MOVED Host Info "subnet-moved" "another router carries packets to a subnet" ["subnet" "from" "to"]
     EXIT_MOVED Host Info "exit-moved" "another exit node carries packets to the internet, or none" ["from" "to"]
     RULES_RESTORED Host Warn "rules-restored" "another program removed rules for forwarded packets; they are back" ["interface"]
+    GUARD_FAILED Host Warn "guard-failed" "neighbours can send packets to this node's overlay addresses" ["reason"]
     DEVICE_RESTORED Host Warn "device-restored" "another program changed the TUN device; it was restored" ["interface" "missing"]
     DEVICE_CONTESTED Host Error "device-contested" "another program keeps changing the TUN device" ["interface" "missing"]
     DEVICE_CALM Host Info "device-calm" "the TUN device is left alone again" ["interface"]
