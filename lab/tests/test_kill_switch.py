@@ -94,7 +94,7 @@ def test_fault_j9_the_host_is_as_before_after_the_end(lab, end):
     net.client.start()
     net.client.up()
     net.choose("exit1", "--kill-switch")
-    assert rules(host) and len(tables(host)) == 3
+    assert rules(host) and len(tables(host)) == 4
     assert host.run("sysctl", "-n", "net.ipv4.conf.eth0.rp_filter").stdout.strip() == "2"
     match end:
         case "down":
@@ -242,7 +242,7 @@ def test_fault_j8_the_kill_switch_is_back_after_a_flush(lab):
     host = net.client.host
     host.run("nft", "flush", "ruleset")
     # The twin and the marks belong to the daemon.
-    assert tables(host) == ["taut0_exit", "taut0_guard"]
+    assert tables(host) == ["taut0_exit", "taut0_guard", "taut0_kill_twin"]
     wait_until(lambda: "taut0_kill_switch" in tables(host), "the kill switch to be back", timeout=2)
     assert "kill-switch-restored" in net.client.taut("log").stdout
     net.client.taut("set", "--exit-node", "none")

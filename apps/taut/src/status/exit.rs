@@ -11,7 +11,8 @@ pub(super) fn rows(exit: &ExitStatus) -> Vec<Vec<String>> {
 fn used(exit: &ExitStatus) -> Option<String> {
     let how = if exit.chosen == "auto" { ", chosen automatically" } else { "" };
     match (&exit.via, exit.chosen.as_str()) {
-        (Some(via), _) => Some(format!("{via}{how}{}", if exit.problem.is_some() { ", does not answer" } else { "" })),
+        (Some(via), _) if exit.problem.is_some() => Some(format!("{via}{how}, does not answer")),
+        (Some(via), _) => Some(format!("{via}{how}{}", seen(exit))),
         (None, "none" | "") if exit.candidates.is_empty() => None,
         (None, "none" | "") => {
             let names = exit.candidates.join(", ");
@@ -19,6 +20,23 @@ fn used(exit: &ExitStatus) -> Option<String> {
         }
         (None, chosen) => Some(format!("{chosen}, which cannot be used: nothing is sent to the internet")),
     }
+}
+
+/// Says as what the internet sees this host.
+fn seen(exit: &ExitStatus) -> String {
+    let of = |measured: bool| -> Vec<String> {
+        let seen = exit.seen_as.iter().filter(|seen| seen.measured == measured);
+        seen.map(|seen| seen.address.to_string()).collect()
+    };
+    let (measured, listed) = (of(true), of(false));
+    let mut text = String::new();
+    if !measured.is_empty() {
+        text += &format!("; the internet sees {}", measured.join(" "));
+    }
+    if !listed.is_empty() {
+        text += &format!("; probably seen as {} (its endpoint; no relay answered through it)", listed.join(" "));
+    }
+    text
 }
 
 fn offered(exit: &ExitStatus) -> Option<String> {
@@ -34,6 +52,8 @@ fn offered(exit: &ExitStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use taut_agent::api::SeenAddress;
+
     use super::*;
 
     #[test]
@@ -44,6 +64,10 @@ mod tests {
         assert_eq!(rows(&known)[0][1], "none; `taut set --exit-node NODE` uses one of gate");
         let auto = ExitStatus { chosen: String::from("auto"), via: Some(String::from("gate")), ..known.clone() };
         assert_eq!(rows(&auto)[0][1], "gate, chosen automatically");
+        let seen_as = |measured| vec![SeenAddress { address: "192.0.2.1".parse().unwrap(), measured }];
+        let seen = |measured| rows(&ExitStatus { seen_as: seen_as(measured), ..auto.clone() })[0][1].clone();
+        assert_eq!(seen(true), "gate, chosen automatically; the internet sees 192.0.2.1");
+        assert!(seen(false).contains("probably seen as 192.0.2.1"));
         let named = ExitStatus { chosen: String::from("gate"), ..none.clone() };
         assert!(rows(&named)[0][1].contains("cannot be used"));
         let waits = ExitStatus { advertised: true, ..none.clone() };

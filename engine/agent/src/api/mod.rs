@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use taut_base::{Prefix, PublicKey};
 use taut_netmap::{Connection, WaitingFor};
 
-pub use exit::ExitStatus;
+pub use exit::{ExitStatus, SeenAddress};
 pub use leave::{LeaveState, LeaveStatus};
 pub use log::LogPart;
 pub use nat::{Filtering, MappingBehaviour, NatKind, NatStatus};

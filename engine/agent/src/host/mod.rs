@@ -4,6 +4,7 @@
 //! - `device`: the missing parts of the device's configuration;
 //! - `exit`: routes and rules while an exit node is in use, and the kill switch;
 //! - `forwarding`: packets between the overlay and the networks behind this node;
+//! - `guard`: rules that keep overlay addresses off the other networks;
 //! - `limits`: the MTUs that follow from the packet limits of the peers;
 //! - `mtu`: how the device and the routes get them;
 //! - `schedule`: the times of checks and restorations;
@@ -14,6 +15,7 @@ mod conflicts;
 mod device;
 mod exit;
 mod forwarding;
+mod guard;
 mod limits;
 mod mtu;
 mod schedule;
@@ -27,6 +29,7 @@ pub(crate) use exit::{
     restore_source_check,
 };
 pub(crate) use forwarding::{Forwarding, restore_switches};
+pub(crate) use guard::{Guard, GuardPlan, inner_bridges};
 pub(crate) use limits::PacketLimits;
 pub(crate) use services::service_ports;
 pub(crate) use surroundings::Surroundings;
@@ -73,6 +76,8 @@ pub(crate) enum HostEvent {
     Calm,
     /// The rules for forwarded packets, which another program had removed, were restored.
     RulesRestored,
+    /// The rules that keep overlay addresses off the other networks could not be made, for this reason.
+    GuardFailed(String),
     /// Parts of the routing to the exit node, which another program had removed, were restored.
     ExitRestored(String),
     /// IPv6 was switched on (`true`) or off.

@@ -9,8 +9,8 @@ use taut_base::{Prefix, SOCKET_MARK};
 use taut_netlink::{Address, InterfaceLink, Netlink, NetlinkError, Route, Scope};
 use taut_path::{Families, acceptable};
 
-use super::SUBNET_METRIC;
 use super::exit::Nearby;
+use super::{SUBNET_METRIC, inner_bridges};
 
 /// Maximum number of tunnels whose routes are read, 16.
 const MAX_TUNNELS: usize = 16;
@@ -35,6 +35,8 @@ pub(crate) struct Surroundings {
     pub(super) routes: Vec<TunnelRoute>,
     /// The largest MTU of an interface that is up.
     pub(super) mtu: Option<u16>,
+    /// Bridges that lead to containers and virtual machines of this host alone.
+    pub(super) bridges: Vec<u32>,
 }
 
 /// An address of this host.
@@ -121,7 +123,8 @@ impl Surroundings {
         };
         let largest = links.iter().filter(|link| link.up).map(|link| link.mtu).max();
         let mtu = largest.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
-        Ok(Self { own, routers, routes, mtu })
+        let bridges = inner_bridges(&links);
+        Ok(Self { own, routers, routes, mtu, bridges })
     }
 
     /// Returns the endpoints of this host: its addresses with `port`, best first, without those of overlays.
@@ -133,6 +136,11 @@ impl Surroundings {
         endpoints.sort_by_key(SocketAddr::is_ipv6);
         endpoints.dedup();
         endpoints
+    }
+
+    /// Returns the bridges that lead to containers and virtual machines of this host alone.
+    pub(crate) fn inner_bridges(&self) -> &[u32] {
+        &self.bridges
     }
 
     /// Returns the address families of the host's addresses, even of those that peers are not told of: a tunnel may be the only uplink, and a carrier's address may be within
@@ -312,6 +320,7 @@ pub(super) mod tests {
             running: true,
             loopback: false,
             kind,
+            master: None,
         }
     }
 

@@ -131,6 +131,7 @@ kinds! {
     SUBNET_MOVED Host Info "subnet-moved" "another router carries packets to a subnet" ["subnet" "from" "to"]
     EXIT_MOVED Host Info "exit-moved" "another exit node carries packets to the internet, or none" ["from" "to"]
     RULES_RESTORED Host Warn "rules-restored" "another program removed rules for forwarded packets; they are back" ["interface"]
+    GUARD_FAILED Host Warn "guard-failed" "neighbours can send packets to this node's overlay addresses" ["reason"]
     EXIT_RESTORED Host Warn "exit-restored" "another program changed the way to the exit node; it was restored" ["interface" "missing"]
     KILL_SWITCH_ON Host Info "kill-switch-on" "the kill switch is in force" []
     KILL_SWITCH_OFF Host Info "kill-switch-off" "the kill switch is removed" []

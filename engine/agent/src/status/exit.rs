@@ -1,10 +1,12 @@
 //! The exit node for users: which one is used, or why none is.
 
+use std::net::IpAddr;
+
 use taut_base::{PeerId, is_internet};
 use taut_netmap::{NetworkMap, Peer, has_exit};
 use taut_node::ExitRoute;
 
-use crate::api::{ExitStatus, Failure};
+use crate::api::{ExitStatus, Failure, SeenAddress};
 use crate::exit::ExitChoice;
 use crate::overlay::Overlay;
 use crate::subnets::RouteOptions;
@@ -15,11 +17,13 @@ pub(crate) fn exit(map: &NetworkMap, options: &RouteOptions, overlay: Option<&Ov
         ExitRoute::Through(peer) => Some((peer, String::from(overlay.node().peer_name(peer)?.1))),
         _ => None,
     });
+    let seen_as = overlay.and_then(|overlay| Some(seen_as(map, overlay, via.as_ref()?.0))).unwrap_or_default();
     let problem = overlay.and_then(|overlay| problem(map, &options.exit_node, overlay, via.as_ref()));
     let approved = has_exit(&map.me.routes);
     ExitStatus {
         chosen: options.exit_node.to_string(),
         via: via.map(|(_, name)| name),
+        seen_as,
         problem,
         candidates: map.peers.values().filter(|peer| peer.is_exit()).map(|peer| peer.name.clone()).collect(),
         advertised: options.advertise_exit_node,
@@ -27,6 +31,22 @@ pub(crate) fn exit(map: &NetworkMap, options: &RouteOptions, overlay: Option<&Ov
         is_exit: overlay.is_some_and(Overlay::is_exit),
         users: if approved { map.peers.values().filter(|peer| may_use(map, peer)).count() } else { 0 },
     }
+}
+
+/// Returns the addresses that the internet sees: those that were measured, and for the other family those at which the map lists the exit node.
+fn seen_as(map: &NetworkMap, overlay: &Overlay, via: PeerId) -> Vec<SeenAddress> {
+    let measured: Vec<IpAddr> = overlay.seen_by_the_internet().collect();
+    let node = overlay.node().peer_name(via).map(|(node, _)| node);
+    let listed = node.and_then(|node| map.peers.get(&node)).into_iter().flat_map(|peer| &peer.endpoints);
+    let mut all: Vec<SeenAddress> =
+        measured.iter().map(|address| SeenAddress { address: *address, measured: true }).collect();
+    for address in listed.map(|endpoint| endpoint.ip()).filter(|address| is_internet(*address)) {
+        if !all.iter().any(|seen| seen.address.is_ipv4() == address.is_ipv4()) {
+            all.push(SeenAddress { address, measured: false });
+        }
+    }
+    all.sort_by_key(|seen| seen.address.is_ipv6());
+    all
 }
 
 /// Returns the warning of a host that offers to be an exit node and uses another one.

@@ -27,6 +27,8 @@ pub(super) enum Expression {
     },
     /// The connection has one of these states.
     State(u32),
+    /// The host's route to the source leads elsewhere than to the interface that the packet came by, or there is none.
+    OtherWayBack,
     /// The mark of the packet, or of its connection, has this value under this mask.
     Marked {
         on: MarkOf,
@@ -91,6 +93,19 @@ impl NftRule {
     #[must_use]
     pub fn not_to_interface(self, index: u32) -> Self {
         self.meta(abi::NFT_META_OIF, index, false)
+    }
+
+    /// Condition: the packet came by an interface of another type than this one (`ARPHRD_…` of linux/if_arp.h).
+    #[must_use]
+    pub fn not_from_type(self, link_type: u16) -> Self {
+        self.with(Expression::Meta { key: abi::NFT_META_IIFTYPE, value: link_type.to_ne_bytes().to_vec(), is: false })
+    }
+
+    /// Condition: this host would send packets to the source by another interface than the one that the packet came by. For IPv4: the kernel answers for IPv6 only whether there is a
+    /// route by that interface.
+    #[must_use]
+    pub fn way_back_is_another(self) -> Self {
+        self.with(Expression::OtherWayBack)
     }
 
     /// Condition: it is a packet of IPv4.
@@ -190,6 +205,14 @@ impl Expression {
                 mask(batch, &states.to_ne_bytes());
                 compare(batch, &[0; 4], false);
             }
+            Self::OtherWayBack => {
+                batch.expression("fib", |batch| {
+                    batch.number(abi::NFTA_FIB_DREG, abi::NFT_REG_1);
+                    batch.number(abi::NFTA_FIB_RESULT, abi::NFT_FIB_RESULT_OIF);
+                    batch.number(abi::NFTA_FIB_FLAGS, abi::NFTA_FIB_F_SADDR | abi::NFTA_FIB_F_IIF);
+                });
+                compare(batch, &[0; 4], true);
+            }
             Self::Verdict(code) => batch.expression("immediate", |batch| {
                 batch.number(abi::NFTA_IMMEDIATE_DREG, abi::NFT_REG_VERDICT);
                 let data = batch.nest(abi::NFTA_IMMEDIATE_DATA);
@@ -279,8 +302,9 @@ fn write_masquerade(batch: &mut Batch, first: u16, last: u16) {
             batch.value(abi::NFTA_IMMEDIATE_DATA, &port.to_be_bytes());
         });
     }
+    let flags = abi::NF_NAT_RANGE_PROTO_SPECIFIED | abi::NF_NAT_RANGE_PROTO_RANDOM_FULLY;
     batch.expression("masq", |batch| {
-        batch.number(abi::NFTA_MASQ_FLAGS, abi::NF_NAT_RANGE_PROTO_RANDOM_FULLY);
+        batch.number(abi::NFTA_MASQ_FLAGS, flags);
         batch.number(abi::NFTA_MASQ_REG_PROTO_MIN, abi::NFT_REG_1);
         batch.number(abi::NFTA_MASQ_REG_PROTO_MAX, abi::NFT_REG_2);
     });
