@@ -3,6 +3,9 @@
 import json
 import os
 import random
+import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +14,9 @@ from lab.hosts.wait import wait_until
 from lab.nodes.exits import SERVER
 from lab.nodes.full_tunnel import FullTunnel
 from lab.nodes.subnets import seen_as, serve
+from lab.nodes.taut import Node
 from lab.runs import kill_switch as schedules
+from lab.traffic import public_names
 
 # By day a few schedules; a night runs as many as the figure is about.
 NIGHT = 200
@@ -247,3 +252,50 @@ def test_fault_j8_the_kill_switch_is_back_after_a_flush(lab):
     assert "kill-switch-restored" in net.client.taut("log").stdout
     net.client.taut("set", "--exit-node", "none")
     assert "taut0_kill_switch" not in tables(host) and net.client.status()["kill_switch"] is None
+
+
+def own_resolv_conf(host, server):
+    """Gives the programs of a host a file /etc/resolv.conf of their own, with this name server and little patience."""
+    path = host.state / "resolv.conf"
+    path.write_text(f"nameserver {server}\noptions timeout:1 attempts:1\n")
+    mounts = host.start("unshare", "--mount", "--propagation", "private", "sh", "-ec", f"mount --bind {path} /etc/resolv.conf; echo ready; exec cat", name="mounts")
+    mounts.wait_for_output("ready")
+    host.prefix = ["nsenter", f"--mount=/proc/{mounts.pid}/ns/mnt"]
+
+
+def test_fault_h7_the_coordinator_is_found_although_programs_reach_no_name_server(lab):
+    net = FullTunnel(lab, "--no-dns")
+    host, coord = net.client.host, net.coordinator.host
+    names = coord.start(sys.executable, "-I", Path(public_names.__file__), coord.ipv4, "203.0.113.9", name="names")
+    names.wait_for_output("ready")
+    # The client joined by an address; from now on it knows the name alone.
+    net.coordinator.stop()
+    net.client.taut("down")
+    net.client.stop()
+    own_resolv_conf(host, coord.ipv4)
+    identity = net.client.state / "identity.json"
+    net.coordinator.address = "coord.example"
+    net.coordinator.start()
+    net.client = Node(host)
+    shutil.rmtree(identity.parent)
+    net.client.start(*net.options)
+    net.client.up(net.coordinator.create_key()[1])
+    net.choose("exit1", "--kill-switch")
+
+    def connected(status):
+        return status["coordinator"]["connected"]
+
+    def asked_by_programs():
+        return host.run(sys.executable, "-I", "-c", "import socket; print(socket.gethostbyname('other.example'))", check=False).returncode == 0
+
+    assert not asked_by_programs()
+    asked = names.output().count("coord.example")
+    net.client.kill()
+    net.client.start(*net.options)
+    net.client.wait_for(connected, "the coordinator to be found by marked questions")
+    assert names.output().count("coord.example") > asked
+    # No name server at all: the addresses of the last connection.
+    names.kill()
+    net.client.kill()
+    net.client.start(*net.options)
+    net.client.wait_for(connected, "the coordinator to be found by its last address")
