@@ -293,7 +293,8 @@ taut-coordinator nodes list [--network NAME]
 taut-coordinator nodes rename NODE NEW-NAME [--network NAME]
 taut-coordinator nodes remove NODE [--network NAME]
 
-NODE is a name or a number. A removed node may join again with a join token, as a new node.
+NODE is a name or a number. A removed node may join again with a join token, as a new node; within three days it
+gets its addresses again if nobody else has them.
 
   --network NAME       required if several networks have a node of that name; without it `list` shows all networks
 ",
