@@ -8,6 +8,7 @@ use taut_netmap::{BadName, MapError, RelayFault};
 use taut_policy::{BadFilter, PolicyError};
 
 use super::party::PeopleError;
+use super::routes::word;
 use crate::store::StoreError;
 
 /// The reason for which a request was refused. Nothing was changed.
@@ -257,7 +258,7 @@ impl StateError {
             }
             Self::BadOwner => "give up to 128 characters without control characters, such as ann@example.com",
             Self::NotAdvertised { .. } => {
-                "run `taut set --advertise-routes PREFIX` on the node first; `taut-coordinator routes list` shows what is advertised"
+                "run `taut set --advertise-routes PREFIX` or `--advertise-exit-node` on the node first; `taut-coordinator routes list` shows what is advertised"
             }
             Self::ManyRoutes { .. } => {
                 "revoke those that are not advertised any more: `taut-coordinator routes list` shows them"
@@ -368,12 +369,12 @@ impl fmt::Display for StateError {
             Self::ManyRoutes { node, most } => write!(f, "{node} would have more than {most} approved routes"),
             Self::BadOwner => f.write_str("this cannot be the name of an owner"),
             Self::NotAdvertised { node, route, advertised } if advertised.is_empty() => {
-                write!(f, "node `{node}` does not advertise {route}, or any other route")
+                write!(f, "node `{node}` does not advertise {}, or any other route", word(*route))
             }
             Self::NotAdvertised { node, route, advertised } => {
-                write!(f, "node `{node}` does not advertise {route}; it advertises {advertised}")
+                write!(f, "node `{node}` does not advertise {}; it advertises {advertised}", word(*route))
             }
-            Self::NotApproved { node, route } => write!(f, "the route {route} of node `{node}` is not approved"),
+            Self::NotApproved { node, route } => write!(f, "the route {} of node `{node}` is not approved", word(*route)),
             Self::NoPart => f.write_str("this node takes no part in its network now"),
             Self::NoRequest(code) => write!(f, "no machine waits for its approval with the code {code:?}"),
             Self::Denied => f.write_str("an operator denied the request of this machine"),

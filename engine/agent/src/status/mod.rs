@@ -1,5 +1,6 @@
 //! The status for users.
 
+mod exit;
 mod routes;
 pub(crate) mod why;
 
@@ -22,6 +23,7 @@ use crate::api::{
 };
 use crate::overlay::Overlay;
 
+pub(crate) use exit::{exit, exit_warning};
 pub(crate) use routes::routes;
 
 /// Returns the status of this node.
