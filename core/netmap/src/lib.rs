@@ -37,8 +37,8 @@ pub use name::{
     is_base_domain, is_reserved, name_from_host, placeholder_name,
 };
 pub use naming::{
-    DomainFault, MAX_DOMAINS, MAX_RECORD_ADDRESSES, MAX_RECORDS, MAX_SERVERS, NameRecord, Naming, RefusedDomain, SplitDomain,
-    UsableNames, check_domain, is_below,
+    DomainFault, MAX_DOMAINS, MAX_RECORD_ADDRESSES, MAX_RECORDS, MAX_SERVERS, NameRecord, Naming, RefusedDomain,
+    SplitDomain, UsableNames, check_domain, is_below,
 };
 pub use prefixes::Prefixes;
 pub use relay::{

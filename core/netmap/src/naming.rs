@@ -121,9 +121,8 @@ pub fn is_below(name: &str, domain: &str) -> bool {
 /// Returns true if the text is a domain in lower case: labels of letters, digits, `-` and `_`.
 fn is_domain(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-    let is_label = |label: &str| {
-        (1..=MAX_NAME).contains(&label.len()) && !label.starts_with('-') && label.bytes().all(allowed)
-    };
+    let is_label =
+        |label: &str| (1..=MAX_NAME).contains(&label.len()) && !label.starts_with('-') && label.bytes().all(allowed);
     // A name whose last label is a number would be an address for many programs (RFC 1123 section 2.1).
     let top = text.rsplit('.').next().unwrap_or_default();
     text.len() <= MAX_DOMAIN && text.split('.').all(is_label) && !top.bytes().all(|byte| byte.is_ascii_digit())
@@ -169,9 +168,10 @@ impl Naming {
             refused.extend(fault.map(|fault| RefusedDomain { domain: printable(shown), fault }));
             fault.is_none()
         };
-        let base = self.base_domain.as_deref().filter(|base| {
-            is_base_domain(base) || check(base, base) && base.len() <= MAX_BASE_DOMAIN
-        });
+        let base = self
+            .base_domain
+            .as_deref()
+            .filter(|base| is_base_domain(base) || check(base, base) && base.len() <= MAX_BASE_DOMAIN);
         let zone = format!("{network}.{}", base.unwrap_or(DEFAULT_BASE_DOMAIN));
         let mut records = BTreeMap::new();
         for record in self.records.iter().take(MAX_RECORDS) {

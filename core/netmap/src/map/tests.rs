@@ -37,7 +37,16 @@ fn map() -> NetworkMap {
 }
 
 fn delta() -> Delta {
-    Delta { from: 5, to: 6, me: None, upserts: Vec::new(), removes: Vec::new(), relays: None, filter: None, naming: None }
+    Delta {
+        from: 5,
+        to: 6,
+        me: None,
+        upserts: Vec::new(),
+        removes: Vec::new(),
+        relays: None,
+        filter: None,
+        naming: None,
+    }
 }
 
 #[test]
@@ -167,7 +176,11 @@ fn a_delta_replaces_the_names_that_the_operator_chose() {
     let naming = Naming { base_domain: Some(String::from("corp.example")), ..Naming::default() };
     let next = map().apply(&Delta { naming: Some(naming.clone()), ..delta() }).unwrap();
     assert_eq!(next.network.zone(&[]), "default.corp.example");
-    assert_eq!(next.apply(&Delta { from: 6, to: 7, ..delta() }).unwrap().network.naming, naming, "and others keep them");
+    assert_eq!(
+        next.apply(&Delta { from: 6, to: 7, ..delta() }).unwrap().network.naming,
+        naming,
+        "and others keep them"
+    );
     let read: Delta = serde_json::from_str(r#"{"from":5,"to":6}"#).unwrap();
     assert_eq!(read.naming, None, "from a coordinator that knows none");
 }
