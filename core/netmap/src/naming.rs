@@ -1,7 +1,8 @@
 //! Names that the operator chooses for a network: the base domain, records of its own, and domains whose questions go to other servers. And what a node makes of them: it
 //! answers for no domain that would give the coordinator names of the whole Internet, unless its user consents (fault E17).
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -45,7 +46,7 @@ pub struct Naming {
 /// A name with addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NameRecord {
-    /// The whole name, in lower case. `*.` in front stands for every name below the rest that has no record of its own.
+    /// The name, in lower case: whole, or one label of the network's own domain. `*` instead of the first label stands for every name below the rest that has no record of its own.
     pub name: String,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
@@ -157,6 +158,18 @@ pub struct RefusedDomain {
     pub fault: DomainFault,
 }
 
+impl UsableNames {
+    /// Returns the domains outside of the zone that the host's resolver has to know: without those inside of others, sorted.
+    pub fn outside(&self) -> Vec<String> {
+        let records = self.records.iter().map(|record| record.name.strip_prefix("*.").unwrap_or(&record.name));
+        let all = records.chain(self.domains.iter().map(|split| split.domain.as_str()));
+        let outside: BTreeSet<&str> =
+            all.filter(|domain| *domain != self.zone && !is_below(domain, &self.zone)).collect();
+        let is_inside = |domain: &&str| outside.iter().any(|other| is_below(domain, other));
+        outside.iter().filter(|domain| !is_inside(domain)).map(|domain| String::from(*domain)).collect()
+    }
+}
+
 impl Naming {
     /// Returns what a node of the network called `network` uses, and what it refuses. `accepted` are the domains that its user accepts; names below them are accepted, too. Entries beyond the limits
     /// are left out: a name is no reason to refuse a map and to lose the network.
@@ -175,11 +188,12 @@ impl Naming {
         let zone = format!("{network}.{}", base.unwrap_or(DEFAULT_BASE_DOMAIN));
         let mut records = BTreeMap::new();
         for record in self.records.iter().take(MAX_RECORDS) {
-            let plain = record.name.strip_prefix("*.").unwrap_or(&record.name);
+            let whole = whole_name(&record.name, &zone);
+            let plain = whole.strip_prefix("*.").unwrap_or(&whole);
             // The zone's own name is the server's, and names in it are the network's already.
-            let is_own = is_domain(plain) && (is_below(plain, &zone) || plain == zone && plain != record.name);
-            if is_own || check(&record.name, plain) {
-                records.entry(record.name.clone()).or_insert_with(|| usable(&record.addresses, MAX_RECORD_ADDRESSES));
+            let is_own = is_domain(plain) && (is_below(plain, &zone) || plain == zone && plain != whole);
+            if is_own || check(&whole, plain) {
+                records.entry(whole).or_insert_with(|| usable(&record.addresses, MAX_RECORD_ADDRESSES));
             }
         }
         let mut domains = BTreeMap::new();
@@ -196,7 +210,8 @@ impl Naming {
         };
         records.retain(|name, addresses| without(name, addresses));
         domains.retain(|domain, servers| without(domain, servers));
-        let records = records.into_iter().map(|(name, addresses)| NameRecord { name, addresses }).collect();
+        let records =
+            records.into_iter().map(|(name, addresses)| NameRecord { name: name.into_owned(), addresses }).collect();
         let domains = domains.into_iter().map(|(domain, servers)| SplitDomain { domain, servers }).collect();
         (UsableNames { zone, records, domains }, refused)
     }
@@ -205,6 +220,11 @@ impl Naming {
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Returns the whole name of a record: one label is a name in the zone.
+fn whole_name<'a>(name: &'a str, zone: &str) -> Cow<'a, str> {
+    if name.contains('.') { Cow::Borrowed(name) } else { Cow::Owned(format!("{name}.{zone}")) }
 }
 
 fn usable(addresses: &[IpAddr], most: usize) -> Vec<IpAddr> {

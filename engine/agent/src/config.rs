@@ -56,6 +56,8 @@ pub struct DaemonConfig {
     pub dns_helper: Option<PathBuf>,
     /// Whether the host finds nodes by their bare names, too.
     pub dns_search: bool,
+    /// Domains that the coordinator may have this node answer for although they need the user's consent: single labels, public suffixes, search domains of the host.
+    pub accept_domains: Vec<String>,
     /// Address of the Prometheus metrics, if they are served.
     pub metrics: Option<SocketAddr>,
     /// Whether `taut down` ends the daemon, as for a daemon that `taut up` started.
@@ -91,6 +93,7 @@ impl Default for DaemonConfig {
             dns: true,
             dns_helper: None,
             dns_search: false,
+            accept_domains: Vec::new(),
             search_sockets: SEARCH_SOCKETS,
             rotate_key_every: None,
             metrics: None,

@@ -112,6 +112,9 @@ pub static SETTINGS: &[Setting] = &[
     switch!("ecn", NextStart, ecn),
     switch!("dns", Now, dns),
     switch!("dns-search", Now, dns_search),
+    value!("accept-domains", Now, accept_domains, values::domains, |domains: &Vec<String>| values::show_domains(
+        domains
+    )),
     switch!("portmap", Now, portmap),
     value!("search-sockets", NextStart, search_sockets, values::search_sockets, |count: &u16| count.to_string()),
     value!("suites", NextStart, suites, values::suites, |suites: &Suites| values::show_suites(*suites)),

@@ -86,9 +86,9 @@ fn records_below_the_networks_own_domain_need_no_consent() {
     let naming = naming(
         None,
         &[
-            ("printer.home.taut.internal", "10.1.0.7 fd01::7"),
+            ("printer", "10.1.0.7 fd01::7"),
             ("*.apps.home.taut.internal", "10.1.0.8"),
-            ("*.home.taut.internal", "10.1.0.9"),
+            ("*", "10.1.0.9"),
             ("home.taut.internal", "10.1.0.9"),
             ("nas.other.taut.internal", "10.1.0.9"),
             ("git.corp.example", "10.1.0.9"),
@@ -103,6 +103,22 @@ fn records_below_the_networks_own_domain_need_no_consent() {
         ["*.apps.home.taut.internal", "*.home.taut.internal", "git.corp.example", "printer.home.taut.internal"]
     );
     assert_eq!(refused.len(), 4, "{refused:?}");
+}
+
+#[test]
+fn the_resolver_learns_each_domain_outside_of_the_zone_once() {
+    let naming = naming(
+        None,
+        &[
+            ("printer.home.taut.internal", "10.1.0.7"),
+            ("*.home.taut.internal", "10.1.0.7"),
+            ("git.corp.example", "10.1.0.9"),
+            ("*.apps.example", "10.1.0.9"),
+            ("x.apps.example", "10.1.0.9"),
+        ],
+        &[("corp.example", "10.1.0.53"), ("dev.corp.example", "10.1.0.53")],
+    );
+    assert_eq!(naming.usable("home", &[]).0.outside(), ["apps.example", "corp.example"]);
 }
 
 #[test]

@@ -271,7 +271,7 @@ impl Daemon {
             version: self.config.version.clone(),
             pid: std::process::id(),
             network: map.map(|map| map.network.name.clone()),
-            me: map.map(|map| status::myself(map, overlay, self.resolver_status())),
+            me: map.map(|map| status::myself(map, overlay, self.names_status(map))),
             coordinator,
             problem: self
                 .problems
@@ -294,6 +294,7 @@ impl Daemon {
                 .expiry_warning(now)
                 .into_iter()
                 .chain(overlay.map_or_else(Vec::new, Overlay::warnings))
+                .chain(map.map_or_else(Vec::new, |map| self.names_warnings(map)))
                 .collect(),
             peers: map
                 .map_or_else(Vec::new, |map| status::peers(map, overlay, self.coordinator.presence.as_ref(), now)),

@@ -33,6 +33,9 @@ const STACK: usize = 64 * 1024;
 /// Response codes after which the next server is asked: SERVFAIL and REFUSED (RFC 1035 section 4.1.1).
 const NOT_ANSWERED: [u8; 2] = [2, 5];
 
+/// A way to ask a server, through a network device or by the routes of the host.
+type Ask = fn(SocketAddr, &[u8], Option<&str>) -> io::Result<Vec<u8>>;
+
 /// The forwarder. It runs from its first use until the helper ends: a program that read the host's settings while the network was up may ask for longer.
 #[derive(Clone, Default)]
 pub(super) struct Forwarder(Arc<Shared>);
@@ -149,7 +152,7 @@ impl Shared {
     }
 
     /// Returns the answer to a question; `None` if it is no question. Of several servers the first that answers is believed.
-    fn answer(&self, question: &[u8], ask: fn(SocketAddr, &[u8]) -> io::Result<Vec<u8>>) -> Option<Vec<u8>> {
+    fn answer(&self, question: &[u8], ask: Ask) -> Option<Vec<u8>> {
         let servers = {
             let ways = self.ways();
             match ways.zones.way(question)? {
@@ -165,7 +168,7 @@ impl Shared {
         for server in servers.into_iter().take(MOST_SERVERS) {
             let turn = if server.ip().is_loopback() { self.loopback.begin(question).map(Some) } else { Some(None) };
             let Some(_turn) = turn else { continue };
-            let Ok(answer) = ask(server, &asked) else { continue };
+            let Ok(answer) = ask(server, &asked, None) else { continue };
             let code = answer.get(3).copied().unwrap_or_default() & 15;
             last = Some(answer);
             if !NOT_ANSWERED.contains(&code) {
