@@ -112,3 +112,116 @@ def test_fault_h4_a_domain_behind_a_router_is_asked_there_and_nowhere_else(lab, 
     wait_until(lambda: own.addresses("web.corp.example") == {PUBLIC}, "the Internet's server to be asked again")
     own.taut("down")
     wait_until(lambda: own.addresses("git.corp.example") == {PUBLIC}, "the record to be gone")
+
+
+def test_fault_e17_a_domain_of_the_whole_internet_waits_for_the_users_consent(lab):
+    office = Office(lab)
+    own, server = office.own, str(office.plain.ipv4)
+    office.plain_file()
+    office.join()
+    own.wait_for_resolver("file")
+    for domain in ("com", "co.uk", "lan.example", "corp.example"):
+        office.names("set-domain", domain, server)
+    shown = office.names("list").stdout
+    assert shown.count("needs consent") == 2, shown
+    status = own.wait_for(lambda status: len(status["warnings"]) == 3, "three warnings")
+    text = " ".join(one["message"] + one["hint"] for one in status["warnings"])
+    # The third one is a search domain of the host (H1).
+    assert all(word in text for word in ("single label", "public suffix", "search domains", "taut set --accept-domains com"))
+    assert {one["domain"] for one in status["self"]["names"]["domains"]} == {"lan.example", "corp.example"}
+    wait_until(lambda: own.addresses("www.corp.example") == {PRIVATE}, "the harmless domain to be used")
+    for name in ("www.example.com", "www.example.co.uk", "www.lan.example"):
+        assert own.addresses(name) == {PUBLIC}, name
+    assert ask(own.host, STUB, ("www.example.com", "A"))[0]["code"] == "REFUSED"
+    own.taut("set", "--accept-domains", "com,co.uk,lan.example")
+    for name in ("www.example.com", "www.example.co.uk", "www.lan.example"):
+        wait_until(lambda name=name: own.addresses(name) == {PRIVATE}, f"{name} to be asked at the operator's server")
+    assert not own.status()["warnings"]
+    own.taut("set", "--accept-domains", "none")
+    wait_until(lambda: own.addresses("www.example.com") == {PUBLIC}, "the consent to end")
+
+
+def test_fault_h5_a_dead_server_is_named_and_other_names_are_answered(lab):
+    office = Office(lab)
+    own = office.own
+    office.plain_file()
+    office.join()
+    office.names("set-domain", "corp.example", f"{office.net.lans[0].subnets[0].network_address + 77},{office.plain.ipv4}")
+    office.names("set-domain", "dead.example", str(office.net.lans[0].subnets[0].network_address + 78))
+    office.names("set-domain", "away.example", "100.64.7.7")
+    office.wait_for_domain("away.example")
+    assert ask(own.host, STUB, ("www.corp.example", "A"))[0]["answers"] == [PRIVATE], "the second server"
+    answers = ask(own.host, STUB, ("www.dead.example", "A"), ("www.away.example", "A"))
+    assert [answer["code"] for answer in answers] == ["SERVFAIL", "SERVFAIL"]
+    assert ask(own.host, STUB, (f"router1.{DOMAIN}", "A"))[0]["ms"] < 1_000
+    reasons = {domain: [trouble["reason"] for trouble in one["troubles"]] for domain, one in office.domains().items()}
+    assert reasons["dead.example"] and "not answer" in reasons["corp.example"][0]
+    assert reasons["away.example"] == ["no node that this host may see has its address"]
+    assert "no node that this host may see" in own.taut("status").stdout
+    # Without the route there is no way, and nothing is sent elsewhere.
+    own.taut("set", "--accept-routes=false")
+    own.wait_for(lambda status: not any(one["via"] for one in status["routes"]["peers"]), "the route to be given up")
+    assert ask(own.host, STUB, ("x.corp.example", "A"))[0]["code"] == "SERVFAIL"
+    assert "--accept-routes" in office.domains()["corp.example"]["troubles"][1]["reason"]
+
+
+def test_fault_h8_no_other_host_has_the_stub_ask_a_server(lab):
+    office = Office(lab)
+    own, router = office.own, office.net.routers[0]
+    office.plain_file()
+    office.join()
+    office.names("set-domain", "corp.example", str(office.plain.ipv4))
+    office.wait_for_domain("corp.example")
+    asked = ("open.corp.example", "A")
+    # A peer, and a host of the LAN, that send their questions to the client: by its overlay address, or routed through it.
+    assert ask(router.host, own.ipv4, asked, timeout=0.5) == [None]
+    coordinator = office.coordinator.host
+    coordinator.ip(f"route add {STUB}/32 via {own.host.ipv4}")
+    own.host.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    assert ask(coordinator, STUB, asked, timeout=0.5) == [None]
+    # With a source of the overlay, too.
+    coordinator.ip(f"address add {own.ipv4}/32 dev lo", f"route replace {STUB}/32 via {own.host.ipv4} src {own.ipv4}")
+    assert ask(coordinator, STUB, asked, timeout=0.5) == [None]
+    assert not [name for name in office.asked(office.inside) if "open" in name]
+    assert ask(own.host, STUB, asked)[0]["answers"] == [PRIVATE]
+
+
+def test_the_operator_chooses_the_base_domain(lab):
+    office = Office(lab)
+    own = office.own
+    office.plain_file()
+    office.join()
+    own.wait_for_resolver("file")
+    office.names("set-record", "printer", "11.1.0.8")
+    wait_until(lambda: own.addresses(f"router1.{DOMAIN}"), "the usual name")
+    office.names("set-base", "corp.example")
+    wait_until(lambda: own.addresses("router1.default.corp.example"), "the new name")
+    assert own.addresses("printer.default.corp.example") == {"11.1.0.8"}
+    assert own.status()["self"]["names"]["domain"] == "default.corp.example"
+    # The old names end at once.
+    assert ask(own.host, STUB, (f"router1.{DOMAIN}", "A"))[0]["code"] == "REFUSED"
+    # A base that needs consent is not used.
+    office.names("set-base", "lan")
+    own.wait_for(lambda status: status["self"]["names"]["domain"] == DOMAIN and status["warnings"], "the default, and a warning")
+    own.taut("set", "--accept-domains", "lan")
+    wait_until(lambda: own.addresses("printer.default.lan") == {"11.1.0.8"}, "the name below the accepted base")
+    office.names("set-base", "default")
+    wait_until(lambda: own.addresses(f"printer.{DOMAIN}") == {"11.1.0.8"}, "the default again")
+
+
+def test_fault_h6_a_public_name_does_not_lead_to_the_overlay(lab):
+    office = Office(lab)
+    own = office.own
+    office.plain_file()
+    office.join()
+    own.wait_for_resolver("file")
+    office.internet.stop()
+    office.internet = office.serve(office.coordinator.host, own.ipv4)
+    assert own.addresses("evil.example") == {own.ipv4}, "off by default"
+    own.taut("set", "--dns-filter", "overlay")
+    wait_until(lambda: not own.addresses("evil.example"), "the answer to be dropped")
+    # Names that are not public ones may lead there.
+    assert own.addresses("nas.lan.example") == {own.ipv4}
+    assert own.addresses(f"router1.{DOMAIN}")
+    own.taut("set", "--dns-filter", "none")
+    wait_until(lambda: own.addresses("evil.example") == {own.ipv4}, "the filter to be off")

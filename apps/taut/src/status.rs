@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use taut_agent::api::{
-    CoordinatorStatus, DomainStatus, LanesStatus, LeaveState, MtuSource, NamesStatus, NatStatus, NodeState, PathKind, PeerStatus,
-    PortMapStatus, RelayStatus, RelayVia, ResolverBackEnd, ResolverStatus, ServerTrouble, Status,
+    CoordinatorStatus, DomainStatus, LanesStatus, LeaveState, MtuSource, NamesStatus, NatStatus, NodeState, PathKind,
+    PeerStatus, PortMapStatus, RelayStatus, RelayVia, ResolverBackEnd, ResolverStatus, ServerTrouble, Status,
 };
 
 use crate::client::{Client, NoDaemon};

@@ -13,6 +13,7 @@ mod extra;
 mod name;
 mod names;
 mod query;
+mod rebind;
 mod reverse;
 mod split;
 mod stub;
@@ -21,5 +22,6 @@ mod testkit;
 
 pub use answer::{MAX_UDP, Transport, respond};
 pub use names::{Names, Network};
-pub use split::{Way, Zones, failure, is_answer, no_name, reverse_zones};
+pub use rebind::leads_to;
+pub use split::{Way, Zones, failure, is_answer, is_at_or_below, labels, no_data, no_name, reverse_zones};
 pub use stub::{Client, PORT, Question, Stub};

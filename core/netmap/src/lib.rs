@@ -38,7 +38,7 @@ pub use name::{
 };
 pub use naming::{
     DomainFault, MAX_DOMAINS, MAX_RECORD_ADDRESSES, MAX_RECORDS, MAX_SERVERS, NameRecord, Naming, RefusedDomain,
-    SplitDomain, UsableNames, check_domain, is_below,
+    SPECIAL, SplitDomain, UsableNames, check_domain, is_below,
 };
 pub use prefixes::Prefixes;
 pub use relay::{

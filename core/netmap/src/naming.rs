@@ -25,7 +25,7 @@ const MAX_DOMAIN: usize = 253;
 
 /// The top-level domains whose names have a meaning of their own on hosts: the host itself and its link (RFC 6761, RFC 6762), Tor (RFC 7686), clouds and this program (`internal`),
 /// and the names of addresses (`arpa`), except for `home.arpa` (RFC 8375).
-const SPECIAL: [&str; 7] = ["alt", "arpa", "internal", "invalid", "local", "localhost", "onion"];
+pub const SPECIAL: [&str; 7] = ["alt", "arpa", "internal", "invalid", "local", "localhost", "onion"];
 /// The domain for the names of a home network (RFC 8375).
 const HOME: &str = "home.arpa";
 

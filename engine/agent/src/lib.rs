@@ -50,7 +50,7 @@ mod subnets;
 mod upstream;
 pub mod wg;
 
-pub use config::{DaemonConfig, SEARCH_SOCKETS};
+pub use config::{AnswerFilter, DaemonConfig, SEARCH_SOCKETS};
 pub use daemon::run;
 pub use error::RunError;
 pub use lanes::{Steer, Steering};

@@ -15,7 +15,7 @@ mod values;
 use taut_base::closest;
 use taut_wire::control::Suites;
 
-use crate::config::DaemonConfig;
+use crate::config::{AnswerFilter, DaemonConfig};
 
 pub use crate::given::{Given, Origin};
 pub use lines::{BadLine, read_lines, write_lines};
@@ -112,6 +112,7 @@ pub static SETTINGS: &[Setting] = &[
     switch!("ecn", NextStart, ecn),
     switch!("dns", Now, dns),
     switch!("dns-search", Now, dns_search),
+    value!("dns-filter", Now, dns_filter, values::dns_filter, |filter: &AnswerFilter| String::from(filter.name())),
     value!("accept-domains", Now, accept_domains, values::domains, |domains: &Vec<String>| values::show_domains(
         domains
     )),

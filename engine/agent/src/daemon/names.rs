@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
-use taut_base::Time;
+use taut_base::{Prefix, Time};
 use taut_event::Interest;
 use taut_netmap::{NetworkMap, RefusedDomain, SplitDomain, is_below};
 
 use super::{Daemon, TOKEN_RESOLVER, clocks};
 use crate::api::{DomainStatus, Failure, NamesStatus, ResolverStatus, ServerTrouble};
+use crate::config::AnswerFilter;
 use crate::log::{Value, kind};
 use crate::overlay::Overlay;
 use crate::resolver::{NamedNetwork, Resolver, ResolverEvent};
@@ -15,6 +16,20 @@ use crate::upstream::ServerWay;
 
 /// Warnings about domains of each kind that a status has at most, 8: a coordinator could name hundreds, and one shows what is wrong.
 const MOST_WARNINGS: usize = 8;
+
+/// Addresses that no host of the Internet has (RFC 6890): this host, its link, private and shared networks.
+const PRIVATE: [&str; 10] = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "::/127",
+    "fc00::/7",
+    "fe80::/10",
+];
 
 impl Daemon {
     /// Has the host's resolver follow the network, by a new helper if the former one ended.
@@ -40,6 +55,7 @@ impl Daemon {
             servers,
             outside: usable.outside(),
             accepted: self.config.accept_domains.clone(),
+            filtered: filtered(self.config.dns_filter, overlay.prefixes()),
             zone: usable.zone,
             prefixes: overlay.prefixes().to_vec(),
         })
@@ -54,7 +70,10 @@ impl Daemon {
         };
         while let Some((lane, question)) = overlay.poll_question() {
             let ways = question.servers.iter().map(|server| (*server, overlay.way_to(*server, map))).collect();
-            self.upstream.ask(lane, question, ways);
+            // The operator chose these servers, whose names are private ones. They cannot make names for members, as those of the Internet cannot.
+            let is_filtered = self.config.dns_filter != AnswerFilter::None;
+            let filtered = if is_filtered { overlay.prefixes() } else { &[] };
+            self.upstream.ask(lane, question, ways, filtered.into());
         }
         while let Some(answer) = self.upstream.poll_answer() {
             overlay.answer(answer);
@@ -147,5 +166,14 @@ impl Daemon {
         if let Some(resolver) = self.resolver.take() {
             resolver.stop();
         }
+    }
+}
+
+/// Returns the prefixes that answers for public names must not have an address in.
+fn filtered(filter: AnswerFilter, overlay: &[Prefix]) -> Vec<Prefix> {
+    let private = PRIVATE.iter().filter(|_| filter == AnswerFilter::Private).filter_map(|text| text.parse().ok());
+    match filter {
+        AnswerFilter::None => Vec::new(),
+        AnswerFilter::Overlay | AnswerFilter::Private => overlay.iter().copied().chain(private).collect(),
     }
 }

@@ -54,6 +54,8 @@ mod tests {
             search: false,
             shadows: Vec::new(),
             yielding: Vec::new(),
+            filtered: Vec::new(),
+            trusted: Vec::new(),
         };
         assert_eq!(fault(&wanted), None);
         for zone in [

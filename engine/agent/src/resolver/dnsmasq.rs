@@ -217,6 +217,8 @@ mod tests {
             search: false,
             shadows: vec![String::from("taut.internal.lan")],
             yielding: Vec::new(),
+            filtered: Vec::new(),
+            trusted: Vec::new(),
         };
         let text = settings(&wanted);
         assert!(owner(&text).is_some_and(Writer::is_this));

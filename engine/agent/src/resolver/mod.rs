@@ -39,7 +39,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use taut_base::Prefix;
 use taut_dns::reverse_zones;
-use taut_netmap::is_below;
+use taut_netmap::{SPECIAL, is_below};
 
 use crate::api::{Failure, ResolverBackEnd};
 
@@ -71,6 +71,8 @@ pub(crate) struct NamedNetwork {
     pub(crate) outside: Vec<String>,
     /// Those domains that the user accepted.
     pub(crate) accepted: Vec<String>,
+    /// Prefixes that answers for public names must not have an address in.
+    pub(crate) filtered: Vec<Prefix>,
 }
 
 /// What the host's resolver should do while the network is up.
@@ -91,6 +93,12 @@ pub(crate) struct Wanted {
     /// The domains among `zones` that give way to the host's own search domains (fault H1).
     #[serde(default)]
     pub(crate) yielding: Vec<String>,
+    /// Prefixes that answers for public names must not have an address in (fault H6).
+    #[serde(default)]
+    pub(crate) filtered: Vec<Prefix>,
+    /// Domains whose names are not public ones: they may lead to these prefixes.
+    #[serde(default)]
+    pub(crate) trusted: Vec<String>,
 }
 
 impl Wanted {
@@ -109,6 +117,8 @@ impl Wanted {
             zones,
             search,
             shadows: Vec::new(),
+            filtered: network.filtered.clone(),
+            trusted: SPECIAL.into_iter().map(String::from).chain(network.accepted.iter().cloned()).collect(),
             yielding: network.outside.iter().filter(|domain| !is_accepted(domain)).cloned().collect(),
         }
     }
@@ -117,6 +127,7 @@ impl Wanted {
     fn fit(&mut self, search: &[String]) -> Vec<String> {
         let given_way = self.give_way(search);
         self.find_shadows(search);
+        self.trusted.extend(search.iter().cloned());
         given_way
     }
 
@@ -183,6 +194,8 @@ mod tests {
             search: false,
             shadows: Vec::new(),
             yielding: Vec::new(),
+            filtered: Vec::new(),
+            trusted: Vec::new(),
         };
         wanted.find_shadows(&["lan", "x/192.0.2.1#", "-x", "taut.internal"].map(String::from));
         assert_eq!(wanted.shadows, ["taut.internal.lan"]);
@@ -201,6 +214,7 @@ mod tests {
             prefixes: vec!["100.64.0.0/16".parse().unwrap()],
             outside: text(&["corp.example", "dev.office.example", "other.example"]),
             accepted: text(accepted),
+            filtered: Vec::new(),
         };
         let search = text(&["Corp.example", "office.example", "lan"]);
         let mut wanted = Wanted::new(&network(&[]), false);

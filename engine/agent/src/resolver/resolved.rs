@@ -91,6 +91,8 @@ mod tests {
             search: false,
             shadows: vec![String::from("taut.internal.lan")],
             yielding: Vec::new(),
+            filtered: Vec::new(),
+            trusted: Vec::new(),
         };
         let lines = |wanted: &Wanted| settings(wanted).iter().map(|words| words.join(" ")).collect::<Vec<_>>();
         let all = lines(&wanted);

@@ -8,6 +8,7 @@ use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest};
 use taut_netmap::{DomainFault, MAX_ROUTES, check_domain, check_route};
 use taut_wire::control::{Suite, Suites};
 
+use crate::config::AnswerFilter;
 use crate::log::{Area, Levels};
 use crate::subnets::AdvertisedRoute;
 
@@ -110,6 +111,12 @@ pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
     }
     let most = MOST_DOMAINS;
     if domains.len() > most { Err(format!("give up to {most} domains")) } else { Ok(domains) }
+}
+
+/// Parses which addresses answers for public names must not have.
+pub(super) fn dns_filter(text: &str) -> Result<AnswerFilter, String> {
+    let known = AnswerFilter::ALL.into_iter().find(|filter| filter.name() == text);
+    known.ok_or_else(|| format!("write {}", AnswerFilter::ALL.map(|filter| format!("`{}`", filter.name())).join(", ")))
 }
 
 pub(super) fn show_domains(domains: &[String]) -> String {

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use taut_base::{Entropy, LaneId};
-use taut_dns::{Client, PORT, Question, failure};
+use taut_base::{Entropy, LaneId, Prefix};
+use taut_dns::{Client, PORT, Question, failure, leads_to, no_data};
 use taut_event::Waker;
 
 use crate::basics::OsEntropy;
@@ -75,12 +75,19 @@ impl Upstream {
         Self { waiting: Arc::default(), sender, answers, waker, troubles: BTreeMap::new() }
     }
 
-    /// Asks the servers of a question that came from the stub of a lane; `ways` has the way to each of them.
-    pub(crate) fn ask(&mut self, lane: LaneId, question: Question, ways: Vec<(IpAddr, ServerWay)>) {
+    /// Asks the servers of a question that came from the stub of a lane; `ways` has the way to each of them. An answer with an address in one of the prefixes is passed on without its records
+    /// (fault H6).
+    pub(crate) fn ask(
+        &mut self,
+        lane: LaneId,
+        question: Question,
+        ways: Vec<(IpAddr, ServerWay)>,
+        filtered: Arc<[Prefix]>,
+    ) {
         let client = question.client;
         let failed = failure(&question.message);
         let Some(place) = Place::take(&self.waiting) else { return self.end(lane, client, failed) };
-        let work = Work { lane, question, ways };
+        let work = Work { lane, question, ways, filtered };
         let (sender, waker) = (self.sender.clone(), self.waker.clone());
         let spawned = thread::Builder::new().name(String::from("names")).stack_size(STACK).spawn(move || {
             let answered = work.done();
@@ -150,12 +157,13 @@ struct Work {
     lane: LaneId,
     question: Question,
     ways: Vec<(IpAddr, ServerWay)>,
+    filtered: Arc<[Prefix]>,
 }
 
 impl Work {
     /// Asks one server after the other until one answers.
     fn done(self) -> Answered {
-        let Self { lane, question, ways } = self;
+        let Self { lane, question, ways, filtered } = self;
         let (mut results, mut last) = (Vec::new(), None);
         for (server, way) in ways {
             let answer = match way {
@@ -174,6 +182,8 @@ impl Work {
                 break;
             }
         }
+        let is_refused = last.as_ref().is_some_and(|answer| !filtered.is_empty() && leads_to(answer, &filtered));
+        let last = if is_refused { no_data(&question.message) } else { last };
         let message = last.or_else(|| failure(&question.message)).unwrap_or_default();
         Answered { lane, client: question.client, message, results }
     }

@@ -5,7 +5,7 @@ use super::*;
 
 /// Only port 53 is asked, so servers of tests listen there at addresses of their own; the loopback network has many.
 fn work(ways: Vec<(IpAddr, ServerWay)>) -> Answered {
-    Work { lane: LaneId::FIRST, question: question(), ways }.done()
+    Work { lane: LaneId::FIRST, question: question(), ways, filtered: Arc::from([]) }.done()
 }
 
 /// A question for `www.corp.example`, as a stub passes it on.
@@ -67,10 +67,10 @@ fn questions_beyond_the_limit_fail_at_once() {
     let mut upstream = Upstream::new(Waker::new().unwrap());
     let places: Vec<Place> = std::iter::from_fn(|| Place::take(&upstream.waiting)).collect();
     assert_eq!(places.len(), MOST_WAITING);
-    upstream.ask(LaneId::FIRST, question(), Vec::new());
+    upstream.ask(LaneId::FIRST, question(), Vec::new(), Arc::from([]));
     assert_eq!(upstream.poll_answer().unwrap().message[3] & 15, 2, "SERVFAIL");
     drop(places);
-    upstream.ask(LaneId::FIRST, question(), Vec::new());
+    upstream.ask(LaneId::FIRST, question(), Vec::new(), Arc::from([]));
     let end = Instant::now() + Duration::from_secs(30);
     let answer = std::iter::from_fn(|| {
         thread::yield_now();
