@@ -1,5 +1,6 @@
 //! `taut status`: shows this node, its peers and their paths, as text or as JSON.
 
+mod exit;
 mod routes;
 
 pub(crate) use routes::hidden;
@@ -132,6 +133,7 @@ fn surroundings(status: &Status) -> String {
     rows.extend(status.nat.iter().map(|status| vec![String::from("NAT"), nat(status)]));
     rows.extend(status.port_mapping.iter().map(|status| vec![String::from("port mapping"), port_mapping(status)]));
     rows.extend(status.routes.iter().flat_map(routes::rows));
+    rows.extend(status.exit.iter().flat_map(exit::rows));
     rows.extend(status.relays.iter().map(|status| vec![String::from("relay"), relay(status)]));
     table::columns(&rows)
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use taut_agent::api::{NatKind, PathKind, PeerRouteStatus, SessionStatus, Status, WayStatus, Why};
-use taut_base::Prefix;
+use taut_base::{Prefix, is_internet};
 use taut_netmap::Connection;
 
 use crate::client::Client;
@@ -17,7 +17,7 @@ use crate::{output, peers, status, table};
 pub(crate) const ARGUMENTS: &str = "PEER [--port PORT] [--proto PROTO] [--json] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-PEER is a name (NAME or NAME.NETWORK), an overlay address, or an address behind a subnet router. With a port, the coordinator is asked
+PEER is a name (NAME or NAME.NETWORK), an overlay address, or an address behind a subnet router or an exit node. With a port, the coordinator is asked
 whether the policy of the network lets this host open that connection, and which rule of which version decides. Prints the reasons in
 sentences, then a table of all endpoints and relays that were tried:
 
@@ -74,10 +74,11 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     }
 }
 
-/// A router that carries an address.
+/// A router or an exit node that carries an address.
 struct Behind {
     address: IpAddr,
-    route: Prefix,
+    /// `None` for the internet.
+    route: Option<Prefix>,
     router: String,
 }
 
@@ -85,9 +86,13 @@ impl Behind {
     /// Says who carries the address, and who knows the policy's verdict if one was asked for.
     fn sentence(&self, with_policy: bool) -> String {
         let Self { address, route, router } = self;
+        let place = match route {
+            Some(route) => format!("behind {router} ({route})"),
+            None => format!("on the internet, through the exit node {router}"),
+        };
         let more =
             "\n  Whether the policy allows it, `taut-coordinator policy explain` says to those who may see the policy.";
-        format!("{address} is behind {router} ({route}){}", if with_policy { more } else { "" })
+        format!("{address} is {place}{}", if with_policy { more } else { "" })
     }
 }
 
@@ -96,10 +101,11 @@ fn behind(status: &Status, peer: &str) -> Result<Option<Behind>, Fault> {
     let (Ok(address), Some(routes)) = (peer.parse::<IpAddr>(), &status.routes) else { return Ok(None) };
     let holds = |route: &&PeerRouteStatus| route.route.contains(address);
     let Some(route) = routes.peers.iter().filter(holds).max_by_key(|route| route.route.length()) else {
-        return Ok(None);
+        let is_peer = status.peers.iter().any(|peer| peer.addresses.contains(&address));
+        return if is_internet(address) && !is_peer { outside(status, address) } else { Ok(None) };
     };
     if let Some(router) = route.via.clone() {
-        return Ok(Some(Behind { address, route: route.route, router }));
+        return Ok(Some(Behind { address, route: Some(route.route), router }));
     }
     let (hint, why) = match route.hidden_by {
         Some(local) => (String::new(), status::hidden(local)),
@@ -114,6 +120,25 @@ fn behind(status: &Status, peer: &str) -> Result<Option<Behind>, Fault> {
         route.route
     );
     Err(Fault::failed(message, hint))
+}
+
+/// Finds the exit node that carries an address of the internet. Fails if there is none.
+fn outside(status: &Status, address: IpAddr) -> Result<Option<Behind>, Fault> {
+    let Some(exit) = &status.exit else { return Ok(None) };
+    match (&exit.via, exit.chosen.as_str(), &exit.problem) {
+        (Some(via), ..) => Ok(Some(Behind { address, route: None, router: via.clone() })),
+        (None, "none" | "", _) => Err(Fault::failed(
+            format!("{address} is on the internet, which this host reaches by its own way: it uses no exit node"),
+            "`taut set --exit-node NODE` uses one; `taut status` shows which this host may use",
+        )),
+        (None, _, Some(problem)) => {
+            Err(Fault::failed(format!("{address} is on the internet, and {}", problem.message), problem.hint.clone()))
+        }
+        (None, chosen, None) => Err(Fault::failed(
+            format!("{address} is on the internet, and the exit node {chosen} cannot be used now"),
+            "`taut status` says why",
+        )),
+    }
 }
 
 /// Returns the explanation as text for people.

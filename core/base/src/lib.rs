@@ -9,6 +9,7 @@ mod closest;
 mod descriptors;
 mod entropy;
 mod ids;
+mod internet;
 mod iso_time;
 mod keys;
 mod limits;
@@ -26,6 +27,7 @@ pub use closest::closest;
 pub use descriptors::{Descriptors, Uses};
 pub use entropy::Entropy;
 pub use ids::{LaneId, NodeId, PeerId, ReceiverIndex, RelayId, SessionId};
+pub use internet::is_internet;
 pub use iso_time::{format_time, parse_time};
 pub use keys::{BadKey, PresharedKey, PrivateKey, PublicKey};
 pub use limits::{

@@ -31,6 +31,12 @@ impl Prefix {
         Self { address, length: bits(address) }
     }
 
+    /// Returns the prefix of all addresses of a family: `::/0` for IPv6, else `0.0.0.0/0`.
+    pub const fn everything(ipv6: bool) -> Self {
+        let address = if ipv6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+        Self { address, length: 0 }
+    }
+
     /// Returns the first address.
     pub fn address(self) -> IpAddr {
         self.address

@@ -49,5 +49,5 @@ pub use relay_channel::{
     BadRelayToken, CoordinatorToRelay, MAX_REVOCATIONS, RELAY_CONTROL_PATH, RELAY_PROLOGUE, RELAY_TOKEN_PREFIX,
     RelayLoad, RelayToCoordinator, RelayToken, Revocation,
 };
-pub use routes::{BadRoute, MAX_ROUTES, check_route, usable_routes};
+pub use routes::{BadRoute, MAX_ROUTES, check_route, exit_routes, has_exit, is_exit_route, usable_routes};
 pub use token::{BadToken, JoinToken, OPERATOR_PREFIX, TOKEN_PREFIX};

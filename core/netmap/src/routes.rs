@@ -1,4 +1,4 @@
-//! Subnet routes: prefixes behind a node, which its peers reach through it.
+//! Subnet routes: prefixes behind a node, which its peers reach through it; and default routes, which make a node an exit node.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use taut_base::Prefix;
 
 use crate::map::{NetworkInfo, Peer};
 
-/// Limit on the routes of one node, 64. A node ignores further ones.
+/// Limit on the routes of one node, 64, default routes included. A node ignores further ones.
 pub const MAX_ROUTES: usize = 64;
 
 /// The reason why a prefix cannot be a subnet route.
@@ -49,16 +49,42 @@ pub fn check_route(route: Prefix, overlay: &[Prefix]) -> Result<(), BadRoute> {
     }
 }
 
-/// Returns the routes that a node may use. Others are ignored, and the rest of the map stays usable: a newer coordinator may list routes of other kinds.
+/// Returns the default routes, `0.0.0.0/0` and `::/0`: a node that has them is an exit node, the way to the public internet (`taut_base::is_internet`). An exit node has both: one
+/// that reaches the internet by one family alone refuses packets of the other one, so that nothing leaves by another way.
+pub fn exit_routes() -> [Prefix; 2] {
+    [Prefix::everything(false), Prefix::everything(true)]
+}
+
+/// Returns true for a default route.
+pub fn is_exit_route(route: Prefix) -> bool {
+    route.length() == 0
+}
+
+/// Returns true if these are routes of an exit node.
+pub fn has_exit(routes: &[Prefix]) -> bool {
+    routes.iter().copied().any(is_exit_route)
+}
+
+/// Returns the routes to subnets that a node may use. Others are ignored, and the rest of the map stays usable: a newer coordinator may list routes of other kinds.
 pub fn usable_routes(routes: &[Prefix], network: &NetworkInfo) -> impl Iterator<Item = Prefix> {
     let overlay = [network.ipv4, network.ipv6];
-    routes.iter().copied().take(MAX_ROUTES).filter(move |route| check_route(*route, &overlay).is_ok())
+    routes
+        .iter()
+        .copied()
+        .filter(|route| !is_exit_route(*route))
+        .take(MAX_ROUTES)
+        .filter(move |route| check_route(*route, &overlay).is_ok())
 }
 
 impl Peer {
     /// Returns the peer's routes that a node may use.
     pub fn usable_routes(&self, network: &NetworkInfo) -> impl Iterator<Item = Prefix> {
         usable_routes(&self.routes, network)
+    }
+
+    /// Returns true if the peer is an exit node that the policy lets this node use. Nothing follows from it alone: a node uses an exit node that its user chose (fault E17).
+    pub fn is_exit(&self) -> bool {
+        !self.native && has_exit(&self.routes)
     }
 }
 

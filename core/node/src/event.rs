@@ -119,6 +119,13 @@ pub enum NodeEvent {
         /// The router from now on.
         to: PeerId,
     },
+    /// Packets to the internet go through another exit node, through one at last, or through none any more.
+    ExitMoved {
+        /// The exit node so far; `None` if none could be used.
+        from: Option<PeerId>,
+        /// The exit node from now on; `None` if none can be used.
+        to: Option<PeerId>,
+    },
     /// A state change of what relays see of this node.
     Nat(NatEvent),
     /// A state change of the choice of home relays.

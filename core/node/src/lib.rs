@@ -22,6 +22,7 @@ mod auto_lanes;
 mod contract;
 mod counts;
 mod event;
+mod exits;
 mod extra_lanes;
 mod filtering;
 mod indices;
@@ -44,10 +45,11 @@ pub use contract::{
 };
 pub use counts::HandshakeCounts;
 pub use event::{HandshakeFailure, HandshakeRefusal, NodeEvent};
+pub use exits::Wish as ExitWish;
 pub use node::{LanesLimit, NativePeer, Node};
 pub use output::Output;
 pub use peer::PeerView;
 pub use taut_filter::ServicePorts;
 
 pub use relays::{BridgeRequest, RelayView};
-pub use routes::Routes;
+pub use routes::{ExitRoute, Routes};

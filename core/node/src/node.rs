@@ -44,6 +44,7 @@ use crate::auto_lanes::AutoLanes;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
 use crate::event::{HandshakeRefusal, NodeEvent};
+use crate::exits::Exits;
 use crate::filtering::Filtering;
 use crate::indices::ReceiverIndices;
 use crate::naming::Naming;
@@ -87,6 +88,11 @@ pub struct Node<E> {
     filtering: Filtering,
     naming: Naming,
     subnets: Subnets,
+    exits: Exits,
+    /// True if this node is an exit node.
+    is_exit: bool,
+    /// The prefixes of this network.
+    network: Arc<[Prefix]>,
     /// The node's own inner addresses, the only ones that packets of peers are delivered to. `None` without a map: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
     peers: BTreeMap<PeerId, Peer>,
@@ -147,6 +153,9 @@ impl<E: Entropy> Node<E> {
             filtering: Filtering::default(),
             naming: Naming::default(),
             subnets: Subnets::default(),
+            exits: Exits::default(),
+            is_exit: false,
+            network: Arc::default(),
             own: None,
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
@@ -236,8 +245,8 @@ impl<E: Entropy> Node<E> {
         let peers = self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits, self.now));
         let lanes = [self.auto.as_ref().and_then(AutoLanes::poll_timeout), self.spread_peers.poll_timeout()];
         let lanes = lanes.into_iter().flatten();
-        let subnets = self.subnets.poll_timeout(self.now);
-        peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).chain(lanes).chain(subnets).min()
+        let routers = self.subnets.poll_timeout(self.now).into_iter().chain(self.exits.poll_timeout());
+        peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).chain(lanes).chain(routers).min()
     }
 
     /// Sets the prefixes of other overlays on this host, from the next map on. As with the overlay's own prefixes, this node offers no endpoint in them, and
@@ -283,6 +292,7 @@ impl<E: Entropy> Node<E> {
     /// Takes a validated map: adds, changes and removes peers, and replaces the routes. Sessions of peers that stay are not touched (law 5).
     pub fn set_map(&mut self, map: &NetworkMap) {
         self.overlay = [map.network.ipv4, map.network.ipv6].into_iter().chain(self.avoided.iter().copied()).collect();
+        self.network = [map.network.ipv4, map.network.ipv6].into();
         self.own = Some(map.me.addresses.clone());
         let listed: BTreeSet<PublicKey> = map.peers.values().map(|peer| peer.key).collect();
         let rotates = |peer: &&Peer| {
@@ -312,6 +322,8 @@ impl<E: Entropy> Node<E> {
         let by_node: BTreeMap<_, _> =
             self.peers.values().filter(|peer| !peer.native).map(|peer| (peer.node, peer.id)).collect();
         self.subnets.set_map(map, |node| by_node.get(&node).copied(), self.now);
+        self.exits.set_map(map, |node| by_node.get(&node).copied(), self.now);
+        self.note_exit();
         self.naming.set(map);
         self.tell_routes();
         self.relays_turn();
@@ -327,6 +339,7 @@ impl<E: Entropy> Node<E> {
         let hosts = self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer));
         let routes = Routes::new(self.subnets.carriers().chain(hosts)).shared_by(self.subnets.spares());
         let routes = routes.forwarding(self.subnets.forwarded());
+        let routes = routes.with_exit(self.exits.route(), self.is_exit, Arc::clone(&self.network));
         let routes = routes.guarded_by(self.filtering.gate()).with_names(self.naming.names().cloned());
         Arc::new(match &self.own {
             Some(own) => routes.only_to(own),

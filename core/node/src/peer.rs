@@ -404,6 +404,7 @@ impl Peer {
             candidates: self.candidates.listed(),
             session: self.since(),
             established: self.established,
+            is_silent: self.is_silent,
             trying: self.attempt.is_some(),
             wanted: self.wanted,
             round_trip: self.round_trip,
@@ -437,6 +438,8 @@ pub struct PeerView<'a> {
     pub session: Option<Time>,
     /// Number of sessions made with the peer.
     pub established: u64,
+    /// True if the last handshakes got no answer.
+    pub is_silent: bool,
     /// Whether a handshake attempt is in progress.
     pub trying: bool,
     /// Time at which a packet for the peer last waited for a session or was sent.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use taut_base::{PeerId, Prefix};
+use taut_base::{PeerId, Prefix, is_internet};
 use taut_dns::Names;
 use taut_filter::Gate;
 
@@ -20,10 +20,28 @@ pub struct Routes {
     own: Option<Box<[IpAddr]>>,
     /// Prefixes behind this node, to which packets of peers are delivered, too.
     forwarded: Box<[Prefix]>,
+    /// True if this node is an exit node, which delivers packets of peers to the public internet.
+    is_exit: bool,
+    /// The way to the public internet.
+    exit: ExitRoute,
+    /// Prefixes of the overlay, which no exit node is the way to.
+    overlay: Arc<[Prefix]>,
     /// The filter that this node enforces; `None` if it accepts every packet of its peers.
     gate: Option<Arc<Gate>>,
     /// The names that the stub answers for.
     names: Option<Arc<Names>>,
+}
+
+/// The way of packets to the public internet, as far as no prefix of the table contains their destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExitRoute {
+    /// No exit node was chosen: such packets are not the overlay's.
+    #[default]
+    Off,
+    /// An exit node was chosen, and none can be used now.
+    Closed,
+    /// Through this peer.
+    Through(PeerId),
 }
 
 impl Routes {
@@ -55,6 +73,22 @@ impl Routes {
     #[must_use]
     pub fn forwarding(self, forwarded: &[Prefix]) -> Self {
         Self { forwarded: forwarded.into(), ..self }
+    }
+
+    /// Sets the way to the public internet, and whether this node is one. `overlay` are prefixes that are never a part of it.
+    #[must_use]
+    pub fn with_exit(self, exit: ExitRoute, is_exit: bool, overlay: Arc<[Prefix]>) -> Self {
+        Self { is_exit, exit, overlay, ..self }
+    }
+
+    /// Returns true if a packet to this address was meant for an exit node, and none can be used.
+    pub fn lacks_exit(&self, destination: IpAddr) -> bool {
+        self.exit == ExitRoute::Closed && self.is_outside(destination)
+    }
+
+    /// Returns true for an address of the public internet. An operator may have chosen public addresses for the overlay.
+    fn is_outside(&self, address: IpAddr) -> bool {
+        is_internet(address) && !self.overlay.iter().any(|overlay| overlay.contains(address))
     }
 
     /// Lets further peers send from a prefix of the table: the routers of a subnet that do not carry it now.
@@ -96,21 +130,29 @@ impl Routes {
     #[inline]
     pub fn delivers_to(&self, destination: IpAddr, source_routed: bool) -> bool {
         self.own.as_ref().is_none_or(|own| {
-            !source_routed && (own.contains(&destination) || self.forwarded.iter().any(|own| own.contains(destination)))
+            let is_behind = || self.forwarded.iter().any(|own| own.contains(destination));
+            !source_routed
+                && (own.contains(&destination) || is_behind() || self.is_exit && self.is_outside(destination))
         })
     }
 
     /// Returns the peer that packets to this address go to.
     pub fn lookup(&self, address: IpAddr) -> Option<PeerId> {
-        self.find(address).map(|(_, peer)| peer)
+        match (self.find(address), self.exit) {
+            (Some((_, peer)), _) => Some(peer),
+            (None, ExitRoute::Through(exit)) if self.is_outside(address) => Some(exit),
+            (None, _) => None,
+        }
     }
 
-    /// Returns true if the peer may send from this address: the longest prefix is its own, or it is a further router of that prefix.
+    /// Returns true if the peer may send from this address: the longest prefix is its own, or it is a further router of that prefix. Public addresses in no prefix are those
+    /// of the chosen exit node alone (fault E17).
     #[inline]
     pub fn may_send(&self, peer: PeerId, source: IpAddr) -> bool {
-        self.find(source).is_some_and(|(prefix, owner)| {
-            owner == peer || !self.shared.is_empty() && self.shared.contains(&(prefix, peer))
-        })
+        match self.find(source) {
+            Some((prefix, owner)) => owner == peer || !self.shared.is_empty() && self.shared.contains(&(prefix, peer)),
+            None => self.exit == ExitRoute::Through(peer) && self.is_outside(source),
+        }
     }
 
     /// Returns the longest prefix that contains this address, and its peer.
@@ -182,6 +224,48 @@ mod tests {
         assert!(!may(2, "10.9.0.1") && !may(1, "10.1.0.1") && !may(3, "10.1.0.1") && may(2, "10.1.0.1"));
         assert!(!may(3, "11.0.0.1"));
         assert_eq!(routes.lookup("10.9.0.1".parse().unwrap()), Some(PeerId(1)), "one of them carries");
+    }
+
+    #[test]
+    fn fault_e17_only_the_chosen_exit_node_carries_the_internet() {
+        let overlay: Arc<[Prefix]> = ["100.64.0.0/10", "203.0.113.0/24"].map(|text| text.parse().unwrap()).into();
+        let table = || Routes::new([route("100.64.0.2/32", 1), route("100.64.0.3/32", 2), route("198.51.100.0/24", 2)]);
+        let [public, six, shared, private, inside, taken] =
+            ["1.1.1.1", "2606:4700::1", "100.64.9.9", "10.9.9.9", "203.0.113.9", "198.51.100.7"]
+                .map(|text| text.parse().unwrap());
+        let off = table();
+        assert!(off.lookup(public).is_none() && !off.may_send(PeerId(1), public) && !off.lacks_exit(public));
+        let closed = table().with_exit(ExitRoute::Closed, false, Arc::clone(&overlay));
+        assert!(closed.lookup(public).is_none() && !closed.may_send(PeerId(1), public));
+        assert!(
+            closed.lacks_exit(public)
+                && closed.lacks_exit(six)
+                && !closed.lacks_exit(private)
+                && !closed.lacks_exit(inside)
+        );
+        let open = table().with_exit(ExitRoute::Through(PeerId(1)), false, Arc::clone(&overlay));
+        for address in [public, six] {
+            assert_eq!(open.lookup(address), Some(PeerId(1)));
+            assert!(open.may_send(PeerId(1), address) && !open.may_send(PeerId(2), address));
+        }
+        for address in [shared, private, inside] {
+            assert!(open.lookup(address).is_none() && !open.may_send(PeerId(1), address), "{address}");
+        }
+        assert_eq!(open.lookup(taken), Some(PeerId(2)), "what is more specific wins");
+        assert!(open.may_send(PeerId(2), taken) && !open.may_send(PeerId(1), taken));
+    }
+
+    #[test]
+    fn an_exit_node_delivers_to_the_internet_and_to_no_other_network() {
+        let overlay: Arc<[Prefix]> = ["100.64.0.0/10"].map(|text| text.parse().unwrap()).into();
+        let own = ["100.64.0.1".parse().unwrap()];
+        let node = Routes::default().only_to(&own);
+        let exit = Routes::default().only_to(&own).with_exit(ExitRoute::Off, true, overlay);
+        let public = "1.1.1.1".parse().unwrap();
+        assert!(!node.delivers_to(public, false) && exit.delivers_to(public, false) && !exit.delivers_to(public, true));
+        for other in ["10.0.0.1", "192.168.1.1", "127.0.0.1", "100.64.0.2", "169.254.169.254", "fd00::1", "fe80::1"] {
+            assert!(!exit.delivers_to(other.parse().unwrap(), false), "{other}");
+        }
     }
 
     proptest! {

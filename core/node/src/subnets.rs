@@ -12,11 +12,10 @@ use std::time::Duration;
 use taut_base::{NodeId, PeerId, Prefix, Time};
 use taut_netmap::NetworkMap;
 
-use health::Health;
-pub(crate) use health::Sign;
+pub(crate) use health::{Health, Sign};
 
 /// Interval of handshakes with a router that failed and has no session, 5 s: nothing else would tell that it is back.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The routers of a prefix.
 #[derive(Debug, Default)]

@@ -51,6 +51,8 @@ pub(crate) struct NodeRules {
     pub(crate) own: AddressSet,
     /// All addresses for which the node receives packets: its own, and those behind it. A default route stands for the internet.
     pub(crate) reach: AddressSet,
+    /// True if it has a default route.
+    is_exit: bool,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -266,7 +268,8 @@ impl NodeRules {
         for exit in node.routes.iter().filter(|route| route.length() == 0) {
             reach = reach.union(&internet().intersection(&AddressSet::of_prefixes([*exit])));
         }
-        Self { own, reach, entries: Vec::new() }
+        let is_exit = node.routes.iter().any(|route| route.length() == 0);
+        Self { own, reach, is_exit, entries: Vec::new() }
     }
 }
 
@@ -284,6 +287,22 @@ impl Compiled {
     /// Returns true if one of these nodes may reach the other, so that each must know the other.
     pub fn are_peers(&self, one: usize, other: usize) -> bool {
         one != other && self.seen.get(one).is_some_and(|set| set.contains(other))
+    }
+
+    /// Returns true if a rule lets this node send something to the internet through the other one, which is an exit node.
+    pub fn may_use_exit(&self, node: usize, exit: usize) -> bool {
+        let Some(rules) = self.nodes.get(exit).filter(|rules| rules.is_exit) else { return false };
+        let is_public = |target: u32| {
+            self.targets
+                .get(target as usize)
+                .is_some_and(|target| target.overlaps(&rules.reach.intersection(&internet())))
+        };
+        let allows = |entry: &Entry| {
+            entry.target != OWN
+                && self.sources.get(entry.source as usize).is_some_and(|source| source.senders.contains(node))
+                && is_public(entry.target)
+        };
+        node != exit && rules.entries.iter().any(allows)
     }
 
     /// Returns the number of the first rule that lets this packet open a flow at a node, or `None` if no rule does.

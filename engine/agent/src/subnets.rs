@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use taut_base::Prefix;
-use taut_netmap::{NetworkMap, usable_routes};
+use taut_netmap::{NetworkMap, exit_routes, has_exit, usable_routes};
 
 use crate::api::Failure;
+use crate::exit::ExitChoice;
 
 /// Maximum number of peers' routes that a host uses, 10,000: its kernel and each lane look up each of them.
 const MAX_ACCEPTED: usize = 10_000;
@@ -76,11 +77,21 @@ pub struct RouteOptions {
     pub accept: bool,
     /// Whether packets to the hosts behind this node get its address as their source.
     pub snat: bool,
+    /// Whether this node offers to be the way to the internet.
+    pub advertise_exit_node: bool,
+    /// The exit node that this host uses.
+    pub exit_node: ExitChoice,
 }
 
 impl Default for RouteOptions {
     fn default() -> Self {
-        Self { advertise: Vec::new(), accept: false, snat: true }
+        Self {
+            advertise: Vec::new(),
+            accept: false,
+            snat: true,
+            advertise_exit_node: false,
+            exit_node: ExitChoice::None,
+        }
     }
 }
 
@@ -88,6 +99,17 @@ impl RouteOptions {
     /// Returns the advertised prefixes, as peers see them.
     pub(crate) fn published(&self) -> Vec<Prefix> {
         self.advertise.iter().map(|route| route.published).collect()
+    }
+
+    /// Returns everything that this node proposes to the coordinator: as an exit node, the default routes first.
+    pub(crate) fn proposed(&self) -> Vec<Prefix> {
+        let exit = if self.advertise_exit_node { exit_routes().to_vec() } else { Vec::new() };
+        [exit, self.published()].concat()
+    }
+
+    /// Returns true if this node is an exit node: its user and the operator want it. One that uses another exit node itself is none, because its clients' packets would go there.
+    pub(crate) fn is_exit(&self, map: &NetworkMap) -> bool {
+        self.advertise_exit_node && !self.exit_node.is_on() && has_exit(&map.me.routes)
     }
 
     /// Returns the advertised routes that are approved. What the coordinator approves without having been asked is ignored: the user decides what this host forwards.

@@ -9,6 +9,8 @@ pub enum DropReason {
     BadInner,
     /// Out: no peer has the destination address. Multicast and broadcast packets are dropped for this reason, too.
     NoRoute,
+    /// Out: to the internet, while no exit node can be used although the user chose one.
+    NoExit,
     /// Out: the peer did not answer the handshakes, and packets that waited for a session were given up.
     NoHandshake,
     /// Out: more packets wait for a session than are kept; the oldest was dropped.
@@ -68,9 +70,10 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    const ALL: [(Self, &'static str); 30] = [
+    const ALL: [(Self, &'static str); 31] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
+        (Self::NoExit, "out-no-exit"),
         (Self::NoHandshake, "out-no-handshake"),
         (Self::StagedOverflow, "out-waiting-overflow"),
         (Self::SendFailed, "out-send-failed"),

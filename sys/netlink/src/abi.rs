@@ -41,6 +41,7 @@ pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;
 // Attributes of links (if_link.h).
 pub(crate) const IFLA_IFNAME: u16 = 3;
 pub(crate) const IFLA_MTU: u16 = 4;
+pub(crate) const IFLA_MASTER: u16 = 10;
 pub(crate) const IFLA_TXQLEN: u16 = 13;
 pub(crate) const IFLA_LINKINFO: u16 = 18;
 /// Inside `IFLA_LINKINFO`.
@@ -160,6 +161,12 @@ pub(crate) const NFTA_PAYLOAD_DREG: u16 = 1;
 pub(crate) const NFTA_PAYLOAD_BASE: u16 = 2;
 pub(crate) const NFTA_PAYLOAD_OFFSET: u16 = 3;
 pub(crate) const NFTA_PAYLOAD_LEN: u16 = 4;
+pub(crate) const NFTA_FIB_DREG: u16 = 1;
+pub(crate) const NFTA_FIB_RESULT: u16 = 2;
+pub(crate) const NFTA_FIB_FLAGS: u16 = 3;
+pub(crate) const NFTA_MASQ_FLAGS: u16 = 1;
+pub(crate) const NFTA_MASQ_REG_PROTO_MIN: u16 = 2;
+pub(crate) const NFTA_MASQ_REG_PROTO_MAX: u16 = 3;
 pub(crate) const NFTA_NAT_TYPE: u16 = 1;
 pub(crate) const NFTA_NAT_FAMILY: u16 = 2;
 pub(crate) const NFTA_NAT_REG_ADDR_MIN: u16 = 3;
@@ -174,7 +181,12 @@ pub(crate) const NFT_REG_1: u32 = 1;
 pub(crate) const NFT_REG_2: u32 = 2;
 pub(crate) const NFT_META_IIF: u32 = 4;
 pub(crate) const NFT_META_OIF: u32 = 5;
+pub(crate) const NFT_META_IIFTYPE: u32 = 8;
 pub(crate) const NFT_META_NFPROTO: u32 = 15;
+/// Looks up the route back to the source, and its interface (nf_tables.h, Linux 4.10).
+pub(crate) const NFT_FIB_RESULT_OIF: u32 = 1;
+pub(crate) const NFTA_FIB_F_SADDR: u32 = 1;
+pub(crate) const NFTA_FIB_F_IIF: u32 = 1 << 3;
 pub(crate) const NFT_CT_STATE: u32 = 0;
 pub(crate) const NFT_CMP_EQ: u32 = 0;
 pub(crate) const NFT_CMP_NEQ: u32 = 1;
@@ -183,6 +195,10 @@ pub(crate) const NFT_NAT_SNAT: u32 = 0;
 pub(crate) const NFT_NAT_DNAT: u32 = 1;
 /// Addresses are mapped one to one (nf_nat.h, Linux 5.8).
 pub(crate) const NF_NAT_RANGE_NETMAP: u32 = 1 << 6;
+/// The range has ports (nf_nat.h). The kernel ignores those of a masquerade without it.
+pub(crate) const NF_NAT_RANGE_PROTO_SPECIFIED: u32 = 1 << 1;
+/// Ports are drawn at random (nf_nat.h, Linux 3.14).
+pub(crate) const NF_NAT_RANGE_PROTO_RANDOM_FULLY: u32 = 1 << 4;
 /// States of a connection as bits (nf_conntrack_common.h, `NF_CT_STATE_BIT`).
 pub(crate) const CT_ESTABLISHED: u32 = 1 << 1;
 pub(crate) const CT_RELATED: u32 = 1 << 2;
@@ -192,6 +208,7 @@ pub(crate) const NFPROTO_INET: u8 = 1;
 pub(crate) const NF_INET_PRE_ROUTING: u32 = 0;
 pub(crate) const NF_INET_FORWARD: u32 = 2;
 pub(crate) const NF_INET_POST_ROUTING: u32 = 4;
+pub(crate) const NF_IP_PRI_RAW: i32 = -300;
 pub(crate) const NF_IP_PRI_NAT_DST: i32 = -100;
 pub(crate) const NF_IP_PRI_FILTER: i32 = 0;
 pub(crate) const NF_IP_PRI_NAT_SRC: i32 = 100;

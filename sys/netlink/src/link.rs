@@ -28,6 +28,8 @@ pub struct InterfaceLink {
     pub loopback: bool,
     /// The driver, as `ip -d link` shows it: `tun` (TAP devices, too), `wireguard`, `veth`, `bridge`, …. `None` for most hardware.
     pub kind: Option<String>,
+    /// The bridge, or another device, that it is a port of.
+    pub master: Option<u32>,
 }
 
 impl Netlink {
@@ -161,12 +163,14 @@ pub(crate) fn read(message: Message<'_>) -> Result<Option<InterfaceLink>, Malfor
         running: flags & abi::IFF_RUNNING != 0,
         loopback: flags & abi::IFF_LOOPBACK != 0,
         kind: None,
+        master: None,
     };
     for attribute in parse::attributes(message.payload.get(FIXED_LEN..).ok_or(Malformed("interface"))?) {
         match attribute? {
             (abi::IFLA_IFNAME, name) => link.name = parse::text(name),
             (abi::IFLA_MTU, mtu) => link.mtu = parse::u32_at(mtu, 0)?,
             (abi::IFLA_TXQLEN, packets) => link.tx_queue_len = parse::u32_at(packets, 0)?,
+            (abi::IFLA_MASTER, master) => link.master = Some(parse::u32_at(master, 0)?),
             (abi::IFLA_LINKINFO, info) => link.kind = kind(info)?,
             _ => {}
         }

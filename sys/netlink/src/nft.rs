@@ -23,6 +23,8 @@ pub use rule::NftRule;
 pub enum NftHook {
     /// Forwarded packets, once their way is known: a chain that may drop them.
     Forward,
+    /// As soon as a packet arrives, before connections are tracked: a chain that may drop it.
+    Raw,
     /// Before the way of a packet is chosen: a chain that may change destinations.
     Prerouting,
     /// Before a packet leaves: a chain that may change sources.

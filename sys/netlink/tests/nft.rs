@@ -31,8 +31,14 @@ fn chains() -> Vec<NftChain> {
     ];
     let (real, published) = (prefix("10.1.0.0/24"), prefix("10.201.0.0/24"));
     let masquerade = NftRule::new().from_interface(LOOPBACK).not_to_interface(LOOPBACK).masquerade();
+    let shifted = NftRule::new().source(prefix("100.64.0.0/10")).masquerade_to((61_000, 65_535));
     vec![
         NftChain { name: "forward", hook: NftHook::Forward, rules },
+        NftChain {
+            name: "raw",
+            hook: NftHook::Raw,
+            rules: vec![NftRule::new().source(prefix("100.64.0.0/10")).not_from_type(772).way_back_is_another().drop()],
+        },
         NftChain {
             name: "before",
             hook: NftHook::Prerouting,
@@ -41,7 +47,7 @@ fn chains() -> Vec<NftChain> {
         NftChain {
             name: "after",
             hook: NftHook::Postrouting,
-            rules: vec![NftRule::new().source(real).map_source(published), masquerade],
+            rules: vec![NftRule::new().source(real).map_source(published), shifted, masquerade],
         },
     ]
 }
@@ -58,8 +64,10 @@ fn a_table_has_the_rules_that_were_asked_for() {
             "iif \"lo\" ip daddr 192.168.10.0/24 accept",
             "oif \"lo\" ip saddr 10.0.0.0/9 drop",
             "oif \"lo\" ip6 saddr fd00::/48 drop",
+            "ip saddr 100.64.0.0/10 iiftype != loopback fib saddr . iif oif 0 drop",
             "ip daddr 10.201.0.0/24 dnat ip prefix to 10.1.0.0/24",
             "ip saddr 10.1.0.0/24 snat ip prefix to 10.201.0.0/24",
+            "ip saddr 100.64.0.0/10 masquerade to :61000-65535 fully-random",
             "iif \"lo\" oif != \"lo\" masquerade",
         ];
         let places: Vec<_> =
@@ -69,7 +77,7 @@ fn a_table_has_the_rules_that_were_asked_for() {
         assert!(table.is_complete().unwrap());
         // A second time, and with fewer rules.
         table.replace(&chains()).unwrap();
-        assert_eq!(listed("list table inet t0_routes").matches("masquerade").count(), 1);
+        assert_eq!(listed("list table inet t0_routes").matches("masquerade").count(), 2);
         table.replace(&chains()[..1]).unwrap();
         assert!(table.is_complete().unwrap() && !listed("list ruleset").contains("masquerade"));
         table.remove().unwrap();
@@ -112,7 +120,7 @@ fn fault_j8_a_table_without_protection_is_missed_and_made_again_once() {
             assert!(!table.is_complete().unwrap(), "{damage}");
             table.replace(&chains()).unwrap();
             assert!(table.is_complete().unwrap(), "{damage}");
-            assert_eq!(listed("list ruleset").matches("masquerade").count(), 1, "{damage}");
+            assert_eq!(listed("list ruleset").matches("masquerade").count(), 2, "{damage}");
         }
     });
 }

@@ -39,4 +39,9 @@ impl Audience {
             Self::Outside => false,
         }
     }
+
+    /// Returns true if this audience is told that the peer is an exit node: the policy lets it use that.
+    pub(super) fn may_use_exit(self, peer: &NodeRow, enforced: &Enforced) -> bool {
+        matches!(self, Self::Alone(node) if enforced.may_use_exit(node, peer.id))
+    }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use taut_base::{NodeId, Prefix};
+use taut_netmap::has_exit;
 use taut_policy::filter::ALL_PORTS;
 use taut_policy::{
     Access, Compiled, DEFAULT_PROTOCOLS, Explanation, Filter, Inventory, NodeFacts, Packet, Policy, PolicyRule, Rule,
@@ -159,10 +160,11 @@ impl Enforced {
         }
     }
 
-    /// Returns true if a node sees the same members as before. Members whose rows changed are not compared, because deltas contain them anyway.
+    /// Returns true if a node sees the same members as before, and may use the same of them as exit nodes. Members whose rows changed are not compared, because deltas contain them anyway.
     fn sees_as(&self, before: &Self, id: NodeId, changed: &BTreeSet<NodeId>) -> bool {
-        let unchanged = |enforced: &Self| -> Vec<NodeId> {
-            enforced.seen_by(id).into_iter().filter(|other| !changed.contains(other)).collect()
+        let unchanged = |enforced: &Self| -> Vec<(NodeId, bool)> {
+            let others = enforced.seen_by(id).into_iter().filter(|other| !changed.contains(other));
+            others.map(|other| (other, enforced.may_use_exit(id, other))).collect()
         };
         unchanged(self) == unchanged(before)
     }
@@ -186,6 +188,21 @@ impl Enforced {
                 (Ok(one), Ok(other)) => compiled.are_peers(one, other),
                 _ => false,
             },
+        }
+    }
+
+    /// Returns true if a member may send something to the internet through another one, which is an exit node.
+    pub(super) fn may_use_exit(&self, node: NodeId, exit: NodeId) -> bool {
+        // Most nodes are none, which is known without the rules. A network with an exit node is never open.
+        let is_exit = self.facts.get(&exit).is_some_and(|facts| has_exit(&facts.routes));
+        match &self.meaning {
+            Meaning::Compiled { compiled, nodes } if is_exit => {
+                match (nodes.binary_search(&node), nodes.binary_search(&exit)) {
+                    (Ok(node), Ok(exit)) => compiled.may_use_exit(node, exit),
+                    _ => false,
+                }
+            }
+            _ => false,
         }
     }
 

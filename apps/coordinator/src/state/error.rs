@@ -8,6 +8,7 @@ use taut_netmap::{BadName, DomainFault, MAX_DOMAINS, MAX_RECORDS, MapError, Rela
 use taut_policy::{BadFilter, PolicyError};
 
 use super::party::PeopleError;
+use super::routes::word;
 use crate::store::StoreError;
 
 /// The reason for which a request was refused. Nothing was changed.
@@ -263,7 +264,7 @@ impl StateError {
             }
             Self::BadOwner => "give up to 128 characters without control characters, such as ann@example.com",
             Self::NotAdvertised { .. } => {
-                "run `taut set --advertise-routes PREFIX` on the node first; `taut-coordinator routes list` shows what is advertised"
+                "run `taut set --advertise-routes PREFIX` or `--advertise-exit-node` on the node first; `taut-coordinator routes list` shows what is advertised"
             }
             Self::ManyRoutes { .. } => {
                 "revoke those that are not advertised any more: `taut-coordinator routes list` shows them"
@@ -384,12 +385,12 @@ impl fmt::Display for StateError {
             Self::ManyRoutes { node, most } => write!(f, "{node} would have more than {most} approved routes"),
             Self::BadOwner => f.write_str("this cannot be the name of an owner"),
             Self::NotAdvertised { node, route, advertised } if advertised.is_empty() => {
-                write!(f, "node `{node}` does not advertise {route}, or any other route")
+                write!(f, "node `{node}` does not advertise {}, or any other route", word(*route))
             }
             Self::NotAdvertised { node, route, advertised } => {
-                write!(f, "node `{node}` does not advertise {route}; it advertises {advertised}")
+                write!(f, "node `{node}` does not advertise {}; it advertises {advertised}", word(*route))
             }
-            Self::NotApproved { node, route } => write!(f, "the route {route} of node `{node}` is not approved"),
+            Self::NotApproved { node, route } => write!(f, "the route {} of node `{node}` is not approved", word(*route)),
             Self::BadDomain { domain, fault } => write!(f, "nodes would not answer for {domain:?}: {fault}"),
             Self::NoName(name) => write!(f, "there is no record or domain `{name}`"),
             Self::ManyNames => write!(f, "a network has up to {MAX_RECORDS} records and {MAX_DOMAINS} domains"),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use taut_base::{NodeId, PublicKey};
-use taut_netmap::{LocalMember, Naming, NetworkInfo, Relay};
+use taut_netmap::{LocalMember, Naming, NetworkInfo, Peer, Relay};
 use taut_policy::Filter;
 
 use super::audience::Audience;
@@ -118,6 +118,18 @@ struct Member {
     row: NodeRow,
     /// The JSON of the peer; `None` if its row is damaged, so that it is missing in the maps of others and gets none itself (fault E10).
     peer: Option<Box<RawValue>>,
+    /// The JSON of an exit node for peers that may not use it; `None` for other nodes.
+    without_exit: Option<Box<RawValue>>,
+}
+
+impl Member {
+    /// Returns the JSON of the peer as an audience knows it; `None` if its row is damaged.
+    fn shown_to(&self, audience: Audience, enforced: &Enforced) -> Option<&RawValue> {
+        match &self.without_exit {
+            Some(plain) if !audience.may_use_exit(&self.row, enforced) => Some(plain),
+            _ => self.peer.as_deref(),
+        }
+    }
 }
 
 /// A delta that is the same for all nodes of an audience that it does not contain.
@@ -304,8 +316,11 @@ impl Rows {
             return;
         }
         let is_sound = !self.isolated.contains(&row.id) && maps::is_sound(&self.network, &row);
-        let peer = is_sound.then(|| to_raw_value(&maps::peer(&row)).ok()).flatten();
-        self.members.insert(row.id, Arc::new(Member { row, peer }));
+        let shown = is_sound.then(|| maps::peer(&row));
+        let json = |peer: &Peer| to_raw_value(peer).ok();
+        let peer = shown.as_ref().and_then(json);
+        let without_exit = shown.filter(Peer::is_exit).and_then(|peer| json(&maps::without_exit(&peer)));
+        self.members.insert(row.id, Arc::new(Member { row, peer, without_exit }));
     }
 
     fn changed_since(&self, from: u64) -> BTreeSet<NodeId> {
@@ -425,7 +440,7 @@ impl View {
             version: self.rows.network.version,
             network: if audience == Audience::Outside { &self.bare } else { &self.info },
             me: maps::me_of(&own.row),
-            peers: others.filter_map(|member| member.peer.as_deref()).collect(),
+            peers: others.filter_map(|member| member.shown_to(audience, &self.enforced)).collect(),
             relays: if audience == Audience::Outside { &[] } else { &self.rows.relays },
             filter: Some(self.enforced.filter(own.row.id)),
         })
@@ -470,7 +485,7 @@ impl View {
         let is_inside = audience != Audience::Outside;
         for id in changed.iter().filter(|id| is_inside && own.is_none_or(|own| own.row.id != **id)) {
             let shown = self.rows.members.get(id).filter(|member| audience.sees(&member.row, &self.enforced));
-            match shown.and_then(|member| member.peer.as_deref()) {
+            match shown.and_then(|member| member.shown_to(audience, &self.enforced)) {
                 Some(peer) => upserts.push(peer),
                 None => removes.push(*id),
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use taut_base::{NodeId, PublicKey};
-use taut_netmap::{LocalMember, MAX_PEER_RELAYS, NetworkInfo, NetworkMap, Peer, Relay, check_name};
+use taut_netmap::{LocalMember, MAX_PEER_RELAYS, NetworkInfo, NetworkMap, Peer, Relay, check_name, is_exit_route};
 
 use super::{StateError, addresses};
 use crate::store::{NetworkRow, NodeRow};
@@ -119,6 +119,12 @@ pub(super) fn me_of(row: &NodeRow) -> LocalMember {
         addresses: addresses(row),
         routes: row.routes(),
     }
+}
+
+/// Returns an exit node as those of its peers know it that may not use it.
+pub(super) fn without_exit(peer: &Peer) -> Peer {
+    let routes = peer.routes.iter().copied().filter(|route| !is_exit_route(*route)).collect();
+    Peer { routes, ..peer.clone() }
 }
 
 pub(super) fn peer(row: &NodeRow) -> Peer {

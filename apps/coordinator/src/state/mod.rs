@@ -101,6 +101,7 @@ pub(crate) use rate_limit::RateLimit;
 pub(crate) use relay_links::{RelayMembership, RelayReport};
 pub(crate) use relays::{OWN, OWN_NAME, RelayToAdd, RelayView};
 pub(crate) use requests::{Approval, Asked, REQUEST_LIFE, RequestView, is_code};
+pub(crate) use routes::EXIT_NODE;
 pub(crate) use secret::{Secret, random};
 pub(crate) use start::{FirstStart, StartOptions, kept_first_tokens, new_operator_token};
 pub(crate) use tickets::{SignedTicket, TICKET_LIFE};

@@ -1,11 +1,12 @@
-//! Subnet routes: what nodes advertise, and who approves it (docs/internals/routes.md).
+//! Subnet routes and exit nodes: what nodes advertise, and who approves it (docs/internals/routes.md). The default routes that make a node an exit node are one thing: both are advertised,
+//! approved and revoked together.
 //!
 //! A route is in maps while its node advertises it and it is approved. An approval stays when the node no longer advertises the route: a router needs no new approval
 //! after a restart.
 
 use serde_json::json;
 use taut_base::{NodeId, Prefix};
-use taut_netmap::{MAX_ROUTES, check_route};
+use taut_netmap::{MAX_ROUTES, check_route, exit_routes, has_exit, is_exit_route};
 use taut_policy::{Inventory, Policy};
 
 use super::enforced::{facts_of, inventory};
@@ -20,6 +21,9 @@ use crate::store::{Device, NetworkId, NetworkRow, NodeRow, Reading, StoreError, 
 /// Limit on the approved routes of a node, 128, twice as many as it may advertise: a node whose routes the policy approves could otherwise have its row, and the audit log with each
 /// change of it, grow for ever.
 const MOST_APPROVED: usize = 2 * MAX_ROUTES;
+
+/// The word for both default routes, as in `taut-coordinator routes approve NODE exit-node`.
+pub(crate) const EXIT_NODE: &str = "exit-node";
 
 impl State {
     /// Stores the prefixes that a node advertises, and approves those that the policy's `autoApprovers` allow it. The map changes only if the routes in force do.
@@ -76,6 +80,7 @@ pub(super) async fn approve_by_policy(
 
 /// Returns a node's approved routes after an operator's change. Only advertised routes are approved, because a route that nobody named is likely a slip of the pen.
 pub(super) fn changed(row: &NodeRow, approve: &[Prefix], revoke: &[Prefix]) -> Result<Vec<Prefix>, StateError> {
+    let (approve, revoke) = (&with_both(approve), &with_both(revoke));
     if let Some(other) =
         approve.iter().find(|route| !row.advertised.contains(route) && !row.device.routes.contains(route))
     {
@@ -89,7 +94,7 @@ pub(super) fn changed(row: &NodeRow, approve: &[Prefix], revoke: &[Prefix]) -> R
         return Err(StateError::NotApproved { node: row.name.clone(), route: *other });
     }
     let mut routes = row.device.routes.clone();
-    routes.extend(approve);
+    routes.extend(approve.iter().copied());
     routes.retain(|route| !revoke.contains(route));
     routes.sort_unstable();
     routes.dedup();
@@ -100,16 +105,34 @@ pub(super) fn changed(row: &NodeRow, approve: &[Prefix], revoke: &[Prefix]) -> R
     }
 }
 
-/// Returns the prefixes as text, with spaces between them.
+/// Returns the prefixes as text, with spaces between them. Those of an exit node are one word.
 pub(super) fn words(routes: &[Prefix]) -> String {
-    routes.iter().map(Prefix::to_string).collect::<Vec<_>>().join(" ")
+    let exit = has_exit(routes).then(|| String::from(EXIT_NODE));
+    let subnets = routes.iter().filter(|route| !is_exit_route(**route)).map(Prefix::to_string);
+    exit.into_iter().chain(subnets).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a route as operators know it.
+pub(super) fn word(route: Prefix) -> String {
+    words(&[route])
+}
+
+/// Adds the other default route to a list that has one of them.
+fn with_both(routes: &[Prefix]) -> Vec<Prefix> {
+    let mut all = routes.to_vec();
+    if has_exit(routes) {
+        all.extend(exit_routes());
+        all.sort_unstable();
+        all.dedup();
+    }
+    all
 }
 
 /// Returns the prefixes that may be routes of this network, sorted and each once.
 fn usable(network: &NetworkRow, wanted: &[Prefix]) -> Vec<Prefix> {
     let overlay = [network.ipv4, network.ipv6];
-    let mut good: Vec<Prefix> =
-        wanted.iter().copied().take(MAX_ROUTES).filter(|route| check_route(*route, &overlay).is_ok()).collect();
+    let is_usable = |route: &Prefix| is_exit_route(*route) || check_route(*route, &overlay).is_ok();
+    let mut good: Vec<Prefix> = with_both(wanted).into_iter().take(MAX_ROUTES).filter(is_usable).collect();
     good.sort_unstable();
     good.dedup();
     good

@@ -1,4 +1,4 @@
-use taut_agent::RouteOptions;
+use taut_agent::{ExitChoice, RouteOptions};
 use taut_wire::control::{Suite, Suites};
 
 use super::*;
@@ -57,6 +57,10 @@ fn daemon_flags_one_by_one() {
         ("--snat off", routes(|routes| routes.snat = false)),
         ("--snat on", usual.clone()),
         ("--advertise-routes=", usual.clone()),
+        ("--advertise-exit-node", routes(|routes| routes.advertise_exit_node = true)),
+        ("--exit-node auto", routes(|routes| routes.exit_node = ExitChoice::Auto)),
+        ("--exit-node Gate", routes(|routes| routes.exit_node = ExitChoice::Node(String::from("gate")))),
+        ("--exit-node none", usual.clone()),
         ("--no-udp-gro", DaemonConfig { udp_gro: false, ..usual.clone() }),
         ("--search-sockets 0", DaemonConfig { search_sockets: 0, ..usual.clone() }),
         ("--no-dns", DaemonConfig { dns: false, ..usual.clone() }),
@@ -93,7 +97,8 @@ fn wrong_flags_are_named() {
         ("--suites AES256GCN", "did you mean `AES256GCM`?"),
         ("--suites=", "`` is not a suite"),
         ("--advertise-routes lan", "`lan` is no route"),
-        ("--advertise-routes 0.0.0.0/0", "there are no exit nodes yet"),
+        ("--advertise-routes 0.0.0.0/0", "`--advertise-exit-node` offers the way"),
+        ("--exit-node a/b", "the name of a node"),
         ("--advertise-routes 127.0.0.0/8", "loopback"),
         ("--advertise-routes 10.0.0.0/8,10.0.0.0/8", "each of them once"),
         ("--accept-dns=no", "`true` or `false`"),
@@ -116,7 +121,7 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_daemon_that_up_starts_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --accept-routes --snat=off --no-dns --dns-search --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --accept-routes --advertise-exit-node --exit-node auto --snat=off --no-dns --dns-search --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
     let mut flags = daemon(line).unwrap();
     // The words of a mapped route are one argument.
     let list = "192.168.10.0/24, 10.1.0.0/24 as 10.201.0.0/24";

@@ -83,6 +83,7 @@ pub(crate) fn sample() -> Status {
         nat: None,
         relays: Vec::new(),
         routes: None,
+        exit: None,
         port_mapping: None,
         leave: None,
     }

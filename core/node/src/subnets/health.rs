@@ -34,12 +34,12 @@ pub(crate) enum Sign {
 
 /// Whether a router answers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Health {
+pub(crate) struct Health {
     /// When it began to answer, or ceased to.
     since: Time,
-    pub(super) answers: bool,
+    pub(crate) answers: bool,
     /// Failures that count.
-    pub(super) failures: u32,
+    pub(crate) failures: u32,
     /// When the present doubt began, and for how long it may last.
     doubt: Option<(Time, Duration)>,
     /// Since when there are only good signs.
@@ -47,15 +47,15 @@ pub(super) struct Health {
     /// Time from which data takes a path that was probed because it replaced one in doubt.
     probed: Option<Time>,
     /// True if the path that replaced one in doubt has to be probed now.
-    pub(super) wants_probe: bool,
+    pub(crate) wants_probe: bool,
     /// True while this node waits for the answer of the router.
-    pub(super) asked: bool,
+    pub(crate) asked: bool,
     /// When it last answered because it was asked.
-    pub(super) verified: Time,
+    pub(crate) verified: Time,
 }
 
 impl Health {
-    pub(super) fn new(now: Time) -> Self {
+    pub(crate) fn new(now: Time) -> Self {
         Self {
             since: now,
             answers: true,
@@ -70,25 +70,25 @@ impl Health {
     }
 
     /// Returns the time from which it may be chosen before another one that works.
-    pub(super) fn settled(&self) -> Option<Time> {
+    pub(crate) fn settled(&self) -> Option<Time> {
         let doublings = self.failures.saturating_sub(1).min(5);
         let hold = if self.failures == 0 { Duration::ZERO } else { (FIRST_HOLD * (1 << doublings)).min(LONGEST_HOLD) };
         self.answers.then(|| self.since + hold)
     }
 
     /// Returns when the present trouble began.
-    pub(super) fn trouble(&self) -> Option<Time> {
+    pub(crate) fn trouble(&self) -> Option<Time> {
         self.doubt.map(|(began, _)| began).or((!self.answers).then_some(self.since))
     }
 
     /// Returns the time at which a doubt ends one way or the other.
-    pub(super) fn poll_timeout(&self) -> Option<Time> {
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let (began, longest) = self.doubt?;
         let fails = self.answers.then(|| began + longest);
         fails.into_iter().chain(self.good.map(|good| good + STEADY)).min()
     }
 
-    pub(super) fn note(&mut self, sign: Sign, now: Time) {
+    pub(crate) fn note(&mut self, sign: Sign, now: Time) {
         match sign {
             Sign::Unknown => return,
             Sign::Good(path) => self.note_good(path, now),

@@ -3,6 +3,7 @@
 //! [`SCHEMA`] is the version of all objects. Every user who can open the socket may read; only root and the daemon's own user may change settings (the kernel tells the
 //! user id, `SO_PEERCRED`). `taut … --json` prints these objects.
 
+mod exit;
 mod leave;
 mod log;
 mod nat;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use taut_base::{Prefix, PublicKey};
 use taut_netmap::{Connection, WaitingFor};
 
+pub use exit::{ExitStatus, SeenAddress};
 pub use leave::{LeaveState, LeaveStatus};
 pub use log::LogPart;
 pub use nat::{Filtering, MappingBehaviour, NatKind, NatStatus};
@@ -243,6 +245,9 @@ pub struct Status {
     /// The subnet routes, once a network was joined.
     #[serde(default)]
     pub routes: Option<RoutesStatus>,
+    /// Exit nodes, once a network was joined.
+    #[serde(default)]
+    pub exit: Option<ExitStatus>,
     /// The port mappings; `null` if port mapping is switched off or the network is down.
     #[serde(default)]
     pub port_mapping: Option<PortMapStatus>,

@@ -367,7 +367,7 @@ impl Daemon {
                 overlay.resume_stamps(self.member.stamps);
                 self.pin_prefixes();
                 self.tell(Command::RememberPort(overlay.port));
-                self.tell(Command::Routes(self.config.routes.published()));
+                self.tell(Command::Routes(self.config.routes.proposed()));
                 if let Some(credentials) = self.member.credentials() {
                     overlay.set_ticket(credentials, clocks);
                 }

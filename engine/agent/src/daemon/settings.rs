@@ -72,7 +72,7 @@ impl Daemon {
     fn take_effect(&mut self, setting: &'static Setting) {
         match setting.name {
             "log-level" => self.log.set_levels(self.config.log.levels, clocks()),
-            "advertise-routes" | "accept-routes" | "snat" => self.take_routes(),
+            "advertise-routes" | "accept-routes" | "snat" | "advertise-exit-node" | "exit-node" => self.take_routes(),
             "accept-domains" => self.take_domains(),
             "portmap" if self.config.portmap => self.map_ports(),
             "portmap" => {
@@ -86,7 +86,7 @@ impl Daemon {
 
     /// Has the network and the coordinator know the present choices about subnet routes.
     fn take_routes(&mut self) {
-        self.tell(Command::Routes(self.config.routes.published()));
+        self.tell(Command::Routes(self.config.routes.proposed()));
         if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
             overlay.set_route_options(&self.config.routes, map, clocks());
         }

@@ -265,6 +265,7 @@ impl Daemon {
             retry_in_s: self.coordinator.retry_at.map(|next| status::seconds(next.since(now))),
             map_version: map.map_or(0, |map| map.version),
         });
+        let exit = map.map(|map| status::exit(map, &self.config.routes, overlay));
         Status {
             schema: SCHEMA,
             state: self.state(),
@@ -295,6 +296,8 @@ impl Daemon {
                 .into_iter()
                 .chain(overlay.map_or_else(Vec::new, Overlay::warnings))
                 .chain(map.map_or_else(Vec::new, |map| self.names_warnings(map)))
+                .chain(exit.as_ref().and_then(|exit| exit.problem.clone()))
+                .chain(status::exit_warning(&self.config.routes))
                 .collect(),
             peers: map
                 .map_or_else(Vec::new, |map| status::peers(map, overlay, self.coordinator.presence.as_ref(), now)),
@@ -303,6 +306,7 @@ impl Daemon {
             nat: overlay.map(|overlay| status::nat(&overlay.node().nat_report(), self.coordinator.connected)),
             relays: map.map_or_else(Vec::new, |map| status::relays(map, overlay)),
             routes: map.map(|map| status::routes(map, &self.config.routes, overlay)),
+            exit,
             port_mapping: self.mapped.status(),
             leave: self.leave.clone(),
         }

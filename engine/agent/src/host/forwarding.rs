@@ -1,8 +1,9 @@
-//! Forwarding between the overlay and the networks behind this node: the kernel's switches, and our table of nftables (docs/internals/routes.md).
+//! Forwarding between the overlay and the networks behind this node, and for an exit node between the overlay and the internet: the kernel's switches, and our table of nftables (docs/internals/routes.md).
 //!
 //! IPv4 is switched on for the interfaces that lead to the networks, and off again at the end. IPv6 has one switch for the whole host, which also ends the use of router
 //! advertisements, so that the user decides about it.
 
+mod ports;
 mod rules;
 mod switches;
 
@@ -12,9 +13,10 @@ use std::time::Duration;
 use taut_base::{Prefix, Time};
 use taut_netlink::{Netlink, NetlinkError, NftTable};
 
+use super::services::open_ports;
 use crate::api::Failure;
 use crate::subnets::AdvertisedRoute;
-use rules::Plan;
+use rules::{ExitPlan, Plan};
 use switches::Switches;
 
 pub(crate) use switches::restore_switches;
@@ -38,10 +40,14 @@ pub(crate) struct Forwarding {
     name: String,
     /// Routes in force.
     routes: Vec<AdvertisedRoute>,
+    /// The overlay's prefixes, while this node is an exit node.
+    exit: Option<[Prefix; 2]>,
     /// The rules in force.
     plan: Option<Plan>,
     /// Routes that the table in force has rules for.
     covered: Vec<AdvertisedRoute>,
+    /// True if it has the rules of an exit node.
+    covers_exit: bool,
     table: Option<NftTable>,
     switches: Switches,
     due: Option<Time>,
@@ -60,8 +66,10 @@ impl Forwarding {
             snat,
             name: format!("{device}_routes"),
             routes: Vec::new(),
+            exit: None,
             plan: None,
             covered: Vec::new(),
+            covers_exit: false,
             table: None,
             switches: Switches::new(record),
             due: None,
@@ -79,6 +87,14 @@ impl Forwarding {
         }
     }
 
+    /// Sets whether this node is an exit node: then with the prefixes of the overlay.
+    pub(crate) fn set_exit(&mut self, exit: Option<[Prefix; 2]>, now: Time) {
+        if exit != self.exit {
+            self.exit = exit;
+            self.due = Some(now);
+        }
+    }
+
     /// Sets whether packets to the networks get this host's address.
     pub(crate) fn set_snat(&mut self, snat: bool, now: Time) {
         if snat != self.snat {
@@ -92,9 +108,19 @@ impl Forwarding {
         self.routes.iter().filter(|route| self.covered.contains(route)).map(|route| route.published).collect()
     }
 
+    /// Returns true if packets may be forwarded to the internet: this node is an exit node, and has the rules of one.
+    pub(crate) fn is_exit(&self) -> bool {
+        self.exit.is_some() && self.covers_exit
+    }
+
+    /// Returns true if there is nothing to forward.
+    fn is_idle(&self) -> bool {
+        self.routes.is_empty() && self.exit.is_none()
+    }
+
     /// Notes that interfaces, addresses or routes of the host changed.
     pub(crate) fn handle_news(&mut self, now: Time) {
-        if !self.routes.is_empty() {
+        if !self.is_idle() {
             self.due = Some(now);
         }
     }
@@ -111,7 +137,7 @@ impl Forwarding {
         let done = self.update(netlink, device);
         self.due = match &done {
             Err(_) => Some(now + RETRY),
-            Ok(()) if self.routes.is_empty() => None,
+            Ok(()) if self.is_idle() => None,
             Ok(()) if !self.table.as_ref().is_some_and(NftTable::is_protected) => Some(now + UNPROTECTED_CHECKS),
             Ok(()) if self.switches.has_guarded() => Some(now + GUARDED_CHECKS),
             Ok(()) => Some(now + PROTECTED_CHECKS),
@@ -120,25 +146,34 @@ impl Forwarding {
     }
 
     fn update(&mut self, netlink: &mut Netlink, (index, name): (u32, &str)) -> Result<(), String> {
-        if self.routes.is_empty() {
+        if self.is_idle() {
             return self.clear().map_err(|error| error.to_string());
         }
-        let interfaces = switches::leading_to(netlink, &self.routes, index).map_err(|error| error.to_string())?;
-        let has_ipv6 = self.routes.iter().any(|route| route.real.address().is_ipv6());
+        let interfaces = switches::leading_to(netlink, &self.routes, self.exit.is_some(), index)
+            .map_err(|error| error.to_string())?;
+        let has_ipv6 = self.exit.is_some() || self.routes.iter().any(|route| route.real.address().is_ipv6());
         self.is_without_ipv6 = has_ipv6 && !switches::forwards_ipv6();
         // The rules come first: no packet is forwarded without them.
         self.switches.look();
         let guarded = self.switches.guarded(&interfaces);
-        let plan = Plan { index, snat: self.snat, routes: self.routes.clone(), guarded };
+        let exit = self.exit.map(|overlay| ExitPlan { overlay, ports: self.ports() });
+        let plan = Plan { index, snat: self.snat, routes: self.routes.clone(), guarded, exit };
         let made = self.set_table(plan);
         self.note_table(made.is_ok());
         made.map_err(|error| error.to_string())?;
         self.switches.turn_on(name, &interfaces)
     }
 
+    /// Returns the ports for connections to the internet.
+    fn ports(&self) -> (u16, u16) {
+        let present = self.plan.as_ref().and_then(|plan| plan.exit.as_ref()).map(|exit| exit.ports);
+        ports::choose(ports::ephemeral(), &open_ports(), present)
+    }
+
     /// Notes whether the table has the rules for all routes. If not, the former table may be gone, and nothing is forwarded.
     fn note_table(&mut self, is_made: bool) {
         self.covered = if is_made { self.routes.clone() } else { Vec::new() };
+        self.covers_exit = is_made && self.exit.is_some();
     }
 
     fn set_table(&mut self, plan: Plan) -> Result<(), NetlinkError> {
@@ -161,6 +196,7 @@ impl Forwarding {
     fn clear(&mut self) -> Result<(), NetlinkError> {
         self.switches.turn_off();
         self.covered.clear();
+        self.covers_exit = false;
         (self.plan, self.is_without_ipv6) = (None, false);
         match self.table.take() {
             Some(mut table) => table.remove(),
@@ -179,17 +215,26 @@ impl Forwarding {
         std::mem::take(&mut self.restored) > 0
     }
 
+    /// Returns what this node forwards for, for users.
+    fn what(&self) -> &'static str {
+        match (self.routes.is_empty(), self.exit.is_some()) {
+            (true, _) => "the ways to the internet through this exit node",
+            (false, false) => "this node's subnet routes",
+            (false, true) => "this node's subnet routes and the ways to the internet through it",
+        }
+    }
+
     /// Returns warnings for the user.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = Failure> {
         let broken = self.error.as_ref().map(|error| {
             Failure::new(
-                format!("this node's subnet routes do not work: {error}"),
+                format!("{} do not work: {error}", self.what()),
                 "taut tries again every 2 s; a kernel without nf_tables, or a container that may not write to /proc/sys/net, cannot be a router",
             )
         });
         let without = self.is_without_ipv6.then(|| {
             Failure::new(
-                "this host does not forward IPv6, so its IPv6 subnet routes do not work",
+                format!("this host does not forward IPv6, so {} do not work for IPv6", self.what()),
                 "run `sysctl -w net.ipv6.conf.all.forwarding=1`; a host that gets its address by router advertisements also needs `net.ipv6.conf.IF.accept_ra=2` before",
             )
         });

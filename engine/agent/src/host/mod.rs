@@ -3,6 +3,7 @@
 //! - this file: the device's configuration, which is restored when another program removes it (fault J11);
 //! - `device`: the missing parts of the device's configuration;
 //! - `forwarding`: packets between the overlay and the networks behind this node;
+//! - `guard`: rules that keep overlay addresses off the other networks;
 //! - `limits`: the MTUs that follow from the packet limits of the peers;
 //! - `mtu`: how the device and the routes get them;
 //! - `schedule`: the times of checks and restorations;
@@ -12,6 +13,7 @@
 mod conflicts;
 mod device;
 mod forwarding;
+mod guard;
 mod limits;
 mod mtu;
 mod schedule;
@@ -21,6 +23,7 @@ mod surroundings;
 pub(crate) use conflicts::{first_join, warnings};
 pub(crate) use device::shown;
 pub(crate) use forwarding::{Forwarding, restore_switches};
+pub(crate) use guard::{Guard, GuardPlan, inner_bridges};
 pub(crate) use limits::PacketLimits;
 pub(crate) use services::service_ports;
 pub(crate) use surroundings::Surroundings;
@@ -67,6 +70,8 @@ pub(crate) enum HostEvent {
     Calm,
     /// The rules for forwarded packets, which another program had removed, were restored.
     RulesRestored,
+    /// The rules that keep overlay addresses off the other networks could not be made, for this reason.
+    GuardFailed(String),
     /// IPv6 was switched on (`true`) or off.
     Ipv6(bool),
     /// The device's MTU changed, from the first to the second.

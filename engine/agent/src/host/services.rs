@@ -9,6 +9,9 @@ use taut_node::ServicePorts;
 const LISTENING: &str = "0A";
 const ACCEPTING: &str = "03";
 
+/// The state of a socket without a peer in /proc/net/udp (TCP_CLOSE).
+const UNCONNECTED: &str = "07";
+
 /// Limit on the lines that are read of each file, 100,000.
 const MOST_LINES: usize = 100_000;
 
@@ -26,6 +29,26 @@ pub(crate) fn service_ports() -> ServicePorts {
         (Ok(ports), Some(ephemeral)) => ServicePorts::new(ports, ephemeral),
         _ => ServicePorts::default(),
     }
+}
+
+/// Returns the ports on which the host may be sent something unasked: those of listening sockets of TCP, and those of sockets of UDP that have no peer.
+pub(super) fn open_ports() -> Vec<u16> {
+    let mut ports = Vec::new();
+    for path in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        ports.extend(listening_in(path).unwrap_or_default());
+    }
+    for path in ["/proc/net/udp", "/proc/net/udp6"] {
+        let Ok(file) = File::open(path) else { continue };
+        let lines = BufReader::new(file).lines().map_while(Result::ok).skip(1).take(MOST_LINES);
+        ports.extend(
+            lines.filter_map(|line| {
+                port_and_state(&line).filter(|(_, state)| *state == UNCONNECTED).map(|(port, _)| port)
+            }),
+        );
+    }
+    ports.sort_unstable();
+    ports.dedup();
+    ports
 }
 
 fn listening_in(path: &str) -> io::Result<Vec<u16>> {

@@ -9,7 +9,7 @@ use taut_base::Prefix;
 use taut_netlink::{Address, InterfaceLink, Netlink, NetlinkError, Route, Scope};
 use taut_path::{Families, acceptable};
 
-use super::SUBNET_METRIC;
+use super::{SUBNET_METRIC, inner_bridges};
 
 /// Maximum number of tunnels whose routes are read, 16.
 const MAX_TUNNELS: usize = 16;
@@ -21,7 +21,7 @@ const MAX_PREFIXES: usize = 256;
 const SHORTEST: (u8, u8) = (8, 16);
 
 /// Internet addresses whose routes are looked up. They are documentation addresses (RFC 5737, RFC 3849), and nothing is sent to them.
-const FAR: [IpAddr; 2] =
+pub(super) const FAR: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
 /// The host's interfaces and routes without our own device.
@@ -34,6 +34,8 @@ pub(crate) struct Surroundings {
     pub(super) routes: Vec<TunnelRoute>,
     /// The largest MTU of an interface that is up.
     pub(super) mtu: Option<u16>,
+    /// Bridges that lead to containers and virtual machines of this host alone.
+    pub(super) bridges: Vec<u32>,
 }
 
 /// An address of this host.
@@ -118,7 +120,8 @@ impl Surroundings {
         };
         let largest = links.iter().filter(|link| link.up).map(|link| link.mtu).max();
         let mtu = largest.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
-        Ok(Self { own, routers, routes, mtu })
+        let bridges = inner_bridges(&links);
+        Ok(Self { own, routers, routes, mtu, bridges })
     }
 
     /// Returns the endpoints of this host: its addresses with `port`, best first, without those of overlays.
@@ -130,6 +133,11 @@ impl Surroundings {
         endpoints.sort_by_key(SocketAddr::is_ipv6);
         endpoints.dedup();
         endpoints
+    }
+
+    /// Returns the bridges that lead to containers and virtual machines of this host alone.
+    pub(crate) fn inner_bridges(&self) -> &[u32] {
+        &self.bridges
     }
 
     /// Returns the address families of the host's addresses, even of those that peers are not told of: a tunnel may be the only uplink, and a carrier's address may be within
@@ -274,6 +282,7 @@ pub(super) mod tests {
             running: true,
             loopback: false,
             kind,
+            master: None,
         }
     }
 

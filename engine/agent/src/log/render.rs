@@ -81,6 +81,11 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, EventSource,
             let name = |id| names.peer(id).map_or_else(|| Value::text(id.0), |(_, name)| Value::Text(name));
             (&kind::SUBNET_MOVED, EventSource::Node, vec![Value::text(prefix), name(from), name(to)])
         }
+        NodeEvent::ExitMoved { from, to } => {
+            let name = |id| names.peer(id).map_or_else(|| Value::text(id.0), |(_, name)| Value::Text(name));
+            let name = |id: Option<_>| id.map_or(Value::None, name);
+            (&kind::EXIT_MOVED, EventSource::Node, vec![name(from), name(to)])
+        }
         NodeEvent::LanesWanted { peer, lanes, busy } => {
             let values = vec![Value::Number(lanes.into()), Value::Number(u64::from(busy) / 10)];
             of_peer(&kind::LANES_WANTED, peer, values)

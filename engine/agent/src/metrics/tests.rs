@@ -78,6 +78,7 @@ pub(crate) fn sample() -> Status {
         }],
         leave: None,
         routes: None,
+        exit: None,
         port_mapping: Some(PortMapStatus::default()),
     }
 }

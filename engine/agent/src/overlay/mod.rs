@@ -4,12 +4,14 @@
 //! - `open`: the TUN device and the sockets that it works on;
 //! - `growth`: lanes that come and go with the load;
 //! - `bridges`: WebSockets to relays that UDP does not reach;
+//! - `world`: the addresses that the internet sees of this host through an exit node;
 //! - `nat_test`: sockets for the test of the NAT's filter.
 
 mod bridges;
 mod growth;
 mod nat_test;
 mod open;
+mod world;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +33,7 @@ use taut_wire::control::Lanes;
 use crate::api::{Failure, MtuSource, TunStatus, UdpStatus};
 use crate::basics::OsEntropy;
 use crate::config::DaemonConfig;
-use crate::host::{self, Forwarding, Host, HostEvent, PacketLimits, Surroundings};
+use crate::host::{self, Forwarding, Guard, GuardPlan, Host, HostEvent, PacketLimits, Surroundings};
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
 use crate::subnets::{AcceptedRoutes, RouteOptions, Vital};
 use crate::upstream::{ServerWay, StubAnswer};
@@ -39,6 +41,7 @@ use bridges::Bridges;
 use growth::{Growth, most_lanes};
 use nat_test::NatTestSockets;
 use open::{bind, bind_further, describe_tun, describe_udp, open_queues, search_sockets, suites};
+use world::World;
 
 /// Shortest time between two readings of the routes into other tunnels that only changes of routes cause, 10 s. On a router with a full Internet table, routes change
 /// all the time, and the kernel walks through all of them to list those of one device.
@@ -56,6 +59,10 @@ pub(crate) struct Overlay {
     /// The peers' routes in use.
     accepted: AcceptedRoutes,
     forwarding: Forwarding,
+    guard: Guard,
+    world: World,
+    /// The endpoints of the network's relays.
+    relays: Vec<SocketAddr>,
     surroundings: Surroundings,
     /// Time of the last reading of the routes into other overlays.
     routes_read: Time,
@@ -140,6 +147,7 @@ impl Overlay {
             })?;
 
         let forwarding = Forwarding::new(host.name(), config.routes.snat, switch_record(config));
+        let guard = Guard::new(host.name());
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         node.set_suites(suites(config.suites));
@@ -172,6 +180,9 @@ impl Overlay {
             coordinator: coordinator.to_vec(),
             accepted: AcceptedRoutes::default(),
             forwarding,
+            guard,
+            world: World::default(),
+            relays: Vec::new(),
             surroundings: Surroundings::default(),
             routes_read: Time::ZERO,
             reread: None,
@@ -216,6 +227,7 @@ impl Overlay {
         if map.filter.is_some() && !self.node.has_filter(map.filter.as_ref()) {
             self.node.set_service_ports(host::service_ports());
         }
+        self.relays = map.relays.iter().flat_map(|relay| relay.endpoints.iter().copied()).collect();
         self.take_routes(map, clocks.now);
         self.node.set_map(map);
         self.drain(clocks);
@@ -290,6 +302,17 @@ impl Overlay {
         // A new route is opened once its rules are made.
         self.forwarding.set_routes(self.routes.in_force(map), now);
         self.node.set_subnets(self.forwarding.in_force(), self.accepted.used.clone());
+        let is_exit = self.routes.is_exit(map);
+        self.forwarding.set_exit(is_exit.then_some([map.network.ipv4, map.network.ipv6]), now);
+        self.node.set_exit(self.routes.exit_node.wish(map), self.forwarding.is_exit());
+        let behind = self.routes.in_force(map).into_iter().filter(|_| !self.routes.snat).map(|route| route.real);
+        let plan = GuardPlan {
+            overlay: vec![map.network.ipv4, map.network.ipv6],
+            own: map.me.addresses.clone(),
+            bridges: self.surroundings.inner_bridges().to_vec(),
+            behind: behind.collect(),
+        };
+        self.guard.set(plan, now);
         // The kernel sends packets to an endpoint in such a prefix into the overlay, where they would go round in circles (fault I8).
         let avoided = self.surroundings.overlays().into_iter().chain(self.accepted.used.iter().copied());
         self.node.set_avoided(avoided.collect());
@@ -302,6 +325,16 @@ impl Overlay {
         // Questions for names go into the device, too, where a lane answers them.
         let stub = self.node.names().map(|names| names.stub()).unwrap_or_default();
         self.host.set_routes(peers, &self.accepted.used, stub, now);
+    }
+
+    /// Returns the addresses that the internet sees of this host through its exit node, as far as they were measured.
+    pub(crate) fn seen_by_the_internet(&self) -> impl Iterator<Item = IpAddr> {
+        self.world.seen()
+    }
+
+    /// Returns true if this host forwards packets of its peers to the internet.
+    pub(crate) fn is_exit(&self) -> bool {
+        self.forwarding.is_exit()
     }
 
     /// Returns the peers' routes that this host does not use, each with the network of the host that contains it, or the address that it would cut off.
@@ -423,10 +456,16 @@ impl Overlay {
             let (index, name) = (self.host.index(), String::from(self.host.name()));
             self.forwarding.handle_timeout(self.host.netlink(), (index, &name), clocks.now);
             self.node.set_forwarded(self.forwarding.in_force());
+            self.node.set_is_exit(self.forwarding.is_exit());
             if self.forwarding.was_restored() {
                 self.host.note(HostEvent::RulesRestored);
             }
         }
+        self.guard.handle_timeout(clocks.now);
+        if let Some(reason) = self.guard.take_error() {
+            self.host.note(HostEvent::GuardFailed(reason));
+        }
+        self.world.turn(self.node.exit(), &self.relays, &self.addresses, &mut OsEntropy::new(), clocks.now);
         // Another program may have changed it.
         self.follow |= self.host.mtu() != self.tun.mtu;
         self.nat_test.read(&mut self.node, clocks);
@@ -489,7 +528,7 @@ impl Overlay {
                 Output::PacketLimit { peer, limit } => self.follow |= self.limits.set(peer, limit, clocks.now),
                 Output::Event(event) => {
                     // The route's MTU is that of its router.
-                    self.follow |= matches!(event, NodeEvent::RouteMoved { .. });
+                    self.follow |= matches!(event, NodeEvent::RouteMoved { .. } | NodeEvent::ExitMoved { .. });
                     self.outputs.push_back(OverlayOutput::Event(event));
                 }
             }
@@ -505,6 +544,8 @@ impl Overlay {
             self.nat_test.poll_timeout(),
             self.limits.poll_timeout(),
             self.forwarding.poll_timeout(),
+            self.guard.poll_timeout(),
+            self.world.poll_timeout(),
         ];
         own.into_iter().flatten().chain([self.host.poll_timeout()]).min()
     }
@@ -547,6 +588,7 @@ impl Overlay {
     /// Closes the TUN device and the sockets. The kernel removes addresses and routes with the device.
     pub(crate) fn stop(mut self) {
         self.forwarding.stop();
+        self.guard.stop();
         self.lanes.stop();
     }
 }

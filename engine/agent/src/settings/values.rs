@@ -9,6 +9,7 @@ use taut_netmap::{DomainFault, MAX_ROUTES, check_domain, check_route};
 use taut_wire::control::{Suite, Suites};
 
 use crate::config::AnswerFilter;
+use crate::exit::{BadExitChoice, ExitChoice};
 use crate::log::{Area, Levels};
 use crate::subnets::AdvertisedRoute;
 
@@ -70,7 +71,9 @@ pub(super) fn advertised(text: &str) -> Result<Vec<AdvertisedRoute>, String> {
     }
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let route = |part: &str| match part {
-        "0.0.0.0/0" | "::/0" => Err(String::from("a default route cannot be advertised: there are no exit nodes yet")),
+        "0.0.0.0/0" | "::/0" => Err(format!(
+            "{part} is no network behind this host; `--advertise-exit-node` offers the way to the internet"
+        )),
         _ => part.parse().map_err(|error| format!("`{part}` is no route; {error}")),
     };
     let routes: Vec<AdvertisedRoute> = parts.map(route).collect::<Result<_, _>>()?;
@@ -86,6 +89,11 @@ pub(super) fn advertised(text: &str) -> Result<Vec<AdvertisedRoute>, String> {
         true => Err(format!("give up to {MAX_ROUTES} routes, and each of them once")),
         false => Ok(routes),
     }
+}
+
+/// Parses the choice of an exit node; an empty text means none.
+pub(super) fn exit_node(text: &str) -> Result<ExitChoice, String> {
+    text.parse().map_err(|error: BadExitChoice| error.to_string())
 }
 
 pub(super) fn show_advertised(routes: &[AdvertisedRoute]) -> String {

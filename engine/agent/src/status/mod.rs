@@ -1,5 +1,6 @@
 //! The status for users.
 
+mod exit;
 mod routes;
 pub(crate) mod why;
 
@@ -21,6 +22,7 @@ use crate::api::{
 };
 use crate::overlay::Overlay;
 
+pub(crate) use exit::{exit, exit_warning};
 pub(crate) use routes::routes;
 
 /// Returns the status of this node.

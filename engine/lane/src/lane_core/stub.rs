@@ -15,7 +15,8 @@ impl LaneCore {
     #[cold]
     pub(super) fn without_peer(&mut self, vnet: VnetHeader, packet: &ip::Packet<'_>, now: Time) {
         let Some(names) = self.routes.names_at(packet.destination()) else {
-            return self.drops.add(DropReason::NoRoute, 1);
+            let lacks_exit = self.routes.lacks_exit(packet.destination());
+            return self.drops.add(if lacks_exit { DropReason::NoExit } else { DropReason::NoRoute }, 1);
         };
         // A superpacket is cut, and partial checksums are completed, as on the way to a peer.
         let Ok(mut split) = Split::new(vnet, packet.bytes()) else {

@@ -31,6 +31,7 @@ impl Batch {
     /// Appends a new chain.
     pub(super) fn chain(&mut self, table: &str, chain: &NftChain) {
         let (kind, hook, priority) = match chain.hook {
+            NftHook::Raw => ("filter", abi::NF_INET_PRE_ROUTING, abi::NF_IP_PRI_RAW),
             NftHook::Forward => ("filter", abi::NF_INET_FORWARD, abi::NF_IP_PRI_FILTER),
             NftHook::Prerouting => ("nat", abi::NF_INET_PRE_ROUTING, abi::NF_IP_PRI_NAT_DST),
             NftHook::Postrouting => ("nat", abi::NF_INET_POST_ROUTING, abi::NF_IP_PRI_NAT_SRC),

@@ -27,8 +27,12 @@ enum Expression {
     },
     /// The connection has one of these states.
     State(u32),
+    /// The host's route to the source leads elsewhere than to the interface that the packet came by, or there is none.
+    OtherWayBack,
     Verdict(u32),
     Masquerade,
+    /// Masquerades with a random port of this range.
+    MasqueradeTo(u16, u16),
     /// Maps source (`true`) or destination into the prefix, one to one.
     Map {
         is_source: bool,
@@ -58,6 +62,19 @@ impl NftRule {
     #[must_use]
     pub fn not_to_interface(self, index: u32) -> Self {
         self.meta(abi::NFT_META_OIF, index, false)
+    }
+
+    /// Condition: the packet came by an interface of another type than this one (`ARPHRD_…` of linux/if_arp.h).
+    #[must_use]
+    pub fn not_from_type(self, link_type: u16) -> Self {
+        self.with(Expression::Meta { key: abi::NFT_META_IIFTYPE, value: link_type.to_ne_bytes().to_vec(), is: false })
+    }
+
+    /// Condition: this host would send packets to the source by another interface than the one that the packet came by. For IPv4: the kernel answers for IPv6 only whether there is a
+    /// route by that interface.
+    #[must_use]
+    pub fn way_back_is_another(self) -> Self {
+        self.with(Expression::OtherWayBack)
     }
 
     /// Condition: it is a packet of IPv4.
@@ -100,6 +117,12 @@ impl NftRule {
     #[must_use]
     pub fn masquerade(self) -> Self {
         self.with(Expression::Masquerade)
+    }
+
+    /// As [`Self::masquerade`], with a source port of this range, which is drawn at random for each connection. Connections of protocols without ports keep what they have.
+    #[must_use]
+    pub fn masquerade_to(self, (first, last): (u16, u16)) -> Self {
+        self.with(Expression::MasqueradeTo(first, last))
     }
 
     /// The packet's source is mapped one to one into a prefix of the same length. For a chain at [`super::NftHook::Postrouting`].
@@ -151,6 +174,14 @@ impl Expression {
                 mask(batch, &states.to_ne_bytes());
                 compare(batch, &[0; 4], false);
             }
+            Self::OtherWayBack => {
+                batch.expression("fib", |batch| {
+                    batch.number(abi::NFTA_FIB_DREG, abi::NFT_REG_1);
+                    batch.number(abi::NFTA_FIB_RESULT, abi::NFT_FIB_RESULT_OIF);
+                    batch.number(abi::NFTA_FIB_FLAGS, abi::NFTA_FIB_F_SADDR | abi::NFTA_FIB_F_IIF);
+                });
+                compare(batch, &[0; 4], true);
+            }
             Self::Verdict(code) => batch.expression("immediate", |batch| {
                 batch.number(abi::NFTA_IMMEDIATE_DREG, abi::NFT_REG_VERDICT);
                 let data = batch.nest(abi::NFTA_IMMEDIATE_DATA);
@@ -160,6 +191,7 @@ impl Expression {
                 batch.close(data);
             }),
             Self::Masquerade => batch.expression("masq", |_| {}),
+            Self::MasqueradeTo(first, last) => write_masquerade(batch, *first, *last),
             Self::Map { is_source, into } => write_map(batch, *is_source, *into),
         }
     }
@@ -186,6 +218,21 @@ fn write_address(batch: &mut Batch, is_source: bool, prefix: Prefix) {
         mask(batch, &first_and_last(prefix).2);
     }
     compare(batch, &bytes[..read], true);
+}
+
+fn write_masquerade(batch: &mut Batch, first: u16, last: u16) {
+    for (register, port) in [(abi::NFT_REG_1, first), (abi::NFT_REG_2, last)] {
+        batch.expression("immediate", |batch| {
+            batch.number(abi::NFTA_IMMEDIATE_DREG, register);
+            batch.value(abi::NFTA_IMMEDIATE_DATA, &port.to_be_bytes());
+        });
+    }
+    let flags = abi::NF_NAT_RANGE_PROTO_SPECIFIED | abi::NF_NAT_RANGE_PROTO_RANDOM_FULLY;
+    batch.expression("masq", |batch| {
+        batch.number(abi::NFTA_MASQ_FLAGS, flags);
+        batch.number(abi::NFTA_MASQ_REG_PROTO_MIN, abi::NFT_REG_1);
+        batch.number(abi::NFTA_MASQ_REG_PROTO_MAX, abi::NFT_REG_2);
+    });
 }
 
 fn write_map(batch: &mut Batch, is_source: bool, into: Prefix) {

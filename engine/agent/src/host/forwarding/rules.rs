@@ -3,6 +3,7 @@
 //! The lanes have decided before that a peer may send to a destination (policy, approved routes). These rules decide what goes the other way, and change addresses.
 //! TCP's segment sizes are lowered by the lanes, in both directions.
 
+use taut_base::Prefix;
 use taut_netlink::{NftChain, NftHook, NftRule};
 
 use crate::subnets::AdvertisedRoute;
@@ -17,7 +18,22 @@ pub(super) struct Plan {
     pub(super) routes: Vec<AdvertisedRoute>,
     /// Interfaces for which forwarding is on because of the overlay alone.
     pub(super) guarded: Vec<u32>,
+    /// What an exit node needs; `None` if this node is none.
+    pub(super) exit: Option<ExitPlan>,
 }
+
+/// What the rules of an exit node depend on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ExitPlan {
+    /// The prefixes of the overlay: the only sources that are sent to the internet, where nobody else has them.
+    pub(super) overlay: [Prefix; 2],
+    /// First and last port of the connections to the internet.
+    pub(super) ports: (u16, u16),
+}
+
+/// Prefixes that are not the internet, and from which hosts behind this node (containers, a site without masquerading) may send into the overlay as before.
+const INSIDE: [&str; 7] =
+    ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16", "fc00::/7", "fe80::/10"];
 
 impl Plan {
     /// Returns the chains.
@@ -42,7 +58,22 @@ impl Plan {
         let taken = mapped.map(|route| NftRule::new().to_interface(self.index).source(route.published).drop());
         // The switches are those of IPv4. With br_netfilter, a packet that a bridge passes on comes and leaves by the bridge.
         let guard = |index: &u32| NftRule::new().of_ipv4().from_interface(*index).not_to_interface(*index).drop();
-        std::iter::once(answers).chain(begun).chain(taken).chain(self.guarded.iter().map(guard)).collect()
+        std::iter::once(answers)
+            .chain(begun)
+            .chain(taken)
+            .chain(self.guarded.iter().map(guard))
+            .chain(self.against_internet())
+            .collect()
+    }
+
+    /// Returns the rules of an exit node for what the internet begins: its clients accept public sources from it, so nothing but answers may have them (fault G9).
+    fn against_internet(&self) -> Vec<NftRule> {
+        if self.exit.is_none() {
+            return Vec::new();
+        }
+        let inside = INSIDE.iter().filter_map(|prefix| prefix.parse().ok());
+        let passes = inside.map(|prefix| NftRule::new().to_interface(self.index).source(prefix).accept());
+        passes.chain([NftRule::new().to_interface(self.index).drop()]).collect()
     }
 
     fn prerouting(&self) -> Vec<NftRule> {
@@ -63,7 +94,16 @@ impl Plan {
             .iter()
             .filter(|route| route.is_mapped())
             .map(|route| NftRule::new().to_interface(self.index).source(route.real).map_source(route.published));
-        hidden.chain(mapped).collect()
+        hidden.chain(mapped).chain(self.to_internet()).collect()
+    }
+
+    /// Returns the rules of an exit node for what goes to the internet: it gets this host's address, and a port that no server of this host has (fault G12). Networks behind this node see
+    /// the overlay's addresses with `--snat=off`, as without an exit node.
+    fn to_internet(&self) -> Vec<NftRule> {
+        let Some(exit) = &self.exit else { return Vec::new() };
+        let out = || NftRule::new().from_interface(self.index).not_to_interface(self.index);
+        let plain = self.routes.iter().filter(|_| !self.snat).map(|route| out().destination(route.real).accept());
+        plain.chain(exit.overlay.iter().map(|overlay| out().source(*overlay).masquerade_to(exit.ports))).collect()
     }
 }
 
@@ -73,7 +113,7 @@ mod tests {
 
     fn plan(snat: bool, guarded: &[u32]) -> Plan {
         let routes = vec!["10.1.0.0/24 as 10.201.0.0/24".parse().unwrap()];
-        Plan { index: 7, snat, routes, guarded: guarded.to_vec() }
+        Plan { index: 7, snat, routes, guarded: guarded.to_vec(), exit: None }
     }
 
     fn from(prefix: &str) -> NftRule {
@@ -92,6 +132,20 @@ mod tests {
         let routes = ["10.1.0.0/24 as 10.2.0.0/24", "10.2.0.0/24 as 10.1.0.0/24"].map(|text| text.parse().unwrap());
         let rules = Plan { routes: routes.to_vec(), ..plan(false, &[]) }.forward();
         assert_eq!(rules[1..3], [from("10.1.0.0/24").accept(), from("10.2.0.0/24").accept()]);
+    }
+
+    #[test]
+    fn fault_g12_an_exit_node_gives_connections_ports_of_their_own_and_lets_answers_in() {
+        let overlay = ["100.64.0.0/10", "fd00::/48"].map(|text| text.parse().unwrap());
+        let exit = Plan { exit: Some(ExitPlan { overlay, ports: (61_000, 65_535) }), ..plan(false, &[]) };
+        let out = || NftRule::new().from_interface(7).not_to_interface(7);
+        let last = exit.postrouting();
+        assert_eq!(last[1], out().destination("10.1.0.0/24".parse().unwrap()).accept(), "a subnet is not the internet");
+        assert_eq!(last[2..], overlay.map(|overlay| out().source(overlay).masquerade_to((61_000, 65_535))));
+        let forward = exit.forward();
+        assert_eq!(forward[0], NftRule::new().to_interface(7).of_known_connection().accept());
+        assert_eq!(forward.last(), Some(&NftRule::new().to_interface(7).drop()));
+        assert!(plan(false, &[]).forward().last() != forward.last(), "another node drops by no interface alone");
     }
 
     #[test]

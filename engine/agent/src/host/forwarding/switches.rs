@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use taut_netlink::{Netlink, NetlinkError};
 
+use crate::host::surroundings::FAR;
 use crate::subnets::AdvertisedRoute;
 
 /// The kernel's switches, a directory for each interface.
@@ -116,10 +117,12 @@ fn restore(kernel: &Path, record: &Path) {
     let _ = fs::remove_file(record);
 }
 
-/// Returns the interfaces that lead to the networks of these IPv4 routes, by index: those with an address in them, and the one that the kernel would send to their first host by.
+/// Returns the interfaces that lead to the networks of these IPv4 routes, by index: those with an address in them, and the one that the kernel would send to their first host by. With
+/// `to_internet` also the one towards the internet.
 pub(super) fn leading_to(
     netlink: &mut Netlink,
     routes: &[AdvertisedRoute],
+    to_internet: bool,
     device: u32,
 ) -> Result<BTreeMap<u32, String>, NetlinkError> {
     let links: BTreeMap<u32, String> = netlink
@@ -136,6 +139,9 @@ pub(super) fn leading_to(
         // The first address of a network is often a broadcast address.
         let host = if route.length() < 31 { first.to_bits().saturating_add(1) } else { first.to_bits() };
         found.extend(netlink.interface_to(IpAddr::V4(host.into())).ok().flatten());
+    }
+    if to_internet {
+        found.extend(netlink.interface_to(FAR[0]).ok().flatten());
     }
     Ok(links.into_iter().filter(|(index, _)| found.contains(index)).collect())
 }

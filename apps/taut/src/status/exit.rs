@@ -1,0 +1,78 @@
+//! The lines about exit nodes.
+
+use taut_agent::api::ExitStatus;
+
+/// Returns the rows: the exit node that this host uses, and whether it is one.
+pub(super) fn rows(exit: &ExitStatus) -> Vec<Vec<String>> {
+    let row = |text| vec![String::from("exit node"), text];
+    used(exit).into_iter().chain(offered(exit)).map(row).collect()
+}
+
+fn used(exit: &ExitStatus) -> Option<String> {
+    let how = if exit.chosen == "auto" { ", chosen automatically" } else { "" };
+    match (&exit.via, exit.chosen.as_str()) {
+        (Some(via), _) if exit.problem.is_some() => Some(format!("{via}{how}, does not answer")),
+        (Some(via), _) => Some(format!("{via}{how}{}", seen(exit))),
+        (None, "none" | "") if exit.candidates.is_empty() => None,
+        (None, "none" | "") => {
+            let names = exit.candidates.join(", ");
+            Some(format!("none; `taut set --exit-node NODE` uses one of {names}"))
+        }
+        (None, chosen) => Some(format!("{chosen}, which cannot be used: nothing is sent to the internet")),
+    }
+}
+
+/// Says as what the internet sees this host.
+fn seen(exit: &ExitStatus) -> String {
+    let of = |measured: bool| -> Vec<String> {
+        let seen = exit.seen_as.iter().filter(|seen| seen.measured == measured);
+        seen.map(|seen| seen.address.to_string()).collect()
+    };
+    let (measured, listed) = (of(true), of(false));
+    let mut text = String::new();
+    if !measured.is_empty() {
+        text += &format!("; the internet sees {}", measured.join(" "));
+    }
+    if !listed.is_empty() {
+        text += &format!("; probably seen as {} (its endpoint; no relay answered through it)", listed.join(" "));
+    }
+    text
+}
+
+fn offered(exit: &ExitStatus) -> Option<String> {
+    let nodes = if exit.users == 1 { "1 node" } else { &format!("{} nodes", exit.users) };
+    exit.advertised.then(|| match (exit.approved, exit.is_exit) {
+        (false, _) => {
+            String::from("this host offers to be one: waits for the operator (`taut-coordinator routes approve`)")
+        }
+        (true, true) => format!("this host is one, for {nodes}"),
+        (true, false) => String::from("this host is approved as one, and forwards nothing now"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use taut_agent::api::SeenAddress;
+
+    use super::*;
+
+    #[test]
+    fn each_state_has_a_line() {
+        let none = ExitStatus { chosen: String::from("none"), ..ExitStatus::default() };
+        assert!(rows(&none).is_empty());
+        let known = ExitStatus { candidates: vec![String::from("gate")], ..none.clone() };
+        assert_eq!(rows(&known)[0][1], "none; `taut set --exit-node NODE` uses one of gate");
+        let auto = ExitStatus { chosen: String::from("auto"), via: Some(String::from("gate")), ..known.clone() };
+        assert_eq!(rows(&auto)[0][1], "gate, chosen automatically");
+        let seen_as = |measured| vec![SeenAddress { address: "192.0.2.1".parse().unwrap(), measured }];
+        let seen = |measured| rows(&ExitStatus { seen_as: seen_as(measured), ..auto.clone() })[0][1].clone();
+        assert_eq!(seen(true), "gate, chosen automatically; the internet sees 192.0.2.1");
+        assert!(seen(false).contains("probably seen as 192.0.2.1"));
+        let named = ExitStatus { chosen: String::from("gate"), ..none.clone() };
+        assert!(rows(&named)[0][1].contains("cannot be used"));
+        let waits = ExitStatus { advertised: true, ..none.clone() };
+        assert!(rows(&waits)[0][1].contains("waits for the operator"));
+        let is_exit = ExitStatus { approved: true, is_exit: true, users: 1, ..waits };
+        assert_eq!(rows(&is_exit)[0][1], "this host is one, for 1 node");
+    }
+}

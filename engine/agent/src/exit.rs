@@ -1,0 +1,117 @@
+//! The user's choice of an exit node: the peer through which this host reaches the internet (docs/exit.md). Pure.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use taut_netmap::{NetworkMap, Peer};
+use taut_node::ExitWish;
+
+/// Longest name that may be chosen, 253 bytes: a name of the DNS (RFC 1035, 2.3.4).
+const MAX_NAME: usize = 253;
+
+/// The exit node that this host uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ExitChoice {
+    /// None: what goes to the internet takes the host's own way.
+    #[default]
+    None,
+    /// One of those that this host may use: the nearest that works.
+    Auto,
+    /// The node of this name or overlay address.
+    Node(String),
+}
+
+impl ExitChoice {
+    /// Returns true if this host sends what goes to the internet through an exit node, or not at all.
+    pub fn is_on(&self) -> bool {
+        *self != Self::None
+    }
+
+    /// Returns the choice as the node's rules know it.
+    pub(crate) fn wish(&self, map: &NetworkMap) -> ExitWish {
+        match self {
+            Self::None => ExitWish::None,
+            Self::Auto => ExitWish::Auto,
+            Self::Node(_) => ExitWish::Node(self.peer(map).map(|peer| peer.id)),
+        }
+    }
+
+    /// Returns the peer that the user chose by its name, which may have the network's name or domain behind it, or by an overlay address.
+    pub(crate) fn peer<'a>(&self, map: &'a NetworkMap) -> Option<&'a Peer> {
+        let Self::Node(wanted) = self else { return None };
+        if let Ok(address) = wanted.parse() {
+            return map.peers.values().find(|peer| peer.addresses.contains(&address));
+        }
+        let (name, domain) = wanted.trim_end_matches('.').split_once('.').unwrap_or((wanted, ""));
+        let bases: Vec<String> = map.network.naming.base_domain.iter().cloned().collect();
+        let is_zone = domain == map.network.zone(&[]) || domain == map.network.zone(&bases);
+        let is_here = domain.is_empty() || domain == map.network.name || is_zone;
+        map.peers.values().find(|peer| is_here && peer.name == name)
+    }
+}
+
+/// A text that chooses no exit node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadExitChoice;
+
+impl fmt::Display for BadExitChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("write the name of a node, its overlay address, `auto` or `none`")
+    }
+}
+
+impl FromStr for ExitChoice {
+    type Err = BadExitChoice;
+
+    fn from_str(text: &str) -> Result<Self, BadExitChoice> {
+        let is_name = |text: &str| {
+            let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+            text.len() <= MAX_NAME && text.bytes().all(is_letter) && !text.starts_with(['-', '.'])
+        };
+        match text {
+            "none" | "" => Ok(Self::None),
+            "auto" => Ok(Self::Auto),
+            _ => match text.parse::<IpAddr>() {
+                Ok(address) => Ok(Self::Node(address.to_string())),
+                Err(_) if is_name(text) => Ok(Self::Node(text.to_ascii_lowercase())),
+                Err(_) => Err(BadExitChoice),
+            },
+        }
+    }
+}
+
+impl fmt::Display for ExitChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Auto => f.write_str("auto"),
+            Self::Node(node) => f.write_str(node),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_a_name_an_address_auto_or_none() {
+        for (text, shown) in [
+            ("none", "none"),
+            ("", "none"),
+            ("auto", "auto"),
+            ("Gate", "gate"),
+            ("gate.default", "gate.default"),
+            ("fd00::0:1", "fd00::1"),
+        ] {
+            let choice: ExitChoice = text.parse().unwrap();
+            assert_eq!(choice.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(choice.clone()));
+            assert_eq!(choice.is_on(), shown != "none");
+        }
+        for bad in ["a/b", "a b", "-a", "gate;", &"a".repeat(254)] {
+            assert_eq!(bad.parse::<ExitChoice>(), Err(BadExitChoice), "{bad}");
+        }
+    }
+}

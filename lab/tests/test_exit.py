@@ -1,0 +1,106 @@
+"""Exit nodes: a member reaches the internet through another one that its user chose, as far as that one is approved and the policy allows it."""
+
+import json
+
+from lab.hosts.wait import wait_until
+from lab.nodes.exits import SERVER, Exits, udp_answer
+from lab.nodes.subnets import PORT, seen_as
+from lab.traffic.flow import ping
+
+
+def one_exit(lab, choice="exit1", **layout):
+    """A client that uses an exit node."""
+    net = Exits(lab, **layout)
+    gate = net.start_exit()
+    net.start_client(choice)
+    net.wait_for_exit(net.client, "exit1")
+    net.lead_into_tunnel(net.client)
+    wait_until(lambda: seen_as(net.client.host, SERVER[0]), "the internet to answer")
+    return net, gate
+
+
+def policy(net, tmp_path, text):
+    path = tmp_path / "policy.hujson"
+    path.write_text(json.dumps(text))
+    net.coordinator.cli("policy", "apply", str(path))
+
+
+def test_a_member_reaches_the_internet_through_an_exit_node_with_its_address(lab):
+    net = Exits(lab, lan=True)
+    gate = net.start_exit(approve=False)
+    net.start_client("exit1")
+    net.lead_into_tunnel(net.client)
+    host = net.client.host
+    wait_until(lambda: "exit node" in net.coordinator.cli("routes", "list").stdout, "the proposal")
+    # Nobody approved it: nothing is sent, neither there nor elsewhere.
+    assert seen_as(host, SERVER[0], timeout=1) is None
+    status = net.client.status()
+    assert status["exit"]["via"] is None and status["drops"]["out-no-exit"] > 0
+    assert any("exit1" in one["message"] for one in status["warnings"]), status["warnings"]
+    net.approve(gate)
+    assert net.coordinator.cli("routes", "list").stdout.count("exit node") == 1
+    net.wait_for_exit(net.client, "exit1")
+    wait_until(lambda: seen_as(host, SERVER[0]), "the internet to answer")
+    for ipv6 in (False, True):
+        assert seen_as(host, SERVER[ipv6]) == net.public(ipv6=ipv6)
+        assert udp_answer(host, SERVER[ipv6])[0] == net.public(ipv6=ipv6)
+        assert ping(host, SERVER[ipv6], count=2)["received"] == 2
+    # The networks of the exit node are not the internet.
+    host.ip(f"route add {net.lan.subnets[0]} dev taut0")
+    assert ping(host, net.plain.ipv4, count=2)["received"] == 0
+    # What the exit node begins does not reach the client from a public address; hosts of its network cannot use it.
+    net.plain.ip(f"route add default via {gate.host.addresses[2]}")
+    assert seen_as(net.plain, SERVER[0], timeout=1) is None
+    assert "exit node" in net.client.taut("status").stdout
+    net.client.taut("set", "--exit-node", "none")
+    net.wait_for_exit(net.client, None)
+    assert seen_as(host, SERVER[0], timeout=1) is None
+
+
+def test_an_exit_node_that_the_policy_forbids_is_not_known_and_not_used(lab, tmp_path):
+    net, gate = one_exit(lab)
+    policy(net, tmp_path, {"acls": [{"action": "accept", "src": ["*"], "dst": ["100.64.0.0/10:*"]}]})
+    net.wait_for_exit(net.client, None)
+    assert net.client.status()["exit"]["candidates"] == []
+    assert seen_as(net.client.host, SERVER[0], timeout=1) is None
+    assert ping(net.client.host, gate.ipv4, count=2)["received"] == 2
+    policy(net, tmp_path, {"acls": [{"action": "accept", "src": ["*"], "dst": ["autogroup:internet:443"]}]})
+    net.wait_for_exit(net.client, "exit1")
+    # The exit node itself enforces it: that port is closed.
+    assert seen_as(net.client.host, SERVER[0], timeout=1) is None
+    assert gate.status()["drops"]["in-policy"] > 0
+
+
+def test_an_automatic_choice_moves_when_its_exit_node_fails(lab):
+    net = Exits(lab, count=2)
+    for number in range(2):
+        net.start_exit(number)
+    net.start_client("auto")
+    net.lead_into_tunnel(net.client)
+    host = net.client.host
+    status = net.client.wait_for(lambda status: status["exit"]["via"], "a choice")
+    first = status["exit"]["via"]
+    other = {"exit1": "exit2", "exit2": "exit1"}[first]
+    wait_until(lambda: seen_as(host, SERVER[0]), "the internet to answer")
+    assert seen_as(host, SERVER[0]) == net.public(int(first[-1]) - 1)
+    failed = net.exits[int(first[-1]) - 1]
+    failed.host.ip("link set eth0 down")
+    wait_until(lambda: seen_as(host, SERVER[0], timeout=0.5) == net.public(int(other[-1]) - 1), "the other one to carry")
+    net.wait_for_exit(net.client, other)
+    # It stays there when the first one is back: another address would end connections.
+    failed.host.ip("link set eth0 up")
+    net.client.wait_for(lambda status: all(peer["path"]["kind"] != "none" for peer in status["peers"]), "both to answer")
+    assert net.client.status()["exit"]["via"] == other
+    assert "exit-moved" in net.client.taut("log").stdout
+
+
+def test_fault_g12_a_client_does_not_take_the_port_of_a_server_at_the_exit_node(lab):
+    net, gate = one_exit(lab)
+    server = net.serve_udp(gate.host, 4500, "0.0.0.0")
+    # The client sends from the server's port, to a host of its choice: there another port of the exit node is seen.
+    seen = udp_answer(net.client.host, SERVER[0], own=4500)
+    assert seen[0] == net.public() and 61_000 <= seen[1] <= 65_535
+    # What that host sends to the server from there reaches the server, and the server answers.
+    net.udp.stop()
+    assert udp_answer(net.internet, net.public(), port=4500, own=PORT)
+    assert "heard hello" in server.output()
