@@ -9,6 +9,8 @@ use crate::query::{HEADER, Header, Query};
 
 /// Most reverse zones of a prefix, 256: those of IPv4 have a label of 8 bits, so no prefix needs more.
 const MAX_ZONES: u32 = 256;
+/// Response code of an answer (RFC 1035 section 4.1.1).
+const NO_ERROR: u8 = 0;
 /// Response code of a server that could not get an answer (RFC 1035 section 4.1.1).
 const SERVFAIL: u8 = 2;
 /// Response code for a name that does not exist (RFC 1035 section 4.1.1).
@@ -69,6 +71,21 @@ pub fn failure(question: &[u8]) -> Option<Vec<u8>> {
 /// Returns the answer to a question for a name that does not exist: NXDOMAIN. `None` if the message is no question.
 pub fn no_name(question: &[u8]) -> Option<Vec<u8>> {
     reply(question, NXDOMAIN)
+}
+
+/// Returns the answer to a question for a name without such records. `None` if the message is no question.
+pub fn no_data(question: &[u8]) -> Option<Vec<u8>> {
+    reply(question, NO_ERROR)
+}
+
+/// Returns true if a question is for one of these domains, or a name below it.
+pub fn is_at_or_below(question: &[u8], domains: &Zones) -> bool {
+    question_of(question).is_some_and(|query| domains.0.iter().any(|zone| query.name.offset_of(zone).is_some()))
+}
+
+/// Returns the number of labels of the name that a question is for.
+pub fn labels(question: &[u8]) -> usize {
+    question_of(question).map_or(0, |query| query.name.labels().count())
 }
 
 fn reply(question: &[u8], code: u8) -> Option<Vec<u8>> {

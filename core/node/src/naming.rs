@@ -4,23 +4,30 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use taut_dns::{Names, Network};
-use taut_netmap::NetworkMap;
+use taut_netmap::{NetworkMap, UsableNames};
 
 /// Makes the snapshot for the lanes, and keeps it while a new map has the same names: most changes of a map are changes of endpoints.
 #[derive(Default)]
 pub(crate) struct Naming {
     /// Hash of what the snapshot was made from.
     known: Option<u64>,
+    accepted: Vec<String>,
     names: Option<Arc<Names>>,
 }
 
 impl Naming {
     /// Takes the names of a new map.
     pub(crate) fn set(&mut self, map: &NetworkMap) {
-        let hash = hash(map);
+        let (usable, _) = map.network.naming.usable(&map.network.name, &self.accepted);
+        let hash = hash(map, &usable);
         if self.known != Some(hash) {
-            (self.known, self.names) = (Some(hash), names(map).map(Arc::new));
+            (self.known, self.names) = (Some(hash), names(map, &usable).map(Arc::new));
         }
+    }
+
+    /// Sets the domains that the user accepts although they need consent (fault E17). They count from the next map on.
+    pub(crate) fn set_accepted(&mut self, accepted: &[String]) {
+        self.accepted = accepted.to_vec();
     }
 
     /// Returns the snapshot; `None` without a map.
@@ -30,10 +37,9 @@ impl Naming {
 }
 
 /// Returns the names of a map: the node's own, and those of the peers that it may see. The node's own name comes first, so a peer with the same name does not take it.
-fn names(map: &NetworkMap) -> Option<Names> {
-    let zone = map.network.zone();
+fn names(map: &NetworkMap, usable: &UsableNames) -> Option<Names> {
     let network = Network {
-        zone: &zone,
+        zone: &usable.zone,
         // A serial number of a zone may wrap around (RFC 1982).
         serial: map.version as u32,
         prefixes: [map.network.ipv4, map.network.ipv6],
@@ -41,13 +47,16 @@ fn names(map: &NetworkMap) -> Option<Names> {
     };
     let me = (map.me.name.as_str(), map.me.addresses.as_slice());
     let peers = map.peers.values().map(|peer| (peer.name.as_str(), peer.addresses.as_slice()));
-    Names::new(network, std::iter::once(me).chain(peers))
+    let names = Names::new(network, std::iter::once(me).chain(peers))?;
+    let records = usable.records.iter().map(|record| (record.name.as_str(), record.addresses.as_slice()));
+    let domains = usable.domains.iter().map(|split| (split.domain.as_str(), split.servers.as_slice()));
+    Some(names.with_records(records).with_domains(domains))
 }
 
 /// Returns a hash of everything in a map that [`names`] uses, except for its version.
-fn hash(map: &NetworkMap) -> u64 {
+fn hash(map: &NetworkMap, usable: &UsableNames) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (map.network.zone(), map.network.ipv4, map.network.ipv6, &map.me.name, &map.me.addresses).hash(&mut hasher);
+    (usable, map.network.ipv4, map.network.ipv6, &map.me.name, &map.me.addresses).hash(&mut hasher);
     for peer in map.peers.values() {
         (&peer.name, &peer.addresses).hash(&mut hasher);
     }

@@ -65,7 +65,12 @@ pub(super) fn is_usable(prefix: Prefix) -> bool {
         return false;
     }
     // This is the check that nodes make, so that both sides agree.
-    let info = NetworkInfo { name: String::from("x"), ipv4: prefix, ipv6: random_ula([0; 5]), base_domain: None };
+    let info = NetworkInfo {
+        name: String::from("x"),
+        ipv4: prefix,
+        ipv6: random_ula([0; 5]),
+        naming: taut_netmap::Naming::default(),
+    };
     let addresses = vec![IpAddr::V4(ipv4(prefix, 1)), IpAddr::V6(ipv6(info.ipv6, 1))];
     let me =
         LocalMember { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses, routes: Vec::new() };

@@ -12,10 +12,12 @@ use taut_wire::ip::{self, Packet, Version};
 use taut_wire::tcp::Segment;
 use taut_wire::udp::{self, Datagram};
 
-use crate::answer::{Transport, respond};
+use crate::answer::{Transport, cut_to, respond};
 use crate::names::Names;
+use crate::query::{Header, Query};
 use connections::Connections;
 use outbox::Outbox;
+pub use outbox::{Client, Question};
 use packet::Flow;
 
 /// The port of DNS.
@@ -54,6 +56,22 @@ impl Stub {
         self.connections.handle_timeout(&mut self.out, now);
     }
 
+    /// Returns the next question for other servers. [`Self::take_answer`] takes what they answer.
+    pub fn poll_question(&mut self) -> Option<Question> {
+        self.out.next_question()
+    }
+
+    /// Takes the answer of another server to a question of [`Self::poll_question`], which the caller has checked. An answer that does not fit a datagram is cut, and the client asks over TCP.
+    pub fn take_answer(&mut self, names: &Names, client: Client, answer: &[u8], now: Time) {
+        match client.transport {
+            Transport::Udp(room) => {
+                let answer = cut_to(answer, usize::from(room));
+                self.out.push(client.flow.datagram(&answer));
+            }
+            Transport::Tcp => self.connections.take_answer(client.flow, answer, names, &mut self.out, now),
+        }
+    }
+
     /// Returns the next packet for the host.
     pub fn poll_output(&mut self) -> Option<Box<[u8]>> {
         self.out.pop()
@@ -70,6 +88,9 @@ impl Stub {
         let flow = flow(packet, datagram.source(), PORT);
         let room = mtu.saturating_sub(flow.ip_header() + udp::HEADER);
         let transport = Transport::Udp(u16::try_from(room).unwrap_or(u16::MAX));
+        if let Some(question) = question(names, datagram.payload(), flow, transport) {
+            return self.out.ask(question);
+        }
         let answer = respond(names, datagram.payload(), transport);
         let is_answered = answer.is_some();
         self.out.push(answer.and_then(|answer| flow.datagram(&answer)));
@@ -87,6 +108,18 @@ impl Stub {
         self.connections.handle(flow, &segment, names, mtu, &mut self.out, now);
         true
     }
+}
+
+/// Returns the question in a message that other servers answer, with the longest answer to it.
+fn question(names: &Names, message: &[u8], flow: Flow, transport: Transport) -> Option<Question> {
+    Header::parse(message).filter(|header| !header.is_response && header.opcode == 0)?;
+    let query = Query::parse(message)?;
+    let servers = names.servers(&query)?;
+    let transport = match transport {
+        Transport::Udp(_) => Transport::Udp(transport.limit(query.edns) as u16),
+        Transport::Tcp => Transport::Tcp,
+    };
+    Some(Question { client: Client { flow, transport }, message: message.to_vec(), servers: servers.clone() })
 }
 
 fn flow(packet: &Packet<'_>, client: u16, stub: u16) -> Flow {

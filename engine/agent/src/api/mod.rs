@@ -325,6 +325,35 @@ pub struct NamesStatus {
     /// The host's resolver; `None` if it is left alone (`--no-dns`), and from a daemon that always leaves it alone.
     #[serde(default)]
     pub resolver: Option<ResolverStatus>,
+    /// Number of the operator's records that this node answers.
+    #[serde(default)]
+    pub records: usize,
+    /// The domains whose questions this node passes to other servers.
+    #[serde(default)]
+    pub domains: Vec<DomainStatus>,
+}
+
+/// A domain whose questions go to other servers, through the overlay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainStatus {
+    /// The domain.
+    pub domain: String,
+    /// Its servers, first choice first.
+    pub servers: Vec<IpAddr>,
+    /// Servers that do not answer, with the reason.
+    pub troubles: Vec<ServerTrouble>,
+    /// True if the host's resolver does not ask for it, because one of the host's own search domains has these names.
+    #[serde(default)]
+    pub yields: bool,
+}
+
+/// A server that does not answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerTrouble {
+    /// The server.
+    pub server: IpAddr,
+    /// The reason, of its last question.
+    pub reason: String,
 }
 
 /// The lanes: threads that move packets.

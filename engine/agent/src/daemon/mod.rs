@@ -44,6 +44,7 @@ use crate::metrics::http::{self, MetricsServer};
 use crate::overlay::{self, Overlay, OverlayOutput};
 use crate::resolver::Resolver;
 use crate::server::{ApiServer, FIRST_CONNECTION};
+use crate::upstream::Upstream;
 use mapped::Mapped;
 use questions::Questions;
 use sleep::{Sleep, awake};
@@ -92,6 +93,8 @@ struct Daemon {
     monitor: Option<Monitor>,
     /// The host's resolver, unless it is left alone.
     resolver: Option<Resolver>,
+    /// Questions for servers of split domains.
+    upstream: Upstream,
     control: Option<Control>,
     member: MembershipState,
     coordinator: CoordinatorState,
@@ -150,6 +153,7 @@ impl Daemon {
         if let Some(socket) = resolver.as_ref().and_then(Resolver::as_fd) {
             add(socket, TOKEN_RESOLVER)?;
         }
+        let upstream = Upstream::new(waker.clone());
         let mut daemon = Self {
             config,
             run: u64::try_from(clocks().wall.as_micros()).unwrap_or_default(),
@@ -160,6 +164,7 @@ impl Daemon {
             metrics: metrics.transpose()?,
             monitor,
             resolver,
+            upstream,
             control: Some(control),
             member: MembershipState::default(),
             coordinator: CoordinatorState::default(),
@@ -233,6 +238,7 @@ impl Daemon {
             overlay.set_mapped(&self.mapped.of(overlay.port), clocks);
         }
         self.turn_overlay(clocks);
+        self.turn_upstream();
         self.rotate_old_key();
         if self.readings.due.take_if(|due| clocks.now >= *due).is_some() {
             self.readings.last = clocks.now;

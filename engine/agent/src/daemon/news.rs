@@ -38,6 +38,7 @@ impl Daemon {
             }
             ControlEvent::Map(map) => {
                 log::note_map(&mut self.log, self.member.map.as_deref(), &map, clocks());
+                self.forget_servers(&map);
                 self.member.map = Some(map);
                 self.apply_map();
             }

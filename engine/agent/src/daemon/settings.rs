@@ -73,6 +73,7 @@ impl Daemon {
         match setting.name {
             "log-level" => self.log.set_levels(self.config.log.levels, clocks()),
             "advertise-routes" | "accept-routes" | "snat" | "advertise-exit-node" | "exit-node" => self.take_routes(),
+            "accept-domains" => self.take_domains(),
             "portmap" if self.config.portmap => self.map_ports(),
             "portmap" => {
                 self.mapped.end();
@@ -88,6 +89,13 @@ impl Daemon {
         self.tell(Command::Routes(self.config.routes.proposed()));
         if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
             overlay.set_route_options(&self.config.routes, map, clocks());
+        }
+    }
+
+    /// Has the network answer for the domains that the user accepts now.
+    fn take_domains(&mut self) {
+        if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
+            overlay.set_accepted_domains(&self.config.accept_domains, map, clocks());
         }
     }
 

@@ -18,11 +18,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use taut_base::{Placement, Prefix, PrivateKey, PublicKey, RelayId, Time};
+use taut_base::{LaneId, Placement, Prefix, PrivateKey, PublicKey, RelayId, Time};
+use taut_dns::Question;
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, Node, NodeEvent, Output};
+use taut_node::{Clocks, Node, NodeEvent, Output, ToLane};
 use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
@@ -35,6 +36,7 @@ use crate::config::DaemonConfig;
 use crate::host::{self, Forwarding, Guard, GuardPlan, Host, HostEvent, PacketLimits, Surroundings};
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
 use crate::subnets::{AcceptedRoutes, RouteOptions, Vital};
+use crate::upstream::{ServerWay, StubAnswer};
 use bridges::Bridges;
 use growth::{Growth, most_lanes};
 use nat_test::NatTestSockets;
@@ -150,6 +152,7 @@ impl Overlay {
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         node.set_suites(suites(config.suites));
         node.set_mtu(config.mtu);
+        node.set_accepted_domains(&config.accept_domains);
         node.set_search_sockets(search_sockets(config.search_sockets, open_files()));
         let ports: Vec<u16> = further.iter().map(UdpSocket::port).collect();
         node.set_lanes(Lanes::with_ports(&ports));
@@ -243,6 +246,43 @@ impl Overlay {
         self.routes.clone_from(routes);
         self.forwarding.set_snat(routes.snat, clocks.now);
         self.set_map(map, clocks);
+    }
+
+    /// Takes other domains that the user lets the coordinator answer for.
+    pub(crate) fn set_accepted_domains(&mut self, domains: &[String], map: &NetworkMap, clocks: Clocks) {
+        self.node.set_accepted_domains(domains);
+        self.set_map(map, clocks);
+    }
+
+    /// Returns the next question of a lane's stub for servers of other domains, with its lane.
+    pub(crate) fn poll_question(&mut self) -> Option<(LaneId, Question)> {
+        self.lanes.poll_question()
+    }
+
+    /// Passes an answer to the lane whose stub was asked.
+    pub(crate) fn answer(&mut self, answer: StubAnswer) {
+        let StubAnswer { lane, client, message } = answer;
+        self.lanes.push(lane, ToLane::Answer { client, message: message.into() });
+        self.lanes.flush();
+    }
+
+    /// Returns the way to the server of a split domain.
+    pub(crate) fn way_to(&self, server: IpAddr, map: &NetworkMap) -> ServerWay {
+        let is_in = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| prefix.contains(server));
+        if self.addresses.contains(&server) || is_in(&self.forwarding.in_force()) {
+            return ServerWay::Here;
+        }
+        let is_peer = map.peers.values().any(|peer| peer.addresses.contains(&server));
+        if is_peer || is_in(&self.accepted.used) {
+            return ServerWay::Through(String::from(self.host.name()));
+        }
+        let is_offered = map.peers.values().any(|peer| is_in(&peer.usable_routes(&map.network).collect::<Vec<_>>()));
+        ServerWay::None(String::from(match (is_offered, is_in(&self.prefixes)) {
+            (true, _) if self.routes.accept => "this host does not use the route to it (see `route` above)",
+            (true, _) => "it is behind a subnet router; `taut set --accept-routes` uses the route",
+            (false, true) => "no node that this host may see has its address",
+            (false, false) => "no node and no subnet router of the network leads to it",
+        }))
     }
 
     /// Takes the addresses of the coordinator's present connection: no route of a peer may cut it off.

@@ -190,6 +190,9 @@ mod tests {
             zones: vec![String::from("home.taut.internal")],
             search: false,
             shadows: Vec::new(),
+            yielding: Vec::new(),
+            filtered: Vec::new(),
+            trusted: Vec::new(),
         };
         let former = "nameserver 192.0.2.1\nsearch old\nsearch lan corp.example\noptions edns0 trust-ad\n";
         let lines = |wanted: &Wanted| text(former, wanted).lines().skip(3).map(String::from).collect::<Vec<_>>();

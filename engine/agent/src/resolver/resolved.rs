@@ -90,6 +90,9 @@ mod tests {
             zones: vec![String::from("home.taut.internal"), String::from("taut.internal")],
             search: false,
             shadows: vec![String::from("taut.internal.lan")],
+            yielding: Vec::new(),
+            filtered: Vec::new(),
+            trusted: Vec::new(),
         };
         let lines = |wanted: &Wanted| settings(wanted).iter().map(|words| words.join(" ")).collect::<Vec<_>>();
         let all = lines(&wanted);

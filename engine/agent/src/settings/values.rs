@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest};
-use taut_netmap::{MAX_ROUTES, check_route};
+use taut_netmap::{DomainFault, MAX_ROUTES, check_domain, check_route};
 use taut_wire::control::{Suite, Suites};
 
+use crate::config::AnswerFilter;
 use crate::exit::{BadExitChoice, ExitChoice};
 use crate::log::{Area, Levels};
 use crate::subnets::AdvertisedRoute;
@@ -18,6 +19,8 @@ const MAX_INTERFACE_NAME: usize = 15;
 const MOST_SEARCH_SOCKETS: u16 = 1_024;
 /// Shortest age at which a key is rotated, one day: the coordinator allows four rotations a day.
 const YOUNGEST_KEY: Duration = Duration::from_secs(86_400);
+/// Limit on accepted domains, 64: as many as split domains of a network.
+const MOST_DOMAINS: usize = taut_netmap::MAX_DOMAINS;
 /// Names of the levels of events.
 pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
@@ -96,6 +99,36 @@ pub(super) fn exit_node(text: &str) -> Result<ExitChoice, String> {
 pub(super) fn show_advertised(routes: &[AdvertisedRoute]) -> String {
     let list: Vec<String> = routes.iter().map(ToString::to_string).collect();
     if list.is_empty() { String::from("none") } else { list.join(",") }
+}
+
+/// Parses domains, separated by commas; an empty text or `none` is no domain.
+pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let mut domains = Vec::new();
+    for part in parts {
+        let domain = part.trim_end_matches('.').to_ascii_lowercase();
+        if check_domain(&domain) == Err(DomainFault::NoDomain) {
+            return Err(format!("`{part}` is no domain; write domains such as lan,corp.example, or `none`"));
+        }
+        if !domains.contains(&domain) {
+            domains.push(domain);
+        }
+    }
+    let most = MOST_DOMAINS;
+    if domains.len() > most { Err(format!("give up to {most} domains")) } else { Ok(domains) }
+}
+
+/// Parses which addresses answers for public names must not have.
+pub(super) fn dns_filter(text: &str) -> Result<AnswerFilter, String> {
+    let known = AnswerFilter::ALL.into_iter().find(|filter| filter.name() == text);
+    known.ok_or_else(|| format!("write {}", AnswerFilter::ALL.map(|filter| format!("`{}`", filter.name())).join(", ")))
+}
+
+pub(super) fn show_domains(domains: &[String]) -> String {
+    if domains.is_empty() { String::from("none") } else { domains.join(",") }
 }
 
 pub(super) fn port(text: &str) -> Result<Option<u16>, String> {
