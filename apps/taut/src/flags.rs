@@ -135,6 +135,9 @@ macro_rules! setting_details {
 --snat on|off      give packets to the networks behind this host its own address (default on; off: the networks route back by this host)
 --advertise-exit-node  offer to be an exit node: the way to the internet for other nodes, once approved
 --exit-node NODE   send what goes to the internet through this exit node: its name or overlay address, auto (the nearest that works), or none
+--exit-node-allow-lan-access  keep the local networks (private addresses alone) reachable while an exit node is in use
+--kill-switch      while an exit node is chosen, nothing leaves this host in the clear, also when the daemon ends: nftables rules stay until
+                   `taut down`, `--exit-node none` or `--kill-switch=false`
 --low-latency      busy-poll for 50 ms after each packet: lower latency, up to one core of CPU time per lane
 --rotate-key-every TIME  replace the WireGuard key when it is this old, at least 1d (default never); `taut rotate-key` does it at once
 --metrics ADDRESS  serve Prometheus metrics on this address (PORT on 127.0.0.1, or IP:PORT); anyone who can connect can read them

@@ -18,6 +18,7 @@ mod fault;
 mod flags;
 mod hosts;
 mod ip;
+mod kill_switch;
 mod launch;
 mod leave;
 mod log;

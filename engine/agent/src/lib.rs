@@ -18,6 +18,7 @@
 //! | `server` | the unix sockets of the local API, bounded per user | `api`, `basics`, `error` |
 //! | [`metrics`] | the figures for Prometheus, and the HTTP port that serves them | `api`, `basics` |
 //! | `host` | addresses and routes of the TUN device, and the other interfaces of the host | `api` |
+//! | [`kill_switch`] | the kill switch for commands, with and without a daemon | `host` |
 //! | `lanes` | the running lanes, seen from the agent: queues, steering, sockets' buffers | `basics` |
 //! | `resolver` | the host's resolver, and the helper process that changes it | `api`, `basics` |
 //! | `upstream` | servers of split domains, asked through the overlay | `basics`, `resolver` |
@@ -39,6 +40,7 @@ mod exit;
 pub mod fuzzing;
 mod given;
 mod host;
+pub mod kill_switch;
 mod lanes;
 pub mod log;
 pub mod metrics;

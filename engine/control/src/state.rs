@@ -28,6 +28,7 @@ const MAP: &str = "map.json";
 const STAMPS: &str = "stamps.json";
 const TICKET: &str = "ticket.json";
 const SETTINGS: &str = "settings";
+const KILL_SWITCH: &str = "kill-switch";
 const LEAVING: &str = "leaving";
 const LOCK: &str = "lock";
 
@@ -39,6 +40,7 @@ pub(crate) struct StateDir {
     stamps: StateFile,
     ticket: StateFile,
     settings: StateFile,
+    kill_switch: StateFile,
     /// The marker file of a membership that is being given up. While it exists, all other files of the membership must be removed.
     leaving: StateFile,
     is_leaving: bool,
@@ -141,6 +143,23 @@ pub fn saved_settings(path: &Path) -> String {
     loaded.and_then(|loaded| std::str::from_utf8(&loaded.body).ok().map(String::from)).unwrap_or_default()
 }
 
+/// Returns the device whose kill switch the daemon of the directory `path` had in force last ([`crate::Command::RememberKillSwitch`]); `None` if none was in force, or this user may not read it.
+pub fn saved_kill_switch(path: &Path) -> Option<String> {
+    let body = StateFile::new(path.join(KILL_SWITCH)).load().ok().flatten()?.body;
+    std::str::from_utf8(&body).ok().filter(|device| !device.is_empty()).map(String::from)
+}
+
+/// Forgets the kill switch of the directory `path`, for a host whose daemon does not run.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn forget_kill_switch(path: &Path) -> io::Result<()> {
+    match saved_kill_switch(path) {
+        Some(_) => StateFile::new(path.join(KILL_SWITCH)).save(b""),
+        None => Ok(()),
+    }
+}
+
 impl StateDir {
     /// Creates or opens the directory at `path`, locks it, and reads its files.
     pub(crate) fn open(path: &Path) -> Result<(Self, LoadedState), StartError> {
@@ -155,6 +174,7 @@ impl StateDir {
             stamps: StateFile::new(path.join(STAMPS)),
             ticket: StateFile::new(path.join(TICKET)),
             settings: StateFile::new(path.join(SETTINGS)),
+            kill_switch: StateFile::new(path.join(KILL_SWITCH)),
             leaving: StateFile::new(path.join(LEAVING)),
             is_leaving: false,
             _lock: lock,
@@ -283,6 +303,14 @@ impl StateDir {
     /// Saves what `taut set` keeps. It is about this host, and stays there when the membership ends.
     pub(crate) fn save_settings(&mut self, settings: &str) -> io::Result<()> {
         self.settings.save(settings.as_bytes())
+    }
+
+    /// Saves the device whose kill switch is loaded at the next boot; an empty text for none. A host that never had one gets no file.
+    pub(crate) fn save_kill_switch(&mut self, device: &str) -> io::Result<()> {
+        if device.is_empty() && saved_kill_switch(&self.path).is_none() {
+            return Ok(());
+        }
+        self.kill_switch.save(device.as_bytes())
     }
 
     /// Saves the first stamp of the next run, rounded up to a second.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustls::RootCertStore;
-use taut_base::SAFE_PACKET;
+use taut_base::{SAFE_PACKET, SOCKET_MARK};
 use taut_event::{Waker, connect_tcp};
 
 use crate::broken::Broken;
@@ -148,7 +148,7 @@ fn attempt_address(
 pub fn connect(address: SocketAddr, url: &Url, cancel: &Cancel) -> Result<Stream, Broken> {
     let named = url.host.parse::<IpAddr>().is_err();
     let describe = |error: io::Error| Broken(if named { format!("{address}: {error}") } else { error.to_string() });
-    let socket = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT).map_err(describe)?;
+    let socket = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT, SOCKET_MARK).map_err(describe)?;
     socket.set_nodelay(true).map_err(describe)?;
     socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(describe)?;
     socket.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(describe)?;
@@ -163,7 +163,7 @@ pub(crate) fn connect_verified(url: &Url, authorities: Option<&RootCertStore>) -
     let addresses = addresses.map_err(|error| Broken(format!("its name cannot be resolved: {error}")))?;
     let mut last = Broken(String::from("its name has no address"));
     for address in addresses.take(MAX_ADDRESSES) {
-        let connected = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT).and_then(|socket| {
+        let connected = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT, SOCKET_MARK).and_then(|socket| {
             socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
             socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
             Stream::with_trust(socket, url, authorities.cloned())

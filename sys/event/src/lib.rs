@@ -7,6 +7,7 @@
 //! - [`ThreadTime`] returns for how long a thread ran or wanted to;
 //! - [`precise_timers`] makes the waits of a thread end on time, [`run_first`] raises its priority above ordinary programs;
 //! - [`connect()`] connects to a unix socket with a timeout, [`connect_tcp`] to a TCP address with short segments, [`set_backlog`] gives a listener a longer queue, [`peer_credentials`] returns the process at the other end of a unix socket;
+//! - [`set_mark`] marks what a socket sends;
 //! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors, which [`raise_open_files`] raises;
 //! - [`open_regular`] opens a file that a user named, and refuses a pipe instead of waiting for it;
 //! - [`inherit`] takes over an inherited descriptor, [`is_listening`] returns true if it is a listener.
@@ -21,6 +22,7 @@ mod clock;
 mod connect;
 mod credentials;
 mod file;
+mod mark;
 mod poller;
 mod process;
 mod prompt;
@@ -34,6 +36,7 @@ pub use clock::{boot_time, wall_clock};
 pub use connect::connect;
 pub use credentials::{PeerCredentials, peer_credentials};
 pub use file::{open_regular, open_regular_no_link};
+pub use mark::set_mark;
 pub use poller::{Event, Events, Interest, Poller};
 pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};
 pub use prompt::{precise_timers, run_first};

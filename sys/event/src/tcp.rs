@@ -11,11 +11,16 @@ use crate::owned;
 /// Connects to `address`, and waits for `timeout` at most, which must not be zero. The timeout stays as the stream's write timeout. Neither end sends
 /// segments whose header and contents have more than `segment` bytes together, IP header and the basic 20 bytes of TCP's header not counted
 /// (`TCP_MAXSEG`, man 7 tcp): they pass a path that loses longer packets without an error.
+/// Its packets carry `mark`, if it is not 0 and this process may mark them ([`crate::set_mark`]).
 ///
 /// # Errors
 /// `TimedOut` if there was no answer; otherwise the error of socket(2), setsockopt(2) or connect(2).
-pub fn connect_tcp(address: SocketAddr, segment: u16, timeout: Duration) -> io::Result<TcpStream> {
+pub fn connect_tcp(address: SocketAddr, segment: u16, timeout: Duration, mark: u32) -> io::Result<TcpStream> {
     let stream = new_stream(address)?;
+    if mark != 0 {
+        // Without the right to it the connection works, as long as no route leads it into the overlay.
+        let _ = crate::set_mark(&stream, mark);
+    }
     let segment = libc::c_int::from(segment);
     let length = socklen(size_of_val(&segment));
     // SAFETY: the kernel reads `length` bytes of `segment`, which lives across the call.
@@ -141,7 +146,7 @@ mod tests {
     fn fault_i1_both_ends_of_a_connection_send_short_segments() {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(local).unwrap();
-            let mut near = connect_tcp(listener.local_addr().unwrap(), 1_000, PATIENCE).unwrap();
+            let mut near = connect_tcp(listener.local_addr().unwrap(), 1_000, PATIENCE, 0).unwrap();
             let (mut far, _) = listener.accept().unwrap();
             near.write_all(b"there").unwrap();
             far.read_exact(&mut [0; 5]).unwrap();
@@ -166,16 +171,16 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        assert_eq!(connect_tcp(address, 1_000, PATIENCE).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(connect_tcp(address, 1_000, PATIENCE, 0).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         // A listener whose queue is full answers no further connection.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         set_backlog(&listener, 0).unwrap();
         let address = listener.local_addr().unwrap();
-        let first = connect_tcp(address, 1_000, PATIENCE).unwrap();
-        let silent = connect_tcp(address, 1_000, Duration::from_millis(50)).unwrap_err();
+        let first = connect_tcp(address, 1_000, PATIENCE, 0).unwrap();
+        let silent = connect_tcp(address, 1_000, Duration::from_millis(50), 0).unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::TimedOut);
         set_backlog(&listener, 1).unwrap();
-        let second = connect_tcp(address, 1_000, PATIENCE).unwrap();
+        let second = connect_tcp(address, 1_000, PATIENCE, 0).unwrap();
         drop((first, second));
     }
 }

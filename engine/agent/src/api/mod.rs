@@ -103,6 +103,11 @@ pub enum ApiRequest {
         /// The settings that change.
         changes: Vec<SettingChange>,
     },
+    /// Has this host's packets take its own way to the internet for a while instead of the exit node, as to sign in at a captive portal.
+    PauseExit {
+        /// For how long, in seconds; 0 ends the pause.
+        seconds: u64,
+    },
 }
 
 impl ApiRequest {
@@ -117,6 +122,7 @@ impl ApiRequest {
                 | Self::AcceptPrefixes { .. }
                 | Self::LogLevel { .. }
                 | Self::Set { .. }
+                | Self::PauseExit { .. }
         )
     }
 
@@ -245,6 +251,9 @@ pub struct Status {
     /// The subnet routes, once a network was joined.
     #[serde(default)]
     pub routes: Option<RoutesStatus>,
+    /// The kill switch; `null` if it is off.
+    #[serde(default)]
+    pub kill_switch: Option<KillSwitchStatus>,
     /// Exit nodes, once a network was joined.
     #[serde(default)]
     pub exit: Option<ExitStatus>,
@@ -254,6 +263,17 @@ pub struct Status {
     /// The last `taut leave`, until the node joins a network again.
     #[serde(default)]
     pub leave: Option<LeaveStatus>,
+}
+
+/// The kill switch: what keeps packets of this host from leaving in the clear while an exit node is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KillSwitchStatus {
+    /// Whether its rules are in force.
+    pub in_force: bool,
+    /// Number of packets that it dropped since its rules last changed.
+    pub dropped: u64,
+    /// The rest of a pause, in seconds; `null` without one.
+    pub paused_s: Option<f64>,
 }
 
 /// Counters of the handshakes that peers started.

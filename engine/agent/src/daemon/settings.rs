@@ -72,7 +72,13 @@ impl Daemon {
     fn take_effect(&mut self, setting: &'static Setting) {
         match setting.name {
             "log-level" => self.log.set_levels(self.config.log.levels, clocks()),
-            "advertise-routes" | "accept-routes" | "snat" | "advertise-exit-node" | "exit-node" => self.take_routes(),
+            "advertise-routes"
+            | "accept-routes"
+            | "snat"
+            | "advertise-exit-node"
+            | "exit-node"
+            | "exit-node-allow-lan-access"
+            | "kill-switch" => self.take_routes(),
             "accept-domains" => self.take_domains(),
             "portmap" if self.config.portmap => self.map_ports(),
             "portmap" => {
@@ -86,6 +92,8 @@ impl Daemon {
 
     /// Has the network and the coordinator know the present choices about subnet routes.
     fn take_routes(&mut self) {
+        // The kill switch comes before routes that lead elsewhere.
+        self.turn_kill_switch(clocks().now);
         self.tell(Command::Routes(self.config.routes.proposed()));
         if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
             overlay.set_route_options(&self.config.routes, map, clocks());

@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use taut_base::{LaneId, Placement, Prefix, PrivateKey, PublicKey, RelayId, Time};
+use taut_base::{LaneId, Placement, Prefix, PrivateKey, PublicKey, RelayId, SOCKET_MARK, Time};
 use taut_dns::Question;
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
@@ -33,7 +33,9 @@ use taut_wire::control::Lanes;
 use crate::api::{Failure, MtuSource, TunStatus, UdpStatus};
 use crate::basics::OsEntropy;
 use crate::config::DaemonConfig;
-use crate::host::{self, Forwarding, Guard, GuardPlan, Host, HostEvent, PacketLimits, Surroundings};
+use crate::host::{
+    self, ExitRoutes, ExitRouting, Forwarding, Guard, GuardPlan, Host, HostEvent, Nearby, PacketLimits, Surroundings,
+};
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
 use crate::subnets::{AcceptedRoutes, RouteOptions, Vital};
 use crate::upstream::{ServerWay, StubAnswer};
@@ -63,6 +65,10 @@ pub(crate) struct Overlay {
     world: World,
     /// The endpoints of the network's relays.
     relays: Vec<SocketAddr>,
+    /// The routes and rules of the exit node that this host uses.
+    exit: ExitRoutes,
+    /// True while the user wants the host's own way to the internet for a while.
+    exit_paused: bool,
     surroundings: Surroundings,
     /// Time of the last reading of the routes into other overlays.
     routes_read: Time,
@@ -148,6 +154,7 @@ impl Overlay {
 
         let forwarding = Forwarding::new(host.name(), config.routes.snat, switch_record(config));
         let guard = Guard::new(host.name());
+        let exit = ExitRoutes::new(&config.tun_name, exit_record(config));
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         node.set_suites(suites(config.suites));
@@ -183,6 +190,8 @@ impl Overlay {
             guard,
             world: World::default(),
             relays: Vec::new(),
+            exit,
+            exit_paused: false,
             surroundings: Surroundings::default(),
             routes_read: Time::ZERO,
             reread: None,
@@ -313,10 +322,29 @@ impl Overlay {
             behind: behind.collect(),
         };
         self.guard.set(plan, now);
+        let routing = self.exit_routing();
+        self.exit.set(routing, self.surroundings.nearby(), now);
         // The kernel sends packets to an endpoint in such a prefix into the overlay, where they would go round in circles (fault I8).
         let avoided = self.surroundings.overlays().into_iter().chain(self.accepted.used.iter().copied());
         self.node.set_avoided(avoided.collect());
         is_other
+    }
+
+    fn exit_routing(&self) -> ExitRouting {
+        let RouteOptions { local_networks, kill_switch, .. } = self.routes;
+        ExitRouting { wanted: self.routes.exit_node.is_on() && !self.exit_paused, local_networks, kill_switch }
+    }
+
+    /// Has the host's packets take its own way for a while, or the exit node again.
+    pub(crate) fn pause_exit(&mut self, paused: bool, now: Time) {
+        self.exit_paused = paused;
+        let routing = self.exit_routing();
+        self.exit.set(routing, self.surroundings.nearby(), now);
+    }
+
+    /// Returns the networks around this host that the kill switch lets through.
+    pub(crate) fn nearby(&self) -> Nearby {
+        self.surroundings.nearby()
     }
 
     /// Routes peers, subnets and the stub into the device.
@@ -386,6 +414,12 @@ impl Overlay {
     /// Notes that the device, its addresses or its routes changed.
     pub(crate) fn handle_news(&mut self, now: Time) {
         self.host.handle_news(now);
+        self.exit.handle_news(now);
+    }
+
+    /// Notes that rules of policy routing changed.
+    pub(crate) fn handle_rules(&mut self, now: Time) {
+        self.exit.handle_news(now);
     }
 
     /// Returns the problem that keeps packets from flowing, if another program undoes the device's configuration.
@@ -396,7 +430,7 @@ impl Overlay {
     /// Returns warnings for the user; packets flow nevertheless.
     pub(crate) fn warnings(&self) -> Vec<Failure> {
         let host = self.host.warnings().into_iter().chain(self.conflicts.iter().cloned());
-        host.chain(self.forwarding.warnings()).chain(self.accepted.warnings()).collect()
+        host.chain(self.exit.warning()).chain(self.forwarding.warnings()).chain(self.accepted.warnings()).collect()
     }
 
     /// Returns the addresses at which this node answers its host's questions for names.
@@ -416,7 +450,7 @@ impl Overlay {
 
     /// Notes that the host's routes, addresses or links changed, or that the host slept: lanes choose their local addresses again, and all paths need a new proof.
     pub(crate) fn handle_network_change(&mut self, clocks: Clocks) {
-        self.lanes.check_routes(self.host.netlink(), 0);
+        self.lanes.check_routes(self.host.netlink(), SOCKET_MARK);
         self.bridges.check();
         self.node.handle_look_around(self.surroundings.families(), clocks);
         self.drain(clocks);
@@ -466,6 +500,13 @@ impl Overlay {
             self.host.note(HostEvent::GuardFailed(reason));
         }
         self.world.turn(self.node.exit(), &self.relays, &self.addresses, &mut OsEntropy::new(), clocks.now);
+        if self.exit.poll_timeout().is_some_and(|due| due <= clocks.now) {
+            let (index, name, has_ipv6) = (self.host.index(), String::from(self.host.name()), self.host.has_ipv6());
+            self.exit.handle_timeout(self.host.netlink(), (index, &name), has_ipv6, clocks.now);
+            if let Some(missing) = self.exit.was_restored() {
+                self.host.note(HostEvent::ExitRestored(missing));
+            }
+        }
         // Another program may have changed it.
         self.follow |= self.host.mtu() != self.tun.mtu;
         self.nat_test.read(&mut self.node, clocks);
@@ -546,6 +587,7 @@ impl Overlay {
             self.forwarding.poll_timeout(),
             self.guard.poll_timeout(),
             self.world.poll_timeout(),
+            self.exit.poll_timeout(),
         ];
         own.into_iter().flatten().chain([self.host.poll_timeout()]).min()
     }
@@ -587,6 +629,7 @@ impl Overlay {
 
     /// Closes the TUN device and the sockets. The kernel removes addresses and routes with the device.
     pub(crate) fn stop(mut self) {
+        self.exit.stop(self.host.netlink());
         self.forwarding.stop();
         self.guard.stop();
         self.lanes.stop();
@@ -596,4 +639,9 @@ impl Overlay {
 /// Returns the file that names the switches of forwarding that are on. It does not outlive the host's next boot, like the switches themselves.
 pub(crate) fn switch_record(config: &DaemonConfig) -> PathBuf {
     config.socket.with_extension("forwarding")
+}
+
+/// Returns the file that names the interfaces whose reverse path filter takes marks.
+pub(crate) fn exit_record(config: &DaemonConfig) -> PathBuf {
+    config.socket.with_extension("exit")
 }

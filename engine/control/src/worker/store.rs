@@ -46,6 +46,8 @@ pub(super) struct Store {
     ceiling_due: Option<Time>,
     /// What `taut set` keeps, with the time of its next save; `None` once it is saved.
     settings: Option<(String, Time)>,
+    /// The device whose kill switch is loaded at the next boot, or an empty text, with the time of its next save; `None` once it is saved.
+    kill_switch: Option<(String, Time)>,
     /// True if they were saved since [`Store::take_settings_saved`].
     settings_saved: bool,
 }
@@ -67,6 +69,7 @@ impl Store {
             ceiling: found.ceiling,
             ceiling_due: None,
             settings: None,
+            kill_switch: None,
             settings_saved: false,
         }
     }
@@ -82,6 +85,10 @@ impl Store {
 
     pub(super) fn settings_changed(&mut self, settings: String, now: Time) {
         self.settings = Some((settings, now));
+    }
+
+    pub(super) fn kill_switch_changed(&mut self, device: String, now: Time) {
+        self.kill_switch = Some((device, now));
     }
 
     /// Returns true if what `taut set` keeps was saved since the last call, and nothing newer waits.
@@ -129,7 +136,8 @@ impl Store {
 
     pub(super) fn deadline(&self) -> Option<Time> {
         let settings_due = self.settings.as_ref().map(|(_, due)| *due);
-        let due = [self.membership_due, self.map_due, self.ticket_due, self.ceiling_due, settings_due];
+        let kill_switch_due = self.kill_switch.as_ref().map(|(_, due)| *due);
+        let due = [self.membership_due, self.map_due, self.ticket_due, self.ceiling_due, settings_due, kill_switch_due];
         due.into_iter().flatten().min()
     }
 
@@ -166,6 +174,12 @@ impl Store {
     /// Saves everything that is due. Returns one message for the user per failed save.
     fn save_due(&mut self, membership: Option<&Membership>, map: Option<&NetworkMap>, now: Time) -> Vec<String> {
         let mut problems = self.save_settings(now);
+        if let Some((device, _)) = self.kill_switch.take_if(|(_, due)| *due <= now)
+            && let Err(error) = self.state.save_kill_switch(&device)
+        {
+            self.kill_switch = Some((device, now + RETRY));
+            problems.push(self.explain(&error));
+        }
         let Some(membership) = membership else { return problems };
         if self.membership_due.is_some_and(|due| due <= now)
             && let Err(error) = self.save_membership(membership)
@@ -234,6 +248,7 @@ impl Store {
         self.ceiling_due = self.ceiling_due.map(|_| now);
         self.ticket_due = self.ticket_due.map(|_| now);
         self.settings = self.settings.take().map(|(settings, _)| (settings, now));
+        self.kill_switch = self.kill_switch.take().map(|(device, _)| (device, now));
         self.save_due(membership, map, now)
     }
 
