@@ -30,6 +30,7 @@ mod peers;
 mod ping;
 mod rotate_key;
 mod set;
+mod ssh;
 mod status;
 mod table;
 mod token;

@@ -102,6 +102,9 @@ pub enum ApiRequest {
     Set {
         /// The settings that change.
         changes: Vec<SettingChange>,
+        /// The address from which the user is logged in by ssh: changes that would cut it off are refused. `None` without such a session, or if that is wanted.
+        #[serde(default)]
+        session: Option<IpAddr>,
     },
     /// Has this host's packets take its own way to the internet for a while instead of the exit node, as to sign in at a captive portal.
     PauseExit {

@@ -1,6 +1,7 @@
 //! The kill switch (docs/internals/exit.md): it is in force from the moment when a user chose an exit node and the switch, and until the user ends one of them, disconnects, or leaves the
 //! network. Neither the end of the daemon nor a coordinator's refusal ends it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use taut_base::Time;
@@ -8,6 +9,7 @@ use taut_control::Command;
 
 use super::Daemon;
 use crate::api::{Failure, KillSwitchStatus};
+use crate::config::DaemonConfig;
 use crate::host::{ExitRouting, KillSwitch, KillSwitchPlan, Nearby};
 use crate::log::{Value, kind};
 use crate::overlay::Overlay;
@@ -85,6 +87,33 @@ impl Daemon {
         if !time.is_zero() {
             self.note(&kind::KILL_SWITCH_PAUSED, &[Value::s(time)]);
         }
+    }
+
+    /// Refuses a kill switch that would cut off the ssh session from this address (fault J10).
+    pub(super) fn check_session(&self, wanted: &DaemonConfig, session: Option<IpAddr>) -> Result<(), Failure> {
+        let routes = &wanted.routes;
+        let Some(client) = session.filter(|_| routes.kill_switch && routes.exit_node.is_on()) else { return Ok(()) };
+        let nearby = self.overlay.as_ref().map_or_else(Nearby::default, Overlay::nearby);
+        let overlay = self.overlay.as_ref().map_or(&[][..], Overlay::prefixes);
+        let local = nearby.local.iter().filter(|_| routes.local_networks);
+        let inside = nearby.inside.iter().map(|(_, prefix)| prefix);
+        let is_link_local = matches!(client, IpAddr::V6(v6) if v6.is_unicast_link_local()) && routes.local_networks;
+        if client.is_loopback()
+            || is_link_local
+            || overlay.iter().chain(local).chain(inside).any(|prefix| prefix.contains(client))
+        {
+            return Ok(());
+        }
+        let is_local = nearby.local.iter().any(|prefix| prefix.contains(client));
+        let hint = match is_local {
+            true => {
+                "add --exit-node-allow-lan-access, which keeps the local network reachable, or repeat the command with --cut-ssh; nothing was changed"
+            }
+            false => {
+                "log in over the overlay or from the local network (with --exit-node-allow-lan-access), or repeat the command with --cut-ssh; nothing was changed"
+            }
+        };
+        Err(Failure::new(format!("the kill switch would cut off {client}, from where you are logged in by ssh"), hint))
     }
 
     /// Returns the state of the kill switch for users; `None` if it is off.

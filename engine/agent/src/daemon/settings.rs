@@ -1,5 +1,7 @@
 //! `taut set`: changes settings of the running daemon, and keeps them for the next one.
 
+use std::net::IpAddr;
+
 use taut_control::Command;
 use taut_netmap::check_route;
 
@@ -29,7 +31,7 @@ impl Daemon {
     }
 
     /// Changes settings: all of them, or none if one cannot be changed.
-    pub(super) fn set(&mut self, changes: &[SettingChange]) -> ApiResponse {
+    pub(super) fn set(&mut self, changes: &[SettingChange], session: Option<IpAddr>) -> ApiResponse {
         let mut wanted = self.config.clone();
         for change in changes {
             if let Err(failure) = keep(&mut wanted, change) {
@@ -38,6 +40,9 @@ impl Daemon {
         }
         resolve(&mut wanted);
         if let Err(failure) = self.check_routes(&wanted) {
+            return ApiResponse::Failed(failure);
+        }
+        if let Err(failure) = self.check_session(&wanted, session) {
             return ApiResponse::Failed(failure);
         }
         if let Err(failure) = self.take_metrics(&wanted) {

@@ -128,7 +128,7 @@ impl Daemon {
                 ApiResponse::Done
             }
             ApiRequest::Settings => self.settings(),
-            ApiRequest::Set { changes } => self.set(&changes),
+            ApiRequest::Set { changes, session } => self.set(&changes, session),
         }
     }
 

@@ -61,14 +61,14 @@ pub(crate) struct Overlay {
     /// The peers' routes in use.
     accepted: AcceptedRoutes,
     forwarding: Forwarding,
-    guard: Guard,
-    world: World,
-    /// The endpoints of the network's relays.
-    relays: Vec<SocketAddr>,
     /// The routes and rules of the exit node that this host uses.
     exit: ExitRoutes,
     /// True while the user wants the host's own way to the internet for a while.
     exit_paused: bool,
+    guard: Guard,
+    world: World,
+    /// The endpoints of the network's relays.
+    relays: Vec<SocketAddr>,
     surroundings: Surroundings,
     /// Time of the last reading of the routes into other overlays.
     routes_read: Time,
@@ -153,8 +153,8 @@ impl Overlay {
             })?;
 
         let forwarding = Forwarding::new(host.name(), config.routes.snat, switch_record(config));
-        let guard = Guard::new(host.name());
         let exit = ExitRoutes::new(&config.tun_name, exit_record(config));
+        let guard = Guard::new(host.name());
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         node.set_suites(suites(config.suites));
@@ -187,11 +187,11 @@ impl Overlay {
             coordinator: coordinator.to_vec(),
             accepted: AcceptedRoutes::default(),
             forwarding,
+            exit,
+            exit_paused: false,
             guard,
             world: World::default(),
             relays: Vec::new(),
-            exit,
-            exit_paused: false,
             surroundings: Surroundings::default(),
             routes_read: Time::ZERO,
             reread: None,
@@ -314,6 +314,8 @@ impl Overlay {
         let is_exit = self.routes.is_exit(map);
         self.forwarding.set_exit(is_exit.then_some([map.network.ipv4, map.network.ipv6]), now);
         self.node.set_exit(self.routes.exit_node.wish(map), self.forwarding.is_exit());
+        let routing = self.exit_routing();
+        self.exit.set(routing, self.surroundings.nearby(), now);
         let behind = self.routes.in_force(map).into_iter().filter(|_| !self.routes.snat).map(|route| route.real);
         let plan = GuardPlan {
             overlay: vec![map.network.ipv4, map.network.ipv6],
@@ -322,8 +324,6 @@ impl Overlay {
             behind: behind.collect(),
         };
         self.guard.set(plan, now);
-        let routing = self.exit_routing();
-        self.exit.set(routing, self.surroundings.nearby(), now);
         // The kernel sends packets to an endpoint in such a prefix into the overlay, where they would go round in circles (fault I8).
         let avoided = self.surroundings.overlays().into_iter().chain(self.accepted.used.iter().copied());
         self.node.set_avoided(avoided.collect());
@@ -495,11 +495,6 @@ impl Overlay {
                 self.host.note(HostEvent::RulesRestored);
             }
         }
-        self.guard.handle_timeout(clocks.now);
-        if let Some(reason) = self.guard.take_error() {
-            self.host.note(HostEvent::GuardFailed(reason));
-        }
-        self.world.turn(self.node.exit(), &self.relays, &self.addresses, &mut OsEntropy::new(), clocks.now);
         if self.exit.poll_timeout().is_some_and(|due| due <= clocks.now) {
             let (index, name, has_ipv6) = (self.host.index(), String::from(self.host.name()), self.host.has_ipv6());
             self.exit.handle_timeout(self.host.netlink(), (index, &name), has_ipv6, clocks.now);
@@ -507,6 +502,11 @@ impl Overlay {
                 self.host.note(HostEvent::ExitRestored(missing));
             }
         }
+        self.guard.handle_timeout(clocks.now);
+        if let Some(reason) = self.guard.take_error() {
+            self.host.note(HostEvent::GuardFailed(reason));
+        }
+        self.world.turn(self.node.exit(), &self.relays, &self.addresses, &mut OsEntropy::new(), clocks.now);
         // Another program may have changed it.
         self.follow |= self.host.mtu() != self.tun.mtu;
         self.nat_test.read(&mut self.node, clocks);
@@ -585,9 +585,9 @@ impl Overlay {
             self.nat_test.poll_timeout(),
             self.limits.poll_timeout(),
             self.forwarding.poll_timeout(),
+            self.exit.poll_timeout(),
             self.guard.poll_timeout(),
             self.world.poll_timeout(),
-            self.exit.poll_timeout(),
         ];
         own.into_iter().flatten().chain([self.host.poll_timeout()]).min()
     }
@@ -641,7 +641,7 @@ pub(crate) fn switch_record(config: &DaemonConfig) -> PathBuf {
     config.socket.with_extension("forwarding")
 }
 
-/// Returns the file that names the interfaces whose reverse path filter takes marks.
+/// Returns the file with the former values of reverse path filters that are loose while an exit node is in use.
 pub(crate) fn exit_record(config: &DaemonConfig) -> PathBuf {
     config.socket.with_extension("exit")
 }

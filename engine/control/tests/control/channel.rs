@@ -265,7 +265,7 @@ fn a_refusal_is_read_although_the_coordinator_closed_the_connection_meanwhile() 
         max_message: MAX_MESSAGE,
         wrong_server: "",
     };
-    let dial = Dial::start(coordinator.url(), target, Waker::new().unwrap()).unwrap();
+    let dial = Dial::start(coordinator.url(), Vec::new(), target, Waker::new().unwrap()).unwrap();
     let mut session = coordinator.accept();
     let mut channel = loop {
         match dial.take() {

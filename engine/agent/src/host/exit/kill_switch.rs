@@ -152,7 +152,7 @@ pub(crate) fn table_name(device: &str) -> String {
 
 /// Returns the name of the daemon's own copy of the table.
 fn twin_name(device: &str) -> String {
-    format!("{device}_guard")
+    format!("{device}_kill_twin")
 }
 
 /// Puts the kill switch of a network in force, unless it is.

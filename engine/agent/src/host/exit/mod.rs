@@ -141,8 +141,8 @@ impl ExitRoutes {
             missing.push("marks");
         }
         self.source_check
-            .turn_on(&self.nearby.uplinks)
-            .map_err(|error| format!("the strict reverse path filter cannot take marks: {error}"))?;
+            .loosen(&self.nearby.uplinks)
+            .map_err(|error| format!("the strict reverse path filter cannot be loosened: {error}"))?;
         if self.set_routes(netlink, index, has_ipv6).map_err(|error| error.to_string())? {
             missing.push("routes");
         }
@@ -226,7 +226,7 @@ impl ExitRoutes {
             // The kernel removes a protected table with its socket.
             let _ = table.remove();
         }
-        self.source_check.turn_off();
+        self.source_check.restore();
         (self.error, self.is_complete) = (None, false);
     }
 

@@ -130,8 +130,7 @@ impl MarkPlan {
         chains
     }
 
-    /// A connection that comes from outside to this host is marked, so that its packets ask the main table in both directions (fault J10). Answers to our own packets get our mark, with which
-    /// a strict reverse path filter finds their way.
+    /// A connection that comes from outside to this host is marked, so that its packets ask the main table in both directions (fault J10).
     fn incoming(&self) -> Vec<NftRule> {
         let from = |name: &str| NftRule::new().from_named(name);
         let mut rules = vec![NftRule::new().from_interface(self.loopback).accept()];
@@ -143,14 +142,11 @@ impl MarkPlan {
         let new = NftRule::new().to_host().of_new_connection();
         rules.push(new.set_connection_mark(REPLY_MARK, MARK_MASK));
         rules.push(of_reply(NftRule::new()).set_mark(REPLY_MARK, MARK_MASK));
-        let ours = NftRule::new().of_marked_connection(SOCKET_MARK, MARK_MASK);
-        rules.push(ours.set_mark(SOCKET_MARK, MARK_MASK));
         rules
     }
 
     fn outgoing(&self) -> Vec<NftRule> {
-        let ours = || NftRule::new().marked(SOCKET_MARK, MARK_MASK);
-        let mut rules = vec![ours().set_connection_mark(SOCKET_MARK, MARK_MASK), ours().accept()];
+        let mut rules = vec![NftRule::new().marked(SOCKET_MARK, MARK_MASK).accept()];
         // A packet from the middle of a connection, from a port on which this host listens: it came from outside, before the kernel kept track.
         rules.extend(self.listening.iter().take(MOST_PORTS).map(|port| {
             NftRule::new().of_new_connection().tcp_within(*port).set_connection_mark(REPLY_MARK, MARK_MASK)
