@@ -93,6 +93,8 @@ def over_tcp(server, asked, timeout, port=53):
             answers = []
             for number in range(len(asked)):
                 message = stream.read(int.from_bytes(stream.read(2), "big"))
+                if not message:
+                    raise ConnectionError("closed without an answer")
                 assert message[:2] == number.to_bytes(2, "big"), "an answer to another question"
                 answers.append(read(message, 1e3 * (time.perf_counter() - begun)))
             asking.shutdown(socket.SHUT_WR)

@@ -1,6 +1,6 @@
 //! The resolver of an exit node: it has the host's own servers answer the peers that the policy lets use this node as an exit, and nobody else (fault H8).
 //!
-//! The sockets are bound to the overlay's device, so neither the LAN nor programs of this host reach them, and the packet filter is opened for the same peers alone
+//! The sockets are bound to the overlay's device, so the LAN does not reach them, and the packet filter is opened for the same peers alone
 //! ([`opened`]). The peers get the names of the internet: not those of the networks around this host, and no private addresses.
 
 use std::collections::BTreeMap;
