@@ -56,13 +56,6 @@ class Office:
     def plain_file(self):
         self.own.write(RESOLV_CONF, f"nameserver {self.coordinator.host.ipv4}\nsearch lan.example\n")
 
-    def start_dnsmasq(self):
-        own, server = self.own, self.coordinator.host.ipv4
-        own.write("/etc/dnsmasq.conf", f"no-resolv\nserver={server}\nstop-dns-rebind\nbind-dynamic\ninterface=lo\nconf-dir=/etc/dnsmasq.d/,*.conf\n")
-        own.write("/etc/init.d/dnsmasq", _DNSMASQ_SERVICE)
-        own.write(RESOLV_CONF, "nameserver 127.0.0.1\nsearch lan.example\n")
-        own.sh("mkdir -p /etc/dnsmasq.d; chmod 755 /etc/init.d/dnsmasq; /etc/init.d/dnsmasq start")
-
 
 # How dnsmasq is restarted on OpenWrt and by sysvinit.
 _DNSMASQ_SERVICE = """#!/bin/sh
@@ -71,13 +64,21 @@ _DNSMASQ_SERVICE = """#!/bin/sh
 """
 
 
+def start_dnsmasq(own, server):
+    """Starts a dnsmasq on a host, with this server for all names, and has libc ask it."""
+    own.write("/etc/dnsmasq.conf", f"no-resolv\nserver={server}\nstop-dns-rebind\nbind-dynamic\ninterface=lo\nconf-dir=/etc/dnsmasq.d/,*.conf\n")
+    own.write("/etc/init.d/dnsmasq", _DNSMASQ_SERVICE)
+    own.write(RESOLV_CONF, "nameserver 127.0.0.1\nsearch lan.example\n")
+    own.sh("mkdir -p /etc/dnsmasq.d; chmod 755 /etc/init.d/dnsmasq; /etc/init.d/dnsmasq start")
+
+
 def start_resolver(office, back_end):
     """Starts the client's resolver, with the Internet's name server."""
     match back_end:
         case "file":
             office.plain_file()
         case "dnsmasq":
-            office.start_dnsmasq()
+            start_dnsmasq(office.own, office.coordinator.host.ipv4)
         case _:
             office.own.start_resolved(office.coordinator.host.ipv4)
 

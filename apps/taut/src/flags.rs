@@ -151,6 +151,7 @@ macro_rules! setting_details {
 --dns-search       have programs find nodes by bare names such as `nas`, too, after the host's own domains
 --accept-domains L the operator may have this host ask for these domains, although they are single labels, public suffixes or the host's own (default none)
 --dns-filter WHAT  drop answers that lead public names to addresses of the overlay, or to all private ones: none (default), overlay, private
+--exit-dns LIST   while an exit node is used: ask these public servers through it for names of the internet (default exit: the exit node itself)
 --no-portmap       do not request port mappings from the router (PCP, NAT-PMP, UPnP)
 --search-sockets N sockets of a port search, which finds a peer behind a symmetric NAT, 0 to 1024 (default 256; 0: stay on the relay)
 --suites LIST      ciphers for data between Taut nodes: AEGIS256X4, AES256GCM, ChaCha20Poly1305 (default: all that this processor has fast; the

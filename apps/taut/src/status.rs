@@ -9,8 +9,9 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use taut_agent::api::{
-    CoordinatorStatus, DomainStatus, LanesStatus, LeaveState, MtuSource, NamesStatus, NatStatus, NodeState, PathKind,
-    PeerStatus, PortMapStatus, RelayStatus, RelayVia, ResolverBackEnd, ResolverStatus, ServerTrouble, Status,
+    CoordinatorStatus, DomainStatus, InternetNames, LanesStatus, LeaveState, MtuSource, NamesStatus, NatStatus,
+    NodeState, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, ResolverBackEnd, ResolverStatus,
+    ServerTrouble, Status,
 };
 
 use crate::client::{Client, NoDaemon};
@@ -110,6 +111,8 @@ fn surroundings(status: &Status) -> String {
         rows.extend(
             me.names.iter().flat_map(|names| &names.domains).map(|status| vec![String::from("domain"), domain(status)]),
         );
+        let internet = me.names.as_ref().and_then(|names| names.internet.as_ref());
+        rows.extend(internet.map(|status| vec![String::from("names"), internet_names(status)]));
         if let Some(tun) = &me.tun {
             let ports = me.lanes.as_ref().map(|lanes| &lanes.ports[..]).unwrap_or_default();
             let port = match ports {
@@ -167,6 +170,19 @@ fn domain(status: &DomainStatus) -> String {
     }
     for ServerTrouble { server, reason } in &status.troubles {
         let _ = write!(text, "; {server}: {reason}");
+    }
+    text
+}
+
+/// Describes who answers names of the internet while an exit node is chosen.
+fn internet_names(status: &InternetNames) -> String {
+    let InternetNames { through, servers, troubles } = status;
+    let Some(through) = through else {
+        return String::from("all others: not asked for, while no exit node can be used");
+    };
+    let mut text = format!("all others: asked through the exit node {through}, at {}", join(servers));
+    for ServerTrouble { server, reason } in troubles {
+        let _ = write!(text, "; {server}: {reason}; `taut set --exit-dns 9.9.9.9` asks that server through it");
     }
     text
 }

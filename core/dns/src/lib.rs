@@ -26,5 +26,5 @@ pub use answer::{MAX_UDP, Transport, respond};
 pub use lookup::{addresses, question};
 pub use names::{Names, Network};
 pub use rebind::leads_to;
-pub use split::{Way, Zones, failure, is_answer, is_at_or_below, labels, no_data, no_name, reverse_zones};
-pub use stub::{Client, PORT, Question, Stub};
+pub use split::{Way, Zones, failure, is_answer, is_at_or_below, labels, no_data, no_name, refused, reverse_zones};
+pub use stub::{Client, EXIT_PORT, PORT, Question, Stub};

@@ -8,7 +8,8 @@ use taut_base::Prefix;
 use crate::extra::{Domains, Found, Records};
 use crate::name::{Name, WireName};
 use crate::query::{CLASS_IN, Query, kind};
-use crate::reverse::ReverseZones;
+use crate::reverse::{ReverseName, ReverseZones};
+use crate::split::{Way, Zones};
 
 /// Interface identifier of the stub's IPv6 address, `0:53:0:53`. Coordinators number nodes with 32 bits, so no node has it; 53 is the port of DNS.
 const STUB_IDENTIFIER: u128 = 0x0053_0000_0053;
@@ -32,6 +33,8 @@ pub struct Names {
     owners: Box<[(IpAddr, usize)]>,
     records: Records,
     domains: Domains,
+    /// The names that the exit node is not asked for, if it is asked for all others.
+    kept: Option<Zones>,
 }
 
 /// A node with its name.
@@ -79,7 +82,7 @@ impl Names {
         let reverse = network.prefixes.map(ReverseZones::new);
         let (hosts, owners, own) = (hosts.into(), owners.into(), network.own.into());
         let (records, domains) = (Records::default(), Domains::default());
-        Some(Self { zone, serial: network.serial, stub, own, reverse, hosts, owners, records, domains })
+        Some(Self { zone, serial: network.serial, stub, own, reverse, hosts, owners, records, domains, kept: None })
     }
 
     /// Adds the operator's records, which have whole names. `*.` in front stands for all names below the rest.
@@ -94,14 +97,33 @@ impl Names {
         Self { domains: Domains::new(domains), ..self }
     }
 
-    /// Returns the servers that a question goes to; `None` if the stub answers it itself. The network's own names and the operator's records come before split domains.
-    pub(crate) fn servers(&self, query: &Query<'_>) -> Option<&Arc<[IpAddr]>> {
+    /// Passes on questions for all names that are not the network's or its operator's: those of the internet, which the exit node is asked for ([`crate::Question::servers`] is empty then).
+    /// `kept` are domains whose names are not the internet's: the answer is REFUSED.
+    #[must_use]
+    pub fn with_all_others<'a>(self, kept: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { kept: Some(Zones::new(kept)), ..self }
+    }
+
+    /// Returns the servers that a question goes to, none for the exit node; `None` if the stub answers it itself. The network's own names and the operator's records come before split
+    /// domains.
+    pub(crate) fn servers(&self, query: &Query<'_>) -> Option<Arc<[IpAddr]>> {
         // A transfer of a zone is more than one message (RFC 5936 section 2.2).
         let is_usual = query.class == CLASS_IN && !(kind::FIRST_META..=kind::LAST_META).contains(&query.kind);
-        let servers = self.domains.servers(query.name).filter(|_| is_usual)?;
-        let is_own =
-            query.name.offset_of(&self.zone).is_some() || matches!(self.record(query.name), Found::Addresses(..));
-        (!is_own).then_some(servers)
+        if !is_usual || query.name.offset_of(&self.zone).is_some() {
+            return None;
+        }
+        match (self.record(query.name), self.domains.servers(query.name)) {
+            (Found::Addresses(..), _) => None,
+            (_, Some(servers)) => Some(Arc::clone(servers)),
+            (Found::Empty | Found::Below(_), None) => None,
+            (Found::Above | Found::Nothing, None) => self.is_of_the_internet(query).then(Arc::default),
+        }
+    }
+
+    fn is_of_the_internet(&self, query: &Query<'_>) -> bool {
+        let reverse = ReverseName::parse(query.name);
+        let is_own = reverse.is_some_and(|name| self.reverse.iter().any(|zones| zones.contain(&name)));
+        !is_own && self.kept.as_ref().is_some_and(|kept| kept.way_of(query.name) == Way::Elsewhere)
     }
 
     /// Returns what the operator's records say about a name outside of the network's zone.

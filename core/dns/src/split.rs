@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use taut_base::Prefix;
 
-use crate::name::Name;
+use crate::name::{Name, WireName};
 use crate::query::{HEADER, Header, Query};
 
 /// Most reverse zones of a prefix, 256: those of IPv4 have a label of 8 bits, so no prefix needs more.
@@ -13,6 +13,8 @@ const MAX_ZONES: u32 = 256;
 const NO_ERROR: u8 = 0;
 /// Response code of a server that could not get an answer (RFC 1035 section 4.1.1).
 const SERVFAIL: u8 = 2;
+/// Response code of a server that does not answer such questions (RFC 1035 section 4.1.1).
+const REFUSED: u8 = 5;
 /// Response code for a name that does not exist (RFC 1035 section 4.1.1).
 const NXDOMAIN: u8 = 3;
 
@@ -39,12 +41,16 @@ impl Zones {
 
     /// Returns where a question is asked: for one of these domains, or a name below it, at the stub. `None` if the message is no question (fault H2).
     pub fn way(&self, question: &[u8]) -> Option<Way> {
-        let name = question_of(question)?.name;
+        Some(self.way_of(question_of(question)?.name))
+    }
+
+    /// Returns where a name is asked for.
+    pub(crate) fn way_of(&self, name: WireName<'_>) -> Way {
         if self.0.iter().any(|zone| name.offset_of(zone).is_some()) {
-            return Some(Way::Network);
+            return Way::Network;
         }
         let contains = |zone: &Name| name.labels().any(|(at, _)| begins_with(name.bytes().get(at..), zone));
-        Some(if self.0.iter().any(contains) { Way::Nowhere } else { Way::Elsewhere })
+        if self.0.iter().any(contains) { Way::Nowhere } else { Way::Elsewhere }
     }
 }
 
@@ -66,6 +72,11 @@ fn begins_with(name: Option<&[u8]>, zone: &Name) -> bool {
 /// Returns the answer to a question that no server answered: SERVFAIL. `None` if the message is no question.
 pub fn failure(question: &[u8]) -> Option<Vec<u8>> {
     reply(question, SERVFAIL)
+}
+
+/// Returns the answer to a question that this server does not answer: REFUSED. `None` if the message is no question.
+pub fn refused(question: &[u8]) -> Option<Vec<u8>> {
+    reply(question, REFUSED)
 }
 
 /// Returns the answer to a question for a name that does not exist: NXDOMAIN. `None` if the message is no question.

@@ -1,6 +1,6 @@
 //! Options of the daemon.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -84,6 +84,8 @@ pub struct DaemonConfig {
     pub dns_search: bool,
     /// Domains that the coordinator may have this node answer for although they need the user's consent: single labels, public suffixes, search domains of the host.
     pub accept_domains: Vec<String>,
+    /// Servers that are asked through the exit node for names of the internet, instead of the exit node itself.
+    pub exit_dns: Vec<IpAddr>,
     /// Which addresses answers for public names must not have.
     pub dns_filter: AnswerFilter,
     /// Address of the Prometheus metrics, if they are served.
@@ -122,6 +124,7 @@ impl Default for DaemonConfig {
             dns_helper: None,
             dns_search: false,
             accept_domains: Vec::new(),
+            exit_dns: Vec::new(),
             dns_filter: AnswerFilter::default(),
             search_sockets: SEARCH_SOCKETS,
             rotate_key_every: None,

@@ -140,6 +140,7 @@ pub static SETTINGS: &[Setting] = &[
     switch!("ecn", NextStart, ecn),
     switch!("dns", Now, dns),
     switch!("dns-search", Now, dns_search),
+    value!("exit-dns", Now, exit_dns, values::exit_dns, |servers: &Vec<_>| values::show_exit_dns(servers)),
     value!("dns-filter", Now, dns_filter, values::dns_filter, |filter: &AnswerFilter| String::from(filter.name())),
     value!("accept-domains", Now, accept_domains, values::domains, |domains: &Vec<String>| values::show_domains(
         domains

@@ -62,6 +62,7 @@ pub(crate) fn sample() -> Status {
                 resolver: Some(ResolverStatus { by: Some(ResolverBackEnd::SystemdResolved), problem: None }),
                 records: 0,
                 domains: Vec::new(),
+                internet: None,
             }),
         }),
         coordinator: Some(CoordinatorStatus {

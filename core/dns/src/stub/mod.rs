@@ -23,6 +23,9 @@ use packet::Flow;
 /// The port of DNS.
 pub const PORT: u16 = 53;
 
+/// The port at the overlay address of an exit node at which its peers ask it for names of the internet, UDP and TCP. Not 53: programs of that host may have that one.
+pub const EXIT_PORT: u16 = 8_253;
+
 /// The stub of one lane. Its packets come from the host alone: the caller never passes a packet of a peer (fault H8).
 #[derive(Debug, Default)]
 pub struct Stub {
@@ -119,7 +122,7 @@ fn question(names: &Names, message: &[u8], flow: Flow, transport: Transport) -> 
         Transport::Udp(_) => Transport::Udp(transport.limit(query.edns) as u16),
         Transport::Tcp => Transport::Tcp,
     };
-    Some(Question { client: Client { flow, transport }, message: message.to_vec(), servers: servers.clone() })
+    Some(Question { client: Client { flow, transport }, message: message.to_vec(), servers })
 }
 
 fn flow(packet: &Packet<'_>, client: u16, stub: u16) -> Flow {

@@ -26,7 +26,7 @@ pub struct Question {
     pub client: Client,
     /// The message, as the program wrote it.
     pub message: Vec<u8>,
-    /// The servers, first choice first.
+    /// The servers, first choice first. Empty for a name of the internet, which the exit node is asked for ([`crate::Names::with_all_others`]).
     pub servers: Arc<[IpAddr]>,
 }
 

@@ -354,6 +354,20 @@ pub struct NamesStatus {
     /// The domains whose questions this node passes to other servers.
     #[serde(default)]
     pub domains: Vec<DomainStatus>,
+    /// Who answers names of the internet while an exit node is chosen; `null` while none is.
+    #[serde(default)]
+    pub internet: Option<InternetNames>,
+}
+
+/// Who answers names of the internet while an exit node is chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InternetNames {
+    /// Name of the exit node; `null` while none can be used. Then nobody is asked.
+    pub through: Option<String>,
+    /// The exit node itself, or the servers that are asked through it.
+    pub servers: Vec<IpAddr>,
+    /// Those that do not answer, with the reason.
+    pub troubles: Vec<ServerTrouble>,
 }
 
 /// A domain whose questions go to other servers, through the overlay.

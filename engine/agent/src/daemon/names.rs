@@ -1,35 +1,43 @@
 //! Names: the host's resolver, which asks the stub while the network is up, and the servers of the operator's split domains.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use taut_base::{Prefix, Time};
+use taut_dns::{EXIT_PORT, PORT, Question, Zones, is_at_or_below};
 use taut_event::Interest;
 use taut_netmap::{NetworkMap, RefusedDomain, SplitDomain, is_below};
 
-use super::{Daemon, TOKEN_RESOLVER, clocks};
-use crate::api::{DomainStatus, Failure, NamesStatus, ResolverStatus, ServerTrouble};
+use super::{Daemon, TOKEN_RESOLVER, TOKEN_SERVED, clocks};
+use crate::api::{DomainStatus, Failure, InternetNames, NamesStatus, ResolverStatus, ServerTrouble};
 use crate::config::AnswerFilter;
 use crate::log::{Value, kind};
 use crate::overlay::Overlay;
-use crate::resolver::{NamedNetwork, Resolver, ResolverEvent};
-use crate::upstream::ServerWay;
+use crate::resolver::{NamedNetwork, Resolver, ResolverEvent, former_servers};
+use crate::upstream::{PRIVATE, ServedPeers, ServerWay};
 
 /// Warnings about domains of each kind that a status has at most, 8: a coordinator could name hundreds, and one shows what is wrong.
 const MOST_WARNINGS: usize = 8;
 
-/// Addresses that no host of the Internet has (RFC 6890): this host, its link, private and shared networks.
-const PRIVATE: [&str; 10] = [
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.168.0.0/16",
-    "::/127",
-    "fc00::/7",
-    "fe80::/10",
-];
+/// The resolver of this exit node for its peers.
+#[derive(Default)]
+pub(super) struct Served {
+    peers: Option<ServedPeers>,
+    /// False if the peers that may ask are to be read from the map again.
+    pub(super) is_current: bool,
+    /// True if the poller knows the sockets.
+    is_registered: bool,
+    /// Why the peers cannot ask.
+    problem: Option<String>,
+}
+
+impl Served {
+    /// Takes the questions that wait.
+    pub(super) fn turn(&self) {
+        if let Some(peers) = &self.peers {
+            peers.turn();
+        }
+    }
+}
 
 impl Daemon {
     /// Has the host's resolver follow the network, by a new helper if the former one ended.
@@ -56,6 +64,7 @@ impl Daemon {
             outside: usable.outside(),
             accepted: self.config.accept_domains.clone(),
             filtered: filtered(self.config.dns_filter, overlay.prefixes()),
+            asks_exit: self.config.routes.exit_node.is_on(),
             zone: usable.zone,
             prefixes: overlay.prefixes().to_vec(),
         })
@@ -68,11 +77,19 @@ impl Daemon {
             while self.upstream.poll_answer().is_some() {}
             return;
         };
+        let vital = self.coordinator.url_host();
         while let Some((lane, question)) = overlay.poll_question() {
-            let ways = question.servers.iter().map(|server| (*server, overlay.way_to(*server, map))).collect();
-            // The operator chose these servers, whose names are private ones. They cannot make names for members, as those of the Internet cannot.
-            let is_filtered = self.config.dns_filter != AnswerFilter::None;
-            let filtered = if is_filtered { overlay.prefixes() } else { &[] };
+            let split = question.servers.iter();
+            let ways = match question.servers.is_empty() {
+                true => exit_ways(overlay, &self.config.exit_dns, &question, vital),
+                false => split.map(|server| ((*server, PORT).into(), overlay.way_to(*server, map))).collect(),
+            };
+            // The operator chose the servers of split domains, whose names are private ones. They cannot make names for members, as those of the internet cannot.
+            let filter = match self.config.dns_filter {
+                AnswerFilter::Private if !question.servers.is_empty() => AnswerFilter::Overlay,
+                filter => filter,
+            };
+            let filtered = filtered(filter, overlay.prefixes());
             self.upstream.ask(lane, question, ways, filtered.into());
         }
         while let Some(answer) = self.upstream.poll_answer() {
@@ -80,10 +97,50 @@ impl Daemon {
         }
     }
 
+    /// Has the peers of an exit node ask it, while it is one.
+    pub(super) fn turn_served(&mut self) {
+        let (overlay, map) = (self.overlay.as_ref().filter(|overlay| overlay.is_exit()), self.member.map.as_deref());
+        let (Some(overlay), Some(map)) = (overlay, map) else { return self.end_served() };
+        let (device, own) = (overlay.interface(), overlay.own_addresses());
+        if self.served.peers.as_ref().is_some_and(|peers| !peers.is_at(device, own)) {
+            return self.end_served();
+        }
+        if self.served.is_current {
+            return;
+        }
+        self.served.is_current = true;
+        let peers = match self.served.peers.take().map_or_else(|| ServedPeers::open(device, own), Ok) {
+            Ok(peers) => peers,
+            Err(error) => return self.served.problem = Some(error.to_string()),
+        };
+        let (usable, _) = map.network.naming.usable(&map.network.name, &self.config.accept_domains);
+        peers.set(map.filter.as_ref(), usable.outside().into_iter().chain([usable.zone]));
+        self.served.problem = None;
+        if !self.served.is_registered {
+            for socket in peers.descriptors() {
+                let _ = self.poller.add(socket, TOKEN_SERVED, Interest::READ);
+            }
+            self.served.is_registered = true;
+        }
+        self.served.peers = Some(peers);
+    }
+
+    fn end_served(&mut self) {
+        if let Some(peers) = self.served.peers.take() {
+            // A question in progress may hold a socket open for a moment.
+            for socket in peers.descriptors() {
+                self.poller.remove(socket);
+            }
+        }
+        self.served = Served::default();
+    }
+
     /// Forgets the failures of servers that the operator took away.
     pub(super) fn forget_servers(&mut self, map: &NetworkMap) {
         let domains = &map.network.naming.domains;
-        self.upstream.keep_only(|server| domains.iter().any(|split| split.servers.contains(&server)));
+        let is_exit = |server| map.peers.values().any(|peer| peer.is_exit() && peer.addresses.contains(&server));
+        self.upstream
+            .keep_only(|server| domains.iter().any(|split| split.servers.contains(&server)) || is_exit(server));
     }
 
     /// Returns the network's names for users.
@@ -112,8 +169,29 @@ impl Daemon {
             resolver: self.resolver_status(),
             records: usable.records.len(),
             domains: usable.domains.into_iter().map(domain).collect(),
+            internet: self.internet_names(),
             domain: usable.zone,
         }
+    }
+
+    /// Returns who answers names of the internet while an exit node is chosen.
+    fn internet_names(&self) -> Option<InternetNames> {
+        let overlay = self.overlay.as_ref().filter(|_| self.config.routes.exit_node.is_on())?;
+        let exit = overlay.exit_address();
+        let servers = match (exit, &self.config.exit_dns) {
+            (None, _) => Vec::new(),
+            (Some((address, _)), given) if given.is_empty() => vec![address],
+            (Some(_), given) => given.clone(),
+        };
+        let trouble = |server: &IpAddr| {
+            let reason = self.upstream.trouble(*server)?;
+            Some(ServerTrouble { server: *server, reason: String::from(reason) })
+        };
+        Some(InternetNames {
+            through: exit.map(|(_, name)| String::from(name)),
+            troubles: servers.iter().filter_map(trouble).collect(),
+            servers,
+        })
     }
 
     /// Returns warnings about domains of the coordinator that this node does not answer for (fault E17), or that give way to the host's own (fault H1).
@@ -138,7 +216,11 @@ impl Daemon {
             );
             Failure::new(message, with(domain))
         });
-        refused.chain(given_way).collect()
+        let served = self.served.problem.iter().map(|error| {
+            let message = format!("peers that use this exit node cannot ask it for names: port {EXIT_PORT} of its overlay addresses: {error}");
+            Failure::new(message, format!("see who has it (`ss -lnup 'sport = :{EXIT_PORT}'`), and restart taut"))
+        });
+        refused.chain(given_way).chain(served).collect()
     }
 
     /// Returns the state of the host's resolver for users.
@@ -175,5 +257,24 @@ fn filtered(filter: AnswerFilter, overlay: &[Prefix]) -> Vec<Prefix> {
     match filter {
         AnswerFilter::None => Vec::new(),
         AnswerFilter::Overlay | AnswerFilter::Private => overlay.iter().copied().chain(private).collect(),
+    }
+}
+
+/// Returns the ways of a question for a name of the internet: to the exit node, or through it to servers of the user's choice. None while no exit node can be used: nothing leaves in the clear (fault
+/// H8). The coordinator's own name is asked where the host asked it before, because without the coordinator there may be no exit node again.
+fn exit_ways(
+    overlay: &Overlay,
+    given: &[IpAddr],
+    question: &Question,
+    vital: Option<&str>,
+) -> Vec<(SocketAddr, ServerWay)> {
+    if is_at_or_below(&question.message, &Zones::new(vital)) {
+        return former_servers(overlay.prefixes()).into_iter().map(|server| (server, ServerWay::Here)).collect();
+    }
+    let through = || ServerWay::Through(String::from(overlay.interface()));
+    match (overlay.exit_address(), given) {
+        (None, _) => Vec::new(),
+        (Some((exit, _)), []) => vec![((exit, EXIT_PORT).into(), through())],
+        (Some(_), given) => given.iter().map(|server| ((*server, PORT).into(), through())).collect(),
     }
 }

@@ -41,6 +41,7 @@ impl Daemon {
                 self.forget_servers(&map);
                 self.member.map = Some(map);
                 self.apply_map();
+                self.served.is_current = false;
             }
             ControlEvent::OtherPrefixes(other) => {
                 self.note_prefixes(other.as_ref());

@@ -13,6 +13,7 @@ mod nat_test;
 mod open;
 mod world;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ use taut_dns::Question;
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, Node, NodeEvent, Output, ToLane};
+use taut_node::{Clocks, ExitRoute, Node, NodeEvent, Output, ToLane};
 use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
@@ -38,7 +39,7 @@ use crate::host::{
 };
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
 use crate::subnets::{AcceptedRoutes, RouteOptions, Vital};
-use crate::upstream::{ServerWay, StubAnswer};
+use crate::upstream::{self, ServerWay, StubAnswer};
 use bridges::Bridges;
 use growth::{Growth, most_lanes};
 use nat_test::NatTestSockets;
@@ -233,6 +234,8 @@ impl Overlay {
     /// Takes a new map: peers and routes. Sessions of peers that stay continue.
     pub(crate) fn set_map(&mut self, map: &NetworkMap, clocks: Clocks) {
         self.prefixes = vec![map.network.ipv4, map.network.ipv6];
+        let opened = self.opened(map);
+        let map = opened.as_ref();
         if map.filter.is_some() && !self.node.has_filter(map.filter.as_ref()) {
             self.node.set_service_ports(host::service_ports());
         }
@@ -360,6 +363,29 @@ impl Overlay {
         self.world.seen()
     }
 
+    /// Returns the map for the node's rules: at an exit node, with a filter that also lets its users ask for names.
+    fn opened<'a>(&self, map: &'a NetworkMap) -> Cow<'a, NetworkMap> {
+        match &map.filter {
+            Some(filter) if self.routes.is_exit(map) => {
+                let filter = Some(upstream::opened(filter, &map.me.addresses));
+                Cow::Owned(NetworkMap { filter, ..map.clone() })
+            }
+            _ => Cow::Borrowed(map),
+        }
+    }
+
+    /// Returns the overlay address of the exit node in use, and its name.
+    pub(crate) fn exit_address(&self) -> Option<(IpAddr, &str)> {
+        let ExitRoute::Through(exit) = self.node.exit() else { return None };
+        let peer = self.node.peers().find(|peer| peer.id == exit)?;
+        Some((*peer.addresses.first()?, peer.name))
+    }
+
+    /// Returns this node's own overlay addresses.
+    pub(crate) fn own_addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
     /// Returns true if this host forwards packets of its peers to the internet.
     pub(crate) fn is_exit(&self) -> bool {
         self.forwarding.is_exit()
@@ -385,7 +411,8 @@ impl Overlay {
         let other_overlays = surroundings.overlays() != self.surroundings.overlays();
         self.surroundings = surroundings;
         if self.take_routes(map, clocks.now) | other_overlays {
-            self.node.set_map(map);
+            let opened = self.opened(map);
+            self.node.set_map(&opened);
             self.drain(clocks);
             self.set_host_routes(map, clocks.now);
         }

@@ -55,6 +55,7 @@ mod tests {
             shadows: Vec::new(),
             yielding: Vec::new(),
             filtered: Vec::new(),
+            all: false,
             trusted: Vec::new(),
         };
         assert_eq!(fault(&wanted), None);

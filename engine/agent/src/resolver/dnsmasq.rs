@@ -218,6 +218,7 @@ mod tests {
             shadows: vec![String::from("taut.internal.lan")],
             yielding: Vec::new(),
             filtered: Vec::new(),
+            all: false,
             trusted: Vec::new(),
         };
         let text = settings(&wanted);

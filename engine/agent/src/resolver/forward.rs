@@ -106,7 +106,8 @@ impl Forwarder {
         }
         ways.zones = Zones::new(wanted.zones.iter().map(String::as_str));
         ways.stub = wanted.servers.iter().map(|server| SocketAddr::new(*server, PORT)).collect();
-        ways.others = others.to_vec();
+        // While an exit node is asked, no server of the host is.
+        ways.others = if wanted.all { ways.stub.clone() } else { others.to_vec() };
         ways.filtered.clone_from(&wanted.filtered);
         ways.trusted = Zones::new(wanted.trusted.iter().map(String::as_str));
         Ok(())

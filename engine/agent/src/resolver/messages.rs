@@ -46,7 +46,7 @@ pub(crate) fn ask_by_tcp(server: SocketAddr, question: &[u8], device: Option<&st
 }
 
 /// Reads a whole message until the deadline: a peer that sends a byte at a time gains nothing.
-pub(super) fn read_message(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
+pub(crate) fn read_message(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut length = [0; 2];
     read_exact(stream, &mut length, deadline)?;
     let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
@@ -64,7 +64,7 @@ fn read_exact(stream: &mut TcpStream, mut rest: &mut [u8], deadline: Instant) ->
 }
 
 /// Writes a whole message until the deadline.
-pub(super) fn write_message(stream: &mut TcpStream, message: &[u8], deadline: Instant) -> io::Result<()> {
+pub(crate) fn write_message(stream: &mut TcpStream, message: &[u8], deadline: Instant) -> io::Result<()> {
     let length = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
     let whole = [&length.to_be_bytes()[..], message].concat();
     let mut rest = whole.as_slice();

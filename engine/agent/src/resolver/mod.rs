@@ -45,7 +45,8 @@ use crate::api::{Failure, ResolverBackEnd};
 
 pub(crate) use client::{Resolver, ResolverEvent};
 pub use helper::run_helper;
-pub(crate) use messages::{ask_by_tcp, ask_by_udp};
+pub(crate) use messages::{ask_by_tcp, ask_by_udp, read_message, write_message};
+pub(crate) use servers::{former_servers, host_servers};
 
 /// Longest message between daemon and helper, 64 KiB: 256 reverse zones of 70 bytes are a quarter of it.
 const MAX_MESSAGE: usize = 64 * 1024;
@@ -73,6 +74,8 @@ pub(crate) struct NamedNetwork {
     pub(crate) accepted: Vec<String>,
     /// Prefixes that answers for public names must not have an address in.
     pub(crate) filtered: Vec<Prefix>,
+    /// Whether the stub is asked for all names, because an exit node is.
+    pub(crate) asks_exit: bool,
 }
 
 /// What the host's resolver should do while the network is up.
@@ -96,6 +99,9 @@ pub(crate) struct Wanted {
     /// Prefixes that answers for public names must not have an address in (fault H6).
     #[serde(default)]
     pub(crate) filtered: Vec<Prefix>,
+    /// Whether the stub is asked for all names, and no server of the host for any.
+    #[serde(default)]
+    pub(crate) all: bool,
     /// Domains whose names are not public ones: they may lead to these prefixes.
     #[serde(default)]
     pub(crate) trusted: Vec<String>,
@@ -118,6 +124,7 @@ impl Wanted {
             search,
             shadows: Vec::new(),
             filtered: network.filtered.clone(),
+            all: network.asks_exit,
             trusted: SPECIAL.into_iter().map(String::from).chain(network.accepted.iter().cloned()).collect(),
             yielding: network.outside.iter().filter(|domain| !is_accepted(domain)).cloned().collect(),
         }
@@ -195,6 +202,7 @@ mod tests {
             shadows: Vec::new(),
             yielding: Vec::new(),
             filtered: Vec::new(),
+            all: false,
             trusted: Vec::new(),
         };
         wanted.find_shadows(&["lan", "x/192.0.2.1#", "-x", "taut.internal"].map(String::from));
@@ -215,6 +223,7 @@ mod tests {
             outside: text(&["corp.example", "dev.office.example", "other.example"]),
             accepted: text(accepted),
             filtered: Vec::new(),
+            asks_exit: false,
         };
         let search = text(&["Corp.example", "office.example", "lan"]);
         let mut wanted = Wanted::new(&network(&[]), false);

@@ -1,10 +1,10 @@
 //! The values of settings: parsers, whose errors say what to write instead, and the texts that they accept again.
 
 use std::fmt::Display;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest};
+use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest, is_internet};
 use taut_netmap::{DomainFault, MAX_ROUTES, check_domain, check_route};
 use taut_wire::control::{Suite, Suites};
 
@@ -125,6 +125,23 @@ pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
 pub(super) fn dns_filter(text: &str) -> Result<AnswerFilter, String> {
     let known = AnswerFilter::ALL.into_iter().find(|filter| filter.name() == text);
     known.ok_or_else(|| format!("write {}", AnswerFilter::ALL.map(|filter| format!("`{}`", filter.name())).join(", ")))
+}
+
+/// Parses the servers that are asked through an exit node; an empty text or `exit` is the exit node itself.
+pub(super) fn exit_dns(text: &str) -> Result<Vec<IpAddr>, String> {
+    if text == "exit" {
+        return Ok(Vec::new());
+    }
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let server = |part: &str| part.parse().ok().filter(|address| is_internet(*address));
+    let servers: Option<Vec<IpAddr>> = parts.map(server).collect();
+    let wrong = || String::from("write `exit`, or up to 3 public addresses such as 9.9.9.9,2620:fe::fe");
+    servers.filter(|servers| servers.len() <= taut_netmap::MAX_SERVERS).ok_or_else(wrong)
+}
+
+pub(super) fn show_exit_dns(servers: &[IpAddr]) -> String {
+    let list: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    if list.is_empty() { String::from("exit") } else { list.join(",") }
 }
 
 pub(super) fn show_domains(domains: &[String]) -> String {

@@ -1,4 +1,5 @@
-//! Servers of split domains: they are asked through the overlay, and what they answer goes back to the lane whose stub was asked.
+//! Servers that a stub has asked: those of split domains and the exit node, through the overlay. What they answer goes back to the lane whose stub was asked. And, at an exit node, the peers that
+//! ask it (`served`).
 //!
 //! ```text
 //! lane ── FromLane::Question ──▶ agent ── ask ──▶ a thread: one server after the other, over UDP or TCP as the program asked
@@ -6,6 +7,8 @@
 //! ```
 //! Each question has a thread of its own while it waits, with a socket whose port the kernel draws. They are few and bounded; the agent and the lanes wait for none of them, so names of peers
 //! are answered while every server is dead.
+
+mod served;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,11 +19,26 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use taut_base::{Entropy, LaneId, Prefix};
-use taut_dns::{Client, PORT, Question, failure, leads_to, no_data};
+use taut_dns::{Client, Question, failure, leads_to, no_data};
 use taut_event::Waker;
 
 use crate::basics::OsEntropy;
 use crate::resolver::{ask_by_tcp, ask_by_udp};
+pub(crate) use served::{ServedPeers, opened};
+
+/// Addresses that no host of the Internet has (RFC 6890): this host, its link, private and shared networks.
+pub(crate) const PRIVATE: [&str; 10] = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "::/127",
+    "fc00::/7",
+    "fe80::/10",
+];
 
 /// Questions that wait for servers at once, 128. Further ones are answered with SERVFAIL at once.
 const MOST_WAITING: usize = 128;
@@ -81,7 +99,7 @@ impl Upstream {
         &mut self,
         lane: LaneId,
         question: Question,
-        ways: Vec<(IpAddr, ServerWay)>,
+        ways: Vec<(SocketAddr, ServerWay)>,
         filtered: Arc<[Prefix]>,
     ) {
         let client = question.client;
@@ -156,7 +174,7 @@ impl Drop for Place {
 struct Work {
     lane: LaneId,
     question: Question,
-    ways: Vec<(IpAddr, ServerWay)>,
+    ways: Vec<(SocketAddr, ServerWay)>,
     filtered: Arc<[Prefix]>,
 }
 
@@ -176,7 +194,7 @@ impl Work {
                 Err(reason) => Some(reason.clone()),
             };
             let is_answered = trouble.is_none();
-            results.push((server, trouble));
+            results.push((server.ip(), trouble));
             last = answer.ok().or(last);
             if is_answered {
                 break;
@@ -190,12 +208,11 @@ impl Work {
 }
 
 /// Asks a server; returns its answer with the identifier of the question, or why there is none.
-fn ask(question: &Question, server: IpAddr, device: Option<&str>) -> Result<Vec<u8>, String> {
+fn ask(question: &Question, server: SocketAddr, device: Option<&str>) -> Result<Vec<u8>, String> {
     // Drawn again: a host's programs may draw predictable ones, and an answer is recognised by it (RFC 5452).
     let mut asked = question.message.clone();
     let wrong = || String::from("the question is cut off");
     OsEntropy::new().fill(asked.first_chunk_mut::<2>().ok_or_else(wrong)?);
-    let server = SocketAddr::new(server, PORT);
     let answer =
         if question.is_over_tcp() { ask_by_tcp(server, &asked, device) } else { ask_by_udp(server, &asked, device) };
     let mut answer = answer.map_err(|error| reason(&error))?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use super::*;
 
 /// Only port 53 is asked, so servers of tests listen there at addresses of their own; the loopback network has many.
-fn work(ways: Vec<(IpAddr, ServerWay)>) -> Answered {
+fn work(ways: Vec<(SocketAddr, ServerWay)>) -> Answered {
     Work { lane: LaneId::FIRST, question: question(), ways, filtered: Arc::from([]) }.done()
 }
 
@@ -36,7 +36,8 @@ fn question() -> Question {
 #[test]
 fn a_server_without_a_way_is_named_and_nothing_is_sent() {
     let none = |reason: &str| ServerWay::None(String::from(reason));
-    let answered = work(vec![([10, 1, 0, 53].into(), none("no route")), ([10, 1, 0, 54].into(), none("no peer"))]);
+    let answered =
+        work(vec![(([10, 1, 0, 53], 53).into(), none("no route")), (([10, 1, 0, 54], 53).into(), none("no peer"))]);
     assert_eq!(answered.message[..2], [7, 7]);
     assert_eq!(answered.message[3] & 15, 2, "SERVFAIL");
     let reasons: Vec<_> = answered.results.iter().filter_map(|(_, trouble)| trouble.as_deref()).collect();
@@ -91,7 +92,7 @@ fn a_server_on_this_host_is_asked_without_the_device() {
         buffer[2] |= 0x80;
         socket.send_to(&buffer[..length], client).unwrap();
     });
-    let answered = work(vec![(address.into(), ServerWay::Here)]);
+    let answered = work(vec![((address, 53).into(), ServerWay::Here)]);
     server.join().unwrap();
     assert_eq!((&answered.message[..2], answered.results), (&[7, 7][..], vec![(address.into(), None)]));
 }
