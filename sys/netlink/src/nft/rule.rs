@@ -52,8 +52,11 @@ pub(super) enum Expression {
     /// The packet goes to an address of this host.
     ToHost,
     Count,
-    Reject,
+    /// Answers a TCP segment with a reset.
+    Reset,
     Verdict(u32),
+    /// Answers that there is no route.
+    Reject,
     Masquerade,
     /// Masquerades with a random port of this range.
     MasqueradeTo(u16, u16),
@@ -144,6 +147,12 @@ impl NftRule {
         self.with(Expression::Verdict(abi::NF_DROP))
     }
 
+    /// The packet is dropped, and its sender told that there is no route. Before packets are forwarded this needs Linux 5.9.
+    #[must_use]
+    pub fn reject(self) -> Self {
+        self.with(Expression::Reject)
+    }
+
     /// The packet gets an address of this host as its source. For a chain at [`super::NftHook::Postrouting`].
     #[must_use]
     pub fn masquerade(self) -> Self {
@@ -221,6 +230,10 @@ impl Expression {
                 batch.close(verdict);
                 batch.close(data);
             }),
+            Self::Reject => batch.expression("reject", |batch| {
+                batch.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_ICMPX_UNREACH);
+                batch.attribute(abi::NFTA_REJECT_ICMP_CODE, &[abi::NFT_REJECT_ICMPX_NO_ROUTE]);
+            }),
             Self::Masquerade => batch.expression("masq", |_| {}),
             Self::Marked { on, mark, mask: bits } => {
                 load_mark(batch, *on);
@@ -263,7 +276,7 @@ impl Expression {
                 compare(batch, &u32::from(abi::RTN_LOCAL).to_ne_bytes(), true);
             }
             Self::Count => batch.expression("counter", |_| {}),
-            Self::Reject => batch.expression("reject", |batch| {
+            Self::Reset => batch.expression("reject", |batch| {
                 batch.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_TCP_RST);
             }),
             Self::MasqueradeTo(first, last) => write_masquerade(batch, *first, *last),
