@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_node_delivers_to_the_internet_and_to_no_other_network() {
+    fn fault_g10_an_exit_node_delivers_to_the_internet_and_to_no_other_network() {
         let overlay: Arc<[Prefix]> = ["100.64.0.0/10"].map(|text| text.parse().unwrap()).into();
         let own = ["100.64.0.1".parse().unwrap()];
         let node = Routes::default().only_to(&own);

@@ -52,8 +52,7 @@ pub(super) enum Expression {
     /// The packet goes to an address of this host.
     ToHost,
     Count,
-    /// Answers a TCP segment with a reset.
-    Reset,
+    ResetTcp,
     Verdict(u32),
     /// Answers that there is no route.
     Reject,
@@ -276,7 +275,7 @@ impl Expression {
                 compare(batch, &u32::from(abi::RTN_LOCAL).to_ne_bytes(), true);
             }
             Self::Count => batch.expression("counter", |_| {}),
-            Self::Reset => batch.expression("reject", |batch| {
+            Self::ResetTcp => batch.expression("reject", |batch| {
                 batch.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_TCP_RST);
             }),
             Self::MasqueradeTo(first, last) => write_masquerade(batch, *first, *last),
