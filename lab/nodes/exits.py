@@ -2,6 +2,7 @@
 
 import sys
 
+from ..hosts.programs import binary
 from ..hosts.wait import wait_until
 from .subnets import PORT, serve
 from .taut import Coordinator, Node
@@ -34,10 +35,10 @@ _UDP_ASK = (
 class Exits:
     """A coordinator and a client on one network, and `count` nodes there that also have a way to the internet, where one server answers at public addresses.
 
-    `lan`: the exit nodes have a private network behind them, too, with one plain host.
+    `lan`: the exit nodes have a private network behind them, too, with one plain host. `ipv6`: they forward IPv6.
     """
 
-    def __init__(self, lab, count=1, lan=False):
+    def __init__(self, lab, count=1, lan=False, ipv6=True):
         self.outside = lab.switch("outside")
         self.coordinator = Coordinator(lab.host("coord", self.outside)).start()
         self.client = Node(lab.host("client", self.outside))
@@ -54,7 +55,7 @@ class Exits:
             host.ip(f"address add 198.51.100.{number + 9}/24 dev {device}", f"address add 2001:db8:51::{number + 9:x}/64 dev {device}")
             host.ip(f"route add default via {_GATEWAY[0]}", f"route add default via {_GATEWAY[1]}")
             # taut switches IPv4 on for its interfaces; IPv6 is one switch of the whole host, which its user decides about.
-            host.run("sysctl", "-qw", "net.ipv6.conf.all.forwarding=1")
+            host.run("sysctl", "-qw", f"net.ipv6.conf.all.forwarding={int(ipv6)}")
             self.exits.append(Node(host))
         self.plain = lab.host("plain", self.lan) if lan else None
         serve(self.internet)
@@ -65,6 +66,15 @@ class Exits:
         service = host.start(sys.executable, "-I", "-c", _UDP_WHO, port, *addresses, name=f"udp-{port}")
         service.wait_for_output("ready")
         return service
+
+    def start_relay(self):
+        """Runs a relay at the gateway of the exit nodes, a public address of the internet."""
+        key = self.internet.state / "relay.key"
+        trust = self.coordinator.cli("ticket-key").stdout.strip()
+        words = ("--listen", 3478, "--stun-port", 3479, "--trust", trust, "--key", key)
+        self.internet.start(binary("taut-relay"), "serve", *words, name="relay").wait_for_output("relay ")
+        own = self.internet.run(binary("taut-relay"), "key", "--key", key).stdout.strip()
+        self.coordinator.cli("relays", "add", "far", own, f"{_GATEWAY[0]}:3478", "--stun-port", 3479)
 
     def public(self, number=0, ipv6=False):
         """Returns the public address of an exit node."""
@@ -94,7 +104,7 @@ class Exits:
 
     def lead_into_tunnel(self, node):
         """Has the kernel send packets to the server's networks into the overlay."""
-        for network in SERVER_NETWORKS:
+        for network in (*SERVER_NETWORKS, f"{_GATEWAY[0]}/32"):
             node.host.ip(f"route replace {network} dev taut0")
 
     def wait_for_exit(self, node, name):

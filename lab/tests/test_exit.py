@@ -1,6 +1,7 @@
 """Exit nodes: a member reaches the internet through another one that its user chose, as far as that one is approved and the policy allows it."""
 
 import json
+import sys
 
 from lab.hosts.wait import wait_until
 from lab.nodes.exits import SERVER, Exits, udp_answer
@@ -92,6 +93,33 @@ def test_an_automatic_choice_moves_when_its_exit_node_fails(lab):
     net.client.wait_for(lambda status: all(peer["path"]["kind"] != "none" for peer in status["peers"]), "both to answer")
     assert net.client.status()["exit"]["via"] == other
     assert "exit-moved" in net.client.taut("log").stdout
+
+
+def test_the_status_shows_what_the_internet_sees(lab):
+    net, _ = one_exit(lab)
+    host, public = net.client.host, net.public()
+    # Without a relay on the internet, the exit node's public endpoints are likely.
+    expected = [{"address": public, "measured": False}, {"address": net.public(ipv6=True), "measured": False}]
+    net.client.wait_for(lambda status: status["exit"]["seen_as"] == expected, "the endpoints of the exit node")
+    assert f"probably seen as {public}" in net.client.taut("status").stdout
+    net.start_relay()
+    net.client.wait_for(lambda status: any(relay["name"] == "far" for relay in status["relays"]), "the relay to be known")
+    # Another choice has it measured at once.
+    net.client.taut("set", "--exit-node", "none")
+    net.client.taut("set", "--exit-node", "auto")
+    expected[0]["measured"] = True
+    net.client.wait_for(lambda status: status["exit"]["seen_as"] == expected, "the relay to answer through the exit node")
+    assert seen_as(host, SERVER[0]) == public
+    assert f"exit1, chosen automatically; the internet sees {public}" in net.client.taut("status").stdout
+    assert f"{SERVER[0]} is on the internet, through the exit node exit1" in net.client.taut("why", SERVER[0]).stdout
+
+
+def test_an_exit_node_without_ipv6_answers_that_there_is_none(lab):
+    net, gate = one_exit(lab, ipv6=False)
+    assert any("does not forward IPv6" in one["message"] for one in gate.status()["warnings"])
+    asks = f"import socket; socket.create_connection(('{SERVER[1]}',{PORT}),timeout=5)"
+    done = net.client.host.run(sys.executable, "-I", "-c", asks, check=False)
+    assert "unreachable" in done.stderr or "No route to host" in done.stderr, done.stderr
 
 
 def test_fault_g12_a_client_does_not_take_the_port_of_a_server_at_the_exit_node(lab):

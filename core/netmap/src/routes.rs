@@ -107,4 +107,22 @@ mod tests {
         assert_eq!(check("100.0.0.0/8"), Err(BadRoute::Overlay(overlay[0])));
         assert_eq!(check("fd01:0:0:1::/64"), Err(BadRoute::Overlay(overlay[1])));
     }
+
+    /// Nodes of release 0.1 use the routes that `check_route` accepts, and ignore all others.
+    #[test]
+    fn default_routes_are_no_subnets_and_take_none_of_their_places() {
+        let network = NetworkInfo {
+            name: String::from("a"),
+            ipv4: "100.64.0.0/10".parse().unwrap(),
+            ipv6: "fd01::/48".parse().unwrap(),
+            base_domain: None,
+        };
+        let subnets: Vec<Prefix> =
+            (0..MAX_ROUTES).map(|number| format!("10.{number}.0.0/16").parse().unwrap()).collect();
+        assert!(!has_exit(&subnets));
+        let routes = [exit_routes().to_vec(), subnets.clone()].concat();
+        assert!(has_exit(&routes) && has_exit(&routes[..1]));
+        assert_eq!(usable_routes(&routes, &network).collect::<Vec<_>>(), subnets);
+        assert!(routes.iter().filter(|route| is_exit_route(**route)).all(|route| check_route(*route, &[]).is_err()));
+    }
 }

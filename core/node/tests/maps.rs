@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{Seeded, key, lane_command, map, seeded};
 use taut_base::{Prefix, Time};
 use taut_node::uapi::PeerChange;
-use taut_node::{Clocks, Node, Routes, ToLane};
+use taut_node::{Clocks, ExitWish, Node, Routes, ToLane};
 use taut_noise::public_key;
 use taut_path::Families;
 use taut_tunnel::Limits;
@@ -132,4 +132,45 @@ fn fault_g2_subnets_are_used_as_the_user_accepts_them_and_shared_by_their_router
     assert_eq!(routes.lookup(host), Some(second));
     assert!(!routes.may_send(first, host));
     assert_eq!(node.carriers().collect::<Vec<_>>(), [(lan, second)]);
+}
+
+#[test]
+fn fault_e17_an_exit_node_carries_the_internet_only_if_the_user_chose_it() {
+    let mut node = Node::new(key(0), Limits::WIREGUARD, seeded(6));
+    let mut map = map(0, 0..4);
+    let ids: Vec<_> = map.peers.keys().copied().collect();
+    for id in &ids[..2] {
+        map.peers.get_mut(id).unwrap().routes = taut_netmap::exit_routes().to_vec();
+    }
+    let public: [IpAddr; 2] = ["203.0.113.7", "2001:db8::7"].map(|text| text.parse().unwrap());
+    node.set_map(&map);
+    let routes = next_routes(&mut node);
+    let peers = [1, 2, 3].map(|number| routes.lookup(inner(number + 1)).unwrap());
+    let is_off = |routes: &Routes| {
+        let sends = |address: IpAddr| peers.iter().any(|peer| routes.may_send(*peer, address));
+        public.iter().all(|address| routes.lookup(*address).is_none() && !sends(*address))
+    };
+    assert!(is_off(&routes) && !routes.lacks_exit(public[0]));
+    // The user chooses one.
+    node.set_exit(ExitWish::Node(Some(ids[1])), false);
+    node.set_map(&map);
+    let routes = next_routes(&mut node);
+    for address in public {
+        assert_eq!(routes.lookup(address), Some(peers[1]));
+        assert!(routes.may_send(peers[1], address) && !routes.may_send(peers[0], address));
+        assert!(!routes.delivers_to(address, false), "this node is no exit node");
+    }
+    // It ceases to be one: then nothing goes to another one.
+    map.peers.get_mut(&ids[1]).unwrap().routes.clear();
+    node.set_map(&map);
+    let routes = next_routes(&mut node);
+    assert!(is_off(&routes) && routes.lacks_exit(public[0]));
+    // This node becomes one, as soon as its rules are made.
+    node.set_exit(ExitWish::None, false);
+    node.set_map(&map);
+    assert!(!next_routes(&mut node).delivers_to(public[0], false));
+    node.set_is_exit(true);
+    let routes = next_routes(&mut node);
+    assert!(routes.delivers_to(public[0], false) && !routes.delivers_to("192.168.1.1".parse().unwrap(), false));
+    assert!(is_off(&routes), "its clients send from their own addresses");
 }

@@ -42,7 +42,10 @@ fn chains() -> Vec<NftChain> {
         NftChain {
             name: "before",
             hook: NftHook::Prerouting,
-            rules: vec![NftRule::new().destination(published).map_destination(real)],
+            rules: vec![
+                NftRule::new().destination(published).map_destination(real),
+                NftRule::new().destination(prefix("2000::/3")).reject(),
+            ],
         },
         NftChain {
             name: "after",
@@ -64,8 +67,9 @@ fn a_table_has_the_rules_that_were_asked_for() {
             "iif \"lo\" ip daddr 192.168.10.0/24 accept",
             "oif \"lo\" ip saddr 10.0.0.0/9 drop",
             "oif \"lo\" ip6 saddr fd00::/48 drop",
-            "ip saddr 100.64.0.0/10 iiftype != loopback fib saddr . iif oif 0 drop",
+            "ip saddr 100.64.0.0/10 meta iiftype != loopback fib saddr . iif oif 0 drop",
             "ip daddr 10.201.0.0/24 dnat ip prefix to 10.1.0.0/24",
+            "ip6 daddr 2000::/3 reject with icmpx no-route",
             "ip saddr 10.1.0.0/24 snat ip prefix to 10.201.0.0/24",
             "ip saddr 100.64.0.0/10 masquerade to :61000-65535 fully-random",
             "iif \"lo\" oif != \"lo\" masquerade",

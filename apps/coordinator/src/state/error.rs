@@ -8,7 +8,6 @@ use taut_netmap::{BadName, DomainFault, MAX_DOMAINS, MAX_RECORDS, MapError, Rela
 use taut_policy::{BadFilter, PolicyError};
 
 use super::party::PeopleError;
-use super::routes::word;
 use crate::store::StoreError;
 
 /// The reason for which a request was refused. Nothing was changed.
@@ -94,11 +93,11 @@ pub(crate) enum StateError {
     /// The person owns as many devices as it may approve for itself.
     ManyDevices,
     /// An operator approves a route that the node does not advertise.
-    NotAdvertised { node: String, route: Prefix, advertised: String },
+    NotAdvertised { node: String, route: String, advertised: String },
     /// A node would have more approved routes than it may have.
     ManyRoutes { node: String, most: usize },
     /// An operator revokes a route that is not approved.
-    NotApproved { node: String, route: Prefix },
+    NotApproved { node: String, route: String },
     /// Nodes would not answer for this domain or record, not even with their users' consent.
     BadDomain { domain: String, fault: DomainFault },
     /// There is no such record or domain.
@@ -385,12 +384,12 @@ impl fmt::Display for StateError {
             Self::ManyRoutes { node, most } => write!(f, "{node} would have more than {most} approved routes"),
             Self::BadOwner => f.write_str("this cannot be the name of an owner"),
             Self::NotAdvertised { node, route, advertised } if advertised.is_empty() => {
-                write!(f, "node `{node}` does not advertise {}, or any other route", word(*route))
+                write!(f, "node `{node}` does not advertise {route}, or any other route")
             }
             Self::NotAdvertised { node, route, advertised } => {
-                write!(f, "node `{node}` does not advertise {}; it advertises {advertised}", word(*route))
+                write!(f, "node `{node}` does not advertise {route}; it advertises {advertised}")
             }
-            Self::NotApproved { node, route } => write!(f, "the route {} of node `{node}` is not approved", word(*route)),
+            Self::NotApproved { node, route } => write!(f, "the route {route} of node `{node}` is not approved"),
             Self::BadDomain { domain, fault } => write!(f, "nodes would not answer for {domain:?}: {fault}"),
             Self::NoName(name) => write!(f, "there is no record or domain `{name}`"),
             Self::ManyNames => write!(f, "a network has up to {MAX_RECORDS} records and {MAX_DOMAINS} domains"),

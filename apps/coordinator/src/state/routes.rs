@@ -86,12 +86,12 @@ pub(super) fn changed(row: &NodeRow, approve: &[Prefix], revoke: &[Prefix]) -> R
     {
         return Err(StateError::NotAdvertised {
             node: row.name.clone(),
-            route: *other,
+            route: word(*other),
             advertised: words(&row.advertised),
         });
     }
     if let Some(other) = revoke.iter().find(|route| !row.device.routes.contains(route)) {
-        return Err(StateError::NotApproved { node: row.name.clone(), route: *other });
+        return Err(StateError::NotApproved { node: row.name.clone(), route: word(*other) });
     }
     let mut routes = row.device.routes.clone();
     routes.extend(approve.iter().copied());
@@ -113,7 +113,7 @@ pub(super) fn words(routes: &[Prefix]) -> String {
 }
 
 /// Returns a route as operators know it.
-pub(super) fn word(route: Prefix) -> String {
+fn word(route: Prefix) -> String {
     words(&[route])
 }
 

@@ -94,8 +94,8 @@ fn only_advertised_routes_are_approved_and_only_approved_ones_revoked() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);
     let mut router = coordinator.join("router");
-    // Neither a default route, nor a part of the overlay, nor one that is no place for hosts.
-    advertise(&mut router, &[LAN, "0.0.0.0/0", "100.64.1.0/24", "169.254.0.0/16", LAN]);
+    // Neither a part of the overlay, nor one that is no place for hosts.
+    advertise(&mut router, &[LAN, "100.64.1.0/24", "169.254.0.0/16", LAN]);
     wait_listed(&coordinator, "router", &[LAN], &[]);
     for (body, word) in [
         (json!({ "approve_routes": ["192.168.11.0/24"] }), "it advertises 192.168.10.0/24"),
@@ -206,4 +206,75 @@ fn a_node_whose_routes_the_policy_approves_does_not_fill_its_row_and_loses_no_ap
     let (status, answer) =
         change(&coordinator, "router", &json!({ "approve_routes": ["10.3.0.0/24"], "revoke_routes": ["10.1.0.0/24"] }));
     assert_eq!(status, 200, "{answer}");
+}
+
+const EXIT: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+#[test]
+fn an_exit_node_is_approved_as_one_thing_and_told_to_those_that_may_use_it() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [mut exit, mut client, mut other] = ["exit", "client", "other"].map(|name| coordinator.join(name));
+    client.hear_until(|node| node.map.peers.len() == 2);
+    let source = client.map.me.addresses[0];
+    // One of the default routes means both.
+    advertise(&mut exit, &["::/0", LAN]);
+    wait_listed(&coordinator, "exit", &[EXIT[0], LAN, EXIT[1]], &[]);
+    assert_eq!(change(&coordinator, "exit", &json!({ "approve_routes": [EXIT[0]] })).0, 200);
+    wait_listed(&coordinator, "exit", &[EXIT[0], LAN, EXIT[1]], &EXIT);
+    for node in [&mut client, &mut other] {
+        node.hear_until(|node| routes_of(node, &exit) == prefixes(&EXIT));
+    }
+    exit.hear_until(|node| node.map.me.routes == prefixes(&EXIT));
+    exit.hear_until(|node| lets_in(node, source, "203.0.113.7") && lets_in(node, source, "2001:db8::7"));
+    for private in ["10.0.0.1", "192.168.10.7", "100.100.0.1", "fd00::1"] {
+        assert!(!lets_in(&exit, source, private), "{private}");
+    }
+    // One member may use it, the other one may only reach the node.
+    let all = r#"{"src": ["*"], "dst": ["tag:exit"], "ip": ["22"]}"#;
+    let tag = DeviceChange { tags: Some(vec![String::from("tag:exit")]), ..DeviceChange::default() };
+    coordinator.wait(coordinator.state.change_device(None, "exit", tag)).unwrap();
+    let text = |rules: &str| {
+        format!(r#"{{"tagOwners": {{"tag:exit": []}}, "hosts": {{"client": "{source}"}}, "grants": [{all}{rules}]}}"#)
+    };
+    apply(&coordinator, &text(r#", {"src": ["client"], "dst": ["autogroup:internet"], "ip": ["443"]}"#));
+    other.hear_until(|node| node.map.peers.contains_key(&exit.id()) && routes_of(node, &exit).is_empty());
+    assert_eq!(routes_of(&client, &exit), prefixes(&EXIT));
+    exit.hear_until(|node| !lets_in(node, other.map.me.addresses[0], "203.0.113.7"));
+    assert!(lets_in(&exit, source, "203.0.113.7"));
+    // A whole map says the same as the changes.
+    assert!(other.fresh_map(&coordinator).peers[&exit.id()].routes.is_empty());
+    assert_eq!(client.fresh_map(&coordinator).peers[&exit.id()].routes, prefixes(&EXIT));
+    // A change of the exit node itself tells the one nothing new, either.
+    coordinator.wait(coordinator.state.rename_node(None, "exit", "gate")).unwrap();
+    other.hear_until(|node| node.map.peers[&exit.id()].name == "gate");
+    assert!(routes_of(&other, &exit).is_empty());
+    client.hear_until(|node| node.map.peers[&exit.id()].name == "gate");
+    assert_eq!(routes_of(&client, &exit), prefixes(&EXIT));
+    // The policy is revoked: the node stays visible, the exit node does not.
+    apply(&coordinator, &text(""));
+    client.hear_until(|node| node.map.peers.contains_key(&exit.id()) && routes_of(node, &exit).is_empty());
+    // The approval is taken back as one thing, too.
+    assert_eq!(change(&coordinator, "gate", &json!({ "revoke_routes": [EXIT[1]] })).0, 200);
+    wait_listed(&coordinator, "gate", &[EXIT[0], LAN, EXIT[1]], &[]);
+    let (status, answer) = change(&coordinator, "gate", &json!({ "revoke_routes": [EXIT[1]] }));
+    assert_eq!(status, 404);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("exit-node"), "{answer}");
+}
+
+#[test]
+fn the_policy_approves_exit_nodes_by_a_list_of_their_own() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [mut exit, mut client] = ["exit", "client"].map(|name| coordinator.join(name));
+    client.hear_until(|node| node.map.peers.len() == 1);
+    apply(
+        &coordinator,
+        r#"{"tagOwners": {"tag:exit": [], "tag:router": []}, "autoApprovers": {"routes": {"0.0.0.0/0": ["tag:router"]}, "exitNode": ["tag:exit"]}, "grants": [{"src": ["*"], "dst": ["*"], "ip": ["*"]}]}"#,
+    );
+    advertise(&mut exit, &EXIT);
+    wait_listed(&coordinator, "exit", &EXIT, &[]);
+    let tag = DeviceChange { tags: Some(vec![String::from("tag:exit")]), ..DeviceChange::default() };
+    coordinator.wait(coordinator.state.change_device(None, "exit", tag)).unwrap();
+    client.hear_until(|node| routes_of(node, &exit) == prefixes(&EXIT));
 }

@@ -55,6 +55,8 @@ pub(crate) struct Forwarding {
     error: Option<String>,
     /// True if IPv6 is not forwarded, because the host's switch is off.
     is_without_ipv6: bool,
+    /// True if the kernel cannot answer packets before it forwards them (before Linux 5.9).
+    cannot_refuse: bool,
     /// Number of times that another program's change of the table was undone, not told yet.
     restored: u64,
 }
@@ -75,6 +77,7 @@ impl Forwarding {
             due: None,
             error: None,
             is_without_ipv6: false,
+            cannot_refuse: false,
             restored: 0,
         }
     }
@@ -156,9 +159,15 @@ impl Forwarding {
         // The rules come first: no packet is forwarded without them.
         self.switches.look();
         let guarded = self.switches.guarded(&interfaces);
-        let exit = self.exit.map(|overlay| ExitPlan { overlay, ports: self.ports() });
+        let exit = self.exit.map(|overlay| ExitPlan {
+            overlay,
+            ports: self.ports(),
+            refuses_ipv6: self.is_without_ipv6 && !self.cannot_refuse,
+        });
         let plan = Plan { index, snat: self.snat, routes: self.routes.clone(), guarded, exit };
+        let refuses = plan.exit.as_ref().is_some_and(|exit| exit.refuses_ipv6);
         let made = self.set_table(plan);
+        self.cannot_refuse |= made.is_err() && refuses;
         self.note_table(made.is_ok());
         made.map_err(|error| error.to_string())?;
         self.switches.turn_on(name, &interfaces)

@@ -30,6 +30,8 @@ enum Expression {
     /// The host's route to the source leads elsewhere than to the interface that the packet came by, or there is none.
     OtherWayBack,
     Verdict(u32),
+    /// Answers that there is no route.
+    Reject,
     Masquerade,
     /// Masquerades with a random port of this range.
     MasqueradeTo(u16, u16),
@@ -113,6 +115,12 @@ impl NftRule {
         self.with(Expression::Verdict(abi::NF_DROP))
     }
 
+    /// The packet is dropped, and its sender told that there is no route. Before packets are forwarded this needs Linux 5.9.
+    #[must_use]
+    pub fn reject(self) -> Self {
+        self.with(Expression::Reject)
+    }
+
     /// The packet gets an address of this host as its source. For a chain at [`super::NftHook::Postrouting`].
     #[must_use]
     pub fn masquerade(self) -> Self {
@@ -189,6 +197,10 @@ impl Expression {
                 batch.number(abi::NFTA_VERDICT_CODE, *code);
                 batch.close(verdict);
                 batch.close(data);
+            }),
+            Self::Reject => batch.expression("reject", |batch| {
+                batch.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_ICMPX_UNREACH);
+                batch.attribute(abi::NFTA_REJECT_ICMP_CODE, &[abi::NFT_REJECT_ICMPX_NO_ROUTE]);
             }),
             Self::Masquerade => batch.expression("masq", |_| {}),
             Self::MasqueradeTo(first, last) => write_masquerade(batch, *first, *last),

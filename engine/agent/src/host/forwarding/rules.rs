@@ -29,11 +29,16 @@ pub(super) struct ExitPlan {
     pub(super) overlay: [Prefix; 2],
     /// First and last port of the connections to the internet.
     pub(super) ports: (u16, u16),
+    /// Whether IPv6 packets to the internet are answered by an error, because this host does not forward them.
+    pub(super) refuses_ipv6: bool,
 }
 
 /// Prefixes that are not the internet, and from which hosts behind this node (containers, a site without masquerading) may send into the overlay as before.
 const INSIDE: [&str; 7] =
     ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16", "fc00::/7", "fe80::/10"];
+
+/// The public addresses of IPv6 (`taut_base::is_internet`).
+const INTERNET_V6: &str = "2000::/3";
 
 impl Plan {
     /// Returns the chains.
@@ -81,7 +86,16 @@ impl Plan {
         let rule = |route: &AdvertisedRoute| {
             NftRule::new().from_interface(self.index).destination(route.published).map_destination(route.real)
         };
-        mapped.map(rule).collect()
+        mapped.map(rule).chain(self.without_ipv6()).collect()
+    }
+
+    /// Returns the rule of an exit node that forwards no IPv6: without an answer, programs would wait before they try IPv4. The kernel drops such packets before they reach the chain for forwarded
+    /// ones.
+    fn without_ipv6(&self) -> Option<NftRule> {
+        let internet = INTERNET_V6.parse().ok()?;
+        let exit = self.exit.as_ref().filter(|exit| exit.refuses_ipv6)?;
+        let [_, overlay] = exit.overlay;
+        Some(NftRule::new().from_interface(self.index).source(overlay).destination(internet).reject())
     }
 
     fn postrouting(&self) -> Vec<NftRule> {
@@ -137,11 +151,14 @@ mod tests {
     #[test]
     fn fault_g12_an_exit_node_gives_connections_ports_of_their_own_and_lets_answers_in() {
         let overlay = ["100.64.0.0/10", "fd00::/48"].map(|text| text.parse().unwrap());
-        let exit = Plan { exit: Some(ExitPlan { overlay, ports: (61_000, 65_535) }), ..plan(false, &[]) };
+        let exit =
+            Plan { exit: Some(ExitPlan { overlay, ports: (61_000, 65_535), refuses_ipv6: true }), ..plan(false, &[]) };
         let out = || NftRule::new().from_interface(7).not_to_interface(7);
         let last = exit.postrouting();
         assert_eq!(last[1], out().destination("10.1.0.0/24".parse().unwrap()).accept(), "a subnet is not the internet");
         assert_eq!(last[2..], overlay.map(|overlay| out().source(overlay).masquerade_to((61_000, 65_535))));
+        let from = NftRule::new().from_interface(7).source(overlay[1]);
+        assert_eq!(exit.prerouting()[1..], [from.destination("2000::/3".parse().unwrap()).reject()]);
         let forward = exit.forward();
         assert_eq!(forward[0], NftRule::new().to_interface(7).of_known_connection().accept());
         assert_eq!(forward.last(), Some(&NftRule::new().to_interface(7).drop()));
