@@ -119,7 +119,7 @@ fn add_names(operator: &Operator) {
     if std::env::var_os("TAUT_DUMP_PROGRAM").is_some() {
         return;
     }
-    let record = json!({ "name": "printer", "addresses": ["10.1.0.7"] });
+    let record = json!({ "name": "copier", "addresses": ["10.1.0.7"] });
     let split = json!({ "domain": "corp.example", "servers": ["10.1.0.53"] });
     done(operator, "PATCH", "names?network=default", &json!({ "set_records": [record], "set_domains": [split] }));
 }
