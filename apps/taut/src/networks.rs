@@ -64,7 +64,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
 }
 
 /// Returns the names of the further networks of this host, by their sockets and state directories.
-fn names() -> BTreeSet<String> {
+pub(crate) fn names() -> BTreeSet<String> {
     let of = |directory: &str, file: &str| {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let found = entries.filter(|entry| entry.path().join(file).exists());

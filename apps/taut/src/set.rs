@@ -10,14 +10,14 @@ use crate::chosen;
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
 use crate::flags::{CONFIG, Word, Words, default_socket, setting_details, take_setting, unexpected};
-use crate::{output, table};
+use crate::{output, ssh, table};
 
 /// Longest wait until what was set is on the disk, 5 s.
 const LONGEST_SAVE: Duration = Duration::from_secs(5);
 /// Time between two questions about that, 5 ms.
 const POLL: Duration = Duration::from_millis(5);
 
-pub(crate) const ARGUMENTS: &str = "[--SETTING VALUE …] [--default SETTING …] [--json] [--socket PATH]";
+pub(crate) const ARGUMENTS: &str = "[--SETTING VALUE …] [--default SETTING …] [--cut-ssh] [--json] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = concat!(
     "\
@@ -29,6 +29,7 @@ No packet is lost; what belongs to the device, the sockets or the threads takes 
 `taut up`), and the list says that it waits.
 
 --default SETTING  keep no value for it any more
+--cut-ssh          let the kill switch end the ssh session in which this command runs
 --json             print the settings as an object, with a schema version
 
 ",
@@ -36,7 +37,7 @@ No packet is lost; what belongs to the device, the sockets or the threads takes 
 );
 
 pub(crate) fn run(words: Words) -> Result<(), Fault> {
-    let Options { socket, json, changes } = parse(words)?;
+    let Options { socket, json, changes, cut_ssh } = parse(words)?;
     let mut client = match Client::connect(&socket) {
         Err(NoDaemon::Absent) if !changes.is_empty() => {
             let file = chosen::network().map_or_else(|| PathBuf::from(CONFIG), chosen::config);
@@ -45,7 +46,11 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         }
         connected => connected.map_err(|why| why.explain(&socket))?,
     };
-    let request = if changes.is_empty() { ApiRequest::Settings } else { ApiRequest::Set { changes: changes.clone() } };
+    let request = if changes.is_empty() {
+        ApiRequest::Settings
+    } else {
+        ApiRequest::Set { changes: changes.clone(), session: if cut_ssh { None } else { ssh::client() } }
+    };
     let mut settings = ask(&mut client, &request)?;
     let deadline = Instant::now() + LONGEST_SAVE;
     while !settings.saved {
@@ -75,15 +80,21 @@ struct Options {
     socket: PathBuf,
     json: bool,
     changes: Vec<SettingChange>,
+    /// True if the kill switch may end this ssh session.
+    cut_ssh: bool,
 }
 
 fn parse(mut words: Words) -> Result<Options, Fault> {
-    let mut options = Options { socket: default_socket(), json: false, changes: Vec::new() };
+    let mut options = Options { socket: default_socket(), json: false, changes: Vec::new(), cut_ssh: false };
     while let Some(word) = words.next()? {
         let Word::Flag(flag) = &word else { return Err(unexpected(&word)) };
         let change = match flag.as_str() {
             "--json" => {
                 options.json = true;
+                continue;
+            }
+            "--cut-ssh" => {
+                options.cut_ssh = true;
                 continue;
             }
             "--socket" => {

@@ -1,6 +1,7 @@
 //! `taut up`: starts a daemon if none runs, joins, connects, and waits until packets can flow.
 
 use std::io::IsTerminal;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use taut_netmap::{check_new_name, name_from_host};
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
 use crate::flags::{DaemonFlags, Word, Words, place_details, setting_details, unexpected};
-use crate::{coordinator, launch, output, status, table, token};
+use crate::{coordinator, launch, output, ssh, status, table, token};
 
 pub(crate) const ARGUMENTS: &str = "[--join TOKEN | --coordinator URL [--coordinator-key KEY]] [--hostname NAME] [--timeout TIME] [--json] [daemon flags]";
 
@@ -27,6 +28,7 @@ pub(crate) const DETAILS: &str = concat!(
     "--coordinator-key KEY  with --coordinator: the coordinator's public key, which a plain http URL needs\n",
     "--hostname NAME    name in the network when it joins (default: the host name, with capitals and `_` replaced); does not rename a member\n",
     "--timeout TIME     longest wait (default 60s, 15m for a person); the daemon keeps trying after that\n",
+    "--cut-ssh          let the kill switch end the ssh session in which this command runs\n",
     "--json             print the status object once connected\n\n",
     "Exit status: 0 if packets can flow, 1 otherwise.\n\n",
     "Flags of the daemon that it starts; a running daemon keeps its own, and `taut set` changes them:\n",
@@ -63,6 +65,8 @@ struct Options {
     daemon: DaemonFlags,
     /// True if there are flags that only a new daemon can use.
     for_new_daemon: bool,
+    /// True if the kill switch may end this ssh session.
+    cut_ssh: bool,
 }
 
 pub(crate) fn run(words: Words) -> Result<(), Fault> {
@@ -93,6 +97,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         }
         Err(NoDaemon::Absent) => {
             launch::check_host()?;
+            check_session(&options)?;
             (launch::start(&options.daemon, deadline)?, true)
         }
         Err(denied) => return Err(denied.explain(&options.daemon.socket)),
@@ -127,6 +132,17 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         true => output::print_json(&*status),
         false => output::print(&summary(&status)),
     }
+}
+
+/// Refuses a kill switch that would end the ssh session of this command (fault J10).
+fn check_session(options: &Options) -> Result<(), Fault> {
+    let is_on = |name: &str| options.daemon.given.of(Origin::Flag).any(|(flag, value)| flag == name && value == "true");
+    let Some(client) = ssh::client().filter(|_| is_on("kill-switch") && !options.cut_ssh) else { return Ok(()) };
+    let is_private = match client {
+        IpAddr::V4(v4) => v4.is_private() || v4.is_link_local() || v4.is_loopback(),
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_loopback(),
+    };
+    if is_private && is_on("exit-node-allow-lan-access") { Ok(()) } else { Err(ssh::refusal(client)) }
 }
 
 /// Names the flags that a running daemon does not have, with the command that changes them.
@@ -164,6 +180,7 @@ fn parse(mut words: Words) -> Result<Options, Fault> {
         json: false,
         daemon: DaemonFlags::from_environment(),
         for_new_daemon: false,
+        cut_ssh: false,
     };
     while let Some(word) = words.next()? {
         let Word::Flag(flag) = &word else { return Err(unexpected(&word)) };
@@ -175,6 +192,7 @@ fn parse(mut words: Words) -> Result<Options, Fault> {
             "--timeout" => (options.timeout, options.has_timeout) = (words.time(flag)?, true),
             "--json" => options.json = true,
             "--socket" => options.daemon.socket = PathBuf::from(words.value()?),
+            "--cut-ssh" => options.cut_ssh = true,
             _ if options.daemon.take(flag, &mut words)? => options.for_new_daemon = true,
             _ => return Err(unexpected(&word)),
         }

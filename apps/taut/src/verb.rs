@@ -3,8 +3,8 @@
 use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
 use crate::{
-    accept, bugreport, daemon, down, hosts, ip, leave, log, metrics, netcheck, networks, output, ping, rotate_key, set,
-    status, up, version, wg, why,
+    accept, bugreport, daemon, down, hosts, ip, kill_switch, leave, log, metrics, netcheck, networks, output, ping,
+    rotate_key, set, status, up, version, wg, why,
 };
 
 /// A verb of the command line.
@@ -55,6 +55,13 @@ const VERBS: &[Verb] = &[
         arguments: set::ARGUMENTS,
         details: set::DETAILS,
         run: set::run,
+    },
+    Verb {
+        name: "kill-switch",
+        summary: "show what keeps packets from leaving in the clear, open it for a while, or remove it",
+        arguments: kill_switch::ARGUMENTS,
+        details: kill_switch::DETAILS,
+        run: kill_switch::run,
     },
     Verb {
         name: "accept",

@@ -13,6 +13,7 @@ mod internet;
 mod iso_time;
 mod keys;
 mod limits;
+mod mark;
 mod meter;
 mod placement;
 mod prefix;
@@ -33,6 +34,7 @@ pub use keys::{BadKey, PresharedKey, PrivateKey, PublicKey};
 pub use limits::{
     DEFAULT_MTU, DEFAULT_PORT, MAX_CANDIDATES, MAX_DATAGRAM, MAX_LANES, MAX_MTU, MAX_PEERS, MIN_MTU, SAFE_PACKET,
 };
+pub use mark::{BOTH_MASK, MARK_MASK, REPLY_MARK, SOCKET_MARK};
 pub use meter::{KeyedHash, Meter, network, site};
 pub use placement::Placement;
 pub use prefix::{BadPrefix, Prefix};

@@ -15,7 +15,7 @@ mod values;
 use taut_base::closest;
 use taut_wire::control::Suites;
 
-use crate::config::DaemonConfig;
+use crate::config::{AnswerFilter, DaemonConfig};
 
 pub use crate::given::{Given, Origin};
 pub use lines::{BadLine, read_lines, write_lines};
@@ -109,6 +109,20 @@ pub static SETTINGS: &[Setting] = &[
         apply: |config, text| values::exit_node(text).map(|choice| config.routes.exit_node = choice),
         show: |config| config.routes.exit_node.to_string(),
     },
+    Setting {
+        name: "exit-node-allow-lan-access",
+        is_switch: true,
+        effect: Effect::Now,
+        apply: |config, text| values::switch(text).map(|on| config.routes.local_networks = on),
+        show: |config| config.routes.local_networks.to_string(),
+    },
+    Setting {
+        name: "kill-switch",
+        is_switch: true,
+        effect: Effect::Now,
+        apply: |config, text| values::switch(text).map(|on| config.routes.kill_switch = on),
+        show: |config| config.routes.kill_switch.to_string(),
+    },
     switch!("low-latency", NextStart, low_latency),
     value!("rotate-key-every", Now, rotate_key_every, values::key_age, |age: &Option<_>| values::show_age(*age)),
     value!("metrics", Now, metrics, values::metrics, |address: &Option<_>| values::or_none(*address)),
@@ -126,6 +140,11 @@ pub static SETTINGS: &[Setting] = &[
     switch!("ecn", NextStart, ecn),
     switch!("dns", Now, dns),
     switch!("dns-search", Now, dns_search),
+    value!("exit-dns", Now, exit_dns, values::exit_dns, |servers: &Vec<_>| values::show_exit_dns(servers)),
+    value!("dns-filter", Now, dns_filter, values::dns_filter, |filter: &AnswerFilter| String::from(filter.name())),
+    value!("accept-domains", Now, accept_domains, values::domains, |domains: &Vec<String>| values::show_domains(
+        domains
+    )),
     switch!("portmap", Now, portmap),
     value!("search-sockets", NextStart, search_sockets, values::search_sockets, |count: &u16| count.to_string()),
     value!("suites", NextStart, suites, values::suites, |suites: &Suites| values::show_suites(*suites)),

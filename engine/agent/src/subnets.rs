@@ -81,6 +81,10 @@ pub struct RouteOptions {
     pub advertise_exit_node: bool,
     /// The exit node that this host uses.
     pub exit_node: ExitChoice,
+    /// Whether the local networks stay reachable while it does.
+    pub local_networks: bool,
+    /// Whether nothing leaves this host in the clear while it does, also without the daemon.
+    pub kill_switch: bool,
 }
 
 impl Default for RouteOptions {
@@ -91,6 +95,8 @@ impl Default for RouteOptions {
             snat: true,
             advertise_exit_node: false,
             exit_node: ExitChoice::None,
+            local_networks: false,
+            kill_switch: false,
         }
     }
 }
@@ -247,7 +253,7 @@ mod tests {
         let name = String::from("a");
         NetworkMap {
             version: 1,
-            network: NetworkInfo { name: name.clone(), ipv4, ipv6, base_domain: None },
+            network: NetworkInfo { name: name.clone(), ipv4, ipv6, naming: taut_netmap::Naming::default() },
             me: LocalMember { id: NodeId(1), name, key: PublicKey([1; 32]), addresses: Vec::new(), routes: Vec::new() },
             peers: (0..).zip(routes).map(peer).collect(),
             relays: Vec::new(),

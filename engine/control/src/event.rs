@@ -70,6 +70,8 @@ pub enum Command {
     RememberStamps(Duration),
     /// What `taut set` keeps for the next start, in the state directory.
     RememberSettings(String),
+    /// The device whose kill switch is loaded at the next boot, before the network; `None` for none.
+    RememberKillSwitch(Option<String>),
 }
 
 /// A coordinator.

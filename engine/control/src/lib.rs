@@ -35,5 +35,5 @@ pub use control::{Control, Options};
 pub use error::StartError;
 pub use event::{Command, ControlEvent, Left, MemberIdentity, OtherPrefixes, Place};
 pub use event_log::{LogDisk, saved_events};
-pub use state::{saved_relays, saved_settings};
+pub use state::{forget_kill_switch, saved_kill_switch, saved_relays, saved_settings};
 pub use taut_dial::{AUTHORITIES, BadUrl, Url, fetch};

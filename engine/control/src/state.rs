@@ -5,9 +5,11 @@
 //! coordinator sends a new ticket. `settings` is about the host, not the membership. `leaving` exists while the node gives up its membership: once it is there, all files of the membership are removed, by the next start
 //! if necessary. The files may hold secrets or host names, so the directory has mode 0700 and the files 0600.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,6 +30,8 @@ const MAP: &str = "map.json";
 const STAMPS: &str = "stamps.json";
 const TICKET: &str = "ticket.json";
 const SETTINGS: &str = "settings";
+const KILL_SWITCH: &str = "kill-switch";
+const ADDRESSES: &str = "addresses";
 const LEAVING: &str = "leaving";
 const LOCK: &str = "lock";
 
@@ -39,6 +43,8 @@ pub(crate) struct StateDir {
     stamps: StateFile,
     ticket: StateFile,
     settings: StateFile,
+    kill_switch: StateFile,
+    addresses: StateFile,
     /// The marker file of a membership that is being given up. While it exists, all other files of the membership must be removed.
     leaving: StateFile,
     is_leaving: bool,
@@ -59,6 +65,8 @@ pub(crate) struct LoadedState {
     pub(crate) ticket: Option<Ticket>,
     /// The first stamp of this run's initiations.
     pub(crate) ceiling: Option<Duration>,
+    /// The addresses of coordinators, by URL, at the last connections.
+    pub(crate) known: BTreeMap<String, Vec<IpAddr>>,
     /// Notes for the user, such as damaged copies.
     pub(crate) notes: Vec<String>,
 }
@@ -141,6 +149,51 @@ pub fn saved_settings(path: &Path) -> String {
     loaded.and_then(|loaded| std::str::from_utf8(&loaded.body).ok().map(String::from)).unwrap_or_default()
 }
 
+/// A small file that can be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SmallFile {
+    /// The device whose kill switch is loaded at the next boot; empty for none.
+    KillSwitch,
+    /// The addresses of coordinators ([`write_addresses`]).
+    Addresses,
+}
+
+/// Returns the addresses of coordinators as text: a line for each URL, with its addresses behind it.
+pub(crate) fn write_addresses(known: &BTreeMap<String, Vec<IpAddr>>) -> String {
+    let line = |(url, addresses): (&String, &Vec<IpAddr>)| {
+        let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+        format!("{url} {}\n", addresses.join(" "))
+    };
+    known.iter().map(line).collect()
+}
+
+/// Reads what [`write_addresses`] wrote; what is no address is left out.
+fn read_addresses(text: &str) -> BTreeMap<String, Vec<IpAddr>> {
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let url = words.next()?;
+        Some((String::from(url), words.filter_map(|word| word.parse().ok()).collect()))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Returns the device whose kill switch the daemon of the directory `path` had in force last ([`crate::Command::RememberKillSwitch`]); `None` if none was in force, or this user may not read it.
+pub fn saved_kill_switch(path: &Path) -> Option<String> {
+    let body = StateFile::new(path.join(KILL_SWITCH)).load().ok().flatten()?.body;
+    std::str::from_utf8(&body).ok().filter(|device| !device.is_empty()).map(String::from)
+}
+
+/// Forgets the kill switch of the directory `path`, for a host whose daemon does not run.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn forget_kill_switch(path: &Path) -> io::Result<()> {
+    match saved_kill_switch(path) {
+        Some(_) => StateFile::new(path.join(KILL_SWITCH)).save(b""),
+        None => Ok(()),
+    }
+}
+
 impl StateDir {
     /// Creates or opens the directory at `path`, locks it, and reads its files.
     pub(crate) fn open(path: &Path) -> Result<(Self, LoadedState), StartError> {
@@ -155,6 +208,8 @@ impl StateDir {
             stamps: StateFile::new(path.join(STAMPS)),
             ticket: StateFile::new(path.join(TICKET)),
             settings: StateFile::new(path.join(SETTINGS)),
+            kill_switch: StateFile::new(path.join(KILL_SWITCH)),
+            addresses: StateFile::new(path.join(ADDRESSES)),
             leaving: StateFile::new(path.join(LEAVING)),
             is_leaving: false,
             _lock: lock,
@@ -188,6 +243,9 @@ impl StateDir {
             (found.map, found.recent, found.named) = (Some(saved.map), saved.recent, saved.named);
         }
         found.ceiling = self.load_ceiling(&mut notes);
+        let known = self.addresses.load().ok().flatten();
+        found.known =
+            known.and_then(|known| std::str::from_utf8(&known.body).map(read_addresses).ok()).unwrap_or_default();
         found.ticket = self.load_ticket(&membership, &mut notes);
         Ok(LoadedState { membership: Some(membership), notes, ..found })
     }
@@ -285,6 +343,15 @@ impl StateDir {
         self.settings.save(settings.as_bytes())
     }
 
+    /// Saves a small file. A host that never had a kill switch gets no file for it.
+    pub(crate) fn save_small(&mut self, file: SmallFile, text: &str) -> io::Result<()> {
+        match file {
+            SmallFile::KillSwitch if text.is_empty() && saved_kill_switch(&self.path).is_none() => Ok(()),
+            SmallFile::KillSwitch => self.kill_switch.save(text.as_bytes()),
+            SmallFile::Addresses => self.addresses.save(text.as_bytes()),
+        }
+    }
+
     /// Saves the first stamp of the next run, rounded up to a second.
     pub(crate) fn save_ceiling(&mut self, ceiling: Duration) -> io::Result<()> {
         let saved = SavedStamps { ceiling: ceiling.as_secs().saturating_add(1) };
@@ -327,7 +394,7 @@ impl StateDir {
         if !self.is_leaving {
             return Ok(());
         }
-        for file in [&mut self.identity, &mut self.map, &mut self.stamps, &mut self.ticket] {
+        for file in [&mut self.identity, &mut self.map, &mut self.stamps, &mut self.ticket, &mut self.addresses] {
             file.wipe(disk)?;
         }
         disk.force_directory(&self.path)?;

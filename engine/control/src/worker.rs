@@ -266,6 +266,10 @@ impl Worker {
                 self.store.ceiling_changed(ceiling, now());
                 self.save_what_is_due(now());
             }
+            Command::RememberKillSwitch(device) => {
+                self.store.kill_switch_changed(device.unwrap_or_default(), now());
+                self.save_what_is_due(now());
+            }
             Command::RememberSettings(settings) => {
                 self.store.settings_changed(settings, now());
                 self.save_what_is_due(now());

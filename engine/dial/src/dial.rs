@@ -1,17 +1,18 @@
 //! One attempt to open a channel, on a thread of its own, because resolvers and distant hosts may be slow.
 
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use rustls::RootCertStore;
-use taut_base::SAFE_PACKET;
+use taut_base::{SAFE_PACKET, SOCKET_MARK};
 use taut_event::{Waker, connect_tcp};
 
 use crate::broken::Broken;
+use crate::names::resolve;
 use crate::sealed_channel::{ChannelTarget, SealedChannel};
 use crate::stream::Stream;
 use crate::url::Url;
@@ -20,8 +21,6 @@ use crate::url::Url;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for one step of the handshakes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of addresses of a name that are tried. Names like `localhost` have two, large sites about five.
-pub const MAX_ADDRESSES: usize = 8;
 
 /// An attempt under way. Dropping it cancels it.
 pub struct Dial {
@@ -46,8 +45,8 @@ pub enum Stage {
 }
 
 impl Dial {
-    /// Starts an attempt at `url`. `waker` is woken when [`Self::take`] has its outcome.
-    pub fn start(url: String, target: ChannelTarget, waker: Waker) -> io::Result<Self> {
+    /// Starts an attempt at `url`, whose host had the addresses `known` at the last connection. `waker` is woken when [`Self::take`] has its outcome.
+    pub fn start(url: String, known: Vec<IpAddr>, target: ChannelTarget, waker: Waker) -> io::Result<Self> {
         let (sender, outcome) = mpsc::sync_channel(1);
         let cancel = Arc::new(Cancel::default());
         let shared = Arc::clone(&cancel);
@@ -55,7 +54,7 @@ impl Dial {
             report(
                 &sender,
                 &waker,
-                attempt(&url, &target, &shared).map_err(|broken| Broken(format!("{url}: {broken}"))),
+                attempt(&url, &known, &target, &shared).map_err(|broken| Broken(format!("{url}: {broken}"))),
             );
         })?;
         Ok(Self { outcome, cancel })
@@ -112,11 +111,9 @@ fn report(sender: &SyncSender<Result<SealedChannel, Broken>>, waker: &Waker, out
     waker.wake();
 }
 
-fn attempt(url: &str, target: &ChannelTarget, cancel: &Cancel) -> Result<SealedChannel, Broken> {
+fn attempt(url: &str, known: &[IpAddr], target: &ChannelTarget, cancel: &Cancel) -> Result<SealedChannel, Broken> {
     let url: Url = url.parse().map_err(|error| Broken(format!("{error}")))?;
-    let addresses = (url.host.as_str(), url.port).to_socket_addrs();
-    let addresses = addresses.map_err(|error| Broken(format!("its name cannot be resolved: {error}")))?;
-    let addresses: Vec<SocketAddr> = addresses.take(MAX_ADDRESSES).collect();
+    let addresses = resolve(&url.host, url.port, known)?;
     let mut last = Broken(String::from("its name has no address"));
     for address in &addresses {
         match attempt_address(*address, &url, target, cancel) {
@@ -148,7 +145,7 @@ fn attempt_address(
 pub fn connect(address: SocketAddr, url: &Url, cancel: &Cancel) -> Result<Stream, Broken> {
     let named = url.host.parse::<IpAddr>().is_err();
     let describe = |error: io::Error| Broken(if named { format!("{address}: {error}") } else { error.to_string() });
-    let socket = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT).map_err(describe)?;
+    let socket = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT, SOCKET_MARK).map_err(describe)?;
     socket.set_nodelay(true).map_err(describe)?;
     socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(describe)?;
     socket.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(describe)?;
@@ -159,11 +156,9 @@ pub fn connect(address: SocketAddr, url: &Url, cancel: &Cancel) -> Result<Stream
 /// Connects to the first address of the URL's host that answers. The stream blocks, with a timeout. With `authorities`, the certificate of an https server has to
 /// be valid for the host.
 pub(crate) fn connect_verified(url: &Url, authorities: Option<&RootCertStore>) -> Result<Stream, Broken> {
-    let addresses = (url.host.as_str(), url.port).to_socket_addrs();
-    let addresses = addresses.map_err(|error| Broken(format!("its name cannot be resolved: {error}")))?;
     let mut last = Broken(String::from("its name has no address"));
-    for address in addresses.take(MAX_ADDRESSES) {
-        let connected = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT).and_then(|socket| {
+    for address in resolve(&url.host, url.port, &[])? {
+        let connected = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT, SOCKET_MARK).and_then(|socket| {
             socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
             socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
             Stream::with_trust(socket, url, authorities.cloned())

@@ -5,6 +5,7 @@
 //!
 //! - [`Dial`] opens a [`SealedChannel`] on a short-lived thread, and can be cancelled at any moment;
 //! - [`connect`] opens the [`Stream`] below, for other uses of a WebSocket;
+//! - [`resolve`] finds the addresses of a name, also where the host cannot;
 //! - [`Backoff`] tells the pause before the next attempt.
 //!
 //! - [`fetch()`] returns a short answer of a server whose key is not pinned yet, and checks its certificate.
@@ -15,6 +16,7 @@ mod backoff;
 mod broken;
 mod dial;
 mod fetch;
+mod names;
 mod random;
 mod sealed_channel;
 mod stream;
@@ -22,8 +24,9 @@ mod url;
 
 pub use backoff::Backoff;
 pub use broken::Broken;
-pub use dial::{Cancel, Dial, MAX_ADDRESSES, Stage, connect};
+pub use dial::{Cancel, Dial, Stage, connect};
 pub use fetch::{AUTHORITIES, fetch};
+pub use names::{MAX_ADDRESSES, resolve};
 pub use random::{Jitter, private_key};
 pub use sealed_channel::{ChannelTarget, Received, SealedChannel};
 pub use stream::Stream;

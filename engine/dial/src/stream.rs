@@ -12,6 +12,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme, StreamOwned};
 
+use taut_base::SOCKET_MARK;
+
 use crate::url::Url;
 
 /// Limit on the bytes received during the handshakes of TLS, HTTP and the channel, 256 KiB. Their largest messages are a chain of certificates and an HTTP
@@ -131,6 +133,8 @@ impl Stream {
         let any: SocketAddr =
             if peer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
         let socket = UdpSocket::bind(any)?;
+        // The route of this connection's packets, which are marked.
+        let _ = taut_event::set_mark(&socket, SOCKET_MARK);
         socket.connect(peer)?;
         Ok(socket.local_addr()?.ip())
     }

@@ -1,9 +1,11 @@
 //! One HTTP request to the gateway, with limits on time and length (fault D15).
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
+use taut_base::{SAFE_PACKET, SOCKET_MARK};
+use taut_event::connect_tcp;
 use taut_portmap::FetchError;
 use taut_portmap::http::{self, Answer, HttpError};
 
@@ -19,8 +21,8 @@ const WHOLE: Duration = Duration::from_secs(5);
 /// [`FetchError`] if no connection is made, the answer takes too long, or it is not valid.
 pub(crate) fn fetch(place: SocketAddrV4, request: &[u8]) -> Result<Answer, FetchError> {
     let end = Instant::now() + WHOLE;
-    let mut stream =
-        TcpStream::connect_timeout(&SocketAddr::V4(place), CONNECTING).map_err(|_| FetchError::NoConnection)?;
+    let mut stream = connect_tcp(SocketAddr::V4(place), SAFE_PACKET, CONNECTING, SOCKET_MARK)
+        .map_err(|_| FetchError::NoConnection)?;
     stream
         .set_write_timeout(Some(CONNECTING))
         .and_then(|()| stream.write_all(request))
@@ -52,7 +54,7 @@ pub(crate) fn fetch(place: SocketAddrV4, request: &[u8]) -> Result<Answer, Fetch
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::thread;
 
     use super::*;

@@ -4,7 +4,8 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 
-use taut_event::{Interest, Poller};
+use taut_base::SOCKET_MARK;
+use taut_event::{Interest, Poller, set_mark};
 use taut_portmap::{Gateway, GatewaySocket, pcp, ssdp};
 
 /// The poller's tokens of the two sockets.
@@ -36,9 +37,14 @@ impl Sockets {
     /// Opens both sockets, bound to this host's address, and adds them to the poller.
     pub(crate) fn open(gateway: Gateway, poller: &Poller) -> io::Result<Self> {
         let pcp = UdpSocket::bind((gateway.own, 0))?;
-        pcp.connect((gateway.address, pcp::PORT))?;
         let ssdp = UdpSocket::bind((gateway.own, 0))?;
         ssdp.set_multicast_ttl_v4(SEARCH_TTL)?;
+        // The router is outside the overlay also while an exit node is in use.
+        for socket in [&pcp, &ssdp] {
+            let _ = set_mark(socket, SOCKET_MARK);
+        }
+        // The route is chosen when it connects, hence after the mark.
+        pcp.connect((gateway.address, pcp::PORT))?;
         for (socket, name) in [(&pcp, PCP), (&ssdp, SSDP)] {
             socket.set_nonblocking(true)?;
             poller.add(socket.as_fd(), name, Interest::READ)?;

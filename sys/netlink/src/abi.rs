@@ -14,6 +14,9 @@ pub(crate) const RTM_GETADDR: u16 = 22;
 pub(crate) const RTM_NEWROUTE: u16 = 24;
 pub(crate) const RTM_DELROUTE: u16 = 25;
 pub(crate) const RTM_GETROUTE: u16 = 26;
+pub(crate) const RTM_NEWRULE: u16 = 32;
+pub(crate) const RTM_DELRULE: u16 = 33;
+pub(crate) const RTM_GETRULE: u16 = 34;
 
 // Flags of requests and answers (netlink.h).
 pub(crate) const NLM_F_REQUEST: u16 = 0x01;
@@ -88,6 +91,22 @@ pub(crate) const RTAX_FEATURES: u16 = 12;
 /// In `RTAX_FEATURES`: connections ask for explicit congestion notification.
 pub(crate) const RTAX_FEATURE_ECN: u32 = 1;
 
+// Attributes and fields of rules (fib_rules.h).
+pub(crate) const FRA_DST: u16 = 1;
+pub(crate) const FRA_PRIORITY: u16 = 6;
+pub(crate) const FRA_FWMARK: u16 = 10;
+pub(crate) const FRA_TABLE: u16 = 15;
+pub(crate) const FRA_FWMASK: u16 = 16;
+pub(crate) const FRA_PROTOCOL: u16 = 21;
+pub(crate) const FRA_IP_PROTO: u16 = 22;
+/// `struct fib_rule_port_range`: first and last port, inclusive.
+pub(crate) const FRA_SPORT_RANGE: u16 = 23;
+pub(crate) const FRA_DPORT_RANGE: u16 = 24;
+/// The rule is for packets that do not fulfil its conditions.
+pub(crate) const FIB_RULE_INVERT: u32 = 2;
+/// The rule's packets ask a table.
+pub(crate) const FR_ACT_TO_TBL: u8 = 1;
+
 // Fields of routes (rtnetlink.h).
 pub(crate) const RTPROT_UNSPEC: u8 = 0;
 pub(crate) const RTN_UNICAST: u8 = 1;
@@ -108,6 +127,9 @@ pub(crate) const AF_INET6: u8 = 10;
 pub(crate) const RTMGRP_LINK: u32 = 0x1;
 pub(crate) const RTMGRP_IPV4_IFADDR: u32 = 0x10;
 pub(crate) const RTMGRP_IPV4_ROUTE: u32 = 0x40;
+/// `RTNLGRP_IPV4_RULE` and `RTNLGRP_IPV6_RULE`, 8 and 19, as bits.
+pub(crate) const RTMGRP_IPV4_RULE: u32 = 1 << 7;
+pub(crate) const RTMGRP_IPV6_RULE: u32 = 1 << 18;
 pub(crate) const RTMGRP_IPV6_IFADDR: u32 = 0x100;
 pub(crate) const RTMGRP_IPV6_ROUTE: u32 = 0x400;
 
@@ -124,6 +146,10 @@ pub(crate) const NFT_MSG_DELTABLE: u16 = NFT_MSG_NEWTABLE | 2;
 pub(crate) const NFT_MSG_NEWCHAIN: u16 = NFT_MSG_NEWTABLE | 3;
 pub(crate) const NFT_MSG_NEWRULE: u16 = NFT_MSG_NEWTABLE | 6;
 pub(crate) const NFT_MSG_GETRULE: u16 = NFT_MSG_NEWTABLE | 7;
+pub(crate) const NFT_MSG_NEWSET: u16 = NFT_MSG_NEWTABLE | 9;
+pub(crate) const NFT_MSG_NEWSETELEM: u16 = NFT_MSG_NEWTABLE | 12;
+pub(crate) const NFT_MSG_GETSETELEM: u16 = NFT_MSG_NEWTABLE | 13;
+pub(crate) const NFT_MSG_DELSETELEM: u16 = NFT_MSG_NEWTABLE | 14;
 
 // Attributes of nftables (nf_tables.h).
 pub(crate) const NFTA_LIST_ELEM: u16 = 1;
@@ -147,8 +173,30 @@ pub(crate) const NFTA_IMMEDIATE_DREG: u16 = 1;
 pub(crate) const NFTA_IMMEDIATE_DATA: u16 = 2;
 pub(crate) const NFTA_META_DREG: u16 = 1;
 pub(crate) const NFTA_META_KEY: u16 = 2;
+pub(crate) const NFTA_META_SREG: u16 = 3;
 pub(crate) const NFTA_CT_DREG: u16 = 1;
 pub(crate) const NFTA_CT_KEY: u16 = 2;
+pub(crate) const NFTA_CT_SREG: u16 = 4;
+pub(crate) const NFTA_COUNTER_PACKETS: u16 = 2;
+pub(crate) const NFTA_LOOKUP_SET: u16 = 1;
+pub(crate) const NFTA_LOOKUP_SREG: u16 = 2;
+pub(crate) const NFTA_REJECT_TYPE: u16 = 1;
+pub(crate) const NFTA_REJECT_ICMP_CODE: u16 = 2;
+pub(crate) const NFTA_FIB_DREG: u16 = 1;
+pub(crate) const NFTA_FIB_RESULT: u16 = 2;
+pub(crate) const NFTA_FIB_FLAGS: u16 = 3;
+pub(crate) const NFTA_SET_TABLE: u16 = 1;
+pub(crate) const NFTA_SET_NAME: u16 = 2;
+pub(crate) const NFTA_SET_FLAGS: u16 = 3;
+pub(crate) const NFTA_SET_KEY_TYPE: u16 = 4;
+pub(crate) const NFTA_SET_KEY_LEN: u16 = 5;
+pub(crate) const NFTA_SET_ID: u16 = 10;
+pub(crate) const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
+pub(crate) const NFTA_SET_ELEM_LIST_SET: u16 = 2;
+pub(crate) const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
+pub(crate) const NFTA_SET_ELEM_KEY: u16 = 1;
+pub(crate) const NFTA_SET_ELEM_TIMEOUT: u16 = 4;
+pub(crate) const NFTA_SET_ELEM_EXPIRATION: u16 = 5;
 pub(crate) const NFTA_CMP_SREG: u16 = 1;
 pub(crate) const NFTA_CMP_OP: u16 = 2;
 pub(crate) const NFTA_CMP_DATA: u16 = 3;
@@ -161,11 +209,6 @@ pub(crate) const NFTA_PAYLOAD_DREG: u16 = 1;
 pub(crate) const NFTA_PAYLOAD_BASE: u16 = 2;
 pub(crate) const NFTA_PAYLOAD_OFFSET: u16 = 3;
 pub(crate) const NFTA_PAYLOAD_LEN: u16 = 4;
-pub(crate) const NFTA_FIB_DREG: u16 = 1;
-pub(crate) const NFTA_FIB_RESULT: u16 = 2;
-pub(crate) const NFTA_FIB_FLAGS: u16 = 3;
-pub(crate) const NFTA_REJECT_TYPE: u16 = 1;
-pub(crate) const NFTA_REJECT_ICMP_CODE: u16 = 2;
 pub(crate) const NFTA_MASQ_FLAGS: u16 = 1;
 pub(crate) const NFTA_MASQ_REG_PROTO_MIN: u16 = 2;
 pub(crate) const NFTA_MASQ_REG_PROTO_MAX: u16 = 3;
@@ -181,21 +224,35 @@ pub(crate) const NFT_TABLE_F_OWNER: u32 = 2;
 pub(crate) const NFT_REG_VERDICT: u32 = 0;
 pub(crate) const NFT_REG_1: u32 = 1;
 pub(crate) const NFT_REG_2: u32 = 2;
+pub(crate) const NFT_META_MARK: u32 = 3;
 pub(crate) const NFT_META_IIF: u32 = 4;
 pub(crate) const NFT_META_OIF: u32 = 5;
+pub(crate) const NFT_META_IIFNAME: u32 = 6;
+pub(crate) const NFT_META_OIFNAME: u32 = 7;
 pub(crate) const NFT_META_IIFTYPE: u32 = 8;
 pub(crate) const NFT_META_NFPROTO: u32 = 15;
 /// The packet is answered by an ICMP error of its own family: there is no route (nf_tables.h).
 pub(crate) const NFT_REJECT_ICMPX_UNREACH: u32 = 2;
 pub(crate) const NFT_REJECT_ICMPX_NO_ROUTE: u8 = 0;
+pub(crate) const NFT_META_L4PROTO: u32 = 16;
 /// Looks up the route back to the source, and its interface (nf_tables.h, Linux 4.10).
 pub(crate) const NFT_FIB_RESULT_OIF: u32 = 1;
 pub(crate) const NFTA_FIB_F_SADDR: u32 = 1;
 pub(crate) const NFTA_FIB_F_IIF: u32 = 1 << 3;
 pub(crate) const NFT_CT_STATE: u32 = 0;
+pub(crate) const NFT_CT_MARK: u32 = 3;
 pub(crate) const NFT_CMP_EQ: u32 = 0;
 pub(crate) const NFT_CMP_NEQ: u32 = 1;
 pub(crate) const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
+pub(crate) const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
+/// Elements of a set may end on their own.
+pub(crate) const NFT_SET_TIMEOUT: u32 = 0x10;
+/// The number by which `nft` shows a set of address families (nftables, src/datatype.c, `TYPE_NFPROTO`); the kernel gives it no meaning.
+pub(crate) const NFT_TYPE_NFPROTO: u32 = 2;
+pub(crate) const NFT_REJECT_TCP_RST: u32 = 1;
+/// The kind of route to an address, such as `RTN_LOCAL`.
+pub(crate) const NFT_FIB_RESULT_ADDRTYPE: u32 = 3;
+pub(crate) const NFTA_FIB_F_DADDR: u32 = 1 << 1;
 pub(crate) const NFT_NAT_SNAT: u32 = 0;
 pub(crate) const NFT_NAT_DNAT: u32 = 1;
 /// Addresses are mapped one to one (nf_nat.h, Linux 5.8).
@@ -207,13 +264,16 @@ pub(crate) const NF_NAT_RANGE_PROTO_RANDOM_FULLY: u32 = 1 << 4;
 /// States of a connection as bits (nf_conntrack_common.h, `NF_CT_STATE_BIT`).
 pub(crate) const CT_ESTABLISHED: u32 = 1 << 1;
 pub(crate) const CT_RELATED: u32 = 1 << 2;
+pub(crate) const CT_NEW: u32 = 1 << 3;
 
 // Hooks, priorities and verdicts of netfilter (netfilter.h, netfilter_ipv4.h).
 pub(crate) const NFPROTO_INET: u8 = 1;
 pub(crate) const NF_INET_PRE_ROUTING: u32 = 0;
 pub(crate) const NF_INET_FORWARD: u32 = 2;
+pub(crate) const NF_INET_LOCAL_OUT: u32 = 3;
 pub(crate) const NF_INET_POST_ROUTING: u32 = 4;
 pub(crate) const NF_IP_PRI_RAW: i32 = -300;
+pub(crate) const NF_IP_PRI_MANGLE: i32 = -150;
 pub(crate) const NF_IP_PRI_NAT_DST: i32 = -100;
 pub(crate) const NF_IP_PRI_FILTER: i32 = 0;
 pub(crate) const NF_IP_PRI_NAT_SRC: i32 = 100;

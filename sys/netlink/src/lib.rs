@@ -1,4 +1,4 @@
-//! The host's network configuration over rtnetlink: links, addresses, routes, and their changes. A small subset
+//! The host's network configuration over rtnetlink: links, addresses, routes, rules, and their changes. A small subset
 //! instead of a large library, because the node's size budget is a few megabytes.
 //!
 //! - [`Netlink`] reads and changes the configuration, one request at a time;
@@ -10,7 +10,7 @@
 //! where it gives one; a route of another program is never replaced; every route that this crate adds carries
 //! [`ROUTE_PROTOCOL`], so that leftovers can be found.
 //!
-//! It refuses: routing rules, neighbours, traffic control, link creation, and keeping state.
+//! It refuses: neighbours, traffic control, link creation, and keeping state.
 #![expect(unsafe_code, reason = "netlink sockets are reached through libc")]
 
 mod abi;
@@ -25,6 +25,7 @@ mod nft;
 mod parse;
 mod request;
 mod route;
+mod rule;
 mod socket;
 mod way;
 
@@ -36,4 +37,5 @@ pub use monitor::{Changes, Monitor, Watch};
 pub use nft::{NftChain, NftHook, NftRule, NftTable};
 pub use request::Netlink;
 pub use route::{MAIN_TABLE, ROUTE_PROTOCOL, Route};
+pub use rule::{RoutingRule, Selector};
 pub use way::Hop;

@@ -24,6 +24,8 @@ pub struct Changes {
     pub addresses: bool,
     /// Routes were added, removed or changed, including those of this program.
     pub routes: bool,
+    /// Rules of policy routing were added or removed, including those of this program.
+    pub rules: bool,
     /// A change was about an object that [`Monitor::watch`] names.
     pub watched: bool,
     /// A change was about another interface than that of [`Monitor::watch`], or nothing is watched.
@@ -64,17 +66,18 @@ impl Watch {
 impl Changes {
     /// Returns true if anything changed.
     pub fn any(&self) -> bool {
-        self.links || self.addresses || self.routes || self.overrun
+        self.links || self.addresses || self.routes || self.rules || self.overrun
     }
 
     const LOST: Self =
-        Self { links: true, addresses: true, routes: true, watched: true, elsewhere: true, overrun: true };
+        Self { links: true, addresses: true, routes: true, rules: true, watched: true, elsewhere: true, overrun: true };
 
     /// Adds other changes.
     pub fn join(&mut self, other: Self) {
         self.links |= other.links;
         self.addresses |= other.addresses;
         self.routes |= other.routes;
+        self.rules |= other.rules;
         self.watched |= other.watched;
         self.elsewhere |= other.elsewhere;
         self.overrun |= other.overrun;
@@ -85,6 +88,8 @@ impl Changes {
             abi::RTM_NEWLINK | abi::RTM_DELLINK => self.links = true,
             abi::RTM_NEWADDR | abi::RTM_DELADDR => self.addresses = true,
             abi::RTM_NEWROUTE | abi::RTM_DELROUTE => self.routes = true,
+            // A rule belongs to no interface.
+            abi::RTM_NEWRULE | abi::RTM_DELRULE => return self.rules = true,
             abi::NLMSG_OVERRUN => return *self = Self::LOST,
             _ => return,
         }
@@ -95,7 +100,7 @@ impl Changes {
     }
 }
 
-/// Receives every change to links, addresses and routes of the network namespace it was opened in. Needs no privileges.
+/// Receives every change to links, addresses, routes and rules of the network namespace it was opened in. Needs no privileges.
 pub struct Monitor {
     socket: Socket,
     buffer: Vec<u8>,
@@ -161,7 +166,9 @@ fn listen() -> io::Result<Socket> {
         | abi::RTMGRP_IPV4_IFADDR
         | abi::RTMGRP_IPV6_IFADDR
         | abi::RTMGRP_IPV4_ROUTE
-        | abi::RTMGRP_IPV6_ROUTE;
+        | abi::RTMGRP_IPV6_ROUTE
+        | abi::RTMGRP_IPV4_RULE
+        | abi::RTMGRP_IPV6_RULE;
     Socket::open(libc::NETLINK_ROUTE, groups, true)
 }
 
@@ -196,6 +203,9 @@ mod tests {
         assert_eq!(noted(abi::RTM_DELROUTE), (false, false, true, false));
         assert_eq!(noted(abi::NLMSG_OVERRUN), (true, true, true, true));
         assert_eq!(noted(abi::RTM_GETLINK), (false, false, false, false));
+        let mut rule = Changes::default();
+        note_all(&mut rule, &NetlinkRequest::new(abi::RTM_DELRULE, 0, &[]).finish(0), None);
+        assert_eq!(rule, Changes { rules: true, ..Changes::default() });
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! kernel keeps the table for the socket that made it: other programs can neither change it nor flush it away, and it goes with the socket, also after a crash.
 
 mod batch;
+mod conditions;
 mod rule;
+mod set;
 
 use std::io;
 
@@ -29,6 +31,12 @@ pub enum NftHook {
     Prerouting,
     /// Before a packet leaves: a chain that may change sources.
     Postrouting,
+    /// Packets that come in, before their way is chosen: a chain that may mark them.
+    MarkIncoming,
+    /// Packets of this host's own programs: a chain that may mark them, after which their way is chosen again.
+    MarkOutgoing,
+    /// Packets of this host's own programs, once their way is known: a chain that may drop them.
+    Output,
 }
 
 /// A chain with its rules.
@@ -90,11 +98,19 @@ impl NftTable {
     /// # Errors
     /// If the kernel refuses it; the former table stays then.
     pub fn replace(&mut self, chains: &[NftChain]) -> Result<(), NetlinkError> {
-        let made = match self.send("set the nftables table", self.whole(chains)) {
+        self.replace_with(None, chains)
+    }
+
+    /// The same with an empty set of address families, whose elements end on their own ([`Self::add_families`]).
+    ///
+    /// # Errors
+    /// As [`Self::replace`].
+    pub fn replace_with(&mut self, set: Option<&str>, chains: &[NftChain]) -> Result<(), NetlinkError> {
+        let made = match self.send("set the nftables table", self.whole(set, chains)) {
             // The kernel does not know the protection.
             Err(error) if self.owned && is_unknown(&error) => {
                 self.owned = false;
-                self.send("set the nftables table", self.whole(chains))
+                self.send("set the nftables table", self.whole(set, chains))
             }
             other => other,
         };
@@ -125,18 +141,26 @@ impl NftTable {
         let request = NetlinkRequest::dump_of(abi::NFT_MSG_GETRULE, &[abi::NFPROTO_INET, 0, 0, 0])
             .attribute(abi::NFTA_RULE_TABLE, &batch::text(&self.name));
         let mut found = 0;
-        match self.exchange(operation, request, || found += 1) {
+        match self.exchange(operation, request, |_| found += 1) {
             Err(error) if error.code() == Some(libc::ENOENT) => Ok(false),
             other => other.map(|()| found == wanted),
         }
     }
 
-    fn whole(&self, chains: &[NftChain]) -> Batch {
+    /// Takes a table of this name that is there already, with this number of rules, as the one that [`Self::is_complete`] is about.
+    pub fn expect(&mut self, chains: &[NftChain]) {
+        self.rules = Some(chains.iter().map(|chain| chain.rules.len()).sum());
+    }
+
+    fn whole(&self, set: Option<&str>, chains: &[NftChain]) -> Batch {
         let mut batch = Batch::begin();
         // Deleting needs a table; this one is new or the former one.
         batch.table(abi::NFT_MSG_NEWTABLE, &self.name, self.owned);
         batch.table(abi::NFT_MSG_DELTABLE, &self.name, false);
         batch.table(abi::NFT_MSG_NEWTABLE, &self.name, self.owned);
+        if let Some(set) = set {
+            set::new_set(&mut batch, &self.name, set);
+        }
         for chain in chains {
             batch.chain(&self.name, chain);
             chain.rules.iter().for_each(|rule| batch.rule(&self.name, chain.name, |batch| rule.write(batch)));
@@ -149,14 +173,14 @@ impl NftTable {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = batch.finish(self.sequence);
         self.socket.send(&bytes).map_err(|source| NetlinkError::Socket { operation, source })?;
-        self.answer(operation, || {})
+        self.answer(operation, |_| {})
     }
 
     fn exchange(
         &mut self,
         operation: &'static str,
         request: NetlinkRequest,
-        take: impl FnMut(),
+        take: impl FnMut(parse::Message<'_>),
     ) -> Result<(), NetlinkError> {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = request.finish(self.sequence);
@@ -165,14 +189,18 @@ impl NftTable {
     }
 
     /// Waits for the end of the answer. The first error of a transaction comes first.
-    fn answer(&mut self, operation: &'static str, mut take: impl FnMut()) -> Result<(), NetlinkError> {
+    fn answer(
+        &mut self,
+        operation: &'static str,
+        mut take: impl FnMut(parse::Message<'_>),
+    ) -> Result<(), NetlinkError> {
         let mut consistent = true;
         loop {
             let length =
                 self.socket.receive(&mut self.buffer).map_err(|source| NetlinkError::Socket { operation, source })?;
             let datagram = self.buffer.get(..length).unwrap_or_default();
-            let mut count = |_: parse::Message<'_>| {
-                take();
+            let mut count = |message: parse::Message<'_>| {
+                take(message);
                 Ok(())
             };
             match read_datagram(datagram, self.sequence, &mut consistent, &mut count)

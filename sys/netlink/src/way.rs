@@ -46,9 +46,9 @@ impl Netlink {
         self.interface_of(request, || format!("{to} from {from}"))
     }
 
-    /// Returns the interface for packets to `to`; `None` if there is no route, or only one that forbids them.
-    pub fn interface_to(&mut self, to: IpAddr) -> Result<Option<u32>, NetlinkError> {
-        self.interface_of(lookup(to), || to.to_string())
+    /// Returns the interface for packets with this mark to `to`; `None` if there is no route, or only one that forbids them.
+    pub fn interface_to(&mut self, to: IpAddr, mark: u32) -> Result<Option<u32>, NetlinkError> {
+        self.interface_of(lookup(to).number(abi::RTA_MARK, mark), || to.to_string())
     }
 
     fn interface_of(

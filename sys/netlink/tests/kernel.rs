@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use taut_namespace::{enter_new, in_namespace};
 use taut_netlink::{
-    Address, Changes, Hop, MAIN_TABLE, Monitor, Netlink, NetlinkError, ROUTE_PROTOCOL, Route, Scope, Watch,
+    Address, Changes, Hop, MAIN_TABLE, Monitor, Netlink, NetlinkError, ROUTE_PROTOCOL, Route, RoutingRule, Scope,
+    Selector, Watch,
 };
 
 /// Index of the loopback interface, 1: it is the first interface of every namespace.
@@ -113,7 +114,7 @@ fn fault_j13_a_route_of_another_taut_tunnel_is_neither_replaced_nor_removed() {
                 "{error}"
             );
             assert!(!netlink.claim_route(&ours).unwrap() && !netlink.claim_route(&theirs).unwrap());
-            assert_eq!(netlink.interface_to(ip(text)).unwrap(), Some(one));
+            assert_eq!(netlink.interface_to(ip(text), 0).unwrap(), Some(one));
             // The other tunnel's route was neither replaced nor removed.
             netlink.remove_route(&ours).unwrap();
             assert!(
@@ -121,9 +122,9 @@ fn fault_j13_a_route_of_another_taut_tunnel_is_neither_replaced_nor_removed() {
             );
             netlink.add_route(&theirs).unwrap();
             netlink.remove_route(&theirs).unwrap();
-            assert_eq!(netlink.interface_to(ip(text)).unwrap(), None);
+            assert_eq!(netlink.interface_to(ip(text), 0).unwrap(), None);
             assert!(netlink.claim_route(&ours).unwrap());
-            assert_eq!(netlink.interface_to(ip(text)).unwrap(), Some(LOOPBACK));
+            assert_eq!(netlink.interface_to(ip(text), 0).unwrap(), Some(LOOPBACK));
         }
     });
 }
@@ -455,5 +456,62 @@ fn another_namespace_can_be_asked_and_watched() {
         });
         asked.join().unwrap();
         assert_eq!(open().link("lo").unwrap().unwrap().mtu, 1_300);
+    });
+}
+
+fn rules_by_ip(family: &str) -> String {
+    let done = std::process::Command::new("ip").args([family, "rule", "show"]).output().unwrap();
+    String::from_utf8(done.stdout).unwrap()
+}
+
+#[test]
+fn fault_j8_rules_are_added_once_and_removed_one_by_one() {
+    in_namespace(|| {
+        let mut netlink = open();
+        let before = (rules_by_ip("-4"), rules_by_ip("-6"));
+        let rule = |ipv4, priority, selector| RoutingRule { ipv4, priority, selector, table: 29_696 };
+        let (mark, mask) = (0x7400_0000, 0xfe00_0000);
+        let rules = [
+            rule(true, 5_300, Selector::To("192.168.1.0/24".parse().unwrap())),
+            rule(true, 5_300, Selector::Udp { from: 68, to: 67 }),
+            rule(true, 5_301, Selector::NotMarked { mark, mask }),
+            rule(false, 5_301, Selector::NotMarked { mark, mask }),
+            rule(true, 32_700, Selector::Marked { mark, mask }),
+        ];
+        for _ in 0..2 {
+            rules.iter().for_each(|rule| netlink.add_rule(rule).unwrap());
+        }
+        let priorities = [5_300, 5_301, 32_700];
+        let mut found = netlink.own_rules(&priorities).unwrap();
+        found.sort_unstable();
+        let mut expected = rules.to_vec();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+        let shown = rules_by_ip("-4");
+        assert!(shown.contains("5301:\tnot from all fwmark 0x74000000/0xfe000000 lookup 29696 proto 116"), "{shown}");
+        assert!(shown.contains("5300:\tfrom all to 192.168.1.0/24 lookup 29696 proto 116"), "{shown}");
+        assert!(shown.contains("5300:\tfrom all ipproto udp sport 68 dport 67 lookup 29696 proto 116"), "{shown}");
+        // Rules of other programs stay, also those of the same priority.
+        run("rule add to 10.0.0.0/8 lookup 100 pref 5300");
+        assert_eq!(netlink.own_rules(&priorities).unwrap().len(), rules.len());
+        for _ in 0..2 {
+            rules.iter().for_each(|rule| netlink.remove_rule(rule).unwrap());
+        }
+        assert_eq!(netlink.own_rules(&priorities).unwrap(), []);
+        run("rule del to 10.0.0.0/8 lookup 100 pref 5300");
+        assert_eq!((rules_by_ip("-4"), rules_by_ip("-6")), before);
+    });
+}
+
+#[test]
+fn a_monitor_reports_rules() {
+    in_namespace(|| {
+        let mut monitor = Monitor::open().unwrap();
+        open();
+        let _ = monitor.drain().unwrap();
+        run("rule add to 10.0.0.0/8 lookup 100 pref 5300");
+        assert!(monitor.drain().unwrap().rules);
+        run("-6 rule add to fd00::/8 lookup 100 pref 5300");
+        assert!(monitor.drain().unwrap().rules);
     });
 }

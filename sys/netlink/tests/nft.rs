@@ -44,7 +44,7 @@ fn chains() -> Vec<NftChain> {
             hook: NftHook::Prerouting,
             rules: vec![
                 NftRule::new().destination(published).map_destination(real),
-                NftRule::new().destination(prefix("2000::/3")).reject(),
+                NftRule::new().destination(prefix("2000::/3")).answer_no_route(),
             ],
         },
         NftChain {
@@ -139,5 +139,111 @@ fn a_refused_table_leaves_the_former_one() {
         let error = table.replace(&[NftChain { name: "forward", hook: NftHook::Forward, rules }]).unwrap_err();
         assert!(error.to_string().contains("nftables"), "{error}");
         assert!(table.is_complete().unwrap() && listed("list ruleset").contains("192.168.10.0/24"));
+    });
+}
+
+fn guard() -> Vec<NftChain> {
+    let output = vec![
+        NftRule::new().to_interface(LOOPBACK).accept(),
+        NftRule::new().to_named("taut*").accept(),
+        NftRule::new().to_named("wg0").accept(),
+        NftRule::new().marked(0x7400_0000, 0xff00_0000).accept(),
+        NftRule::new().udp(true, 68, 67).accept(),
+        NftRule::new().icmpv6(135).accept(),
+        NftRule::new().family_in("paused").accept(),
+        NftRule::new().count().reject_tcp(),
+        NftRule::new().count().drop(),
+    ];
+    let incoming = vec![
+        NftRule::new().from_named("taut*").accept(),
+        NftRule::new().to_host().of_new_connection().set_connection_mark(0x7500_0000, 0xff00_0000),
+        NftRule::new().of_marked_connection(0x7500_0000, 0xff00_0000).set_mark(0x7500_0000, 0xff00_0000),
+    ];
+    let outgoing = vec![
+        NftRule::new().of_new_connection().tcp_within(22).set_connection_mark(0x7500_0000, 0xff00_0000),
+        NftRule::new().of_marked_connection(0x7500_0000, 0xff00_0000).set_mark(0x7500_0000, 0xff00_0000),
+    ];
+    vec![
+        NftChain { name: "output", hook: NftHook::Output, rules: output },
+        NftChain { name: "incoming", hook: NftHook::MarkIncoming, rules: incoming },
+        NftChain { name: "outgoing", hook: NftHook::MarkOutgoing, rules: outgoing },
+    ]
+}
+
+#[test]
+fn a_table_for_the_hosts_own_packets_has_the_rules_that_were_asked_for() {
+    in_namespace(|| {
+        let mut table = NftTable::open_unprotected("t0_guard").unwrap();
+        table.replace_with(Some("paused"), &guard()).unwrap();
+        let text = listed("list table inet t0_guard");
+        for line in [
+            "type nf_proto",
+            "flags timeout",
+            "type filter hook output priority filter; policy accept;",
+            "oif \"lo\" accept",
+            "oifname \"taut*\" accept",
+            "oifname \"wg0\" accept",
+            "0x74000000",
+            "meta nfproto ipv4 udp sport 68 udp dport 67 accept",
+            "icmpv6 type nd-neighbor-solicit accept",
+            "meta nfproto @paused accept",
+            "counter packets 0 bytes 0 meta l4proto tcp reject with tcp reset",
+            "counter packets 0 bytes 0 drop",
+            "type filter hook prerouting priority mangle; policy accept;",
+            "fib daddr type local ct state new ct mark set ct mark & 0x75ffffff | 0x75000000",
+            "type route hook output priority mangle; policy accept;",
+            "ct state new tcp sport 22 tcp flags ! syn",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(table.is_complete().unwrap());
+        // It outlives its program.
+        drop(table);
+        assert!(listed("list ruleset").contains("t0_guard"));
+        let mut table = NftTable::open_unprotected("t0_guard").unwrap();
+        table.expect(&guard());
+        assert!(table.is_complete().unwrap());
+        table.remove().unwrap();
+        assert_eq!(listed("list ruleset"), "");
+    });
+}
+
+#[test]
+fn packets_are_counted_and_a_set_empties_itself() {
+    in_namespace(|| {
+        for words in [
+            "link set lo up",
+            "link add eth7 type veth peer name far7",
+            "link set eth7 up",
+            "link set far7 up",
+            "address add 192.0.2.1/24 dev eth7",
+        ] {
+            assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success(), "{words}");
+        }
+        let mut table = NftTable::open_unprotected("t0_guard").unwrap();
+        assert_eq!((table.counted().unwrap(), table.families_left("paused").unwrap()), (None, None));
+        table.replace_with(Some("paused"), &guard()).unwrap();
+        assert_eq!(table.families_left("paused").unwrap(), None);
+        let socket = std::net::UdpSocket::bind("192.0.2.1:0").unwrap();
+        let send = || socket.send_to(b"a", "192.0.2.7:9").map_err(|error| error.raw_os_error());
+        assert_eq!(send(), Err(Some(1)), "EPERM");
+        assert!(table.counted().unwrap() >= Some(1));
+        let refused =
+            std::net::TcpStream::connect_timeout(&"192.0.2.7:9".parse().unwrap(), std::time::Duration::from_secs(5))
+                .unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "a program fails at once");
+        assert!(table.counted().unwrap() >= Some(2));
+        table.add_families("paused", std::time::Duration::from_secs(60)).unwrap();
+        let left = table.families_left("paused").unwrap().unwrap();
+        assert!(left > std::time::Duration::from_secs(50) && left <= std::time::Duration::from_secs(60), "{left:?}");
+        assert_eq!(send(), Ok(1));
+        table.add_families("paused", std::time::Duration::from_secs(600)).unwrap();
+        assert!(table.families_left("paused").unwrap().unwrap() > std::time::Duration::from_secs(500));
+        table.remove_families("paused").unwrap();
+        table.remove_families("paused").unwrap();
+        assert_eq!(send(), Err(Some(1)));
+        table.add_families("paused", std::time::Duration::from_millis(1)).unwrap();
+        while send().is_ok() {}
+        assert!(table.is_complete().unwrap());
     });
 }

@@ -191,7 +191,7 @@ impl LinkWorker {
             max_message: MAX_MESSAGE,
             wrong_server: "the server at this URL does not have the coordinator's key of the relay token",
         };
-        let dial = Dial::start(String::from(url), target, self.wake.clone())?;
+        let dial = Dial::start(String::from(url), Vec::new(), target, self.wake.clone())?;
         let until = clocks().now + DIAL_LIMIT;
         let mut ready = Events::with_capacity(1);
         loop {

@@ -1,10 +1,12 @@
 //! Tests whether coordinators accept TCP: opens one connection to each address, all at the same time, and sends nothing.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use taut_base::{SAFE_PACKET, SOCKET_MARK};
+use taut_event::connect_tcp;
 
 use super::target::Coordinator;
 
@@ -53,7 +55,7 @@ impl Attempts {
 
 fn connect(endpoint: SocketAddr) -> TcpReport {
     let begin = Instant::now();
-    let connected = TcpStream::connect_timeout(&endpoint, TIMEOUT);
+    let connected = connect_tcp(endpoint, SAFE_PACKET, TIMEOUT, SOCKET_MARK);
     let time = (begin.elapsed().as_secs_f64() * 1e6).round() / 1e3;
     match connected {
         Ok(_) => TcpReport { endpoint, latency_ms: Some(time), problem: None },

@@ -16,7 +16,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use taut_event::{Events, Interest, Poller};
+use taut_base::SOCKET_MARK;
+use taut_event::{Events, Interest, Poller, set_mark};
 use taut_wire::stun::{BindingRequest, BindingResponse, MAX_LEN, REQUEST_LEN, Transaction};
 
 use super::StunServer;
@@ -131,6 +132,8 @@ impl Inquiry {
         let any = if ipv4 { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { IpAddr::from(Ipv6Addr::UNSPECIFIED) };
         let open = || {
             let socket = UdpSocket::bind((any, 0))?;
+            // The daemon's packets are marked, too: the network of this host is tested, also while an exit node is in use. Users without the right test what their programs have.
+            let _ = set_mark(&socket, SOCKET_MARK);
             socket.set_nonblocking(true).map(|()| socket)
         };
         let sockets = [open()?, open()?, open()?];
@@ -282,6 +285,7 @@ impl Question {
 /// Returns this host's address towards a server: the source address that the kernel would choose. Nothing is sent.
 fn towards(any: IpAddr, server: SocketAddr) -> Option<IpAddr> {
     let socket = UdpSocket::bind((any, 0)).ok()?;
+    let _ = set_mark(&socket, SOCKET_MARK);
     socket.connect(server).ok()?;
     socket.local_addr().ok().map(|local| local.ip())
 }

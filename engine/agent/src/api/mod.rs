@@ -102,6 +102,14 @@ pub enum ApiRequest {
     Set {
         /// The settings that change.
         changes: Vec<SettingChange>,
+        /// The address from which the user is logged in by ssh: changes that would cut it off are refused. `None` without such a session, or if that is wanted.
+        #[serde(default)]
+        session: Option<IpAddr>,
+    },
+    /// Has this host's packets take its own way to the internet for a while instead of the exit node, as to sign in at a captive portal.
+    PauseExit {
+        /// For how long, in seconds; 0 ends the pause.
+        seconds: u64,
     },
 }
 
@@ -117,6 +125,7 @@ impl ApiRequest {
                 | Self::AcceptPrefixes { .. }
                 | Self::LogLevel { .. }
                 | Self::Set { .. }
+                | Self::PauseExit { .. }
         )
     }
 
@@ -245,6 +254,9 @@ pub struct Status {
     /// The subnet routes, once a network was joined.
     #[serde(default)]
     pub routes: Option<RoutesStatus>,
+    /// The kill switch; `null` if it is off.
+    #[serde(default)]
+    pub kill_switch: Option<KillSwitchStatus>,
     /// Exit nodes, once a network was joined.
     #[serde(default)]
     pub exit: Option<ExitStatus>,
@@ -254,6 +266,17 @@ pub struct Status {
     /// The last `taut leave`, until the node joins a network again.
     #[serde(default)]
     pub leave: Option<LeaveStatus>,
+}
+
+/// The kill switch: what keeps packets of this host from leaving in the clear while an exit node is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KillSwitchStatus {
+    /// Whether its rules are in force.
+    pub in_force: bool,
+    /// Number of packets that it dropped since its rules last changed.
+    pub dropped: u64,
+    /// The rest of a pause, in seconds; `null` without one.
+    pub paused_s: Option<f64>,
 }
 
 /// Counters of the handshakes that peers started.
@@ -325,6 +348,49 @@ pub struct NamesStatus {
     /// The host's resolver; `None` if it is left alone (`--no-dns`), and from a daemon that always leaves it alone.
     #[serde(default)]
     pub resolver: Option<ResolverStatus>,
+    /// Number of the operator's records that this node answers.
+    #[serde(default)]
+    pub records: usize,
+    /// The domains whose questions this node passes to other servers.
+    #[serde(default)]
+    pub domains: Vec<DomainStatus>,
+    /// Who answers names of the internet while an exit node is chosen; `null` while none is.
+    #[serde(default)]
+    pub internet: Option<InternetNames>,
+}
+
+/// Who answers names of the internet while an exit node is chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InternetNames {
+    /// Name of the exit node; `null` while none can be used. Then nobody is asked.
+    pub through: Option<String>,
+    /// The exit node itself, or the servers that are asked through it.
+    pub servers: Vec<IpAddr>,
+    /// Those that do not answer, with the reason.
+    pub troubles: Vec<ServerTrouble>,
+}
+
+/// A domain whose questions go to other servers, through the overlay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainStatus {
+    /// The domain.
+    pub domain: String,
+    /// Its servers, first choice first.
+    pub servers: Vec<IpAddr>,
+    /// Servers that do not answer, with the reason.
+    pub troubles: Vec<ServerTrouble>,
+    /// True if the host's resolver does not ask for it, because one of the host's own search domains has these names.
+    #[serde(default)]
+    pub yields: bool,
+}
+
+/// A server that does not answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerTrouble {
+    /// The server.
+    pub server: IpAddr,
+    /// The reason, of its last question.
+    pub reason: String,
 }
 
 /// The lanes: threads that move packets.

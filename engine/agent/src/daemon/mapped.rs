@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Prefix, Time};
+use taut_base::{Prefix, SOCKET_MARK, Time};
 use taut_event::Waker;
 use taut_gateway::{
     LossReason, Portmap, PortmapCommand, PortmapEvent, PortmapOptions, PortmapReport, Protocol, ProtocolReport,
@@ -48,7 +48,7 @@ impl Mapped {
             return;
         }
         self.overlay = overlay.to_vec();
-        let options = PortmapOptions { ports, mark: 0, overlay: overlay.to_vec() };
+        let options = PortmapOptions { ports, mark: SOCKET_MARK, overlay: overlay.to_vec() };
         match Portmap::start(options, waker.clone()) {
             Ok(running) => (self.running, self.problem) = (Some(running), None),
             // Without port mappings, nodes still reach each other in other ways.

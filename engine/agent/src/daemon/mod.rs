@@ -1,6 +1,7 @@
 //! The daemon: one loop over signals, the local API, the control thread, the lanes and the kernel's news.
 //!
 //! - this file: the loop, and the life of the overlay;
+//! - `kill_switch`: what stays when the daemon ends;
 //! - `leave`: ending the membership;
 //! - `mapped`: port mappings of the router in front of this host;
 //! - `names`: the host's resolver;
@@ -11,6 +12,7 @@
 //! - `story`: what goes to the event log;
 //! - `users`: requests of local users.
 
+mod kill_switch;
 mod leave;
 mod mapped;
 mod names;
@@ -38,13 +40,16 @@ use crate::api::{Failure, LeaveStatus};
 use crate::basics::clocks;
 use crate::config::DaemonConfig;
 use crate::error::RunError;
-use crate::host::{self, Surroundings};
+use crate::host::{self, Slot, Surroundings};
 use crate::log::{Log, MAX_EVENTS, Value, kind, listed, write_line};
 use crate::metrics::http::{self, MetricsServer};
 use crate::overlay::{self, Overlay, OverlayOutput};
 use crate::resolver::Resolver;
 use crate::server::{ApiServer, FIRST_CONNECTION};
+use crate::upstream::Upstream;
+use kill_switch::Guard;
 use mapped::Mapped;
+use names::Served;
 use questions::Questions;
 use sleep::{Sleep, awake};
 use state::{CoordinatorState, MembershipState, Problems, Readings};
@@ -54,6 +59,7 @@ const TOKEN_WAKER: u64 = 1;
 const TOKEN_MONITOR: u64 = 2;
 const TOKEN_SERVER: u64 = 3;
 const TOKEN_RESOLVER: u64 = 4;
+const TOKEN_SERVED: u64 = 5;
 
 /// Time from the first change of addresses to the first reading, 10 ms. Addresses change in bursts (an interface comes up, DHCP answers): one that goes, one that comes and a
 /// route take a few milliseconds. The reading must not be later, because peers cannot answer a host that moved until they know its new endpoint.
@@ -92,6 +98,10 @@ struct Daemon {
     monitor: Option<Monitor>,
     /// The host's resolver, unless it is left alone.
     resolver: Option<Resolver>,
+    /// Questions for servers of split domains, and for the exit node.
+    upstream: Upstream,
+    /// The peers that ask this exit node for names.
+    served: Served,
     control: Option<Control>,
     member: MembershipState,
     coordinator: CoordinatorState,
@@ -110,6 +120,8 @@ struct Daemon {
     /// Time at which the network is started again after a failure.
     retry_overlay: Option<Time>,
     readings: Readings,
+    /// What keeps packets from leaving in the clear.
+    guard: Guard,
     /// True if what `taut set` keeps is not on the disk yet.
     settings_unsaved: bool,
     /// The settings when the network started.
@@ -126,6 +138,10 @@ impl Daemon {
         let mut server = ApiServer::listen(&config.socket)?;
         // No other daemon uses this socket, so what is left of one is of a crash.
         host::restore_switches(&overlay::switch_record(&config));
+        host::restore_source_check(&overlay::exit_record(&config));
+        if let Ok(mut netlink) = Netlink::open() {
+            host::remove_rules(&mut netlink, Slot::of(&config.tun_name));
+        }
         let (state_dir, version) = (config.state_dir.clone(), config.version.clone());
         let options = Options { state_dir, version, log_gap };
         // Without the monitor the node still works, but it notices changes of addresses only at a restart.
@@ -150,6 +166,7 @@ impl Daemon {
         if let Some(socket) = resolver.as_ref().and_then(Resolver::as_fd) {
             add(socket, TOKEN_RESOLVER)?;
         }
+        let upstream = Upstream::new(waker.clone());
         let mut daemon = Self {
             config,
             run: u64::try_from(clocks().wall.as_micros()).unwrap_or_default(),
@@ -160,6 +177,8 @@ impl Daemon {
             metrics: metrics.transpose()?,
             monitor,
             resolver,
+            upstream,
+            served: Served::default(),
             control: Some(control),
             member: MembershipState::default(),
             coordinator: CoordinatorState::default(),
@@ -172,6 +191,7 @@ impl Daemon {
             sleep: Sleep::default(),
             retry_overlay: None,
             readings: Readings::default(),
+            guard: Guard::default(),
             settings_unsaved: false,
             started_with: None,
             ending: None,
@@ -195,6 +215,7 @@ impl Daemon {
                     TOKEN_MONITOR => self.handle_news(),
                     TOKEN_SERVER => self.accept(),
                     TOKEN_RESOLVER => self.read_resolver(),
+                    TOKEN_SERVED => self.served.turn(),
                     token if token >= http::FIRST_TOKEN => self.serve_metrics(token),
                     token if token >= FIRST_CONNECTION => self.serve(token),
                     _ => {}
@@ -233,6 +254,8 @@ impl Daemon {
             overlay.set_mapped(&self.mapped.of(overlay.port), clocks);
         }
         self.turn_overlay(clocks);
+        self.turn_upstream();
+        self.turn_served();
         self.rotate_old_key();
         if self.readings.due.take_if(|due| clocks.now >= *due).is_some() {
             self.readings.last = clocks.now;
@@ -244,6 +267,7 @@ impl Daemon {
             self.apply_map();
         }
         self.drain_overlay();
+        self.turn_kill_switch(clocks.now);
         self.turn_resolver(clocks.now);
         self.turn_log();
     }
@@ -307,7 +331,11 @@ impl Daemon {
         let server = self.server.as_ref().and_then(ApiServer::poll_timeout);
         let log = self.log.poll_timeout(self.overlay.is_some());
         let resolver = self.resolver.as_ref().and_then(Resolver::poll_timeout);
-        [overlay, metrics, server, log, resolver, self.readings.due, self.retry_overlay].into_iter().flatten().min()
+        let guard = self.guard.poll_timeout();
+        [overlay, metrics, server, log, resolver, guard, self.readings.due, self.retry_overlay]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn handle_signals(&mut self, signals: &Signals) {
@@ -333,6 +361,9 @@ impl Daemon {
         if changes.watched {
             overlay.handle_news(now);
         }
+        if changes.rules {
+            overlay.handle_rules(now);
+        }
         // A change of our own device changes no path on the wire.
         if changes.elsewhere {
             self.readings.changes.join(changes);
@@ -346,12 +377,17 @@ impl Daemon {
         if self.overlay.as_ref().is_some_and(|overlay| overlay.needs_restart(&map)) {
             self.stop_overlay("addresses-changed");
         }
-        let Some(identity) = self.member.identity.as_ref().filter(|identity| identity.wanted) else { return };
+        if self.member.identity.as_ref().is_none_or(|identity| !identity.wanted) {
+            return;
+        }
         let clocks = clocks();
         if let Some(overlay) = &mut self.overlay {
             overlay.set_map(&map, clocks);
             return self.watch();
         }
+        // Before routes lead packets anywhere.
+        self.turn_kill_switch(clocks.now);
+        let Some(identity) = self.member.identity.as_ref().filter(|identity| identity.wanted) else { return };
         // A network that was up on this host before comes up again, even if it overlaps with other networks now (law 5).
         let fits = if identity.is_new { check_first_join(&map) } else { Ok(()) };
         let at = &self.coordinator.addresses;

@@ -1,5 +1,7 @@
 //! `taut set`: changes settings of the running daemon, and keeps them for the next one.
 
+use std::net::IpAddr;
+
 use taut_control::Command;
 use taut_netmap::check_route;
 
@@ -29,7 +31,7 @@ impl Daemon {
     }
 
     /// Changes settings: all of them, or none if one cannot be changed.
-    pub(super) fn set(&mut self, changes: &[SettingChange]) -> ApiResponse {
+    pub(super) fn set(&mut self, changes: &[SettingChange], session: Option<IpAddr>) -> ApiResponse {
         let mut wanted = self.config.clone();
         for change in changes {
             if let Err(failure) = keep(&mut wanted, change) {
@@ -38,6 +40,9 @@ impl Daemon {
         }
         resolve(&mut wanted);
         if let Err(failure) = self.check_routes(&wanted) {
+            return ApiResponse::Failed(failure);
+        }
+        if let Err(failure) = self.check_session(&wanted, session) {
             return ApiResponse::Failed(failure);
         }
         if let Err(failure) = self.take_metrics(&wanted) {
@@ -72,7 +77,14 @@ impl Daemon {
     fn take_effect(&mut self, setting: &'static Setting) {
         match setting.name {
             "log-level" => self.log.set_levels(self.config.log.levels, clocks()),
-            "advertise-routes" | "accept-routes" | "snat" | "advertise-exit-node" | "exit-node" => self.take_routes(),
+            "advertise-routes"
+            | "accept-routes"
+            | "snat"
+            | "advertise-exit-node"
+            | "exit-node"
+            | "exit-node-allow-lan-access"
+            | "kill-switch" => self.take_routes(),
+            "accept-domains" => self.take_domains(),
             "portmap" if self.config.portmap => self.map_ports(),
             "portmap" => {
                 self.mapped.end();
@@ -85,9 +97,18 @@ impl Daemon {
 
     /// Has the network and the coordinator know the present choices about subnet routes.
     fn take_routes(&mut self) {
+        // The kill switch comes before routes that lead elsewhere.
+        self.turn_kill_switch(clocks().now);
         self.tell(Command::Routes(self.config.routes.proposed()));
         if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
             overlay.set_route_options(&self.config.routes, map, clocks());
+        }
+    }
+
+    /// Has the network answer for the domains that the user accepts now.
+    fn take_domains(&mut self) {
+        if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
+            overlay.set_accepted_domains(&self.config.accept_domains, map, clocks());
         }
     }
 

@@ -67,6 +67,15 @@ pub(super) struct CoordinatorState {
     pub(super) other_prefixes: Option<OtherPrefixes>,
 }
 
+impl CoordinatorState {
+    /// Returns the name of the coordinator's host; `None` if the URL has an address.
+    pub(super) fn url_host(&self) -> Option<&str> {
+        let place = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest).split('/').next()?;
+        let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+        Some(host).filter(|host| !host.is_empty() && literal_address(&self.url).is_none())
+    }
+}
+
 /// Returns the address in a URL that has one instead of a name: it is known before the first connection.
 pub(super) fn literal_address(url: &str) -> Option<IpAddr> {
     let place = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next()?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use taut_base::{Prefix, Time};
 use taut_control::{Command, OtherPrefixes, Place};
@@ -104,6 +105,7 @@ impl Daemon {
             ApiRequest::AcceptPrefixes { prefixes } => self.accept_prefixes(&prefixes),
             ApiRequest::Down => {
                 self.tell(Command::Down);
+                self.guard.is_down = true;
                 self.stop_overlay("user-down");
                 (self.problems.network, self.problems.duplicate) = (None, None);
                 // The control thread closes the connection. A later `up` must report only its own attempt.
@@ -121,8 +123,12 @@ impl Daemon {
             ApiRequest::Leave => self.leave(),
             ApiRequest::Log { from } => self.read_log(from),
             ApiRequest::LogLevel { levels } => self.set_levels(&levels),
+            ApiRequest::PauseExit { seconds } => {
+                self.pause_exit(Duration::from_secs(seconds), clocks().now);
+                ApiResponse::Done
+            }
             ApiRequest::Settings => self.settings(),
-            ApiRequest::Set { changes } => self.set(&changes),
+            ApiRequest::Set { changes, session } => self.set(&changes, session),
         }
     }
 
@@ -255,6 +261,7 @@ impl Daemon {
 
     fn status(&mut self) -> Status {
         let drops = status::drops(self.overlay.as_mut());
+        let kill_switch = self.kill_switch_status();
         let now = clocks().now;
         let (map, overlay) = (self.member.map.as_deref(), self.overlay.as_ref());
         let coordinator = self.member.identity.as_ref().map(|_| CoordinatorStatus {
@@ -272,7 +279,7 @@ impl Daemon {
             version: self.config.version.clone(),
             pid: std::process::id(),
             network: map.map(|map| map.network.name.clone()),
-            me: map.map(|map| status::myself(map, overlay, self.resolver_status())),
+            me: map.map(|map| status::myself(map, overlay, self.names_status(map))),
             coordinator,
             problem: self
                 .problems
@@ -294,7 +301,9 @@ impl Daemon {
             warnings: self
                 .expiry_warning(now)
                 .into_iter()
+                .chain(self.kill_switch_warning())
                 .chain(overlay.map_or_else(Vec::new, Overlay::warnings))
+                .chain(map.map_or_else(Vec::new, |map| self.names_warnings(map)))
                 .chain(exit.as_ref().and_then(|exit| exit.problem.clone()))
                 .chain(status::exit_warning(&self.config.routes))
                 .collect(),
@@ -305,6 +314,7 @@ impl Daemon {
             nat: overlay.map(|overlay| status::nat(&overlay.node().nat_report(), self.coordinator.connected)),
             relays: map.map_or_else(Vec::new, |map| status::relays(map, overlay)),
             routes: map.map(|map| status::routes(map, &self.config.routes, overlay)),
+            kill_switch,
             exit,
             port_mapping: self.mapped.status(),
             leave: self.leave.clone(),
@@ -372,7 +382,7 @@ fn name(request: &ApiRequest) -> Option<&'static str> {
         ApiRequest::Leave => Some("leave"),
         ApiRequest::AcceptPrefixes { .. } => Some("accept"),
         // They have events of their own.
-        ApiRequest::LogLevel { .. } | ApiRequest::Set { .. } => None,
+        ApiRequest::LogLevel { .. } | ApiRequest::Set { .. } | ApiRequest::PauseExit { .. } => None,
         ApiRequest::Status
         | ApiRequest::Why { .. }
         | ApiRequest::Reach(_)

@@ -2,6 +2,7 @@
 //!
 //! - this file: the device's configuration, which is restored when another program removes it (fault J11);
 //! - `device`: the missing parts of the device's configuration;
+//! - `exit`: routes and rules while an exit node is in use, and the kill switch;
 //! - `forwarding`: packets between the overlay and the networks behind this node;
 //! - `guard`: rules that keep overlay addresses off the other networks;
 //! - `limits`: the MTUs that follow from the packet limits of the peers;
@@ -12,6 +13,7 @@
 
 mod conflicts;
 mod device;
+mod exit;
 mod forwarding;
 mod guard;
 mod limits;
@@ -22,6 +24,10 @@ mod surroundings;
 
 pub(crate) use conflicts::{first_join, warnings};
 pub(crate) use device::shown;
+pub(crate) use exit::{
+    ExitRoutes, ExitRouting, KillSwitch, KillSwitchPlan, Nearby, Slot, load, look, pause, remove, remove_rules,
+    restore_source_check,
+};
 pub(crate) use forwarding::{Forwarding, restore_switches};
 pub(crate) use guard::{Guard, GuardPlan, inner_bridges};
 pub(crate) use limits::PacketLimits;
@@ -32,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use taut_base::{Prefix, Time};
+use taut_base::{Prefix, SOCKET_MARK, Time};
 use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route};
 
 use crate::api::Failure;
@@ -72,6 +78,8 @@ pub(crate) enum HostEvent {
     RulesRestored,
     /// The rules that keep overlay addresses off the other networks could not be made, for this reason.
     GuardFailed(String),
+    /// Parts of the routing to the exit node, which another program had removed, were restored.
+    ExitRestored(String),
     /// IPv6 was switched on (`true`) or off.
     Ipv6(bool),
     /// The device's MTU changed, from the first to the second.
@@ -368,7 +376,7 @@ impl Host {
     /// Forgets routes of other programs that no longer replace ours.
     fn check_taken(&mut self) -> Result<(), NetlinkError> {
         for (prefix, by) in std::mem::take(&mut self.taken) {
-            if !self.routed.contains_key(&prefix) && self.netlink.interface_to(prefix.address())? == by {
+            if !self.routed.contains_key(&prefix) && self.netlink.interface_to(prefix.address(), SOCKET_MARK)? == by {
                 self.taken.push((prefix, by));
             } else {
                 self.note(HostEvent::RouteFreed(prefix));
@@ -417,7 +425,7 @@ impl Host {
                     added.push(prefix);
                 }
                 Ok(false) => {
-                    let by = self.netlink.interface_to(prefix.address()).ok().flatten();
+                    let by = self.netlink.interface_to(prefix.address(), SOCKET_MARK).ok().flatten();
                     self.taken.push((prefix, by));
                     self.note(HostEvent::RouteTaken(prefix));
                 }

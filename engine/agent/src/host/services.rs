@@ -51,6 +51,15 @@ pub(super) fn open_ports() -> Vec<u16> {
     ports
 }
 
+/// Returns the ports of TCP on which the host listens.
+pub(super) fn listening_ports_now() -> Vec<u16> {
+    let files = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let mut ports: Vec<u16> = files.iter().flat_map(|path| listening_in(path).unwrap_or_default()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
 fn listening_in(path: &str) -> io::Result<Vec<u16>> {
     Ok(listening_ports(BufReader::new(File::open(path)?).lines().map_while(Result::ok)))
 }

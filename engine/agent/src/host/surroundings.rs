@@ -5,10 +5,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use taut_base::Prefix;
+use taut_base::{Prefix, SOCKET_MARK};
 use taut_netlink::{Address, InterfaceLink, Netlink, NetlinkError, Route, Scope};
 use taut_path::{Families, acceptable};
 
+use super::exit::Nearby;
 use super::{SUBNET_METRIC, inner_bridges};
 
 /// Maximum number of tunnels whose routes are read, 16.
@@ -46,6 +47,8 @@ pub(super) struct Own {
     pub(super) network: Prefix,
     pub(super) interface: String,
     pub(super) kind: Kind,
+    /// Whether the interface is a bridge, as those of containers and virtual machines are.
+    pub(super) is_bridge: bool,
     /// Whether peers may be told of it, apart from the kind of its interface.
     usable: bool,
 }
@@ -102,7 +105,7 @@ impl Surroundings {
         let mut routers = Vec::new();
         for far in FAR {
             // A kernel without IPv6 cannot look up the IPv6 address.
-            let hop = netlink.first_hop(far, 0).ok().flatten();
+            let hop = netlink.first_hop(far, SOCKET_MARK).ok().flatten();
             routers.extend(hop.and_then(|hop| Some((hop.gateway, find(hop.interface)?.name.clone()))));
         }
         let routes = match known {
@@ -164,6 +167,33 @@ impl Surroundings {
         own.chain(routed.take(MAX_PREFIXES)).collect()
     }
 
+    /// Returns the networks that matter while an exit node is in use. A network counts as local only with private addresses: the operator of a network can claim any other (fault J3). A bridge
+    /// without a router is inside this host.
+    pub(crate) fn nearby(&self) -> Nearby {
+        let mut nearby = Nearby { overlays: self.overlays(), ..Nearby::default() };
+        for own in self.own.iter().filter(|own| own.usable && own.kind != Kind::Overlay) {
+            let has_router = self.routers.iter().any(|(_, interface)| *interface == own.interface);
+            let is_inside = own.is_bridge && !has_router;
+            match is_inside {
+                true if is_local(own.network) => nearby.inside.push((own.interface.clone(), own.network)),
+                true => {}
+                false => {
+                    if is_local(own.network) {
+                        nearby.local.push(own.network);
+                    }
+                    nearby.uplinks.push(own.interface.clone());
+                }
+            }
+        }
+        nearby.local.sort_unstable();
+        nearby.local.dedup();
+        nearby.inside.sort_unstable();
+        nearby.inside.dedup();
+        nearby.uplinks.sort_unstable();
+        nearby.uplinks.dedup();
+        nearby
+    }
+
     /// Returns the addresses of this host's routers to the Internet.
     pub(crate) fn gateways(&self) -> impl Iterator<Item = IpAddr> {
         self.routers.iter().map(|(address, _)| *address)
@@ -207,6 +237,7 @@ impl Own {
             network: Prefix::new(address.ip, address.prefix_len).ok()?,
             interface: link.name.clone(),
             kind: Kind::of(link),
+            is_bridge: link.kind.as_deref() == Some("bridge"),
             usable,
         })
     }
@@ -243,6 +274,13 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
+/// Returns true if all addresses of a network are private ones (RFC 1918), link-local ones (RFC 3927), or unique local ones (RFC 4193). Shared ones (RFC 6598) are the overlay's, and a carrier's.
+fn is_local(network: Prefix) -> bool {
+    const LOCAL: [&str; 5] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7"];
+    let holds = |wider: Prefix| wider.length() <= network.length() && wider.contains(network.address());
+    LOCAL.iter().filter_map(|text| text.parse().ok()).any(holds)
+}
+
 /// Returns true for shared addresses between a carrier's NAT and its customers (RFC 6598): 100.64.0.0/10.
 pub(super) fn is_shared(v4: Ipv4Addr) -> bool {
     let [first, second, ..] = v4.octets();
@@ -258,7 +296,7 @@ pub(super) mod tests {
         let (ip, length) = address.split_once('/').unwrap();
         let ip: IpAddr = ip.parse().unwrap();
         let network = Prefix::new(ip, length.parse().unwrap()).unwrap();
-        Own { ip, network, interface: String::from(interface), kind, usable: true }
+        Own { ip, network, interface: String::from(interface), kind, is_bridge: false, usable: true }
     }
 
     fn into(prefix: &str) -> TunnelRoute {
@@ -349,6 +387,31 @@ pub(super) mod tests {
         let routes = vec![vpn, uplink, TunnelRoute { is_subnet: true, ..subnet }];
         let taken = Surroundings { own, routes, ..Surroundings::default() }.taken();
         assert_eq!(taken, ["192.168.1.0/24", "10.9.0.0/24", "10.20.0.0/16"].map(|text| text.parse().unwrap()));
+    }
+
+    #[test]
+    fn fault_j3_a_network_of_public_or_shared_addresses_is_never_local() {
+        let mut docker = own("docker0", Kind::Network, "172.17.0.1/16");
+        docker.is_bridge = true;
+        let mut bridged = own("br0", Kind::Network, "192.168.7.2/24");
+        bridged.is_bridge = true;
+        let own = vec![
+            own("eth0", Kind::Network, "192.168.1.7/24"),
+            own("eth0", Kind::Network, "fd00:7::7/64"),
+            own("eth1", Kind::Network, "203.0.113.7/24"),
+            own("eth1", Kind::Network, "100.70.0.7/16"),
+            own("eth1", Kind::Network, "10.0.0.7/7"),
+            own("eth1", Kind::Network, "2001:db8::7/64"),
+            own("wg0", Kind::Overlay, "10.9.0.7/24"),
+            docker,
+            bridged,
+        ];
+        let routers = vec![("192.168.7.1".parse().unwrap(), String::from("br0"))];
+        let nearby = Surroundings { own, routers, ..Surroundings::default() }.nearby();
+        let shown: Vec<String> = nearby.local.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["192.168.1.0/24", "192.168.7.0/24", "fd00:7::/64"]);
+        assert_eq!(nearby.inside, [(String::from("docker0"), "172.17.0.0/16".parse().unwrap())]);
+        assert_eq!(nearby.uplinks, ["br0", "eth0", "eth1"]);
     }
 
     #[test]

@@ -78,6 +78,7 @@ pub(crate) fn sample() -> Status {
         }],
         leave: None,
         routes: None,
+        kill_switch: None,
         exit: None,
         port_mapping: Some(PortMapStatus::default()),
     }

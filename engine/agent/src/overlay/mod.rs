@@ -13,16 +13,18 @@ mod nat_test;
 mod open;
 mod world;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use taut_base::{Placement, Prefix, PrivateKey, PublicKey, RelayId, Time};
+use taut_base::{LaneId, Placement, Prefix, PrivateKey, PublicKey, RelayId, SOCKET_MARK, Time};
+use taut_dns::Question;
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, Node, NodeEvent, Output};
+use taut_node::{Clocks, ExitRoute, Node, NodeEvent, Output, ToLane};
 use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
@@ -32,9 +34,12 @@ use taut_wire::control::Lanes;
 use crate::api::{Failure, MtuSource, TunStatus, UdpStatus};
 use crate::basics::OsEntropy;
 use crate::config::DaemonConfig;
-use crate::host::{self, Forwarding, Guard, GuardPlan, Host, HostEvent, PacketLimits, Surroundings};
+use crate::host::{
+    self, ExitRoutes, ExitRouting, Forwarding, Guard, GuardPlan, Host, HostEvent, Nearby, PacketLimits, Surroundings,
+};
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
 use crate::subnets::{AcceptedRoutes, RouteOptions, Vital};
+use crate::upstream::{self, ServerWay, StubAnswer};
 use bridges::Bridges;
 use growth::{Growth, most_lanes};
 use nat_test::NatTestSockets;
@@ -57,6 +62,10 @@ pub(crate) struct Overlay {
     /// The peers' routes in use.
     accepted: AcceptedRoutes,
     forwarding: Forwarding,
+    /// The routes and rules of the exit node that this host uses.
+    exit: ExitRoutes,
+    /// True while the user wants the host's own way to the internet for a while.
+    exit_paused: bool,
     guard: Guard,
     world: World,
     /// The endpoints of the network's relays.
@@ -145,11 +154,13 @@ impl Overlay {
             })?;
 
         let forwarding = Forwarding::new(host.name(), config.routes.snat, switch_record(config));
+        let exit = ExitRoutes::new(&config.tun_name, exit_record(config));
         let guard = Guard::new(host.name());
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         node.set_suites(suites(config.suites));
         node.set_mtu(config.mtu);
+        node.set_accepted_domains(&config.accept_domains);
         node.set_search_sockets(search_sockets(config.search_sockets, open_files()));
         let ports: Vec<u16> = further.iter().map(UdpSocket::port).collect();
         node.set_lanes(Lanes::with_ports(&ports));
@@ -177,6 +188,8 @@ impl Overlay {
             coordinator: coordinator.to_vec(),
             accepted: AcceptedRoutes::default(),
             forwarding,
+            exit,
+            exit_paused: false,
             guard,
             world: World::default(),
             relays: Vec::new(),
@@ -221,6 +234,8 @@ impl Overlay {
     /// Takes a new map: peers and routes. Sessions of peers that stay continue.
     pub(crate) fn set_map(&mut self, map: &NetworkMap, clocks: Clocks) {
         self.prefixes = vec![map.network.ipv4, map.network.ipv6];
+        let opened = self.opened(map);
+        let map = opened.as_ref();
         if map.filter.is_some() && !self.node.has_filter(map.filter.as_ref()) {
             self.node.set_service_ports(host::service_ports());
         }
@@ -245,6 +260,43 @@ impl Overlay {
         self.set_map(map, clocks);
     }
 
+    /// Takes other domains that the user lets the coordinator answer for.
+    pub(crate) fn set_accepted_domains(&mut self, domains: &[String], map: &NetworkMap, clocks: Clocks) {
+        self.node.set_accepted_domains(domains);
+        self.set_map(map, clocks);
+    }
+
+    /// Returns the next question of a lane's stub for servers of other domains, with its lane.
+    pub(crate) fn poll_question(&mut self) -> Option<(LaneId, Question)> {
+        self.lanes.poll_question()
+    }
+
+    /// Passes an answer to the lane whose stub was asked.
+    pub(crate) fn answer(&mut self, answer: StubAnswer) {
+        let StubAnswer { lane, client, message } = answer;
+        self.lanes.push(lane, ToLane::Answer { client, message: message.into() });
+        self.lanes.flush();
+    }
+
+    /// Returns the way to the server of a split domain.
+    pub(crate) fn way_to(&self, server: IpAddr, map: &NetworkMap) -> ServerWay {
+        let is_in = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| prefix.contains(server));
+        if self.addresses.contains(&server) || is_in(&self.forwarding.in_force()) {
+            return ServerWay::Here;
+        }
+        let is_peer = map.peers.values().any(|peer| peer.addresses.contains(&server));
+        if is_peer || is_in(&self.accepted.used) {
+            return ServerWay::Through(String::from(self.host.name()));
+        }
+        let is_offered = map.peers.values().any(|peer| is_in(&peer.usable_routes(&map.network).collect::<Vec<_>>()));
+        ServerWay::None(String::from(match (is_offered, is_in(&self.prefixes)) {
+            (true, _) if self.routes.accept => "this host does not use the route to it (see `route` above)",
+            (true, _) => "it is behind a subnet router; `taut set --accept-routes` uses the route",
+            (false, true) => "no node that this host may see has its address",
+            (false, false) => "no node and no subnet router of the network leads to it",
+        }))
+    }
+
     /// Takes the addresses of the coordinator's present connection: no route of a peer may cut it off.
     pub(crate) fn set_coordinator(&mut self, addresses: &[IpAddr], map: &NetworkMap, clocks: Clocks) {
         if self.coordinator != addresses {
@@ -265,6 +317,8 @@ impl Overlay {
         let is_exit = self.routes.is_exit(map);
         self.forwarding.set_exit(is_exit.then_some([map.network.ipv4, map.network.ipv6]), now);
         self.node.set_exit(self.routes.exit_node.wish(map), self.forwarding.is_exit());
+        let routing = self.exit_routing();
+        self.exit.set(routing, self.surroundings.nearby(), now);
         let behind = self.routes.in_force(map).into_iter().filter(|_| !self.routes.snat).map(|route| route.real);
         let plan = GuardPlan {
             overlay: vec![map.network.ipv4, map.network.ipv6],
@@ -279,6 +333,23 @@ impl Overlay {
         is_other
     }
 
+    fn exit_routing(&self) -> ExitRouting {
+        let RouteOptions { local_networks, kill_switch, .. } = self.routes;
+        ExitRouting { wanted: self.routes.exit_node.is_on() && !self.exit_paused, local_networks, kill_switch }
+    }
+
+    /// Has the host's packets take its own way for a while, or the exit node again.
+    pub(crate) fn pause_exit(&mut self, paused: bool, now: Time) {
+        self.exit_paused = paused;
+        let routing = self.exit_routing();
+        self.exit.set(routing, self.surroundings.nearby(), now);
+    }
+
+    /// Returns the networks around this host that the kill switch lets through.
+    pub(crate) fn nearby(&self) -> Nearby {
+        self.surroundings.nearby()
+    }
+
     /// Routes peers, subnets and the stub into the device.
     fn set_host_routes(&mut self, map: &NetworkMap, now: Time) {
         let peers = map.peers.values().flat_map(|peer| peer.addresses.iter().copied());
@@ -290,6 +361,29 @@ impl Overlay {
     /// Returns the addresses that the internet sees of this host through its exit node, as far as they were measured.
     pub(crate) fn seen_by_the_internet(&self) -> impl Iterator<Item = IpAddr> {
         self.world.seen()
+    }
+
+    /// Returns the map for the node's rules: at an exit node, with a filter that also lets its users ask for names.
+    fn opened<'a>(&self, map: &'a NetworkMap) -> Cow<'a, NetworkMap> {
+        match &map.filter {
+            Some(filter) if self.routes.is_exit(map) => {
+                let filter = Some(upstream::opened(filter, &map.me.addresses));
+                Cow::Owned(NetworkMap { filter, ..map.clone() })
+            }
+            _ => Cow::Borrowed(map),
+        }
+    }
+
+    /// Returns the overlay address of the exit node in use, and its name.
+    pub(crate) fn exit_address(&self) -> Option<(IpAddr, &str)> {
+        let ExitRoute::Through(exit) = self.node.exit() else { return None };
+        let peer = self.node.peers().find(|peer| peer.id == exit)?;
+        Some((*peer.addresses.first()?, peer.name))
+    }
+
+    /// Returns this node's own overlay addresses.
+    pub(crate) fn own_addresses(&self) -> &[IpAddr] {
+        &self.addresses
     }
 
     /// Returns true if this host forwards packets of its peers to the internet.
@@ -317,7 +411,8 @@ impl Overlay {
         let other_overlays = surroundings.overlays() != self.surroundings.overlays();
         self.surroundings = surroundings;
         if self.take_routes(map, clocks.now) | other_overlays {
-            self.node.set_map(map);
+            let opened = self.opened(map);
+            self.node.set_map(&opened);
             self.drain(clocks);
             self.set_host_routes(map, clocks.now);
         }
@@ -346,6 +441,12 @@ impl Overlay {
     /// Notes that the device, its addresses or its routes changed.
     pub(crate) fn handle_news(&mut self, now: Time) {
         self.host.handle_news(now);
+        self.exit.handle_news(now);
+    }
+
+    /// Notes that rules of policy routing changed.
+    pub(crate) fn handle_rules(&mut self, now: Time) {
+        self.exit.handle_news(now);
     }
 
     /// Returns the problem that keeps packets from flowing, if another program undoes the device's configuration.
@@ -356,7 +457,7 @@ impl Overlay {
     /// Returns warnings for the user; packets flow nevertheless.
     pub(crate) fn warnings(&self) -> Vec<Failure> {
         let host = self.host.warnings().into_iter().chain(self.conflicts.iter().cloned());
-        host.chain(self.forwarding.warnings()).chain(self.accepted.warnings()).collect()
+        host.chain(self.exit.warning()).chain(self.forwarding.warnings()).chain(self.accepted.warnings()).collect()
     }
 
     /// Returns the addresses at which this node answers its host's questions for names.
@@ -376,7 +477,7 @@ impl Overlay {
 
     /// Notes that the host's routes, addresses or links changed, or that the host slept: lanes choose their local addresses again, and all paths need a new proof.
     pub(crate) fn handle_network_change(&mut self, clocks: Clocks) {
-        self.lanes.check_routes(self.host.netlink(), 0);
+        self.lanes.check_routes(self.host.netlink(), SOCKET_MARK);
         self.bridges.check();
         self.node.handle_look_around(self.surroundings.families(), clocks);
         self.drain(clocks);
@@ -419,6 +520,13 @@ impl Overlay {
             self.node.set_is_exit(self.forwarding.is_exit());
             if self.forwarding.was_restored() {
                 self.host.note(HostEvent::RulesRestored);
+            }
+        }
+        if self.exit.poll_timeout().is_some_and(|due| due <= clocks.now) {
+            let (index, name, has_ipv6) = (self.host.index(), String::from(self.host.name()), self.host.has_ipv6());
+            self.exit.handle_timeout(self.host.netlink(), (index, &name), has_ipv6, clocks.now);
+            if let Some(missing) = self.exit.was_restored() {
+                self.host.note(HostEvent::ExitRestored(missing));
             }
         }
         self.guard.handle_timeout(clocks.now);
@@ -504,6 +612,7 @@ impl Overlay {
             self.nat_test.poll_timeout(),
             self.limits.poll_timeout(),
             self.forwarding.poll_timeout(),
+            self.exit.poll_timeout(),
             self.guard.poll_timeout(),
             self.world.poll_timeout(),
         ];
@@ -547,6 +656,7 @@ impl Overlay {
 
     /// Closes the TUN device and the sockets. The kernel removes addresses and routes with the device.
     pub(crate) fn stop(mut self) {
+        self.exit.stop(self.host.netlink());
         self.forwarding.stop();
         self.guard.stop();
         self.lanes.stop();
@@ -556,4 +666,9 @@ impl Overlay {
 /// Returns the file that names the switches of forwarding that are on. It does not outlive the host's next boot, like the switches themselves.
 pub(crate) fn switch_record(config: &DaemonConfig) -> PathBuf {
     config.socket.with_extension("forwarding")
+}
+
+/// Returns the file with the former values of reverse path filters that are loose while an exit node is in use.
+pub(crate) fn exit_record(config: &DaemonConfig) -> PathBuf {
+    config.socket.with_extension("exit")
 }

@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use taut_base::{Entropy, Time};
+use taut_base::{Entropy, SOCKET_MARK, Time};
 use taut_node::{Clocks, Datagram, Node};
 use taut_wire::stun::MAX_LEN;
 
@@ -48,6 +48,7 @@ impl NatTestSockets {
         };
         if socket.is_none() {
             *socket = UdpSocket::bind(any).ok().filter(|socket| socket.set_nonblocking(true).is_ok());
+            let _ = socket.as_ref().map(|socket| taut_event::set_mark(socket, SOCKET_MARK));
         }
         if let Some(socket) = socket {
             // A request that cannot be sent is lost: each request is sent twice, and again with the next survey.

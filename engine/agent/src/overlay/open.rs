@@ -1,7 +1,7 @@
 //! The TUN queues and the UDP sockets of an overlay, and the features that the kernel granted for them.
 
 use taut_aegis::Aegis256X4;
-use taut_base::{DEFAULT_PORT, Placement};
+use taut_base::{DEFAULT_PORT, Placement, SOCKET_MARK};
 use taut_tun::Tun;
 use taut_udp::{BindError, UdpConfig, UdpSocket};
 use taut_wire::control::{Suite, Suites};
@@ -69,14 +69,17 @@ pub(super) fn bind_further(
 }
 
 fn open(config: &DaemonConfig, port: u16) -> Result<UdpSocket, BindError> {
-    UdpSocket::bind(&UdpConfig {
+    let socket = UdpSocket::bind(&UdpConfig {
         port,
         ipv4_only: false,
         send_buffer: SEND_BUFFER,
         receive_buffer: RECEIVE_BUFFER,
         gso: config.udp_gso,
         gro: config.udp_gro,
-    })
+    })?;
+    // A process that may not mark its packets cannot use an exit node either, which changes routes.
+    let _ = socket.set_mark(SOCKET_MARK);
+    Ok(socket)
 }
 
 /// Opens a socket on this port. Returns `None` if that fails. Adds the port to `taken` if another program uses it.

@@ -1,14 +1,14 @@
 //! The bridge's thread: it connects, forwards until the connection ends, and waits for the next attempt.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use taut_base::{Prefix, Time};
-use taut_dial::{Backoff, Broken, Jitter, MAX_ADDRESSES, Stage, Stream, Url, connect};
+use taut_dial::{Backoff, Broken, Jitter, Stage, Stream, Url, connect, resolve};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_path::acceptable;
 use tungstenite::WebSocket;
@@ -117,10 +117,8 @@ impl BridgeWorker {
     }
 
     fn dial(&self) -> Result<WebSocket<Stream>, Broken> {
-        let addresses = (self.url.host.as_str(), self.url.port).to_socket_addrs();
-        let addresses = addresses.map_err(|error| Broken(format!("its name cannot be resolved: {error}")))?;
         let mut last = Broken(String::from("its name has no address"));
-        for address in addresses.take(MAX_ADDRESSES) {
+        for address in resolve(&self.url.host, self.url.port, &[])? {
             let outcome = self.dial_address(address);
             self.shared.cancel.advance(Stage::Detached)?;
             match outcome {

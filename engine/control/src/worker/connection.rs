@@ -150,7 +150,7 @@ impl Worker {
             self.lose(&Broken(String::from("no URL of a coordinator is known")), now);
             return;
         };
-        match Dial::start(url.clone(), channel::target(membership), self.queues.wake.clone()) {
+        match Dial::start(url.clone(), self.store.known(&url), channel::target(membership), self.queues.wake.clone()) {
             Ok(dial) => self.connection = Connection::Dialing { dial, url, until: now + DIAL_LIMIT },
             Err(error) => self.lose(&Broken(format!("no thread for an attempt: {error}")), now),
         }
@@ -190,6 +190,7 @@ impl Worker {
             run: self.run,
         });
         self.coordinator_addresses = channel.addresses();
+        self.store.addresses_changed(&url, &self.coordinator_addresses, now);
         self.connection = Connection::Open(Box::new(OpenChannel {
             received_bytes: channel.received(),
             channel,

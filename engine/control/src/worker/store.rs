@@ -1,22 +1,27 @@
 //! The schedule of saves: most changes are saved at once, large maps less often. While the disk refuses, a save is retried every half minute.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::mem;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use taut_base::{PublicKey, Time};
+use taut_dial::MAX_ADDRESSES;
 use taut_netmap::{NetworkMap, Relay};
 
 use super::Worker;
 use crate::event::ControlEvent;
 use crate::identity::Membership;
-use crate::state::{LoadedState, StateDir, Ticket};
+use crate::state::{LoadedState, SmallFile, StateDir, Ticket, write_addresses};
 
 /// Time from a failed save to the next try, 30 s. The user is told once per try (fault K3).
 const RETRY: Duration = Duration::from_secs(30);
 /// Average number of bytes of maps written per second, 100,000, because the flash memory of routers wears out.
 const MAP_BYTES_PER_SECOND: u64 = 100_000;
+/// Most URLs whose addresses are kept, 16: a coordinator has one for each replica.
+const MOST_URLS: usize = 16;
 /// Burst allowance of [`MAP_BYTES_PER_SECOND`], the amount of 8 s: the changes that follow a start or a join are written without delay.
 const MAP_BURST: Duration = Duration::from_secs(8);
 
@@ -46,6 +51,10 @@ pub(super) struct Store {
     ceiling_due: Option<Time>,
     /// What `taut set` keeps, with the time of its next save; `None` once it is saved.
     settings: Option<(String, Time)>,
+    /// Small files that are not saved yet, with the time of their next save.
+    small: BTreeMap<SmallFile, (String, Time)>,
+    /// The addresses of coordinators, by URL, at the last connections.
+    known: BTreeMap<String, Vec<IpAddr>>,
     /// True if they were saved since [`Store::take_settings_saved`].
     settings_saved: bool,
 }
@@ -67,6 +76,8 @@ impl Store {
             ceiling: found.ceiling,
             ceiling_due: None,
             settings: None,
+            small: BTreeMap::new(),
+            known: mem::take(&mut found.known),
             settings_saved: false,
         }
     }
@@ -82,6 +93,30 @@ impl Store {
 
     pub(super) fn settings_changed(&mut self, settings: String, now: Time) {
         self.settings = Some((settings, now));
+    }
+
+    /// Sets the device whose kill switch is loaded at the next boot; an empty text for none.
+    pub(super) fn kill_switch_changed(&mut self, device: String, now: Time) {
+        self.small.insert(SmallFile::KillSwitch, (device, now));
+    }
+
+    /// Returns the addresses that the host of this URL had at the last connection.
+    pub(super) fn known(&self, url: &str) -> Vec<IpAddr> {
+        self.known.get(url).cloned().unwrap_or_default()
+    }
+
+    /// Keeps the addresses of a coordinator that has shown its key, for a time when its name cannot be resolved (fault H7).
+    pub(super) fn addresses_changed(&mut self, url: &str, addresses: &[IpAddr], now: Time) {
+        let addresses: Vec<IpAddr> = addresses.iter().copied().take(MAX_ADDRESSES).collect();
+        if self.known.get(url).is_some_and(|known| *known == addresses) {
+            return;
+        }
+        // A coordinator names a few URLs.
+        if self.known.len() >= MOST_URLS {
+            self.known.clear();
+        }
+        self.known.insert(String::from(url), addresses);
+        self.small.insert(SmallFile::Addresses, (write_addresses(&self.known), now));
     }
 
     /// Returns true if what `taut set` keeps was saved since the last call, and nothing newer waits.
@@ -129,7 +164,8 @@ impl Store {
 
     pub(super) fn deadline(&self) -> Option<Time> {
         let settings_due = self.settings.as_ref().map(|(_, due)| *due);
-        let due = [self.membership_due, self.map_due, self.ticket_due, self.ceiling_due, settings_due];
+        let small_due = self.small.values().map(|(_, due)| *due).min();
+        let due = [self.membership_due, self.map_due, self.ticket_due, self.ceiling_due, settings_due, small_due];
         due.into_iter().flatten().min()
     }
 
@@ -166,6 +202,7 @@ impl Store {
     /// Saves everything that is due. Returns one message for the user per failed save.
     fn save_due(&mut self, membership: Option<&Membership>, map: Option<&NetworkMap>, now: Time) -> Vec<String> {
         let mut problems = self.save_settings(now);
+        problems.extend(self.save_small(now));
         let Some(membership) = membership else { return problems };
         if self.membership_due.is_some_and(|due| due <= now)
             && let Err(error) = self.save_membership(membership)
@@ -215,6 +252,21 @@ impl Store {
         vec![self.explain(&error)]
     }
 
+    /// Saves the small files that are due.
+    fn save_small(&mut self, now: Time) -> Vec<String> {
+        let due: Vec<SmallFile> =
+            self.small.iter().filter(|(_, (_, due))| *due <= now).map(|(file, _)| *file).collect();
+        let mut problems = Vec::new();
+        for file in due {
+            let Some((text, _)) = self.small.remove(&file) else { continue };
+            if let Err(error) = self.state.save_small(file, &text) {
+                problems.push(self.explain(&error));
+                self.small.insert(file, (text, now + RETRY));
+            }
+        }
+        problems
+    }
+
     /// Returns true if all state is saved again after saves that failed. `failed`: true if a save failed just now.
     fn works_again(&mut self, failed: bool) -> bool {
         let was_failing = self.failing;
@@ -234,6 +286,7 @@ impl Store {
         self.ceiling_due = self.ceiling_due.map(|_| now);
         self.ticket_due = self.ticket_due.map(|_| now);
         self.settings = self.settings.take().map(|(settings, _)| (settings, now));
+        self.small.values_mut().for_each(|(_, due)| *due = now);
         self.save_due(membership, map, now)
     }
 

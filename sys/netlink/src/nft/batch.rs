@@ -35,6 +35,9 @@ impl Batch {
             NftHook::Forward => ("filter", abi::NF_INET_FORWARD, abi::NF_IP_PRI_FILTER),
             NftHook::Prerouting => ("nat", abi::NF_INET_PRE_ROUTING, abi::NF_IP_PRI_NAT_DST),
             NftHook::Postrouting => ("nat", abi::NF_INET_POST_ROUTING, abi::NF_IP_PRI_NAT_SRC),
+            NftHook::MarkIncoming => ("filter", abi::NF_INET_PRE_ROUTING, abi::NF_IP_PRI_MANGLE),
+            NftHook::MarkOutgoing => ("route", abi::NF_INET_LOCAL_OUT, abi::NF_IP_PRI_MANGLE),
+            NftHook::Output => ("filter", abi::NF_INET_LOCAL_OUT, abi::NF_IP_PRI_FILTER),
         };
         self.message(abi::NFT_MSG_NEWCHAIN);
         self.attribute(abi::NFTA_CHAIN_TABLE, &text(table));
@@ -117,7 +120,7 @@ impl Batch {
         self.bytes
     }
 
-    fn message(&mut self, kind: u16) {
+    pub(super) fn message(&mut self, kind: u16) {
         // A rule goes to the end of its chain; the flag says nothing to other messages.
         let flags = abi::NLM_F_CREATE | if kind == abi::NFT_MSG_NEWRULE { abi::NLM_F_APPEND } else { 0 };
         self.start(kind, flags, abi::NFPROTO_INET, 0);

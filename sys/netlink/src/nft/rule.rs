@@ -10,10 +10,10 @@ use super::batch::Batch;
 
 /// A rule under construction: conditions first, then one verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NftRule(Vec<Expression>);
+pub struct NftRule(pub(super) Vec<Expression>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Expression {
+pub(super) enum Expression {
     /// A number about the packet is this one (`true`), or another one.
     Meta {
         key: u32,
@@ -29,9 +29,33 @@ enum Expression {
     State(u32),
     /// The host's route to the source leads elsewhere than to the interface that the packet came by, or there is none.
     OtherWayBack,
+    /// The mark of the packet, or of its connection, has this value under this mask.
+    Marked {
+        on: MarkOf,
+        mark: u32,
+        mask: u32,
+    },
+    /// Sets the bits of the mask to those of the mark.
+    SetMark {
+        on: MarkOf,
+        mark: u32,
+        mask: u32,
+    },
+    /// Bytes behind the network header have this value under this mask.
+    Transport {
+        offset: u32,
+        value: Vec<u8>,
+        mask: Vec<u8>,
+    },
+    /// The packet's address family is in this set.
+    FamilyIn(String),
+    /// The packet goes to an address of this host.
+    ToHost,
+    Count,
+    Reject,
     Verdict(u32),
     /// Answers that there is no route.
-    Reject,
+    AnswerNoRoute,
     Masquerade,
     /// Masquerades with a random port of this range.
     MasqueradeTo(u16, u16),
@@ -40,6 +64,13 @@ enum Expression {
         is_source: bool,
         into: Prefix,
     },
+}
+
+/// Whose mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MarkOf {
+    Packet,
+    Connection,
 }
 
 impl NftRule {
@@ -117,8 +148,8 @@ impl NftRule {
 
     /// The packet is dropped, and its sender told that there is no route. Before packets are forwarded this needs Linux 5.9.
     #[must_use]
-    pub fn reject(self) -> Self {
-        self.with(Expression::Reject)
+    pub fn answer_no_route(self) -> Self {
+        self.with(Expression::AnswerNoRoute)
     }
 
     /// The packet gets an address of this host as its source. For a chain at [`super::NftHook::Postrouting`].
@@ -153,7 +184,7 @@ impl NftRule {
         self.with(Expression::Meta { key: abi::NFT_META_NFPROTO, value: vec![family], is: true })
     }
 
-    fn with(mut self, expression: Expression) -> Self {
+    pub(super) fn with(mut self, expression: Expression) -> Self {
         self.0.push(expression);
         self
     }
@@ -198,11 +229,55 @@ impl Expression {
                 batch.close(verdict);
                 batch.close(data);
             }),
-            Self::Reject => batch.expression("reject", |batch| {
+            Self::AnswerNoRoute => batch.expression("reject", |batch| {
                 batch.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_ICMPX_UNREACH);
                 batch.attribute(abi::NFTA_REJECT_ICMP_CODE, &[abi::NFT_REJECT_ICMPX_NO_ROUTE]);
             }),
             Self::Masquerade => batch.expression("masq", |_| {}),
+            Self::Marked { on, mark, mask: bits } => {
+                load_mark(batch, *on);
+                mask(batch, &bits.to_ne_bytes());
+                compare(batch, &mark.to_ne_bytes(), true);
+            }
+            Self::SetMark { on, mark, mask } => {
+                load_mark(batch, *on);
+                bitwise(batch, &(!mask).to_ne_bytes(), &mark.to_ne_bytes());
+                store_mark(batch, *on);
+            }
+            Self::Transport { offset, value, mask: bits } => {
+                batch.expression("payload", |batch| {
+                    batch.number(abi::NFTA_PAYLOAD_DREG, abi::NFT_REG_1);
+                    batch.number(abi::NFTA_PAYLOAD_BASE, abi::NFT_PAYLOAD_TRANSPORT_HEADER);
+                    batch.number(abi::NFTA_PAYLOAD_OFFSET, *offset);
+                    batch.number(abi::NFTA_PAYLOAD_LEN, u32::try_from(value.len()).unwrap_or(0));
+                });
+                if bits.iter().any(|byte| *byte != 0xff) {
+                    mask(batch, bits);
+                }
+                compare(batch, value, true);
+            }
+            Self::FamilyIn(set) => {
+                batch.expression("meta", |batch| {
+                    batch.number(abi::NFTA_META_KEY, abi::NFT_META_NFPROTO);
+                    batch.number(abi::NFTA_META_DREG, abi::NFT_REG_1);
+                });
+                batch.expression("lookup", |batch| {
+                    batch.attribute(abi::NFTA_LOOKUP_SET, &super::batch::text(set));
+                    batch.number(abi::NFTA_LOOKUP_SREG, abi::NFT_REG_1);
+                });
+            }
+            Self::ToHost => {
+                batch.expression("fib", |batch| {
+                    batch.number(abi::NFTA_FIB_DREG, abi::NFT_REG_1);
+                    batch.number(abi::NFTA_FIB_RESULT, abi::NFT_FIB_RESULT_ADDRTYPE);
+                    batch.number(abi::NFTA_FIB_FLAGS, abi::NFTA_FIB_F_DADDR);
+                });
+                compare(batch, &u32::from(abi::RTN_LOCAL).to_ne_bytes(), true);
+            }
+            Self::Count => batch.expression("counter", |_| {}),
+            Self::Reject => batch.expression("reject", |batch| {
+                batch.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_TCP_RST);
+            }),
             Self::MasqueradeTo(first, last) => write_masquerade(batch, *first, *last),
             Self::Map { is_source, into } => write_map(batch, *is_source, *into),
         }
@@ -273,14 +348,41 @@ fn compare(batch: &mut Batch, value: &[u8], is: bool) {
     });
 }
 
+fn load_mark(batch: &mut Batch, on: MarkOf) {
+    let (name, key_kind, key, register) = match on {
+        MarkOf::Packet => ("meta", abi::NFTA_META_KEY, abi::NFT_META_MARK, abi::NFTA_META_DREG),
+        MarkOf::Connection => ("ct", abi::NFTA_CT_KEY, abi::NFT_CT_MARK, abi::NFTA_CT_DREG),
+    };
+    batch.expression(name, |batch| {
+        batch.number(key_kind, key);
+        batch.number(register, abi::NFT_REG_1);
+    });
+}
+
+fn store_mark(batch: &mut Batch, on: MarkOf) {
+    let (name, key_kind, key, register) = match on {
+        MarkOf::Packet => ("meta", abi::NFTA_META_KEY, abi::NFT_META_MARK, abi::NFTA_META_SREG),
+        MarkOf::Connection => ("ct", abi::NFTA_CT_KEY, abi::NFT_CT_MARK, abi::NFTA_CT_SREG),
+    };
+    batch.expression(name, |batch| {
+        batch.number(key_kind, key);
+        batch.number(register, abi::NFT_REG_1);
+    });
+}
+
 /// Clears the bits of the first register that are not in `mask`.
 fn mask(batch: &mut Batch, mask: &[u8]) {
+    bitwise(batch, mask, &vec![0; mask.len()]);
+}
+
+/// Clears the bits of the first register that are not in `mask`, and then inverts those in `invert`.
+fn bitwise(batch: &mut Batch, mask: &[u8], invert: &[u8]) {
     batch.expression("bitwise", |batch| {
         batch.number(abi::NFTA_BITWISE_SREG, abi::NFT_REG_1);
         batch.number(abi::NFTA_BITWISE_DREG, abi::NFT_REG_1);
         batch.number(abi::NFTA_BITWISE_LEN, u32::try_from(mask.len()).unwrap_or(0));
         batch.value(abi::NFTA_BITWISE_MASK, mask);
-        batch.value(abi::NFTA_BITWISE_XOR, &vec![0; mask.len()]);
+        batch.value(abi::NFTA_BITWISE_XOR, invert);
     });
 }
 

@@ -9,6 +9,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use taut_base::SOCKET_MARK;
 use taut_netlink::{Netlink, NetlinkError};
 
 use crate::host::surroundings::FAR;
@@ -138,10 +139,10 @@ pub(super) fn leading_to(
         found.extend(addresses.iter().filter(|address| route.contains(address.ip)).map(|address| address.index));
         // The first address of a network is often a broadcast address.
         let host = if route.length() < 31 { first.to_bits().saturating_add(1) } else { first.to_bits() };
-        found.extend(netlink.interface_to(IpAddr::V4(host.into())).ok().flatten());
+        found.extend(netlink.interface_to(IpAddr::V4(host.into()), SOCKET_MARK).ok().flatten());
     }
     if to_internet {
-        found.extend(netlink.interface_to(FAR[0]).ok().flatten());
+        found.extend(netlink.interface_to(FAR[0], SOCKET_MARK).ok().flatten());
     }
     Ok(links.into_iter().filter(|(index, _)| found.contains(index)).collect())
 }

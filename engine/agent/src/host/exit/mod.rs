@@ -1,0 +1,259 @@
+//! The host while an exit node is in use: a table of routes into the overlay, and rules that lead everything there but our own packets (docs/internals/exit.md).
+//!
+//! - this file: what is there, what is missing, and its restoration (fault J8);
+//! - `plan`: what should be there;
+//! - `source_check`: strict reverse path filters;
+//! - `kill_switch`: what stays without the daemon.
+
+mod kill_switch;
+mod plan;
+mod source_check;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_netlink::{Netlink, NetlinkError, NftTable, Route};
+
+use super::services::listening_ports_now;
+use crate::api::Failure;
+use plan::{MOST_PORTS, MarkPlan, routing_rules};
+use source_check::SourceCheck;
+
+pub(crate) use kill_switch::{KillSwitch, load, look, pause, remove};
+pub(crate) use plan::{ExitRouting, KillSwitchPlan, Nearby, Slot};
+pub(crate) use source_check::restore_source_check;
+
+/// Time from news about rules or routes to the check, 10 ms: `ip rule flush` causes a message for each rule.
+const SETTLE: Duration = Duration::from_millis(10);
+
+/// Shortest time between two checks, 100 ms. A program that removes our rules again and again is not given way to: packets would leave in the clear.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Interval of checks without news, 2 s: the table of a kernel before Linux 5.12 may be removed without any.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// Time until a failed change is tried again, 1 s.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Index of the loopback interface, 1: it is the first one of every network namespace (net/core/net_namespace.c).
+const LOOPBACK: u32 = 1;
+
+/// The routes and rules of an exit node on this host.
+pub(crate) struct ExitRoutes {
+    slot: Slot,
+    /// Name of the table of nftables.
+    name: String,
+    routing: ExitRouting,
+    nearby: Nearby,
+    /// The rules in force, and the plan that they follow.
+    table: Option<(NftTable, MarkPlan)>,
+    /// Ports of TCP on which the host listened when the exit node was chosen.
+    listening: Vec<u16>,
+    source_check: SourceCheck,
+    checked: Time,
+    due: Option<Time>,
+    /// The reason why packets do not take the exit node.
+    error: Option<String>,
+    /// True if everything was there at the last check.
+    is_complete: bool,
+    /// What another program had removed, since it was told.
+    restored: Option<String>,
+}
+
+impl ExitRoutes {
+    /// Creates the routing of the network with this device, without an exit node. `record` is a file for the next start after a crash.
+    pub(crate) fn new(device: &str, record: PathBuf) -> Self {
+        Self {
+            slot: Slot::of(device),
+            name: format!("{device}_exit"),
+            routing: ExitRouting::default(),
+            nearby: Nearby::default(),
+            table: None,
+            listening: Vec::new(),
+            source_check: SourceCheck::new(record),
+            checked: Time::ZERO,
+            due: None,
+            error: None,
+            is_complete: false,
+            restored: None,
+        }
+    }
+
+    /// Sets the user's choices, and the networks around this host.
+    pub(crate) fn set(&mut self, routing: ExitRouting, nearby: Nearby, now: Time) {
+        if routing.wanted && !self.routing.wanted {
+            self.listening = listening_ports_now().into_iter().take(MOST_PORTS).collect();
+            self.is_complete = false;
+        }
+        if (routing, &nearby) != (self.routing, &self.nearby) {
+            // Another plan is no program's doing.
+            self.is_complete = false;
+            (self.routing, self.nearby, self.due) = (routing, nearby, Some(now));
+        }
+    }
+
+    /// Notes that rules, routes or interfaces of the host changed.
+    pub(crate) fn handle_news(&mut self, now: Time) {
+        if self.routing.wanted {
+            let soon = (now + SETTLE).max(self.checked + CHECK_INTERVAL);
+            self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        }
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Makes routes and rules as they should be, if that is due. `device` is the index and the name of the TUN device; `has_ipv6` says whether it carries IPv6.
+    pub(crate) fn handle_timeout(&mut self, netlink: &mut Netlink, device: (u32, &str), has_ipv6: bool, now: Time) {
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.checked = now;
+        if !self.routing.wanted {
+            self.due = None;
+            self.stop(netlink);
+            return;
+        }
+        let was_complete = std::mem::replace(&mut self.is_complete, false);
+        match self.update(netlink, device, has_ipv6) {
+            Ok(missing) => {
+                (self.is_complete, self.error, self.due) = (true, None, Some(now + IDLE));
+                if was_complete && !missing.is_empty() {
+                    self.restored = Some(missing.join(", "));
+                }
+            }
+            Err(error) => (self.error, self.due) = (Some(error), Some(now + RETRY)),
+        }
+    }
+
+    /// Adds what is missing, and returns what that was. The marks come before the rules that look at them, and the routes before the rules that ask for them.
+    fn update(
+        &mut self,
+        netlink: &mut Netlink,
+        (index, device): (u32, &str),
+        has_ipv6: bool,
+    ) -> Result<Vec<&'static str>, String> {
+        let mut missing = Vec::new();
+        if self.set_table(device, has_ipv6).map_err(|error| error.to_string())? {
+            missing.push("marks");
+        }
+        self.source_check
+            .loosen(&self.nearby.uplinks)
+            .map_err(|error| format!("the strict reverse path filter cannot be loosened: {error}"))?;
+        if self.set_routes(netlink, index, has_ipv6).map_err(|error| error.to_string())? {
+            missing.push("routes");
+        }
+        if self.set_rules(netlink).map_err(|error| error.to_string())? {
+            missing.push("rules");
+        }
+        Ok(missing)
+    }
+
+    /// Makes the table of nftables. Returns true if it was missing.
+    fn set_table(&mut self, device: &str, has_ipv6: bool) -> Result<bool, NetlinkError> {
+        let inside = self.nearby.inside.iter().map(|(name, _)| name.clone()).collect();
+        let listening = self.listening.clone();
+        let plan = MarkPlan { loopback: LOOPBACK, device: String::from(device), inside, listening, has_ipv6 };
+        let (table, present) = match &mut self.table {
+            Some((table, present)) => (table, present),
+            none => {
+                let made = none.insert((NftTable::open(&self.name)?, MarkPlan::default()));
+                (&mut made.0, &mut made.1)
+            }
+        };
+        // An error is not an empty answer: then the table is made again, which changes nothing if it was there.
+        if *present == plan && table.is_complete().unwrap_or(false) {
+            return Ok(false);
+        }
+        table.replace(&plan.chains())?;
+        *present = plan;
+        Ok(true)
+    }
+
+    /// Adds the default routes into the overlay. Returns true if one was missing.
+    fn set_routes(&self, netlink: &mut Netlink, index: u32, has_ipv6: bool) -> Result<bool, NetlinkError> {
+        let table = self.slot.table();
+        let present = netlink.routes_by(index)?;
+        let mut added = false;
+        for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+            let is_there = present.iter().any(|route| {
+                route.table == table && route.prefix_len == 0 && route.destination == any && route.is_ours()
+            });
+            if !is_there && (any.is_ipv4() || has_ipv6) {
+                added |= netlink.claim_route(&Route { table, ..Route::new(any, 0, index) })?;
+            }
+        }
+        Ok(added)
+    }
+
+    /// Adds missing rules, and removes others and second ones of ours. Returns true if one was missing.
+    fn set_rules(&self, netlink: &mut Netlink) -> Result<bool, NetlinkError> {
+        let wanted = routing_rules(self.slot, self.routing, &self.nearby);
+        let mut present = netlink.own_rules(&self.slot.priorities())?;
+        let mut added = false;
+        for rule in &wanted {
+            match present.iter().position(|found| found == rule) {
+                Some(place) => {
+                    present.swap_remove(place);
+                }
+                None => {
+                    match netlink.add_rule(rule) {
+                        // A host without IPv6 has no rules for it.
+                        Err(error) if !rule.ipv4 && is_without(&error) => continue,
+                        other => other?,
+                    }
+                    added = true;
+                }
+            }
+        }
+        // Those that are left are there a second time, or of another plan.
+        present.iter().try_for_each(|rule| netlink.remove_rule(rule))?;
+        Ok(added)
+    }
+
+    /// Leaves the host as it was. The kernel removes the routes with the device.
+    pub(crate) fn stop(&mut self, netlink: &mut Netlink) {
+        remove_rules(netlink, self.slot);
+        for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+            let mut route = Route { table: self.slot.table(), ..Route::new(any, 0, 0) };
+            route.interface = None;
+            let _ = netlink.remove_route(&route);
+        }
+        if let Some((mut table, _)) = self.table.take() {
+            // The kernel removes a protected table with its socket.
+            let _ = table.remove();
+        }
+        self.source_check.restore();
+        (self.error, self.is_complete) = (None, false);
+    }
+
+    /// Returns what another program had removed and is back, since the last call.
+    pub(crate) fn was_restored(&mut self) -> Option<String> {
+        self.restored.take()
+    }
+
+    /// Returns a warning for the user.
+    pub(crate) fn warning(&self) -> Option<Failure> {
+        let error = self.error.as_ref()?;
+        Some(Failure::new(
+            format!("packets of this host may not take the exit node: {error}"),
+            "taut tries again every second; a kernel without nf_tables or policy routing, or a container without CAP_NET_ADMIN, cannot use an exit node",
+        ))
+    }
+}
+
+/// Removes the rules of a network, as those that a crash left.
+pub(crate) fn remove_rules(netlink: &mut Netlink, slot: Slot) {
+    for rule in netlink.own_rules(&slot.priorities()).unwrap_or_default() {
+        let _ = netlink.remove_rule(&rule);
+    }
+}
+
+/// Returns true for the answers of kernels without IPv6.
+fn is_without(error: &NetlinkError) -> bool {
+    // EAFNOSUPPORT and EOPNOTSUPP of Linux; this crate has no libc.
+    matches!(error.code(), Some(97 | 95))
+}

@@ -1,0 +1,300 @@
+//! What the host needs while an exit node is in use: routing rules, and rules of nftables. Pure (docs/internals/exit.md).
+
+use taut_base::{BOTH_MASK, MARK_MASK, Prefix, REPLY_MARK, SOCKET_MARK};
+use taut_netlink::{MAIN_TABLE, NftChain, NftHook, NftRule, RoutingRule, Selector};
+
+/// Name of the devices of all Taut networks of a host, as nftables compares it: `taut0`, and `taut-NAME` for further networks.
+pub(super) const TAUT_DEVICES: &str = "taut*";
+
+/// First number of the tables with the routes to exit nodes, 29,696 (0x7400): beyond the 256 tables that people number by hand, and of no other program that we know.
+const FIRST_TABLE: u32 = 0x7400;
+
+/// First priority of the rules, 5,300: behind Tailscale's (5,210 to 5,270) and those of VRF (1,000), and before those that wg-quick and NetworkManager let the kernel choose
+/// (from 32,765 down). What stands before them wins: docs/routes.md.
+const FIRST_PRIORITY: u32 = 5_300;
+
+/// First priority of the rule that leads our own packets to the main table, 32,700. The kernel's own rule for it (32,766) usually does; ours stays when another program flushes all rules.
+const FIRST_LATE_PRIORITY: u32 = 32_700;
+
+/// Number of tables and of places among the rules, 32: the first for the usual device, the others for further networks, by their names.
+const SLOTS: u32 = 32;
+
+/// Most prefixes of other overlays, of local networks and of networks inside the host each that get a rule, 64: the kernel looks at all of them for each connection.
+const MOST_RULES: usize = 64;
+
+/// Most listening ports whose connections are kept when an exit node is chosen, 64.
+pub(super) const MOST_PORTS: usize = 64;
+
+/// The user's choices about what goes beside the exit node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExitRouting {
+    /// Whether packets of this host go to an exit node, or nowhere.
+    pub(crate) wanted: bool,
+    /// Whether the local networks stay reachable.
+    pub(crate) local_networks: bool,
+    /// Whether nothing may leave in the clear, also without the daemon.
+    pub(crate) kill_switch: bool,
+}
+
+/// The networks around this host that matter to an exit node's rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nearby {
+    /// Private networks that interfaces reach without a router.
+    pub(crate) local: Vec<Prefix>,
+    /// Networks inside the host, as of containers, with the names of their bridges.
+    pub(crate) inside: Vec<(String, Prefix)>,
+    /// Prefixes of other overlays of this host.
+    pub(crate) overlays: Vec<Prefix>,
+    /// Interfaces by which packets come in from outside.
+    pub(crate) uplinks: Vec<String>,
+}
+
+/// The place of a network's rules and routes among those of the host's other networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(u32);
+
+impl Slot {
+    /// Returns the place of the network with this device. It is the same after a restart, so that what a crash left is found.
+    pub(crate) fn of(device: &str) -> Self {
+        if device == "taut0" {
+            return Self(0);
+        }
+        // FNV-1a: any function that spreads names does.
+        let hash =
+            device.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        Self(1 + hash % (SLOTS - 1))
+    }
+
+    /// Returns the table with the routes to the exit node.
+    pub(crate) fn table(self) -> u32 {
+        FIRST_TABLE + self.0
+    }
+
+    /// Returns the priorities of its rules: exceptions, the exit node, our own packets.
+    pub(crate) fn priorities(self) -> [u32; 3] {
+        [FIRST_PRIORITY + 2 * self.0, FIRST_PRIORITY + 2 * self.0 + 1, FIRST_LATE_PRIORITY + self.0]
+    }
+}
+
+/// Returns the routing rules.
+pub(super) fn routing_rules(slot: Slot, routing: ExitRouting, nearby: &Nearby) -> Vec<RoutingRule> {
+    let [exceptions, exit, own] = slot.priorities();
+    let to = |prefix: Prefix| {
+        let ipv4 = prefix.address().is_ipv4();
+        RoutingRule { ipv4, priority: exceptions, selector: Selector::To(prefix), table: MAIN_TABLE }
+    };
+    let local = nearby.local.iter().copied().filter(|_| routing.local_networks).take(MOST_RULES);
+    let inside = nearby.inside.iter().map(|(_, prefix)| *prefix).take(MOST_RULES);
+    let overlays = nearby.overlays.iter().copied().take(MOST_RULES);
+    let mut rules: Vec<RoutingRule> = local.chain(inside).chain(overlays).map(to).collect();
+    // DHCP renews an address by a datagram to the server, which only the local network has.
+    let selector = Selector::Udp { from: 68, to: 67 };
+    rules.push(RoutingRule { ipv4: true, priority: exceptions, selector, table: MAIN_TABLE });
+    let (mark, mask) = (SOCKET_MARK, BOTH_MASK);
+    for ipv4 in [true, false] {
+        let selector = Selector::NotMarked { mark, mask };
+        rules.push(RoutingRule { ipv4, priority: exit, selector, table: slot.table() });
+        let selector = Selector::Marked { mark, mask };
+        rules.push(RoutingRule { ipv4, priority: own, selector, table: MAIN_TABLE });
+    }
+    rules.sort_unstable();
+    rules.dedup();
+    rules
+}
+
+/// What the table of nftables depends on that keeps connections from outside on their way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MarkPlan {
+    /// Index of the loopback interface.
+    pub(super) loopback: u32,
+    /// Name of the TUN device.
+    pub(super) device: String,
+    /// Names of the bridges inside the host.
+    pub(super) inside: Vec<String>,
+    /// Ports of TCP on which the host listened when the exit node was chosen: the kernel may not know their connections yet.
+    pub(super) listening: Vec<u16>,
+    /// Whether the device carries IPv6. Without it, nothing of IPv6 leaves.
+    pub(super) has_ipv6: bool,
+}
+
+impl MarkPlan {
+    /// Returns the chains.
+    pub(super) fn chains(&self) -> Vec<NftChain> {
+        let mut chains = vec![
+            NftChain { name: "incoming", hook: NftHook::MarkIncoming, rules: self.incoming() },
+            NftChain { name: "outgoing", hook: NftHook::MarkOutgoing, rules: self.outgoing() },
+        ];
+        if !self.has_ipv6 {
+            chains.push(NftChain { name: "output", hook: NftHook::Output, rules: self.without_ipv6() });
+        }
+        chains
+    }
+
+    /// A connection that comes from outside to this host is marked, so that its packets ask the main table in both directions (fault J10).
+    fn incoming(&self) -> Vec<NftRule> {
+        let from = |name: &str| NftRule::new().from_named(name);
+        let mut rules = vec![NftRule::new().from_interface(self.loopback).accept()];
+        rules.extend([from(TAUT_DEVICES).accept(), from(&self.device).accept()]);
+        for bridge in &self.inside {
+            rules.push(of_reply(from(bridge)).set_mark(REPLY_MARK, MARK_MASK));
+            rules.push(from(bridge).accept());
+        }
+        let new = NftRule::new().to_host().of_new_connection();
+        rules.push(new.set_connection_mark(REPLY_MARK, MARK_MASK));
+        rules.push(of_reply(NftRule::new()).set_mark(REPLY_MARK, MARK_MASK));
+        rules
+    }
+
+    fn outgoing(&self) -> Vec<NftRule> {
+        let mut rules = vec![NftRule::new().marked(SOCKET_MARK, MARK_MASK).accept()];
+        // A packet from the middle of a connection, from a port on which this host listens: it came from outside, before the kernel kept track.
+        rules.extend(self.listening.iter().take(MOST_PORTS).map(|port| {
+            NftRule::new().of_new_connection().tcp_within(*port).set_connection_mark(REPLY_MARK, MARK_MASK)
+        }));
+        rules.push(of_reply(NftRule::new()).set_mark(REPLY_MARK, MARK_MASK));
+        rules
+    }
+
+    /// Without IPv6 in the overlay, what would go to the exit node by IPv6 is dropped (fault J5).
+    fn without_ipv6(&self) -> Vec<NftRule> {
+        let ipv6 = || NftRule::new().of_ipv6();
+        let mut rules = vec![
+            NftRule::new().to_interface(self.loopback).accept(),
+            NftRule::new().marked(SOCKET_MARK, BOTH_MASK).accept(),
+        ];
+        rules.extend(NEIGHBOURS.map(|kind| NftRule::new().icmpv6(kind).accept()));
+        rules.extend(self.inside.iter().map(|bridge| NftRule::new().to_named(bridge).accept()));
+        rules.extend([ipv6().count().reject_tcp(), ipv6().count().drop()]);
+        rules
+    }
+}
+
+/// Condition: the connection came from outside.
+fn of_reply(rule: NftRule) -> NftRule {
+    rule.of_marked_connection(REPLY_MARK, MARK_MASK)
+}
+
+/// Messages of ICMPv6 by which a network works at all: multicast listeners (130, 131, 132, 143), router solicitation (133), neighbour solicitation and advertisement (135, 136).
+const NEIGHBOURS: [u8; 7] = [130, 131, 132, 143, 133, 135, 136];
+
+/// What the kill switch lets through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KillSwitchPlan {
+    /// Name of the TUN device.
+    pub(crate) device: String,
+    /// Local networks that stay reachable.
+    pub(crate) local: Vec<Prefix>,
+    /// Names of the bridges inside the host.
+    pub(crate) inside: Vec<String>,
+}
+
+/// Name of the set of address families for which the kill switch is paused.
+pub(super) const PAUSED: &str = "paused";
+
+impl KillSwitchPlan {
+    /// Returns the plan of a network with these choices.
+    pub(crate) fn new(device: &str, routing: ExitRouting, nearby: &Nearby) -> Self {
+        let local = nearby.local.iter().copied().filter(|_| routing.local_networks).take(MOST_RULES).collect();
+        let inside = nearby.inside.iter().map(|(name, _)| name.clone()).take(MOST_RULES).collect();
+        Self { device: String::from(device), local, inside }
+    }
+
+    /// Returns the chains: out go packets into the overlay, our own sealed ones, and those without which a network does not work. Loopback is the first interface of every host.
+    pub(super) fn chains(&self) -> Vec<NftChain> {
+        let to = |name: &str| NftRule::new().to_named(name).accept();
+        let paused = || NftRule::new().family_in(PAUSED).accept();
+        let inside = || self.inside.iter().map(|name| to(name));
+        let local = || self.local.iter().map(|prefix| NftRule::new().destination(*prefix).accept());
+        let link_local: Vec<Prefix> = ["fe80::/10", "ff02::/16"].iter().filter_map(|text| text.parse().ok()).collect();
+        let link_local = || link_local.iter().filter(|_| !self.local.is_empty());
+        let mut output = vec![NftRule::new().to_named("lo").accept(), to(TAUT_DEVICES), to(&self.device)];
+        output.push(NftRule::new().marked(SOCKET_MARK, MARK_MASK).accept());
+        output.extend([NftRule::new().udp(true, 68, 67).accept(), NftRule::new().udp(false, 546, 547).accept()]);
+        output.extend(NEIGHBOURS.map(|kind| NftRule::new().icmpv6(kind).accept()));
+        output.extend(inside().chain(local()));
+        output.extend(link_local().map(|prefix| NftRule::new().destination(*prefix).accept()));
+        output.extend([paused(), NftRule::new().count().reject_tcp(), NftRule::new().count().drop()]);
+        let from = |name: &str| NftRule::new().from_named(name).accept();
+        let mut forward = vec![to(TAUT_DEVICES), to(&self.device), from(TAUT_DEVICES), from(&self.device)];
+        forward.extend(inside().chain(local()));
+        forward.extend([paused(), NftRule::new().count().drop()]);
+        vec![
+            NftChain { name: "output", hook: NftHook::Output, rules: output },
+            NftChain { name: "forward", hook: NftHook::Forward, rules: forward },
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nearby() -> Nearby {
+        Nearby {
+            local: vec!["192.168.1.0/24".parse().unwrap()],
+            inside: vec![(String::from("docker0"), "172.17.0.0/16".parse().unwrap())],
+            overlays: vec!["100.80.0.2/32".parse().unwrap()],
+            uplinks: vec![String::from("eth0")],
+        }
+    }
+
+    fn on(local_networks: bool) -> ExitRouting {
+        ExitRouting { wanted: true, local_networks, kill_switch: true }
+    }
+
+    fn shown(local: bool) -> Vec<String> {
+        routing_rules(Slot::of("taut0"), on(local), &nearby()).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn fault_j7_our_own_packets_never_ask_the_table_of_the_exit_node() {
+        let rules = shown(false);
+        for family in ["IPv4", "IPv6"] {
+            assert!(rules.contains(&format!("{family} rule 5301 not fwmark 0x74000000/0xfe000000 lookup 29696")));
+            assert!(rules.contains(&format!("{family} rule 32700 fwmark 0x74000000/0xfe000000 lookup 254")));
+        }
+    }
+
+    #[test]
+    fn fault_j3_a_local_network_has_a_rule_only_if_the_user_wants_it() {
+        let lan = String::from("IPv4 rule 5300 to 192.168.1.0/24 lookup 254");
+        assert!(!shown(false).contains(&lan) && shown(true).contains(&lan));
+        // Containers and other overlays are inside the host.
+        for always in ["172.17.0.0/16", "100.80.0.2/32"] {
+            assert!(shown(false).contains(&format!("IPv4 rule 5300 to {always} lookup 254")), "{always}");
+        }
+    }
+
+    #[test]
+    fn networks_of_one_host_have_places_of_their_own() {
+        let places = ["taut0", "taut-work", "taut-home", "taut-lab"].map(|name| Slot::of(name).priorities());
+        assert_eq!(places[0], [5_300, 5_301, 32_700]);
+        for place in &places[1..] {
+            assert!(place[0] > 5_301 && place[1] < 5_400 && place[2] < 32_766);
+        }
+    }
+
+    #[test]
+    fn fault_j1_the_kill_switch_ends_with_a_drop_in_both_chains() {
+        let plan = KillSwitchPlan::new("taut0", on(true), &nearby());
+        let chains = plan.chains();
+        for chain in &chains {
+            assert_eq!(chain.rules.last(), Some(&NftRule::new().count().drop()), "{}", chain.name);
+        }
+        let lan = NftRule::new().destination("192.168.1.0/24".parse().unwrap()).accept();
+        assert!(chains.iter().all(|chain| chain.rules.contains(&lan)));
+        let strict = KillSwitchPlan::new("taut0", on(false), &nearby());
+        assert!(strict.chains().iter().all(|chain| !chain.rules.contains(&lan)));
+        // Answers to connections from outside do not pass by their mark.
+        let reply = NftRule::new().marked(REPLY_MARK, MARK_MASK).accept();
+        assert!(chains.iter().all(|chain| !chain.rules.contains(&reply)));
+    }
+
+    #[test]
+    fn fault_j5_without_ipv6_in_the_overlay_nothing_of_it_leaves() {
+        let plan = |has_ipv6| MarkPlan { loopback: 1, device: String::from("taut0"), has_ipv6, ..MarkPlan::default() };
+        let last = plan(false).chains().pop().unwrap().rules.pop();
+        assert_eq!(last, Some(NftRule::new().of_ipv6().count().drop()));
+        assert!(plan(true).chains().iter().all(|chain| chain.name != "output"));
+    }
+}

@@ -1,0 +1,249 @@
+"""An exit node's routing on the host, and the kill switch: what leaves in the clear, and what is left behind."""
+
+import json
+import os
+import random
+
+import pytest
+
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.nodes.exits import SERVER
+from lab.nodes.full_tunnel import FullTunnel
+from lab.nodes.subnets import seen_as, serve
+from lab.runs import kill_switch as schedules
+
+# By day a few schedules; a night runs as many as the figure is about.
+NIGHT = 200
+DAY = 2
+
+
+def rules(host, family="-4"):
+    """Returns our routing rules of a family."""
+    lines = host.run("ip", family, "rule", "show").stdout.splitlines()
+    return [line for line in lines if "proto 116" in line]
+
+
+def tables(host):
+    """Returns the names of our tables of nftables."""
+    return sorted(line.split()[-1] for line in host.run("nft", "list", "tables").stdout.splitlines() if "taut0_" in line)
+
+
+def alone(net, *words, check=True):
+    """Runs `taut kill-switch` with the state and the socket of the client."""
+    return net.client.host.run(binary("taut"), "kill-switch", *words, "--state", net.client.state, "--socket", net.client.socket, check=check)
+
+
+def switch(net):
+    """Returns the kill switch as `taut kill-switch status --json` shows it."""
+    return json.loads(alone(net, "--json").stdout)["kill_switches"][0]
+
+
+def strict(host, on):
+    """Sets the reverse path filter of the physical interface: strict, or loose as the lab has it."""
+    for name in ("all", "eth0"):
+        host.run("sysctl", "-qw", f"net.ipv4.conf.{name}.rp_filter={1 if on else 2}")
+
+
+def test_fault_j7_everything_but_our_own_packets_takes_the_exit_node(lab):
+    net = FullTunnel(lab)
+    net.choose()
+    host = net.client.host
+    assert seen_as(host, SERVER[1]) == net.public(ipv6=True)
+    # The path to the exit node is direct: our packets do not go round in circles.
+    assert net.client.ping_until_direct("exit1")
+    # The local network is out of reach, unless the user wants it.
+    serve(net.bystander, 7171)
+    assert seen_as(host, net.bystander.ipv4, 7171, timeout=0.5) is None
+    net.client.taut("set", "--exit-node-allow-lan-access")
+    wait_until(lambda: seen_as(host, net.bystander.ipv4, 7171, timeout=0.5) == host.ipv4, "the local network to answer")
+    assert seen_as(host, net.bystander.ipv6, 7171, timeout=0.5) == host.ipv6
+    net.client.taut("set", "--exit-node", "none")
+    wait_until(lambda: not rules(host) + rules(host, "-6"), "the rules to be gone")
+    assert tables(host) == [] and seen_as(host, SERVER[0], timeout=0.5) is None
+
+
+def test_fault_j8_rules_and_routes_are_restored_once(lab):
+    net = FullTunnel(lab)
+    net.choose()
+    host = net.client.host
+    before = rules(host), rules(host, "-6")
+    assert len(before[0]) == 3 and len(before[1]) == 2
+    for _ in range(3):
+        host.run("ip", "rule", "flush")
+        host.run("ip", "-6", "rule", "del", "pref", "5301")
+        host.run("ip", "route", "flush", "table", "29696")
+        wait_until(lambda: (rules(host), rules(host, "-6")) == before, "the rules to be back", timeout=2)
+        # Without the kernel's own rules, our packets still find their way.
+        wait_until(lambda: seen_as(host, SERVER[0], timeout=0.5), "the internet to answer")
+    # A second one is removed.
+    host.run("ip", "rule", "add", "pref", "5301", "not", "fwmark", "0x74000000/0xfe000000", "lookup", "29697", "proto", "116")
+    wait_until(lambda: rules(host) == before[0], "no others than ours to be there", timeout=3)
+    assert "exit-restored" in net.client.taut("log").stdout
+
+
+@pytest.mark.parametrize("end", ["down", "stop", "kill"])
+def test_fault_j9_the_host_is_as_before_after_the_end(lab, end):
+    net = FullTunnel(lab)
+    host = net.client.host
+    net.client.taut("down")
+    net.client.stop()
+    before = host.network_state(), host.hidden_state()
+    # The strict reverse path filter needs a switch, which is as before at the end.
+    strict(host, True)
+    net.client.start()
+    net.client.up()
+    net.choose("exit1", "--kill-switch")
+    assert rules(host) and len(tables(host)) == 4
+    assert host.run("sysctl", "-n", "net.ipv4.conf.eth0.rp_filter").stdout.strip() == "2"
+    match end:
+        case "down":
+            net.client.taut("down")
+        case "stop":
+            net.client.stop()
+        case "kill":
+            net.client.kill()
+            # The crash left rules, which the next start removes; the kill switch stays until the user ends it.
+            assert tables(host) == ["taut0_kill_switch"]
+            net.client.start()
+            net.client.taut("down")
+    if end == "stop":
+        assert tables(host) == ["taut0_kill_switch"]
+        assert "removed" in alone(net, "remove").stdout
+    net.client.stop()
+    assert host.run("sysctl", "-n", "net.ipv4.conf.eth0.rp_filter").stdout.strip() == "1"
+    strict(host, False)
+    assert (host.network_state(), host.hidden_state()) == before
+
+
+def test_fault_j10_a_connection_from_outside_stays_on_its_way(lab):
+    net = FullTunnel(lab)
+    host = net.client.host
+    # The strictest reverse path filter.
+    strict(host, True)
+    serve(host, 7171)
+    net.choose()
+    for source in (net.bystander, net.rogue):
+        assert seen_as(source, host.ipv4, 7171, timeout=1) == source.ipv4
+        assert seen_as(source, host.ipv6, 7171, timeout=1) == source.ipv6
+    # Under the kill switch that would leave in the clear: it is for the local network alone, and only if that is allowed.
+    net.client.taut("set", "--kill-switch")
+    assert seen_as(net.bystander, host.ipv4, 7171, timeout=0.5) is None
+    net.client.taut("set", "--exit-node-allow-lan-access")
+    wait_until(lambda: seen_as(net.bystander, host.ipv4, 7171, timeout=0.5) == net.bystander.ipv4, "the local network to be answered")
+    net.wait_for_tunnel()
+
+
+def test_fault_j10_a_command_that_would_end_its_own_ssh_session_is_refused(lab):
+    net = FullTunnel(lab)
+    client = net.client
+    command = [binary("taut"), "set", "--exit-node", "exit1", "--kill-switch", "--socket", client.socket]
+    session = {"SSH_CONNECTION": f"{net.bystander.ipv4} 50000 {client.host.ipv4} 22"}
+    done = client.host.run(*command, check=False, env=session)
+    assert done.returncode == 1 and "ssh" in done.stderr and "--exit-node-allow-lan-access" in done.stderr, done
+    assert client.status()["kill_switch"] is None
+    client.host.run(*command, "--exit-node-allow-lan-access", env=session)
+    client.taut("set", "--kill-switch=false", "--exit-node-allow-lan-access=false")
+    client.host.run(*command, "--cut-ssh", env=session)
+    assert client.status()["kill_switch"]["in_force"]
+
+
+@pytest.mark.parametrize("fault", schedules.FAULTS, ids=lambda fault: fault.__name__)
+def test_fault_j1_j2_j3_j5_nothing_leaves_in_the_clear(lab, fault):
+    found = schedules.measure(lab, [[fault.__name__]])
+    assert found["clear_packets"] == 0 and found["sealed_frames"] > 0, found
+
+
+def test_fault_j1_nothing_leaves_in_the_clear_over_random_schedules(lab):
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    count = NIGHT if os.environ.get("TAUT_THOROUGH") else DAY
+    found = schedules.measure(lab, schedules.plan(seed, count))
+    assert found["clear_packets"] == 0, found
+
+
+def test_fault_j1_without_the_kill_switch_a_crash_is_seen(lab):
+    # The witness: the capture finds packets in the clear where there are some.
+    net = FullTunnel(lab)
+    net.choose()
+    capture, talk = net.listen(), net.talk()
+    net.client.kill()
+    talk.wait()
+    assert capture.finish()["clear"] > 0
+
+
+def test_fault_j4_a_forged_address_gets_nothing_but_sealed_packets(lab):
+    net = FullTunnel(lab)
+    net.choose("exit1", "--kill-switch")
+    # The bystander has the address of the server: a name led there.
+    host = net.client.host
+    host.ip(f"route add {SERVER[0]}/32 via {net.bystander.ipv4} dev eth0")
+    capture, talk = net.listen(), net.talk()
+    net.client.kill()
+    talk.wait()
+    net.client.start()
+    talk.wait()
+    found = capture.finish()
+    assert found["clear"] == 0, found
+
+
+def test_the_kill_switch_works_without_a_daemon(lab):
+    net = FullTunnel(lab)
+    host = net.client.host
+    assert not switch(net)["in_force"]
+    net.choose("exit1", "--kill-switch")
+    assert switch(net) == {**switch(net), "in_force": True, "at_boot": True, "daemon_runs": True}
+    assert net.client.status()["kill_switch"]["in_force"]
+    refused = alone(net, "remove", check=False)
+    assert refused.returncode == 1 and "--kill-switch=false" in refused.stderr
+    net.client.stop()
+    shown = alone(net).stdout
+    assert "in force" in shown and "taut kill-switch remove" in shown
+    # The next boot: no table, no daemon, and no network yet.
+    host.run("nft", "flush", "ruleset")
+    assert alone(net, "load").returncode == 0 and switch(net)["in_force"]
+    capture, talk = net.listen(), net.talk()
+    talk.wait()
+    assert capture.count() == 0 and switch(net)["dropped"] > 0
+    # Without the daemon a pause is open in both families until the kernel closes it, or the user does.
+    alone(net, "pause", "5m")
+    assert 280 < switch(net)["paused_s"] <= 300
+    talk.wait()
+    assert capture.count() > 0
+    alone(net, "resume")
+    talk.wait()
+    count = capture.count()
+    talk.wait()
+    assert capture.count() == count
+    alone(net, "pause", "1s")
+    wait_until(lambda: switch(net)["paused_s"] is None, "the kernel to close it")
+    alone(net, "remove")
+    assert tables(host) == [] and not switch(net)["at_boot"]
+
+
+def test_a_pause_leads_beside_the_exit_node_and_back(lab):
+    net = FullTunnel(lab)
+    host = net.client.host
+    net.choose("exit1", "--kill-switch")
+    serve(net.rogue, 80)
+    assert seen_as(host, net.rogue.ipv4, 80, timeout=0.5) is None
+    alone(net, "pause", "10m")
+    wait_until(lambda: seen_as(host, net.rogue.ipv4, 80, timeout=0.5) == host.ipv4, "the captive portal to answer")
+    assert net.client.status()["kill_switch"]["paused_s"] > 500
+    alone(net, "resume")
+    wait_until(lambda: rules(host), "the exit node's rules to be back")
+    assert seen_as(host, net.rogue.ipv4, 80, timeout=0.5) is None
+    net.wait_for_tunnel()
+
+
+def test_fault_j8_the_kill_switch_is_back_after_a_flush(lab):
+    net = FullTunnel(lab)
+    net.choose("exit1", "--kill-switch")
+    host = net.client.host
+    host.run("nft", "flush", "ruleset")
+    # The twin and the marks belong to the daemon.
+    assert tables(host) == ["taut0_exit", "taut0_guard", "taut0_kill_twin"]
+    wait_until(lambda: "taut0_kill_switch" in tables(host), "the kill switch to be back", timeout=2)
+    assert "kill-switch-restored" in net.client.taut("log").stdout
+    net.client.taut("set", "--exit-node", "none")
+    assert "taut0_kill_switch" not in tables(host) and net.client.status()["kill_switch"] is None
