@@ -6,8 +6,8 @@
     tools/stages.py --list                  prints the stages
 
 A stage is a recipe of the Makefile. Its output goes to target/stages/NAME.log and is printed in one piece when the stage ends; once a minute the last line of
-each running stage's log is printed. Exit status: 0 when
-every stage passed, 1 when one failed, 130 after an interrupt. The run ends with the names of what failed. Its own tests: test_stages.py.
+each running stage's log is printed. Exit status: 0 when every stage passed, 1 when one failed, 130 after an interrupt. The run ends with the names of what failed,
+and of the lab's tests that failed beside others and passed alone (lab/tests/parts.py). Its own tests: test_stages.py.
 """
 
 import argparse
@@ -22,6 +22,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "target" / "stages"
+# The file with the lab's tests that run again alone, and the variable that names it.
+AGAIN = LOGS / "again.txt"
+AGAIN_VARIABLE = "TAUT_LAB_AGAIN"
 # Seconds that `make test` may take on two cores, from a clean clone with a filled registry cache: longer checks are not run before each change.
 BUDGET_S = {"day": 1500}
 # Lines with which pytest, cargo's tests, the compiler and unittest name what failed.
@@ -274,6 +277,9 @@ def main(words=None):
 def run(name, stages):
     """Runs the stages, prints the table, and returns the exit status."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    AGAIN.unlink(missing_ok=True)
+    if {"run-lab", "run-lab-alone"} <= {stage.name for stage in stages}:
+        os.environ[AGAIN_VARIABLE] = str(AGAIN)
     going = Run(stages, lambda stage: ["make", "--no-print-directory", stage.name])
     status = 130
     try:
@@ -287,6 +293,8 @@ def run(name, stages):
     for record in going.records.values():
         if record.result == "failed":
             print("\n".join([f"stages: {record.stage.name} failed:", *(f"  {line}" for line in failures(going.log(record).read_text(errors="replace")))]))
+    if AGAIN.exists():
+        print(f"stages: failed beside others, and run again alone: {' '.join(AGAIN.read_text().split())}")
     missed = [record.stage.name for record in going.records.values() if record.result != "passed"]
     if missed:
         print(f"stages: did not pass: {' '.join(missed)}", flush=True)

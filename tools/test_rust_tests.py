@@ -36,7 +36,7 @@ class RustTests(unittest.TestCase):
         self.assertEqual(commands[2], [str(rust_tests.WITH_PROVIDER), "/target/taut-coordinator", "--include-ignored", "at_a_real_provider"])
         self.assertEqual(len(rust_tests.programs(lines, unit=True)), 1)
 
-    def run_scripts(self, **scripts):
+    def run_scripts(self, twice=False, **scripts):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as told:
             wanted = []
             for name, text in scripts.items():
@@ -45,10 +45,10 @@ class RustTests(unittest.TestCase):
                 path.chmod(0o755)
                 wanted.append((name, [str(path)], folder))
             pool = rust_tests.Pool(2, ["--word"])
-            return pool.run(wanted), told.getvalue()
+            return *rust_tests.run_all(pool, wanted, twice), told.getvalue()
 
     def test_a_failure_is_named_and_every_output_printed(self):
-        failed, told = self.run_scripts(good="echo fine $1", bad="echo broken >&2; exit 1", last="pwd")
+        failed, _, told = self.run_scripts(good="echo fine $1", bad="echo broken >&2; exit 1", last="pwd")
         self.assertEqual(failed, ["bad"])
         self.assertIn("fine --word", told)
         self.assertIn("broken", told)
@@ -57,6 +57,20 @@ class RustTests(unittest.TestCase):
         # Each waits for the other's file.
         meet = "touch {0}; until [ -e {1} ]; do sleep 0.01; done"
         self.assertEqual(self.run_scripts(one=meet.format("a", "b"), two=meet.format("b", "a"))[0], [])
+
+    def test_a_failed_program_runs_once_more_when_the_others_have_ended(self):
+        # Passes when it finds what its first run left.
+        shaky = "[ -e was-here ] && exit 0; touch was-here; exit 1"
+        failed, disturbed, told = self.run_scripts(twice=True, shaky=shaky, bad="exit 1", good="true")
+        self.assertEqual((failed, disturbed), (["bad"], ["shaky"]))
+        self.assertEqual(told.count("Running shaky"), 2)
+        self.assertEqual(told.count("Running good"), 1)
+
+    def test_many_failures_and_those_of_the_night_count_at_once(self):
+        failed, disturbed, told = self.run_scripts(twice=True, **{name: "exit 1" for name in ("a", "b", "c")})
+        self.assertEqual((sorted(failed), disturbed, told.count("Running a")), (["a", "b", "c"], [], 1))
+        failed, disturbed, _ = self.run_scripts(bad="[ -e was-here ] && exit 0; touch was-here; exit 1")
+        self.assertEqual((failed, disturbed), (["bad"], []))
 
 
 if __name__ == "__main__":

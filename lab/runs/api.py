@@ -9,6 +9,7 @@ token. Ends with `N passed, N failed`; exit status 1 after a failure.
 
 import argparse
 import json
+import random
 import re
 import sys
 from pathlib import Path
@@ -49,12 +50,15 @@ def lacking():
     return ""
 
 
-def fuzz(lab, examples, seed=SEED, rounds=1):
-    """Runs it; returns [(name of the caller, whether all checks passed, what was seen)]."""
+def fuzz(lab, examples, seed=SEED, rounds=1, invalid=None):
+    """Runs it; returns [(name of the caller, whether all checks passed, what was seen)]. With `invalid`, only so many of the invalid tokens are tried, chosen at random."""
     net = meshes.lay_out(lab, nodes=1)
     coordinator = net.coordinator.start()
     net.join(*net.nodes)
     tokens = _tokens(coordinator)
+    if invalid is not None:
+        left_out = random.sample(sorted(tokens.keys() - {"the operator"}), len(tokens) - 1 - invalid)
+        tokens = {who: token for who, token in tokens.items() if who not in left_out}
     seen = []
     for number in range(rounds):
         for who, token in tokens.items():

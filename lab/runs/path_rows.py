@@ -14,7 +14,7 @@ IPERF_S = 2
 # Largest difference of two equal runs around a third one, as a share of the faster one. A larger difference means that the machine was disturbed.
 UNEVEN = 0.25
 # Units of whole numbers.
-_COUNTED = ("packets", "segments", "threads")
+_COUNTED = ("packets", "segments", "threads", "lines")
 
 
 @dataclass

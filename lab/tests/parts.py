@@ -2,8 +2,13 @@
 
 `night.toml` lists the tests that run only at night, each entry with its reason. A test marked `alone` runs when nothing else does. `--part` chooses; a plain
 `pytest lab` runs everything.
+
+`make test` compiles beside the lab, so a test may fail there only because its programs got no processor. It names a file in the variable `TAUT_LAB_AGAIN`: the
+part `day` writes the names of a few failed tests to it instead of failing, and the part `alone` runs them again. What fails there, too, is a failure; the end of
+`make test` names the others. More failures than a few, and every failure without that file, count at once.
 """
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -12,6 +17,9 @@ import pytest
 PARTS = ("all", "day", "alone", "night")
 LIST = Path(__file__).with_name("night.toml")
 UNMATCHED = pytest.StashKey[list]()
+AGAIN = "TAUT_LAB_AGAIN"
+# Failed tests that may be run again: a busy machine disturbs one or two, while what is broken fails in many.
+MOST_AGAIN = 3
 
 
 def entries(path=LIST):
@@ -44,10 +52,22 @@ def unmatched(names, entries):
     return [beginning for beginning in wanted if not any(matches(beginning, name) for name in names)]
 
 
-def part_of(name, alone, entries):
+def part_of(name, alone, entries, again=()):
+    """Returns the part of the test `name`. Those in `again` failed beside others and run alone."""
     if is_at_night(name, entries):
         return "night"
-    return "alone" if alone else "day"
+    return "alone" if alone or name in again else "day"
+
+
+def again(part):
+    """Returns the names of the tests that the part `alone` runs again."""
+    path = os.environ.get(AGAIN, "")
+    return frozenset(Path(path).read_text().splitlines()) if part == "alone" and path and Path(path).exists() else frozenset()
+
+
+def may_run_again(part, failed):
+    """Returns true if these failed tests of a part are left to the part `alone`."""
+    return part == "day" and bool(os.environ.get(AGAIN)) and 0 < len(failed) <= MOST_AGAIN
 
 
 def pytest_addoption(parser):
@@ -66,6 +86,32 @@ def pytest_collection_modifyitems(config, items):
         config.stash[UNMATCHED] = unmatched([name_of(item.nodeid) for item in items], listed)
     if wanted == "all":
         return
-    parts = {item: part_of(name_of(item.nodeid), item.get_closest_marker("alone") is not None, listed) for item in items}
+    repeated = again(wanted)
+    parts = {item: part_of(name_of(item.nodeid), item.get_closest_marker("alone") is not None, listed, repeated) for item in items}
     config.hook.pytest_deselected(items=[item for item in items if parts[item] != wanted])
     items[:] = [item for item in items if parts[item] == wanted]
+
+
+def _failed(reporter):
+    """Returns the names of the failed tests, each once."""
+    reports = [report for kind in ("failed", "error") for report in reporter.stats.get(kind, ())]
+    return sorted({name_of(report.nodeid) for report in reports})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session, exitstatus):
+    """Leaves a few failed tests of the day to the part `alone`."""
+    config = session.config
+    # The programs among which the tests are divided know only their own.
+    if hasattr(config, "workerinput") or exitstatus != pytest.ExitCode.TESTS_FAILED:
+        return
+    failed = _failed(config.pluginmanager.get_plugin("terminalreporter"))
+    if may_run_again(config.getoption("--part"), failed):
+        Path(os.environ[AGAIN]).write_text("".join(f"{name}\n" for name in failed))
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    failed = _failed(terminalreporter)
+    if may_run_again(config.getoption("--part"), failed):
+        terminalreporter.write_line(f"lab: {len(failed)} tests failed beside others, and are run again alone: {' '.join(failed)}", yellow=True)

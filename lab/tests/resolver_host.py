@@ -29,6 +29,7 @@ overlay /var/lib /var/lib
 # The state of the host's programs is below /run, and stays where it is.
 mount --bind {state} /mnt
 mount -t tmpfs -o mode=755 resolver /run
+mount -t tmpfs -o mode=1777 resolver /tmp
 mkdir -p {state}
 mount --bind /mnt {state}
 umount /mnt
@@ -77,9 +78,9 @@ class ResolverHost(Node):
         return self.host.run("cat", path, check=False).stdout
 
     def traces(self):
-        """Returns the text of /etc/resolv.conf, its kind and number, and all files in /etc and /run that belong to a resolver's settings."""
+        """Returns the text of /etc/resolv.conf, its kind and number, and all files in /etc, /run and /tmp that belong to a resolver's settings."""
         kind = self.sh(f"stat -c '%F {'' if self.rewrites else '%i %Y'} %a %u:%g %N' {RESOLV_CONF} || true")
-        files = self.sh("find /etc /run -xdev \\( -name '*taut*' -o -path '*resolvconf*' -type f \\) ! -name '*.sock' ! -path '/run/taut*' | sort")
+        files = self.sh("find /etc /run /tmp -xdev \\( -name '*taut*' -o -path '*resolvconf*' -type f \\) ! -name '*.sock' ! -path '/run/taut*' | sort")
         return kind, self.read(RESOLV_CONF), files
 
     def addresses(self, name):

@@ -31,6 +31,20 @@ def test_a_test_of_the_night_is_not_run_alone_by_day():
     assert parts.part_of("test_b.py::test_short", True, ENTRIES) == "alone"
 
 
+def test_a_few_tests_that_failed_beside_others_run_again_alone(tmp_path, monkeypatch):
+    names = ["test_a.py::test_one", "test_a.py::test_kinds[two words]"]
+    assert not parts.may_run_again("day", names), "a plain run fails"
+    listed = tmp_path / "again"
+    monkeypatch.setenv(parts.AGAIN, str(listed))
+    assert parts.again("alone") == frozenset()
+    listed.write_text("\n".join(names))
+    assert parts.again("alone") == set(names) and parts.again("day") == frozenset()
+    assert parts.part_of(names[1], False, [], parts.again("alone")) == "alone"
+    assert parts.may_run_again("day", names)
+    assert not parts.may_run_again("alone", names) and not parts.may_run_again("night", names)
+    assert not parts.may_run_again("day", []) and not parts.may_run_again("day", names * parts.MOST_AGAIN)
+
+
 def test_an_entry_that_matches_no_test_is_found():
     assert parts.unmatched(["test_a.py::test_cheap", "test_b.py::test_long[any]"], ENTRIES) == ["test_a.py::test_kinds[one]"]
 

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.
 FILL_S = 5
 # Bind attempts of honest members meanwhile, by day and at night, and the time of the attack in seconds.
 SIZES = pytest.mark.parametrize(("attempts", "seconds"), [(8, 15), (28, 40)])
+# Binds per second from many ports. By day other tests run beside: a relay that gets the processor rarely loses datagrams of both kinds in its full socket buffer.
+FLOODS = {8: 4_000, 28: 12_000}
 FORGE_S = 8
 
 
@@ -90,9 +92,9 @@ def test_fault_f15_one_member_with_endless_binds_keeps_no_node_out(lab, attempts
 def test_fault_f16_many_ports_of_one_address_keep_no_node_out(lab, attempts, seconds):
     """Invented sources make the relay ask for cookies; then one address shows thousands of them."""
     field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
-    outcome, dropped = _honest_nodes_bind_beside(field, attempts, seconds, {"sockets": 2_000, "rate": 12_000, "places": _invented(field, 3), "repeats": True})
-    assert outcome["binds"] > 5_000 * FILL_S, outcome
-    assert dropped["cookie-asked"] > 1_000 and dropped["bind-rate"] > 10_000, dropped
+    outcome, dropped = _honest_nodes_bind_beside(field, attempts, seconds, {"sockets": 2_000, "rate": FLOODS[attempts], "places": _invented(field, 3), "repeats": True})
+    assert outcome["binds"] > FLOODS[attempts] / 2 * FILL_S, outcome
+    assert dropped["cookie-asked"] > 1_000 and dropped["bind-rate"] > FLOODS[attempts], dropped
 
 
 def test_fault_f17_a_removed_node_is_cut_off_at_the_coordinators_relay(lab):

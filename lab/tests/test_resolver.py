@@ -123,16 +123,17 @@ def start_resolvconf(site):
 _DNSMASQ_SERVICE = """#!/bin/sh
 # $1 is start, stop or restart
 [ "$1" = start ] || { kill "$(cat /run/dnsmasq.pid)"; while kill -0 "$(cat /run/dnsmasq.pid)" 2>/dev/null; do sleep 0.01; done; }
-[ "$1" = stop ] || dnsmasq --pid-file=/run/dnsmasq.pid --user=root
+[ "$1" = stop ] || dnsmasq --conf-file=/tmp/etc/dnsmasq.conf.cfg01411c --pid-file=/run/dnsmasq.pid --user=root
 """
 
 
 def start_dnsmasq(site):
     own = site.own
-    own.write("/etc/dnsmasq.conf", f"no-resolv\nserver={site.server}\nstop-dns-rebind\nbind-dynamic\ninterface=lo\nconf-dir=/etc/dnsmasq.d/,*.conf\n")
+    # The places are OpenWrt's.
+    own.write("/tmp/etc/dnsmasq.conf.cfg01411c", f"no-resolv\nserver={site.server}\nstop-dns-rebind\nbind-dynamic\ninterface=lo\nconf-dir=/tmp/dnsmasq.d\n")
     own.write("/etc/init.d/dnsmasq", _DNSMASQ_SERVICE)
     own.write(RESOLV_CONF, "nameserver 127.0.0.1\n")
-    own.sh("mkdir -p /etc/dnsmasq.d; chmod 755 /etc/init.d/dnsmasq; /etc/init.d/dnsmasq start")
+    own.sh("mkdir -p /tmp/dnsmasq.d; chmod 755 /etc/init.d/dnsmasq; /etc/init.d/dnsmasq start")
 
 
 # A connection of NetworkManager, which it needs before it writes settings of DNS. Without udev it manages no interface but those that it makes.

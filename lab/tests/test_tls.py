@@ -91,7 +91,8 @@ def test_a_certificate_is_replaced_without_losing_a_channel_and_a_broken_pair_is
     world.key.write_bytes(good)
     # Without a signal, by the change of the files. A minute passes until they are looked at.
     world.issue()
-    wait_until(lambda: world.shown() == 3, "the third certificate", timeout=90, details=world.coordinator.process.tail)
+    wait_until(lambda: world.log().count("event=certificate-replaced") == 2, "the third certificate", timeout=90, details=world.coordinator.process.tail)
+    assert world.shown() == 3
 
     for node in (one, two):
         events = node.taut("log").stdout

@@ -1,6 +1,6 @@
 """DNS questions as a program in a host asks them, in a few lines of Python that share nothing with the code under test.
 
-    python3 -I questions.py SERVER [--tcp] [--timeout S] [--repeat N] < QUESTIONS
+    python3 -I questions.py SERVER [--port N] [--tcp] [--timeout S] [--repeat N] < QUESTIONS
 
 QUESTIONS is a JSON list of [NAME, TYPE]. Prints a JSON list with one answer per question: {"code", "answers", "authorities", "cut", "authoritative", "ms"}, or null without an answer. With `--tcp` all
 questions go out at once on one connection. `--repeat` asks each question N times and prints the times alone, in milliseconds.
@@ -64,7 +64,7 @@ def read(message, ms):
     return {"code": code, "answers": answered, "authorities": told, "cut": bool(flags & 0x200), "authoritative": bool(flags & 0x400), "ms": ms}
 
 
-def over_udp(server, asked, timeout):
+def over_udp(server, asked, timeout, port=53):
     family = socket.AF_INET6 if ":" in server else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as asking:
         asking.settimeout(timeout)
@@ -72,7 +72,7 @@ def over_udp(server, asked, timeout):
         for number, (name, kind) in enumerate(asked):
             begun = time.perf_counter()
             try:
-                asking.connect((server, 53))
+                asking.connect((server, port))
                 asking.send(question(number, name, kind))
                 message = asking.recv(65_535)
             except OSError:
@@ -83,16 +83,18 @@ def over_udp(server, asked, timeout):
         return answers
 
 
-def over_tcp(server, asked, timeout):
+def over_tcp(server, asked, timeout, port=53):
     begun = time.perf_counter()
     try:
-        with socket.create_connection((server, 53), timeout) as asking, asking.makefile("rb") as stream:
+        with socket.create_connection((server, port), timeout) as asking, asking.makefile("rb") as stream:
             for number, (name, kind) in enumerate(asked):
                 message = question(number, name, kind)
                 asking.sendall(len(message).to_bytes(2, "big") + message)
             answers = []
             for number in range(len(asked)):
                 message = stream.read(int.from_bytes(stream.read(2), "big"))
+                if not message:
+                    raise ConnectionError("closed without an answer")
                 assert message[:2] == number.to_bytes(2, "big"), "an answer to another question"
                 answers.append(read(message, 1e3 * (time.perf_counter() - begun)))
             asking.shutdown(socket.SHUT_WR)
@@ -107,15 +109,16 @@ def main():
     parser.add_argument("server")
     parser.add_argument("--tcp", action="store_true")
     parser.add_argument("--timeout", type=float, default=5)
+    parser.add_argument("--port", type=int, default=53)
     parser.add_argument("--repeat", type=int, default=0)
     options = parser.parse_args()
     asked = json.load(sys.stdin)
     ask = over_tcp if options.tcp else over_udp
     if options.repeat:
-        answers = [answer for _ in range(options.repeat) for one in asked for answer in ask(options.server, [one], options.timeout)]
+        answers = [answer for _ in range(options.repeat) for one in asked for answer in ask(options.server, [one], options.timeout, options.port)]
         print(json.dumps([answer and answer["ms"] for answer in answers]))
     else:
-        print(json.dumps(ask(options.server, asked, options.timeout)))
+        print(json.dumps(ask(options.server, asked, options.timeout, options.port)))
 
 
 if __name__ == "__main__":

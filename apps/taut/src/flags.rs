@@ -149,6 +149,9 @@ macro_rules! setting_details {
 --no-ecn           do not ask TCP in the overlay for congestion notification, and mark no packets: more delay beside a fast stream
 --no-dns           leave the host's resolver alone (also --accept-dns=false): programs find no names of the network
 --dns-search       have programs find nodes by bare names such as `nas`, too, after the host's own domains
+--accept-domains L the operator may have this host ask for these domains, although they are single labels, public suffixes or the host's own (default none)
+--dns-filter WHAT  drop answers that lead public names to addresses of the overlay, or to all private ones: none (default), overlay, private
+--exit-dns LIST   while an exit node is used: ask these public servers through it for names of the internet (default exit: the exit node itself)
 --no-portmap       do not request port mappings from the router (PCP, NAT-PMP, UPnP)
 --search-sockets N sockets of a port search, which finds a peer behind a symmetric NAT, 0 to 1024 (default 256; 0: stay on the relay)
 --suites LIST      ciphers for data between Taut nodes: AEGIS256X4, AES256GCM, ChaCha20Poly1305 (default: all that this processor has fast; the

@@ -9,8 +9,9 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use taut_agent::api::{
-    CoordinatorStatus, LanesStatus, LeaveState, MtuSource, NamesStatus, NatStatus, NodeState, PathKind, PeerStatus,
-    PortMapStatus, RelayStatus, RelayVia, ResolverBackEnd, ResolverStatus, Status,
+    CoordinatorStatus, DomainStatus, InternetNames, LanesStatus, LeaveState, MtuSource, NamesStatus, NatStatus,
+    NodeState, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, ResolverBackEnd, ResolverStatus,
+    ServerTrouble, Status,
 };
 
 use crate::client::{Client, NoDaemon};
@@ -107,6 +108,11 @@ fn surroundings(status: &Status) -> String {
     if let Some(me) = &status.me {
         rows.push(vec![String::from("addresses"), join(&me.addresses)]);
         rows.extend(me.names.iter().map(|status| vec![String::from("names"), names(status)]));
+        rows.extend(
+            me.names.iter().flat_map(|names| &names.domains).map(|status| vec![String::from("domain"), domain(status)]),
+        );
+        let internet = me.names.as_ref().and_then(|names| names.internet.as_ref());
+        rows.extend(internet.map(|status| vec![String::from("names"), internet_names(status)]));
         if let Some(tun) = &me.tun {
             let ports = me.lanes.as_ref().map(|lanes| &lanes.ports[..]).unwrap_or_default();
             let port = match ports {
@@ -138,11 +144,16 @@ fn surroundings(status: &Status) -> String {
 
 /// Describes the network's names, and where this node answers questions for them.
 fn names(names: &NamesStatus) -> String {
-    let NamesStatus { domain, servers, resolver } = names;
+    let NamesStatus { domain, servers, resolver, records, .. } = names;
     if servers.is_empty() {
         return format!("*.{domain}");
     }
-    let text = format!("*.{domain}, answered at {}", join(servers));
+    let records = match records {
+        0 => String::new(),
+        1 => String::from(" and 1 record of the operator"),
+        count => format!(" and {count} records of the operator"),
+    };
+    let text = format!("*.{domain}{records}, answered at {}", join(servers));
     match resolver {
         Some(ResolverStatus { by: Some(by), problem: None }) => format!("{text}, asked by {}", asker(*by)),
         Some(ResolverStatus { problem: Some(problem), .. }) => {
@@ -150,6 +161,31 @@ fn names(names: &NamesStatus) -> String {
         }
         _ => text,
     }
+}
+
+/// Describes a domain whose questions go to other servers, with the reason for which one does not answer.
+fn domain(status: &DomainStatus) -> String {
+    let mut text = format!("{} asked at {}", status.domain, join(&status.servers));
+    if status.yields {
+        text.push_str(": not by this host's programs, see the warning above");
+    }
+    for ServerTrouble { server, reason } in &status.troubles {
+        let _ = write!(text, "; {server}: {reason}");
+    }
+    text
+}
+
+/// Describes who answers names of the internet while an exit node is chosen.
+fn internet_names(status: &InternetNames) -> String {
+    let InternetNames { through, servers, troubles } = status;
+    let Some(through) = through else {
+        return String::from("all others: not asked for, while no exit node can be used");
+    };
+    let mut text = format!("all others: asked through the exit node {through}, at {}", join(servers));
+    for ServerTrouble { server, reason } in troubles {
+        let _ = write!(text, "; {server}: {reason}; `taut set --exit-dns 9.9.9.9` asks that server through it");
+    }
+    text
 }
 
 /// Returns who asks, as people name it.

@@ -1,7 +1,9 @@
 //! Answers: what a node knows of a question, and the message that says it.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
+use crate::extra::Found;
 use crate::name::Name;
 use crate::names::Names;
 use crate::query::{CLASS_IN, Edns, HEADER, Header, Query, kind};
@@ -42,7 +44,7 @@ pub enum Transport {
 
 impl Transport {
     /// Returns the longest answer to a client.
-    fn limit(self, edns: Option<Edns>) -> usize {
+    pub(crate) fn limit(self, edns: Option<Edns>) -> usize {
         match self {
             Self::Udp(path) => {
                 let client = edns.map_or(PLAIN_UDP, |edns| usize::from(edns.size).max(PLAIN_UDP));
@@ -72,6 +74,25 @@ pub fn respond(names: &Names, message: &[u8], transport: Transport) -> Option<Ve
     Some(reply.finish(code, limit))
 }
 
+/// Returns an answer of another server as it is if it has at most `limit` bytes, and otherwise without its records and with TC, which tells the client to ask over TCP (RFC 2181 section 9).
+pub(crate) fn cut_to(answer: &[u8], limit: usize) -> Cow<'_, [u8]> {
+    if answer.len() <= limit {
+        return Cow::Borrowed(answer);
+    }
+    let question = Query::parse(answer).map_or(&[][..], |query| query.question);
+    let mut cut = answer.get(..HEADER).unwrap_or_default().to_vec();
+    if let Some([flags, rest @ ..]) = cut.get_mut(2..) {
+        *flags |= 2;
+        // The counts are behind the second byte of flags.
+        rest.iter_mut().skip(1).for_each(|count| *count = 0);
+        if let Some(count) = rest.get_mut(2) {
+            *count = u8::from(!question.is_empty());
+        }
+    }
+    cut.extend_from_slice(question);
+    Cow::Owned(cut)
+}
+
 /// The result of looking a name and a type up.
 enum Knowledge {
     /// It is no name of this network, or no question that this node answers.
@@ -99,7 +120,18 @@ fn find(names: &Names, query: &Query<'_>) -> Knowledge {
     }
     match query.name.offset_of(names.zone()) {
         Some(offset) => forward(names, query, offset),
-        None => reverse(names, query),
+        None => record(names, query).unwrap_or_else(|| reverse(names, query)),
+    }
+}
+
+/// Answers for a name outside of the network's zone that the operator's records speak of: each of them is a zone of its own.
+fn record(names: &Names, query: &Query<'_>) -> Option<Knowledge> {
+    match names.record(query.name) {
+        Found::Addresses(addresses, zone) => Some(records(address_records(addresses, query.kind), zone)),
+        Found::Below(zone) => Some(Knowledge::NoName(zone)),
+        // The domain of a record with `*.` in front is the record's, too.
+        Found::Empty => Some(Knowledge::NoData(0)),
+        Found::Above | Found::Nothing => None,
     }
 }
 
@@ -111,9 +143,13 @@ fn forward(names: &Names, query: &Query<'_>, offset: usize) -> Knowledge {
         (Some((_, label)), None) => names.addresses(label),
         _ => None,
     };
-    match addresses {
-        None => Knowledge::NoName(offset),
-        Some(addresses) => records(address_records(addresses, query.kind), offset),
+    if let Some(addresses) = addresses {
+        return records(address_records(addresses, query.kind), offset);
+    }
+    match names.record_in_zone(query.name, offset) {
+        Found::Addresses(addresses, _) => records(address_records(addresses, query.kind), offset),
+        Found::Empty | Found::Above => Knowledge::NoData(offset),
+        Found::Below(_) | Found::Nothing => Knowledge::NoName(offset),
     }
 }
 

@@ -26,6 +26,11 @@ impl<'a> WireName<'a> {
         }
     }
 
+    /// Returns a name of this node in this form.
+    pub(crate) fn of(name: &'a Name) -> Self {
+        Self(&name.0)
+    }
+
     /// Returns the bytes of the name.
     pub(crate) fn bytes(self) -> &'a [u8] {
         self.0
@@ -46,14 +51,19 @@ impl<'a> WireName<'a> {
     /// Returns the offset at which `domain` begins in this name, if the name is the domain or below it. Letters are compared without regard to case (RFC 4343); the
     /// lengths of labels are no letters.
     pub(crate) fn offset_of(self, domain: &Name) -> Option<usize> {
+        self.offset_in(WireName::of(domain))
+    }
+
+    /// Returns the offset at which `domain` begins in this name, as [`Self::offset_of`] does.
+    pub(crate) fn offset_in(self, domain: WireName<'_>) -> Option<usize> {
         let at = self.0.len().checked_sub(domain.0.len())?;
         let is_boundary = at + 1 == self.0.len() || self.labels().any(|(offset, _)| offset == at);
-        (is_boundary && self.0.get(at..)?.eq_ignore_ascii_case(&domain.0)).then_some(at)
+        (is_boundary && self.0.get(at..)?.eq_ignore_ascii_case(domain.0)).then_some(at)
     }
 }
 
 /// A name of this node, in the form of [`WireName`] and in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name(Box<[u8]>);
 
 impl Name {

@@ -1,11 +1,15 @@
 //! The snapshot of a network's names, as one node sees them.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use taut_base::Prefix;
 
-use crate::name::Name;
-use crate::reverse::ReverseZones;
+use crate::extra::{Domains, Found, Records};
+use crate::name::{Name, WireName};
+use crate::query::{CLASS_IN, Query, kind};
+use crate::reverse::{ReverseName, ReverseZones};
+use crate::split::{Way, Zones};
 
 /// Interface identifier of the stub's IPv6 address, `0:53:0:53`. Coordinators number nodes with 32 bits, so no node has it; 53 is the port of DNS.
 const STUB_IDENTIFIER: u128 = 0x0053_0000_0053;
@@ -27,6 +31,10 @@ pub struct Names {
     hosts: Box<[Host]>,
     /// By address: the place of its owner in `hosts`.
     owners: Box<[(IpAddr, usize)]>,
+    records: Records,
+    domains: Domains,
+    /// The names that the exit node is not asked for, if it is asked for all others.
+    kept: Option<Zones>,
 }
 
 /// A node with its name.
@@ -73,7 +81,61 @@ impl Names {
         let stub = network.prefixes.into_iter().filter_map(stub_address).filter(is_free).collect();
         let reverse = network.prefixes.map(ReverseZones::new);
         let (hosts, owners, own) = (hosts.into(), owners.into(), network.own.into());
-        Some(Self { zone, serial: network.serial, stub, own, reverse, hosts, owners })
+        let (records, domains) = (Records::default(), Domains::default());
+        Some(Self { zone, serial: network.serial, stub, own, reverse, hosts, owners, records, domains, kept: None })
+    }
+
+    /// Adds the operator's records, which have whole names. `*.` in front stands for all names below the rest.
+    #[must_use]
+    pub fn with_records<'a>(self, records: impl IntoIterator<Item = (&'a str, &'a [IpAddr])>) -> Self {
+        Self { records: Records::new(records), ..self }
+    }
+
+    /// Adds domains whose questions go to other servers.
+    #[must_use]
+    pub fn with_domains<'a>(self, domains: impl IntoIterator<Item = (&'a str, &'a [IpAddr])>) -> Self {
+        Self { domains: Domains::new(domains), ..self }
+    }
+
+    /// Passes on questions for all names that are not the network's or its operator's: those of the internet, which the exit node is asked for ([`crate::Question::servers`] is empty then).
+    /// `kept` are domains whose names are not the internet's: the answer is REFUSED.
+    #[must_use]
+    pub fn with_all_others<'a>(self, kept: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { kept: Some(Zones::new(kept)), ..self }
+    }
+
+    /// Returns the servers that a question goes to, none for the exit node; `None` if the stub answers it itself. The network's own names and the operator's records come before split
+    /// domains.
+    pub(crate) fn servers(&self, query: &Query<'_>) -> Option<Arc<[IpAddr]>> {
+        // A transfer of a zone is more than one message (RFC 5936 section 2.2).
+        let is_usual = query.class == CLASS_IN && !(kind::FIRST_META..=kind::LAST_META).contains(&query.kind);
+        if !is_usual || query.name.offset_of(&self.zone).is_some() {
+            return None;
+        }
+        match (self.record(query.name), self.domains.servers(query.name)) {
+            (Found::Addresses(..), _) => None,
+            (_, Some(servers)) => Some(Arc::clone(servers)),
+            (Found::Empty | Found::Below(_), None) => None,
+            (Found::Above | Found::Nothing, None) => self.is_of_the_internet(query).then(Arc::default),
+        }
+    }
+
+    fn is_of_the_internet(&self, query: &Query<'_>) -> bool {
+        let reverse = ReverseName::parse(query.name);
+        let is_own = reverse.is_some_and(|name| self.reverse.iter().any(|zones| zones.contain(&name)));
+        !is_own && self.kept.as_ref().is_some_and(|kept| kept.way_of(query.name) == Way::Elsewhere)
+    }
+
+    /// Returns what the operator's records say about a name outside of the network's zone.
+    pub(crate) fn record(&self, name: WireName<'_>) -> Found<'_> {
+        self.records.find(name, usize::MAX, |_| false)
+    }
+
+    /// Returns what the operator's records say about a name in the network's zone, which begins at `zone` in the name. A node's name stops a record that stands for all names.
+    pub(crate) fn record_in_zone(&self, name: WireName<'_>, zone: usize) -> Found<'_> {
+        let labels: Vec<(usize, &[u8])> = name.labels().take_while(|(at, _)| *at < zone).collect();
+        let is_node = |at: usize| labels.last().is_some_and(|(of, label)| *of == at && self.addresses(label).is_some());
+        self.records.find(name, zone, is_node)
     }
 
     /// Returns the stub's addresses, at most one of each family, IPv4 first.

@@ -132,6 +132,6 @@ impl Record {
     }
 }
 
-fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|field| u16::from_be_bytes(*field))
 }

@@ -4,13 +4,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use taut_base::Prefix;
 
-use crate::name::Name;
+use crate::name::{Name, WireName};
 use crate::query::{HEADER, Header, Query};
 
 /// Most reverse zones of a prefix, 256: those of IPv4 have a label of 8 bits, so no prefix needs more.
 const MAX_ZONES: u32 = 256;
+/// Response code of an answer (RFC 1035 section 4.1.1).
+const NO_ERROR: u8 = 0;
 /// Response code of a server that could not get an answer (RFC 1035 section 4.1.1).
 const SERVFAIL: u8 = 2;
+/// Response code of a server that does not answer such questions (RFC 1035 section 4.1.1).
+const REFUSED: u8 = 5;
 /// Response code for a name that does not exist (RFC 1035 section 4.1.1).
 const NXDOMAIN: u8 = 3;
 
@@ -37,12 +41,16 @@ impl Zones {
 
     /// Returns where a question is asked: for one of these domains, or a name below it, at the stub. `None` if the message is no question (fault H2).
     pub fn way(&self, question: &[u8]) -> Option<Way> {
-        let name = question_of(question)?.name;
+        Some(self.way_of(question_of(question)?.name))
+    }
+
+    /// Returns where a name is asked for.
+    pub(crate) fn way_of(&self, name: WireName<'_>) -> Way {
         if self.0.iter().any(|zone| name.offset_of(zone).is_some()) {
-            return Some(Way::Network);
+            return Way::Network;
         }
         let contains = |zone: &Name| name.labels().any(|(at, _)| begins_with(name.bytes().get(at..), zone));
-        Some(if self.0.iter().any(contains) { Way::Nowhere } else { Way::Elsewhere })
+        if self.0.iter().any(contains) { Way::Nowhere } else { Way::Elsewhere }
     }
 }
 
@@ -66,9 +74,29 @@ pub fn failure(question: &[u8]) -> Option<Vec<u8>> {
     reply(question, SERVFAIL)
 }
 
+/// Returns the answer to a question that this server does not answer: REFUSED. `None` if the message is no question.
+pub fn refused(question: &[u8]) -> Option<Vec<u8>> {
+    reply(question, REFUSED)
+}
+
 /// Returns the answer to a question for a name that does not exist: NXDOMAIN. `None` if the message is no question.
 pub fn no_name(question: &[u8]) -> Option<Vec<u8>> {
     reply(question, NXDOMAIN)
+}
+
+/// Returns the answer to a question for a name without such records. `None` if the message is no question.
+pub fn no_data(question: &[u8]) -> Option<Vec<u8>> {
+    reply(question, NO_ERROR)
+}
+
+/// Returns true if a question is for one of these domains, or a name below it.
+pub fn is_at_or_below(question: &[u8], domains: &Zones) -> bool {
+    question_of(question).is_some_and(|query| domains.0.iter().any(|zone| query.name.offset_of(zone).is_some()))
+}
+
+/// Returns the number of labels of the name that a question is for.
+pub fn labels(question: &[u8]) -> usize {
+    question_of(question).map_or(0, |query| query.name.labels().count())
 }
 
 fn reply(question: &[u8], code: u8) -> Option<Vec<u8>> {

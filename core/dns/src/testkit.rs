@@ -19,6 +19,20 @@ pub(crate) fn names_with(nodes: &[(&str, &[IpAddr])]) -> Names {
     Names::new(network, nodes.iter().copied()).unwrap()
 }
 
+/// Returns the network `home` with records of its operator, and the domain `corp.example` of other servers.
+pub(crate) fn chosen_names() -> Names {
+    let [printer, app, server] = ["10.1.0.7", "10.1.0.8", "10.1.0.53"].map(|text| [text.parse::<IpAddr>().unwrap()]);
+    let records = [
+        ("printer.home.taut.internal", &printer[..]),
+        ("web.home.taut.internal", &printer[..]),
+        ("a.b.home.taut.internal", &printer[..]),
+        ("*.home.taut.internal", &app[..]),
+        ("git.corp.example", &printer[..]),
+        ("*.apps.example", &app[..]),
+    ];
+    names().with_records(records).with_domains([("corp.example", &server[..])])
+}
+
 /// Returns a question of class IN without EDNS.
 pub(crate) fn question(name: &str, kind: u16) -> Vec<u8> {
     query(0x0100, name, [kind, 1], &[])

@@ -16,10 +16,12 @@ mod fingerprint;
 mod map;
 mod message;
 mod name;
+mod naming;
 mod prefixes;
 mod relay;
 mod relay_channel;
 mod routes;
+mod suffixes;
 mod token;
 mod token_line;
 
@@ -33,6 +35,10 @@ pub use message::{
 pub use name::{
     BadName, DEFAULT_BASE_DOMAIN, MAX_NAME, check_name, check_network_name, check_new_name, display_name, domain,
     is_base_domain, is_reserved, name_from_host, placeholder_name,
+};
+pub use naming::{
+    DomainFault, MAX_DOMAINS, MAX_RECORD_ADDRESSES, MAX_RECORDS, MAX_SERVERS, NameRecord, Naming, RefusedDomain,
+    SPECIAL, SplitDomain, UsableNames, check_domain, is_below,
 };
 pub use prefixes::Prefixes;
 pub use relay::{

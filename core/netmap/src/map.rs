@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey, RelayId};
 use taut_filter::{BadFilter, Filter};
 
-use crate::name::{DEFAULT_BASE_DOMAIN, check_name, is_base_domain, is_reserved, placeholder_name};
+use crate::name::{check_name, is_reserved, placeholder_name};
+use crate::naming::Naming;
 use crate::relay::{self, MAX_PEER_RELAYS, Relay, RelayFault};
 
 /// Limit on the endpoints of one peer, 32; a map with more is refused (fault D10).
@@ -45,18 +46,15 @@ pub struct NetworkInfo {
     pub ipv4: Prefix,
     /// IPv6 prefix of the overlay: a unique local prefix (RFC 4193), drawn at random when the network was created.
     pub ipv6: Prefix,
-    /// The domain below which the network has its names, such as `corp.taut.internal`. `None` from a coordinator that lets no operator choose: then it is
-    /// [`DEFAULT_BASE_DOMAIN`]. See [`NetworkInfo::zone`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base_domain: Option<String>,
+    /// The names that its operator chose; empty from a coordinator that lets no operator choose.
+    #[serde(default, skip_serializing_if = "Naming::is_default")]
+    pub naming: Naming,
 }
 
 impl NetworkInfo {
-    /// Returns the domain of the network's names: `NETWORK.BASE`. A base domain that [`is_base_domain`] refuses counts as none: a name
-    /// is no reason to refuse a map and to lose the network.
-    pub fn zone(&self) -> String {
-        let chosen = self.base_domain.as_deref().filter(|base| is_base_domain(base));
-        format!("{}.{}", self.name, chosen.unwrap_or(DEFAULT_BASE_DOMAIN))
+    /// Returns the domain of the network's names, `NETWORK.BASE`, if the user accepts these domains.
+    pub fn zone(&self, accepted: &[String]) -> String {
+        self.naming.usable(&self.name, accepted).0.zone
     }
 }
 
@@ -124,6 +122,9 @@ pub struct Delta {
     /// The whole filter of the node, if it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
+    /// The names that the operator chose, if one of them changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naming: Option<Naming>,
 }
 
 impl NetworkMap {
@@ -151,6 +152,9 @@ impl NetworkMap {
         }
         if let Some(filter) = &delta.filter {
             next.filter = Some(filter.clone());
+        }
+        if let Some(naming) = &delta.naming {
+            next.network.naming.clone_from(naming);
         }
         next.check()?;
         Ok(next)

@@ -16,7 +16,7 @@ pub const DEFAULT_BASE_DOMAIN: &str = "taut.internal";
 const BELOW_DEFAULT: &str = ".taut.internal";
 
 /// Longest base domain, 126 bytes: with the longest names of a node and of a network, 2 dots and 2 more bytes, a name has the 255 bytes of RFC 1035, section 2.3.4, at most.
-const MAX_BASE_DOMAIN: usize = 126;
+pub(crate) const MAX_BASE_DOMAIN: usize = 126;
 
 /// Name of a node whose host has no usable name.
 const NAMELESS: &str = "node";
@@ -106,8 +106,8 @@ fn is_top_level(network: &str) -> bool {
     is_country || TOP_LEVEL.contains(&network)
 }
 
-/// Returns true if a node uses this base domain: `taut.internal`, or labels below it, no more than fit. With a base such as `com`, a hostile coordinator would answer for
-/// public names (fault E17).
+/// Returns true if every node uses this base domain: `taut.internal`, or labels below it, no more than fit. Others need [`crate::check_domain`]: with a base such as `com`, a hostile
+/// coordinator would answer for public names (fault E17).
 pub fn is_base_domain(base: &str) -> bool {
     base.len() <= MAX_BASE_DOMAIN
         && (base == DEFAULT_BASE_DOMAIN || base.ends_with(BELOW_DEFAULT))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Placement, ReceiverIndex, SessionId, Time};
+use taut_dns::{Client, Question};
 use taut_path::{Choice, PortSearch, Way};
 use taut_tunnel::cookie::{CookieChecker, SourceAddress};
 use taut_tunnel::{SessionIndices, SessionKeys};
@@ -261,6 +262,13 @@ pub enum ToLane {
     },
     /// Drops the packets that wait for this peer, because no handshake was answered for a long time.
     GiveUp(PeerId),
+    /// Passes the answer of another server to the program that asked this lane's stub ([`FromLane::Question`]).
+    Answer {
+        /// The program.
+        client: Client,
+        /// The message, which was checked.
+        message: Box<[u8]>,
+    },
     /// Sets which packets of the host this lane reads.
     Read(Reading),
     /// Sets the node's lanes that run, this one included, and the flows of each. This lane takes its ends of the rings to the others, which the agent has left for it.
@@ -314,6 +322,7 @@ impl ToLane {
             | Self::Send { .. }
             | Self::Datagram { .. }
             | Self::Relays(_)
+            | Self::Answer { .. }
             | Self::Read(_)
             | Self::Lanes(_)
             | Self::End
@@ -415,6 +424,8 @@ pub enum FromLane {
         /// The message.
         message: ControlMessage,
     },
+    /// A program of this host asked the stub for a name in a domain of other servers. [`ToLane::Answer`] on the same lane answers it.
+    Question(Box<Question>),
     /// The reply to [`ToLane::Drain`].
     Drained,
     /// The reply to [`ToLane::End`].

@@ -4,23 +4,41 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use taut_dns::{Names, Network};
-use taut_netmap::NetworkMap;
+use taut_netmap::{NetworkMap, UsableNames};
+
+/// Domains whose names an exit node is not asked for: they mean something else on each host (RFC 6761, RFC 6762, RFC 7686), and the base domain of networks. Names of addresses (`arpa`) are the
+/// internet's.
+const NOT_OF_THE_INTERNET: [&str; 6] = ["alt", "internal", "invalid", "local", "localhost", "onion"];
 
 /// Makes the snapshot for the lanes, and keeps it while a new map has the same names: most changes of a map are changes of endpoints.
 #[derive(Default)]
 pub(crate) struct Naming {
     /// Hash of what the snapshot was made from.
     known: Option<u64>,
+    accepted: Vec<String>,
+    /// True if an exit node is asked for names of the internet.
+    asks_exit: bool,
     names: Option<Arc<Names>>,
 }
 
 impl Naming {
     /// Takes the names of a new map.
     pub(crate) fn set(&mut self, map: &NetworkMap) {
-        let hash = hash(map);
+        let (usable, _) = map.network.naming.usable(&map.network.name, &self.accepted);
+        let hash = hash(map, &usable, self.asks_exit);
         if self.known != Some(hash) {
-            (self.known, self.names) = (Some(hash), names(map).map(Arc::new));
+            (self.known, self.names) = (Some(hash), names(map, &usable, self.asks_exit).map(Arc::new));
         }
+    }
+
+    /// Sets the domains that the user accepts although they need consent (fault E17). They count from the next map on.
+    pub(crate) fn set_accepted(&mut self, accepted: &[String]) {
+        self.accepted = accepted.to_vec();
+    }
+
+    /// Sets whether an exit node is asked for names of the internet, from the next map on.
+    pub(crate) fn set_asks_exit(&mut self, asks_exit: bool) {
+        self.asks_exit = asks_exit;
     }
 
     /// Returns the snapshot; `None` without a map.
@@ -30,10 +48,9 @@ impl Naming {
 }
 
 /// Returns the names of a map: the node's own, and those of the peers that it may see. The node's own name comes first, so a peer with the same name does not take it.
-fn names(map: &NetworkMap) -> Option<Names> {
-    let zone = map.network.zone();
+fn names(map: &NetworkMap, usable: &UsableNames, asks_exit: bool) -> Option<Names> {
     let network = Network {
-        zone: &zone,
+        zone: &usable.zone,
         // A serial number of a zone may wrap around (RFC 1982).
         serial: map.version as u32,
         prefixes: [map.network.ipv4, map.network.ipv6],
@@ -41,13 +58,17 @@ fn names(map: &NetworkMap) -> Option<Names> {
     };
     let me = (map.me.name.as_str(), map.me.addresses.as_slice());
     let peers = map.peers.values().map(|peer| (peer.name.as_str(), peer.addresses.as_slice()));
-    Names::new(network, std::iter::once(me).chain(peers))
+    let names = Names::new(network, std::iter::once(me).chain(peers))?;
+    let records = usable.records.iter().map(|record| (record.name.as_str(), record.addresses.as_slice()));
+    let domains = usable.domains.iter().map(|split| (split.domain.as_str(), split.servers.as_slice()));
+    let names = names.with_records(records).with_domains(domains);
+    Some(if asks_exit { names.with_all_others(NOT_OF_THE_INTERNET) } else { names })
 }
 
 /// Returns a hash of everything in a map that [`names`] uses, except for its version.
-fn hash(map: &NetworkMap) -> u64 {
+fn hash(map: &NetworkMap, usable: &UsableNames, asks_exit: bool) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (map.network.zone(), map.network.ipv4, map.network.ipv6, &map.me.name, &map.me.addresses).hash(&mut hasher);
+    (asks_exit, usable, map.network.ipv4, map.network.ipv6, &map.me.name, &map.me.addresses).hash(&mut hasher);
     for peer in map.peers.values() {
         (&peer.name, &peer.addresses).hash(&mut hasher);
     }

@@ -284,6 +284,11 @@ impl<E: Entropy> Node<E> {
         self.naming.names().map(Arc::as_ref)
     }
 
+    /// Sets the domains that the user lets the coordinator answer for although they need consent (fault E17). They count from the next [`Self::set_map`] on.
+    pub fn set_accepted_domains(&mut self, accepted: &[String]) {
+        self.naming.set_accepted(accepted);
+    }
+
     /// Takes a validated map: adds, changes and removes peers, and replaces the routes. Sessions of peers that stay are not touched (law 5).
     pub fn set_map(&mut self, map: &NetworkMap) {
         self.overlay = [map.network.ipv4, map.network.ipv6].into_iter().chain(self.avoided.iter().copied()).collect();
@@ -430,7 +435,7 @@ impl<E: Entropy> Node<E> {
             }
             FromLane::Load(load) => self.handle_load(lane, &load),
             // The agent decides which lanes read the TUN, and when threads end.
-            FromLane::Drained | FromLane::Ended => {}
+            FromLane::Drained | FromLane::Ended | FromLane::Question(_) => {}
             FromLane::Silent { peer } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
                     peer.extra_lanes.handle_silence(lane, clocks.now);

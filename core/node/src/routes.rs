@@ -114,6 +114,11 @@ impl Routes {
         self.names.as_deref().filter(|names| names.is_stub(stub))
     }
 
+    /// Returns the names that the stub answers for.
+    pub fn names(&self) -> Option<&Names> {
+        self.names.as_deref()
+    }
+
     /// Returns the filter to enforce.
     #[inline]
     pub fn gate(&self) -> Option<&Gate> {

@@ -59,7 +59,7 @@ impl Asking {
             name: String::from("net"),
             ipv4: prefix(IpAddr::from([100, 64, 0, 0]), 10),
             ipv6: prefix(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 0]), 48),
-            base_domain: None,
+            naming: taut_netmap::Naming::default(),
         };
         let addresses = vec![IpAddr::from([100, 64, 0, 1])];
         let me = LocalMember {

@@ -1,6 +1,6 @@
 //! Options of the daemon.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +12,32 @@ use crate::subnets::RouteOptions;
 
 /// Default of [`DaemonConfig::search_sockets`].
 pub const SEARCH_SOCKETS: u16 = taut_path::SOCKETS;
+
+/// The addresses that answers for public names must not have (fault H6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerFilter {
+    /// Any address may be in an answer.
+    #[default]
+    None,
+    /// None of the overlay.
+    Overlay,
+    /// None of the overlay, and no other address that hosts of the Internet do not have.
+    Private,
+}
+
+impl AnswerFilter {
+    /// All, in the order of their strictness.
+    pub const ALL: [Self; 3] = [Self::None, Self::Overlay, Self::Private];
+
+    /// Returns the word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Overlay => "overlay",
+            Self::Private => "private",
+        }
+    }
+}
 
 /// The options of a daemon.
 #[derive(Clone, Debug)]
@@ -56,6 +82,12 @@ pub struct DaemonConfig {
     pub dns_helper: Option<PathBuf>,
     /// Whether the host finds nodes by their bare names, too.
     pub dns_search: bool,
+    /// Domains that the coordinator may have this node answer for although they need the user's consent: single labels, public suffixes, search domains of the host.
+    pub accept_domains: Vec<String>,
+    /// Servers that are asked through the exit node for names of the internet, instead of the exit node itself.
+    pub exit_dns: Vec<IpAddr>,
+    /// Which addresses answers for public names must not have.
+    pub dns_filter: AnswerFilter,
     /// Address of the Prometheus metrics, if they are served.
     pub metrics: Option<SocketAddr>,
     /// Whether `taut down` ends the daemon, as for a daemon that `taut up` started.
@@ -91,6 +123,9 @@ impl Default for DaemonConfig {
             dns: true,
             dns_helper: None,
             dns_search: false,
+            accept_domains: Vec::new(),
+            exit_dns: Vec::new(),
+            dns_filter: AnswerFilter::default(),
             search_sockets: SEARCH_SOCKETS,
             rotate_key_every: None,
             metrics: None,

@@ -44,7 +44,9 @@ impl ExitChoice {
             return map.peers.values().find(|peer| peer.addresses.contains(&address));
         }
         let (name, domain) = wanted.trim_end_matches('.').split_once('.').unwrap_or((wanted, ""));
-        let is_here = domain.is_empty() || domain == map.network.name || domain == map.network.zone();
+        let bases: Vec<String> = map.network.naming.base_domain.iter().cloned().collect();
+        let is_zone = domain == map.network.zone(&[]) || domain == map.network.zone(&bases);
+        let is_here = domain.is_empty() || domain == map.network.name || is_zone;
         map.peers.values().find(|peer| is_here && peer.name == name)
     }
 }

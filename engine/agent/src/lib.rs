@@ -21,9 +21,10 @@
 //! | [`kill_switch`] | the kill switch for commands, with and without a daemon | `host` |
 //! | `lanes` | the running lanes, seen from the agent: queues, steering, sockets' buffers | `basics` |
 //! | `resolver` | the host's resolver, and the helper process that changes it | `api`, `basics` |
+//! | `upstream` | servers of split domains, asked through the overlay | `basics`, `resolver` |
 //! | [`wg`] | `taut wg`: a plain WireGuard interface that the stock `wg` configures, without a network | `basics`, `lanes` |
 //! | `subnets` | subnet routes: what this node advertises and accepts | |
-//! | `overlay` | a network that is up: TUN device, sockets, lanes, bridges, and the node between them | `api`, `basics`, `config`, `host`, `lanes` |
+//! | `overlay` | a network that is up: TUN device, sockets, lanes, bridges, and the node between them | `api`, `basics`, `config`, `host`, `lanes`, `upstream` |
 //! | `status` | an overlay described for users, and why a path is as it is | `api`, `overlay` |
 //! | `daemon` | the loop of the agent thread, with the membership and the coordinator's news | all but `wg` |
 //!
@@ -49,9 +50,10 @@ mod server;
 pub mod settings;
 mod status;
 mod subnets;
+mod upstream;
 pub mod wg;
 
-pub use config::{DaemonConfig, SEARCH_SOCKETS};
+pub use config::{AnswerFilter, DaemonConfig, SEARCH_SOCKETS};
 pub use daemon::run;
 pub use error::RunError;
 pub use exit::{BadExitChoice, ExitChoice};

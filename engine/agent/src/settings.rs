@@ -15,7 +15,7 @@ mod values;
 use taut_base::closest;
 use taut_wire::control::Suites;
 
-use crate::config::DaemonConfig;
+use crate::config::{AnswerFilter, DaemonConfig};
 
 pub use crate::given::{Given, Origin};
 pub use lines::{BadLine, read_lines, write_lines};
@@ -140,6 +140,11 @@ pub static SETTINGS: &[Setting] = &[
     switch!("ecn", NextStart, ecn),
     switch!("dns", Now, dns),
     switch!("dns-search", Now, dns_search),
+    value!("exit-dns", Now, exit_dns, values::exit_dns, |servers: &Vec<_>| values::show_exit_dns(servers)),
+    value!("dns-filter", Now, dns_filter, values::dns_filter, |filter: &AnswerFilter| String::from(filter.name())),
+    value!("accept-domains", Now, accept_domains, values::domains, |domains: &Vec<String>| values::show_domains(
+        domains
+    )),
     switch!("portmap", Now, portmap),
     value!("search-sockets", NextStart, search_sockets, values::search_sockets, |count: &u16| count.to_string()),
     value!("suites", NextStart, suites, values::suites, |suites: &Suites| values::show_suites(*suites)),

@@ -253,7 +253,7 @@ mod tests {
         let name = String::from("a");
         NetworkMap {
             version: 1,
-            network: NetworkInfo { name: name.clone(), ipv4, ipv6, base_domain: None },
+            network: NetworkInfo { name: name.clone(), ipv4, ipv6, naming: taut_netmap::Naming::default() },
             me: LocalMember { id: NodeId(1), name, key: PublicKey([1; 32]), addresses: Vec::new(), routes: Vec::new() },
             peers: (0..).zip(routes).map(peer).collect(),
             relays: Vec::new(),

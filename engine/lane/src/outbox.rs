@@ -33,6 +33,7 @@ impl Outbox {
                 | FromLane::Active { .. }
                 | FromLane::LongLost { .. }
                 | FromLane::Datagram { .. }
+                | FromLane::Question(_)
                 | FromLane::Load(_)
         );
         if repeated && self.messages.len() >= MAX_MESSAGES {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use taut_base::{Prefix, Time};
-use taut_dns::{MAX_UDP, Names, Network, Stub, Transport, respond};
+use taut_dns::{MAX_UDP, Names, Network, Stub, Transport, is_answer, leads_to, respond};
 use taut_wire::ip::{self, Packet};
 
 use crate::input::{Input, piece};
@@ -23,12 +23,17 @@ fn names() -> Option<Names> {
     let prefixes: Vec<Prefix> =
         ["100.64.0.0/10", "fd00:7a07::/64"].iter().filter_map(|text| text.parse().ok()).collect();
     let network = Network { zone: "home.taut.internal", serial: 7, prefixes: prefixes.try_into().ok()?, own: &own };
-    Names::new(network, [("me", own.as_slice()), ("many", many.as_slice())])
+    let names = Names::new(network, [("me", own.as_slice()), ("many", many.as_slice())])?;
+    let records = [("*.apps.example", many.get(..8)?), ("x.y.home.taut.internal", many.get(..1)?)];
+    Some(names.with_records(records).with_domains([("corp.example", many.get(..3)?)]))
 }
 
 /// A message: its answer is one, is as short as the client wants, and is not answered itself.
 pub(crate) fn message(data: &[u8]) {
     let Some(names) = names() else { unreachable!("a valid network") };
+    // As the answer of a server, too.
+    let _ = leads_to(data, &["100.64.0.0/10"].iter().filter_map(|text| text.parse().ok()).collect::<Vec<Prefix>>());
+    assert!(!is_answer(data, data), "a question is no answer, and an answer no question");
     for (transport, limit) in
         [(Transport::Udp(MAX_UDP), usize::from(MAX_UDP)), (Transport::Udp(0), 600), (Transport::Tcp, 65_535)]
     {
@@ -54,6 +59,13 @@ pub(crate) fn stub(data: &[u8]) {
         repair(&mut packet);
         stub.handle_timeout(now);
         stub.handle(&names, &packet, 1_420, now);
+        let mut asked = 0;
+        while let Some(question) = stub.poll_question() {
+            asked += 1;
+            // A server answers with any bytes at all.
+            stub.take_answer(&names, question.client, input.piece(), now);
+        }
+        assert!(asked <= 64, "a connection has 8 questions at once, and each answer makes room for one more");
         let mut sent = 0;
         while let Some(answer) = stub.poll_output() {
             sent += 1;
@@ -90,6 +102,7 @@ pub(crate) fn message_seeds() -> Vec<Vec<u8>> {
         question(b"\x011\x010\x0264\x03100\x07in-addr\x04arpa\0", 12, &edns),
         question(b"\x017\x010\x01a\x017\x010\x010\x01d\x01f\x03ip6\x04arpa\0", 12, &[]),
         question(b"\x07example\x03com\0", 1, &[]),
+        question(b"\x03www\x04apps\x07example\0", 1, &edns),
     ]
 }
 
@@ -120,7 +133,13 @@ pub(crate) fn stub_seeds() -> Vec<Vec<u8>> {
         let first = [vec![0, 0], piece(&segment(0, 2, &[]))].concat();
         [first, script(vec![segment(1, 0x10, &[]), segment(1, 0x18, &twice), segment(end, 0x11, &[])])].concat()
     };
-    vec![script(vec![four(ip::UDP, &datagram), six(ip::UDP, &datagram)]), connection(four), connection(six)]
+    let foreign = question(b"\x03www\x04corp\x07example\0", 1, &[]);
+    let length = (8 + foreign.len() as u16).to_be_bytes();
+    let asking = four(ip::UDP, &[&[0x9c, 0x41, 0, 53][..], &length, &[0, 0], &foreign].concat());
+    let mut served = foreign;
+    served[2] |= 0x80;
+    let passed = [script(vec![asking]), piece(&served)].concat();
+    vec![script(vec![four(ip::UDP, &datagram), six(ip::UDP, &datagram)]), passed, connection(four), connection(six)]
 }
 
 fn four(protocol: u8, message: &[u8]) -> Vec<u8> {

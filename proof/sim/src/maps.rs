@@ -28,7 +28,7 @@ pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
     };
     let map = NetworkMap {
         version: 1,
-        network: NetworkInfo { name: "sim".into(), ipv4, ipv6, base_domain: None },
+        network: NetworkInfo { name: "sim".into(), ipv4, ipv6, naming: taut_netmap::Naming::default() },
         me: LocalMember {
             id: me.id(),
             name: me.name(),

@@ -41,7 +41,7 @@ pub use poller::{Event, Events, Interest, Poller};
 pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};
 pub use prompt::{precise_timers, run_first};
 pub use signals::{Signal, Signals};
-pub use tcp::{connect_tcp, set_backlog};
+pub use tcp::{bind_to_device, connect_tcp, connect_tcp_through, set_backlog};
 pub use thread_time::ThreadTime;
 pub use waker::Waker;
 pub use watch::DirectoryWatch;

@@ -1,9 +1,9 @@
-//! Two things of TCP that the standard library does not offer: to connect with short segments, whose limit is set before, because only then the other end hears of it, and the length of
-//! a listener's queue.
+//! What the standard library does not offer: to connect over TCP with short segments, whose limit is set before, because only then the other end hears of it; to connect through one
+//! network device; and the length of a listener's queue.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use crate::owned;
@@ -16,9 +16,7 @@ use crate::owned;
 /// # Errors
 /// `TimedOut` if there was no answer; otherwise the error of socket(2), setsockopt(2) or connect(2).
 pub fn connect_tcp(address: SocketAddr, segment: u16, timeout: Duration, mark: u32) -> io::Result<TcpStream> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: no pointers, and the direct result of a call that makes a descriptor.
-    let stream = TcpStream::from(unsafe { owned(libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))? });
+    let stream = new_stream(address)?;
     if mark != 0 {
         // Without the right to it the connection works, as long as no route leads it into the overlay.
         let _ = crate::set_mark(&stream, mark);
@@ -32,6 +30,39 @@ pub fn connect_tcp(address: SocketAddr, segment: u16, timeout: Duration, mark: u
     if set != 0 {
         return Err(io::Error::last_os_error());
     }
+    finish(stream, address, timeout)
+}
+
+/// Connects to `address` through the network device called `device` and through no other, whatever the routes say, and waits for `timeout` at most, which must not be zero. The timeout stays as
+/// the stream's write timeout.
+///
+/// # Errors
+/// `TimedOut` if there was no answer; otherwise the error of socket(2), setsockopt(2) or connect(2).
+pub fn connect_tcp_through(device: &str, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    let stream = new_stream(address)?;
+    bind_to_device(stream.as_fd(), device)?;
+    finish(stream, address, timeout)
+}
+
+/// Has a socket send and receive through one network device alone (`SO_BINDTODEVICE`, man 7 socket). Before Linux 5.7 this needs `CAP_NET_RAW`.
+///
+/// # Errors
+/// `NotFound` or `ENODEV` if there is no such device; the error of setsockopt(2).
+pub fn bind_to_device(socket: BorrowedFd<'_>, device: &str) -> io::Result<()> {
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+    // SAFETY: the kernel reads as many bytes of the name as it has, and copies them.
+    let set =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, device.as_ptr().cast(), socklen(device.len())) };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn new_stream(address: SocketAddr) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointers, and the direct result of a call that makes a descriptor.
+    Ok(TcpStream::from(unsafe { owned(libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))? }))
+}
+
+fn finish(stream: TcpStream, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     // SO_SNDTIMEO, which bounds connect(2), too.
     stream.set_write_timeout(Some(timeout))?;
     loop {
@@ -124,6 +155,15 @@ mod tests {
             assert!([&near, &far].into_iter().all(|end| (1..=1_000).contains(&segment(end))), "{local}");
             assert_eq!(near.write_timeout().unwrap(), Some(PATIENCE));
         }
+    }
+
+    #[test]
+    fn a_device_is_the_only_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        connect_tcp_through("lo", address, PATIENCE).unwrap().write_all(b"x").unwrap();
+        listener.accept().unwrap().0.read_exact(&mut [0]).unwrap();
+        assert!(connect_tcp_through("no-such-device", address, PATIENCE).is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("routes") => ROUTES,
         Some("nodes") => NODES,
         Some("keys") => KEYS,
+        Some("names") => NAMES,
         Some("networks") => NETWORKS,
         Some("policy") => POLICY,
         Some("relays" | "relay-token" | "ticket-key") => RELAYS,
@@ -105,6 +106,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator nodes …          list, rename, remove nodes
   taut-coordinator routes …         list, approve, revoke networks behind nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
+  taut-coordinator names …          list, set, remove records and split domains; set the base domain
   taut-coordinator networks …       list, create, show, remove networks
   taut-coordinator policy …         check, compare, explain, apply policies
   taut-coordinator relays …         list, add, remove relays
@@ -293,7 +295,8 @@ taut-coordinator nodes list [--network NAME]
 taut-coordinator nodes rename NODE NEW-NAME [--network NAME]
 taut-coordinator nodes remove NODE [--network NAME]
 
-NODE is a name or a number. A removed node may join again with a join token, as a new node.
+NODE is a name or a number. A removed node may join again with a join token, as a new node; within three days it
+gets its addresses again if nobody else has them.
 
   --network NAME       required if several networks have a node of that name; without it `list` shows all networks
 ",
@@ -311,6 +314,26 @@ where `autoApprovers` of the policy names the node's owner or tag. An approval r
 advertise the route. NODE is a name or a number; ROUTES are such as 192.168.10.0/24,fd12:3456::/48.
 
   --network NAME       required if several networks have a node of that name; without it `list` shows all networks
+",
+    remote_options!()
+);
+
+const NAMES: &str = concat!(
+    "\
+taut-coordinator names list [--network NAME]
+taut-coordinator names set-record NAME ADDRESSES [--network NAME]
+taut-coordinator names remove-record NAME [--network NAME]
+taut-coordinator names set-domain DOMAIN SERVERS [--network NAME]
+taut-coordinator names remove-domain DOMAIN [--network NAME]
+taut-coordinator names set-base DOMAIN|default [--network NAME]
+
+Names that nodes answer for their hosts, besides those of nodes. A record is one label of the network's domain (`printer`), or a whole name
+(`git.corp.example`); `*` as its first label stands for all names below. Questions for a domain go to its servers, through the overlay: addresses of
+nodes, or behind subnet routers. With `set-base corp.example` nodes are called NODE.NETWORK.corp.example.
+
+Single labels, public suffixes (`co.uk`) and special names (`local`) need the consent of each node's user (`taut set --accept-domains`).
+
+  --network NAME       required if there are several networks
 ",
     remote_options!()
 );

@@ -12,6 +12,7 @@ mod help;
 mod keys;
 mod listen;
 mod migrate;
+mod names;
 mod networks;
 mod nodes;
 mod oidc;
@@ -45,13 +46,14 @@ use taut_base::closest;
 use crate::api::document;
 
 /// All commands.
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "serve",
     "config",
     "devices",
     "nodes",
     "routes",
     "keys",
+    "names",
     "networks",
     "policy",
     "relays",
@@ -130,6 +132,7 @@ fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         Some("relay-token") => relays::relay_token(arguments),
         Some("ticket-key") => relays::ticket_key(arguments),
         Some("keys") => keys::run(arguments),
+        Some("names") => names::run(arguments),
         Some("networks") => networks::run(arguments),
         Some("policy") => policy::run(arguments),
         Some("simulate") => simulate::run(arguments),

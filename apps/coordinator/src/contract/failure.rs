@@ -16,6 +16,7 @@ pub(crate) enum ErrorCode {
     BadRelay,
     BadPolicy,
     BadWebhook,
+    BadDomain,
     WhichNetwork,
     Unauthorized,
     NoSuchPath,
@@ -28,6 +29,7 @@ pub(crate) enum ErrorCode {
     NoSuchPolicy,
     NoSuchWebhook,
     NoSuchRoute,
+    NoSuchName,
     NoSuchMethod,
     Slow,
     NetworkExists,
@@ -64,7 +66,7 @@ pub(crate) enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub(crate) const ALL: [Self; 52] = [
+    pub(crate) const ALL: [Self; 54] = [
         Self::BadRequest,
         Self::BadName,
         Self::BadPrefix,
@@ -73,6 +75,7 @@ impl ErrorCode {
         Self::BadRelay,
         Self::BadPolicy,
         Self::BadWebhook,
+        Self::BadDomain,
         Self::WhichNetwork,
         Self::Unauthorized,
         Self::NoSuchPath,
@@ -85,6 +88,7 @@ impl ErrorCode {
         Self::NoSuchPolicy,
         Self::NoSuchWebhook,
         Self::NoSuchRoute,
+        Self::NoSuchName,
         Self::NoSuchMethod,
         Self::Slow,
         Self::NetworkExists,
@@ -130,6 +134,7 @@ impl ErrorCode {
             | Self::BadRelay
             | Self::BadPolicy
             | Self::BadWebhook
+            | Self::BadDomain
             | Self::BadLink
             | Self::BadCode
             | Self::BadPassword
@@ -147,6 +152,7 @@ impl ErrorCode {
             | Self::NoSuchPolicy
             | Self::NoSuchWebhook
             | Self::NoSuchRoute
+            | Self::NoSuchName
             | Self::NoSuchUser
             | Self::NoSuchSession => 404,
             Self::NoSuchMethod => 405,
@@ -186,6 +192,7 @@ impl ErrorCode {
             Self::BadRelay => "bad-relay",
             Self::BadPolicy => "bad-policy",
             Self::BadWebhook => "bad-webhook",
+            Self::BadDomain => "bad-domain",
             Self::WhichNetwork => "which-network",
             Self::Unauthorized => "unauthorized",
             Self::NoSuchPath => "no-such-path",
@@ -198,6 +205,7 @@ impl ErrorCode {
             Self::NoSuchPolicy => "no-such-policy",
             Self::NoSuchWebhook => "no-such-webhook",
             Self::NoSuchRoute => "no-such-route",
+            Self::NoSuchName => "no-such-name",
             Self::NoSuchMethod => "no-such-method",
             Self::Slow => "slow",
             Self::NetworkExists => "network-exists",

@@ -6,6 +6,7 @@
 mod failure;
 mod fields;
 mod keys;
+mod names;
 mod networks;
 mod nodes;
 mod people;
@@ -18,6 +19,7 @@ mod webhooks;
 
 pub(crate) use failure::{ErrorAnswer, ErrorBody, ErrorCode};
 pub(crate) use keys::{CreateKey, CreatedKey, KeyEntry, KeyList, KeyState, RevokedKey};
+pub(crate) use names::{ChangeNames, ConsentEntry, DomainEntry, NamesAnswer, RecordEntry};
 pub(crate) use networks::{
     ChangeNetwork, CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, NetworkQuery, RemoveNetworkQuery,
     RemovedNetwork,

@@ -28,6 +28,13 @@ pub(super) fn host_after(prefix: Prefix, host: u32, count: u32) -> u32 {
     u32::try_from(if after > last { after - last } else { after }).unwrap_or(1)
 }
 
+/// Returns the host number of an IPv4 address; `None` for an address that no node of the prefix may have.
+pub(super) fn host_number(prefix: Prefix, address: Ipv4Addr) -> Option<u32> {
+    let IpAddr::V4(first) = prefix.address() else { return None };
+    let host = address.to_bits().checked_sub(first.to_bits())?;
+    (1..=last_host(prefix)).contains(&host).then_some(host)
+}
+
 /// Returns the IPv4 address of a host number.
 pub(super) fn ipv4(prefix: Prefix, host: u32) -> Ipv4Addr {
     match prefix.address() {
@@ -58,7 +65,12 @@ pub(super) fn is_usable(prefix: Prefix) -> bool {
         return false;
     }
     // This is the check that nodes make, so that both sides agree.
-    let info = NetworkInfo { name: String::from("x"), ipv4: prefix, ipv6: random_ula([0; 5]), base_domain: None };
+    let info = NetworkInfo {
+        name: String::from("x"),
+        ipv4: prefix,
+        ipv6: random_ula([0; 5]),
+        naming: taut_netmap::Naming::default(),
+    };
     let addresses = vec![IpAddr::V4(ipv4(prefix, 1)), IpAddr::V6(ipv6(info.ipv6, 1))];
     let me =
         LocalMember { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses, routes: Vec::new() };

@@ -131,8 +131,7 @@ impl State {
             ..Device::default()
         };
         let device = Device { expires_at: device_rules::end(network, &device, now), ..device };
-        let host = free_host(&mut tx, network).await?;
-        tx.set_cursor(network.id, host).await?;
+        let host = take_host(&mut tx, network, machine).await?;
         let new = NewNode {
             network: network.id,
             machine_key: machine,
@@ -322,18 +321,35 @@ async fn consume_key(tx: &mut Writing, network: NetworkId, enrol: &Enrol, now: i
     Err(StateError::Enrolment(fault(&key, now).unwrap_or(KeyFault::Unknown)))
 }
 
-/// Returns the next free host number. The cursor only moves forward, so that an address is assigned again as late as possible.
-pub(super) async fn free_host(tx: &mut Reading, network: &NetworkRow) -> Result<u32, StateError> {
+/// Assigns a host number to a machine that joins: the one that it had before it was removed, if nobody has it now; else the next free one.
+pub(super) async fn take_host(tx: &mut Writing, network: &NetworkRow, machine: PublicKey) -> Result<u32, StateError> {
     let members = tx.count_nodes(network.id).await?;
     let room = u64::from(addresses::last_host(network.ipv4)).min(MAX_PEERS as u64);
     if members >= room {
         return Err(StateError::Full);
     }
+    let former = tx.former_address(network.id, machine).await?;
+    if let Some(host) = former.and_then(|address| addresses::host_number(network.ipv4, address))
+        && is_free(tx, network, host).await?
+    {
+        return Ok(host);
+    }
+    let host = free_host(tx, network).await?;
+    tx.set_cursor(network.id, host).await?;
+    Ok(host)
+}
+
+async fn is_free(tx: &mut Reading, network: &NetworkRow, host: u32) -> Result<bool, StateError> {
+    let (ipv4, ipv6) = (addresses::ipv4(network.ipv4, host), addresses::ipv6(network.ipv6, host));
+    Ok(!tx.is_address_taken(network.id, ipv4, ipv6).await?)
+}
+
+/// Returns the next free host number. The cursor only moves forward, so that an address is assigned again as late as possible.
+async fn free_host(tx: &mut Reading, network: &NetworkRow) -> Result<u32, StateError> {
     let mut host = addresses::next_host(network.ipv4, network.cursor);
     // A host number is free unless damaged rows have two of them each (fault O9).
     for _ in 0..addresses::last_host(network.ipv4) {
-        let (ipv4, ipv6) = (addresses::ipv4(network.ipv4, host), addresses::ipv6(network.ipv6, host));
-        if !tx.is_address_taken(network.id, ipv4, ipv6).await? {
+        if is_free(tx, network, host).await? {
             return Ok(host);
         }
         host = addresses::next_host(network.ipv4, host);

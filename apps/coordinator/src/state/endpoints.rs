@@ -76,6 +76,8 @@ mod tests {
             groups_version: 0,
             approval: false,
             key_life: None,
+            naming: taut_netmap::Naming::default(),
+            names_version: 0,
         }
     }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey};
-use taut_netmap::{BadName, MapError, RelayFault};
+use taut_netmap::{BadName, DomainFault, MAX_DOMAINS, MAX_RECORDS, MapError, RelayFault};
 use taut_policy::{BadFilter, PolicyError};
 
 use super::party::PeopleError;
@@ -98,6 +98,12 @@ pub(crate) enum StateError {
     ManyRoutes { node: String, most: usize },
     /// An operator revokes a route that is not approved.
     NotApproved { node: String, route: String },
+    /// Nodes would not answer for this domain or record, not even with their users' consent.
+    BadDomain { domain: String, fault: DomainFault },
+    /// There is no such record or domain.
+    NoName(String),
+    /// A network would have more records or domains than nodes use.
+    ManyNames,
     /// The node takes no part in its network now.
     NoPart,
     /// There is no request with this code (any more).
@@ -263,6 +269,16 @@ impl StateError {
                 "revoke those that are not advertised any more: `taut-coordinator routes list` shows them"
             }
             Self::NotApproved { .. } => "`taut-coordinator routes list` shows the routes that are approved",
+            Self::BadDomain { fault: DomainFault::NoAddress, .. } => {
+                "give 1 to 8 addresses for a record, or 1 to 3 servers for a domain, other than loopback, link-local and multicast ones"
+            }
+            Self::BadDomain { .. } => {
+                "write a name such as printer or git.corp.example, and a domain such as corp.example"
+            }
+            Self::NoName(_) => "`taut-coordinator names list` shows the records and domains that exist",
+            Self::ManyNames => {
+                "remove records that a wildcard such as *.apps.corp.example can replace, or have a DNS server answer for their domain"
+            }
             Self::NoPart => "`taut-coordinator devices list` shows why",
             Self::NoRequest(_) => {
                 "run `taut up` again on the machine for a new code; `taut-coordinator devices requests` shows the codes that are valid"
@@ -374,6 +390,9 @@ impl fmt::Display for StateError {
                 write!(f, "node `{node}` does not advertise {route}; it advertises {advertised}")
             }
             Self::NotApproved { node, route } => write!(f, "the route {route} of node `{node}` is not approved"),
+            Self::BadDomain { domain, fault } => write!(f, "nodes would not answer for {domain:?}: {fault}"),
+            Self::NoName(name) => write!(f, "there is no record or domain `{name}`"),
+            Self::ManyNames => write!(f, "a network has up to {MAX_RECORDS} records and {MAX_DOMAINS} domains"),
             Self::NoPart => f.write_str("this node takes no part in its network now"),
             Self::NoRequest(code) => write!(f, "no machine waits for its approval with the code {code:?}"),
             Self::Denied => f.write_str("an operator denied the request of this machine"),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use taut_base::{NodeId, PublicKey};
-use taut_netmap::{LocalMember, NetworkInfo, Peer, Relay};
+use taut_netmap::{LocalMember, Naming, NetworkInfo, Peer, Relay};
 use taut_policy::Filter;
 
 use super::audience::Audience;
@@ -74,6 +74,8 @@ pub(crate) struct Update {
 pub(super) struct View {
     rows: Rows,
     info: NetworkInfo,
+    /// The same without the names that the operator chose, for nodes that take no part.
+    bare: NetworkInfo,
     /// The policy, applied to the members.
     enforced: Arc<Enforced>,
     /// The versions of this view and of those before it. Another coordinator may have made maps of other versions, with wider filters that were narrowed again before
@@ -160,6 +162,8 @@ enum Message<'a> {
         relays: Option<&'a [Relay]>,
         #[serde(skip_serializing_if = "Option::is_none")]
         filter: Option<Filter>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        naming: Option<&'a Naming>,
     },
 }
 
@@ -247,7 +251,9 @@ impl Draft {
         };
         seen.insert(rows.network.version);
         seen.retain(|version| rows.history.contains(version));
-        Ok(View { info: maps::info(&rows.network), rows, enforced, seen, deltas: Mutex::default() })
+        let info = maps::info(&rows.network);
+        let bare = NetworkInfo { naming: Naming::default(), ..info.clone() };
+        Ok(View { info, bare, rows, enforced, seen, deltas: Mutex::default() })
     }
 }
 
@@ -432,7 +438,7 @@ impl View {
         let others = self.rows.members.values().filter(is_shown);
         json(&Message::Map {
             version: self.rows.network.version,
-            network: &self.info,
+            network: if audience == Audience::Outside { &self.bare } else { &self.info },
             me: maps::me_of(&own.row),
             peers: others.filter_map(|member| member.shown_to(audience, &self.enforced)).collect(),
             relays: if audience == Audience::Outside { &[] } else { &self.rows.relays },
@@ -494,6 +500,7 @@ impl View {
             removes,
             relays: (is_inside && self.rows.network.relays_version > from).then_some(&self.rows.relays),
             filter,
+            naming: (is_inside && self.rows.network.names_version > from).then_some(&self.info.naming),
         })
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn faults(network: &NetworkRow, members: &[NodeRow]) -> BTreeMap<Node
 }
 
 pub(super) fn info(network: &NetworkRow) -> NetworkInfo {
-    NetworkInfo { name: network.name.clone(), ipv4: network.ipv4, ipv6: network.ipv6, base_domain: None }
+    NetworkInfo { name: network.name.clone(), ipv4: network.ipv4, ipv6: network.ipv6, naming: network.naming.clone() }
 }
 
 pub(super) fn me_of(row: &NodeRow) -> LocalMember {

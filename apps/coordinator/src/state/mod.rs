@@ -8,6 +8,7 @@ mod admission;
 mod audience;
 mod backup;
 mod channel_rates;
+mod chosen_names;
 mod damage;
 mod decisions;
 mod device_rules;
@@ -76,6 +77,7 @@ use requests::RequestRates;
 
 pub(crate) use admission::{Admitted, is_used_up};
 pub(crate) use backup::{backup, findings, restore, restored_elsewhere};
+pub(crate) use chosen_names::{NamesChange, NamesView};
 pub(crate) use damage::damaged_rows;
 pub(crate) use device_rules::DeviceChange;
 pub(crate) use endpoints::{MAX_ENDPOINTS, ReportedEndpoints};

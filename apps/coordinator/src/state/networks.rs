@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use taut_base::Prefix;
-use taut_netmap::check_network_name;
+use taut_netmap::{Naming, check_network_name};
 
 use serde_json::json;
 
@@ -80,6 +80,8 @@ pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64)
         groups_version: 0,
         approval: false,
         key_life: None,
+        naming: Naming::default(),
+        names_version: 0,
     };
     tx.insert_network(&row, random_bits()).await?;
     first_policy::insert_first(tx, id, now).await?;

@@ -390,8 +390,7 @@ async fn insert(
     let key = tx.insert_key(&new_key, now - 1).await?;
     tx.use_key(key.id).await?;
     let wanted = name.unwrap_or_else(|| request.name.clone());
-    let host = admission::free_host(tx, network).await?;
-    tx.set_cursor(network.id, host).await?;
+    let host = admission::take_host(tx, network, request.machine_key).await?;
     let new = NewNode {
         network: network.id,
         machine_key: request.machine_key,

@@ -2,7 +2,7 @@
 
 macro_rules! network_columns {
     () => {
-        "id, name, ipv4, ipv6, version, cursor, created_at, relays_version, groups_version, approval, key_life"
+        "id, name, ipv4, ipv6, version, cursor, created_at, relays_version, groups_version, approval, key_life, names, names_version"
     };
 }
 

@@ -14,7 +14,7 @@ macro_rules! files {
 }
 
 /// Version, description and statements of each migration. A released one is never edited: its checksum is checked at every start.
-const FOR_SQLITE: [(i64, &str, &str); 14] = files! {
+const FOR_SQLITE: [(i64, &str, &str); 15] = files! {
     1 "first" "sqlite/0001_first.sql"
     2 "operators" "sqlite/0002_operators.sql"
     3 "relays" "sqlite/0003_relays.sql"
@@ -29,10 +29,11 @@ const FOR_SQLITE: [(i64, &str, &str); 14] = files! {
     12 "webhooks" "sqlite/0012_webhooks.sql"
     13 "logins" "sqlite/0013_logins.sql"
     14 "routes" "sqlite/0014_routes.sql"
+    15 "names" "sqlite/0015_names.sql"
 };
 
 /// The same for PostgreSQL, which begins with the tables that SQLite has after its sixth.
-const FOR_POSTGRES: [(i64, &str, &str); 9] = files! {
+const FOR_POSTGRES: [(i64, &str, &str); 10] = files! {
     6 "first" "postgres/0006_first.sql"
     7 "revocations" "postgres/0007_revocations.sql"
     8 "people" "postgres/0008_people.sql"
@@ -42,6 +43,7 @@ const FOR_POSTGRES: [(i64, &str, &str); 9] = files! {
     12 "webhooks" "postgres/0012_webhooks.sql"
     13 "logins" "postgres/0013_logins.sql"
     14 "routes" "postgres/0014_routes.sql"
+    15 "names" "postgres/0015_names.sql"
 };
 
 /// The migrations, which update a database of any earlier version.

@@ -4,6 +4,8 @@
 //! The random bits distinguish its versions from those that nodes remember from before, so that such a node gets a full map instead of changes that do not fit.
 //! Versions are below 2^53, which every JSON parser reads exactly.
 
+use taut_netmap::Naming;
+
 use super::damage::parsed;
 use super::rows::{bytes, network, unsigned};
 use super::{NetworkId, NetworkRow, REMOVED, Reading, StoreError, Writing};
@@ -140,6 +142,17 @@ impl Writing {
     /// Stores the host number that was assigned last.
     pub(crate) async fn set_cursor(&mut self, id: NetworkId, cursor: u32) -> Result<(), StoreError> {
         self.execute("UPDATE networks SET cursor = $1 WHERE id = $2", &[cursor.into(), (&id.0).into()]).await?;
+        Ok(())
+    }
+
+    /// Stores the names that an operator chose, and the version at which they changed.
+    pub(crate) async fn set_names(&mut self, id: NetworkId, names: &Naming, version: u64) -> Result<(), StoreError> {
+        let text = serde_json::to_string(names).map_err(|_| StoreError::Damaged("names"))?;
+        self.execute(
+            "UPDATE networks SET names = $1, names_version = $2 WHERE id = $3",
+            &[(&text).into(), version.into(), (&id.0).into()],
+        )
+        .await?;
         Ok(())
     }
 

@@ -168,6 +168,19 @@ impl Reading {
         Ok(rows.iter().filter_map(|row| row.first().ok()).collect())
     }
 
+    /// Returns the IPv4 address that this machine had when it was last removed, while the mark of that is kept.
+    pub(crate) async fn former_address(
+        &mut self,
+        network: NetworkId,
+        machine: PublicKey,
+    ) -> Result<Option<Ipv4Addr>, StoreError> {
+        let former = "SELECT ipv4 FROM nodes WHERE network = $1 AND machine_key = $2 AND removed_at IS NOT NULL \
+             ORDER BY id DESC LIMIT 1";
+        let row = self.optional(former, &[(&network.0).into(), (&machine.0).into()]).await?;
+        // Without a valid mark the machine is as good as new.
+        Ok(row.and_then(|row| bytes::<4>(&row, "ipv4").ok()).map(Ipv4Addr::from))
+    }
+
     /// Returns true if a member has this name.
     pub(crate) async fn is_name_taken(&mut self, network: NetworkId, name: &str) -> Result<bool, StoreError> {
         let taken = "SELECT EXISTS (SELECT 1 FROM nodes WHERE network = $1 AND name = $2 AND removed_at IS NULL)";

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use taut_base::{NodeId, Prefix, PublicKey, RelayId};
+use taut_netmap::Naming;
 
 pub(super) use super::cells::{bytes, unsigned, version};
 use super::device_rows::{Device, Grants};
@@ -51,6 +52,10 @@ pub(crate) struct NetworkRow {
     pub(crate) approval: bool,
     /// Seconds for which a membership lasts; `None` for ever. A node may have its own.
     pub(crate) key_life: Option<i64>,
+    /// The names that its operator chose.
+    pub(crate) naming: Naming,
+    /// Version at which they last changed.
+    pub(crate) names_version: u64,
 }
 
 /// A relay of a network.
@@ -213,7 +218,19 @@ pub(super) fn network(row: &Row) -> Result<NetworkRow, StoreError> {
         groups_version: version(row, "groups_version")?,
         approval: row.get("approval")?,
         key_life: row.get("key_life")?,
+        naming: naming(row)?,
+        names_version: version(row, "names_version")?,
     })
+}
+
+/// Longest text of a network's names that is read, 256 KiB: twice what the longest names and all addresses take.
+const LONGEST_NAMES: usize = 256 * 1024;
+
+/// Reads the names that an operator chose. Damaged names are not read as none: every node would lose them.
+fn naming(row: &Row) -> Result<Naming, StoreError> {
+    let text: String = row.get("names")?;
+    let naming = (text.len() <= LONGEST_NAMES).then(|| serde_json::from_str(&text).ok()).flatten();
+    naming.ok_or(StoreError::Damaged("names that are none"))
 }
 
 pub(super) fn key(row: &Row) -> Result<KeyRow, StoreError> {

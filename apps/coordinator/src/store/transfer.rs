@@ -63,10 +63,13 @@ const TABLES: [Copied; 23] = [
     },
     Copied {
         name: "networks",
-        read: "SELECT id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at, approval, key_life, groups_version FROM networks ORDER BY id",
-        write: "INSERT INTO networks (id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at, approval, key_life, groups_version) \
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-        columns: &[Bytes, Text, Text, Text, Integer, Integer, Integer, Integer, Integer, Integer, Integer, Integer],
+        read: "SELECT id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at, approval, key_life, groups_version, names, names_version FROM networks ORDER BY id",
+        write: "INSERT INTO networks (id, name, ipv4, ipv6, version, cursor, created_at, relays_version, removed_at, approval, key_life, groups_version, names, names_version) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+        columns: &[
+            Bytes, Text, Text, Text, Integer, Integer, Integer, Integer, Integer, Integer, Integer, Integer, Text,
+            Integer,
+        ],
         numbered: None,
     },
     Copied {

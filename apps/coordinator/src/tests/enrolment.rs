@@ -273,6 +273,29 @@ fn a_given_back_address_is_not_the_next_one() {
 }
 
 #[test]
+fn a_machine_that_joins_again_has_its_addresses_again_unless_another_one_has_them() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start_with(&directory.0, "10.0.0.0/29");
+    let remove =
+        |node: &TestNode| coordinator.wait(coordinator.state.remove_node(None, &node.id().to_string())).unwrap();
+    let first = coordinator.join("first");
+    let second = coordinator.join("second");
+    let (host, addresses) = (first.host.clone(), first.map.me.addresses.clone());
+    remove(&first);
+    let again = host.join(&coordinator, &coordinator.token(), "first").unwrap();
+    assert_eq!((&again.map.me.addresses, again.id() > second.id()), (&addresses, true));
+    // The place in the order of addresses is as before.
+    assert_eq!(coordinator.join("third").map.me.addresses[0].to_string(), "10.0.0.3");
+    remove(&again);
+    for _ in 0..4 {
+        coordinator.join("other");
+    }
+    remove(&second);
+    let last = host.join(&coordinator, &coordinator.token(), "first").unwrap();
+    assert_eq!(last.map.me.addresses[0].to_string(), "10.0.0.2", "its former address was the last one to be assigned");
+}
+
+#[test]
 fn a_node_that_leaves_is_removed_and_its_peers_are_told() {
     let directory = Directory::new();
     let coordinator = TestCoordinator::start(&directory);

@@ -20,7 +20,7 @@ use Who::{Anybody, Operator};
 
 /// All requests: method, path, client, parameter, body and status of the answer. In this order each request finds what it needs.
 type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
-const ROUTES: [Row; 33] = [
+const ROUTES: [Row; 35] = [
     ("GET", "/healthz", Anybody, "", None, 200),
     ("GET", "/readyz", Anybody, "", None, 200),
     ("GET", "/api/v1/openapi.json", Operator, "", None, 200),
@@ -44,6 +44,15 @@ const ROUTES: [Row; 33] = [
     ("GET", "/api/v1/relay-token", Operator, "", None, 200),
     ("GET", "/api/v1/ticket-key", Operator, "", None, 200),
     ("DELETE", "/api/v1/networks/{name}", Operator, "lab?force=true", None, 200),
+    ("GET", "/api/v1/names", Operator, "", None, 200),
+    (
+        "PATCH",
+        "/api/v1/names",
+        Operator,
+        "",
+        Some(r#"{"set_domains":[{"domain":"corp.example","servers":["10.1.0.53"]}]}"#),
+        200,
+    ),
     ("GET", "/api/v1/policy", Operator, "", None, 200),
     ("POST", "/api/v1/policy", Operator, "", Some(r#"{"text":"{\"acls\":[]}"}"#), 201),
     ("GET", "/api/v1/policy/versions", Operator, "", None, 200),

@@ -1,6 +1,6 @@
 //! `taut-coordinator serve`, killed by SIGKILL while many clients write: every acknowledged change is complete in the database.
 //!
-//! 100 kills, or the number in `TAUT_KILLS` (`make chaos`: 1,000), spread over coordinators that run side by side. With `TAUT_TEST_POSTGRES` (tools/with_postgres)
+//! 50 kills, or the number in `TAUT_KILLS` (`make chaos`: 1,000), spread over coordinators that run side by side. With `TAUT_TEST_POSTGRES` (tools/with_postgres)
 //! the database is on that server, and 20 kills are the default (`make chaos`: 200), because each coordinator waits for the server twice.
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
 #![expect(clippy::panic, reason = "the same")]
@@ -22,11 +22,11 @@ use taut_testkit::Seeded;
 use client::{Operator, PROGRAM, Serve, TestHost, create_database, random, set_database};
 use writer::Ledger;
 
-/// Default number of kills, 100; `TAUT_KILLS` overrides it.
-const KILLS: u32 = 100;
+/// Default number of kills, 50; `TAUT_KILLS` overrides it.
+const KILLS: u32 = 50;
 
 /// The same with PostgreSQL.
-const KILLS_ON_SERVER: u32 = 20;
+const KILLS_ON_SERVER: u32 = 12;
 
 /// Number of coordinators that run at the same time, 4.
 const SIDE_BY_SIDE: u32 = 4;

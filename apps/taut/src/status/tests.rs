@@ -60,6 +60,9 @@ pub(crate) fn sample() -> Status {
                 domain: String::from("home.taut.internal"),
                 servers: vec!["100.64.0.0".parse().unwrap(), "fd00::53:0:53".parse().unwrap()],
                 resolver: Some(ResolverStatus { by: Some(ResolverBackEnd::SystemdResolved), problem: None }),
+                records: 0,
+                domains: Vec::new(),
+                internet: None,
             }),
         }),
         coordinator: Some(CoordinatorStatus {

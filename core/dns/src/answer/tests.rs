@@ -157,3 +157,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn records_of_the_operator_are_answered_and_nodes_come_first() {
+    let names = crate::testkit::chosen_names();
+    let answer = |name: &str, kind| Answer::of(&respond(&names, &question(name, kind), Transport::Tcp).unwrap());
+    let address = |name: &str| answer(name, kind::A).answers.first().map(|(_, data)| data.clone());
+    let (printer, app) = (Some(vec![10, 1, 0, 7]), Some(vec![10, 1, 0, 8]));
+    assert_eq!(address("printer.home.taut.internal"), printer);
+    assert_eq!(address("web.home.taut.internal"), Some(vec![100, 64, 0, 2]), "a node's name is the node's");
+    assert_eq!(address("x.y.home.taut.internal"), app);
+    assert_eq!(address("x.apps.example"), app);
+    assert_eq!(address("GIT.corp.example"), printer);
+    for (name, code) in [
+        ("printer.home.taut.internal", 0),
+        ("b.home.taut.internal", 0),
+        ("apps.example", 0),
+        ("x.web.home.taut.internal", 3),
+        ("x.printer.home.taut.internal", 3),
+        ("x.git.corp.example", 3),
+        ("example", 5),
+        ("www.example", 5),
+    ] {
+        let answer = answer(name, kind::AAAA);
+        assert_eq!((answer.code, answer.answers.len()), (code, 0), "{name}");
+        assert_eq!(answer.authorities.len(), usize::from(code != 5), "{name}: the SOA bounds how long it is kept");
+    }
+}
+
+#[test]
+fn fault_h5_an_answer_that_is_too_long_is_cut_and_says_so() {
+    let mut answer = question("x.corp.example", kind::A);
+    answer[2] |= 0x80;
+    answer[7] = 40;
+    answer.extend([0; 1_300]);
+    assert_eq!(cut_to(&answer, 2_000), answer);
+    let cut = Answer::of(&cut_to(&answer, 1_232));
+    assert!(cut.is_cut && cut.question == "x.corp.example" && cut.answers.is_empty());
+    assert_eq!(cut_to(&[1; 20], 4).len(), 12, "a damaged one is harmless");
+}

@@ -10,6 +10,7 @@ use taut_wire::tcp::{self, Segment};
 
 use super::outbox::Outbox;
 use super::packet::{Flow, TcpFields};
+use super::question;
 use crate::answer::{Transport, respond};
 use crate::names::Names;
 
@@ -19,6 +20,8 @@ const MAX_QUESTION: usize = 4_096;
 const RECEIVE_BUFFER: usize = 8 * 1_024;
 /// Bytes of unacknowledged answers from which on questions wait, 16 KiB: a client that does not read its answers costs no more than this and one answer.
 const MAX_ANSWERS: usize = 16 * 1_024;
+/// Questions of a connection that other servers answer at once, 8; further ones wait. A resolver that sends its questions in a row has a few.
+const MAX_FORWARDED: usize = 8;
 /// Time to the first retransmission, 250 ms: the client's kernel answers within microseconds, unless the host is out of processor time.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
 /// Retransmissions of a segment before the connection is given up, 5: the last one comes after 8 s.
@@ -65,6 +68,8 @@ pub(super) struct Connection {
     send_next: u32,
     highest: u32,
     answers: Vec<u8>,
+    /// Questions that other servers are asked.
+    forwarded: usize,
     /// The client's receive window.
     window: u16,
     /// Longest segment that the client takes, and the one that the stub announces.
@@ -93,6 +98,7 @@ impl Connection {
             send_next: start,
             highest: start,
             answers: Vec::new(),
+            forwarded: 0,
             window: syn.window(),
             segment_size: announced.clamp(MIN_SEGMENT, room),
             own_segment_size: u16::try_from(room).unwrap_or(u16::MAX),
@@ -146,7 +152,7 @@ impl Connection {
             return Fate::Closed;
         }
         let must_acknowledge = self.take_data(segment);
-        if !self.answer(names) {
+        if !self.answer(names, out) {
             return self.reset(out);
         }
         self.transmit(must_acknowledge, out, now);
@@ -232,19 +238,46 @@ impl Connection {
         true
     }
 
-    /// Answers complete questions while there is room. Returns false if the client sends something else than questions.
-    fn answer(&mut self, names: &Names) -> bool {
-        while self.answers.len() < MAX_ANSWERS {
+    /// Takes the answer of another server, and goes on with the questions that waited for it.
+    pub(super) fn take_answer(&mut self, answer: &[u8], names: &Names, out: &mut Outbox, now: Time) -> Fate {
+        // An answer may come after the connection was opened again, from the same port.
+        let Some(forwarded) = self.forwarded.checked_sub(1) else { return Fate::Open };
+        self.forwarded = forwarded;
+        if !self.append(answer) || !self.answer(names, out) {
+            return self.reset(out);
+        }
+        self.transmit(false, out, now);
+        Fate::Open
+    }
+
+    /// Appends an answer with its length. Returns false for one that is too long for a message.
+    fn append(&mut self, answer: &[u8]) -> bool {
+        let Ok(size) = u16::try_from(answer.len()) else { return false };
+        self.answers.extend_from_slice(&size.to_be_bytes());
+        self.answers.extend_from_slice(answer);
+        true
+    }
+
+    /// Answers complete questions while there is room, or has them passed on. Returns false if the client sends something else than questions.
+    fn answer(&mut self, names: &Names, out: &mut Outbox) -> bool {
+        while self.answers.len() < MAX_ANSWERS && self.forwarded < MAX_FORWARDED {
             let Some((length, rest)) = self.received.split_first_chunk::<2>() else { return true };
             let length = usize::from(u16::from_be_bytes(*length));
             if length > MAX_QUESTION {
                 return false;
             }
-            let Some(question) = rest.get(..length) else { return true };
-            let Some(answer) = respond(names, question, Transport::Tcp) else { return false };
-            let Ok(size) = u16::try_from(answer.len()) else { return false };
-            self.answers.extend_from_slice(&size.to_be_bytes());
-            self.answers.extend_from_slice(&answer);
+            let Some(message) = rest.get(..length) else { return true };
+            if let Some(question) = question(names, message, self.flow, Transport::Tcp) {
+                if !out.ask(question) {
+                    return true;
+                }
+                self.forwarded += 1;
+            } else {
+                let Some(answer) = respond(names, message, Transport::Tcp) else { return false };
+                if !self.append(&answer) {
+                    return false;
+                }
+            }
             self.received.drain(..2 + length);
         }
         true
@@ -252,7 +285,7 @@ impl Connection {
 
     /// Returns true if no more answers follow: the client sends no more, and nothing complete waits.
     fn is_finished(&self) -> bool {
-        self.is_half_closed && self.answers.len() < MAX_ANSWERS
+        self.is_half_closed && self.answers.len() < MAX_ANSWERS && self.forwarded == 0
     }
 
     /// Has everything sent again that is not acknowledged.

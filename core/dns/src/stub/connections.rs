@@ -47,6 +47,16 @@ impl Connections {
         self.schedule();
     }
 
+    /// Takes the answer of another server to a question of the connection, if it still exists.
+    pub(super) fn take_answer(&mut self, flow: Flow, answer: &[u8], names: &Names, out: &mut Outbox, now: Time) {
+        if let Some(place) = self.all.iter().position(|connection| connection.flow() == flow) {
+            if self.all[place].take_answer(answer, names, out, now) == Fate::Closed {
+                self.all.swap_remove(place);
+            }
+            self.schedule();
+        }
+    }
+
     /// Returns the time at which [`Self::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.due

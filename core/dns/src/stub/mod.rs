@@ -12,14 +12,19 @@ use taut_wire::ip::{self, Packet, Version};
 use taut_wire::tcp::Segment;
 use taut_wire::udp::{self, Datagram};
 
-use crate::answer::{Transport, respond};
+use crate::answer::{Transport, cut_to, respond};
 use crate::names::Names;
+use crate::query::{Header, Query};
 use connections::Connections;
 use outbox::Outbox;
+pub use outbox::{Client, Question};
 use packet::Flow;
 
 /// The port of DNS.
 pub const PORT: u16 = 53;
+
+/// The port at the overlay address of an exit node at which its peers ask it for names of the internet, UDP and TCP. Not 53: programs of that host may have that one.
+pub const EXIT_PORT: u16 = 8_253;
 
 /// The stub of one lane. Its packets come from the host alone: the caller never passes a packet of a peer (fault H8).
 #[derive(Debug, Default)]
@@ -54,6 +59,22 @@ impl Stub {
         self.connections.handle_timeout(&mut self.out, now);
     }
 
+    /// Returns the next question for other servers. [`Self::take_answer`] takes what they answer.
+    pub fn poll_question(&mut self) -> Option<Question> {
+        self.out.next_question()
+    }
+
+    /// Takes the answer of another server to a question of [`Self::poll_question`], which the caller has checked. An answer that does not fit a datagram is cut, and the client asks over TCP.
+    pub fn take_answer(&mut self, names: &Names, client: Client, answer: &[u8], now: Time) {
+        match client.transport {
+            Transport::Udp(room) => {
+                let answer = cut_to(answer, usize::from(room));
+                self.out.push(client.flow.datagram(&answer));
+            }
+            Transport::Tcp => self.connections.take_answer(client.flow, answer, names, &mut self.out, now),
+        }
+    }
+
     /// Returns the next packet for the host.
     pub fn poll_output(&mut self) -> Option<Box<[u8]>> {
         self.out.pop()
@@ -70,6 +91,9 @@ impl Stub {
         let flow = flow(packet, datagram.source(), PORT);
         let room = mtu.saturating_sub(flow.ip_header() + udp::HEADER);
         let transport = Transport::Udp(u16::try_from(room).unwrap_or(u16::MAX));
+        if let Some(question) = question(names, datagram.payload(), flow, transport) {
+            return self.out.ask(question);
+        }
         let answer = respond(names, datagram.payload(), transport);
         let is_answered = answer.is_some();
         self.out.push(answer.and_then(|answer| flow.datagram(&answer)));
@@ -87,6 +111,18 @@ impl Stub {
         self.connections.handle(flow, &segment, names, mtu, &mut self.out, now);
         true
     }
+}
+
+/// Returns the question in a message that other servers answer, with the longest answer to it.
+fn question(names: &Names, message: &[u8], flow: Flow, transport: Transport) -> Option<Question> {
+    Header::parse(message).filter(|header| !header.is_response && header.opcode == 0)?;
+    let query = Query::parse(message)?;
+    let servers = names.servers(&query)?;
+    let transport = match transport {
+        Transport::Udp(_) => Transport::Udp(transport.limit(query.edns) as u16),
+        Transport::Tcp => Transport::Tcp,
+    };
+    Some(Question { client: Client { flow, transport }, message: message.to_vec(), servers })
 }
 
 fn flow(packet: &Packet<'_>, client: u16, stub: u16) -> Flow {

@@ -386,3 +386,120 @@ proptest! {
         dns.handle(&names(), packet.as_deref().unwrap_or(&bytes), MTU, NOW);
     }
 }
+
+/// The answer of the server of `corp.example` to this message, `length` bytes long.
+fn served(message: &[u8], length: usize) -> Vec<u8> {
+    let mut answer = message.to_vec();
+    answer[2] |= 0x80;
+    answer.resize(length.max(message.len()), 0);
+    answer
+}
+
+#[test]
+fn a_question_for_another_servers_domain_is_passed_on_unchanged() {
+    let (names, mut dns) = (crate::testkit::chosen_names(), Stub::default());
+    let message = crate::testkit::query(0x0130, "Www.corp.example", [WEB, 1], &[0, 0, 41, 16, 0, 0, 0, 128, 0, 0, 0]);
+    let flow = towards(CLIENT, 40_000, STUB, PORT);
+    assert!(dns.handle(&names, &flow.datagram(&message).unwrap(), MTU, NOW));
+    assert_eq!(dns.poll_output(), None);
+    let question = dns.poll_question().unwrap();
+    assert_eq!((&question.message, &*question.servers), (&message, &["10.1.0.53".parse().unwrap()][..]));
+    assert!(!question.is_over_tcp());
+    for (length, shown) in [(600, 600), (1_300, message.len() - 11)] {
+        dns.take_answer(&names, question.client, &served(&message, length), NOW);
+        let packet = dns.poll_output().unwrap();
+        let packet = Packet::parse(&packet).unwrap();
+        let datagram = Datagram::parse(packet.payload()).unwrap();
+        assert_eq!((datagram.destination(), datagram.payload().len()), (40_000, shown));
+        assert_eq!(datagram.payload()[2] & 2 != 0, length != shown, "TC");
+    }
+    // Neither a transfer nor the names of nodes and records.
+    for (name, kind) in [("corp.example", 252), ("git.corp.example", WEB), ("web.home.taut.internal", WEB)] {
+        let other = flow.datagram(&crate::testkit::question(name, kind)).unwrap();
+        assert!(dns.handle(&names, &other, MTU, NOW) && dns.poll_output().is_some(), "{name}");
+    }
+    assert_eq!(dns.poll_question(), None);
+}
+
+#[test]
+fn fault_h8_questions_for_other_servers_are_taken_from_this_node_alone_and_bounded() {
+    let (names, mut dns) = (crate::testkit::chosen_names(), Stub::default());
+    let message = question("www.corp.example", WEB);
+    let other = towards("100.64.0.2", 40_000, STUB, PORT).datagram(&message).unwrap();
+    assert!(!dns.handle(&names, &other, MTU, NOW) && dns.poll_question().is_none());
+    let asked = towards(CLIENT, 40_000, STUB, PORT).datagram(&message).unwrap();
+    let taken = (0..200).filter(|_| dns.handle(&names, &asked, MTU, NOW)).count();
+    assert_eq!(taken, 32);
+    assert_eq!(std::iter::from_fn(|| dns.poll_question()).count(), 32);
+}
+
+#[test]
+fn a_connection_waits_for_other_servers_and_answers_what_it_knows_at_once() {
+    let (names, mut dns) = (crate::testkit::chosen_names(), Stub::default());
+    let flow = towards(CLIENT, 40_000, STUB, PORT);
+    let fields = |sequence, acknowledgement, flags| TcpFields {
+        sequence,
+        acknowledgement,
+        flags,
+        window: 60_000,
+        segment_size: None,
+    };
+    let send = |dns: &mut Stub, fields: &TcpFields, payload: &[u8]| {
+        assert!(dns.handle(&names, &flow.segment(fields, payload).unwrap(), MTU, NOW));
+    };
+    send(&mut dns, &fields(0, 0, tcp::SYN), &[]);
+    let opened = dns.poll_output().unwrap();
+    let opened = Segment::parse(Packet::parse(&opened).unwrap().payload()).unwrap().sequence().wrapping_add(1);
+    let framed = |message: &[u8]| [&(message.len() as u16).to_be_bytes()[..], message].concat();
+    let foreign = question("www.corp.example", WEB);
+    let all = [framed(&foreign).repeat(10), framed(&web())].concat();
+    send(&mut dns, &fields(1, opened, tcp::ACK), &all);
+    let mut asked: Vec<Question> = std::iter::from_fn(|| dns.poll_question()).collect();
+    assert_eq!((asked.len(), asked[0].is_over_tcp()), (8, true), "the others wait");
+    let client = asked.remove(0).client;
+    let received = |dns: &mut Stub| {
+        let packets = std::iter::from_fn(|| dns.poll_output());
+        let payload =
+            |packet: Box<[u8]>| Segment::parse(Packet::parse(&packet).unwrap().payload()).unwrap().payload().to_vec();
+        packets.flat_map(payload).collect::<Vec<u8>>()
+    };
+    assert_eq!(received(&mut dns), [0; 0]);
+    dns.take_answer(&names, client, &served(&foreign, 2_000), NOW);
+    assert_eq!(received(&mut dns).len(), 2 + 2_000, "whole, in two segments");
+    assert!(dns.poll_question().is_some(), "the next one has its place");
+    for _ in 0..9 {
+        dns.take_answer(&names, client, &served(&foreign, 0), NOW);
+    }
+    let rest = received(&mut dns);
+    assert_eq!(rest.len() - 9 * framed(&foreign).len(), 2 + web().len() + 16, "all, and that of the network's name");
+    dns.take_answer(&names, client, &served(&foreign, 0), NOW);
+    assert_eq!(received(&mut dns), [0; 0], "a later answer is ignored");
+}
+
+#[test]
+fn fault_h8_with_an_exit_node_names_of_the_internet_are_passed_on_and_no_others() {
+    let names = crate::testkit::chosen_names().with_all_others(["internal", "local"]);
+    let mut dns = Stub::default();
+    let flow = towards(CLIENT, 40_000, STUB, PORT);
+    let mut servers = |name: &str| {
+        assert!(dns.handle(&names, &flow.datagram(&question(name, WEB)).unwrap(), MTU, NOW), "{name}");
+        let question = dns.poll_question();
+        assert_eq!(question.is_none(), dns.poll_output().is_some(), "{name}: either an answer or a question");
+        question.map(|question| question.servers.len())
+    };
+    for name in ["www.example.com", "1.1.1.1.in-addr.arpa", "example"] {
+        assert_eq!(servers(name), Some(0), "{name}: none, which is the exit node");
+    }
+    assert_eq!(servers("www.corp.example"), Some(1), "a split domain");
+    for name in [
+        "web.home.taut.internal",
+        "x.other.taut.internal",
+        "www.internal.lan.example",
+        "nas.local",
+        "git.corp.example",
+        "x.apps.example",
+        "1.0.64.100.in-addr.arpa",
+    ] {
+        assert_eq!(servers(name), None, "{name}");
+    }
+}

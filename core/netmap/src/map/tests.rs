@@ -1,4 +1,5 @@
 use super::*;
+use crate::naming::SplitDomain;
 
 fn peer(number: u8) -> Peer {
     Peer {
@@ -20,7 +21,7 @@ fn map() -> NetworkMap {
             name: String::from("default"),
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd12:3456:789a::/64".parse().unwrap(),
-            base_domain: None,
+            naming: Naming::default(),
         },
         me: LocalMember {
             id: NodeId(1),
@@ -36,7 +37,16 @@ fn map() -> NetworkMap {
 }
 
 fn delta() -> Delta {
-    Delta { from: 5, to: 6, me: None, upserts: Vec::new(), removes: Vec::new(), relays: None, filter: None }
+    Delta {
+        from: 5,
+        to: 6,
+        me: None,
+        upserts: Vec::new(),
+        removes: Vec::new(),
+        relays: None,
+        filter: None,
+        naming: None,
+    }
 }
 
 #[test]
@@ -150,23 +160,27 @@ fn fault_e20_a_reserved_name_costs_its_node_the_name_and_nobody_the_map() {
 }
 
 #[test]
-fn fault_e17_a_base_domain_that_is_refused_is_the_default() {
+fn fault_e17_names_are_no_reason_to_refuse_a_map() {
     let mut map = map();
-    assert!(
-        !serde_json::to_string(&map).unwrap().contains("base_domain"),
-        "older nodes and coordinators see no new field"
+    assert!(!serde_json::to_string(&map).unwrap().contains("naming"), "older nodes and coordinators see no new field");
+    let hostile = SplitDomain { domain: String::from("\0"), servers: Vec::new() };
+    let naming = Naming { base_domain: Some(String::from("com")), domains: vec![hostile; 5_000], ..Naming::default() };
+    map.network.naming = naming;
+    assert_eq!((map.network.zone(&[]), map.check()), (String::from("default.taut.internal"), Ok(())));
+    let read: NetworkMap = serde_json::from_value(serde_json::to_value(&map).unwrap()).unwrap();
+    assert_eq!(read, map);
+}
+
+#[test]
+fn a_delta_replaces_the_names_that_the_operator_chose() {
+    let naming = Naming { base_domain: Some(String::from("corp.example")), ..Naming::default() };
+    let next = map().apply(&Delta { naming: Some(naming.clone()), ..delta() }).unwrap();
+    assert_eq!(next.network.zone(&[]), "default.corp.example");
+    assert_eq!(
+        next.apply(&Delta { from: 6, to: 7, ..delta() }).unwrap().network.naming,
+        naming,
+        "and others keep them"
     );
-    for (base, zone) in [
-        (None, "default.taut.internal"),
-        (Some("corp.taut.internal"), "default.corp.taut.internal"),
-        (Some("compute.internal"), "default.taut.internal"),
-        (Some("com"), "default.taut.internal"),
-        (Some("\0"), "default.taut.internal"),
-    ] {
-        map.network.base_domain = base.map(String::from);
-        assert_eq!(map.network.zone(), zone);
-        assert_eq!(map.check(), Ok(()));
-        let read: NetworkMap = serde_json::from_value(serde_json::to_value(&map).unwrap()).unwrap();
-        assert_eq!(read.network.base_domain.as_deref(), base);
-    }
+    let read: Delta = serde_json::from_str(r#"{"from":5,"to":6}"#).unwrap();
+    assert_eq!(read.naming, None, "from a coordinator that knows none");
 }

@@ -44,6 +44,7 @@ impl<E: Entropy> Node<E> {
     /// Sets the user's choice of an exit node, and whether this node is one, from the next map on. A map alone never makes a node send to an exit node, or accept packets of the
     /// internet from a peer (fault E17).
     pub fn set_exit(&mut self, wish: Wish, is_exit: bool) {
+        self.naming.set_asks_exit(wish != Wish::None);
         self.exits.set_wish(wish);
         self.is_exit = is_exit;
     }

@@ -61,7 +61,7 @@ pub(crate) fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
             name: String::from("net"),
             ipv4: Prefix::new(IpAddr::from([100, 64, 0, 0]), 10).unwrap(),
             ipv6: Prefix::new(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 0]), 48).unwrap(),
-            base_domain: None,
+            naming: taut_netmap::Naming::default(),
         },
         me: LocalMember {
             id: NodeId(u64::from(me) + 1),

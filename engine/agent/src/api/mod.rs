@@ -348,6 +348,49 @@ pub struct NamesStatus {
     /// The host's resolver; `None` if it is left alone (`--no-dns`), and from a daemon that always leaves it alone.
     #[serde(default)]
     pub resolver: Option<ResolverStatus>,
+    /// Number of the operator's records that this node answers.
+    #[serde(default)]
+    pub records: usize,
+    /// The domains whose questions this node passes to other servers.
+    #[serde(default)]
+    pub domains: Vec<DomainStatus>,
+    /// Who answers names of the internet while an exit node is chosen; `null` while none is.
+    #[serde(default)]
+    pub internet: Option<InternetNames>,
+}
+
+/// Who answers names of the internet while an exit node is chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InternetNames {
+    /// Name of the exit node; `null` while none can be used. Then nobody is asked.
+    pub through: Option<String>,
+    /// The exit node itself, or the servers that are asked through it.
+    pub servers: Vec<IpAddr>,
+    /// Those that do not answer, with the reason.
+    pub troubles: Vec<ServerTrouble>,
+}
+
+/// A domain whose questions go to other servers, through the overlay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainStatus {
+    /// The domain.
+    pub domain: String,
+    /// Its servers, first choice first.
+    pub servers: Vec<IpAddr>,
+    /// Servers that do not answer, with the reason.
+    pub troubles: Vec<ServerTrouble>,
+    /// True if the host's resolver does not ask for it, because one of the host's own search domains has these names.
+    #[serde(default)]
+    pub yields: bool,
+}
+
+/// A server that does not answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerTrouble {
+    /// The server.
+    pub server: IpAddr,
+    /// The reason, of its last question.
+    pub reason: String,
 }
 
 /// The lanes: threads that move packets.

@@ -46,8 +46,10 @@ use crate::metrics::http::{self, MetricsServer};
 use crate::overlay::{self, Overlay, OverlayOutput};
 use crate::resolver::Resolver;
 use crate::server::{ApiServer, FIRST_CONNECTION};
+use crate::upstream::Upstream;
 use kill_switch::Guard;
 use mapped::Mapped;
+use names::Served;
 use questions::Questions;
 use sleep::{Sleep, awake};
 use state::{CoordinatorState, MembershipState, Problems, Readings};
@@ -57,6 +59,7 @@ const TOKEN_WAKER: u64 = 1;
 const TOKEN_MONITOR: u64 = 2;
 const TOKEN_SERVER: u64 = 3;
 const TOKEN_RESOLVER: u64 = 4;
+const TOKEN_SERVED: u64 = 5;
 
 /// Time from the first change of addresses to the first reading, 10 ms. Addresses change in bursts (an interface comes up, DHCP answers): one that goes, one that comes and a
 /// route take a few milliseconds. The reading must not be later, because peers cannot answer a host that moved until they know its new endpoint.
@@ -95,6 +98,10 @@ struct Daemon {
     monitor: Option<Monitor>,
     /// The host's resolver, unless it is left alone.
     resolver: Option<Resolver>,
+    /// Questions for servers of split domains, and for the exit node.
+    upstream: Upstream,
+    /// The peers that ask this exit node for names.
+    served: Served,
     control: Option<Control>,
     member: MembershipState,
     coordinator: CoordinatorState,
@@ -159,6 +166,7 @@ impl Daemon {
         if let Some(socket) = resolver.as_ref().and_then(Resolver::as_fd) {
             add(socket, TOKEN_RESOLVER)?;
         }
+        let upstream = Upstream::new(waker.clone());
         let mut daemon = Self {
             config,
             run: u64::try_from(clocks().wall.as_micros()).unwrap_or_default(),
@@ -169,6 +177,8 @@ impl Daemon {
             metrics: metrics.transpose()?,
             monitor,
             resolver,
+            upstream,
+            served: Served::default(),
             control: Some(control),
             member: MembershipState::default(),
             coordinator: CoordinatorState::default(),
@@ -205,6 +215,7 @@ impl Daemon {
                     TOKEN_MONITOR => self.handle_news(),
                     TOKEN_SERVER => self.accept(),
                     TOKEN_RESOLVER => self.read_resolver(),
+                    TOKEN_SERVED => self.served.turn(),
                     token if token >= http::FIRST_TOKEN => self.serve_metrics(token),
                     token if token >= FIRST_CONNECTION => self.serve(token),
                     _ => {}
@@ -243,6 +254,8 @@ impl Daemon {
             overlay.set_mapped(&self.mapped.of(overlay.port), clocks);
         }
         self.turn_overlay(clocks);
+        self.turn_upstream();
+        self.turn_served();
         self.rotate_old_key();
         if self.readings.due.take_if(|due| clocks.now >= *due).is_some() {
             self.readings.last = clocks.now;

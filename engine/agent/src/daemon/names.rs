@@ -1,12 +1,44 @@
-//! The host's resolver: it asks the stub while the network is up.
+//! Names: the host's resolver, which asks the stub while the network is up, and the servers of the operator's split domains.
 
-use taut_base::Time;
+use std::net::{IpAddr, SocketAddr};
+
+use taut_base::{Prefix, Time};
+use taut_dns::{EXIT_PORT, PORT, Question, Zones, is_at_or_below};
 use taut_event::Interest;
+use taut_netmap::{NetworkMap, RefusedDomain, SplitDomain, is_below};
 
-use super::{Daemon, TOKEN_RESOLVER, clocks};
-use crate::api::{Failure, ResolverStatus};
+use super::state::host_name;
+use super::{Daemon, TOKEN_RESOLVER, TOKEN_SERVED, clocks};
+use crate::api::{DomainStatus, Failure, InternetNames, NamesStatus, ResolverStatus, ServerTrouble};
+use crate::config::AnswerFilter;
 use crate::log::{Value, kind};
-use crate::resolver::{NamedNetwork, Resolver, ResolverEvent};
+use crate::overlay::Overlay;
+use crate::resolver::{NamedNetwork, Resolver, ResolverEvent, former_servers};
+use crate::upstream::{PRIVATE, ServedPeers, ServerWay};
+
+/// Warnings about domains of each kind that a status has at most, 8: a coordinator could name hundreds, and one shows what is wrong.
+const MOST_WARNINGS: usize = 8;
+
+/// The resolver of this exit node for its peers.
+#[derive(Default)]
+pub(super) struct Served {
+    peers: Option<ServedPeers>,
+    /// False if the peers that may ask are to be read from the map again.
+    pub(super) is_current: bool,
+    /// True if the poller knows the sockets.
+    is_registered: bool,
+    /// Why the peers cannot ask.
+    problem: Option<String>,
+}
+
+impl Served {
+    /// Takes the questions that wait.
+    pub(super) fn turn(&self) {
+        if let Some(peers) = &self.peers {
+            peers.turn();
+        }
+    }
+}
 
 impl Daemon {
     /// Has the host's resolver follow the network, by a new helper if the former one ended.
@@ -26,12 +58,172 @@ impl Daemon {
     fn named_network(&self) -> Option<NamedNetwork> {
         let (overlay, map) = (self.overlay.as_ref().filter(|_| self.config.dns)?, self.member.map.as_ref()?);
         let servers = overlay.name_servers();
+        let (usable, _) = map.network.naming.usable(&map.network.name, &self.config.accept_domains);
         (!servers.is_empty()).then(|| NamedNetwork {
             interface: String::from(overlay.interface()),
             servers,
-            zone: map.network.zone(),
+            outside: usable.outside(),
+            accepted: self.config.accept_domains.clone(),
+            filtered: filtered(self.config.dns_filter, overlay.prefixes()),
+            asks_exit: self.config.routes.exit_node.is_on(),
+            zone: usable.zone,
             prefixes: overlay.prefixes().to_vec(),
         })
+    }
+
+    /// Has servers asked that stubs have questions for, and passes on what they answered.
+    pub(super) fn turn_upstream(&mut self) {
+        let (Some(overlay), Some(map)) = (&mut self.overlay, &self.member.map) else {
+            // Nobody waits for these any more.
+            while self.upstream.poll_answer().is_some() {}
+            return;
+        };
+        while let Some((lane, question)) = overlay.poll_question() {
+            let split = question.servers.iter();
+            let ways = match question.servers.is_empty() {
+                true => {
+                    let vital = vital_names(&self.coordinator.url, map);
+                    exit_ways(overlay, &self.config.exit_dns, &question, &vital)
+                }
+                false => split.map(|server| ((*server, PORT).into(), overlay.way_to(*server, map))).collect(),
+            };
+            // The operator chose the servers of split domains, whose names are private ones. They cannot make names for members, as those of the internet cannot.
+            let filter = match self.config.dns_filter {
+                AnswerFilter::Private if !question.servers.is_empty() => AnswerFilter::Overlay,
+                filter => filter,
+            };
+            let filtered = filtered(filter, overlay.prefixes());
+            self.upstream.ask(lane, question, ways, filtered.into());
+        }
+        while let Some(answer) = self.upstream.poll_answer() {
+            overlay.answer(answer);
+        }
+    }
+
+    /// Has the peers of an exit node ask it, while it is one.
+    pub(super) fn turn_served(&mut self) {
+        let (overlay, map) = (self.overlay.as_ref().filter(|overlay| overlay.is_exit()), self.member.map.as_deref());
+        let (Some(overlay), Some(map)) = (overlay, map) else { return self.end_served() };
+        let (device, own) = (overlay.interface(), overlay.own_addresses());
+        if self.served.peers.as_ref().is_some_and(|peers| !peers.is_at(device, own)) {
+            return self.end_served();
+        }
+        if self.served.is_current {
+            return;
+        }
+        self.served.is_current = true;
+        let peers = match self.served.peers.take().map_or_else(|| ServedPeers::open(device, own), Ok) {
+            Ok(peers) => peers,
+            Err(error) => return self.served.problem = Some(error.to_string()),
+        };
+        let (usable, _) = map.network.naming.usable(&map.network.name, &self.config.accept_domains);
+        peers.set(map.filter.as_ref(), usable.outside().into_iter().chain([usable.zone]));
+        self.served.problem = None;
+        if !self.served.is_registered {
+            for socket in peers.descriptors() {
+                let _ = self.poller.add(socket, TOKEN_SERVED, Interest::READ);
+            }
+            self.served.is_registered = true;
+        }
+        self.served.peers = Some(peers);
+    }
+
+    fn end_served(&mut self) {
+        if let Some(peers) = self.served.peers.take() {
+            // A question in progress may hold a socket open for a moment.
+            for socket in peers.descriptors() {
+                self.poller.remove(socket);
+            }
+        }
+        self.served = Served::default();
+    }
+
+    /// Forgets the failures of servers that the operator took away.
+    pub(super) fn forget_servers(&mut self, map: &NetworkMap) {
+        let domains = &map.network.naming.domains;
+        let is_exit = |server| map.peers.values().any(|peer| peer.is_exit() && peer.addresses.contains(&server));
+        self.upstream
+            .keep_only(|server| domains.iter().any(|split| split.servers.contains(&server)) || is_exit(server));
+    }
+
+    /// Returns the network's names for users.
+    pub(super) fn names_status(&self, map: &NetworkMap) -> NamesStatus {
+        let overlay = self.overlay.as_ref();
+        let (usable, _) = map.network.naming.usable(&map.network.name, &self.config.accept_domains);
+        let given_way = self.resolver.as_ref().filter(|_| self.config.dns).map_or(&[][..], Resolver::given_way);
+        let domain = |split: SplitDomain| {
+            let trouble = |server: IpAddr| {
+                let no_way = match overlay?.way_to(server, map) {
+                    ServerWay::None(reason) => Some(reason),
+                    ServerWay::Here | ServerWay::Through(_) => None,
+                };
+                let reason = no_way.or_else(|| self.upstream.trouble(server).map(String::from))?;
+                Some(ServerTrouble { server, reason })
+            };
+            DomainStatus {
+                yields: given_way.iter().any(|other| *other == split.domain || is_below(&split.domain, other)),
+                troubles: split.servers.iter().filter_map(|server| trouble(*server)).collect(),
+                domain: split.domain,
+                servers: split.servers,
+            }
+        };
+        NamesStatus {
+            servers: overlay.map_or_else(Vec::new, Overlay::name_servers),
+            resolver: self.resolver_status(),
+            records: usable.records.len(),
+            domains: usable.domains.into_iter().map(domain).collect(),
+            internet: self.internet_names(),
+            domain: usable.zone,
+        }
+    }
+
+    /// Returns who answers names of the internet while an exit node is chosen.
+    fn internet_names(&self) -> Option<InternetNames> {
+        let overlay = self.overlay.as_ref().filter(|_| self.config.routes.exit_node.is_on())?;
+        let exit = overlay.exit_address();
+        let servers = match (exit, &self.config.exit_dns) {
+            (None, _) => Vec::new(),
+            (Some((address, _)), given) if given.is_empty() => vec![address],
+            (Some(_), given) => given.clone(),
+        };
+        let trouble = |server: &IpAddr| {
+            let reason = self.upstream.trouble(*server)?;
+            Some(ServerTrouble { server: *server, reason: String::from(reason) })
+        };
+        Some(InternetNames {
+            through: exit.map(|(_, name)| String::from(name)),
+            troubles: servers.iter().filter_map(trouble).collect(),
+            servers,
+        })
+    }
+
+    /// Returns warnings about domains of the coordinator that this node does not answer for (fault E17), or that give way to the host's own (fault H1).
+    pub(super) fn names_warnings(&self, map: &NetworkMap) -> Vec<Failure> {
+        let accepted = &self.config.accept_domains;
+        let (_, refused) = map.network.naming.usable(&map.network.name, accepted);
+        let with = |domain: &str| {
+            let all: Vec<&str> = accepted.iter().map(String::as_str).chain([domain]).collect();
+            format!("`taut set --accept-domains {}` lets it", all.join(","))
+        };
+        let refused = refused.iter().take(MOST_WARNINGS).map(|RefusedDomain { domain, fault }| {
+            let message =
+                format!("the network's operator wants this host to ask for {domain}, and it does not: {fault}");
+            let plain = domain.strip_prefix("*.").unwrap_or(domain);
+            let hint = if fault.can_be_accepted() { with(plain) } else { String::from("tell the operator") };
+            Failure::new(message, hint)
+        });
+        let given_way = self.resolver.as_ref().filter(|_| self.config.dns).map_or(&[][..], Resolver::given_way);
+        let given_way = given_way.iter().take(MOST_WARNINGS).map(|domain| {
+            let message = format!(
+                "the network's operator wants this host to ask for {domain}, and it does not: one of the host's own search domains has these names"
+            );
+            Failure::new(message, with(domain))
+        });
+        let served = self.served.problem.iter().map(|error| {
+            let message = format!("peers that use this exit node cannot ask it for names: port {EXIT_PORT} of its overlay addresses: {error}");
+            Failure::new(message, format!("see who has it (`ss -lnup 'sport = :{EXIT_PORT}'`), and restart taut"))
+        });
+        refused.chain(given_way).chain(served).collect()
     }
 
     /// Returns the state of the host's resolver for users.
@@ -60,4 +252,33 @@ impl Daemon {
             resolver.stop();
         }
     }
+}
+
+/// Returns the prefixes that answers for public names must not have an address in.
+fn filtered(filter: AnswerFilter, overlay: &[Prefix]) -> Vec<Prefix> {
+    let private = PRIVATE.iter().filter(|_| filter == AnswerFilter::Private).filter_map(|text| text.parse().ok());
+    match filter {
+        AnswerFilter::None => Vec::new(),
+        AnswerFilter::Overlay | AnswerFilter::Private => overlay.iter().copied().chain(private).collect(),
+    }
+}
+
+/// Returns the ways of a question for a name of the internet: to the exit node, or through it to servers of the user's choice. None while no exit node can be used: nothing leaves in the clear (fault
+/// H8). The names that this node needs to reach an exit node at all (`vital`) are asked where the host asked them before.
+fn exit_ways(overlay: &Overlay, given: &[IpAddr], question: &Question, vital: &Zones) -> Vec<(SocketAddr, ServerWay)> {
+    if is_at_or_below(&question.message, vital) {
+        return former_servers(overlay.prefixes()).into_iter().map(|server| (server, ServerWay::Here)).collect();
+    }
+    let through = || ServerWay::Through(String::from(overlay.interface()));
+    match (overlay.exit_address(), given) {
+        (None, _) => Vec::new(),
+        (Some((exit, _)), []) => vec![((exit, EXIT_PORT).into(), through())],
+        (Some(_), given) => given.iter().map(|server| ((*server, PORT).into(), through())).collect(),
+    }
+}
+
+/// Returns the names of the coordinator's host and of relays: without them there may be no way to an exit node.
+fn vital_names(coordinator: &str, map: &NetworkMap) -> Zones {
+    let relays = map.relays.iter().filter_map(|relay| relay.web.as_deref());
+    Zones::new([coordinator].into_iter().chain(relays).filter_map(host_name))
 }

@@ -38,8 +38,10 @@ impl Daemon {
             }
             ControlEvent::Map(map) => {
                 log::note_map(&mut self.log, self.member.map.as_deref(), &map, clocks());
+                self.forget_servers(&map);
                 self.member.map = Some(map);
                 self.apply_map();
+                self.served.is_current = false;
             }
             ControlEvent::OtherPrefixes(other) => {
                 self.note_prefixes(other.as_ref());

@@ -84,6 +84,7 @@ impl Daemon {
             | "exit-node"
             | "exit-node-allow-lan-access"
             | "kill-switch" => self.take_routes(),
+            "accept-domains" => self.take_domains(),
             "portmap" if self.config.portmap => self.map_ports(),
             "portmap" => {
                 self.mapped.end();
@@ -101,6 +102,13 @@ impl Daemon {
         self.tell(Command::Routes(self.config.routes.proposed()));
         if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
             overlay.set_route_options(&self.config.routes, map, clocks());
+        }
+    }
+
+    /// Has the network answer for the domains that the user accepts now.
+    fn take_domains(&mut self) {
+        if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
+            overlay.set_accepted_domains(&self.config.accept_domains, map, clocks());
         }
     }
 

@@ -284,7 +284,7 @@ impl Daemon {
             version: self.config.version.clone(),
             pid: std::process::id(),
             network: map.map(|map| map.network.name.clone()),
-            me: map.map(|map| status::myself(map, overlay, self.resolver_status())),
+            me: map.map(|map| status::myself(map, overlay, self.names_status(map))),
             coordinator,
             problem: self
                 .problems
@@ -308,6 +308,7 @@ impl Daemon {
                 .into_iter()
                 .chain(self.kill_switch_warning())
                 .chain(overlay.map_or_else(Vec::new, Overlay::warnings))
+                .chain(map.map_or_else(Vec::new, |map| self.names_warnings(map)))
                 .chain(exit.as_ref().and_then(|exit| exit.problem.clone()))
                 .chain(status::exit_warning(&self.config.routes))
                 .collect(),

@@ -139,7 +139,7 @@ mod tests {
                 name: String::from("home"),
                 ipv4: "100.64.0.0/10".parse().unwrap(),
                 ipv6: "fd00::/64".parse().unwrap(),
-                base_domain: None,
+                naming: taut_netmap::Naming::default(),
             },
             me: LocalMember {
                 id: NodeId(1),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Time};
+use taut_dns::Question;
 use taut_event::Waker;
 use taut_lane::{AgentEnd, Lane, LaneConfig, LaneEnd, LaneShared, LaneStartError, Rings, queues, rings};
 use taut_netlink::Netlink;
@@ -50,6 +51,8 @@ pub(crate) struct LaneThreads {
     shrinking: Option<Shrinking>,
     /// The counters of lanes that ended; those that start in their place go on with them.
     former: Vec<Arc<LaneShared>>,
+    /// Questions of the lanes' stubs for other servers.
+    questions: VecDeque<(LaneId, Question)>,
 }
 
 struct RunningLane {
@@ -129,7 +132,15 @@ impl LaneThreads {
             lanes.push(RunningLane { lane, queue, waker, routes });
         }
         let by_peer = options.by_peer;
-        Ok(Self { lanes, steering, commands: VecDeque::new(), by_peer, shrinking: None, former: Vec::new() })
+        Ok(Self {
+            lanes,
+            steering,
+            commands: VecDeque::new(),
+            by_peer,
+            shrinking: None,
+            former: Vec::new(),
+            questions: VecDeque::new(),
+        })
     }
 
     /// Takes the messages of the lanes, and does the work that is due. The caller drains the node afterwards. Returns true if all lanes but the first have ended now,
@@ -144,6 +155,7 @@ impl LaneThreads {
                             .drained(lane, clocks.now, |lane, command| self.commands.push_back((lane, command)));
                     }
                     FromLane::Ended => self.ended(lane),
+                    FromLane::Question(question) => self.questions.push_back((lane, *question)),
                     // A peer's only lane is the first one for the node. An answer to a handshake leaves from the lane that received it.
                     message => {
                         let is_handshake = matches!(message, FromLane::Handshake { .. });
@@ -157,6 +169,11 @@ impl LaneThreads {
         let spread = node.has_extra_lanes() && self.shrinking.is_none();
         self.steering.turn(spread, clocks.now, |lane, command| self.commands.push_back((lane, command)));
         self.shrink_further(clocks.now)
+    }
+
+    /// Returns the next question of a lane's stub for other servers. The caller drains it after every [`Self::turn`].
+    pub(crate) fn poll_question(&mut self) -> Option<(LaneId, Question)> {
+        self.questions.pop_front()
     }
 
     /// Adds a command, which [`Self::flush`] sends.

@@ -273,7 +273,7 @@ fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
             name: String::from("net"),
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd00::/48".parse().unwrap(),
-            base_domain: None,
+            naming: taut_netmap::Naming::default(),
         },
         me: LocalMember {
             id: NodeId(1),

@@ -13,16 +13,18 @@ mod nat_test;
 mod open;
 mod world;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use taut_base::{Placement, Prefix, PrivateKey, PublicKey, RelayId, SOCKET_MARK, Time};
+use taut_base::{LaneId, Placement, Prefix, PrivateKey, PublicKey, RelayId, SOCKET_MARK, Time};
+use taut_dns::Question;
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, Node, NodeEvent, Output};
+use taut_node::{Clocks, ExitRoute, Node, NodeEvent, Output, ToLane};
 use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
@@ -37,6 +39,7 @@ use crate::host::{
 };
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
 use crate::subnets::{AcceptedRoutes, RouteOptions, Vital};
+use crate::upstream::{self, ServerWay, StubAnswer};
 use bridges::Bridges;
 use growth::{Growth, most_lanes};
 use nat_test::NatTestSockets;
@@ -157,6 +160,7 @@ impl Overlay {
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         node.set_suites(suites(config.suites));
         node.set_mtu(config.mtu);
+        node.set_accepted_domains(&config.accept_domains);
         node.set_search_sockets(search_sockets(config.search_sockets, open_files()));
         let ports: Vec<u16> = further.iter().map(UdpSocket::port).collect();
         node.set_lanes(Lanes::with_ports(&ports));
@@ -230,6 +234,8 @@ impl Overlay {
     /// Takes a new map: peers and routes. Sessions of peers that stay continue.
     pub(crate) fn set_map(&mut self, map: &NetworkMap, clocks: Clocks) {
         self.prefixes = vec![map.network.ipv4, map.network.ipv6];
+        let opened = self.opened(map);
+        let map = opened.as_ref();
         if map.filter.is_some() && !self.node.has_filter(map.filter.as_ref()) {
             self.node.set_service_ports(host::service_ports());
         }
@@ -252,6 +258,43 @@ impl Overlay {
         self.routes.clone_from(routes);
         self.forwarding.set_snat(routes.snat, clocks.now);
         self.set_map(map, clocks);
+    }
+
+    /// Takes other domains that the user lets the coordinator answer for.
+    pub(crate) fn set_accepted_domains(&mut self, domains: &[String], map: &NetworkMap, clocks: Clocks) {
+        self.node.set_accepted_domains(domains);
+        self.set_map(map, clocks);
+    }
+
+    /// Returns the next question of a lane's stub for servers of other domains, with its lane.
+    pub(crate) fn poll_question(&mut self) -> Option<(LaneId, Question)> {
+        self.lanes.poll_question()
+    }
+
+    /// Passes an answer to the lane whose stub was asked.
+    pub(crate) fn answer(&mut self, answer: StubAnswer) {
+        let StubAnswer { lane, client, message } = answer;
+        self.lanes.push(lane, ToLane::Answer { client, message: message.into() });
+        self.lanes.flush();
+    }
+
+    /// Returns the way to the server of a split domain.
+    pub(crate) fn way_to(&self, server: IpAddr, map: &NetworkMap) -> ServerWay {
+        let is_in = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| prefix.contains(server));
+        if self.addresses.contains(&server) || is_in(&self.forwarding.in_force()) {
+            return ServerWay::Here;
+        }
+        let is_peer = map.peers.values().any(|peer| peer.addresses.contains(&server));
+        if is_peer || is_in(&self.accepted.used) {
+            return ServerWay::Through(String::from(self.host.name()));
+        }
+        let is_offered = map.peers.values().any(|peer| is_in(&peer.usable_routes(&map.network).collect::<Vec<_>>()));
+        ServerWay::None(String::from(match (is_offered, is_in(&self.prefixes)) {
+            (true, _) if self.routes.accept => "this host does not use the route to it (see `route` above)",
+            (true, _) => "it is behind a subnet router; `taut set --accept-routes` uses the route",
+            (false, true) => "no node that this host may see has its address",
+            (false, false) => "no node and no subnet router of the network leads to it",
+        }))
     }
 
     /// Takes the addresses of the coordinator's present connection: no route of a peer may cut it off.
@@ -320,6 +363,29 @@ impl Overlay {
         self.world.seen()
     }
 
+    /// Returns the map for the node's rules: at an exit node, with a filter that also lets its users ask for names.
+    fn opened<'a>(&self, map: &'a NetworkMap) -> Cow<'a, NetworkMap> {
+        match &map.filter {
+            Some(filter) if self.routes.is_exit(map) => {
+                let filter = Some(upstream::opened(filter, &map.me.addresses));
+                Cow::Owned(NetworkMap { filter, ..map.clone() })
+            }
+            _ => Cow::Borrowed(map),
+        }
+    }
+
+    /// Returns the overlay address of the exit node in use, and its name.
+    pub(crate) fn exit_address(&self) -> Option<(IpAddr, &str)> {
+        let ExitRoute::Through(exit) = self.node.exit() else { return None };
+        let peer = self.node.peers().find(|peer| peer.id == exit)?;
+        Some((*peer.addresses.first()?, peer.name))
+    }
+
+    /// Returns this node's own overlay addresses.
+    pub(crate) fn own_addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
     /// Returns true if this host forwards packets of its peers to the internet.
     pub(crate) fn is_exit(&self) -> bool {
         self.forwarding.is_exit()
@@ -345,7 +411,8 @@ impl Overlay {
         let other_overlays = surroundings.overlays() != self.surroundings.overlays();
         self.surroundings = surroundings;
         if self.take_routes(map, clocks.now) | other_overlays {
-            self.node.set_map(map);
+            let opened = self.opened(map);
+            self.node.set_map(&opened);
             self.drain(clocks);
             self.set_host_routes(map, clocks.now);
         }

@@ -13,16 +13,23 @@ use taut_event::{open_regular, open_regular_no_link};
 const MOST: u64 = 64 * 1024;
 /// Permissions of group and others to write.
 const WRITABLE: u32 = 0o022;
+/// The sticky bit of a directory.
+const STICKY: u32 = 0o1000;
 /// Permissions of a file that programs of all users read.
 const READABLE: u32 = 0o644;
 
-/// Returns the path without links, if nobody but root can change what it names: each part belongs to root, and neither group nor others may write to it. The
-/// sticky bit does not help: others could make a file there before root does.
+/// Returns the path without links, if nobody but root can change what it names: it and each directory above it belong to root, and neither group nor others may
+/// write to them. Directories above it may be writable for all if they have the sticky bit, as `/tmp` (on OpenWrt the settings of dnsmasq are below it): others cannot
+/// rename or remove there what belongs to root (unlink(2)), and what they made there before root is theirs. In a directory itself they could make a file before root does.
 pub(super) fn of_root(path: &Path) -> Option<PathBuf> {
     let real = path.is_absolute().then(|| fs::canonicalize(path).ok()).flatten()?;
-    let is_roots =
-        |part: &Path| fs::symlink_metadata(part).is_ok_and(|found| found.uid() == 0 && found.mode() & WRITABLE == 0);
-    real.ancestors().all(is_roots).then_some(real)
+    let mode_of_roots = |part: &Path| {
+        let found = fs::symlink_metadata(part).ok().filter(|found| found.uid() == 0)?;
+        Some(found.mode())
+    };
+    let is_closed = |part: &Path| mode_of_roots(part).is_some_and(|mode| mode & WRITABLE == 0);
+    let is_kept = |part: &Path| mode_of_roots(part).is_some_and(|mode| mode & WRITABLE == 0 || mode & STICKY != 0);
+    (is_closed(&real) && real.ancestors().skip(1).all(is_kept)).then_some(real)
 }
 
 /// Reads a regular file that nobody but root can change.
@@ -76,7 +83,16 @@ mod tests {
     fn a_path_that_others_can_change_is_refused_and_no_link_is_written_through() {
         let folder = std::env::temp_dir().join(format!("taut-care-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
-        assert_eq!(of_root(&folder), None, "the directory of temporary files is writable for all, with the sticky bit");
+        let mode = |mode: u32| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o777);
+        assert_eq!(of_root(&folder), None, "others can make files in it");
+        fs::create_dir(folder.join("in")).unwrap();
+        assert_eq!(of_root(&folder.join("in")), None, "others can make another one of this name");
+        mode(0o1777);
+        assert_eq!((of_root(&folder), of_root(&std::env::temp_dir())), (None, None), "others can make files in them");
+        let is_root = fs::symlink_metadata(&folder).unwrap().uid() == 0;
+        assert_eq!(of_root(&folder.join("in")).is_some(), is_root, "others cannot remove what belongs to root");
+        mode(0o755);
         assert_eq!(of_root(Path::new("etc")), None);
         assert!(of_root(Path::new("/etc")).is_some() && of_root(Path::new("/etc/passwd")).is_some());
         let (victim, link) = (folder.join("victim"), folder.join("link"));

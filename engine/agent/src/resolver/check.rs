@@ -53,6 +53,10 @@ mod tests {
             zones: vec![String::from("home.taut.internal"), String::from("64.100.in-addr.arpa")],
             search: false,
             shadows: Vec::new(),
+            yielding: Vec::new(),
+            filtered: Vec::new(),
+            all: false,
+            trusted: Vec::new(),
         };
         assert_eq!(fault(&wanted), None);
         for zone in [

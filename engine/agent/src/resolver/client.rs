@@ -181,6 +181,11 @@ impl Resolver {
         ResolverStatus { by: self.report.back_end, problem: problem.cloned() }
     }
 
+    /// Returns the operator's domains that give way to search domains of the host.
+    pub(crate) fn given_way(&self) -> &[String] {
+        &self.report.given_way
+    }
+
     /// Has the helper put the host back and end, and waits for it, but not for ever.
     pub(crate) fn stop(mut self) {
         let Some(stream) = self.helper.take() else { return };

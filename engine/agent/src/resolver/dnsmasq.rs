@@ -216,6 +216,10 @@ mod tests {
             zones: vec![String::from("taut.internal"), String::from("64.100.in-addr.arpa")],
             search: false,
             shadows: vec![String::from("taut.internal.lan")],
+            yielding: Vec::new(),
+            filtered: Vec::new(),
+            all: false,
+            trusted: Vec::new(),
         };
         let text = settings(&wanted);
         assert!(owner(&text).is_some_and(Writer::is_this));

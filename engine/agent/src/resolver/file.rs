@@ -7,12 +7,10 @@ use std::path::Path;
 use super::forward::Forwarder;
 use super::hook::Hook;
 use super::marks::{Writer, mark, owner};
-use super::servers::{ADDRESS, RESOLV_CONF, servers};
+use super::servers::{ADDRESS, KEPT, RESOLV_CONF, servers};
 use super::{Wanted, care};
 use crate::api::{Failure, ResolverBackEnd};
 
-/// The former file.
-const KEPT: &str = "/etc/resolv.conf.before-taut";
 /// The new file before it is renamed, so that no program reads half of it.
 const NEW: &str = "/etc/resolv.conf.taut-new";
 
@@ -190,6 +188,10 @@ mod tests {
             zones: vec![String::from("home.taut.internal")],
             search: false,
             shadows: Vec::new(),
+            yielding: Vec::new(),
+            filtered: Vec::new(),
+            all: false,
+            trusted: Vec::new(),
         };
         let former = "nameserver 192.0.2.1\nsearch old\nsearch lan corp.example\noptions edns0 trust-ad\n";
         let lines = |wanted: &Wanted| text(former, wanted).lines().skip(3).map(String::from).collect::<Vec<_>>();

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use taut_base::Entropy;
-use taut_dns::{Way, Zones, failure, no_name};
+use taut_base::{Entropy, Prefix};
+use taut_dns::{Way, Zones, failure, is_at_or_below, labels, leads_to, no_data, no_name};
 
 use super::Wanted;
 use super::asked::Asked;
@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STACK: usize = 64 * 1024;
 /// Response codes after which the next server is asked: SERVFAIL and REFUSED (RFC 1035 section 4.1.1).
 const NOT_ANSWERED: [u8; 2] = [2, 5];
+
+/// A way to ask a server, through a network device or by the routes of the host.
+type Ask = fn(SocketAddr, &[u8], Option<&str>) -> io::Result<Vec<u8>>;
 
 /// The forwarder. It runs from its first use until the helper ends: a program that read the host's settings while the network was up may ask for longer.
 #[derive(Clone, Default)]
@@ -73,7 +76,19 @@ struct Ways {
     zones: Zones,
     stub: Vec<SocketAddr>,
     others: Vec<SocketAddr>,
+    /// Prefixes that answers for public names must not have an address in, and domains whose names are not public ones.
+    filtered: Vec<Prefix>,
+    trusted: Zones,
     listens: bool,
+}
+
+impl Ways {
+    /// Returns the prefixes that answers to a question must not have an address in: none for names that are not public ones (fault H6).
+    fn filtered_for(&self, question: &[u8]) -> Vec<Prefix> {
+        // A bare name is the host's own affair.
+        let is_public = labels(question) > 1 && !is_at_or_below(question, &self.trusted);
+        if is_public { self.filtered.clone() } else { Vec::new() }
+    }
 }
 
 impl Forwarder {
@@ -91,7 +106,10 @@ impl Forwarder {
         }
         ways.zones = Zones::new(wanted.zones.iter().map(String::as_str));
         ways.stub = wanted.servers.iter().map(|server| SocketAddr::new(*server, PORT)).collect();
-        ways.others = others.to_vec();
+        // While an exit node is asked, no server of the host is.
+        ways.others = if wanted.all { ways.stub.clone() } else { others.to_vec() };
+        ways.filtered.clone_from(&wanted.filtered);
+        ways.trusted = Zones::new(wanted.trusted.iter().map(String::as_str));
         Ok(())
     }
 
@@ -149,12 +167,12 @@ impl Shared {
     }
 
     /// Returns the answer to a question; `None` if it is no question. Of several servers the first that answers is believed.
-    fn answer(&self, question: &[u8], ask: fn(SocketAddr, &[u8]) -> io::Result<Vec<u8>>) -> Option<Vec<u8>> {
-        let servers = {
+    fn answer(&self, question: &[u8], ask: Ask) -> Option<Vec<u8>> {
+        let (servers, filtered) = {
             let ways = self.ways();
             match ways.zones.way(question)? {
-                Way::Network => ways.stub.clone(),
-                Way::Elsewhere => ways.others.clone(),
+                Way::Network => (ways.stub.clone(), Vec::new()),
+                Way::Elsewhere => (ways.others.clone(), ways.filtered_for(question)),
                 Way::Nowhere => return no_name(question),
             }
         };
@@ -165,12 +183,15 @@ impl Shared {
         for server in servers.into_iter().take(MOST_SERVERS) {
             let turn = if server.ip().is_loopback() { self.loopback.begin(question).map(Some) } else { Some(None) };
             let Some(_turn) = turn else { continue };
-            let Ok(answer) = ask(server, &asked) else { continue };
+            let Ok(answer) = ask(server, &asked, None) else { continue };
             let code = answer.get(3).copied().unwrap_or_default() & 15;
             last = Some(answer);
             if !NOT_ANSWERED.contains(&code) {
                 break;
             }
+        }
+        if last.as_ref().is_some_and(|answer| !filtered.is_empty() && leads_to(answer, &filtered)) {
+            return no_data(question);
         }
         let mut answer = last.or_else(|| failure(question))?;
         answer.get_mut(..2)?.copy_from_slice(question.get(..2)?);
@@ -216,8 +237,13 @@ mod tests {
     }
 
     fn shared(stub: &[SocketAddr], others: &[SocketAddr]) -> Shared {
-        let ways =
-            Ways { zones: Zones::new(["taut.internal"]), stub: stub.to_vec(), others: others.to_vec(), listens: true };
+        let ways = Ways {
+            zones: Zones::new(["taut.internal"]),
+            stub: stub.to_vec(),
+            others: others.to_vec(),
+            listens: true,
+            ..Ways::default()
+        };
         Shared { ways: Mutex::new(ways), ..Shared::default() }
     }
 
@@ -233,6 +259,33 @@ mod tests {
         assert_eq!(code(&shared(&[server(3)], &[server(0)]), "example.com"), 0);
         assert_eq!(code(&shared(&[], &[server(0)]), "nas.home.taut.internal.lan.example"), 3);
         assert_eq!(shared(&[], &[]).answer(&[0; 5], ask_by_udp), None);
+    }
+
+    #[test]
+    fn fault_h6_a_public_name_leads_to_no_address_of_the_overlay() {
+        let lead = |name: &str, filtered: &[&str], trusted: &[&str]| {
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let shared = shared(&[], &[socket.local_addr().unwrap()]);
+            let ways = || shared.ways();
+            ways().filtered = filtered.iter().map(|prefix| prefix.parse().unwrap()).collect();
+            ways().trusted = Zones::new(trusted.iter().copied());
+            let server = thread::spawn(move || {
+                let mut buffer = [0; 512];
+                let (length, client) = socket.recv_from(&mut buffer).unwrap();
+                (buffer[2], buffer[7]) = (0x81, 1);
+                let answer = [&buffer[..length], &[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 100, 64, 0, 2]].concat();
+                socket.send_to(&answer, client).unwrap();
+            });
+            let answer = shared.answer(&question(name), ask_by_udp).unwrap();
+            server.join().unwrap();
+            assert_eq!((&answer[..2], answer[3] & 15), (&[7, 7][..], 0));
+            answer[7]
+        };
+        assert_eq!(lead("evil.example", &["100.64.0.0/10"], &["lan"]), 0, "no record");
+        assert_eq!(lead("evil.example", &[], &[]), 1, "off");
+        assert_eq!(lead("evil.example", &["10.0.0.0/8"], &[]), 1);
+        assert_eq!(lead("nas.lan", &["100.64.0.0/10"], &["lan"]), 1, "not a public name");
+        assert_eq!(lead("nas", &["100.64.0.0/10"], &[]), 1);
     }
 
     #[test]

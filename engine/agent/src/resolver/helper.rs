@@ -17,7 +17,7 @@ use super::resolvconf::{self, Resolvconf};
 use super::resolved::Resolved;
 use super::servers::{RESOLV_CONF, search_domains};
 use super::surroundings::Facts;
-use super::{MAX_MESSAGE, Order, Report, check};
+use super::{MAX_MESSAGE, Order, Report, Wanted, check};
 use crate::api::{Failure, ResolverBackEnd};
 
 /// Time between two looks at whether the settings are still there, 5 s, while there are some: for settings outside of `/etc/resolv.conf`, of which the kernel tells.
@@ -160,10 +160,15 @@ impl Helper {
             format!("the process that sets up the host's resolver refuses what the daemon wants: {fault}"),
             "give the network and the TUN device other names, or restart the daemon if you did not choose them",
         );
-        self.tell(Report { back_end: None, problem: Some(problem) });
+        self.tell(Report { back_end: None, problem: Some(problem), given_way: Vec::new() });
     }
 
     fn carry_out(&mut self, order: Order) {
+        let asks_all = |order: &Order| order.as_ref().is_some_and(|wanted| wanted.all);
+        if asks_all(&order) != asks_all(&self.wanted) {
+            // Another back-end may fit.
+            self.undo();
+        }
         (self.wanted, self.pause) = (order, FIRST_PAUSE);
         self.repairs.clear();
         if self.wanted.is_some() {
@@ -177,9 +182,10 @@ impl Helper {
     /// Makes the settings with the back-end that fits the host now.
     fn apply(&mut self, now: Instant) {
         let facts = Facts::read();
-        let Some(wanted) = &mut self.wanted else { return };
-        wanted.find_shadows(&search_domains(&facts.resolv_conf));
-        let (wanted, back_end) = (wanted.clone(), facts.back_end());
+        let Some(wanted) = &self.wanted else { return };
+        let (mut wanted, back_end) = (wanted.clone(), facts.back_end());
+        let back_end = fitting_back_end(back_end, &wanted);
+        let given_way = wanted.fit(&search_domains(&facts.resolv_conf));
         if self.hook.as_ref().is_some_and(|hook| hook.back_end() != back_end) {
             self.undo();
         }
@@ -190,13 +196,13 @@ impl Helper {
         match result {
             Ok(()) => {
                 (self.pause, self.due) = (FIRST_PAUSE, now + LOOKS_APART);
-                self.tell(Report { back_end: Some(back_end), problem: None });
+                self.tell(Report { back_end: Some(back_end), problem: None, given_way });
             }
             Err(problem) => {
                 // A setting that is half made is worse than none.
                 self.undo();
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-                self.tell(Report { back_end: None, problem: Some(problem) });
+                self.tell(Report { back_end: None, problem: Some(problem), given_way: Vec::new() });
             }
         }
     }
@@ -217,9 +223,10 @@ impl Helper {
         self.due = now + LOOKS_APART;
         if let Some(hook) = &mut self.hook {
             let facts = Facts::read();
-            let mut with_shadows = wanted.clone();
-            with_shadows.find_shadows(&search_domains(&facts.resolv_conf));
-            if facts.back_end() == hook.back_end() && hook.is_in_place(&with_shadows) {
+            let mut fitting = wanted.clone();
+            let given_way = fitting.fit(&search_domains(&facts.resolv_conf));
+            let is_same = given_way == self.report.given_way;
+            if is_same && fitting_back_end(facts.back_end(), wanted) == hook.back_end() && hook.is_in_place(&fitting) {
                 return;
             }
             self.repairs.retain(|time| now.duration_since(*time) < LONGEST_PAUSE);
@@ -243,7 +250,7 @@ impl Helper {
         self.undo();
         self.repairs.clear();
         self.due = now + LONGEST_PAUSE;
-        self.tell(Report { back_end: None, problem: Some(problem) });
+        self.tell(Report { back_end: None, problem: Some(problem), given_way: Vec::new() });
     }
 
     fn undo(&mut self) {
@@ -260,6 +267,15 @@ impl Helper {
             let _ = self.stream.write_all(&line);
             self.report = report;
         }
+    }
+}
+
+/// Returns the back-end to use on a host whose programs ask this one. dnsmasq has no way to be asked for some names and to ask one server alone for all others that holds beside the settings of its
+/// user, so while an exit node is asked, programs ask the forwarder instead of dnsmasq.
+fn fitting_back_end(found: ResolverBackEnd, wanted: &Wanted) -> ResolverBackEnd {
+    match found {
+        ResolverBackEnd::Dnsmasq | ResolverBackEnd::NetworkmanagerDnsmasq if wanted.all => ResolverBackEnd::File,
+        found => found,
     }
 }
 

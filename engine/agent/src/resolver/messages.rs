@@ -2,19 +2,24 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use taut_dns::is_answer;
+use taut_event::{bind_to_device, connect_tcp_through};
 
 /// Longest wait for one server's answer, 1.5 s: three servers are asked within libc's patience of 5 s (man 5 resolv.conf).
 const ONE_SERVER: Duration = Duration::from_millis(1_500);
 
-/// Asks a server over UDP.
-pub(super) fn ask_by_udp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+/// Asks a server over UDP, through this network device alone if one is named.
+pub(crate) fn ask_by_udp(server: SocketAddr, question: &[u8], device: Option<&str>) -> io::Result<Vec<u8>> {
     let unspecified: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     // The kernel draws the port, and takes datagrams of this server only.
     let socket = UdpSocket::bind((unspecified, 0))?;
+    if let Some(device) = device {
+        bind_to_device(socket.as_fd(), device)?;
+    }
     socket.connect(server)?;
     socket.send(question)?;
     let (deadline, mut buffer) = (Instant::now() + ONE_SERVER, vec![0; usize::from(u16::MAX)]);
@@ -28,17 +33,20 @@ pub(super) fn ask_by_udp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<
     }
 }
 
-/// Asks a server over TCP.
-pub(super) fn ask_by_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+/// Asks a server over TCP, through this network device alone if one is named.
+pub(crate) fn ask_by_tcp(server: SocketAddr, question: &[u8], device: Option<&str>) -> io::Result<Vec<u8>> {
     let deadline = Instant::now() + ONE_SERVER;
-    let mut connection = TcpStream::connect_timeout(&server, ONE_SERVER)?;
+    let mut connection = match device {
+        Some(device) => connect_tcp_through(device, server, ONE_SERVER)?,
+        None => TcpStream::connect_timeout(&server, ONE_SERVER)?,
+    };
     write_message(&mut connection, question, deadline)?;
     let answer = read_message(&mut connection, deadline)?;
     is_answer(question, &answer).then_some(answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Reads a whole message until the deadline: a peer that sends a byte at a time gains nothing.
-pub(super) fn read_message(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
+pub(crate) fn read_message(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut length = [0; 2];
     read_exact(stream, &mut length, deadline)?;
     let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
@@ -56,7 +64,7 @@ fn read_exact(stream: &mut TcpStream, mut rest: &mut [u8], deadline: Instant) ->
 }
 
 /// Writes a whole message until the deadline.
-pub(super) fn write_message(stream: &mut TcpStream, message: &[u8], deadline: Instant) -> io::Result<()> {
+pub(crate) fn write_message(stream: &mut TcpStream, message: &[u8], deadline: Instant) -> io::Result<()> {
     let length = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
     let whole = [&length.to_be_bytes()[..], message].concat();
     let mut rest = whole.as_slice();

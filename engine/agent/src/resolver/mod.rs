@@ -39,14 +39,20 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use taut_base::Prefix;
 use taut_dns::reverse_zones;
+use taut_netmap::{SPECIAL, is_below};
 
 use crate::api::{Failure, ResolverBackEnd};
 
 pub(crate) use client::{Resolver, ResolverEvent};
 pub use helper::run_helper;
+pub(crate) use messages::{ask_by_tcp, ask_by_udp, read_message, write_message};
+pub(crate) use servers::{former_servers, host_servers};
 
 /// Longest message between daemon and helper, 64 KiB: 256 reverse zones of 70 bytes are a quarter of it.
 const MAX_MESSAGE: usize = 64 * 1024;
+
+/// Most shadows, 256: with six search domains, as many as libc knows, those of 42 domains. systemd-resolved takes 1,024 domains for a link in all.
+const MOST_SHADOWS: usize = 256;
 
 /// The domain of all networks, unless their operators chose others. No public name is below it.
 const BASE: &str = "taut.internal";
@@ -62,6 +68,14 @@ pub(crate) struct NamedNetwork {
     pub(crate) zone: String,
     /// The network's prefixes.
     pub(crate) prefixes: Vec<Prefix>,
+    /// Domains outside of the zone that the operator chose, without those inside of others.
+    pub(crate) outside: Vec<String>,
+    /// Those domains that the user accepted.
+    pub(crate) accepted: Vec<String>,
+    /// Prefixes that answers for public names must not have an address in.
+    pub(crate) filtered: Vec<Prefix>,
+    /// Whether the stub is asked for all names, because an exit node is.
+    pub(crate) asks_exit: bool,
 }
 
 /// What the host's resolver should do while the network is up.
@@ -79,6 +93,18 @@ pub(crate) struct Wanted {
     /// may learn of it (fault H4). The helper finds them.
     #[serde(default)]
     pub(crate) shadows: Vec<String>,
+    /// The domains among `zones` that give way to the host's own search domains (fault H1).
+    #[serde(default)]
+    pub(crate) yielding: Vec<String>,
+    /// Prefixes that answers for public names must not have an address in (fault H6).
+    #[serde(default)]
+    pub(crate) filtered: Vec<Prefix>,
+    /// Whether the stub is asked for all names, and no server of the host for any.
+    #[serde(default)]
+    pub(crate) all: bool,
+    /// Domains whose names are not public ones: they may lead to these prefixes.
+    #[serde(default)]
+    pub(crate) trusted: Vec<String>,
 }
 
 impl Wanted {
@@ -89,24 +115,55 @@ impl Wanted {
             zones.push(String::from(BASE));
         }
         zones.extend(network.prefixes.iter().flat_map(|prefix| reverse_zones(*prefix)));
+        zones.extend(network.outside.iter().cloned());
+        let is_accepted = |domain: &&String| network.accepted.iter().any(|one| one == *domain || is_below(domain, one));
         Self {
             interface: network.interface.clone(),
             servers: network.servers.clone(),
             zones,
             search,
             shadows: Vec::new(),
+            filtered: network.filtered.clone(),
+            all: network.asks_exit,
+            trusted: SPECIAL.into_iter().map(String::from).chain(network.accepted.iter().cloned()).collect(),
+            yielding: network.outside.iter().filter(|domain| !is_accepted(domain)).cloned().collect(),
         }
+    }
+
+    /// Makes it fit a host with these search domains: returns the domains that give way to them, and finds the shadows.
+    fn fit(&mut self, search: &[String]) -> Vec<String> {
+        let given_way = self.give_way(search);
+        self.find_shadows(search);
+        self.trusted.extend(search.iter().cloned());
+        given_way
+    }
+
+    /// Takes away the domains that give way to these search domains of the host, and returns them: those that are one of them, or above or below one.
+    fn give_way(&mut self, search: &[String]) -> Vec<String> {
+        // With --dns-search the network's own domain is among them.
+        let lower = search.iter().map(|domain| domain.to_ascii_lowercase());
+        let search: Vec<String> = lower.filter(|domain| domain != self.domain()).collect();
+        let meets =
+            |domain: &String| search.iter().any(|own| own == domain || is_below(own, domain) || is_below(domain, own));
+        let (gone, yielding) = std::mem::take(&mut self.yielding).into_iter().partition(meets);
+        self.yielding = yielding;
+        self.zones.retain(|zone| !gone.contains(zone));
+        gone
     }
 
     /// Finds the shadows with these search domains of the host.
     fn find_shadows(&mut self, search: &[String]) {
-        // The shortest of the network's domains, which is behind the longer one.
-        let base = self.zones.iter().take_while(|zone| !zone.ends_with(".arpa")).last();
+        // The shortest of the network's domains, which is behind the longer one. Those of the operator's choice are behind the reverse zones.
+        let own = self.zones.iter().take_while(|zone| !zone.ends_with(".arpa")).last();
+        let others =
+            self.zones.iter().skip_while(|zone| !zone.ends_with(".arpa")).filter(|zone| !zone.ends_with(".arpa"));
         // Search domains may come from a DHCP server, and become lines of settings.
         let behind = |domain: &&String| check::is_domain(domain) && !self.zones.contains(domain);
-        self.shadows = base.map_or_else(Vec::new, |base| {
-            search.iter().filter(behind).map(|domain| format!("{base}.{domain}")).collect()
-        });
+        let with = |zone: &String| {
+            let zone = zone.clone();
+            search.iter().filter(behind).map(move |domain| format!("{zone}.{domain}"))
+        };
+        self.shadows = own.into_iter().chain(others).flat_map(with).take(MOST_SHADOWS).collect();
     }
 
     /// Returns the network's own domain.
@@ -122,6 +179,9 @@ pub(crate) struct Report {
     pub(crate) back_end: Option<ResolverBackEnd>,
     /// The reason why none does, or why it may not stay so.
     pub(crate) problem: Option<Failure>,
+    /// Domains of the operator that gave way to search domains of the host.
+    #[serde(default)]
+    pub(crate) given_way: Vec<String>,
 }
 
 /// A message of the daemon, one line of JSON; `null` while the network is down.
@@ -134,9 +194,43 @@ mod tests {
     #[test]
     fn a_search_domain_of_the_host_that_is_none_makes_no_shadow() {
         let zones = ["home.taut.internal", "taut.internal", "64.100.in-addr.arpa"].map(String::from).to_vec();
-        let mut wanted =
-            Wanted { interface: String::new(), servers: Vec::new(), zones, search: false, shadows: Vec::new() };
+        let mut wanted = Wanted {
+            interface: String::new(),
+            servers: Vec::new(),
+            zones,
+            search: false,
+            shadows: Vec::new(),
+            yielding: Vec::new(),
+            filtered: Vec::new(),
+            all: false,
+            trusted: Vec::new(),
+        };
         wanted.find_shadows(&["lan", "x/192.0.2.1#", "-x", "taut.internal"].map(String::from));
         assert_eq!(wanted.shadows, ["taut.internal.lan"]);
+        wanted.zones.push(String::from("corp.example"));
+        wanted.find_shadows(&[String::from("lan")]);
+        assert_eq!(wanted.shadows, ["taut.internal.lan", "corp.example.lan"]);
+    }
+
+    #[test]
+    fn fault_h1_a_domain_of_the_operator_gives_way_to_the_hosts_own() {
+        let text = |list: &[&str]| list.iter().map(|one| String::from(*one)).collect::<Vec<_>>();
+        let network = |accepted: &[&str]| NamedNetwork {
+            interface: String::from("taut0"),
+            servers: vec![[100, 64, 0, 0].into()],
+            zone: String::from("home.taut.internal"),
+            prefixes: vec!["100.64.0.0/16".parse().unwrap()],
+            outside: text(&["corp.example", "dev.office.example", "other.example"]),
+            accepted: text(accepted),
+            filtered: Vec::new(),
+            asks_exit: false,
+        };
+        let search = text(&["Corp.example", "office.example", "lan"]);
+        let mut wanted = Wanted::new(&network(&[]), false);
+        assert_eq!(wanted.give_way(&search), ["corp.example", "dev.office.example"]);
+        assert_eq!(wanted.zones[2..], ["64.100.in-addr.arpa", "other.example"]);
+        let mut wanted = Wanted::new(&network(&["example"]), false);
+        assert_eq!(wanted.give_way(&search), [""; 0], "the user accepted them");
+        assert_eq!(wanted.zones.len(), 6);
     }
 }

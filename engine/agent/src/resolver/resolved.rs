@@ -65,9 +65,11 @@ fn settings(wanted: &Wanted) -> Vec<Vec<String>> {
         0 if wanted.search => zone.clone(),
         _ => format!("~{zone}"),
     });
-    let domains = domains.chain(wanted.shadows.iter().map(|shadow| format!("~{shadow}")));
+    // The link is asked for every name that no other link has a longer domain for.
+    let rest = wanted.all.then(|| String::from("~."));
+    let domains = domains.chain(rest).chain(wanted.shadows.iter().map(|shadow| format!("~{shadow}")));
     vec![
-        one("default-route", "no"),
+        one("default-route", if wanted.all { "yes" } else { "no" }),
         words("domain", domains.collect()),
         // The zone is not signed, and the public root proves that its top-level domain does not exist. The stub is asked over a TUN, where TLS protects nothing.
         one("dnssec", "no"),
@@ -90,6 +92,10 @@ mod tests {
             zones: vec![String::from("home.taut.internal"), String::from("taut.internal")],
             search: false,
             shadows: vec![String::from("taut.internal.lan")],
+            yielding: Vec::new(),
+            filtered: Vec::new(),
+            all: false,
+            trusted: Vec::new(),
         };
         let lines = |wanted: &Wanted| settings(wanted).iter().map(|words| words.join(" ")).collect::<Vec<_>>();
         let all = lines(&wanted);
@@ -100,5 +106,9 @@ mod tests {
         assert_eq!(all.last().unwrap(), "dns taut0 100.64.0.0", "servers come last");
         wanted.search = true;
         assert_eq!(lines(&wanted)[1], "domain taut0 home.taut.internal ~taut.internal ~taut.internal.lan");
+        wanted.all = true;
+        let all = lines(&wanted);
+        assert_eq!(all[0], "default-route taut0 yes");
+        assert!(all[1].ends_with("~taut.internal ~. ~taut.internal.lan"), "{all:?}");
     }
 }

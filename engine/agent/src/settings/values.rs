@@ -1,13 +1,14 @@
 //! The values of settings: parsers, whose errors say what to write instead, and the texts that they accept again.
 
 use std::fmt::Display;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest};
-use taut_netmap::{MAX_ROUTES, check_route};
+use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest, is_internet};
+use taut_netmap::{DomainFault, MAX_ROUTES, check_domain, check_route};
 use taut_wire::control::{Suite, Suites};
 
+use crate::config::AnswerFilter;
 use crate::exit::{BadExitChoice, ExitChoice};
 use crate::log::{Area, Levels};
 use crate::subnets::AdvertisedRoute;
@@ -18,6 +19,8 @@ const MAX_INTERFACE_NAME: usize = 15;
 const MOST_SEARCH_SOCKETS: u16 = 1_024;
 /// Shortest age at which a key is rotated, one day: the coordinator allows four rotations a day.
 const YOUNGEST_KEY: Duration = Duration::from_secs(86_400);
+/// Limit on accepted domains, 64: as many as split domains of a network.
+const MOST_DOMAINS: usize = taut_netmap::MAX_DOMAINS;
 /// Names of the levels of events.
 pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
@@ -96,6 +99,53 @@ pub(super) fn exit_node(text: &str) -> Result<ExitChoice, String> {
 pub(super) fn show_advertised(routes: &[AdvertisedRoute]) -> String {
     let list: Vec<String> = routes.iter().map(ToString::to_string).collect();
     if list.is_empty() { String::from("none") } else { list.join(",") }
+}
+
+/// Parses domains, separated by commas; an empty text or `none` is no domain.
+pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let mut domains = Vec::new();
+    for part in parts {
+        let domain = part.trim_end_matches('.').to_ascii_lowercase();
+        if check_domain(&domain) == Err(DomainFault::NoDomain) {
+            return Err(format!("`{part}` is no domain; write domains such as lan,corp.example, or `none`"));
+        }
+        if !domains.contains(&domain) {
+            domains.push(domain);
+        }
+    }
+    let most = MOST_DOMAINS;
+    if domains.len() > most { Err(format!("give up to {most} domains")) } else { Ok(domains) }
+}
+
+/// Parses which addresses answers for public names must not have.
+pub(super) fn dns_filter(text: &str) -> Result<AnswerFilter, String> {
+    let known = AnswerFilter::ALL.into_iter().find(|filter| filter.name() == text);
+    known.ok_or_else(|| format!("write {}", AnswerFilter::ALL.map(|filter| format!("`{}`", filter.name())).join(", ")))
+}
+
+/// Parses the servers that are asked through an exit node; an empty text or `exit` is the exit node itself.
+pub(super) fn exit_dns(text: &str) -> Result<Vec<IpAddr>, String> {
+    if text == "exit" {
+        return Ok(Vec::new());
+    }
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let server = |part: &str| part.parse().ok().filter(|address| is_internet(*address));
+    let servers: Option<Vec<IpAddr>> = parts.map(server).collect();
+    let wrong = || String::from("write `exit`, or up to 3 public addresses such as 9.9.9.9,2620:fe::fe");
+    servers.filter(|servers| servers.len() <= taut_netmap::MAX_SERVERS).ok_or_else(wrong)
+}
+
+pub(super) fn show_exit_dns(servers: &[IpAddr]) -> String {
+    let list: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    if list.is_empty() { String::from("exit") } else { list.join(",") }
+}
+
+pub(super) fn show_domains(domains: &[String]) -> String {
+    if domains.is_empty() { String::from("none") } else { domains.join(",") }
 }
 
 pub(super) fn port(text: &str) -> Result<Option<u16>, String> {

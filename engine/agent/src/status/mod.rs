@@ -18,8 +18,7 @@ use taut_wire::control::Suite;
 
 use crate::api::{
     Bytes, CongestionMarks, Filtering, Handshakes, LanesStatus, MappingBehaviour, NamesStatus, NatStatus, PathChanges,
-    PathStatus, PeerStatus, RelayState, RelayStatus, RelayVia, ResolverStatus, SelfStatus, SessionStatus, Traffic,
-    WebSocketStatus,
+    PathStatus, PeerStatus, RelayState, RelayStatus, RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
 };
 use crate::overlay::Overlay;
 
@@ -27,7 +26,7 @@ pub(crate) use exit::{exit, exit_warning};
 pub(crate) use routes::routes;
 
 /// Returns the status of this node.
-pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>, resolver: Option<ResolverStatus>) -> SelfStatus {
+pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>, names: NamesStatus) -> SelfStatus {
     SelfStatus {
         name: map.me.name.clone(),
         id: map.me.id.0,
@@ -39,11 +38,7 @@ pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>, resolver: Opti
         tun: overlay.map(Overlay::tun),
         udp: overlay.map(|overlay| overlay.udp.clone()),
         lanes: overlay.map(lanes),
-        names: Some(NamesStatus {
-            domain: map.network.zone(),
-            servers: overlay.map_or_else(Vec::new, Overlay::name_servers),
-            resolver,
-        }),
+        names: Some(names),
     }
 }
 

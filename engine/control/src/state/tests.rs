@@ -60,7 +60,7 @@ fn map() -> NetworkMap {
             name: String::from("home"),
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd00::/48".parse().unwrap(),
-            base_domain: None,
+            naming: taut_netmap::Naming::default(),
         },
         me: LocalMember {
             id: NodeId(1),

@@ -22,6 +22,7 @@ fn delta(from: u64, to: u64, upserts: &[u8], removes: &[u64]) -> ToNode {
         removes: removes.iter().map(|id| NodeId(*id)).collect(),
         relays: None,
         filter: None,
+        naming: None,
     })
 }
 
@@ -133,8 +134,16 @@ fn fault_e20_a_reserved_name_is_ignored_and_the_map_is_applied() {
     assert_eq!((seen.peers[&NodeId(2)].name.as_str(), seen.peers.len()), ("node-2", 2));
     let mut other = peer(3);
     other.name = String::from("ip6-loopback");
-    let renamed =
-        Delta { from: 6, to: 7, me: None, upserts: vec![other], removes: Vec::new(), relays: None, filter: None };
+    let renamed = Delta {
+        from: 6,
+        to: 7,
+        me: None,
+        upserts: vec![other],
+        removes: Vec::new(),
+        relays: None,
+        filter: None,
+        naming: None,
+    };
     session.send(&ToNode::Delta(renamed));
     let seen = node.map();
     assert_eq!((seen.version, seen.peers[&NodeId(3)].name.as_str()), (7, "node-3"));

@@ -165,7 +165,7 @@ pub(crate) fn map(version: u64, key: PublicKey, peers: u8) -> NetworkMap {
             name: String::from("home"),
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd00::/48".parse().unwrap(),
-            base_domain: None,
+            naming: taut_netmap::Naming::default(),
         },
         me: LocalMember {
             id: NodeId(1),

@@ -84,6 +84,7 @@ fn fault_e24_a_map_with_other_prefixes_waits_for_consent() {
         removes: Vec::new(),
         relays: Some(vec![relay(1)]),
         filter: None,
+        naming: None,
     };
     session.send(&ToNode::Delta(delta));
     assert_not_applied(&node, &mut session);

@@ -82,6 +82,7 @@ fn a_change_replaces_all_relays_and_other_changes_keep_them() {
             removes: Vec::new(),
             relays,
             filter: None,
+            naming: None,
         })
     };
     session.send(&change(5, Some(vec![relay(2), relay(3)])));

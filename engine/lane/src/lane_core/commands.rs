@@ -68,6 +68,7 @@ impl LaneCore {
                 self.send_unsealed(destination.into(), bytes.as_bytes(), out);
             }
             ToLane::Relays(addresses) => self.relays.set(&addresses),
+            ToLane::Answer { client, message } => self.pass_answer(client, &message, now),
             ToLane::Control { peer, session, lane, way, message } => {
                 if let ControlMessage::Probe { id } = message {
                     self.probe_sent(peer, way, id, now);

@@ -1,6 +1,8 @@
 //! Packets of the host to the stub, which answers questions for names of the network.
 
 use taut_base::Time;
+use taut_dns::Client;
+use taut_node::FromLane;
 use taut_wire::ip;
 use taut_wire::split::Split;
 use taut_wire::vnet::VnetHeader;
@@ -26,6 +28,22 @@ impl LaneCore {
             if !self.stub.handle(names, segment, self.mtu, now) {
                 self.drops.add(DropReason::Names, 1);
             }
+        }
+        self.pass_questions();
+    }
+
+    /// Passes the answer of another server to the program that asked.
+    pub(super) fn pass_answer(&mut self, client: Client, message: &[u8], now: Time) {
+        if let Some(names) = self.routes.names() {
+            self.stub.take_answer(names, client, message, now);
+            // Further questions of a connection may have waited for it.
+            self.pass_questions();
+        }
+    }
+
+    fn pass_questions(&mut self) {
+        while let Some(question) = self.stub.poll_question() {
+            self.outbox.push(FromLane::Question(Box::new(question)));
         }
     }
 }

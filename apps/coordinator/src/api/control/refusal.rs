@@ -95,6 +95,9 @@ pub(in crate::api) fn problem(error: &StateError) -> Problem {
         | StateError::NoPolicy(_)
         | StateError::NotAdvertised { .. }
         | StateError::NotApproved { .. }
+        | StateError::BadDomain { .. }
+        | StateError::NoName(_)
+        | StateError::ManyNames
         | StateError::NoPart
         | StateError::NoRequest(_)
         | StateError::BadWebhook(_)

@@ -6,6 +6,7 @@ mod document;
 mod failure;
 mod health;
 mod keys;
+mod names;
 mod networks;
 mod nodes;
 mod oidc;

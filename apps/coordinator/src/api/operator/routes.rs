@@ -7,11 +7,11 @@ use axum::response::{IntoResponse, Response};
 use super::document::document;
 use super::health::{healthz, readyz};
 use super::route::Route;
-use super::{keys, networks, nodes, people, policy, relays, requests, tokens, webhooks};
+use super::{keys, names, networks, nodes, people, policy, relays, requests, tokens, webhooks};
 use crate::contract::{
-    AddRelay, ApplyPolicy, ApproveRequest, ChangeNetwork, ChangeNode, CreateKey, CreateNetwork, CreatedKey,
-    DeniedRequest, ErrorCode, HealthAnswer, KeyList, NetworkAnswer, NetworkList, NodeAnswer, NodeList,
-    OperatorTokenList, PolicyAnswer, PolicyList, PolicyVersionsQuery, ReadyAnswer, RelayAnswer, RelayList,
+    AddRelay, ApplyPolicy, ApproveRequest, ChangeNames, ChangeNetwork, ChangeNode, CreateKey, CreateNetwork,
+    CreatedKey, DeniedRequest, ErrorCode, HealthAnswer, KeyList, NamesAnswer, NetworkAnswer, NetworkList, NodeAnswer,
+    NodeList, OperatorTokenList, PolicyAnswer, PolicyList, PolicyVersionsQuery, ReadyAnswer, RelayAnswer, RelayList,
     RelayTokenAnswer, RemoveNetworkQuery, RemovedNetwork, RemovedNode, RemovedRelay, RequestAnswer, RequestList,
     RevokedKey, RevokedOperatorToken, TicketKeyAnswer,
 };
@@ -66,6 +66,30 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             .query::<RemoveNetworkQuery>()
             .answers::<RemovedNetwork>()
             .fails(&[ErrorCode::NoSuchNetwork, ErrorCode::NetworkNotEmpty]),
+        Route::get("/api/v1/names", "showNames", "Returns the names that an operator chose for a network.", names::show)
+            .needs(read(Area::Networks))
+            .in_network()
+            .answers::<NamesAnswer>()
+            .fails(&[ErrorCode::WhichNetwork]),
+        Route::patch(
+            "/api/v1/names",
+            "changeNames",
+            "Changes the base domain, the records and the domains of other servers of a network; with If-Match only that version.",
+            names::change,
+        )
+        .needs(write(Area::Networks))
+        .in_network()
+        .up_to(names::MAX_NAMES_BODY)
+        .body::<ChangeNames>()
+        .answers::<NamesAnswer>()
+        .fails(&[
+            ErrorCode::WhichNetwork,
+            ErrorCode::BadDomain,
+            ErrorCode::NoSuchName,
+            ErrorCode::NameTaken,
+            ErrorCode::Full,
+            ErrorCode::Changed,
+        ]),
         Route::get("/api/v1/keys", "listKeys", "Lists the enrolment keys.", keys::list).needs(read(Area::Keys))
             .in_network()
             .answers::<KeyList>(),

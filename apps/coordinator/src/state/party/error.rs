@@ -152,7 +152,7 @@ impl fmt::Display for PeopleError {
             Self::LastOwner => {
                 f.write_str("this is the last owner who can sign in; without one nobody could manage users any more")
             }
-            Self::Changed => f.write_str("this user was changed by another request in the meantime"),
+            Self::Changed => f.write_str("this was changed by another request in the meantime"),
             Self::NotLocal => f.write_str("this user has no password at this coordinator"),
             Self::CodesOn => f.write_str("one-time codes are on already"),
             Self::CodesOff => f.write_str("one-time codes are not on"),

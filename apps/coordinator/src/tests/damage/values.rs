@@ -90,7 +90,7 @@ pub(super) const KEYS: [(&str, &[Bad]); 11] = [
 pub(super) const OPERATORS: [(&str, &[Bad]); 3] =
     [("hash", &[NULL, SHORT]), ("created_at", &[NULL, NEGATIVE, WORD]), ("revoked_at", &[NEGATIVE, WORD])];
 
-pub(super) const NETWORKS: [(&str, &[Bad]); 11] = [
+pub(super) const NETWORKS: [(&str, &[Bad]); 13] = [
     ("id", &[SHORT]),
     // No index of PostgreSQL has room for the huge one.
     ("name", &[NO_UTF8, EMPTY, (HUGE.0, None)]),
@@ -101,6 +101,8 @@ pub(super) const NETWORKS: [(&str, &[Bad]); 11] = [
     ("created_at", &[NULL, WORD]),
     ("relays_version", &[NULL, NEGATIVE, LARGEST]),
     ("groups_version", &[NULL, NEGATIVE, LARGEST]),
+    ("names", &[NULL, NONSENSE, HUGE]),
+    ("names_version", &[NULL, NEGATIVE, LARGEST]),
     ("approval", &[NULL, NEGATIVE]),
     ("key_life", &[NEGATIVE, LARGEST]),
 ];

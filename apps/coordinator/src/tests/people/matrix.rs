@@ -89,7 +89,9 @@ const ROUTES: [(&str, &str, Needs); 52] = [
 ];
 
 /// Further routes, in a second table so that the first one stays short.
-const MORE: [(&str, &str, Needs); 10] = [
+const MORE: [(&str, &str, Needs); 12] = [
+    ("GET", "/api/v1/names", Role(1, "networks:read")),
+    ("PATCH", "/api/v1/names", Role(3, "networks:write")),
     ("POST", "/api/v1/sign-in/terminal", Nothing),
     ("POST", "/api/v1/sign-in/terminal/finish", Nothing),
     ("GET", "/api/v1/requests/{code}", Own("nodes:read")),

@@ -51,7 +51,7 @@ pub(super) fn actor_entry(actor: &Actor) -> ActorEntry {
 }
 
 /// Adds the version of an object, with which the next change can say what it was made from (RFC 9110 section 13.1.1).
-fn with_etag(mut response: Response, version: u64) -> Response {
+pub(super) fn with_etag(mut response: Response, version: u64) -> Response {
     if let Ok(value) = HeaderValue::from_str(&format!("\"{version}\"")) {
         response.headers_mut().insert(header::ETAG, value);
     }
@@ -59,7 +59,7 @@ fn with_etag(mut response: Response, version: u64) -> Response {
 }
 
 /// Returns the version that the header If-Match names; `None` without the header or with `*`.
-fn if_match(headers: &axum::http::HeaderMap) -> Result<Option<u64>, Failure> {
+pub(super) fn if_match(headers: &axum::http::HeaderMap) -> Result<Option<u64>, Failure> {
     let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();
     if text == "*" {
