@@ -11,7 +11,7 @@ use crate::state::findings;
 use crate::store::{Contents, Dump, DumpedRow, Location, Purpose, Store, contents, dumped_migrations, interrupted};
 
 /// Values of columns that a release has and an earlier one does not, in rows of the earlier one: table, column, literal. The migration says why.
-const ADDED: [(&str, &str, &str); 26] = [
+const ADDED: [(&str, &str, &str); 28] = [
     ("networks", "removed_at", "NULL"),
     ("nodes", "keys_full_at", "0"),
     ("nodes", "joined_key", "NULL"),
@@ -38,6 +38,8 @@ const ADDED: [(&str, &str, &str); 26] = [
     ("networks", "groups_version", "0"),
     ("nodes", "advertised", "[]"),
     ("nodes", "routes", "[]"),
+    ("networks", "names", "{}"),
+    ("networks", "names_version", "0"),
 ];
 
 /// Tables to which an upgrade adds rows: the migrations that sqlx records, and the last numbers that were given, of SQLite and of PostgreSQL's sequences.
