@@ -9,7 +9,9 @@ use std::time::Duration;
 use taut_agent::api::{ApiRequest, ApiResponse, Failure, LogPart, Reach, Status, Why, private_socket};
 use taut_netmap::Connection;
 
+use crate::chosen;
 use crate::fault::Fault;
+use crate::flags::default_state;
 
 /// Longest wait for an answer, 10 s: a daemon that works answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -180,6 +182,12 @@ impl NoDaemon {
     pub(crate) fn describe(&self, socket: &Path) -> Failure {
         let socket = socket.display();
         let (message, hint) = match self {
+            Self::Absent if has_kill_switch() => (
+                format!(
+                    "taut is not running: no daemon answers on {socket}. Its kill switch is in force, so this host has no network"
+                ),
+                "start it with `taut up`, or give the kill switch up with `taut kill-switch remove`",
+            ),
             Self::Absent => (format!("taut is not running: no daemon answers on {socket}"), "start it with `taut up`"),
             Self::Denied(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 (format!("cannot connect to the daemon on {socket}: {error}"), "try again as root")
@@ -197,6 +205,13 @@ impl NoDaemon {
         };
         Failure { message, hint: String::from(hint) }
     }
+}
+
+/// Returns true if the kill switch of this network is in force, as far as this user may know.
+fn has_kill_switch() -> bool {
+    let usual = || chosen::network().map_or_else(|| String::from("taut0"), chosen::interface);
+    let device = taut_control::saved_kill_switch(&default_state()).unwrap_or_else(usual);
+    taut_agent::kill_switch::look(&device).ok().flatten().is_some()
 }
 
 /// Returns the status of the node; a missing daemon is a failure.

@@ -137,6 +137,7 @@ fn surroundings(status: &Status) -> String {
     rows.extend(status.port_mapping.iter().map(|status| vec![String::from("port mapping"), port_mapping(status)]));
     rows.extend(status.routes.iter().flat_map(routes::rows));
     rows.extend(status.exit.iter().flat_map(exit::rows));
+    rows.extend(status.kill_switch.iter().map(exit::kill_switch));
     rows.extend(status.relays.iter().map(|status| vec![String::from("relay"), relay(status)]));
     table::columns(&rows)
 }

@@ -115,7 +115,7 @@ mod tests {
             name: String::from("a"),
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd01::/48".parse().unwrap(),
-            base_domain: None,
+            naming: crate::Naming::default(),
         };
         let subnets: Vec<Prefix> =
             (0..MAX_ROUTES).map(|number| format!("10.{number}.0.0/16").parse().unwrap()).collect();

@@ -253,7 +253,7 @@ mod tests {
         };
         NetworkMap {
             version: 1,
-            network: NetworkInfo { name, ipv4, ipv6, base_domain: None },
+            network: NetworkInfo { name, ipv4, ipv6, naming: taut_netmap::Naming::default() },
             me,
             peers: peers.map(|peer| (peer.id, peer)).collect(),
             relays: Vec::new(),

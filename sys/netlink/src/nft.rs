@@ -35,8 +35,10 @@ pub enum NftHook {
     MarkIncoming,
     /// Packets of this host's own programs: a chain that may mark them, after which their way is chosen again.
     MarkOutgoing,
-    /// Packets of this host's own programs, once their way is known: a chain that may drop them.
+    /// Packets of this host's own programs: a chain that may drop them. The interface is the first choice, also if a chain has marked the packet and its way was chosen again.
     Output,
+    /// Before any packet leaves, when its interface is final: a chain that may drop it.
+    Leaving,
 }
 
 /// A chain with its rules.

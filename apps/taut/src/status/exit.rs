@@ -1,11 +1,21 @@
 //! The lines about exit nodes.
 
-use taut_agent::api::ExitStatus;
+use taut_agent::api::{ExitStatus, KillSwitchStatus};
 
 /// Returns the rows: the exit node that this host uses, and whether it is one.
 pub(super) fn rows(exit: &ExitStatus) -> Vec<Vec<String>> {
     let row = |text| vec![String::from("exit node"), text];
     used(exit).into_iter().chain(offered(exit)).map(row).collect()
+}
+
+/// Returns the row about the kill switch.
+pub(super) fn kill_switch(switch: &KillSwitchStatus) -> Vec<String> {
+    let text = match (switch.in_force, switch.paused_s) {
+        (false, _) => String::from("not in force"),
+        (true, Some(left)) => format!("open for {left} s more; `taut kill-switch resume` closes it"),
+        (true, None) => format!("in force, {} packets dropped", switch.dropped),
+    };
+    vec![String::from("kill switch"), text]
 }
 
 fn used(exit: &ExitStatus) -> Option<String> {

@@ -99,8 +99,13 @@ impl Daemon {
             ApiRequest::Why { peer } => self.why(&peer),
             ApiRequest::Reach(connection) => self.reach(connection),
             ApiRequest::Metrics => ApiResponse::Metrics { text: metrics::render(&self.status()) },
-            ApiRequest::Up { join: None, name, coordinator: Some(place) } => self.ask(Some(place), name),
-            ApiRequest::Up { join, name, .. } => self.up(join.as_deref(), name),
+            ApiRequest::Up { join, name, coordinator } => {
+                self.guard.is_down = false;
+                match (join, coordinator) {
+                    (None, Some(place)) => self.ask(Some(place), name),
+                    (join, _) => self.up(join.as_deref(), name),
+                }
+            }
             ApiRequest::RotateKey => self.rotate_key(),
             ApiRequest::AcceptPrefixes { prefixes } => self.accept_prefixes(&prefixes),
             ApiRequest::Down => {

@@ -37,6 +37,7 @@ impl Batch {
             NftHook::Postrouting => ("nat", abi::NF_INET_POST_ROUTING, abi::NF_IP_PRI_NAT_SRC),
             NftHook::MarkIncoming => ("filter", abi::NF_INET_PRE_ROUTING, abi::NF_IP_PRI_MANGLE),
             NftHook::MarkOutgoing => ("route", abi::NF_INET_LOCAL_OUT, abi::NF_IP_PRI_MANGLE),
+            NftHook::Leaving => ("filter", abi::NF_INET_POST_ROUTING, abi::NF_IP_PRI_FILTER),
             NftHook::Output => ("filter", abi::NF_INET_LOCAL_OUT, abi::NF_IP_PRI_FILTER),
         };
         self.message(abi::NFT_MSG_NEWCHAIN);

@@ -105,7 +105,7 @@ impl NftRule {
     /// `EPERM`.)
     #[must_use]
     pub fn reject_tcp(self) -> Self {
-        self.tcp().with(Expression::Reject)
+        self.tcp().with(Expression::ResetTcp)
     }
 
     fn named(self, key: u32, name: &str) -> Self {

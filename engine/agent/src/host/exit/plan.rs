@@ -199,29 +199,44 @@ impl KillSwitchPlan {
         Self { device: String::from(device), local, inside }
     }
 
-    /// Returns the chains: out go packets into the overlay, our own sealed ones, and those without which a network does not work. Loopback is the first interface of every host.
+    /// Returns the chains: out go packets into the overlay, our own sealed ones, and those without which a network does not work. The last chain decides; the others have programs fail at once,
+    /// and count. In `output` the kernel still shows the interface that it chose before a packet was marked.
     pub(super) fn chains(&self) -> Vec<NftChain> {
-        let to = |name: &str| NftRule::new().to_named(name).accept();
-        let paused = || NftRule::new().family_in(PAUSED).accept();
-        let inside = || self.inside.iter().map(|name| to(name));
-        let local = || self.local.iter().map(|prefix| NftRule::new().destination(*prefix).accept());
-        let link_local: Vec<Prefix> = ["fe80::/10", "ff02::/16"].iter().filter_map(|text| text.parse().ok()).collect();
-        let link_local = || link_local.iter().filter(|_| !self.local.is_empty());
-        let mut output = vec![NftRule::new().to_named("lo").accept(), to(TAUT_DEVICES), to(&self.device)];
-        output.push(NftRule::new().marked(SOCKET_MARK, MARK_MASK).accept());
-        output.extend([NftRule::new().udp(true, 68, 67).accept(), NftRule::new().udp(false, 546, 547).accept()]);
-        output.extend(NEIGHBOURS.map(|kind| NftRule::new().icmpv6(kind).accept()));
-        output.extend(inside().chain(local()));
-        output.extend(link_local().map(|prefix| NftRule::new().destination(*prefix).accept()));
-        output.extend([paused(), NftRule::new().count().reject_tcp(), NftRule::new().count().drop()]);
-        let from = |name: &str| NftRule::new().from_named(name).accept();
-        let mut forward = vec![to(TAUT_DEVICES), to(&self.device), from(TAUT_DEVICES), from(&self.device)];
-        forward.extend(inside().chain(local()));
-        forward.extend([paused(), NftRule::new().count().drop()]);
+        let drop = || NftRule::new().count().drop();
+        let reject = NftRule::new().count().reject_tcp();
+        let output = self.needed().chain(self.allowed()).chain([reject, drop()]).collect();
+        let forward = self.forwarded().chain(self.allowed()).chain([drop()]).collect();
+        let leaving = self.needed().chain(self.forwarded()).chain(self.allowed()).chain([drop()]).collect();
         vec![
             NftChain { name: "output", hook: NftHook::Output, rules: output },
             NftChain { name: "forward", hook: NftHook::Forward, rules: forward },
+            NftChain { name: "leaving", hook: NftHook::Leaving, rules: leaving },
         ]
+    }
+
+    /// Packets of this host without which neither the overlay nor a network works.
+    fn needed(&self) -> impl Iterator<Item = NftRule> {
+        let sealed = NftRule::new().marked(SOCKET_MARK, MARK_MASK);
+        let dhcp = [NftRule::new().udp(true, 68, 67), NftRule::new().udp(false, 546, 547)];
+        let neighbours = NEIGHBOURS.map(|kind| NftRule::new().icmpv6(kind));
+        let all = [NftRule::new().to_named("lo"), sealed].into_iter().chain(dhcp).chain(neighbours);
+        all.map(NftRule::accept)
+    }
+
+    /// Packets that come out of the overlay, to networks behind this node.
+    fn forwarded(&self) -> impl Iterator<Item = NftRule> {
+        [TAUT_DEVICES, &self.device].map(|name| NftRule::new().from_named(name).accept()).into_iter()
+    }
+
+    /// Packets into the overlay, to networks inside the host, and to local networks.
+    fn allowed(&self) -> impl Iterator<Item = NftRule> {
+        let devices = [TAUT_DEVICES, &self.device].into_iter().chain(self.inside.iter().map(String::as_str));
+        let link_local = ["fe80::/10", "ff02::/16"].iter().filter_map(|text| text.parse().ok());
+        let link_local = link_local.filter(|_: &Prefix| !self.local.is_empty());
+        let local = self.local.iter().copied().chain(link_local);
+        let to = devices.map(|name| NftRule::new().to_named(name).accept());
+        to.chain(local.map(|prefix| NftRule::new().destination(prefix).accept()))
+            .chain([NftRule::new().family_in(PAUSED).accept()])
     }
 }
 
@@ -275,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_j1_the_kill_switch_ends_with_a_drop_in_both_chains() {
+    fn fault_j1_the_kill_switch_ends_with_a_drop_in_each_chain() {
         let plan = KillSwitchPlan::new("taut0", on(true), &nearby());
         let chains = plan.chains();
         for chain in &chains {
