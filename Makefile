@@ -219,6 +219,13 @@ policy: ## measures how soon a change of the policy acts, and what rules cost; f
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.policy --document docs/policy.md $(ARGS)
 
+.PHONY: names
+names: ## measures how soon the stub answers for a peer's name, also while other servers are dead; fills docs/names.md (two minutes; needs root, nft); ARGS='--runs 5 --json'
+	@tools/preflight test
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
+	    python3 -m lab.runs.names --document docs/names.md $(ARGS)
+
 .PHONY: policy-headscale
 policy-headscale: ## Taut's compiler of policies beside headscale's under random ones, and beside captured answers of Tailscale's service; PAIRS=10000000; HEADSCALE_SRC=PATH where GitHub is out of reach (Go; ten minutes the first time)
 	@tools/peers headscale

@@ -181,6 +181,7 @@ pub(crate) const NFTA_COUNTER_PACKETS: u16 = 2;
 pub(crate) const NFTA_LOOKUP_SET: u16 = 1;
 pub(crate) const NFTA_LOOKUP_SREG: u16 = 2;
 pub(crate) const NFTA_REJECT_TYPE: u16 = 1;
+pub(crate) const NFTA_REJECT_ICMP_CODE: u16 = 2;
 pub(crate) const NFTA_FIB_DREG: u16 = 1;
 pub(crate) const NFTA_FIB_RESULT: u16 = 2;
 pub(crate) const NFTA_FIB_FLAGS: u16 = 3;
@@ -208,7 +209,6 @@ pub(crate) const NFTA_PAYLOAD_DREG: u16 = 1;
 pub(crate) const NFTA_PAYLOAD_BASE: u16 = 2;
 pub(crate) const NFTA_PAYLOAD_OFFSET: u16 = 3;
 pub(crate) const NFTA_PAYLOAD_LEN: u16 = 4;
-pub(crate) const NFTA_REJECT_ICMP_CODE: u16 = 2;
 pub(crate) const NFTA_MASQ_FLAGS: u16 = 1;
 pub(crate) const NFTA_MASQ_REG_PROTO_MIN: u16 = 2;
 pub(crate) const NFTA_MASQ_REG_PROTO_MAX: u16 = 3;
@@ -231,10 +231,10 @@ pub(crate) const NFT_META_IIFNAME: u32 = 6;
 pub(crate) const NFT_META_OIFNAME: u32 = 7;
 pub(crate) const NFT_META_IIFTYPE: u32 = 8;
 pub(crate) const NFT_META_NFPROTO: u32 = 15;
-pub(crate) const NFT_META_L4PROTO: u32 = 16;
 /// The packet is answered by an ICMP error of its own family: there is no route (nf_tables.h).
 pub(crate) const NFT_REJECT_ICMPX_UNREACH: u32 = 2;
 pub(crate) const NFT_REJECT_ICMPX_NO_ROUTE: u8 = 0;
+pub(crate) const NFT_META_L4PROTO: u32 = 16;
 /// Looks up the route back to the source, and its interface (nf_tables.h, Linux 4.10).
 pub(crate) const NFT_FIB_RESULT_OIF: u32 = 1;
 pub(crate) const NFTA_FIB_F_SADDR: u32 = 1;

@@ -44,7 +44,7 @@ fn chains() -> Vec<NftChain> {
             hook: NftHook::Prerouting,
             rules: vec![
                 NftRule::new().destination(published).map_destination(real),
-                NftRule::new().destination(prefix("2000::/3")).reject(),
+                NftRule::new().destination(prefix("2000::/3")).answer_no_route(),
             ],
         },
         NftChain {

@@ -14,6 +14,7 @@ mod health;
 mod http;
 mod maps;
 mod moved_on_server;
+mod names;
 mod on_server;
 mod on_server_refusals;
 mod one_writer;

@@ -67,6 +67,7 @@ fn a_database_is_filled_with_something_of_everything() {
     add_networks(&serve, &operator);
     add_people(&directory, &operator);
     add_webhooks(&operator);
+    add_names(&operator);
     assert!(operator.get("nodes")["nodes"].as_array().unwrap().len() >= MEMBERS);
     serve.kill();
 }
@@ -111,6 +112,16 @@ fn add_webhooks(operator: &Operator) {
         let webhook = json!({ "url": "https://hooks.example.com/taut", "network": network, "events": ["none"] });
         done(operator, "POST", "webhooks", &webhook);
     }
+}
+
+/// A record and a split domain. Dumps of releases without them leave this out.
+fn add_names(operator: &Operator) {
+    if std::env::var_os("TAUT_DUMP_PROGRAM").is_some() {
+        return;
+    }
+    let record = json!({ "name": "copier", "addresses": ["10.1.0.7"] });
+    let split = json!({ "domain": "corp.example", "servers": ["10.1.0.53"] });
+    done(operator, "PATCH", "names?network=default", &json!({ "set_records": [record], "set_domains": [split] }));
 }
 
 /// Keys of each kind. Returns the join tokens of one that is reusable, and of one that is not.

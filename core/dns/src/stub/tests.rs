@@ -475,3 +475,31 @@ fn a_connection_waits_for_other_servers_and_answers_what_it_knows_at_once() {
     dns.take_answer(&names, client, &served(&foreign, 0), NOW);
     assert_eq!(received(&mut dns), [0; 0], "a later answer is ignored");
 }
+
+#[test]
+fn fault_h8_with_an_exit_node_names_of_the_internet_are_passed_on_and_no_others() {
+    let names = crate::testkit::chosen_names().with_all_others(["internal", "local"]);
+    let mut dns = Stub::default();
+    let flow = towards(CLIENT, 40_000, STUB, PORT);
+    let mut servers = |name: &str| {
+        assert!(dns.handle(&names, &flow.datagram(&question(name, WEB)).unwrap(), MTU, NOW), "{name}");
+        let question = dns.poll_question();
+        assert_eq!(question.is_none(), dns.poll_output().is_some(), "{name}: either an answer or a question");
+        question.map(|question| question.servers.len())
+    };
+    for name in ["www.example.com", "1.1.1.1.in-addr.arpa", "example"] {
+        assert_eq!(servers(name), Some(0), "{name}: none, which is the exit node");
+    }
+    assert_eq!(servers("www.corp.example"), Some(1), "a split domain");
+    for name in [
+        "web.home.taut.internal",
+        "x.other.taut.internal",
+        "www.internal.lan.example",
+        "nas.local",
+        "git.corp.example",
+        "x.apps.example",
+        "1.0.64.100.in-addr.arpa",
+    ] {
+        assert_eq!(servers(name), None, "{name}");
+    }
+}

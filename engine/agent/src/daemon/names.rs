@@ -7,6 +7,7 @@ use taut_dns::{EXIT_PORT, PORT, Question, Zones, is_at_or_below};
 use taut_event::Interest;
 use taut_netmap::{NetworkMap, RefusedDomain, SplitDomain, is_below};
 
+use super::state::host_name;
 use super::{Daemon, TOKEN_RESOLVER, TOKEN_SERVED, clocks};
 use crate::api::{DomainStatus, Failure, InternetNames, NamesStatus, ResolverStatus, ServerTrouble};
 use crate::config::AnswerFilter;
@@ -77,11 +78,13 @@ impl Daemon {
             while self.upstream.poll_answer().is_some() {}
             return;
         };
-        let vital = self.coordinator.url_host();
         while let Some((lane, question)) = overlay.poll_question() {
             let split = question.servers.iter();
             let ways = match question.servers.is_empty() {
-                true => exit_ways(overlay, &self.config.exit_dns, &question, vital),
+                true => {
+                    let vital = vital_names(&self.coordinator.url, map);
+                    exit_ways(overlay, &self.config.exit_dns, &question, &vital)
+                }
                 false => split.map(|server| ((*server, PORT).into(), overlay.way_to(*server, map))).collect(),
             };
             // The operator chose the servers of split domains, whose names are private ones. They cannot make names for members, as those of the internet cannot.
@@ -261,14 +264,9 @@ fn filtered(filter: AnswerFilter, overlay: &[Prefix]) -> Vec<Prefix> {
 }
 
 /// Returns the ways of a question for a name of the internet: to the exit node, or through it to servers of the user's choice. None while no exit node can be used: nothing leaves in the clear (fault
-/// H8). The coordinator's own name is asked where the host asked it before, because without the coordinator there may be no exit node again.
-fn exit_ways(
-    overlay: &Overlay,
-    given: &[IpAddr],
-    question: &Question,
-    vital: Option<&str>,
-) -> Vec<(SocketAddr, ServerWay)> {
-    if is_at_or_below(&question.message, &Zones::new(vital)) {
+/// H8). The names that this node needs to reach an exit node at all (`vital`) are asked where the host asked them before.
+fn exit_ways(overlay: &Overlay, given: &[IpAddr], question: &Question, vital: &Zones) -> Vec<(SocketAddr, ServerWay)> {
+    if is_at_or_below(&question.message, vital) {
         return former_servers(overlay.prefixes()).into_iter().map(|server| (server, ServerWay::Here)).collect();
     }
     let through = || ServerWay::Through(String::from(overlay.interface()));
@@ -277,4 +275,10 @@ fn exit_ways(
         (Some((exit, _)), []) => vec![((exit, EXIT_PORT).into(), through())],
         (Some(_), given) => given.iter().map(|server| ((*server, PORT).into(), through())).collect(),
     }
+}
+
+/// Returns the names of the coordinator's host and of relays: without them there may be no way to an exit node.
+fn vital_names(coordinator: &str, map: &NetworkMap) -> Zones {
+    let relays = map.relays.iter().filter_map(|relay| relay.web.as_deref());
+    Zones::new([coordinator].into_iter().chain(relays).filter_map(host_name))
 }

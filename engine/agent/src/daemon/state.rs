@@ -67,13 +67,11 @@ pub(super) struct CoordinatorState {
     pub(super) other_prefixes: Option<OtherPrefixes>,
 }
 
-impl CoordinatorState {
-    /// Returns the name of the coordinator's host; `None` if the URL has an address.
-    pub(super) fn url_host(&self) -> Option<&str> {
-        let place = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest).split('/').next()?;
-        let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-        Some(host).filter(|host| !host.is_empty() && literal_address(&self.url).is_none())
-    }
+/// Returns the host name in a URL; `None` if it has an address.
+pub(super) fn host_name(url: &str) -> Option<&str> {
+    let place = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next()?;
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    Some(host).filter(|host| !host.is_empty() && literal_address(url).is_none())
 }
 
 /// Returns the address in a URL that has one instead of a name: it is known before the first connection.
@@ -119,6 +117,8 @@ mod tests {
 
     #[test]
     fn the_address_in_a_url_is_known_at_once() {
+        assert_eq!(host_name("wss://relay.example:443/relay"), Some("relay.example"));
+        assert_eq!(host_name("http://coord.example"), Some("coord.example"));
         for (url, address) in [
             ("https://203.0.113.5", Some("203.0.113.5")),
             ("http://203.0.113.5:8080/", Some("203.0.113.5")),
@@ -128,6 +128,7 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(literal_address(url), address.map(|text| text.parse().unwrap()), "{url}");
+            assert!(host_name(url).is_none() || address.is_none(), "{url}");
         }
     }
 }

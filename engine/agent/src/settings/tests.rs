@@ -49,8 +49,17 @@ fn every_value_is_shown_as_it_is_written() {
         ("log-level", "warn,path=debug", "warn,path=debug"),
         ("suites", "aes256gcm", "AES256GCM,ChaCha20Poly1305"),
         ("low-latency", "on", "true"),
+        ("accept-domains", "Lan., corp.example,lan", "lan,corp.example"),
+        ("accept-domains", "none", "none"),
+        ("dns-filter", "private", "private"),
+        ("exit-dns", "9.9.9.9, 2620:fe::fe", "9.9.9.9,2620:fe::fe"),
     ] {
         assert_eq!(find(name).unwrap().check(written).unwrap(), shown);
+    }
+    for (name, wrong) in
+        [("accept-domains", "a b"), ("accept-domains", "."), ("dns-filter", "on"), ("exit-dns", "10.0.0.1")]
+    {
+        assert!(find(name).unwrap().check(wrong).is_err(), "{name} {wrong}");
     }
     assert_eq!(find("log-level").unwrap().variable(), "TAUT_LOG_LEVEL");
     assert_eq!(meant("lane"), "; did you mean `lanes`?");

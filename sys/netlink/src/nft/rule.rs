@@ -55,7 +55,7 @@ pub(super) enum Expression {
     ResetTcp,
     Verdict(u32),
     /// Answers that there is no route.
-    Reject,
+    AnswerNoRoute,
     Masquerade,
     /// Masquerades with a random port of this range.
     MasqueradeTo(u16, u16),
@@ -148,8 +148,8 @@ impl NftRule {
 
     /// The packet is dropped, and its sender told that there is no route. Before packets are forwarded this needs Linux 5.9.
     #[must_use]
-    pub fn reject(self) -> Self {
-        self.with(Expression::Reject)
+    pub fn answer_no_route(self) -> Self {
+        self.with(Expression::AnswerNoRoute)
     }
 
     /// The packet gets an address of this host as its source. For a chain at [`super::NftHook::Postrouting`].
@@ -229,7 +229,7 @@ impl Expression {
                 batch.close(verdict);
                 batch.close(data);
             }),
-            Self::Reject => batch.expression("reject", |batch| {
+            Self::AnswerNoRoute => batch.expression("reject", |batch| {
                 batch.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_ICMPX_UNREACH);
                 batch.attribute(abi::NFTA_REJECT_ICMP_CODE, &[abi::NFT_REJECT_ICMPX_NO_ROUTE]);
             }),

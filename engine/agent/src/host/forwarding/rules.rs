@@ -95,7 +95,7 @@ impl Plan {
         let internet = INTERNET_V6.parse().ok()?;
         let exit = self.exit.as_ref().filter(|exit| exit.refuses_ipv6)?;
         let [_, overlay] = exit.overlay;
-        Some(NftRule::new().from_interface(self.index).source(overlay).destination(internet).reject())
+        Some(NftRule::new().from_interface(self.index).source(overlay).destination(internet).answer_no_route())
     }
 
     fn postrouting(&self) -> Vec<NftRule> {
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(last[1], out().destination("10.1.0.0/24".parse().unwrap()).accept(), "a subnet is not the internet");
         assert_eq!(last[2..], overlay.map(|overlay| out().source(overlay).masquerade_to((61_000, 65_535))));
         let from = NftRule::new().from_interface(7).source(overlay[1]);
-        assert_eq!(exit.prerouting()[1..], [from.destination("2000::/3".parse().unwrap()).reject()]);
+        assert_eq!(exit.prerouting()[1..], [from.destination("2000::/3".parse().unwrap()).answer_no_route()]);
         let forward = exit.forward();
         assert_eq!(forward[0], NftRule::new().to_interface(7).of_known_connection().accept());
         assert_eq!(forward.last(), Some(&NftRule::new().to_interface(7).drop()));

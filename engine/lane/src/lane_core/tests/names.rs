@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use taut_base::Prefix;
 use taut_dns::{Names, Network};
-use taut_node::{Routes, ToLane};
+use taut_node::{FromLane, Routes, ToLane};
 use taut_testkit::packets::{self, Ip, Tcp};
 use taut_wire::vnet::{self, VnetHeader};
 
@@ -115,4 +115,30 @@ fn other_addresses_have_no_stub() {
     here.outbound(&from(1, 9).udp((40_000, 53), &question()), at(1));
     here.assert_dropped(DropReason::NoRoute, 1);
     assert!(here.core.poll_host_packet().is_none());
+}
+
+#[test]
+fn a_question_for_another_server_goes_to_the_agent_and_its_answer_to_the_host() {
+    let (mut here, _) = hosts();
+    let prefixes = ["10.0.0.0/24", "fd12::/64"].map(|text| text.parse().unwrap());
+    let network = Network { zone: "home.taut.internal", serial: 1, prefixes, own: &[inner(1)] };
+    let server = [inner(2)];
+    let names = Names::new(network, []).unwrap().with_domains([("b.home.example", &server[..])]);
+    let routes = Routes::new([(Prefix::host(inner(2)), PEER)]).only_to(&[inner(1)]).with_names(Some(Arc::new(names)));
+    here.command(ToLane::Routes(Arc::new(routes)), at(0));
+    let name = b"\x03www\x01b\x04home\x07example\0";
+    let message = [&[0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], name, &[0, 1, 0, 1]].concat();
+    here.outbound(&from(1, STUB).udp((40_000, 53), &message), at(1));
+    assert!(here.core.poll_host_packet().is_none() && here.runs().is_empty());
+    let asked = std::iter::from_fn(|| here.core.poll_output()).find_map(|message| match message {
+        FromLane::Question(question) => Some(question),
+        _ => None,
+    });
+    let asked = asked.expect("a question for the agent");
+    assert_eq!((&asked.message, &*asked.servers), (&message, &server[..]));
+    let mut answer = message;
+    answer[2] |= 0x80;
+    here.command(ToLane::Answer { client: asked.client, message: answer.clone().into() }, at(2));
+    let packet = here.core.poll_host_packet().unwrap();
+    assert!(packets::is_right(&packet) && packet.ends_with(&answer));
 }
