@@ -9,39 +9,27 @@ use super::table::table;
 use super::{CommandError, complain, no_verb};
 use crate::contract::{ChangeNames, DomainEntry, NamesAnswer, RecordEntry};
 
+/// The verbs, each with what it needs.
+const VERBS: [(&str, &[&str]); 6] = [
+    ("list", &[]),
+    ("set-record", &["the name, such as printer or git.corp.example", "its addresses, such as 10.1.0.7,fd01::7"]),
+    ("remove-record", &["the name"]),
+    ("set-domain", &["the domain, such as corp.example", "the addresses of its servers, such as 10.1.0.53"]),
+    ("remove-domain", &["the domain"]),
+    ("set-base", &["the base domain, such as corp.example, or `default`"]),
+];
+
 pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     let verb = arguments.need("list, set-record, remove-record, set-domain, remove-domain or set-base")?;
+    let Some((_, wanted)) = VERBS.iter().find(|(name, _)| *name == verb) else {
+        return Err(no_verb("names", &verb, &VERBS.map(|(name, _)| name)));
+    };
     let network = arguments.value("network")?;
     let network = in_network(network.as_deref());
-    let change = match verb.as_str() {
-        "list" => None,
-        "set-record" => {
-            let name = arguments.need("the name, such as printer or git.corp.example")?;
-            let addresses = addresses(&arguments.need("its addresses, such as 10.1.0.7,fd01::7")?)?;
-            Some(ChangeNames { set_records: vec![RecordEntry { name, addresses }], ..ChangeNames::default() })
-        }
-        "remove-record" => {
-            Some(ChangeNames { remove_records: vec![arguments.need("the name")?], ..ChangeNames::default() })
-        }
-        "set-domain" => {
-            let domain = arguments.need("the domain, such as corp.example")?;
-            let servers = addresses(&arguments.need("the addresses of its servers, such as 10.1.0.53")?)?;
-            Some(ChangeNames { set_domains: vec![DomainEntry { domain, servers }], ..ChangeNames::default() })
-        }
-        "remove-domain" => {
-            Some(ChangeNames { remove_domains: vec![arguments.need("the domain")?], ..ChangeNames::default() })
-        }
-        "set-base" => {
-            let base = arguments.need("the base domain, such as corp.example, or `default`")?;
-            Some(ChangeNames { base_domain: Some((base != "default").then_some(base)), ..ChangeNames::default() })
-        }
-        other => {
-            let verbs = ["list", "set-record", "remove-record", "set-domain", "remove-domain", "set-base"];
-            return Err(no_verb("names", other, &verbs));
-        }
-    };
+    let operands: Vec<String> = wanted.iter().map(|what| arguments.need(what)).collect::<Result<_, _>>()?;
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
+    let change = change(&verb, operands)?;
     let path = format!("names{network}");
     let answer = match &change {
         None => remote.get(&path)?,
@@ -51,6 +39,27 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
         warn_of_consent(change, &names);
     }
     remote.show(&answer, |names: NamesAnswer| list(&names))
+}
+
+/// Returns what a verb changes; `None` for `list`.
+fn change(verb: &str, operands: Vec<String>) -> Result<Option<ChangeNames>, CommandError> {
+    let mut operands = operands.into_iter();
+    let mut next = || operands.next().unwrap_or_default();
+    let nothing = ChangeNames::default();
+    Ok(Some(match verb {
+        "set-record" => {
+            let record = RecordEntry { name: next(), addresses: addresses(&next())? };
+            ChangeNames { set_records: vec![record], ..nothing }
+        }
+        "remove-record" => ChangeNames { remove_records: vec![next()], ..nothing },
+        "set-domain" => {
+            let domain = DomainEntry { domain: next(), servers: addresses(&next())? };
+            ChangeNames { set_domains: vec![domain], ..nothing }
+        }
+        "remove-domain" => ChangeNames { remove_domains: vec![next()], ..nothing },
+        "set-base" => ChangeNames { base_domain: Some(Some(next()).filter(|base| base != "default")), ..nothing },
+        _ => return Ok(None),
+    }))
 }
 
 fn addresses(text: &str) -> Result<Vec<IpAddr>, CommandError> {
