@@ -66,6 +66,8 @@ pub(crate) struct Overlay {
     exit: ExitRoutes,
     /// True while the user wants the host's own way to the internet for a while.
     exit_paused: bool,
+    /// True while the sockets for the names of the internet are this node's own.
+    serves_names: bool,
     guard: Guard,
     world: World,
     /// The endpoints of the network's relays.
@@ -190,6 +192,7 @@ impl Overlay {
             forwarding,
             exit,
             exit_paused: false,
+            serves_names: false,
             guard,
             world: World::default(),
             relays: Vec::new(),
@@ -366,11 +369,24 @@ impl Overlay {
     /// Returns the map for the node's rules: at an exit node, with a filter that also lets its users ask for names.
     fn opened<'a>(&self, map: &'a NetworkMap) -> Cow<'a, NetworkMap> {
         match &map.filter {
-            Some(filter) if self.routes.is_exit(map) => {
+            Some(filter) if self.serves_names && self.routes.is_exit(map) => {
                 let filter = Some(upstream::opened(filter, &map.me.addresses));
                 Cow::Owned(NetworkMap { filter, ..map.clone() })
             }
             _ => Cow::Borrowed(map),
+        }
+    }
+
+    /// Returns true if the filter lets users of this exit node ask for names.
+    pub(crate) fn serves_names(&self) -> bool {
+        self.serves_names
+    }
+
+    /// Sets whether the sockets for the names of the internet are this node's own: while they are not, another program may have the port, and the filter lets nobody ask there.
+    pub(crate) fn set_serving(&mut self, serves: bool, map: &NetworkMap, clocks: Clocks) {
+        if self.serves_names != serves {
+            self.serves_names = serves;
+            self.set_map(map, clocks);
         }
     }
 
