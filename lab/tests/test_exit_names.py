@@ -129,7 +129,7 @@ def test_fault_h8_an_exit_node_is_no_open_resolver(lab, tmp_path):
     assert len(office.asked(office.far)) > count
 
 
-def test_fault_h8_a_port_of_another_program_is_not_opened_to_peers(lab):
+def test_fault_h8_a_port_of_another_program_is_not_opened_to_peers(lab, tmp_path):
     office = Office(lab)
     net, gate = office.net, office.gate
 
@@ -145,7 +145,7 @@ def test_fault_h8_a_port_of_another_program_is_not_opened_to_peers(lab):
     other.wait_for_output("ready")
     net.start_exit()
     net.start_client("none")
-    policy = lab.directory / "policy.hujson"
+    policy = tmp_path / "policy.hujson"
     policy.write_text(json.dumps({"acls": [{"action": "accept", "src": ["*"], "dst": ["autogroup:internet:*"]}]}))
     net.coordinator.cli("policy", "apply", str(policy))
     gate.wait_for(lambda status: any(f"port {EXIT_PORT} of its overlay addresses" in warning["message"] for warning in status["warnings"]), "the exit node to say so")
