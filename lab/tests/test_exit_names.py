@@ -133,8 +133,8 @@ def test_fault_h8_a_port_of_another_program_is_not_opened_to_peers(lab, tmp_path
     office = Office(lab)
     net, gate = office.net, office.gate
 
-    def answers(address=gate.ipv4):
-        return ask(net.client.host, address, ("open.example", "A"), options=("--port", str(EXIT_PORT)), timeout=1)[0]
+    def answers():
+        return ask(net.client.host, gate.ipv4, ("open.example", "A"), options=("--port", str(EXIT_PORT)), timeout=1)[0]
 
     # An unprivileged user of the exit node's host cannot have the port.
     squat = f"import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(('0.0.0.0', {EXIT_PORT}))"

@@ -48,7 +48,9 @@ mod tests {
 
     #[test]
     fn fault_e17_public_suffixes_are_known() {
-        for suffix in ["co.uk", "com.au", "github.io", "x.ck", "foo.kawasaki.jp", "s3.amazonaws.com", "duckdns.org", "me.pg"] {
+        for suffix in
+            ["co.uk", "com.au", "github.io", "x.ck", "foo.kawasaki.jp", "s3.amazonaws.com", "duckdns.org", "me.pg"]
+        {
             assert!(is_public_suffix(suffix), "{suffix}");
         }
         for domain in ["corp.example", "example.co.uk", "www.ck", "city.kawasaki.jp", "home.duckdns.org", "home.arpa"] {

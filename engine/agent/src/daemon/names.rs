@@ -1,5 +1,6 @@
 //! Names: the host's resolver, which asks the stub while the network is up, and the servers of the operator's split domains.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ const MOST_WARNINGS: usize = 8;
 
 /// Time until sockets that could not be opened are tried again, 5 s: another program may have ended.
 const RETRY_SERVED: Duration = Duration::from_secs(5);
+
+/// Names of the operator's records that a status has at most, 16: more than most networks have, and a few lines of a terminal.
+const MOST_RECORD_NAMES: usize = 16;
 
 /// The resolver of this exit node for its peers.
 #[derive(Default)]
@@ -76,7 +80,7 @@ impl Daemon {
             outside: usable.outside(),
             accepted: self.config.accept_domains.clone(),
             filtered: filtered(self.config.dns_filter, overlay.prefixes()),
-            asks_exit: self.config.routes.exit_node.is_on(),
+            asks_exit: overlay.asks_exit(),
             zone: usable.zone,
             prefixes: overlay.prefixes().to_vec(),
         })
@@ -129,10 +133,11 @@ impl Daemon {
         let overlay = self.overlay.as_mut().filter(|overlay| overlay.is_exit());
         let (Some(overlay), Some(map)) = (overlay, self.member.map.as_deref()) else { return };
         self.served.is_current = true;
-        let opened = self.served.peers.take().map_or_else(
-            || ServedPeers::open(overlay.interface(), overlay.own_addresses()),
-            Ok,
-        );
+        let opened = self
+            .served
+            .peers
+            .take()
+            .map_or_else(|| ServedPeers::open(overlay.interface(), overlay.own_addresses()), Ok);
         let peers = match opened {
             Ok(peers) => peers,
             Err(error) => {
@@ -200,6 +205,7 @@ impl Daemon {
             servers: overlay.map_or_else(Vec::new, Overlay::name_servers),
             resolver: self.resolver_status(),
             records: usable.records.len(),
+            record_names: usable.records.into_iter().take(MOST_RECORD_NAMES).map(|record| record.name).collect(),
             domains: usable.domains.into_iter().map(domain).collect(),
             internet: self.internet_names(),
             domain: usable.zone,
@@ -208,7 +214,7 @@ impl Daemon {
 
     /// Returns who answers names of the internet while an exit node is chosen.
     fn internet_names(&self) -> Option<InternetNames> {
-        let overlay = self.overlay.as_ref().filter(|_| self.config.routes.exit_node.is_on())?;
+        let overlay = self.overlay.as_ref().filter(|overlay| overlay.asks_exit())?;
         let exit = overlay.exit_address();
         let servers = match (exit, &self.config.exit_dns) {
             (None, _) => Vec::new(),
@@ -230,23 +236,29 @@ impl Daemon {
     pub(super) fn names_warnings(&self, map: &NetworkMap) -> Vec<Failure> {
         let accepted = &self.config.accept_domains;
         let (_, refused) = map.network.naming.usable(&map.network.name, accepted);
-        let with = |domain: &str| {
-            let all: Vec<&str> = accepted.iter().map(String::as_str).chain([domain]).collect();
-            format!("`taut set --accept-domains {}` lets it", all.join(","))
+        let given_way = self.resolver.as_ref().filter(|_| self.config.dns).map_or(&[][..], Resolver::given_way);
+        let missing = refused.iter().filter(|refused| refused.fault.can_be_accepted()).take(MOST_WARNINGS);
+        let missing = missing.map(|refused| refused.domain.trim_start_matches("*."));
+        // A list of all of them: each `taut set` replaces the list that was there.
+        let all = accepted.iter().map(String::as_str).chain(missing);
+        let all: BTreeSet<&str> = all.chain(given_way.iter().take(MOST_WARNINGS).map(String::as_str)).collect();
+        let all = all.into_iter().collect::<Vec<_>>().join(",");
+        let with = || {
+            format!(
+                "`taut set --accept-domains {all}` lets it; the list is the whole one, so leave out what you do not want"
+            )
         };
         let refused = refused.iter().take(MOST_WARNINGS).map(|RefusedDomain { domain, fault }| {
             let message =
                 format!("the network's operator wants this host to ask for {domain}, and it does not: {fault}");
-            let plain = domain.strip_prefix("*.").unwrap_or(domain);
-            let hint = if fault.can_be_accepted() { with(plain) } else { String::from("tell the operator") };
+            let hint = if fault.can_be_accepted() { with() } else { String::from("tell the operator") };
             Failure::new(message, hint)
         });
-        let given_way = self.resolver.as_ref().filter(|_| self.config.dns).map_or(&[][..], Resolver::given_way);
         let given_way = given_way.iter().take(MOST_WARNINGS).map(|domain| {
             let message = format!(
                 "the network's operator wants this host to ask for {domain}, and it does not: one of the host's own search domains has these names"
             );
-            Failure::new(message, with(domain))
+            Failure::new(message, with())
         });
         let served = self.served.problem.iter().map(|error| {
             let message = format!("peers that use this exit node cannot ask it for names: port {EXIT_PORT} of its overlay addresses: {error}");

@@ -263,7 +263,7 @@ mod tests {
         let opened = opened(&filter(), &own);
         assert_eq!(opened.rules.len(), 4);
         let last = opened.rules.last().unwrap();
-        assert_eq!((&last.src, &last.dst[0].ports), (&vec!["100.64.0.2/32".parse().unwrap()], &vec![(8_253, 8_253)]));
+        assert_eq!((&last.src, &last.dst[0].ports), (&vec!["100.64.0.2/32".parse().unwrap()], &vec![(253, 253)]));
         let shared = Arc::new(Shared::default());
         *lock(&shared.users) = Some(users(&filter()).collect());
         let place = |last: u8| shared.place(IpAddr::from([100, 64, 0, last]));
@@ -306,7 +306,8 @@ mod tests {
 
     #[test]
     fn a_name_of_the_networks_around_looks_like_one_that_does_not_exist() {
-        let shared = Shared { private: PRIVATE.iter().map(|text| text.parse().unwrap()).collect(), ..Shared::default() };
+        let shared =
+            Shared { private: PRIVATE.iter().map(|text| text.parse().unwrap()).collect(), ..Shared::default() };
         let question = b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0\x03nas\x04corp\x03lan\0\0\x01\0\x01";
         let answer = |address: [u8; 4]| {
             let mut answer = question.to_vec();
