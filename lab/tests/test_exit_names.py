@@ -153,3 +153,19 @@ def test_fault_h8_a_port_of_another_program_is_not_opened_to_peers(lab, tmp_path
     other.stop()
     wait_until(lambda: answers() and answers()["answers"] == [THERE], "the exit node to have the port")
     assert "6.6.6.6" not in other.output()
+
+
+def test_names_take_the_hosts_own_way_during_a_pause(lab):
+    office = Office(lab)
+    own, net = office.own, office.net
+    start_resolver(office, "file")
+    net.start_exit()
+    own.start()
+    own.up(net.coordinator.join_token)
+    own.taut("set", "--exit-node", "exit1", "--kill-switch")
+    wait_until(lambda: own.addresses("www.example") == {THERE}, "the exit node's server to answer")
+    own.taut("kill-switch", "pause", "5m", "--state", own.state)
+    wait_until(lambda: own.addresses("portal.example") == {HERE}, "the host's own server, as for a captive portal")
+    assert own.status()["self"]["names"]["internet"] is None
+    own.taut("kill-switch", "resume", "--state", own.state)
+    wait_until(lambda: own.addresses("www.example") == {THERE}, "the exit node's server again")
