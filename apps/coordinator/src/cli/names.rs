@@ -136,3 +136,16 @@ fn base(names: &NamesAnswer) -> String {
     let is_needed = names.need_consent.iter().any(|needed| needed.domain == base);
     if is_needed { String::from("needs consent; until then below taut.internal") } else { String::new() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_base_domain_is_no_name() {
+        let base = |text: &str| change("set-base", vec![String::from(text)]).map(|change| change.unwrap().base_domain);
+        assert_eq!(base("default").ok(), Some(Some(None)));
+        assert_eq!(base("corp.example").ok(), Some(Some(Some(String::from("corp.example")))));
+        assert!(matches!(base("none"), Err(CommandError::Usage(text)) if text.contains("set-base default")));
+    }
+}
