@@ -255,7 +255,7 @@ impl Daemon {
         }
         self.turn_overlay(clocks);
         self.turn_upstream();
-        self.turn_served();
+        self.turn_served(clocks);
         self.rotate_old_key();
         if self.readings.due.take_if(|due| clocks.now >= *due).is_some() {
             self.readings.last = clocks.now;
@@ -332,7 +332,8 @@ impl Daemon {
         let log = self.log.poll_timeout(self.overlay.is_some());
         let resolver = self.resolver.as_ref().and_then(Resolver::poll_timeout);
         let guard = self.guard.poll_timeout();
-        [overlay, metrics, server, log, resolver, guard, self.readings.due, self.retry_overlay]
+        let served = self.served.poll_timeout();
+        [overlay, metrics, server, log, resolver, guard, served, self.readings.due, self.retry_overlay]
             .into_iter()
             .flatten()
             .min()
