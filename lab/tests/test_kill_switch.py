@@ -68,12 +68,26 @@ def test_fault_j7_everything_but_our_own_packets_takes_the_exit_node(lab):
     assert tables(host) == ["taut0_guard"] and seen_as(host, SERVER[0], timeout=0.5) is None
 
 
+def test_fault_j5_what_has_no_way_into_the_overlay_goes_nowhere(lab):
+    # Sockets that name the interface, and IPv6 without the overlay's; programs of containers take the same routes.
+    net = FullTunnel(lab)
+    net.choose()
+    host = net.client.host
+    capture = net.listen()
+    host.run("ping", "-c", "1", "-W", "1", "-I", "eth0", "2001:db8:77::9", check=False)
+    host.run("sysctl", "-qw", "net.ipv6.conf.taut0.disable_ipv6=1")
+    wait_until(lambda: "dev taut0" not in host.run("ip", "-6", "route", "show", "table", "29696").stdout, "the device to have no IPv6")
+    host.run("ping", "-c", "1", "-W", "1", "2001:db8:77::9", check=False)
+    found = capture.finish()
+    assert found["clear"] == 0, found
+
+
 def test_fault_j8_rules_and_routes_are_restored_once(lab):
     net = FullTunnel(lab)
     net.choose()
     host = net.client.host
     before = rules(host), rules(host, "-6")
-    assert len(before[0]) == 3 and len(before[1]) == 2
+    assert len(before[0]) == 3 and len(before[1]) == 4
     for _ in range(3):
         host.run("ip", "rule", "flush")
         host.run("ip", "-6", "rule", "del", "pref", "5301")
@@ -167,14 +181,82 @@ def test_fault_j1_nothing_leaves_in_the_clear_over_random_schedules(lab):
     assert found["clear_packets"] == 0, found
 
 
-def test_fault_j1_without_the_kill_switch_a_crash_is_seen(lab):
+def test_fault_j1_without_the_kill_switch_the_daemons_end_is_seen(lab):
     # The witness: the capture finds packets in the clear where there are some.
     net = FullTunnel(lab)
     net.choose()
     capture, talk = net.listen(), net.talk()
-    net.client.kill()
+    net.client.stop()
     talk.wait()
     assert capture.finish()["clear"] > 0
+
+
+def test_fault_j1_neither_the_coordinator_nor_a_lost_device_ends_the_choice(lab):
+    # Without the kill switch, while the daemon runs.
+    net = FullTunnel(lab)
+    net.choose()
+    host = net.client.host
+    serve(host, 7171)
+    capture = net.listen()
+
+    def send():
+        for target in ("198.18.0.9", "2001:db8:77::9"):
+            host.run("ping", "-c", "2", "-i", "0.2", "-W", "1", target, check=False)
+
+    host.run("ip", "link", "del", "taut0")
+    send()
+    net.wait_for_tunnel()
+    net.coordinator.cli("nodes", "remove", "client")
+    net.client.wait_for(lambda status: status["state"] == "needs-join", "the refusal")
+    send()
+    found = capture.finish()
+    assert found["clear"] == 0, found
+    # A DHCP client may still add routes; nobody is locked out, and the user is told how to end it.
+    net.default_routes()
+    assert seen_as(net.rogue, host.ipv4, 7171, timeout=1) == net.rogue.ipv4
+    assert seen_as(net.rogue, host.ipv6, 7171, timeout=1) == net.rogue.ipv6
+    assert "--exit-node none" in net.client.taut("status", check=False).stdout
+    net.client.taut("set", "--exit-node", "none")
+    assert not rules(host) + rules(host, "-6")
+    assert not host.run("ip", "route", "show", "table", "29696", check=False).stdout
+
+
+def test_a_kill_switch_is_removed_whatever_the_device_is_called_now(lab):
+    net = FullTunnel(lab)
+    net.choose("exit1", "--kill-switch")
+    net.client.taut("set", "--tun", "work0")
+    net.client.taut("set", "--kill-switch=false")
+    assert not [name for name in tables(net.client.host) if "kill" in name]
+    net.client.taut("set", "--kill-switch")
+    net.client.stop()
+    net.client.start()
+    net.wait_for_tunnel()
+    # The table of the former name went with the first start under the new one.
+    assert not [name for name in tables(net.client.host) if "taut0_kill" in name]
+
+
+def test_fault_k2_damaged_settings_do_not_end_the_kill_switch_and_a_command_does(lab):
+    net = FullTunnel(lab)
+    net.choose("exit1", "--kill-switch")
+    net.client.stop()
+    for path in net.client.state.glob("settings*"):
+        path.write_bytes(bytes(64))
+    net.client.start()
+    net.client.wait_for(lambda status: (status["kill_switch"] or {}).get("in_force"), "the kill switch that an earlier run left")
+    assert "earlier run" in net.client.taut("status", check=False).stdout
+    net.client.taut("set", "--kill-switch=false")
+    assert "taut0_kill_switch" not in tables(net.client.host)
+    wait_until(lambda: not switch(net)["at_boot"], "the disk to forget it")
+
+
+def test_leaving_ends_the_kill_switch_also_for_the_next_boot(lab):
+    net = FullTunnel(lab)
+    net.choose("exit1", "--kill-switch")
+    net.client.taut("leave")
+    assert tables(net.client.host) == [] and not rules(net.client.host)
+    wait_until(lambda: not switch(net)["at_boot"], "the disk to forget it")
+    alone(net, "load")
+    assert tables(net.client.host) == []
 
 
 def test_fault_j4_a_forged_address_gets_nothing_but_sealed_packets(lab):
@@ -255,7 +337,8 @@ def test_fault_j8_the_kill_switch_is_back_after_a_flush(lab):
     wait_until(lambda: "taut0_kill_switch" in tables(host), "the kill switch to be back", timeout=2)
     assert "kill-switch-restored" in net.client.taut("log").stdout
     net.client.taut("set", "--exit-node", "none")
-    assert "taut0_kill_switch" not in tables(host) and net.client.status()["kill_switch"] is None
+    assert "taut0_kill_switch" not in tables(host) and net.client.status()["kill_switch"]["waits"]
+    assert "waits for an exit node" in alone(net).stdout
 
 
 def own_resolv_conf(host, server):

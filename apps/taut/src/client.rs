@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use taut_agent::api::{ApiRequest, ApiResponse, Failure, LogPart, Reach, Status, Why, private_socket};
+use taut_agent::api::{
+    ApiRequest, ApiResponse, Failure, KillSwitchStatus, LogPart, Reach, Status, Why, private_socket,
+};
 use taut_netmap::Connection;
 
 use crate::chosen;
@@ -182,13 +184,21 @@ impl NoDaemon {
     pub(crate) fn describe(&self, socket: &Path) -> Failure {
         let socket = socket.display();
         let (message, hint) = match self {
-            Self::Absent if has_kill_switch() => (
-                format!(
-                    "taut is not running: no daemon answers on {socket}. Its kill switch is in force, so this host has no network"
+            Self::Absent => match seen_kill_switch().map(|seen| seen.paused_s) {
+                Some(None) => (
+                    format!(
+                        "taut is not running: no daemon answers on {socket}. Its kill switch is in force, so this host has no network"
+                    ),
+                    "start it with `taut up`, or give the kill switch up with `taut kill-switch remove`",
                 ),
-                "start it with `taut up`, or give the kill switch up with `taut kill-switch remove`",
-            ),
-            Self::Absent => (format!("taut is not running: no daemon answers on {socket}"), "start it with `taut up`"),
+                Some(Some(left)) => (
+                    format!(
+                        "taut is not running: no daemon answers on {socket}. Its kill switch is open for {left} s more, and packets leave in the clear"
+                    ),
+                    "start it with `taut up`, close the kill switch with `taut kill-switch resume`, or give it up with `taut kill-switch remove`",
+                ),
+                None => (format!("taut is not running: no daemon answers on {socket}"), "start it with `taut up`"),
+            },
             Self::Denied(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 (format!("cannot connect to the daemon on {socket}: {error}"), "try again as root")
             }
@@ -207,11 +217,13 @@ impl NoDaemon {
     }
 }
 
-/// Returns true if the kill switch of this network is in force, as far as this user may know.
-fn has_kill_switch() -> bool {
+/// Returns the kill switch of this network, if it is in force as far as this user may know. It needs no daemon.
+pub(crate) fn seen_kill_switch() -> Option<KillSwitchStatus> {
     let usual = || chosen::network().map_or_else(|| String::from("taut0"), chosen::interface);
     let device = taut_control::saved_kill_switch(&default_state()).unwrap_or_else(usual);
-    taut_agent::kill_switch::look(&device).ok().flatten().is_some()
+    let seen = taut_agent::kill_switch::look(&device).ok().flatten()?;
+    let paused_s = seen.paused.map(|left| left.as_secs_f64().round());
+    Some(KillSwitchStatus { in_force: true, waits: false, dropped: seen.dropped, paused_s })
 }
 
 /// Returns the status of the node; a missing daemon is a failure.

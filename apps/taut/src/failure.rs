@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
-use taut_agent::api::{Failure, SCHEMA};
+use taut_agent::api::{Failure, KillSwitchStatus, SCHEMA};
 
 use crate::fault::Fault;
 use crate::output;
@@ -19,6 +19,9 @@ struct FailureObject<'a> {
     schema: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'a str>,
+    /// The kill switch, where no daemon runs and it is in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kill_switch: Option<KillSwitchStatus>,
     error: ErrorObject<'a>,
 }
 
@@ -48,7 +51,7 @@ pub(crate) fn report(fault: &Fault, json: bool) -> ExitCode {
     };
     if json {
         // If standard output cannot be written, the sentence on standard error remains.
-        let _ = print_json(&failure, None);
+        let _ = print_json(&failure, None, None);
     }
     ExitCode::from(status)
 }
@@ -60,8 +63,13 @@ pub(crate) fn complain(failure: &Failure) {
     output::complain(&format!("{name}{}{end}", failure.message));
 }
 
-/// Prints a failure for programs, with the state of the node if that is known.
-pub(crate) fn print_json(failure: &Failure, state: Option<&str>) -> Result<(), Fault> {
+/// Prints a failure for programs, with the state of the node and of the kill switch, if these are known.
+pub(crate) fn print_json(
+    failure: &Failure,
+    state: Option<&str>,
+    kill_switch: Option<KillSwitchStatus>,
+) -> Result<(), Fault> {
     let hint = Some(failure.hint.as_str()).filter(|hint| !hint.is_empty());
-    output::print_json(&FailureObject { schema: SCHEMA, state, error: ErrorObject { message: &failure.message, hint } })
+    let error = ErrorObject { message: &failure.message, hint };
+    output::print_json(&FailureObject { schema: SCHEMA, state, kill_switch, error })
 }

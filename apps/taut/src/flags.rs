@@ -206,7 +206,11 @@ impl DaemonFlags {
             add(&mut self.given, tun, Origin::Network, &chosen::interface(name))?;
         }
         self.read_file()?;
-        for line in settings::read_lines(&taut_control::saved_settings(&self.state)) {
+        let (kept, notes) = taut_control::saved_settings(&self.state);
+        for note in notes {
+            crate::output::complain(&format!("taut: what `taut set` kept: {note}"));
+        }
+        for line in settings::read_lines(&kept) {
             match line {
                 Ok((setting, value)) => add(&mut self.given, setting, Origin::Set, &value)?,
                 // A later version kept it. It stays there, and `taut set` may replace it.

@@ -61,6 +61,8 @@ struct Shown {
 struct ShownSwitch {
     device: String,
     in_force: bool,
+    /// Whether it is chosen, and waits for the choice of an exit node.
+    waits: bool,
     /// Whether it is loaded at the next boot.
     at_boot: bool,
     dropped: u64,
@@ -131,6 +133,12 @@ impl Place {
         Self { state, socket, device, is_saved }
     }
 
+    /// Returns true if its daemon has the setting and no exit node.
+    fn waits(&self) -> bool {
+        let status = Client::connect(&self.socket).ok().and_then(|mut client| client.status().ok());
+        status.and_then(|status| status.kill_switch).is_some_and(|switch| switch.waits)
+    }
+
     fn has_daemon(&self) -> bool {
         Client::connect(&self.socket).is_ok()
     }
@@ -197,6 +205,7 @@ fn show(places: &[Place], json: bool) -> Result<(), Fault> {
         shown.push(ShownSwitch {
             device: place.device.clone(),
             in_force: in_force.is_some(),
+            waits: in_force.is_none() && place.waits(),
             at_boot: place.is_saved,
             dropped: in_force.map_or(0, |seen| seen.dropped),
             paused_s: in_force.and_then(|seen| seen.paused).map(|left| left.as_secs_f64().round()),
@@ -216,6 +225,9 @@ fn text(shown: &ShownSwitch) -> String {
         return match shown.at_boot {
             true => format!(
                 "{device}: the kill switch is not in force; `taut kill-switch load` or the daemon's start puts it there"
+            ),
+            false if shown.waits => format!(
+                "{device}: the kill switch is set, and waits for an exit node; `taut set --exit-node NODE` puts it in force"
             ),
             false => format!("{device}: the kill switch is off"),
         };

@@ -14,7 +14,7 @@ use taut_agent::api::{
     ServerTrouble, Status,
 };
 
-use crate::client::{Client, NoDaemon};
+use crate::client::{Client, NoDaemon, seen_kill_switch};
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
 use crate::{failure, output, table};
@@ -40,7 +40,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             let failure = NoDaemon::Absent.describe(&socket);
             failure::complain(&failure);
             if json {
-                failure::print_json(&failure, Some("no-daemon"))?;
+                failure::print_json(&failure, Some("no-daemon"), seen_kill_switch())?;
             }
             return Err(Fault::Reported);
         }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::host;
+use taut_netlink::Netlink;
+
+use crate::host::{self, Slot};
 
 /// The kill switch of a network, while its rules are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +32,14 @@ pub fn load(device: &str) -> Result<(), String> {
     host::load(device).map_err(|error| error.to_string())
 }
 
-/// Removes the kill switch of a network. Returns false if it was not in force.
+/// Removes the kill switch of a network, and the routing to an exit node that a crash of its daemon left. Returns false if the switch was not in force.
 ///
 /// # Errors
 /// What the kernel says.
 pub fn remove(device: &str) -> Result<bool, String> {
+    if let Ok(mut netlink) = Netlink::open() {
+        host::remove_routing(&mut netlink, Slot::of(device));
+    }
     host::remove(device).map_err(|error| error.to_string())
 }
 

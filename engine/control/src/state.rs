@@ -142,11 +142,18 @@ pub fn saved_relays(path: &Path) -> Vec<Relay> {
     saved.map(|saved| saved.map).filter(|map| map.check().is_ok()).map_or_else(Vec::new, |map| map.relays)
 }
 
-/// Returns what `taut set` has kept in the directory `path` ([`crate::Command::RememberSettings`]), even while a daemon has the directory open. Returns an empty text if
-/// nothing is kept, or what is kept is damaged.
-pub fn saved_settings(path: &Path) -> String {
-    let loaded = StateFile::new(path.join(SETTINGS)).load().ok().flatten();
-    loaded.and_then(|loaded| std::str::from_utf8(&loaded.body).ok().map(String::from)).unwrap_or_default()
+/// Returns what `taut set` has kept in the directory `path` ([`crate::Command::RememberSettings`]), even while a daemon has the directory open, and notes for the user, as that an older copy was
+/// read. The text is empty if nothing is kept, or what is kept is damaged.
+pub fn saved_settings(path: &Path) -> (String, Vec<String>) {
+    match StateFile::new(path.join(SETTINGS)).load() {
+        Ok(loaded) => loaded.map_or_else(Default::default, |loaded| {
+            let text = std::str::from_utf8(&loaded.body).map(String::from).unwrap_or_default();
+            (text, loaded.notes)
+        }),
+        Err(unusable) => {
+            (String::new(), vec![format!("{unusable}; settings are those of the configuration file and the defaults")])
+        }
+    }
 }
 
 /// A small file that can be lost.
@@ -394,7 +401,8 @@ impl StateDir {
         if !self.is_leaving {
             return Ok(());
         }
-        for file in [&mut self.identity, &mut self.map, &mut self.stamps, &mut self.ticket, &mut self.addresses] {
+        let Self { identity, map, stamps, ticket, addresses, kill_switch, .. } = self;
+        for file in [identity, map, stamps, ticket, addresses, kill_switch] {
             file.wipe(disk)?;
         }
         disk.force_directory(&self.path)?;

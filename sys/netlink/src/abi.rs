@@ -106,6 +106,7 @@ pub(crate) const FRA_DPORT_RANGE: u16 = 24;
 pub(crate) const FIB_RULE_INVERT: u32 = 2;
 /// The rule's packets ask a table.
 pub(crate) const FR_ACT_TO_TBL: u8 = 1;
+pub(crate) const FR_ACT_UNREACHABLE: u8 = 7;
 
 // Fields of routes (rtnetlink.h).
 pub(crate) const RTPROT_UNSPEC: u8 = 0;

@@ -37,5 +37,5 @@ pub use monitor::{Changes, Monitor, Watch};
 pub use nft::{NftChain, NftHook, NftRule, NftTable};
 pub use request::Netlink;
 pub use route::{MAIN_TABLE, ROUTE_PROTOCOL, Route};
-pub use rule::{RoutingRule, Selector};
+pub use rule::{NO_WAY, RoutingRule, Selector};
 pub use way::Hop;

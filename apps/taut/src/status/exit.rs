@@ -11,6 +11,9 @@ pub(super) fn rows(exit: &ExitStatus) -> Vec<Vec<String>> {
 /// Returns the row about the kill switch.
 pub(super) fn kill_switch(switch: &KillSwitchStatus) -> Vec<String> {
     let text = match (switch.in_force, switch.paused_s) {
+        (false, _) if switch.waits => {
+            String::from("waits for an exit node; `taut set --exit-node NODE` puts it in force")
+        }
         (false, _) => String::from("not in force"),
         (true, Some(left)) => format!("open for {left} s more; `taut kill-switch resume` closes it"),
         (true, None) => format!("in force, {} packets dropped", switch.dropped),
@@ -73,6 +76,17 @@ fn offered(exit: &ExitStatus) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kill_switch_has_a_line_in_each_state() {
+        let state = |in_force, waits, paused_s| {
+            kill_switch(&KillSwitchStatus { in_force, waits, dropped: 3, paused_s }).remove(1)
+        };
+        assert_eq!(state(true, false, None), "in force, 3 packets dropped");
+        assert!(state(true, false, Some(60.0)).contains("60 s more"));
+        assert!(state(false, true, None).contains("waits for an exit node"));
+        assert_eq!(state(false, false, None), "not in force");
+    }
 
     #[test]
     fn each_state_has_a_line() {

@@ -273,6 +273,9 @@ pub struct Status {
 pub struct KillSwitchStatus {
     /// Whether its rules are in force.
     pub in_force: bool,
+    /// Whether it is chosen, and waits for the choice of an exit node.
+    #[serde(default)]
+    pub waits: bool,
     /// Number of packets that it dropped since its rules last changed.
     pub dropped: u64,
     /// The rest of a pause, in seconds; `null` without one.

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use taut_base::Time;
-use taut_control::Command;
+use taut_control::{Command, saved_kill_switch};
 use taut_node::Clocks;
 
 use super::Daemon;
 use crate::api::{Failure, KillSwitchStatus};
 use crate::basics::clocks;
 use crate::config::DaemonConfig;
-use crate::host::{ExitRouting, KillSwitch, KillSwitchPlan, Nearby};
+use crate::host::{self, ExitRouting, KillSwitch, KillSwitchPlan, Nearby};
 use crate::log::{Value, kind};
 use crate::overlay::Overlay;
 
@@ -24,33 +24,109 @@ pub(super) struct Guard {
     pub(super) is_down: bool,
     /// The end of a pause.
     paused_until: Option<Time>,
-    /// What the log and the disk know: whether it is in force.
-    told: Option<bool>,
+    /// True once the user's choice of an exit node is carried out: nothing but the user ends it.
+    holds_exit: bool,
+    /// The device whose kill switch an earlier run left, until this one decides. Only a user's command removes it: the settings that this run read may be lost or older ones.
+    left: Option<String>,
+    /// What the disk knows: the device whose kill switch is in force, if one is.
+    told: Option<Option<String>>,
     /// The last failure that the log has.
     told_error: Option<String>,
 }
 
 impl Guard {
+    /// Returns the state at the start: with the kill switch that an earlier run left.
+    pub(super) fn new(config: &DaemonConfig) -> Self {
+        let in_force = || host::look(&config.tun_name).ok().flatten().map(|_| config.tun_name.clone());
+        Self { left: saved_kill_switch(&config.state_dir).or_else(in_force), ..Self::default() }
+    }
+
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         [self.switch.poll_timeout(), self.paused_until].into_iter().flatten().min()
     }
 }
 
 impl Daemon {
+    /// Returns true if a user disconnected.
+    fn is_down(&self) -> bool {
+        match &self.member.identity {
+            Some(identity) => !identity.wanted,
+            None => self.guard.is_down,
+        }
+    }
+
+    /// Has the routing to the exit node follow the user's choice. It begins with the first map of a network, because until then the user may have to open the coordinator's page, and no refusal of
+    /// the coordinator, other membership or loss of the device ends it.
+    pub(super) fn turn_exit(&mut self, now: Time) {
+        let routes = &self.config.routes;
+        let is_chosen = routes.exit_node.is_on() && self.member.exists && !self.is_down();
+        self.guard.holds_exit = is_chosen && (self.guard.holds_exit || self.member.map.is_some());
+        let routing = ExitRouting {
+            wanted: self.guard.holds_exit && self.guard.paused_until.is_none(),
+            local_networks: routes.local_networks,
+            kill_switch: routes.kill_switch,
+        };
+        let nearby = self.overlay.as_ref().map_or_else(|| self.exit.nearby().clone(), Overlay::nearby);
+        self.exit.set(routing, nearby, self.overlay.as_ref().map(Overlay::exit_device), now);
+        self.exit.handle_timeout(now);
+        if let Some(missing) = self.exit.was_restored() {
+            let device = Value::text(self.exit.device_name());
+            self.note(&kind::EXIT_RESTORED, &[device, Value::Text(missing)]);
+        }
+    }
+
+    /// Returns warnings about the way to the exit node, also while the network is down.
+    pub(super) fn exit_warnings(&self) -> impl Iterator<Item = Failure> {
+        let is_cut = self.exit.is_wanted() && self.overlay.is_none();
+        let cut = is_cut.then(|| {
+            Failure::new(
+                "an exit node is chosen and the network is down: nothing of this host goes to the internet",
+                "`taut set --exit-node none`, `taut down` or `taut leave` gives the host its own way back; `taut kill-switch pause 5m` does for a while",
+            )
+        });
+        let left = self.guard.left.as_ref().map(|device| {
+            Failure::new(
+                format!("an earlier run left the kill switch of {device} in force, and the present settings do not want it"),
+                "`taut set --kill-switch=false` removes it; if settings were lost, choose exit node and kill switch again",
+            )
+        });
+        self.exit.warning().into_iter().chain(cut).chain(left)
+    }
+
+    /// Notes a user's command about exit node or kill switch, or the end of the connection: what an earlier run left is decided, too.
+    pub(super) fn release_kill_switch(&mut self) {
+        let Some(device) = self.guard.left.take() else { return };
+        if let Err(error) = host::remove(&device) {
+            self.note(&kind::KILL_SWITCH_FAILED, &[Value::Text(error.to_string())]);
+        }
+        self.guard.told = None;
+    }
+
+    /// Gives the host its own way back at once, because a user disconnected.
+    pub(super) fn end_exit(&mut self, now: Time) {
+        self.turn_kill_switch(now);
+        self.release_kill_switch();
+        self.turn_exit(now);
+    }
+
     /// Has the kill switch follow the user's choices.
     pub(super) fn turn_kill_switch(&mut self, now: Time) {
         let routes = &self.config.routes;
-        let is_down = match &self.member.identity {
-            Some(identity) => !identity.wanted,
-            None => self.guard.is_down,
-        };
-        let is_wanted = routes.kill_switch && routes.exit_node.is_on() && self.member.exists && !is_down;
+        let is_wanted = routes.kill_switch && routes.exit_node.is_on() && self.member.exists && !self.is_down();
         let routing = ExitRouting { wanted: true, local_networks: routes.local_networks, kill_switch: true };
         let nearby = self.overlay.as_ref().map_or_else(Nearby::default, Overlay::nearby);
-        let device = &self.config.tun_name;
-        let plan = is_wanted.then(|| KillSwitchPlan::new(device, routing, &nearby));
-        self.guard.switch.set(plan, device, now);
+        // Another name takes effect when the network starts again.
+        let device = self.started_with.as_ref().filter(|_| self.overlay.is_some()).unwrap_or(&self.config);
+        let plan = is_wanted.then(|| KillSwitchPlan::new(&device.tun_name, routing, &nearby));
+        self.guard.switch.set(plan, now);
         self.guard.switch.handle_timeout(now);
+        if is_wanted && self.guard.switch.error().is_none() {
+            // Removed once the present one is in force, if it has another name.
+            match self.guard.left.take() {
+                Some(left) if self.guard.switch.device() != Some(&left) => drop(host::remove(&left)),
+                _ => {}
+            }
+        }
         if self.guard.paused_until.take_if(|until| now >= *until).is_some() {
             self.turn_exit_pause(clocks());
         }
@@ -58,10 +134,11 @@ impl Daemon {
     }
 
     fn tell_of_kill_switch(&mut self) {
-        let is_wanted = self.guard.switch.is_wanted();
-        if self.guard.told.replace(is_wanted) != Some(is_wanted) {
+        let wanted = self.guard.switch.device().or(self.guard.left.as_deref()).map(String::from);
+        if self.guard.told.as_ref() != Some(&wanted) {
             // For the next boot, before the daemon and the network start.
-            self.tell(Command::RememberKillSwitch(is_wanted.then(|| self.config.tun_name.clone())));
+            self.tell(Command::RememberKillSwitch(wanted.clone()));
+            self.guard.told = Some(wanted);
         }
         let error = self.guard.switch.error().map(String::from);
         let is_new = error != self.guard.told_error;
@@ -82,6 +159,7 @@ impl Daemon {
         self.guard.paused_until = (!time.is_zero()).then_some(clocks.now + time);
         self.guard.switch.pause((!time.is_zero()).then_some(time));
         self.turn_exit_pause(clocks);
+        self.turn_exit(clocks.now);
         if !time.is_zero() {
             self.note(&kind::KILL_SWITCH_PAUSED, &[Value::s(time)]);
         }
@@ -130,11 +208,27 @@ impl Daemon {
     /// Returns the state of the kill switch for users; `None` if it is off.
     pub(super) fn kill_switch_status(&mut self) -> Option<KillSwitchStatus> {
         if !self.guard.switch.is_wanted() {
-            return None;
+            // One that an earlier run left is in force, too.
+            let left = self.guard.left.as_deref().and_then(|device| host::look(device).ok().flatten());
+            let waits = self.config.routes.kill_switch && !self.config.routes.exit_node.is_on();
+            return match left {
+                Some(seen) => Some(KillSwitchStatus {
+                    in_force: true,
+                    waits,
+                    dropped: seen.dropped,
+                    paused_s: seen.paused.map(|left| left.as_secs_f64().round()),
+                }),
+                None => waits.then_some(KillSwitchStatus { in_force: false, waits, dropped: 0, paused_s: None }),
+            };
         }
         let (dropped, paused) = self.guard.switch.figures();
         let in_force = self.guard.switch.error().is_none();
-        Some(KillSwitchStatus { in_force, dropped, paused_s: paused.map(|left| left.as_secs_f64().round()) })
+        Some(KillSwitchStatus {
+            in_force,
+            waits: false,
+            dropped,
+            paused_s: paused.map(|left| left.as_secs_f64().round()),
+        })
     }
 
     /// Returns the problem that the kill switch is not in force.

@@ -5,6 +5,7 @@ use taut_control::{Command, Left};
 use super::Daemon;
 use super::state::{CoordinatorState, MembershipState, Problems};
 use crate::api::{ApiResponse, Failure, LeaveState, LeaveStatus};
+use crate::basics::clocks;
 use crate::log::{Value, kind};
 
 impl Daemon {
@@ -48,6 +49,7 @@ impl Daemon {
         self.stop_overlay("leave");
         self.member = MembershipState { numbered: self.member.numbered.take(), ..MembershipState::default() };
         self.problems = Problems::default();
+        self.end_exit(clocks().now);
         let url = std::mem::take(&mut self.coordinator.url);
         let other_prefixes = self.coordinator.other_prefixes.take();
         self.coordinator = CoordinatorState { other_prefixes, ..CoordinatorState::default() };

@@ -30,7 +30,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use taut_base::{PublicKey, Time};
-use taut_control::{Command, Control, Options, saved_events};
+use taut_control::{Command, Control, Options, saved_events, saved_kill_switch};
 use taut_event::{Events, Interest, Poller, Signal, Signals, Waker};
 use taut_netlink::{Monitor, Netlink};
 use taut_netmap::NetworkMap;
@@ -40,7 +40,7 @@ use crate::api::{Failure, LeaveStatus};
 use crate::basics::clocks;
 use crate::config::DaemonConfig;
 use crate::error::RunError;
-use crate::host::{self, Slot, Surroundings};
+use crate::host::{self, ExitRoutes, Slot, Surroundings};
 use crate::log::{Log, MAX_EVENTS, Value, kind, listed, write_line};
 use crate::metrics::http::{self, MetricsServer};
 use crate::overlay::{self, Overlay, OverlayOutput};
@@ -122,6 +122,8 @@ struct Daemon {
     readings: Readings,
     /// What keeps packets from leaving in the clear.
     guard: Guard,
+    /// The routes and rules of the exit node that this host uses.
+    exit: ExitRoutes,
     /// True if what `taut set` keeps is not on the disk yet.
     settings_unsaved: bool,
     /// The settings when the network started.
@@ -140,7 +142,11 @@ impl Daemon {
         host::restore_switches(&overlay::switch_record(&config));
         host::restore_source_check(&overlay::exit_record(&config));
         if let Ok(mut netlink) = Netlink::open() {
-            host::remove_rules(&mut netlink, Slot::of(&config.tun_name));
+            // Under its present name, and under the one of the run that crashed.
+            let former = saved_kill_switch(&config.state_dir);
+            for name in former.iter().chain([&config.tun_name]) {
+                host::remove_routing(&mut netlink, Slot::of(name));
+            }
         }
         let (state_dir, version) = (config.state_dir.clone(), config.version.clone());
         let options = Options { state_dir, version, log_gap };
@@ -167,6 +173,8 @@ impl Daemon {
             add(socket, TOKEN_RESOLVER)?;
         }
         let upstream = Upstream::new(waker.clone());
+        let guard = Guard::new(&config);
+        let exit = ExitRoutes::new(&config.tun_name, overlay::exit_record(&config));
         let mut daemon = Self {
             config,
             run: u64::try_from(clocks().wall.as_micros()).unwrap_or_default(),
@@ -191,7 +199,8 @@ impl Daemon {
             sleep: Sleep::default(),
             retry_overlay: None,
             readings: Readings::default(),
-            guard: Guard::default(),
+            guard,
+            exit,
             settings_unsaved: false,
             started_with: None,
             ending: None,
@@ -224,6 +233,7 @@ impl Daemon {
             self.turn();
         }
         self.stop_overlay("daemon-stops");
+        self.exit.stop();
         self.end_resolver();
         self.mapped.end();
         self.turn_log();
@@ -268,6 +278,7 @@ impl Daemon {
         }
         self.drain_overlay();
         self.turn_kill_switch(clocks.now);
+        self.turn_exit(clocks.now);
         self.turn_resolver(clocks.now);
         self.turn_log();
     }
@@ -333,7 +344,8 @@ impl Daemon {
         let resolver = self.resolver.as_ref().and_then(Resolver::poll_timeout);
         let guard = self.guard.poll_timeout();
         let served = self.served.poll_timeout();
-        [overlay, metrics, server, log, resolver, guard, served, self.readings.due, self.retry_overlay]
+        let exit = self.exit.poll_timeout();
+        [overlay, metrics, server, log, resolver, guard, exit, served, self.readings.due, self.retry_overlay]
             .into_iter()
             .flatten()
             .min()
@@ -357,13 +369,13 @@ impl Daemon {
         let Some(monitor) = &mut self.monitor else { return };
         // A lost message counts as a change. An error occurs again with the next message.
         let Ok(changes) = monitor.drain() else { return };
-        let Some(overlay) = &mut self.overlay else { return };
         let now = clocks().now;
+        if changes.watched || changes.rules {
+            self.exit.handle_news(now);
+        }
+        let Some(overlay) = &mut self.overlay else { return };
         if changes.watched {
             overlay.handle_news(now);
-        }
-        if changes.rules {
-            overlay.handle_rules(now);
         }
         // A change of our own device changes no path on the wire.
         if changes.elsewhere {

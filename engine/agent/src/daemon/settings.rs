@@ -55,6 +55,11 @@ impl Daemon {
         let kept = write_lines(self.config.given.of(Origin::Set));
         self.settings_unsaved = true;
         self.tell(Command::RememberSettings(kept));
+        if changes.iter().any(|change| matches!(&*change.name, "exit-node" | "kill-switch")) {
+            // A command decides, also one that changes no value.
+            self.turn_kill_switch(clocks().now);
+            self.release_kill_switch();
+        }
         for setting in SETTINGS {
             let value = setting.value(&self.config);
             if value != setting.value(&former) {
@@ -106,6 +111,7 @@ impl Daemon {
         if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
             overlay.set_route_options(&self.config.routes, map, clocks());
         }
+        self.turn_exit(clocks().now);
     }
 
     /// Has the network answer for the domains that the user accepts now.

@@ -235,7 +235,6 @@ fn note_host_event(log: &mut Log, event: HostEvent, interface: &str) {
         HostEvent::MtuRefused(reason) => (&kind::MTU_REFUSED, vec![device(), Value::Text(reason)]),
         HostEvent::GuardFailed(reason) => (&kind::GUARD_FAILED, vec![Value::text(reason)]),
         HostEvent::RulesRestored => (&kind::RULES_RESTORED, vec![device()]),
-        HostEvent::ExitRestored(missing) => (&kind::EXIT_RESTORED, vec![device(), Value::Text(missing)]),
         HostEvent::Ipv6(on) => (&kind::IPV6_CHANGED, vec![device(), Value::Word(if on { "on" } else { "off" })]),
     };
     log.record(kind, EventSource::Node, &values, clocks());

@@ -120,6 +120,7 @@ impl Daemon {
                 if let Some(identity) = &mut self.member.identity {
                     identity.wanted = false;
                 }
+                self.end_exit(clocks().now);
                 if self.config.exit_when_down {
                     self.ending = self.ending.or(Some("user-down"));
                 }
@@ -307,6 +308,7 @@ impl Daemon {
                 .expiry_warning(now)
                 .into_iter()
                 .chain(self.kill_switch_warning())
+                .chain(self.exit_warnings())
                 .chain(overlay.map_or_else(Vec::new, Overlay::warnings))
                 .chain(map.map_or_else(Vec::new, |map| self.names_warnings(map)))
                 .chain(exit.as_ref().and_then(|exit| exit.problem.clone()))

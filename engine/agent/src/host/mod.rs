@@ -25,8 +25,8 @@ mod surroundings;
 pub(crate) use conflicts::{first_join, warnings};
 pub(crate) use device::shown;
 pub(crate) use exit::{
-    ExitRoutes, ExitRouting, KillSwitch, KillSwitchPlan, Nearby, Slot, load, look, pause, remove, remove_rules,
-    restore_source_check,
+    ExitDevice, ExitRoutes, ExitRouting, KillSwitch, KillSwitchPlan, Nearby, Slot, load, look, pause, remove,
+    remove_routing, restore_source_check,
 };
 pub(crate) use forwarding::{Forwarding, restore_switches};
 pub(crate) use guard::{Guard, GuardPlan, inner_bridges};
@@ -78,8 +78,6 @@ pub(crate) enum HostEvent {
     RulesRestored,
     /// The rules that keep overlay addresses off the other networks could not be made, for this reason.
     GuardFailed(String),
-    /// Parts of the routing to the exit node, which another program had removed, were restored.
-    ExitRestored(String),
     /// IPv6 was switched on (`true`) or off.
     Ipv6(bool),
     /// The device's MTU changed, from the first to the second.

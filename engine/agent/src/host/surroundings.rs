@@ -47,8 +47,8 @@ pub(super) struct Own {
     pub(super) network: Prefix,
     pub(super) interface: String,
     pub(super) kind: Kind,
-    /// Whether the interface is a bridge, as those of containers and virtual machines are.
-    pub(super) is_bridge: bool,
+    /// Whether the interface is a bridge that leads to containers and virtual machines of this host alone.
+    pub(super) is_inner: bool,
     /// Whether peers may be told of it, apart from the kind of its interface.
     usable: bool,
 }
@@ -101,7 +101,12 @@ impl Surroundings {
         links.retain(|link| Some(link.index) != ours && !link.loopback);
         let find = |index: u32| links.iter().find(|link| link.index == index);
         let addresses = netlink.addresses()?;
-        let own = addresses.iter().filter_map(|address| Own::new(address, find(address.index)?)).collect();
+        let bridges = inner_bridges(&links);
+        let own = addresses.iter().filter_map(|address| {
+            let own = Own::new(address, find(address.index)?)?;
+            Some(Own { is_inner: bridges.contains(&address.index), ..own })
+        });
+        let own = own.collect();
         let mut routers = Vec::new();
         for far in FAR {
             // A kernel without IPv6 cannot look up the IPv6 address.
@@ -123,7 +128,6 @@ impl Surroundings {
         };
         let largest = links.iter().filter(|link| link.up).map(|link| link.mtu).max();
         let mtu = largest.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
-        let bridges = inner_bridges(&links);
         Ok(Self { own, routers, routes, mtu, bridges })
     }
 
@@ -168,12 +172,12 @@ impl Surroundings {
     }
 
     /// Returns the networks that matter while an exit node is in use. A network counts as local only with private addresses: the operator of a network can claim any other (fault J3). A bridge
-    /// without a router is inside this host.
+    /// without a network card and without a router is inside this host.
     pub(crate) fn nearby(&self) -> Nearby {
         let mut nearby = Nearby { overlays: self.overlays(), ..Nearby::default() };
         for own in self.own.iter().filter(|own| own.usable && own.kind != Kind::Overlay) {
             let has_router = self.routers.iter().any(|(_, interface)| *interface == own.interface);
-            let is_inside = own.is_bridge && !has_router;
+            let is_inside = own.is_inner && !has_router;
             match is_inside {
                 true if is_local(own.network) => nearby.inside.push((own.interface.clone(), own.network)),
                 true => {}
@@ -237,7 +241,7 @@ impl Own {
             network: Prefix::new(address.ip, address.prefix_len).ok()?,
             interface: link.name.clone(),
             kind: Kind::of(link),
-            is_bridge: link.kind.as_deref() == Some("bridge"),
+            is_inner: false,
             usable,
         })
     }
@@ -296,7 +300,7 @@ pub(super) mod tests {
         let (ip, length) = address.split_once('/').unwrap();
         let ip: IpAddr = ip.parse().unwrap();
         let network = Prefix::new(ip, length.parse().unwrap()).unwrap();
-        Own { ip, network, interface: String::from(interface), kind, is_bridge: false, usable: true }
+        Own { ip, network, interface: String::from(interface), kind, is_inner: false, usable: true }
     }
 
     fn into(prefix: &str) -> TunnelRoute {
@@ -392,9 +396,9 @@ pub(super) mod tests {
     #[test]
     fn fault_j3_a_network_of_public_or_shared_addresses_is_never_local() {
         let mut docker = own("docker0", Kind::Network, "172.17.0.1/16");
-        docker.is_bridge = true;
+        docker.is_inner = true;
         let mut bridged = own("br0", Kind::Network, "192.168.7.2/24");
-        bridged.is_bridge = true;
+        bridged.is_inner = true;
         let own = vec![
             own("eth0", Kind::Network, "192.168.1.7/24"),
             own("eth0", Kind::Network, "fd00:7::7/64"),

@@ -35,7 +35,7 @@ use crate::api::{Failure, MtuSource, TunStatus, UdpStatus};
 use crate::basics::OsEntropy;
 use crate::config::DaemonConfig;
 use crate::host::{
-    self, ExitRoutes, ExitRouting, Forwarding, Guard, GuardPlan, Host, HostEvent, Nearby, PacketLimits, Surroundings,
+    self, ExitDevice, Forwarding, Guard, GuardPlan, Host, HostEvent, Nearby, PacketLimits, Surroundings,
 };
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
 use crate::subnets::{AcceptedRoutes, RouteOptions, Vital};
@@ -62,8 +62,6 @@ pub(crate) struct Overlay {
     /// The peers' routes in use.
     accepted: AcceptedRoutes,
     forwarding: Forwarding,
-    /// The routes and rules of the exit node that this host uses.
-    exit: ExitRoutes,
     /// True while the user wants the host's own way to the internet for a while.
     exit_paused: bool,
     /// True while the sockets for the names of the internet are this node's own.
@@ -156,7 +154,6 @@ impl Overlay {
             })?;
 
         let forwarding = Forwarding::new(host.name(), config.routes.snat, switch_record(config));
-        let exit = ExitRoutes::new(&config.tun_name, exit_record(config));
         let guard = Guard::new(host.name());
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
@@ -190,7 +187,6 @@ impl Overlay {
             coordinator: coordinator.to_vec(),
             accepted: AcceptedRoutes::default(),
             forwarding,
-            exit,
             exit_paused: false,
             serves_names: false,
             guard,
@@ -320,8 +316,6 @@ impl Overlay {
         let is_exit = self.routes.is_exit(map);
         self.forwarding.set_exit(is_exit.then_some([map.network.ipv4, map.network.ipv6]), now);
         self.node.set_exit(self.exit_wish(map), self.forwarding.is_exit());
-        let routing = self.exit_routing();
-        self.exit.set(routing, self.surroundings.nearby(), now);
         let behind = self.routes.in_force(map).into_iter().filter(|_| !self.routes.snat).map(|route| route.real);
         let plan = GuardPlan {
             overlay: vec![map.network.ipv4, map.network.ipv6],
@@ -334,11 +328,6 @@ impl Overlay {
         let avoided = self.surroundings.overlays().into_iter().chain(self.accepted.used.iter().copied());
         self.node.set_avoided(avoided.collect());
         is_other
-    }
-
-    fn exit_routing(&self) -> ExitRouting {
-        let RouteOptions { local_networks, kill_switch, .. } = self.routes;
-        ExitRouting { wanted: self.routes.exit_node.is_on() && !self.exit_paused, local_networks, kill_switch }
     }
 
     /// Has the host's packets take its own way for a while, or the exit node again.
@@ -355,6 +344,11 @@ impl Overlay {
     /// Returns true if names of the internet are asked through the exit node.
     pub(crate) fn asks_exit(&self) -> bool {
         self.routes.exit_node.is_on() && !self.exit_paused
+    }
+
+    /// Returns the TUN device, for the routes to the exit node.
+    pub(crate) fn exit_device(&self) -> ExitDevice {
+        ExitDevice { index: self.host.index(), name: String::from(self.host.name()), has_ipv6: self.host.has_ipv6() }
     }
 
     /// Returns the networks around this host that the kill switch lets through.
@@ -466,12 +460,6 @@ impl Overlay {
     /// Notes that the device, its addresses or its routes changed.
     pub(crate) fn handle_news(&mut self, now: Time) {
         self.host.handle_news(now);
-        self.exit.handle_news(now);
-    }
-
-    /// Notes that rules of policy routing changed.
-    pub(crate) fn handle_rules(&mut self, now: Time) {
-        self.exit.handle_news(now);
     }
 
     /// Returns the problem that keeps packets from flowing, if another program undoes the device's configuration.
@@ -482,7 +470,7 @@ impl Overlay {
     /// Returns warnings for the user; packets flow nevertheless.
     pub(crate) fn warnings(&self) -> Vec<Failure> {
         let host = self.host.warnings().into_iter().chain(self.conflicts.iter().cloned());
-        host.chain(self.exit.warning()).chain(self.forwarding.warnings()).chain(self.accepted.warnings()).collect()
+        host.chain(self.forwarding.warnings()).chain(self.accepted.warnings()).collect()
     }
 
     /// Returns the addresses at which this node answers its host's questions for names.
@@ -545,13 +533,6 @@ impl Overlay {
             self.node.set_is_exit(self.forwarding.is_exit());
             if self.forwarding.was_restored() {
                 self.host.note(HostEvent::RulesRestored);
-            }
-        }
-        if self.exit.poll_timeout().is_some_and(|due| due <= clocks.now) {
-            let (index, name, has_ipv6) = (self.host.index(), String::from(self.host.name()), self.host.has_ipv6());
-            self.exit.handle_timeout(self.host.netlink(), (index, &name), has_ipv6, clocks.now);
-            if let Some(missing) = self.exit.was_restored() {
-                self.host.note(HostEvent::ExitRestored(missing));
             }
         }
         self.guard.handle_timeout(clocks.now);
@@ -637,7 +618,6 @@ impl Overlay {
             self.nat_test.poll_timeout(),
             self.limits.poll_timeout(),
             self.forwarding.poll_timeout(),
-            self.exit.poll_timeout(),
             self.guard.poll_timeout(),
             self.world.poll_timeout(),
         ];
@@ -681,7 +661,6 @@ impl Overlay {
 
     /// Closes the TUN device and the sockets. The kernel removes addresses and routes with the device.
     pub(crate) fn stop(mut self) {
-        self.exit.stop(self.host.netlink());
         self.forwarding.stop();
         self.guard.stop();
         self.lanes.stop();

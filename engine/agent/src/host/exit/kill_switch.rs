@@ -25,28 +25,43 @@ pub(crate) struct KillSwitch {
     error: Option<String>,
     /// True if another program's change was undone since [`Self::was_restored`].
     restored: bool,
-    /// True after the first decision: before it, a table of an earlier run may be there.
-    is_decided: bool,
     /// Whether it was put in force or removed since [`Self::was_switched`].
     switched: Option<bool>,
 }
 
 impl KillSwitch {
-    /// Puts the switch in force, changes it, or removes it. Returns once that is done, so that routes may change after it.
-    pub(crate) fn set(&mut self, plan: Option<KillSwitchPlan>, device: &str, now: Time) {
-        if self.is_decided && self.plan == plan && self.error.is_none() {
+    /// Puts the switch in force, changes it, or removes the one that this process put in force. Returns once that is done, so that routes may change after it.
+    pub(crate) fn set(&mut self, plan: Option<KillSwitchPlan>, now: Time) {
+        if self.plan == plan && self.error.is_none() {
             return;
         }
+        // The table that is held has the name of its own device, whatever the settings say now.
+        let former = self.plan.take().map(|former| former.device);
         let done = match &plan {
-            Some(plan) => self.put(plan).map(|()| self.plan.is_none()),
-            None => self.take_away(device),
+            Some(plan) => self.replace(plan, former.as_deref()).map(|()| former.is_none()),
+            None => former.map_or(Ok(false), |former| self.take_away(&former)),
         };
         if let Ok(true) = done {
             self.switched = Some(plan.is_some());
         }
         self.due = plan.is_some().then_some(now + CHECKS);
         self.error = done.err().map(|error| error.to_string());
-        (self.plan, self.is_decided) = (plan, true);
+        self.plan = plan;
+    }
+
+    /// Puts this plan in force, and removes the table of another device afterwards.
+    fn replace(&mut self, plan: &KillSwitchPlan, former: Option<&str>) -> Result<(), NetlinkError> {
+        let Some(former) = former.filter(|former| *former != plan.device) else { return self.put(plan) };
+        let twin = self.twin.take();
+        self.table = None;
+        self.put(plan)?;
+        drop(twin);
+        remove(former).map(drop)
+    }
+
+    /// Returns the device whose kill switch should be in force.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.plan.as_ref().map(|plan| &*plan.device)
     }
 
     /// Returns true while it should be in force.

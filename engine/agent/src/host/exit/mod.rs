@@ -40,9 +40,33 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Index of the loopback interface, 1: it is the first one of every network namespace (net/core/net_namespace.c).
 const LOOPBACK: u32 = 1;
 
-/// The routes and rules of an exit node on this host.
+/// Worst rank of a route.
+const WORST: u32 = u32::MAX;
+
+/// All addresses of each family.
+const ANY: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+
+/// The TUN device of a network that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExitDevice {
+    /// Its index.
+    pub(crate) index: u32,
+    /// Its present name.
+    pub(crate) name: String,
+    /// Whether it carries IPv6.
+    pub(crate) has_ipv6: bool,
+}
+
+/// The routes and rules of an exit node on this host. They belong to the user's choice, not to the network: while it is down by another one's doing, as by its coordinator's or because the
+/// device was removed, they stay, and nothing leaves.
 pub(crate) struct ExitRoutes {
+    /// The connection to the kernel; `None` until it is needed.
+    netlink: Option<Netlink>,
     slot: Slot,
+    /// The TUN device, if the network is up.
+    device: Option<ExitDevice>,
+    /// Its last name.
+    device_name: String,
     /// Name of the table of nftables.
     name: String,
     routing: ExitRouting,
@@ -66,7 +90,10 @@ impl ExitRoutes {
     /// Creates the routing of the network with this device, without an exit node. `record` is a file for the next start after a crash.
     pub(crate) fn new(device: &str, record: PathBuf) -> Self {
         Self {
+            netlink: None,
             slot: Slot::of(device),
+            device: None,
+            device_name: String::from(device),
             name: format!("{device}_exit"),
             routing: ExitRouting::default(),
             nearby: Nearby::default(),
@@ -81,16 +108,16 @@ impl ExitRoutes {
         }
     }
 
-    /// Sets the user's choices, and the networks around this host.
-    pub(crate) fn set(&mut self, routing: ExitRouting, nearby: Nearby, now: Time) {
+    /// Sets the user's choices, the networks around this host, and the TUN device, if the network is up.
+    pub(crate) fn set(&mut self, routing: ExitRouting, nearby: Nearby, device: Option<ExitDevice>, now: Time) {
         if routing.wanted && !self.routing.wanted {
             self.listening = listening_ports_now().into_iter().take(MOST_PORTS).collect();
             self.is_complete = false;
         }
-        if (routing, &nearby) != (self.routing, &self.nearby) {
+        if (routing, &nearby, &device) != (self.routing, &self.nearby, &self.device) {
             // Another plan is no program's doing.
             self.is_complete = false;
-            (self.routing, self.nearby, self.due) = (routing, nearby, Some(now));
+            (self.routing, self.nearby, self.device, self.due) = (routing, nearby, device, Some(now));
         }
     }
 
@@ -106,19 +133,33 @@ impl ExitRoutes {
         self.due
     }
 
-    /// Makes routes and rules as they should be, if that is due. `device` is the index and the name of the TUN device; `has_ipv6` says whether it carries IPv6.
-    pub(crate) fn handle_timeout(&mut self, netlink: &mut Netlink, device: (u32, &str), has_ipv6: bool, now: Time) {
+    /// Returns true while packets of this host go to an exit node, or nowhere.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.routing.wanted
+    }
+
+    /// Returns the networks around this host as they were set last.
+    pub(crate) fn nearby(&self) -> &Nearby {
+        &self.nearby
+    }
+
+    /// Returns the last name of the TUN device.
+    pub(crate) fn device_name(&self) -> &str {
+        &self.device_name
+    }
+
+    /// Makes routes and rules as they should be, if that is due.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
         self.checked = now;
         if !self.routing.wanted {
             self.due = None;
-            self.stop(netlink);
-            return;
+            return self.stop();
         }
         let was_complete = std::mem::replace(&mut self.is_complete, false);
-        match self.update(netlink, device, has_ipv6) {
+        match self.update() {
             Ok(missing) => {
                 (self.is_complete, self.error, self.due) = (true, None, Some(now + IDLE));
                 if was_complete && !missing.is_empty() {
@@ -130,33 +171,39 @@ impl ExitRoutes {
     }
 
     /// Adds what is missing, and returns what that was. The marks come before the rules that look at them, and the routes before the rules that ask for them.
-    fn update(
-        &mut self,
-        netlink: &mut Netlink,
-        (index, device): (u32, &str),
-        has_ipv6: bool,
-    ) -> Result<Vec<&'static str>, String> {
+    fn update(&mut self) -> Result<Vec<&'static str>, String> {
         let mut missing = Vec::new();
-        if self.set_table(device, has_ipv6).map_err(|error| error.to_string())? {
+        if self.set_table().map_err(|error| error.to_string())? {
             missing.push("marks");
         }
         self.source_check
             .loosen(&self.nearby.uplinks)
             .map_err(|error| format!("the strict reverse path filter cannot be loosened: {error}"))?;
-        if self.set_routes(netlink, index, has_ipv6).map_err(|error| error.to_string())? {
-            missing.push("routes");
-        }
-        if self.set_rules(netlink).map_err(|error| error.to_string())? {
+        let mut netlink = match self.netlink.take() {
+            Some(netlink) => netlink,
+            None => Netlink::open().map_err(|error| error.to_string())?,
+        };
+        let routes = self.set_routes(&mut netlink);
+        let rules = self.set_rules(&mut netlink);
+        self.netlink = Some(netlink);
+        // The rules come without the routes, too: then nothing leaves.
+        if rules.map_err(|error| error.to_string())? {
             missing.push("rules");
+        }
+        if routes.map_err(|error| error.to_string())? {
+            missing.push("routes");
         }
         Ok(missing)
     }
 
     /// Makes the table of nftables. Returns true if it was missing.
-    fn set_table(&mut self, device: &str, has_ipv6: bool) -> Result<bool, NetlinkError> {
+    fn set_table(&mut self) -> Result<bool, NetlinkError> {
         let inside = self.nearby.inside.iter().map(|(name, _)| name.clone()).collect();
         let listening = self.listening.clone();
-        let plan = MarkPlan { loopback: LOOPBACK, device: String::from(device), inside, listening, has_ipv6 };
+        if let Some(device) = &self.device {
+            self.device_name.clone_from(&device.name);
+        }
+        let plan = MarkPlan { loopback: LOOPBACK, device: self.device_name.clone(), inside, listening };
         let (table, present) = match &mut self.table {
             Some((table, present)) => (table, present),
             none => {
@@ -173,17 +220,22 @@ impl ExitRoutes {
         Ok(true)
     }
 
-    /// Adds the default routes into the overlay. Returns true if one was missing.
-    fn set_routes(&self, netlink: &mut Netlink, index: u32, has_ipv6: bool) -> Result<bool, NetlinkError> {
+    /// Adds the default routes into the overlay, and those of the last resort. Returns true if one into the overlay was missing.
+    fn set_routes(&self, netlink: &mut Netlink) -> Result<bool, NetlinkError> {
+        for any in ANY {
+            // Without it, the rules alone end the search, and answers to connections from outside are lost while the device is gone.
+            let _ = netlink.claim_route(&last_resort(self.slot, any));
+        }
+        let Some(device) = &self.device else { return Ok(false) };
         let table = self.slot.table();
-        let present = netlink.routes_by(index)?;
+        let present = netlink.routes_by(device.index)?;
         let mut added = false;
-        for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+        for any in ANY {
             let is_there = present.iter().any(|route| {
                 route.table == table && route.prefix_len == 0 && route.destination == any && route.is_ours()
             });
-            if !is_there && (any.is_ipv4() || has_ipv6) {
-                added |= netlink.claim_route(&Route { table, ..Route::new(any, 0, index) })?;
+            if !is_there && (any.is_ipv4() || device.has_ipv6) {
+                added |= netlink.claim_route(&Route { table, ..Route::new(any, 0, device.index) })?;
             }
         }
         Ok(added)
@@ -214,13 +266,11 @@ impl ExitRoutes {
         Ok(added)
     }
 
-    /// Leaves the host as it was. The kernel removes the routes with the device.
-    pub(crate) fn stop(&mut self, netlink: &mut Netlink) {
-        remove_rules(netlink, self.slot);
-        for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
-            let mut route = Route { table: self.slot.table(), ..Route::new(any, 0, 0) };
-            route.interface = None;
-            let _ = netlink.remove_route(&route);
+    /// Leaves the host as it was.
+    pub(crate) fn stop(&mut self) {
+        let netlink = self.netlink.take().or_else(|| Netlink::open().ok());
+        if let Some(mut netlink) = netlink {
+            remove_routing(&mut netlink, self.slot);
         }
         if let Some((mut table, _)) = self.table.take() {
             // The kernel removes a protected table with its socket.
@@ -245,11 +295,24 @@ impl ExitRoutes {
     }
 }
 
-/// Removes the rules of a network, as those that a crash left.
-pub(crate) fn remove_rules(netlink: &mut Netlink, slot: Slot) {
+/// Removes rules and routes of a network, as those that a crash left: routes without the device outlive it.
+pub(crate) fn remove_routing(netlink: &mut Netlink, slot: Slot) {
     for rule in netlink.own_rules(&slot.priorities()).unwrap_or_default() {
         let _ = netlink.remove_rule(&rule);
     }
+    for any in ANY {
+        let mut into_overlay = Route { table: slot.table(), ..Route::new(any, 0, 0) };
+        into_overlay.interface = None;
+        for route in [last_resort(slot, any), into_overlay] {
+            let _ = netlink.remove_route(&route);
+        }
+    }
+}
+
+/// Returns the route of the exit node's table for packets that have none into the overlay. In `output` of nftables, those that belong to a connection from outside get their mark, and all others
+/// end (`MarkPlan`).
+fn last_resort(slot: Slot, any: IpAddr) -> Route {
+    Route { table: slot.table(), metric: WORST, ..Route::new(any, 0, LOOPBACK) }
 }
 
 /// Returns true for the answers of kernels without IPv6.

@@ -1,7 +1,7 @@
 //! What the host needs while an exit node is in use: routing rules, and rules of nftables. Pure (docs/internals/exit.md).
 
 use taut_base::{BOTH_MASK, MARK_MASK, Prefix, REPLY_MARK, SOCKET_MARK};
-use taut_netlink::{MAIN_TABLE, NftChain, NftHook, NftRule, RoutingRule, Selector};
+use taut_netlink::{MAIN_TABLE, NO_WAY, NftChain, NftHook, NftRule, RoutingRule, Selector};
 
 /// Name of the devices of all Taut networks of a host, as nftables compares it: `taut0`, and `taut-NAME` for further networks.
 pub(super) const TAUT_DEVICES: &str = "taut*";
@@ -12,6 +12,10 @@ const FIRST_TABLE: u32 = 0x7400;
 /// First priority of the rules, 5,300: behind Tailscale's (5,210 to 5,270) and those of VRF (1,000), and before those that wg-quick and NetworkManager let the kernel choose
 /// (from 32,765 down). What stands before them wins: docs/routes.md.
 const FIRST_PRIORITY: u32 = 5_300;
+
+/// First priority of the rules that end the search for IPv6, 5,400: behind those of all networks that ask tables. A program that is bound to another interface than the device finds no route in
+/// the table, and would get the host's own way from the main one.
+const FIRST_END: u32 = 5_400;
 
 /// First priority of the rule that leads our own packets to the main table, 32,700. The kernel's own rule for it (32,766) usually does; ours stays when another program flushes all rules.
 const FIRST_LATE_PRIORITY: u32 = 32_700;
@@ -70,15 +74,16 @@ impl Slot {
         FIRST_TABLE + self.0
     }
 
-    /// Returns the priorities of its rules: exceptions, the exit node, our own packets.
-    pub(crate) fn priorities(self) -> [u32; 3] {
-        [FIRST_PRIORITY + 2 * self.0, FIRST_PRIORITY + 2 * self.0 + 1, FIRST_LATE_PRIORITY + self.0]
+    /// Returns the priorities of its rules: exceptions, the exit node, the end of the search, our own packets.
+    pub(crate) fn priorities(self) -> [u32; 4] {
+        let first = FIRST_PRIORITY + 2 * self.0;
+        [first, first + 1, FIRST_END + self.0, FIRST_LATE_PRIORITY + self.0]
     }
 }
 
 /// Returns the routing rules.
 pub(super) fn routing_rules(slot: Slot, routing: ExitRouting, nearby: &Nearby) -> Vec<RoutingRule> {
-    let [exceptions, exit, own] = slot.priorities();
+    let [exceptions, exit, end, own] = slot.priorities();
     let to = |prefix: Prefix| {
         let ipv4 = prefix.address().is_ipv4();
         RoutingRule { ipv4, priority: exceptions, selector: Selector::To(prefix), table: MAIN_TABLE }
@@ -86,7 +91,9 @@ pub(super) fn routing_rules(slot: Slot, routing: ExitRouting, nearby: &Nearby) -
     let local = nearby.local.iter().copied().filter(|_| routing.local_networks).take(MOST_RULES);
     let inside = nearby.inside.iter().map(|(_, prefix)| *prefix).take(MOST_RULES);
     let overlays = nearby.overlays.iter().copied().take(MOST_RULES);
-    let mut rules: Vec<RoutingRule> = local.chain(inside).chain(overlays).map(to).collect();
+    // They never leave the link. A program names the interface with such an address, so the exit node has no route for it, and the search must not end.
+    let link_local = "fe80::/10".parse().ok();
+    let mut rules: Vec<RoutingRule> = local.chain(inside).chain(overlays).chain(link_local).map(to).collect();
     // DHCP renews an address by a datagram to the server, which only the local network has.
     let selector = Selector::Udp { from: 68, to: 67 };
     rules.push(RoutingRule { ipv4: true, priority: exceptions, selector, table: MAIN_TABLE });
@@ -94,6 +101,10 @@ pub(super) fn routing_rules(slot: Slot, routing: ExitRouting, nearby: &Nearby) -
     for ipv4 in [true, false] {
         let selector = Selector::NotMarked { mark, mask };
         rules.push(RoutingRule { ipv4, priority: exit, selector, table: slot.table() });
+        // Not for IPv4: the kernel looks up the gateway of a new route by the same rules, so that no DHCP client could add one.
+        if !ipv4 {
+            rules.push(RoutingRule { ipv4, priority: end, selector, table: NO_WAY });
+        }
         let selector = Selector::Marked { mark, mask };
         rules.push(RoutingRule { ipv4, priority: own, selector, table: MAIN_TABLE });
     }
@@ -113,21 +124,17 @@ pub(super) struct MarkPlan {
     pub(super) inside: Vec<String>,
     /// Ports of TCP on which the host listened when the exit node was chosen: the kernel may not know their connections yet.
     pub(super) listening: Vec<u16>,
-    /// Whether the device carries IPv6. Without it, nothing of IPv6 leaves.
-    pub(super) has_ipv6: bool,
 }
 
 impl MarkPlan {
     /// Returns the chains.
     pub(super) fn chains(&self) -> Vec<NftChain> {
-        let mut chains = vec![
+        vec![
             NftChain { name: "incoming", hook: NftHook::MarkIncoming, rules: self.incoming() },
             NftChain { name: "outgoing", hook: NftHook::MarkOutgoing, rules: self.outgoing() },
-        ];
-        if !self.has_ipv6 {
-            chains.push(NftChain { name: "output", hook: NftHook::Output, rules: self.without_ipv6() });
-        }
-        chains
+            NftChain { name: "output", hook: NftHook::Output, rules: self.without_way() },
+            NftChain { name: "forward", hook: NftHook::Forward, rules: vec![self.to_loopback().count().drop()] },
+        ]
     }
 
     /// A connection that comes from outside to this host is marked, so that its packets ask the main table in both directions (fault J10).
@@ -155,17 +162,19 @@ impl MarkPlan {
         rules
     }
 
-    /// Without IPv6 in the overlay, what would go to the exit node by IPv6 is dropped (fault J5).
-    fn without_ipv6(&self) -> Vec<NftRule> {
-        let ipv6 = || NftRule::new().of_ipv6();
-        let mut rules = vec![
-            NftRule::new().to_interface(self.loopback).accept(),
-            NftRule::new().marked(SOCKET_MARK, BOTH_MASK).accept(),
-        ];
-        rules.extend(NEIGHBOURS.map(|kind| NftRule::new().icmpv6(kind).accept()));
-        rules.extend(self.inside.iter().map(|bridge| NftRule::new().to_named(bridge).accept()));
-        rules.extend([ipv6().count().reject_tcp(), ipv6().count().drop()]);
+    /// Without the device, or without IPv6 in it, the table's last route leads to the loopback interface: answers to connections from outside are marked on their way, and take the main table. All
+    /// others end here (fault J5).
+    fn without_way(&self) -> Vec<NftRule> {
+        let multicast = ["224.0.0.0/4", "ff00::/8"].iter().filter_map(|text| text.parse().ok());
+        let mut rules = vec![NftRule::new().marked(SOCKET_MARK, BOTH_MASK).accept()];
+        rules.push(self.to_loopback().to_host().accept());
+        rules.extend(multicast.map(|all| self.to_loopback().destination(all).accept()));
+        rules.extend([self.to_loopback().count().reject_tcp(), self.to_loopback().count().drop()]);
         rules
+    }
+
+    fn to_loopback(&self) -> NftRule {
+        NftRule::new().to_interface(self.loopback)
     }
 }
 
@@ -184,8 +193,8 @@ pub(crate) struct KillSwitchPlan {
     pub(crate) device: String,
     /// Local networks that stay reachable.
     pub(crate) local: Vec<Prefix>,
-    /// Names of the bridges inside the host.
-    pub(crate) inside: Vec<String>,
+    /// Networks inside the host, with the names of their bridges.
+    pub(crate) inside: Vec<(String, Prefix)>,
 }
 
 /// Name of the set of address families for which the kill switch is paused.
@@ -195,7 +204,7 @@ impl KillSwitchPlan {
     /// Returns the plan of a network with these choices.
     pub(crate) fn new(device: &str, routing: ExitRouting, nearby: &Nearby) -> Self {
         let local = nearby.local.iter().copied().filter(|_| routing.local_networks).take(MOST_RULES).collect();
-        let inside = nearby.inside.iter().map(|(name, _)| name.clone()).take(MOST_RULES).collect();
+        let inside = nearby.inside.iter().take(MOST_RULES).cloned().collect();
         Self { device: String::from(device), local, inside }
     }
 
@@ -230,12 +239,14 @@ impl KillSwitchPlan {
 
     /// Packets into the overlay, to networks inside the host, and to local networks.
     fn allowed(&self) -> impl Iterator<Item = NftRule> {
-        let devices = [TAUT_DEVICES, &self.device].into_iter().chain(self.inside.iter().map(String::as_str));
+        let devices = [TAUT_DEVICES, &self.device].into_iter();
+        let inside = self.inside.iter().map(|(name, prefix)| NftRule::new().to_named(name).destination(*prefix));
         let link_local = ["fe80::/10", "ff02::/16"].iter().filter_map(|text| text.parse().ok());
         let link_local = link_local.filter(|_: &Prefix| !self.local.is_empty());
         let local = self.local.iter().copied().chain(link_local);
         let to = devices.map(|name| NftRule::new().to_named(name).accept());
-        to.chain(local.map(|prefix| NftRule::new().destination(prefix).accept()))
+        to.chain(inside.map(NftRule::accept))
+            .chain(local.map(|prefix| NftRule::new().destination(prefix).accept()))
             .chain([NftRule::new().family_in(PAUSED).accept()])
     }
 }
@@ -283,9 +294,9 @@ mod tests {
     #[test]
     fn networks_of_one_host_have_places_of_their_own() {
         let places = ["taut0", "taut-work", "taut-home", "taut-lab"].map(|name| Slot::of(name).priorities());
-        assert_eq!(places[0], [5_300, 5_301, 32_700]);
+        assert_eq!(places[0], [5_300, 5_301, 5_400, 32_700]);
         for place in &places[1..] {
-            assert!(place[0] > 5_301 && place[1] < 5_400 && place[2] < 32_766);
+            assert!(place[0] > 5_301 && place[1] < 5_400 && place[2] > 5_400 && place[3] < 32_766);
         }
     }
 
@@ -298,6 +309,12 @@ mod tests {
         }
         let lan = NftRule::new().destination("192.168.1.0/24".parse().unwrap()).accept();
         assert!(chains.iter().all(|chain| chain.rules.contains(&lan)));
+        // A bridge is open for its own network alone: a packet to any other address on it is one in the clear.
+        let docker = NftRule::new().to_named("docker0");
+        let inside = docker.clone().destination("172.17.0.0/16".parse().unwrap()).accept();
+        assert!(
+            chains.iter().all(|chain| chain.rules.contains(&inside) && !chain.rules.contains(&docker.clone().accept()))
+        );
         let strict = KillSwitchPlan::new("taut0", on(false), &nearby());
         assert!(strict.chains().iter().all(|chain| !chain.rules.contains(&lan)));
         // Answers to connections from outside do not pass by their mark.
@@ -306,10 +323,13 @@ mod tests {
     }
 
     #[test]
-    fn fault_j5_without_ipv6_in_the_overlay_nothing_of_it_leaves() {
-        let plan = |has_ipv6| MarkPlan { loopback: 1, device: String::from("taut0"), has_ipv6, ..MarkPlan::default() };
-        let last = plan(false).chains().pop().unwrap().rules.pop();
-        assert_eq!(last, Some(NftRule::new().of_ipv6().count().drop()));
-        assert!(plan(true).chains().iter().all(|chain| chain.name != "output"));
+    fn fault_j5_what_has_no_way_into_the_overlay_ends() {
+        let end = |family| format!("{family} rule 5400 not fwmark 0x74000000/0xfe000000 unreachable");
+        assert!(shown(false).contains(&end("IPv6")) && shown(true).contains(&end("IPv6")));
+        assert!(!shown(false).contains(&end("IPv4")), "the kernel would refuse the gateway of a new route");
+        let plan = MarkPlan { loopback: 1, device: String::from("taut0"), ..MarkPlan::default() };
+        for chain in plan.chains().split_off(2) {
+            assert_eq!(chain.rules.last(), Some(&NftRule::new().to_interface(1).count().drop()), "{}", chain.name);
+        }
     }
 }
