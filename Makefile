@@ -226,6 +226,19 @@ names: ## measures how soon the stub answers for a peer's name, also while other
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.names --document docs/names.md $(ARGS)
 
+.PHONY: routes
+routes: ## measures how soon another subnet router carries, what forwarding costs, and what a router leaves; fills docs/routes.md (a quarter of an hour; needs root, nft, iperf3); ARGS='--runs 5 --json'
+	@tools/preflight test
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
+	    python3 -m lab.runs.routes --document docs/routes.md $(ARGS)
+
+.PHONY: kill-switch
+kill-switch: ## random schedules of faults under traffic of every kind, and how many packets left in the clear; ARGS='--schedules 200 --seed 1 --json' (needs root, nft)
+	@tools/preflight test
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
+	@. tools/env && say 'breaking what can break' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release python3 -m lab.runs.kill_switch $(ARGS)
+
 .PHONY: policy-headscale
 policy-headscale: ## Taut's compiler of policies beside headscale's under random ones, and beside captured answers of Tailscale's service; PAIRS=10000000; HEADSCALE_SRC=PATH where GitHub is out of reach (Go; ten minutes the first time)
 	@tools/peers headscale

@@ -10,7 +10,7 @@ from .taut import Coordinator, Node
 # Public addresses of a server (documentation prefixes, RFC 5737 and RFC 3849), in networks that only the exit nodes have a way to.
 SERVER = ("203.0.113.80", "2001:db8:99::80")
 SERVER_NETWORKS = ("203.0.113.0/24", "2001:db8:99::/64")
-_GATEWAY = ("198.51.100.1", "2001:db8:51::1")
+GATEWAY = ("198.51.100.1", "2001:db8:51::1")
 
 # Answers each datagram to one of these addresses, from that address, with the sender's address and port.
 _UDP_WHO = (
@@ -45,7 +45,7 @@ class Exits:
         self.lan = lab.switch("lan") if lan else None
         uplink = lab.switch("uplink", ipv4=False, ipv6=False)
         self.internet = lab.host("internet", uplink)
-        self.internet.ip(f"address add {_GATEWAY[0]}/24 dev eth0", f"address add {_GATEWAY[1]}/64 dev eth0")
+        self.internet.ip(f"address add {GATEWAY[0]}/24 dev eth0", f"address add {GATEWAY[1]}/64 dev eth0")
         self.internet.ip(f"address add {SERVER[0]}/32 dev lo", f"address add {SERVER[1]}/128 dev lo")
         self.exits = []
         for number in range(1, count + 1):
@@ -53,7 +53,7 @@ class Exits:
             host.connect(uplink)
             device = f"eth{2 if lan else 1}"
             host.ip(f"address add 198.51.100.{number + 9}/24 dev {device}", f"address add 2001:db8:51::{number + 9:x}/64 dev {device}")
-            host.ip(f"route add default via {_GATEWAY[0]}", f"route add default via {_GATEWAY[1]}")
+            host.ip(f"route add default via {GATEWAY[0]}", f"route add default via {GATEWAY[1]}")
             # taut switches IPv4 on for its interfaces; IPv6 is one switch of the whole host, which its user decides about.
             host.run("sysctl", "-qw", f"net.ipv6.conf.all.forwarding={int(ipv6)}")
             self.exits.append(Node(host))
@@ -68,13 +68,15 @@ class Exits:
         return service
 
     def start_relay(self):
-        """Runs a relay at the gateway of the exit nodes, a public address of the internet."""
+        """Runs a relay at a public address of the internet. Users of an exit node do not reach its gateway, which is in a network of its own."""
+        # Answers have that address as their source.
+        self.internet.ip(f"route replace 198.51.100.0/24 dev eth0 src {SERVER[0]}")
         key = self.internet.state / "relay.key"
         trust = self.coordinator.cli("ticket-key").stdout.strip()
         words = ("--listen", 3478, "--stun-port", 3479, "--trust", trust, "--key", key)
         self.internet.start(binary("taut-relay"), "serve", *words, name="relay").wait_for_output("relay ")
         own = self.internet.run(binary("taut-relay"), "key", "--key", key).stdout.strip()
-        self.coordinator.cli("relays", "add", "far", own, f"{_GATEWAY[0]}:3478", "--stun-port", 3479)
+        self.coordinator.cli("relays", "add", "far", own, f"{SERVER[0]}:3478", "--stun-port", 3479)
 
     def public(self, number=0, ipv6=False):
         """Returns the public address of an exit node."""
@@ -104,7 +106,7 @@ class Exits:
 
     def lead_into_tunnel(self, node):
         """Has the kernel send packets to the server's networks into the overlay."""
-        for network in (*SERVER_NETWORKS, f"{_GATEWAY[0]}/32"):
+        for network in SERVER_NETWORKS:
             node.host.ip(f"route replace {network} dev taut0")
 
     def wait_for_exit(self, node, name):

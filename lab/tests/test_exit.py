@@ -4,7 +4,7 @@ import json
 import sys
 
 from lab.hosts.wait import wait_until
-from lab.nodes.exits import SERVER, Exits, udp_answer
+from lab.nodes.exits import GATEWAY, SERVER, Exits, udp_answer
 from lab.nodes.subnets import PORT, seen_as
 from lab.traffic.flow import ping
 
@@ -132,3 +132,39 @@ def test_fault_g12_a_client_does_not_take_the_port_of_a_server_at_the_exit_node(
     net.udp.stop()
     assert udp_answer(net.internet, net.public(), port=4500, own=PORT)
     assert "heard hello" in server.output()
+
+
+def test_networks_with_public_addresses_around_an_exit_node_are_out_of_reach(lab):
+    net, gate = one_exit(lab)
+    host = net.client.host
+    wait_until(lambda: seen_as(host, SERVER[0]), "the internet to answer")
+    # The gateway serves, too, at addresses of networks that the exit node is in.
+    assert seen_as(gate.host, GATEWAY[0]) == net.public()
+    for address in GATEWAY:
+        assert seen_as(host, address, timeout=1) is None, address
+    network = "198.51.100.0/24"
+    gate.taut("set", "--advertise-routes", network)
+    wait_until(lambda: network in net.coordinator.cli("routes", "list").stdout, "the coordinator to know the route")
+    net.coordinator.cli("routes", "approve", gate.name, network)
+    net.client.taut("set", "--accept-routes")
+    wait_until(lambda: seen_as(host, GATEWAY[0], timeout=0.5) == net.public(), "the approved subnet to answer")
+    assert seen_as(host, GATEWAY[1], timeout=1) is None
+
+
+def test_an_exit_node_that_cannot_be_used_is_refused_or_warned_of(lab):
+    net = Exits(lab)
+    net.start_exit(approve=False)
+    client = net.start_client("none")
+
+    def choose(name):
+        return client.taut("set", "--exit-node", name, check=False)
+
+    for name in (client.name, client.ipv4, f"{client.name}.default", "203.0.113.18"):
+        refused = choose(name)
+        assert refused.returncode != 0 and ("its own exit node" in refused.stderr or "address of the internet" in refused.stderr), refused.stderr
+        assert client.status()["exit"]["chosen"] == "none"
+    warned = choose("exit")
+    assert warned.returncode == 0 and "did you mean `exit1`?" in warned.stderr, warned.stderr
+    assert "routes approve exit1 exit-node" in choose("exit1").stderr
+    net.approve(net.exits[0])
+    assert not choose("exit1").stderr

@@ -16,7 +16,7 @@ DOMAIN = "default.taut.internal"
 # What the client's own name server, and that of the exit node, answer to every question.
 HERE, THERE = "11.0.0.66", "11.1.0.66"
 # The port at which an exit node is asked.
-EXIT_PORT = 8253
+EXIT_PORT = 253
 
 
 class Office:
@@ -127,3 +127,45 @@ def test_fault_h8_an_exit_node_is_no_open_resolver(lab, tmp_path):
     net.coordinator.cli("policy", "apply", str(policy))
     wait_until(lambda: answers(own.host, gate.ipv4), "the exit node to answer")
     assert len(office.asked(office.far)) > count
+
+
+def test_fault_h8_a_port_of_another_program_is_not_opened_to_peers(lab, tmp_path):
+    office = Office(lab)
+    net, gate = office.net, office.gate
+
+    def answers():
+        return ask(net.client.host, gate.ipv4, ("open.example", "A"), options=("--port", str(EXIT_PORT)), timeout=1)[0]
+
+    # An unprivileged user of the exit node's host cannot have the port.
+    squat = f"import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(('0.0.0.0', {EXIT_PORT}))"
+    denied = gate.host.run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-I", "-c", squat, check=False)
+    assert denied.returncode != 0 and "Permission denied" in denied.stderr, denied.stderr
+    # A program of root can, and is not asked: the packet filter is opened for this node's own sockets alone.
+    other = gate.host.start(sys.executable, "-I", public_names.__file__, "0.0.0.0", "6.6.6.6", str(EXIT_PORT), name="other")
+    other.wait_for_output("ready")
+    net.start_exit()
+    net.start_client("none")
+    policy = tmp_path / "policy.hujson"
+    policy.write_text(json.dumps({"acls": [{"action": "accept", "src": ["*"], "dst": ["autogroup:internet:*"]}]}))
+    net.coordinator.cli("policy", "apply", str(policy))
+    gate.wait_for(lambda status: any(f"port {EXIT_PORT} of its overlay addresses" in warning["message"] for warning in status["warnings"]), "the exit node to say so")
+    assert answers() is None
+    other.stop()
+    wait_until(lambda: answers() and answers()["answers"] == [THERE], "the exit node to have the port")
+    assert "6.6.6.6" not in other.output()
+
+
+def test_names_take_the_hosts_own_way_during_a_pause(lab):
+    office = Office(lab)
+    own, net = office.own, office.net
+    start_resolver(office, "file")
+    net.start_exit()
+    own.start()
+    own.up(net.coordinator.join_token)
+    own.taut("set", "--exit-node", "exit1", "--kill-switch")
+    wait_until(lambda: own.addresses("www.example") == {THERE}, "the exit node's server to answer")
+    own.taut("kill-switch", "pause", "5m", "--state", own.state)
+    wait_until(lambda: own.addresses("portal.example") == {HERE}, "the host's own server, as for a captive portal")
+    assert own.status()["self"]["names"]["internet"] is None
+    own.taut("kill-switch", "resume", "--state", own.state)
+    wait_until(lambda: own.addresses("www.example") == {THERE}, "the exit node's server again")

@@ -316,7 +316,11 @@ def test_a_pause_leads_beside_the_exit_node_and_back(lab):
     assert seen_as(host, net.rogue.ipv4, 80, timeout=0.5) is None
     alone(net, "pause", "10m")
     wait_until(lambda: seen_as(host, net.rogue.ipv4, 80, timeout=0.5) == host.ipv4, "the captive portal to answer")
-    assert net.client.status()["kill_switch"]["paused_s"] > 500
+    status = net.client.status()
+    assert status["kill_switch"]["paused_s"] > 500 and status["exit"]["paused_s"] > 500
+    assert status["exit"]["via"] is None and status["exit"]["seen_as"] == [] and status["exit"]["problem"] is None
+    assert "in the clear" in net.client.taut("status").stdout
+    assert "in the clear" in net.client.taut("why", "203.0.113.80", check=False).stderr
     alone(net, "resume")
     wait_until(lambda: rules(host), "the exit node's rules to be back")
     assert seen_as(host, net.rogue.ipv4, 80, timeout=0.5) is None

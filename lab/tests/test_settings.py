@@ -55,6 +55,21 @@ def test_settings_change_without_a_lost_packet_and_are_kept(mesh):
     assert not metrics(one, 9289)
 
 
+def test_a_host_without_a_network_keeps_its_settings_before_and_after_membership(layout):
+    net = layout(nodes=1)
+    [node] = net.nodes
+    node.start()
+    settings(node, "--accept-routes")
+    node.restart(kill=True)
+    assert settings(node)[0]["accept-routes"] == ("true", "set")
+    net.coordinator.start()
+    node.up(net.coordinator.join_token)
+    node.taut("leave")
+    settings(node, "--log-level", "debug")
+    node.restart(kill=True)
+    assert settings(node)[0]["log-level"] == ("debug", "set")
+
+
 def test_flags_hold_before_the_environment_before_set_before_the_file(layout):
     net = layout(nodes=1)
     [node] = net.nodes

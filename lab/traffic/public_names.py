@@ -50,7 +50,7 @@ def main():
     datagrams, listener = socket.socket(family, socket.SOCK_DGRAM), socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     for one in (datagrams, listener):
-        one.bind((address, 53))
+        one.bind((address, int(sys.argv[3]) if len(sys.argv) > 3 else 53))
     listener.listen()
     print("ready", flush=True)
     while True:

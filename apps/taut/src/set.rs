@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use taut_agent::api::{ApiRequest, ApiResponse, SettingChange, SettingsStatus};
+use taut_agent::api::{ApiRequest, ApiResponse, Failure, SettingChange, SettingsStatus, Status};
 use taut_agent::settings::{find, meant};
 
 use crate::chosen;
@@ -61,6 +61,11 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         std::thread::sleep(POLL);
         settings = ask(&mut client, &ApiRequest::Settings)?;
     }
+    if changes.iter().any(|change| change.name == "exit-node")
+        && let Some(problem) = exit_problem(&*client.status()?)
+    {
+        output::complain(&format!("taut: {problem}"));
+    }
     if json {
         return output::print_json(&*settings);
     }
@@ -74,6 +79,13 @@ fn ask(client: &mut Client, request: &ApiRequest) -> Result<Box<SettingsStatus>,
         Some(_) => Err(Fault::failed("the daemon gave an answer to another question", "restart the daemon")),
         None => Err(Fault::failed("the daemon ended before it answered", "start it with `taut up`")),
     }
+}
+
+/// Returns why the chosen exit node cannot be used. That one of several is still being looked for, or was not heard yet, is no news.
+fn exit_problem(status: &Status) -> Option<&Failure> {
+    let exit = status.exit.as_ref()?;
+    let is_looking = exit.via.is_some() || exit.chosen == "auto" && !exit.candidates.is_empty();
+    exit.problem.as_ref().filter(|_| !is_looking)
 }
 
 struct Options {

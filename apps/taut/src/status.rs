@@ -108,11 +108,12 @@ fn surroundings(status: &Status) -> String {
     if let Some(me) = &status.me {
         rows.push(vec![String::from("addresses"), join(&me.addresses)]);
         rows.extend(me.names.iter().map(|status| vec![String::from("names"), names(status)]));
+        rows.extend(me.names.iter().filter_map(records).map(|text| vec![String::from("records"), text]));
         rows.extend(
             me.names.iter().flat_map(|names| &names.domains).map(|status| vec![String::from("domain"), domain(status)]),
         );
         let internet = me.names.as_ref().and_then(|names| names.internet.as_ref());
-        rows.extend(internet.map(|status| vec![String::from("names"), internet_names(status)]));
+        rows.extend(internet.map(|status| vec![String::from("other names"), internet_names(status)]));
         if let Some(tun) = &me.tun {
             let ports = me.lanes.as_ref().map(|lanes| &lanes.ports[..]).unwrap_or_default();
             let port = match ports {
@@ -163,6 +164,14 @@ fn names(names: &NamesStatus) -> String {
     }
 }
 
+/// Lists the operator's records by name; `None` if there are none.
+fn records(names: &NamesStatus) -> Option<String> {
+    let NamesStatus { records, record_names, .. } = names;
+    let more = records.saturating_sub(record_names.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!record_names.is_empty()).then(|| format!("{}{more}", record_names.join(" ")))
+}
+
 /// Describes a domain whose questions go to other servers, with the reason for which one does not answer.
 fn domain(status: &DomainStatus) -> String {
     let mut text = format!("{} asked at {}", status.domain, join(&status.servers));
@@ -179,9 +188,9 @@ fn domain(status: &DomainStatus) -> String {
 fn internet_names(status: &InternetNames) -> String {
     let InternetNames { through, servers, troubles } = status;
     let Some(through) = through else {
-        return String::from("all others: not asked for, while no exit node can be used");
+        return String::from("not asked for, while no exit node can be used");
     };
-    let mut text = format!("all others: asked through the exit node {through}, at {}", join(servers));
+    let mut text = format!("asked through the exit node {through}, at {}", join(servers));
     for ServerTrouble { server, reason } in troubles {
         let _ = write!(text, "; {server}: {reason}; `taut set --exit-dns 9.9.9.9` asks that server through it");
     }

@@ -113,6 +113,13 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
             return Err(why.fault);
         }
     };
+    if started && chose_itself(&options, &status) {
+        client.end();
+        return Err(Fault::failed(
+            "this host cannot be its own exit node",
+            "run `taut up` again with --exit-node and another node; --advertise-exit-node offers this one to others",
+        ));
+    }
     match (former, status.me.as_ref().map(|me| me.id)) {
         (Some(former), Some(id)) if former == id => {
             output::complain("taut: this node is a member of that network already; the token was not needed");
@@ -143,6 +150,16 @@ fn check_session(options: &Options) -> Result<(), Fault> {
         IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_loopback(),
     };
     if is_private && is_on("exit-node-allow-lan-access") { Ok(()) } else { Err(ssh::refusal(client)) }
+}
+
+/// Returns true if the exit node of the command line is this host itself.
+fn chose_itself(options: &Options, status: &Status) -> bool {
+    let mut given = options.daemon.given.of(Origin::Flag);
+    let Some((_, chosen)) = given.find(|(flag, _)| *flag == "exit-node") else { return false };
+    status.me.as_ref().is_some_and(|me| match chosen.parse() {
+        Ok(address) => me.addresses.contains(&address),
+        Err(_) => me.name == chosen,
+    })
 }
 
 /// Names the flags that a running daemon does not have, with the command that changes them.

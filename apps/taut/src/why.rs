@@ -125,6 +125,14 @@ fn behind(status: &Status, peer: &str) -> Result<Option<Behind>, Fault> {
 /// Finds the exit node that carries an address of the internet. Fails if there is none.
 fn outside(status: &Status, address: IpAddr) -> Result<Option<Behind>, Fault> {
     let Some(exit) = &status.exit else { return Ok(None) };
+    if let Some(left) = exit.paused_s {
+        return Err(Fault::failed(
+            format!(
+                "{address} is on the internet, which this host reaches by its own way, in the clear: the exit node is paused for {left} s more"
+            ),
+            "`taut kill-switch resume` ends the pause",
+        ));
+    }
     match (&exit.via, exit.chosen.as_str(), &exit.problem) {
         (Some(via), ..) => Ok(Some(Behind { address, route: None, router: via.clone() })),
         (None, "none" | "", _) => Err(Fault::failed(

@@ -104,12 +104,12 @@ pub fn check_domain(domain: &str) -> Result<(), DomainFault> {
         return Err(DomainFault::NoDomain);
     }
     let top = domain.rsplit('.').next().unwrap_or_default();
-    if top == domain {
-        return Err(DomainFault::SingleLabel);
-    }
     let is_home = domain == HOME || is_below(domain, HOME);
     if SPECIAL.contains(&top) && !is_home {
         return Err(DomainFault::Special);
+    }
+    if top == domain {
+        return Err(DomainFault::SingleLabel);
     }
     if is_public_suffix(domain) { Err(DomainFault::PublicSuffix) } else { Ok(()) }
 }

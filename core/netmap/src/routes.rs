@@ -9,11 +9,17 @@ use crate::map::{NetworkInfo, Peer};
 /// Limit on the routes of one node, 64, default routes included. A node ignores further ones.
 pub const MAX_ROUTES: usize = 64;
 
+/// Length of the shortest subnet routes of IPv4 and IPv6, in bits: 10.0.0.0/8 is the widest private network, and no organisation has more of the internet than a /16 of IPv6. Shorter ones would
+/// make a router an exit node that the user did not choose (fault E17).
+const SHORTEST: (u8, u8) = (8, 16);
+
 /// The reason why a prefix cannot be a subnet route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRoute {
     /// It contains every address.
     Everything,
+    /// It is shorter than [`SHORTEST`]: a few of these are a default route in parts.
+    TooWide,
     /// It contains addresses of the overlay.
     Overlay(Prefix),
     /// Its addresses are not those of hosts behind a router: loopback, link-local, multicast, unspecified.
@@ -24,6 +30,9 @@ impl fmt::Display for BadRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Everything => f.write_str("a default route is no subnet route"),
+            Self::TooWide => f.write_str(
+                "a subnet route is at least a /8 (IPv4) or a /16 (IPv6), because shorter ones are a default route in parts; the way to the internet is an exit node (`taut set --advertise-exit-node`, `taut up --exit-node`)",
+            ),
             Self::Overlay(overlay) => write!(f, "it overlaps the network's own prefix {overlay}"),
             Self::Special => f.write_str("loopback, link-local and multicast addresses are never routed"),
         }
@@ -39,6 +48,10 @@ pub fn check_route(route: Prefix, overlay: &[Prefix]) -> Result<(), BadRoute> {
         ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::/8", "fe80::/10", "ff00::/8"];
     if route.length() == 0 {
         return Err(BadRoute::Everything);
+    }
+    let shortest = if route.address().is_ipv4() { SHORTEST.0 } else { SHORTEST.1 };
+    if route.length() < shortest {
+        return Err(BadRoute::TooWide);
     }
     if SPECIAL.iter().any(|special| special.parse::<Prefix>().is_ok_and(|special| special.overlaps(route))) {
         return Err(BadRoute::Special);
@@ -100,7 +113,10 @@ mod tests {
             assert_eq!(check(good), Ok(()), "{good}");
         }
         assert_eq!([check("0.0.0.0/0"), check("::/0")], [Err(BadRoute::Everything); 2]);
-        for special in ["127.0.0.1/32", "0.0.0.0/1", "224.0.0.0/4", "255.255.255.255/32", "fe80::/64", "::1/128"] {
+        for wide in ["0.0.0.0/1", "128.0.0.0/1", "2.0.0.0/7", "64.0.0.0/2", "2000::/3", "fc00::/7", "2000::/15"] {
+            assert_eq!(check(wide), Err(BadRoute::TooWide), "{wide}");
+        }
+        for special in ["127.0.0.1/32", "0.0.0.0/8", "224.0.0.0/8", "255.255.255.255/32", "fe80::/64", "::1/128"] {
             assert_eq!(check(special), Err(BadRoute::Special), "{special}");
         }
         assert_eq!(check("100.64.3.0/24"), Err(BadRoute::Overlay(overlay[0])));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use taut_base::closest;
 use taut_netmap::{NetworkMap, Peer};
 use taut_node::ExitWish;
 
@@ -43,12 +44,37 @@ impl ExitChoice {
         if let Ok(address) = wanted.parse() {
             return map.peers.values().find(|peer| peer.addresses.contains(&address));
         }
-        let (name, domain) = wanted.trim_end_matches('.').split_once('.').unwrap_or((wanted, ""));
-        let bases: Vec<String> = map.network.naming.base_domain.iter().cloned().collect();
-        let is_zone = domain == map.network.zone(&[]) || domain == map.network.zone(&bases);
-        let is_here = domain.is_empty() || domain == map.network.name || is_zone;
-        map.peers.values().find(|peer| is_here && peer.name == name)
+        let name = own_part(wanted, map)?;
+        map.peers.values().find(|peer| peer.name == name)
     }
+
+    /// Returns true if the user chose this node itself, by name or overlay address.
+    pub(crate) fn is_own(&self, map: &NetworkMap) -> bool {
+        let Self::Node(wanted) = self else { return false };
+        match wanted.parse() {
+            Ok(address) => map.me.addresses.contains(&address),
+            Err(_) => own_part(wanted, map) == Some(&map.me.name),
+        }
+    }
+
+    /// Returns the name of a node that is close to the chosen one, which no node has: of an exit node first.
+    pub(crate) fn meant<'a>(&self, map: &'a NetworkMap) -> Option<&'a str> {
+        let Self::Node(wanted) = self else { return None };
+        let name = own_part(wanted, map)?;
+        let close = |is_exit| {
+            let peers = map.peers.values().filter(|peer| peer.is_exit() == is_exit);
+            closest(name, peers.map(|peer| peer.name.as_str()))
+        };
+        close(true).or_else(|| close(false))
+    }
+}
+
+/// Returns the node's part of a name in the network, which may have the network's name or domain behind it.
+fn own_part<'a>(wanted: &'a str, map: &NetworkMap) -> Option<&'a str> {
+    let (name, domain) = wanted.trim_end_matches('.').split_once('.').unwrap_or((wanted, ""));
+    let bases: Vec<String> = map.network.naming.base_domain.iter().cloned().collect();
+    let is_zone = domain == map.network.zone(&[]) || domain == map.network.zone(&bases);
+    (domain.is_empty() || domain == map.network.name || is_zone).then_some(name)
 }
 
 /// A text that chooses no exit node.
@@ -93,6 +119,9 @@ impl fmt::Display for ExitChoice {
 
 #[cfg(test)]
 mod tests {
+    use taut_base::{NodeId, PublicKey};
+    use taut_netmap::{LocalMember, NetworkInfo, exit_routes};
+
     use super::*;
 
     #[test]
@@ -112,5 +141,49 @@ mod tests {
         for bad in ["", "a/b", "a b", "-a", "gate;", &"a".repeat(254)] {
             assert_eq!(bad.parse::<ExitChoice>(), Err(BadExitChoice), "{bad}");
         }
+    }
+
+    #[test]
+    fn this_host_and_a_misspelt_name_are_known_as_such() {
+        let node = |id: u64, name: &str, routes| Peer {
+            id: NodeId(id),
+            name: String::from(name),
+            key: PublicKey([id as u8; 32]),
+            addresses: vec![IpAddr::from([100, 64, 0, id as u8])],
+            endpoints: Vec::new(),
+            relays: Vec::new(),
+            native: false,
+            routes,
+        };
+        let peers = [node(2, "gate", exit_routes().to_vec()), node(3, "gata", Vec::new())];
+        let map = NetworkMap {
+            version: 1,
+            network: NetworkInfo {
+                name: String::from("home"),
+                ipv4: "100.64.0.0/10".parse().unwrap(),
+                ipv6: "fd00::/48".parse().unwrap(),
+                naming: taut_netmap::Naming::default(),
+            },
+            me: LocalMember {
+                id: NodeId(1),
+                name: String::from("me"),
+                key: PublicKey([1; 32]),
+                addresses: vec![IpAddr::from([100, 64, 0, 1])],
+                routes: Vec::new(),
+            },
+            peers: peers.into_iter().map(|peer| (peer.id, peer)).collect(),
+            relays: Vec::new(),
+            filter: None,
+        };
+        let choice = |text: &str| text.parse::<ExitChoice>().unwrap();
+        for own in ["me", "me.home", "me.home.taut.internal", "100.64.0.1"] {
+            assert!(choice(own).is_own(&map) && choice(own).peer(&map).is_none(), "{own}");
+        }
+        for other in ["gate", "me.other", "100.64.0.2", "auto", "none"] {
+            assert!(!choice(other).is_own(&map), "{other}");
+        }
+        assert_eq!(choice("gat").meant(&map), Some("gate"), "an exit node before another node");
+        assert_eq!(choice("gat.home").meant(&map), Some("gate"));
+        assert_eq!((choice("nosuch").meant(&map), choice("auto").meant(&map)), (None, None));
     }
 }

@@ -219,7 +219,14 @@ impl Worker {
     fn handle_command(&mut self, command: Command) {
         let is_for_a_member = !matches!(
             command,
-            Command::Join { .. } | Command::Ask { .. } | Command::Leave | Command::HostChanged | Command::Up
+            Command::Join { .. }
+                | Command::Ask { .. }
+                | Command::Leave
+                | Command::HostChanged
+                | Command::Up
+                // These are the host's, and outlive its membership.
+                | Command::RememberSettings(_)
+                | Command::RememberKillSwitch(_)
         );
         let is_too_late = self.leaving.is_some() && matches!(command, Command::Up);
         if is_too_late || is_for_a_member && (self.leaving.is_some() || self.membership.is_none()) {

@@ -311,7 +311,8 @@ taut-coordinator routes revoke NODE ROUTES [--network NAME]
 
 Subnet routes are prefixes behind a node. `taut set --advertise-routes` on the node proposes them; other nodes use them after `approve`, or at once
 where `autoApprovers` of the policy names the node's owner or tag. An approval remains until `revoke`, also while the node does not
-advertise the route. NODE is a name or a number; ROUTES are such as 192.168.10.0/24,fd12:3456::/48.
+advertise the route. NODE is a name or a number; ROUTES are such as 192.168.10.0/24,fd12:3456::/48; `exit-node`
+is the way to the internet, which `taut set --advertise-exit-node` proposes.
 
   --network NAME       required if several networks have a node of that name; without it `list` shows all networks
 ",

@@ -1,5 +1,6 @@
 //! `names`: the names that an operator chooses for a network.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::arguments::Arguments;
@@ -31,12 +32,25 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), CommandError> {
     arguments.finish()?;
     let change = change(&verb, operands)?;
     let path = format!("names{network}");
+    let former = match &change {
+        Some(ChangeNames { base_domain: Some(_), .. }) => {
+            let names = remote.get(&path)?;
+            remote.typed::<NamesAnswer>(&names).ok().map(|names| names.domain)
+        }
+        _ => None,
+    };
     let answer = match &change {
         None => remote.get(&path)?,
         Some(change) => remote.patch(&path, change)?,
     };
     if let (Some(change), Ok(names)) = (&change, remote.typed::<NamesAnswer>(&answer)) {
         warn_of_consent(change, &names);
+        if let Some(former) = former.filter(|former| *former != names.domain) {
+            complain(&format!(
+                "warning: the names below {former} end now; nodes are called NODE.{}: change what uses the old names",
+                names.domain
+            ));
+        }
     }
     remote.show(&answer, |names: NamesAnswer| list(&names))
 }
@@ -57,7 +71,15 @@ fn change(verb: &str, operands: Vec<String>) -> Result<Option<ChangeNames>, Comm
             ChangeNames { set_domains: vec![domain], ..nothing }
         }
         "remove-domain" => ChangeNames { remove_domains: vec![next()], ..nothing },
-        "set-base" => ChangeNames { base_domain: Some(Some(next()).filter(|base| base != "default")), ..nothing },
+        "set-base" => match next().as_str() {
+            "none" => {
+                let text = "`none` is no base domain; `set-base default` goes back to taut.internal";
+                return Err(CommandError::Usage(String::from(text)));
+            }
+            base => {
+                ChangeNames { base_domain: Some(Some(String::from(base)).filter(|base| base != "default")), ..nothing }
+            }
+        },
         _ => return Ok(None),
     }))
 }
@@ -73,7 +95,12 @@ fn warn_of_consent(change: &ChangeNames, names: &NamesAnswer) {
     let domains = change.set_domains.iter().map(|split| split.domain.as_str());
     let set: Vec<&str> =
         records.chain(domains).chain(change.base_domain.iter().flatten().map(String::as_str)).collect();
+    let mut told = BTreeSet::new();
+    // A base domain and a record may be the same.
     for needed in names.need_consent.iter().filter(|needed| set.contains(&needed.domain.as_str())) {
+        if !told.insert(needed.domain.as_str()) {
+            continue;
+        }
         let domain = needed.domain.trim_start_matches("*.");
         complain(&format!(
             "warning: nodes do not use {} until their users run `taut set --accept-domains {domain}`: {}",
@@ -108,4 +135,17 @@ fn base(names: &NamesAnswer) -> String {
     let base = names.base_domain.as_deref().unwrap_or_default();
     let is_needed = names.need_consent.iter().any(|needed| needed.domain == base);
     if is_needed { String::from("needs consent; until then below taut.internal") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_base_domain_is_no_name() {
+        let base = |text: &str| change("set-base", vec![String::from(text)]).map(|change| change.unwrap().base_domain);
+        assert_eq!(base("default").ok(), Some(Some(None)));
+        assert_eq!(base("corp.example").ok(), Some(Some(Some(String::from("corp.example")))));
+        assert!(matches!(base("none"), Err(CommandError::Usage(text)) if text.contains("set-base default")));
+    }
 }

@@ -365,7 +365,7 @@ impl fmt::Display for StateError {
             Self::BadRelay(fault) => write!(f, "nodes would refuse this relay: {fault}"),
             Self::NoPlace => f.write_str("no node could reach this relay"),
             Self::OwnRelay => f.write_str("this is the coordinator's own relay"),
-            Self::NameTaken(name) => write!(f, "another node has the name `{name}`"),
+            Self::NameTaken(name) => write!(f, "a node has the name `{name}` already"),
             Self::BadName(name, BadName::NoLabel) => write!(f, "{name:?} cannot be a name"),
             Self::BadName(name, BadName::Reserved) => write!(
                 f,

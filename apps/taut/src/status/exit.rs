@@ -1,6 +1,6 @@
 //! The lines about exit nodes.
 
-use taut_agent::api::{ExitStatus, KillSwitchStatus};
+use taut_agent::api::{ExitStatus, KillSwitchStatus, SeenAddress};
 
 /// Returns the rows: the exit node that this host uses, and whether it is one.
 pub(super) fn rows(exit: &ExitStatus) -> Vec<Vec<String>> {
@@ -23,6 +23,12 @@ pub(super) fn kill_switch(switch: &KillSwitchStatus) -> Vec<String> {
 
 fn used(exit: &ExitStatus) -> Option<String> {
     let how = if exit.chosen == "auto" { ", chosen automatically" } else { "" };
+    if let Some(left) = exit.paused_s {
+        let chosen = &exit.chosen;
+        return Some(format!(
+            "{chosen}, paused for {left} s more: packets and names take this host's own way, in the clear; `taut kill-switch resume` ends that"
+        ));
+    }
     match (&exit.via, exit.chosen.as_str()) {
         (Some(via), _) if exit.problem.is_some() => Some(format!("{via}{how}, does not answer")),
         (Some(via), _) => Some(format!("{via}{how}{}", seen(exit))),
@@ -46,7 +52,11 @@ fn seen(exit: &ExitStatus) -> String {
     if !measured.is_empty() {
         text += &format!("; the internet sees {}", measured.join(" "));
     }
-    if !listed.is_empty() {
+    let is_measured = |family: fn(&SeenAddress) -> bool| exit.seen_as.iter().any(|seen| seen.measured && family(seen));
+    if is_measured(|seen| seen.address.is_ipv4()) && !is_measured(|seen| seen.address.is_ipv6()) {
+        // The exit node may have an address of IPv6 and forward none.
+        text += "; IPv4 alone: no relay answered through it over IPv6";
+    } else if !listed.is_empty() {
         text += &format!("; probably seen as {} (its endpoint; no relay answered through it)", listed.join(" "));
     }
     text
@@ -65,8 +75,6 @@ fn offered(exit: &ExitStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use taut_agent::api::SeenAddress;
-
     use super::*;
 
     #[test]
@@ -90,8 +98,14 @@ mod tests {
         assert_eq!(rows(&auto)[0][1], "gate, chosen automatically");
         let seen_as = |measured| vec![SeenAddress { address: "192.0.2.1".parse().unwrap(), measured }];
         let seen = |measured| rows(&ExitStatus { seen_as: seen_as(measured), ..auto.clone() })[0][1].clone();
-        assert_eq!(seen(true), "gate, chosen automatically; the internet sees 192.0.2.1");
+        assert_eq!(
+            seen(true),
+            "gate, chosen automatically; the internet sees 192.0.2.1; IPv4 alone: no relay answered through it over IPv6"
+        );
         assert!(seen(false).contains("probably seen as 192.0.2.1"));
+        let paused = ExitStatus { paused_s: Some(59.0), seen_as: seen_as(true), ..auto.clone() };
+        let line = rows(&paused)[0][1].clone();
+        assert!(line.contains("59 s more") && line.contains("in the clear") && !line.contains("192.0.2.1"), "{line}");
         let named = ExitStatus { chosen: String::from("gate"), ..none.clone() };
         assert!(rows(&named)[0][1].contains("cannot be used"));
         let waits = ExitStatus { advertised: true, ..none.clone() };

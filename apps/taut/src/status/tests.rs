@@ -61,6 +61,7 @@ pub(crate) fn sample() -> Status {
                 servers: vec!["100.64.0.0".parse().unwrap(), "fd00::53:0:53".parse().unwrap()],
                 resolver: Some(ResolverStatus { by: Some(ResolverBackEnd::SystemdResolved), problem: None }),
                 records: 0,
+                record_names: Vec::new(),
                 domains: Vec::new(),
                 internet: None,
             }),

@@ -23,8 +23,10 @@ use packet::Flow;
 /// The port of DNS.
 pub const PORT: u16 = 53;
 
-/// The port at the overlay address of an exit node at which its peers ask it for names of the internet, UDP and TCP. Not 53: programs of that host may have that one.
-pub const EXIT_PORT: u16 = 8_253;
+/// The port at the overlay address of an exit node at which its peers ask it for names of the internet, UDP and TCP. Not 53: programs of that host may have that one. Below 1,024, so that no
+/// unprivileged user of that host can open it first and answer in the exit node's place (fault H8); IANA assigns 253 to nothing.
+pub const EXIT_PORT: u16 = 253;
+const _: () = assert!(EXIT_PORT < 1_024, "ports from 1,024 on belong to unprivileged users");
 
 /// The stub of one lane. Its packets come from the host alone: the caller never passes a packet of a peer (fault H8).
 #[derive(Debug, Default)]

@@ -37,7 +37,7 @@ fn fault_e17_a_domain_of_the_whole_internet_needs_consent() {
         ("taut.internal", DomainFault::Special),
         ("10.in-addr.arpa", DomainFault::Special),
         ("x.onion", DomainFault::Special),
-        ("localhost", DomainFault::SingleLabel),
+        ("localhost", DomainFault::Special),
     ] {
         let naming = naming(None, &[], &[(domain, "10.1.0.53")]);
         assert_eq!(kept(&naming, &[]), (vec![], vec![(String::from(domain), fault)]));

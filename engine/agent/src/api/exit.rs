@@ -7,12 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::Failure;
 
 /// The exit node that this host uses, and whether it is one itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExitStatus {
     /// The user's choice: `none`, `auto`, or a node's name or overlay address.
     pub chosen: String,
     /// Name of the exit node that packets to the internet go through; `null` if none is used, or none can be.
     pub via: Option<String>,
+    /// Seconds for which packets and names take this host's own way, in the clear, because the user paused the exit node; `null` if it is not paused.
+    #[serde(default)]
+    pub paused_s: Option<f64>,
     /// The addresses that the internet sees of this host through the exit node, IPv4 first.
     #[serde(default)]
     pub seen_as: Vec<SeenAddress>,

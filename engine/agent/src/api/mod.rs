@@ -354,6 +354,9 @@ pub struct NamesStatus {
     /// Number of the operator's records that this node answers.
     #[serde(default)]
     pub records: usize,
+    /// Names of these records, up to 16.
+    #[serde(default)]
+    pub record_names: Vec<String>,
     /// The domains whose questions this node passes to other servers.
     #[serde(default)]
     pub domains: Vec<DomainStatus>,

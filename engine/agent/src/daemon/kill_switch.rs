@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use taut_base::Time;
 use taut_control::{Command, saved_kill_switch};
+use taut_node::Clocks;
 
 use super::Daemon;
 use crate::api::{Failure, KillSwitchStatus};
+use crate::basics::clocks;
 use crate::config::DaemonConfig;
 use crate::host::{self, ExitRouting, KillSwitch, KillSwitchPlan, Nearby};
 use crate::log::{Value, kind};
@@ -125,7 +127,9 @@ impl Daemon {
                 _ => {}
             }
         }
-        self.guard.paused_until.take_if(|until| now >= *until);
+        if self.guard.paused_until.take_if(|until| now >= *until).is_some() {
+            self.turn_exit_pause(clocks());
+        }
         self.tell_of_kill_switch();
     }
 
@@ -151,13 +155,27 @@ impl Daemon {
     }
 
     /// Has this host's packets take its own way for this time, as to sign in at a captive portal; zero ends that. The user's command opens the kill switch itself.
-    pub(super) fn pause_exit(&mut self, time: Duration, now: Time) {
-        self.guard.paused_until = (!time.is_zero()).then_some(now + time);
+    pub(super) fn pause_exit(&mut self, time: Duration, clocks: Clocks) {
+        self.guard.paused_until = (!time.is_zero()).then_some(clocks.now + time);
         self.guard.switch.pause((!time.is_zero()).then_some(time));
-        self.turn_exit(now);
+        self.turn_exit_pause(clocks);
+        self.turn_exit(clocks.now);
         if !time.is_zero() {
             self.note(&kind::KILL_SWITCH_PAUSED, &[Value::s(time)]);
         }
+    }
+
+    /// Has the overlay follow the pause.
+    fn turn_exit_pause(&mut self, clocks: Clocks) {
+        let is_paused = self.guard.paused_until.is_some();
+        if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
+            overlay.pause_exit(is_paused, map, clocks);
+        }
+    }
+
+    /// Returns the rest of a pause.
+    pub(super) fn exit_paused(&self, now: Time) -> Option<Duration> {
+        self.guard.paused_until.map(|until| until.since(now))
     }
 
     /// Refuses a kill switch that would cut off the ssh session from this address (fault J10).

@@ -265,7 +265,7 @@ impl Daemon {
         }
         self.turn_overlay(clocks);
         self.turn_upstream();
-        self.turn_served();
+        self.turn_served(clocks);
         self.rotate_old_key();
         if self.readings.due.take_if(|due| clocks.now >= *due).is_some() {
             self.readings.last = clocks.now;
@@ -344,7 +344,8 @@ impl Daemon {
         let resolver = self.resolver.as_ref().and_then(Resolver::poll_timeout);
         let guard = self.guard.poll_timeout();
         let exit = self.exit.poll_timeout();
-        [overlay, metrics, server, log, resolver, guard, exit, self.readings.due, self.retry_overlay]
+        let served = self.served.poll_timeout();
+        [overlay, metrics, server, log, resolver, guard, exit, served, self.readings.due, self.retry_overlay]
             .into_iter()
             .flatten()
             .min()

@@ -1,11 +1,14 @@
 //! Names: the host's resolver, which asks the stub while the network is up, and the servers of the operator's split domains.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use taut_base::{Prefix, Time};
 use taut_dns::{EXIT_PORT, PORT, Question, Zones, is_at_or_below};
 use taut_event::Interest;
 use taut_netmap::{NetworkMap, RefusedDomain, SplitDomain, is_below};
+use taut_node::Clocks;
 
 use super::state::host_name;
 use super::{Daemon, TOKEN_RESOLVER, TOKEN_SERVED, clocks};
@@ -19,6 +22,12 @@ use crate::upstream::{PRIVATE, ServedPeers, ServerWay};
 /// Warnings about domains of each kind that a status has at most, 8: a coordinator could name hundreds, and one shows what is wrong.
 const MOST_WARNINGS: usize = 8;
 
+/// Time until sockets that could not be opened are tried again, 5 s: another program may have ended.
+const RETRY_SERVED: Duration = Duration::from_secs(5);
+
+/// Names of the operator's records that a status has at most, 16: more than most networks have, and a few lines of a terminal.
+const MOST_RECORD_NAMES: usize = 16;
+
 /// The resolver of this exit node for its peers.
 #[derive(Default)]
 pub(super) struct Served {
@@ -29,9 +38,15 @@ pub(super) struct Served {
     is_registered: bool,
     /// Why the peers cannot ask.
     problem: Option<String>,
+    /// Time of the next attempt to open the sockets.
+    retry: Option<Time>,
 }
 
 impl Served {
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.retry
+    }
+
     /// Takes the questions that wait.
     pub(super) fn turn(&self) {
         if let Some(peers) = &self.peers {
@@ -65,7 +80,7 @@ impl Daemon {
             outside: usable.outside(),
             accepted: self.config.accept_domains.clone(),
             filtered: filtered(self.config.dns_filter, overlay.prefixes()),
-            asks_exit: self.config.routes.exit_node.is_on(),
+            asks_exit: overlay.asks_exit(),
             zone: usable.zone,
             prefixes: overlay.prefixes().to_vec(),
         })
@@ -101,20 +116,34 @@ impl Daemon {
     }
 
     /// Has the peers of an exit node ask it, while it is one.
-    pub(super) fn turn_served(&mut self) {
-        let (overlay, map) = (self.overlay.as_ref().filter(|overlay| overlay.is_exit()), self.member.map.as_deref());
-        let (Some(overlay), Some(map)) = (overlay, map) else { return self.end_served() };
-        let (device, own) = (overlay.interface(), overlay.own_addresses());
-        if self.served.peers.as_ref().is_some_and(|peers| !peers.is_at(device, own)) {
-            return self.end_served();
+    pub(super) fn turn_served(&mut self, clocks: Clocks) {
+        let overlay = self.overlay.as_ref().filter(|overlay| overlay.is_exit());
+        // A new overlay has a new device, to which former sockets are not bound.
+        let is_current = overlay.is_some_and(|overlay| match &self.served.peers {
+            Some(peers) => overlay.serves_names() && peers.is_at(overlay.interface(), overlay.own_addresses()),
+            None => !overlay.serves_names(),
+        });
+        if !is_current {
+            self.end_served(clocks);
         }
-        if self.served.is_current {
+        let due = self.served.retry.take_if(|due| clocks.now >= *due);
+        if self.served.is_current && due.is_none() {
             return;
         }
+        let overlay = self.overlay.as_mut().filter(|overlay| overlay.is_exit());
+        let (Some(overlay), Some(map)) = (overlay, self.member.map.as_deref()) else { return };
         self.served.is_current = true;
-        let peers = match self.served.peers.take().map_or_else(|| ServedPeers::open(device, own), Ok) {
+        let opened = self
+            .served
+            .peers
+            .take()
+            .map_or_else(|| ServedPeers::open(overlay.interface(), overlay.own_addresses()), Ok);
+        let peers = match opened {
             Ok(peers) => peers,
-            Err(error) => return self.served.problem = Some(error.to_string()),
+            Err(error) => {
+                (self.served.problem, self.served.retry) = (Some(error.to_string()), Some(clocks.now + RETRY_SERVED));
+                return;
+            }
         };
         let (usable, _) = map.network.naming.usable(&map.network.name, &self.config.accept_domains);
         peers.set(map.filter.as_ref(), usable.outside().into_iter().chain([usable.zone]));
@@ -125,10 +154,15 @@ impl Daemon {
             }
             self.served.is_registered = true;
         }
+        // The filter is opened once the sockets are there, and closed before they are.
+        overlay.set_serving(true, map, clocks);
         self.served.peers = Some(peers);
     }
 
-    fn end_served(&mut self) {
+    fn end_served(&mut self, clocks: Clocks) {
+        if let (Some(overlay), Some(map)) = (&mut self.overlay, self.member.map.as_deref()) {
+            overlay.set_serving(false, map, clocks);
+        }
         if let Some(peers) = self.served.peers.take() {
             // A question in progress may hold a socket open for a moment.
             for socket in peers.descriptors() {
@@ -171,6 +205,7 @@ impl Daemon {
             servers: overlay.map_or_else(Vec::new, Overlay::name_servers),
             resolver: self.resolver_status(),
             records: usable.records.len(),
+            record_names: usable.records.into_iter().take(MOST_RECORD_NAMES).map(|record| record.name).collect(),
             domains: usable.domains.into_iter().map(domain).collect(),
             internet: self.internet_names(),
             domain: usable.zone,
@@ -179,7 +214,7 @@ impl Daemon {
 
     /// Returns who answers names of the internet while an exit node is chosen.
     fn internet_names(&self) -> Option<InternetNames> {
-        let overlay = self.overlay.as_ref().filter(|_| self.config.routes.exit_node.is_on())?;
+        let overlay = self.overlay.as_ref().filter(|overlay| overlay.asks_exit())?;
         let exit = overlay.exit_address();
         let servers = match (exit, &self.config.exit_dns) {
             (None, _) => Vec::new(),
@@ -201,27 +236,33 @@ impl Daemon {
     pub(super) fn names_warnings(&self, map: &NetworkMap) -> Vec<Failure> {
         let accepted = &self.config.accept_domains;
         let (_, refused) = map.network.naming.usable(&map.network.name, accepted);
-        let with = |domain: &str| {
-            let all: Vec<&str> = accepted.iter().map(String::as_str).chain([domain]).collect();
-            format!("`taut set --accept-domains {}` lets it", all.join(","))
+        let given_way = self.resolver.as_ref().filter(|_| self.config.dns).map_or(&[][..], Resolver::given_way);
+        let missing = refused.iter().filter(|refused| refused.fault.can_be_accepted()).take(MOST_WARNINGS);
+        let missing = missing.map(|refused| refused.domain.trim_start_matches("*."));
+        // A list of all of them: each `taut set` replaces the list that was there.
+        let all = accepted.iter().map(String::as_str).chain(missing);
+        let all: BTreeSet<&str> = all.chain(given_way.iter().take(MOST_WARNINGS).map(String::as_str)).collect();
+        let all = all.into_iter().collect::<Vec<_>>().join(",");
+        let with = || {
+            format!(
+                "`taut set --accept-domains {all}` lets it; the list is the whole one, so leave out what you do not want"
+            )
         };
         let refused = refused.iter().take(MOST_WARNINGS).map(|RefusedDomain { domain, fault }| {
             let message =
                 format!("the network's operator wants this host to ask for {domain}, and it does not: {fault}");
-            let plain = domain.strip_prefix("*.").unwrap_or(domain);
-            let hint = if fault.can_be_accepted() { with(plain) } else { String::from("tell the operator") };
+            let hint = if fault.can_be_accepted() { with() } else { String::from("tell the operator") };
             Failure::new(message, hint)
         });
-        let given_way = self.resolver.as_ref().filter(|_| self.config.dns).map_or(&[][..], Resolver::given_way);
         let given_way = given_way.iter().take(MOST_WARNINGS).map(|domain| {
             let message = format!(
                 "the network's operator wants this host to ask for {domain}, and it does not: one of the host's own search domains has these names"
             );
-            Failure::new(message, with(domain))
+            Failure::new(message, with())
         });
         let served = self.served.problem.iter().map(|error| {
             let message = format!("peers that use this exit node cannot ask it for names: port {EXIT_PORT} of its overlay addresses: {error}");
-            Failure::new(message, format!("see who has it (`ss -lnup 'sport = :{EXIT_PORT}'`), and restart taut"))
+            Failure::new(message, format!("taut tries again every 5 s; `ss -lnup 'sport = :{EXIT_PORT}'` says which program has the port"))
         });
         refused.chain(given_way).chain(served).collect()
     }

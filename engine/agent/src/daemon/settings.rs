@@ -42,6 +42,9 @@ impl Daemon {
         if let Err(failure) = self.check_routes(&wanted) {
             return ApiResponse::Failed(failure);
         }
+        if let Err(failure) = self.check_exit(&wanted) {
+            return ApiResponse::Failed(failure);
+        }
         if let Err(failure) = self.check_session(&wanted, session) {
             return ApiResponse::Failed(failure);
         }
@@ -127,6 +130,26 @@ impl Daemon {
             check_route(route, &overlay).map_err(wrong)?;
         }
         Ok(())
+    }
+
+    /// Refuses an exit node that can be none: this host itself, or an address outside of the overlay.
+    fn check_exit(&self, wanted: &DaemonConfig) -> Result<(), Failure> {
+        let choice = &wanted.routes.exit_node;
+        let Some(map) = self.member.map.as_ref().filter(|_| *choice != self.config.routes.exit_node) else {
+            return Ok(());
+        };
+        if choice.is_own(map) {
+            let hint = "choose another node, or offer this one to others with `taut set --advertise-exit-node`; nothing was changed";
+            return Err(Failure::new("this host cannot be its own exit node", hint));
+        }
+        let overlay = [map.network.ipv4, map.network.ipv6];
+        match choice.to_string().parse() {
+            Ok(address) if !overlay.iter().any(|prefix| prefix.contains(address)) => Err(Failure::new(
+                format!("{address} is no overlay address, so no exit node has it"),
+                "give the exit node's name, or its overlay address; nothing was changed",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Opens another port for the metrics, if `wanted` has another one. The former one stays open if that is not possible.

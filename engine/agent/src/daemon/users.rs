@@ -130,7 +130,7 @@ impl Daemon {
             ApiRequest::Log { from } => self.read_log(from),
             ApiRequest::LogLevel { levels } => self.set_levels(&levels),
             ApiRequest::PauseExit { seconds } => {
-                self.pause_exit(Duration::from_secs(seconds), clocks().now);
+                self.pause_exit(Duration::from_secs(seconds), clocks());
                 ApiResponse::Done
             }
             ApiRequest::Settings => self.settings(),
@@ -278,7 +278,7 @@ impl Daemon {
             retry_in_s: self.coordinator.retry_at.map(|next| status::seconds(next.since(now))),
             map_version: map.map_or(0, |map| map.version),
         });
-        let exit = map.map(|map| status::exit(map, &self.config.routes, overlay));
+        let exit = map.map(|map| status::exit(map, &self.config.routes, overlay, self.exit_paused(now)));
         Status {
             schema: SCHEMA,
             state: self.state(),

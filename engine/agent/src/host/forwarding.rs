@@ -7,10 +7,11 @@ mod ports;
 mod rules;
 mod switches;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use taut_base::{Prefix, Time};
+use taut_base::{Prefix, Time, is_internet};
 use taut_netlink::{Netlink, NetlinkError, NftTable};
 
 use super::services::open_ports;
@@ -29,6 +30,9 @@ const PROTECTED_CHECKS: Duration = Duration::from_secs(10);
 
 /// Interval of checks while an interface forwards because of the overlay alone, 2 s: another program that switches the whole host's forwarding on wants to use it.
 const GUARDED_CHECKS: Duration = Duration::from_secs(2);
+
+/// Networks of this host that have rules, 64: each costs a comparison for each packet to the internet.
+const MOST_NETWORKS: usize = 64;
 
 /// Time until a failed change is tried again, 2 s.
 const RETRY: Duration = Duration::from_secs(2);
@@ -159,10 +163,15 @@ impl Forwarding {
         // The rules come first: no packet is forwarded without them.
         self.switches.look();
         let guarded = self.switches.guarded(&interfaces);
+        let own = match self.exit {
+            Some(_) => own_networks(netlink, index).map_err(|error| error.to_string())?,
+            None => Vec::new(),
+        };
         let exit = self.exit.map(|overlay| ExitPlan {
             overlay,
             ports: self.ports(),
             refuses_ipv6: self.is_without_ipv6 && !self.cannot_refuse,
+            own: own.clone(),
         });
         let plan = Plan { index, snat: self.snat, routes: self.routes.clone(), guarded, exit };
         let refuses = plan.exit.as_ref().is_some_and(|exit| exit.refuses_ipv6);
@@ -249,6 +258,15 @@ impl Forwarding {
         });
         broken.into_iter().chain(without)
     }
+}
+
+/// Returns the networks of this host's other interfaces: their hosts are reached without a router.
+fn own_networks(netlink: &mut Netlink, device: u32) -> Result<Vec<Prefix>, NetlinkError> {
+    let addresses = netlink.addresses()?.into_iter().filter(|address| address.index != device);
+    let networks = addresses.filter_map(|address| Prefix::new(address.ip, address.prefix_len).ok());
+    // Only public ones: to the others the lanes forward nothing but approved subnets.
+    let public = networks.filter(|network| network.length() > 0 && is_internet(network.address()));
+    Ok(public.collect::<BTreeSet<_>>().into_iter().take(MOST_NETWORKS).collect())
 }
 
 impl Drop for Forwarding {

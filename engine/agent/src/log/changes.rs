@@ -1,13 +1,16 @@
 //! The differences between two network maps, as events.
 
 use taut_base::{NodeId, encode_base64};
-use taut_netmap::{NetworkMap, Peer};
+use taut_netmap::{Naming, NetworkMap, Peer};
 use taut_node::Clocks;
 
 use super::{EventSource, Log, Value, kind};
 
 /// Limit on the changed peers of one map that get an event each, 10. If more changed, only their number is recorded.
 const MAX_NAMED: usize = 10;
+
+/// Longest name of the operator that an event has, 253 characters: a domain (RFC 1035 section 2.3.4).
+const MAX_DOMAIN: usize = 253;
 
 /// Records the differences between `old` and `new`. They count for the membership, because one member can cause any number of them. Without `old`, the event says that the node has its first map.
 pub(crate) fn note_map(log: &mut Log, old: Option<&NetworkMap>, new: &NetworkMap, clocks: Clocks) {
@@ -28,6 +31,12 @@ pub(crate) fn note_map(log: &mut Log, old: Option<&NetworkMap>, new: &NetworkMap
     {
         log.record(&kind::FILTER_CHANGED, EventSource::Membership, &[number(filter.rules.len())], clocks);
     }
+    if old.map_or(!new.network.naming.is_default(), |old| old.network.naming != new.network.naming) {
+        let default = Naming::default();
+        let before = old.map_or(&default, |old| &old.network.naming);
+        let [added, removed] = [missing(&new.network.naming, before), missing(before, &new.network.naming)];
+        log.record(&kind::NAMES_CHANGED, EventSource::Membership, &[added, removed], clocks);
+    }
     let added = changes.added.iter().map(|peer| peer.id.0);
     log.note_new_peers(added, |number| new.peers.contains_key(&NodeId(number)), clocks.now);
     if changes.added.len() + changes.removed.len() + changes.changed.len() > MAX_NAMED {
@@ -41,6 +50,20 @@ pub(crate) fn note_map(log: &mut Log, old: Option<&NetworkMap>, new: &NetworkMap
     for (before, now) in &changes.changed {
         note_peer(log, before, now, clocks);
     }
+}
+
+/// Returns the names of the operator that the other choice has not, or has with other addresses.
+fn missing(naming: &Naming, other: &Naming) -> Value {
+    let base = naming.base_domain.iter().filter(|_| naming.base_domain != other.base_domain);
+    let records = naming.records.iter().filter(|record| !other.records.contains(record)).map(|record| &record.name);
+    let domains = naming.domains.iter().filter(|split| !other.domains.contains(split)).map(|split| &split.domain);
+    let all: Vec<&String> = base.chain(records).chain(domains).collect();
+    let mut named: Vec<String> =
+        all.iter().take(MAX_NAMED).map(|name| name.chars().take(MAX_DOMAIN).collect()).collect();
+    if all.len() > MAX_NAMED {
+        named.push(format!("and {} more", all.len() - MAX_NAMED));
+    }
+    listed(&named)
 }
 
 fn note_peer(log: &mut Log, before: &Peer, now: &Peer, clocks: Clocks) {

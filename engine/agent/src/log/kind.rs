@@ -72,6 +72,7 @@ kinds! {
 
     MAP_CHANGED Map Info "map-changed" "the network map has other members or relays" ["version" "peers" "added" "removed" "changed" "relays"]
     MAP_UPDATED Map Debug "map-updated" "the network map has other endpoints" ["version" "changed"]
+    NAMES_CHANGED Map Info "names-changed" "the operator chose other names for the network" ["added" "removed"]
     FILTER_CHANGED Map Info "filter-changed" "this node accepts other packets of its peers" ["rules"]
     PEER_ADDED Map Info "peer-added" "the map has a new peer" ["peer"]
     PEER_REMOVED Map Info "peer-removed" "a peer is not in the map any more" ["peer"]

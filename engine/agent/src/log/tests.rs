@@ -1,7 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use taut_base::{NodeId, PeerId, PublicKey, RelayId};
-use taut_netmap::{LocalMember, NetworkInfo, NetworkMap, Peer};
+use taut_netmap::{LocalMember, NameRecord, NetworkInfo, NetworkMap, Peer};
 use taut_node::NodeEvent;
 use taut_path::{PathChangeReason, PathEvent, Way};
 use taut_relay::LostCause;
@@ -286,6 +286,23 @@ fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
         relays: Vec::new(),
         filter: None,
     }
+}
+
+#[test]
+fn other_names_of_the_operator_are_recorded() {
+    let mut log = log("info");
+    let first = network(1, &[]);
+    note_map(&mut log, None, &first, clocks(0));
+    let mut second = network(2, &[]);
+    let record = |name: String| NameRecord { name, addresses: vec![IpAddr::from([10, 0, 0, 1])] };
+    second.network.naming.records = (0..12).map(|number| record(format!("r{number}.corp.example"))).collect();
+    note_map(&mut log, Some(&first), &second, clocks(1));
+    note_map(&mut log, Some(&second), &second, clocks(2));
+    let changes: Vec<Entry> = log.read(None).lines.iter().map(|line| Entry::parse(line).unwrap()).collect();
+    let named: Vec<&Entry> = changes.iter().filter(|entry| entry.event == "names-changed").collect();
+    assert_eq!(named.len(), 1);
+    let text = named[0].text();
+    assert!(text.contains("r0.corp.example,r1.corp.example") && text.contains("and 2 more"), "{text}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use taut_dns::Question;
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, ExitRoute, Node, NodeEvent, Output, ToLane};
+use taut_node::{Clocks, ExitRoute, ExitWish, Node, NodeEvent, Output, ToLane};
 use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
@@ -62,6 +62,10 @@ pub(crate) struct Overlay {
     /// The peers' routes in use.
     accepted: AcceptedRoutes,
     forwarding: Forwarding,
+    /// True while the user wants the host's own way to the internet for a while.
+    exit_paused: bool,
+    /// True while the sockets for the names of the internet are this node's own.
+    serves_names: bool,
     guard: Guard,
     world: World,
     /// The endpoints of the network's relays.
@@ -183,6 +187,8 @@ impl Overlay {
             coordinator: coordinator.to_vec(),
             accepted: AcceptedRoutes::default(),
             forwarding,
+            exit_paused: false,
+            serves_names: false,
             guard,
             world: World::default(),
             relays: Vec::new(),
@@ -309,7 +315,7 @@ impl Overlay {
         self.node.set_subnets(self.forwarding.in_force(), self.accepted.used.clone());
         let is_exit = self.routes.is_exit(map);
         self.forwarding.set_exit(is_exit.then_some([map.network.ipv4, map.network.ipv6]), now);
-        self.node.set_exit(self.routes.exit_node.wish(map), self.forwarding.is_exit());
+        self.node.set_exit(self.exit_wish(map), self.forwarding.is_exit());
         let behind = self.routes.in_force(map).into_iter().filter(|_| !self.routes.snat).map(|route| route.real);
         let plan = GuardPlan {
             overlay: vec![map.network.ipv4, map.network.ipv6],
@@ -327,6 +333,22 @@ impl Overlay {
     /// Returns the TUN device, for the routes to the exit node.
     pub(crate) fn exit_device(&self) -> ExitDevice {
         ExitDevice { index: self.host.index(), name: String::from(self.host.name()), has_ipv6: self.host.has_ipv6() }
+    }
+
+    /// Has the host's packets take its own way for a while, or the exit node again.
+    pub(crate) fn pause_exit(&mut self, paused: bool, map: &NetworkMap, clocks: Clocks) {
+        self.exit_paused = paused;
+        self.set_map(map, clocks);
+    }
+
+    /// Returns the user's choice of an exit node, which is none during a pause.
+    fn exit_wish(&self, map: &NetworkMap) -> ExitWish {
+        if self.exit_paused { ExitWish::None } else { self.routes.exit_node.wish(map) }
+    }
+
+    /// Returns true if names of the internet are asked through the exit node.
+    pub(crate) fn asks_exit(&self) -> bool {
+        self.routes.exit_node.is_on() && !self.exit_paused
     }
 
     /// Returns the networks around this host that the kill switch lets through.
@@ -350,11 +372,24 @@ impl Overlay {
     /// Returns the map for the node's rules: at an exit node, with a filter that also lets its users ask for names.
     fn opened<'a>(&self, map: &'a NetworkMap) -> Cow<'a, NetworkMap> {
         match &map.filter {
-            Some(filter) if self.routes.is_exit(map) => {
+            Some(filter) if self.serves_names && self.routes.is_exit(map) => {
                 let filter = Some(upstream::opened(filter, &map.me.addresses));
                 Cow::Owned(NetworkMap { filter, ..map.clone() })
             }
             _ => Cow::Borrowed(map),
+        }
+    }
+
+    /// Returns true if the filter lets users of this exit node ask for names.
+    pub(crate) fn serves_names(&self) -> bool {
+        self.serves_names
+    }
+
+    /// Sets whether the sockets for the names of the internet are this node's own: while they are not, another program may have the port, and the filter lets nobody ask there.
+    pub(crate) fn set_serving(&mut self, serves: bool, map: &NetworkMap, clocks: Clocks) {
+        if self.serves_names != serves {
+            self.serves_names = serves;
+            self.set_map(map, clocks);
         }
     }
 

@@ -93,6 +93,11 @@ pub(super) fn advertised(text: &str) -> Result<Vec<AdvertisedRoute>, String> {
 
 /// Parses the choice of an exit node; an empty text means none.
 pub(super) fn exit_node(text: &str) -> Result<ExitChoice, String> {
+    if text.parse().is_ok_and(is_internet) {
+        return Err(String::from(
+            "that is an address of the internet; give the exit node's name, or its overlay address",
+        ));
+    }
     text.parse().map_err(|error: BadExitChoice| error.to_string())
 }
 

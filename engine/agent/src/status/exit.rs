@@ -1,6 +1,7 @@
 //! The exit node for users: which one is used, or why none is.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use taut_base::{PeerId, is_internet};
 use taut_netmap::{NetworkMap, Peer, has_exit};
@@ -12,17 +13,25 @@ use crate::overlay::Overlay;
 use crate::subnets::RouteOptions;
 
 /// Returns the exit node in use, and whether this node is one.
-pub(crate) fn exit(map: &NetworkMap, options: &RouteOptions, overlay: Option<&Overlay>) -> ExitStatus {
+pub(crate) fn exit(
+    map: &NetworkMap,
+    options: &RouteOptions,
+    overlay: Option<&Overlay>,
+    paused: Option<Duration>,
+) -> ExitStatus {
+    let paused = paused.filter(|_| options.exit_node.is_on());
     let via = overlay.and_then(|overlay| match overlay.node().exit() {
         ExitRoute::Through(peer) => Some((peer, String::from(overlay.node().peer_name(peer)?.1))),
         _ => None,
     });
     let seen_as = overlay.and_then(|overlay| Some(seen_as(map, overlay, via.as_ref()?.0))).unwrap_or_default();
-    let problem = overlay.and_then(|overlay| problem(map, &options.exit_node, overlay, via.as_ref()));
+    let present = overlay.filter(|_| paused.is_none());
+    let problem = present.and_then(|overlay| problem(map, &options.exit_node, overlay, via.as_ref()));
     let approved = has_exit(&map.me.routes);
     ExitStatus {
         chosen: options.exit_node.to_string(),
         via: via.map(|(_, name)| name),
+        paused_s: paused.map(|left| left.as_secs_f64().round()),
         seen_as,
         problem,
         candidates: map.peers.values().filter(|peer| peer.is_exit()).map(|peer| peer.name.clone()).collect(),
@@ -80,10 +89,11 @@ fn problem(
         let is_silent = peer.path.as_ref().is_some_and(|path| path.silent) || peer.session.is_none() && peer.is_silent;
         return is_silent.then(|| {
             let message = format!("the exit node {name} does not answer, so nothing reaches the internet");
-            Failure::new(
-                message,
-                format!("`taut why {name}` says more; `taut set --exit-node auto` chooses another one; {closed}"),
-            )
+            let another = match choice {
+                ExitChoice::Auto => "another one is used as soon as one answers",
+                _ => "`taut set --exit-node auto` chooses another one",
+            };
+            Failure::new(message, format!("`taut why {name}` says more; {another}; {closed}"))
         });
     }
     let has_candidates = map.peers.values().any(Peer::is_exit);
@@ -100,10 +110,17 @@ fn problem(
             ),
         )),
         ExitChoice::Node(wanted) => Some(match choice.peer(map) {
-            None => Failure::new(
-                format!("the exit node {wanted} is not known here, so nothing reaches the internet"),
-                format!("`taut status` lists the nodes that the policy lets this host know; {closed}"),
+            None if choice.is_own(map) => Failure::new(
+                "this host cannot be its own exit node, so nothing reaches the internet",
+                format!("choose another node with `taut set --exit-node NODE`; {closed}"),
             ),
+            None => {
+                let meant = choice.meant(map).map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+                Failure::new(
+                    format!("the exit node {wanted} is not known here, so nothing reaches the internet"),
+                    format!("{meant}`taut status` lists the nodes that the policy lets this host know; {closed}"),
+                )
+            }
             Some(peer) => Failure::new(
                 format!("{} is no exit node that this host may use, so nothing reaches the internet", peer.name),
                 format!(

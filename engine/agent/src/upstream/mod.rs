@@ -10,12 +10,11 @@
 
 mod served;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use taut_base::{Entropy, LaneId, Prefix};
@@ -42,6 +41,8 @@ pub(crate) const PRIVATE: [&str; 10] = [
 
 /// Questions that wait for servers at once, 128. Further ones are answered with SERVFAIL at once.
 const MOST_WAITING: usize = 128;
+/// Questions that wait for one server at once, a quarter of them: a dead server of one domain leaves the places of the others free.
+const MOST_OF_A_SERVER: usize = MOST_WAITING / 4;
 /// Stack of a thread, 64 KiB: it has one message of at most 64 KiB on the heap.
 const STACK: usize = 64 * 1024;
 /// Servers whose last failure is remembered, 256: more than the domains of a map have.
@@ -62,7 +63,7 @@ pub(crate) enum ServerWay {
 
 /// Questions that wait for servers.
 pub(crate) struct Upstream {
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Mutex<Waiting>>,
     sender: Sender<Answered>,
     answers: Receiver<Answered>,
     waker: Waker,
@@ -104,7 +105,8 @@ impl Upstream {
     ) {
         let client = question.client;
         let failed = failure(&question.message);
-        let Some(place) = Place::take(&self.waiting) else { return self.end(lane, client, failed) };
+        let servers = ways.iter().map(|(server, _)| server.ip());
+        let Some(place) = Place::take(&self.waiting, servers) else { return self.end(lane, client, failed) };
         let work = Work { lane, question, ways, filtered };
         let (sender, waker) = (self.sender.clone(), self.waker.clone());
         let spawned = thread::Builder::new().name(String::from("names")).stack_size(STACK).spawn(move || {
@@ -153,22 +155,53 @@ impl Upstream {
     }
 }
 
+/// The questions that have threads.
+#[derive(Default)]
+struct Waiting {
+    all: usize,
+    /// Of each server that has some.
+    of: BTreeMap<IpAddr, usize>,
+}
+
 /// A question that has a thread.
-struct Place(Arc<AtomicUsize>);
+struct Place {
+    waiting: Arc<Mutex<Waiting>>,
+    servers: BTreeSet<IpAddr>,
+}
 
 impl Place {
-    fn take(count: &Arc<AtomicUsize>) -> Option<Self> {
-        // The place is made in any case, and gives itself back.
-        let before = count.fetch_add(1, Ordering::Relaxed);
-        let place = Self(Arc::clone(count));
-        (before < MOST_WAITING).then_some(place)
+    /// Takes a place for a question to these servers, unless all or those of one of them are taken.
+    fn take(waiting: &Arc<Mutex<Waiting>>, servers: impl Iterator<Item = IpAddr>) -> Option<Self> {
+        let servers: BTreeSet<IpAddr> = servers.collect();
+        let mut present = lock(waiting);
+        let is_full = |server| present.of.get(server).is_some_and(|count| *count >= MOST_OF_A_SERVER);
+        if present.all >= MOST_WAITING || servers.iter().any(is_full) {
+            return None;
+        }
+        present.all += 1;
+        for server in &servers {
+            *present.of.entry(*server).or_default() += 1;
+        }
+        Some(Self { waiting: Arc::clone(waiting), servers })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut present = lock(&self.waiting);
+        present.all = present.all.saturating_sub(1);
+        for server in &self.servers {
+            match present.of.get_mut(server) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => drop(present.of.remove(server)),
+            }
+        }
     }
+}
+
+/// Locks the counts, which are whole after each statement, so a panic elsewhere leaves them usable.
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Work {

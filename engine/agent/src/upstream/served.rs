@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use taut_base::{Entropy, Prefix, is_internet};
-use taut_dns::{EXIT_PORT, Zones, failure, is_at_or_below, labels, leads_to, no_data, refused};
+use taut_dns::{EXIT_PORT, Zones, failure, is_at_or_below, labels, leads_to, no_name, refused};
 use taut_event::bind_to_device;
 use taut_filter::{Filter, Rule, Target};
 
@@ -28,8 +28,9 @@ const MOST: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest question over UDP, 4,096 bytes, as the stub's.
 const MAX_QUESTION: usize = 4_096;
-/// Top-level domains that mean something else on each host; `arpa` with the names of addresses is the internet's.
-const KEPT: [&str; 6] = ["alt", "internal", "invalid", "local", "localhost", "onion"];
+/// Domains that mean something else on each host or in each network (RFC 6761, RFC 6762, RFC 7686, RFC 8375). The names of private addresses are kept, too ([`private_reverse_zones`]); those of
+/// public addresses are the internet's.
+const KEPT: [&str; 7] = ["alt", "home.arpa", "internal", "invalid", "local", "localhost", "onion"];
 /// Protocols of questions: UDP and TCP.
 const PROTOCOLS: [u8; 2] = [17, 6];
 
@@ -42,6 +43,24 @@ pub(crate) fn opened(filter: &Filter, own: &[IpAddr]) -> Filter {
     opened.rules.push(rule);
     // A filter at its limits stays as it is, and the peers' questions are dropped.
     if opened.check().is_ok() { opened } else { filter.clone() }
+}
+
+/// Returns the domains whose names are not the internet's: those of each host, of private addresses, and of this network.
+fn kept(own: &[String]) -> Zones {
+    let reverse = private_reverse_zones();
+    Zones::new(KEPT.into_iter().chain(reverse.iter().map(String::as_str)).chain(own.iter().map(String::as_str)))
+}
+
+/// Returns the domains with the names of private, shared, link-local and loopback addresses (RFC 6303, RFC 7793): of [`PRIVATE`].
+fn private_reverse_zones() -> Vec<String> {
+    let v4 = |front: String| format!("{front}.in-addr.arpa");
+    let whole = ["0", "10", "127", "254.169", "168.192"].map(|front| v4(String::from(front)));
+    let private = (16..32).map(|second| v4(format!("{second}.172")));
+    let shared = (64..128).map(|second| v4(format!("{second}.100")));
+    let v6 = ["c.f", "d.f", "8.e.f", "9.e.f", "a.e.f", "b.e.f"].map(|front| format!("{front}.ip6.arpa"));
+    // `::` and `::1`: all but the last digit.
+    let loopback = format!("{}ip6.arpa", "0.".repeat(31));
+    whole.into_iter().chain(private).chain(shared).chain(v6).chain([loopback]).collect()
 }
 
 /// Returns the sources that the filter of an exit node lets send to the internet.
@@ -99,7 +118,7 @@ impl ServedPeers {
     pub(crate) fn set(&self, filter: Option<&Filter>, own: impl IntoIterator<Item = String>) {
         let own: Vec<String> = own.into_iter().collect();
         *lock(&self.shared.users) = filter.map(|filter| users(filter).collect());
-        *lock(&self.shared.kept) = Zones::new(KEPT.into_iter().chain(own.iter().map(String::as_str)));
+        *lock(&self.shared.kept) = kept(&own);
     }
 
     /// Returns the descriptors to wait for.
@@ -178,9 +197,15 @@ impl Shared {
         let mut asked = question.to_vec();
         OsEntropy::new().fill(asked.first_chunk_mut::<2>()?);
         let answers = servers.into_iter().take(MOST_SERVERS).filter_map(|server| ask(server, &asked, None).ok());
-        let mut answer = answers.into_iter().next().or_else(|| failure(question))?;
+        let answer = answers.into_iter().next().or_else(|| failure(question))?;
+        self.told(question, answer)
+    }
+
+    /// Returns what a peer is told of an answer.
+    fn told(&self, question: &[u8], mut answer: Vec<u8>) -> Option<Vec<u8>> {
         if leads_to(&answer, &self.private) {
-            return no_data(question);
+            // As a name that does not exist: a peer should not learn which names of the networks around this host do.
+            return no_name(question);
         }
         answer.get_mut(..2)?.copy_from_slice(question.get(..2)?);
         Some(answer)
@@ -238,7 +263,7 @@ mod tests {
         let opened = opened(&filter(), &own);
         assert_eq!(opened.rules.len(), 4);
         let last = opened.rules.last().unwrap();
-        assert_eq!((&last.src, &last.dst[0].ports), (&vec!["100.64.0.2/32".parse().unwrap()], &vec![(8_253, 8_253)]));
+        assert_eq!((&last.src, &last.dst[0].ports), (&vec!["100.64.0.2/32".parse().unwrap()], &vec![(253, 253)]));
         let shared = Arc::new(Shared::default());
         *lock(&shared.users) = Some(users(&filter()).collect());
         let place = |last: u8| shared.place(IpAddr::from([100, 64, 0, last]));
@@ -256,8 +281,18 @@ mod tests {
     #[test]
     fn names_that_are_not_the_internets_are_refused() {
         let shared = Shared::default();
-        *lock(&shared.kept) = Zones::new(KEPT.into_iter().chain(["corp.example"]));
-        for name in ["printer", "nas.local", "x.taut.internal", "www.corp.example", "x.onion"] {
+        *lock(&shared.kept) = kept(&[String::from("corp.example")]);
+        let reverse = [
+            "7.7.168.192.in-addr.arpa",
+            "1.0.0.10.in-addr.arpa",
+            "254.169.254.169.in-addr.arpa",
+            "1.0.31.172.in-addr.arpa",
+            "1.0.127.100.in-addr.arpa",
+            "1.0.0.0.8.e.f.ip6.arpa",
+            "1.0.0.0.d.f.ip6.arpa",
+        ];
+        let names = ["printer", "nas.local", "x.taut.internal", "www.corp.example", "x.onion", "nas.home.arpa"];
+        for name in names.into_iter().chain(reverse) {
             let mut message = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
             for label in name.split('.') {
                 message.push(label.len() as u8);
@@ -267,5 +302,23 @@ mod tests {
             let never: Ask = |_, _, _| panic!("asked");
             assert_eq!(shared.answer(&message, never).unwrap()[3] & 15, 5, "{name}");
         }
+    }
+
+    #[test]
+    fn a_name_of_the_networks_around_looks_like_one_that_does_not_exist() {
+        let shared =
+            Shared { private: PRIVATE.iter().map(|text| text.parse().unwrap()).collect(), ..Shared::default() };
+        let question = b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0\x03nas\x04corp\x03lan\0\0\x01\0\x01";
+        let answer = |address: [u8; 4]| {
+            let mut answer = question.to_vec();
+            (answer[2], answer[7]) = (0x81, 1);
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4]);
+            answer.extend(address);
+            shared.told(question, answer).unwrap()
+        };
+        assert_eq!(answer([192, 168, 7, 7])[3] & 15, 3, "NXDOMAIN");
+        assert_eq!(answer([192, 0, 2, 7])[3] & 15, 0);
+        let public = "8.8.8.8.in-addr.arpa";
+        assert!(!private_reverse_zones().iter().any(|zone| public.ends_with(zone.as_str())));
     }
 }

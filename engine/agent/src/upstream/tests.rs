@@ -64,9 +64,22 @@ fn fault_h5_a_dead_server_is_named_and_forgiven_when_it_answers() {
 }
 
 #[test]
+fn fault_h5_a_dead_server_leaves_places_to_others() {
+    let waiting = Arc::default();
+    let [dead, second, other] = [1, 2, 3].map(|last| IpAddr::from([10, 1, 0, last]));
+    let take = |servers: &[IpAddr]| Place::take(&waiting, servers.iter().copied());
+    let held: Vec<Place> = std::iter::from_fn(|| take(&[dead, second])).collect();
+    assert_eq!(held.len(), MOST_WAITING / 4);
+    assert!(take(&[second]).is_none() && take(&[other]).is_some());
+    drop(held);
+    assert!(take(&[dead]).is_some() && lock(&waiting).of.is_empty(), "the places are free again");
+}
+
+#[test]
 fn questions_beyond_the_limit_fail_at_once() {
     let mut upstream = Upstream::new(Waker::new().unwrap());
-    let places: Vec<Place> = std::iter::from_fn(|| Place::take(&upstream.waiting)).collect();
+    let none = std::iter::empty::<IpAddr>;
+    let places: Vec<Place> = std::iter::from_fn(|| Place::take(&upstream.waiting, none())).collect();
     assert_eq!(places.len(), MOST_WAITING);
     upstream.ask(LaneId::FIRST, question(), Vec::new(), Arc::from([]));
     assert_eq!(upstream.poll_answer().unwrap().message[3] & 15, 2, "SERVFAIL");

@@ -31,7 +31,12 @@ pub(super) struct ExitPlan {
     pub(super) ports: (u16, u16),
     /// Whether IPv6 packets to the internet are answered by an error, because this host does not forward them.
     pub(super) refuses_ipv6: bool,
+    /// The networks of this host's interfaces, which are not the internet although their addresses may be public.
+    pub(super) own: Vec<Prefix>,
 }
+
+/// Services of the place where this host runs, at addresses that count as public: Azure's, and the special ones of IPv4 (RFC 6890), with a cloud's instance data at 192.0.0.192.
+const SERVICES_OF_THE_PLACE: [&str; 2] = ["168.63.129.16/32", "192.0.0.0/24"];
 
 /// Prefixes that are not the internet, and from which hosts behind this node (containers, a site without masquerading) may send into the overlay as before.
 const INSIDE: [&str; 7] =
@@ -67,8 +72,18 @@ impl Plan {
             .chain(begun)
             .chain(taken)
             .chain(self.guarded.iter().map(guard))
+            .chain(self.around_exit())
             .chain(self.against_internet())
             .collect()
+    }
+
+    /// Returns the rules of an exit node against packets of its users to the networks that this host is in, except for approved subnets. The host's own addresses are not forwarded to.
+    fn around_exit(&self) -> Vec<NftRule> {
+        let Some(exit) = &self.exit else { return Vec::new() };
+        let to = |prefix| NftRule::new().from_interface(self.index).not_to_interface(self.index).destination(prefix);
+        let places = SERVICES_OF_THE_PLACE.iter().filter_map(|prefix| prefix.parse().ok());
+        let subnets = self.routes.iter().map(|route| to(route.real).accept());
+        subnets.chain(exit.own.iter().copied().chain(places).map(|prefix| to(prefix).drop())).collect()
     }
 
     /// Returns the rules of an exit node for what the internet begins: its clients accept public sources from it, so nothing but answers may have them (fault G9).
@@ -151,8 +166,9 @@ mod tests {
     #[test]
     fn fault_g12_an_exit_node_gives_connections_ports_of_their_own_and_lets_answers_in() {
         let overlay = ["100.64.0.0/10", "fd00::/48"].map(|text| text.parse().unwrap());
-        let exit =
-            Plan { exit: Some(ExitPlan { overlay, ports: (61_000, 65_535), refuses_ipv6: true }), ..plan(false, &[]) };
+        let own = ["198.51.100.0/24", "2001:db8:51::/64"].map(|text| text.parse().unwrap());
+        let exit_plan = ExitPlan { overlay, ports: (61_000, 65_535), refuses_ipv6: true, own: own.to_vec() };
+        let exit = Plan { exit: Some(exit_plan), ..plan(false, &[]) };
         let out = || NftRule::new().from_interface(7).not_to_interface(7);
         let last = exit.postrouting();
         assert_eq!(last[1], out().destination("10.1.0.0/24".parse().unwrap()).accept(), "a subnet is not the internet");
@@ -162,6 +178,12 @@ mod tests {
         let forward = exit.forward();
         assert_eq!(forward[0], NftRule::new().to_interface(7).of_known_connection().accept());
         assert_eq!(forward.last(), Some(&NftRule::new().to_interface(7).drop()));
+        let place = |rule: NftRule| forward.iter().position(|found| *found == rule).unwrap();
+        let subnet = place(out().destination("10.1.0.0/24".parse().unwrap()).accept());
+        let [azure, special] = ["168.63.129.16/32", "192.0.0.0/24"].map(|text| text.parse().unwrap());
+        for network in [own[0], own[1], azure, special] {
+            assert!(place(out().destination(network).drop()) > subnet, "{network}: an approved subnet comes first");
+        }
         assert!(plan(false, &[]).forward().last() != forward.last(), "another node drops by no interface alone");
     }
 
