@@ -486,3 +486,30 @@ fn a_damaged_file_leaving_removes_no_keys() {
         assert!(found.membership.unwrap().node_key == before.node_key, "{damaged:?}");
     }
 }
+
+#[test]
+fn leaving_forgets_the_kill_switch_of_the_next_boot() {
+    let (scratch, _) = joined();
+    let (mut state, _) = open(&scratch.0).unwrap();
+    state.save_small(SmallFile::KillSwitch, "taut0").unwrap();
+    assert_eq!(saved_kill_switch(&scratch.0).as_deref(), Some("taut0"));
+    state.begin_leave().unwrap();
+    state.finish_leave().unwrap();
+    assert_eq!(saved_kill_switch(&scratch.0), None);
+}
+
+#[test]
+fn fault_k2_damaged_settings_are_reported_and_absent_ones_are_not() {
+    let (scratch, _) = joined();
+    assert_eq!(saved_settings(&scratch.0), (String::new(), Vec::new()));
+    let (mut state, _) = open(&scratch.0).unwrap();
+    for settings in ["kill-switch = false", "kill-switch = true"] {
+        state.save_settings(settings).unwrap();
+    }
+    fs::write(scratch.file(SETTINGS), [0; 64]).unwrap();
+    let (text, notes) = saved_settings(&scratch.0);
+    assert_eq!((&*text, notes.len()), ("kill-switch = false", 1), "{notes:?}");
+    fs::write(scratch.file("settings.prev"), [0; 64]).unwrap();
+    let (text, notes) = saved_settings(&scratch.0);
+    assert_eq!((&*text, notes.len()), ("", 1), "{notes:?}");
+}
