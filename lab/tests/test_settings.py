@@ -60,13 +60,15 @@ def test_a_host_without_a_network_keeps_its_settings_before_and_after_membership
     [node] = net.nodes
     node.start()
     settings(node, "--accept-routes")
-    node.restart(kill=True)
+    node.kill()
+    node.start()
     assert settings(node)[0]["accept-routes"] == ("true", "set")
     net.coordinator.start()
     node.up(net.coordinator.join_token)
     node.taut("leave")
     settings(node, "--log-level", "debug")
-    node.restart(kill=True)
+    node.kill()
+    node.start()
     assert settings(node)[0]["log-level"] == ("debug", "set")
 
 
