@@ -4,6 +4,8 @@ use super::namespace::in_namespace;
 use super::{CONFIG, at, pattern, wait_readable};
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
+use std::time::Duration;
+
 use taut_udp::{Local, ReceiveBatch, Transmit, UdpConfig, UdpSocket};
 
 /// Pairs of a second address of this host and the first address, which the routes would choose.
@@ -19,6 +21,10 @@ fn with_addresses(test: impl Fn() + Send + 'static) {
         while !is_usable("fd000000000000000000000000000005") {
             std::thread::yield_now();
         }
+        // The route to it may come a moment later.
+        let own = std::net::UdpSocket::bind("[fd00::5]:0").unwrap();
+        own.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        while own.send_to(b"?", own.local_addr().unwrap()).is_err() || own.recv(&mut [0]).is_err() {}
         test();
     });
 }
