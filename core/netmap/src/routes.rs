@@ -18,7 +18,7 @@ const SHORTEST: (u8, u8) = (8, 16);
 pub enum BadRoute {
     /// It contains every address.
     Everything,
-    /// It is shorter than [`SHORTEST`]: a few of these are a default route in parts.
+    /// It is shorter than `SHORTEST`: a few of these are a default route in parts.
     TooWide,
     /// It contains addresses of the overlay.
     Overlay(Prefix),
