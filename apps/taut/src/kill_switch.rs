@@ -33,7 +33,7 @@ remove       remove it where no daemon runs; a daemon that runs would put it bac
 /// Longest pause, one hour: it is for signing in, and a forgotten one leaves the host open.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
-/// What to do.
+/// The task that the command line of `taut kill-switch` names.
 enum Task {
     Status,
     Pause(Duration),

@@ -4,9 +4,11 @@ use std::net::IpAddr;
 
 /// Returns true for an address of the public internet: a destination that packets may have on the way through an exit node, and a source that answers may have.
 ///
-/// Not public are "this network" (0.0.0.0/8), private (RFC 1918), loopback, link-local (RFC 3927), shared (RFC 6598), multicast and reserved addresses of IPv4, and all
-/// of IPv6 but 2000::/3, from which public addresses are assigned (RFC 4291, 2.4). The policy's `autogroup:internet` contains all of these, and a few special
-/// prefixes of IPv4 that no node forwards (docs/policy.md, 5). Prefixes for documentation count as public: hosts filter them no more than others.
+/// - Public addresses of IPv6 are those in 2000::/3: all others have another use, or none yet (RFC 4291, 2.4).
+/// - Addresses of IPv4 are public except "this network" (0.0.0.0/8), private (RFC 1918), loopback, link-local (RFC 3927), shared (RFC 6598), multicast and reserved ones.
+/// - Prefixes for documentation count as public: hosts filter them no more than others.
+///
+/// The policy's `autogroup:internet` contains all public addresses, and beyond them a few special prefixes of IPv4 that no node forwards (docs/policy.md, 5).
 #[inline]
 pub fn is_internet(address: IpAddr) -> bool {
     match address {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::name::{Name, WireName};
 
-/// What the records say about a name. Offsets are those in the name at which the record's own domain begins.
+/// The relation of a name that was asked for to the operator's records. An offset counts the bytes of the asked name, in wire format, before the part that the record is about: the record `*.apps.example` is about `apps.example`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
     /// It has these addresses.

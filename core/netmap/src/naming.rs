@@ -138,7 +138,7 @@ fn is_usable(address: &IpAddr) -> bool {
     !address.is_loopback() && !address.is_unspecified() && !address.is_multicast() && !is_link_local
 }
 
-/// What a node uses of a [`Naming`].
+/// The part of the operator's names that this node uses, after its limits and its user's consent were applied ([`Naming::usable`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UsableNames {
     /// The domain of the nodes' names: `NETWORK.BASE`.

@@ -145,8 +145,8 @@ impl Routes {
         }
     }
 
-    /// Returns true if the peer may send from this address: the longest prefix is its own, or it is a further router of that prefix. Public addresses in no prefix are those
-    /// of the chosen exit node alone (fault E17).
+    /// Returns true if the peer may send from this address. An address in a prefix of the table belongs to the peers of the longest such prefix: its owner and further routers.
+    /// A public address in no prefix of the table may be the source of packets from the exit node that the user chose, and from no other peer (fault E17).
     #[inline]
     pub fn may_send(&self, peer: PeerId, source: IpAddr) -> bool {
         match self.find(source) {

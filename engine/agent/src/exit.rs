@@ -119,10 +119,10 @@ impl fmt::Display for ExitChoice {
 
 #[cfg(test)]
 mod tests {
-    use taut_base::{NodeId, PublicKey};
-    use taut_netmap::{LocalMember, NetworkInfo, exit_routes};
+    use taut_netmap::exit_routes;
 
     use super::*;
+    use crate::testkit::{network, peer};
 
     #[test]
     fn a_choice_is_a_name_an_address_auto_or_none() {
@@ -145,36 +145,7 @@ mod tests {
 
     #[test]
     fn this_host_and_a_misspelt_name_are_known_as_such() {
-        let node = |id: u64, name: &str, routes| Peer {
-            id: NodeId(id),
-            name: String::from(name),
-            key: PublicKey([id as u8; 32]),
-            addresses: vec![IpAddr::from([100, 64, 0, id as u8])],
-            endpoints: Vec::new(),
-            relays: Vec::new(),
-            native: false,
-            routes,
-        };
-        let peers = [node(2, "gate", exit_routes().to_vec()), node(3, "gata", Vec::new())];
-        let map = NetworkMap {
-            version: 1,
-            network: NetworkInfo {
-                name: String::from("home"),
-                ipv4: "100.64.0.0/10".parse().unwrap(),
-                ipv6: "fd00::/48".parse().unwrap(),
-                naming: taut_netmap::Naming::default(),
-            },
-            me: LocalMember {
-                id: NodeId(1),
-                name: String::from("me"),
-                key: PublicKey([1; 32]),
-                addresses: vec![IpAddr::from([100, 64, 0, 1])],
-                routes: Vec::new(),
-            },
-            peers: peers.into_iter().map(|peer| (peer.id, peer)).collect(),
-            relays: Vec::new(),
-            filter: None,
-        };
+        let map = network(1, [peer(2, "gate", 2, exit_routes().to_vec()), peer(3, "gata", 3, Vec::new())]);
         let choice = |text: &str| text.parse::<ExitChoice>().unwrap();
         for own in ["me", "me.home", "me.home.taut.internal", "100.64.0.1"] {
             assert!(choice(own).is_own(&map) && choice(own).peer(&map).is_none(), "{own}");

@@ -50,6 +50,8 @@ mod server;
 pub mod settings;
 mod status;
 mod subnets;
+#[cfg(test)]
+mod testkit;
 mod upstream;
 pub mod wg;
 

@@ -209,10 +209,8 @@ impl Vital {
 
 #[cfg(test)]
 mod tests {
-    use taut_base::{NodeId, PublicKey};
-    use taut_netmap::{LocalMember, NetworkInfo, Peer};
-
     use super::*;
+    use crate::testkit::{network, peer};
 
     fn prefix(text: &str) -> Prefix {
         text.parse().unwrap()
@@ -241,24 +239,8 @@ mod tests {
 
     /// Returns the map of a node whose peers have these routes.
     fn map(routes: impl Iterator<Item = Vec<Prefix>>) -> NetworkMap {
-        let prefixes = || (prefix("100.64.0.0/10"), prefix("fd00::/64"));
-        let peer = |(number, routes): (u8, Vec<Prefix>)| {
-            let id = NodeId(u64::from(number) + 2);
-            let key = PublicKey([number; 32]);
-            let name = format!("r{number}");
-            let (addresses, endpoints, relays) = (Vec::new(), Vec::new(), Vec::new());
-            (id, Peer { id, name, key, addresses, endpoints, relays, native: false, routes })
-        };
-        let (ipv4, ipv6) = prefixes();
-        let name = String::from("a");
-        NetworkMap {
-            version: 1,
-            network: NetworkInfo { name: name.clone(), ipv4, ipv6, naming: taut_netmap::Naming::default() },
-            me: LocalMember { id: NodeId(1), name, key: PublicKey([1; 32]), addresses: Vec::new(), routes: Vec::new() },
-            peers: (0..).zip(routes).map(peer).collect(),
-            relays: Vec::new(),
-            filter: None,
-        }
+        let router = |(id, routes): (u64, Vec<Prefix>)| peer(id, &format!("r{id}"), id as u8, routes);
+        network(1, (2..).zip(routes).map(router))
     }
 
     fn accepted(routes: &[&str], local: &[&str], coordinator: &str) -> AcceptedRoutes {

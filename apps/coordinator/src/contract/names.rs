@@ -53,7 +53,7 @@ pub(crate) struct NamesAnswer {
     pub(crate) base_domain: Option<String>,
     pub(crate) records: Vec<RecordEntry>,
     pub(crate) domains: Vec<DomainEntry>,
-    /// what nodes use only with their users' consent (`taut set --accept-domains`)
+    /// the records and domains that a node uses only after its user has run `taut set --accept-domains` for them, each with the reason
     pub(crate) need_consent: Vec<ConsentEntry>,
 }
 

@@ -1,4 +1,4 @@
-//! What waits until the lane takes it: replies for the TUN, and questions for other servers.
+//! The two queues of the stub that the lane empties: replies, which it writes to the TUN, and questions for other servers, which it passes to the agent.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

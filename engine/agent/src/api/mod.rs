@@ -360,12 +360,12 @@ pub struct NamesStatus {
     /// The domains whose questions this node passes to other servers.
     #[serde(default)]
     pub domains: Vec<DomainStatus>,
-    /// Who answers names of the internet while an exit node is chosen; `null` while none is.
+    /// The servers that this host asks for names of the internet through its exit node; `null` if no exit node is chosen.
     #[serde(default)]
     pub internet: Option<InternetNames>,
 }
 
-/// Who answers names of the internet while an exit node is chosen.
+/// The servers that a host asks for names of the internet through its exit node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InternetNames {
     /// Name of the exit node; `null` while none can be used. Then nobody is asked.

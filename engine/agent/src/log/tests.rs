@@ -1,12 +1,13 @@
 use std::net::{IpAddr, SocketAddr};
 
-use taut_base::{NodeId, PeerId, PublicKey, RelayId};
-use taut_netmap::{LocalMember, NameRecord, NetworkInfo, NetworkMap, Peer};
+use taut_base::{PeerId, RelayId};
+use taut_netmap::{NameRecord, NetworkMap};
 use taut_node::NodeEvent;
 use taut_path::{PathChangeReason, PathEvent, Way};
 use taut_relay::LostCause;
 
 use super::*;
+use crate::testkit;
 
 fn clocks(seconds: u64) -> Clocks {
     let now = Duration::from_secs(1_000 + seconds);
@@ -255,37 +256,9 @@ fn events_of_the_node_contain_names() {
     }
 }
 
+/// Returns a map with these peers: number, name, and the byte of the key.
 fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
-    let (key, address) = (|byte| PublicKey([byte; 32]), |id| IpAddr::from([100, 64, 0, id]));
-    let peer = |(id, name, byte): &(u64, &str, u8)| Peer {
-        id: NodeId(*id),
-        name: String::from(*name),
-        key: key(*byte),
-        addresses: vec![address(*id as u8)],
-        endpoints: Vec::new(),
-        relays: Vec::new(),
-        native: false,
-        routes: Vec::new(),
-    };
-    NetworkMap {
-        version,
-        network: NetworkInfo {
-            name: String::from("net"),
-            ipv4: "100.64.0.0/10".parse().unwrap(),
-            ipv6: "fd00::/48".parse().unwrap(),
-            naming: taut_netmap::Naming::default(),
-        },
-        me: LocalMember {
-            id: NodeId(1),
-            name: String::from("me"),
-            key: key(1),
-            addresses: vec![address(1)],
-            routes: Vec::new(),
-        },
-        peers: peers.iter().map(|one| (NodeId(one.0), peer(one))).collect(),
-        relays: Vec::new(),
-        filter: None,
-    }
+    testkit::network(version, peers.iter().map(|(id, name, key)| testkit::peer(*id, name, *key, Vec::new())))
 }
 
 #[test]

@@ -47,17 +47,7 @@ mod tests {
 
     #[test]
     fn text_that_would_be_a_line_or_an_option_of_its_own_is_refused() {
-        let wanted = Wanted {
-            interface: String::from("taut0"),
-            servers: vec!["100.64.0.0".parse().unwrap()],
-            zones: vec![String::from("home.taut.internal"), String::from("64.100.in-addr.arpa")],
-            search: false,
-            shadows: Vec::new(),
-            yielding: Vec::new(),
-            filtered: Vec::new(),
-            all: false,
-            trusted: Vec::new(),
-        };
+        let wanted = Wanted::for_zones(&["home.taut.internal", "64.100.in-addr.arpa"]);
         assert_eq!(fault(&wanted), None);
         for zone in [
             "",

@@ -211,15 +211,8 @@ mod tests {
     #[test]
     fn each_domain_has_its_server_and_may_have_private_addresses() {
         let wanted = Wanted {
-            interface: String::from("taut0"),
-            servers: vec!["100.64.0.0".parse().unwrap()],
-            zones: vec![String::from("taut.internal"), String::from("64.100.in-addr.arpa")],
-            search: false,
             shadows: vec![String::from("taut.internal.lan")],
-            yielding: Vec::new(),
-            filtered: Vec::new(),
-            all: false,
-            trusted: Vec::new(),
+            ..Wanted::for_zones(&["taut.internal", "64.100.in-addr.arpa"])
         };
         let text = settings(&wanted);
         assert!(owner(&text).is_some_and(Writer::is_this));

@@ -182,17 +182,7 @@ mod tests {
 
     #[test]
     fn the_new_file_names_the_forwarder_alone_and_keeps_options() {
-        let mut wanted = Wanted {
-            interface: String::from("taut0"),
-            servers: Vec::new(),
-            zones: vec![String::from("home.taut.internal")],
-            search: false,
-            shadows: Vec::new(),
-            yielding: Vec::new(),
-            filtered: Vec::new(),
-            all: false,
-            trusted: Vec::new(),
-        };
+        let mut wanted = Wanted::for_zones(&["home.taut.internal"]);
         let former = "nameserver 192.0.2.1\nsearch old\nsearch lan corp.example\noptions edns0 trust-ad\n";
         let lines = |wanted: &Wanted| text(former, wanted).lines().skip(3).map(String::from).collect::<Vec<_>>();
         assert_eq!(lines(&wanted), ["nameserver 127.64.0.53", "search lan corp.example", "options edns0 trust-ad"]);

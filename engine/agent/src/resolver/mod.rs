@@ -184,6 +184,24 @@ pub(crate) struct Report {
     pub(crate) given_way: Vec<String>,
 }
 
+#[cfg(test)]
+impl Wanted {
+    /// Returns what a resolver is told of `taut0` with a stub at 100.64.0.0 that answers for these domains.
+    pub(super) fn for_zones(zones: &[&str]) -> Self {
+        Self {
+            interface: String::from("taut0"),
+            servers: vec![IpAddr::from([100, 64, 0, 0])],
+            zones: zones.iter().copied().map(String::from).collect(),
+            search: false,
+            shadows: Vec::new(),
+            yielding: Vec::new(),
+            filtered: Vec::new(),
+            all: false,
+            trusted: Vec::new(),
+        }
+    }
+}
+
 /// A message of the daemon, one line of JSON; `null` while the network is down.
 type Order = Option<Wanted>;
 
@@ -193,18 +211,7 @@ mod tests {
 
     #[test]
     fn a_search_domain_of_the_host_that_is_none_makes_no_shadow() {
-        let zones = ["home.taut.internal", "taut.internal", "64.100.in-addr.arpa"].map(String::from).to_vec();
-        let mut wanted = Wanted {
-            interface: String::new(),
-            servers: Vec::new(),
-            zones,
-            search: false,
-            shadows: Vec::new(),
-            yielding: Vec::new(),
-            filtered: Vec::new(),
-            all: false,
-            trusted: Vec::new(),
-        };
+        let mut wanted = Wanted::for_zones(&["home.taut.internal", "taut.internal", "64.100.in-addr.arpa"]);
         wanted.find_shadows(&["lan", "x/192.0.2.1#", "-x", "taut.internal"].map(String::from));
         assert_eq!(wanted.shadows, ["taut.internal.lan"]);
         wanted.zones.push(String::from("corp.example"));

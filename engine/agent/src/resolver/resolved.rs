@@ -87,15 +87,8 @@ mod tests {
     #[test]
     fn fault_h1_the_link_is_asked_for_its_domains_only() {
         let mut wanted = Wanted {
-            interface: String::from("taut0"),
-            servers: vec!["100.64.0.0".parse().unwrap()],
-            zones: vec![String::from("home.taut.internal"), String::from("taut.internal")],
-            search: false,
             shadows: vec![String::from("taut.internal.lan")],
-            yielding: Vec::new(),
-            filtered: Vec::new(),
-            all: false,
-            trusted: Vec::new(),
+            ..Wanted::for_zones(&["home.taut.internal", "taut.internal"])
         };
         let lines = |wanted: &Wanted| settings(wanted).iter().map(|words| words.join(" ")).collect::<Vec<_>>();
         let all = lines(&wanted);
